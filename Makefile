@@ -1,0 +1,58 @@
+# What a person types. Every target sets up what it needs; nothing has to be done by hand before.
+SHELL := /bin/bash -o pipefail
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+DATA ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/echelon/fashion-mnist
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test quick check bench soak schema clean
+
+help: ## this list
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+# The environment: uv hard-links from its cache, so a second checkout is ready in seconds.
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "echelon needs Python 3.11 or newer; name one with: make PYTHON=/path/to/python3.11")'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet --constraint constraints.txt uv
+	@echo "setting up $(VENV): torch and TensorFlow among it, several GB the first time"
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python --constraint constraints.txt --compile-bytecode \
+		--editable . --group frameworks --group check --group test
+	@touch $@
+
+demo: $(READY) $(DATA)/.complete ## train the example on two workers of this machine
+	@$(BIN)/echelon run -n 2 examples/fashion_mnist/train.py --data_path $(DATA) --checkpoint_path '{output}/ckpt' \
+		--log_path '{output}/tb' --epochs 1
+
+$(DATA)/.complete: | $(READY)
+	@$(BIN)/python examples/fashion_mnist/fetch_data.py $(DATA)
+	@touch $@
+
+check: $(READY) ## formatting, lint, types, layers, the agent's Python
+	@bash -c 'set -e; \
+	$(BIN)/ruff format --check --quiet . || { echo "run: ruff format"; exit 1; }; \
+	$(BIN)/ruff check --quiet .; \
+	$(BIN)/mypy --no-error-summary; \
+	$(BIN)/lint-imports --no-cache >$(VENV)/layers.log || { cat $(VENV)/layers.log; exit 1; }; \
+	$(BIN)/vermin --no-tips --violations -t=3.8- --eval-annotations src/echelon/agent >$(VENV)/vermin.log || { cat $(VENV)/vermin.log; exit 1; }'
+	@echo "checks passed: format, lint, types, layers, agent on Python 3.8"
+
+test: check $(DATA)/.complete ## every check and test
+	@ECHELON_TEST_DATA=$(DATA) $(BIN)/python -m pytest -m "not soak" --durations=15
+
+quick: $(READY) ## the fast tests only
+	@$(BIN)/python -m pytest -m "not soak and not slow" -q -x
+
+soak: $(READY) $(DATA)/.complete ## the fault tests with their full counts
+	@ECHELON_TEST_DATA=$(DATA) $(BIN)/python -m pytest -m soak --durations=0
+
+bench: $(READY) ## figures, as ratios against peers measured in the same run
+	@for file in bench/*.py; do $(BIN)/python $$file || exit 1; done
+
+schema: $(READY) ## write the job file's JSON Schema again
+	@$(BIN)/python -m echelon.jobfile > src/echelon/job.schema.json
+
+clean: ## forget the environment
+	@rm -rf $(VENV)

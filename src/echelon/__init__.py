@@ -1,0 +1,35 @@
+"""Train a script, a function or a notebook on many workers: on this machine, or on Kubernetes.
+
+    import echelon
+
+    run = echelon.run("train.py", args=["--epochs", "3"], workers=2)
+    run.wait()
+"""
+
+__all__ = ["EchelonError", "LogLine", "Run", "Status", "attach", "run", "runs"]
+__version__ = "0.1.0"
+
+_HOMES = {
+    "EchelonError": "echelon.errors",
+    "LogLine": "echelon.model.log",
+    "Run": "echelon.handle",
+    "Status": "echelon.model.status",
+    "attach": "echelon.api",
+    "run": "echelon.api",
+    "runs": "echelon.api",
+}
+
+
+def __getattr__(name):  # type: ignore[no-untyped-def]  # the agent, on Python 3.8, passes through this file too
+    """Import what is asked for, when it is asked for: the command line must not pay for what it does not use."""
+    if name not in _HOMES:
+        raise AttributeError("module 'echelon' has no attribute %r" % name)
+    import importlib
+
+    value = getattr(importlib.import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__():  # type: ignore[no-untyped-def]
+    return sorted([*globals(), *__all__])

@@ -1,0 +1,277 @@
+"""What the leader of a gang decides: pure, without sockets, clocks or processes.
+
+`leader.py` tells it what it hears (`joined`, `ready`, `failed`, ...) and what time it is, and carries out what is in `outbox` and
+`events` afterwards, until there is a `verdict`. A generation is one start of all ranks; its number is the number of restarts so far. It goes through::
+
+    gathering -> preparing -> running -> stopping -> gathering (a restart) or over
+"""
+
+from __future__ import annotations
+
+from . import report
+
+SETTLE = 1.0  # seconds to wait for the real cause when the first failure looks like a consequence of another
+LOST_EXIT_CODE = 117  # what a run exits with that lost a worker: no rank's exit code is there to be passed on
+TIMEOUT_EXIT_CODE = 118
+STOPPED_EXIT_CODE = 143
+
+
+class Rules:
+    """What does not change during a run."""
+
+    __slots__ = ("essential", "grace", "join_timeout", "restarts", "timeout", "workers")
+
+    def __init__(
+        self,
+        workers: int,
+        essential: set[int],
+        restarts: int = 0,
+        timeout: float | None = None,
+        join_timeout: float = 60.0,
+        grace: float = 10.0,
+    ) -> None:
+        self.workers = workers
+        self.essential = essential
+        self.restarts = restarts
+        self.timeout = timeout
+        self.join_timeout = join_timeout
+        self.grace = grace
+
+
+class Gang:
+    """The state of the gang, and every decision about it."""
+
+    def __init__(self, rules: Rules, now: float) -> None:
+        self.rules = rules
+        self.phase = "gathering"
+        self.generation = 0
+        self.last_started = -1
+        self.outbox: list[tuple[int | None, dict[str, object]]] = []  # (worker, or None for everybody; message)
+        self.events: list[dict[str, object]] = []
+        self.verdict: dict[str, object] | None = None
+        self._joined: set[int] = set()
+        self._addresses: dict[int, str] = {}
+        self._ports: dict[int, list[int]] = {}
+        self._busy: set[int] = set()  # workers whose ranks run, or may run
+        self._done: set[int] = set()
+        self._ends: list[dict[str, object]] = []  # failures of this generation, in the order they were heard of
+        self._lost: list[tuple[int, str]] = []
+        self._outcome: str | None = None  # set when the run must end after stopping
+        self._reason: str | None = None
+        self._last_cause: dict[str, object] | None = None
+        self._deadline: float | None = now + rules.join_timeout
+        self._run_deadline: float | None = None
+
+    # What is heard
+
+    def joined(self, worker: int, address: str, last_started: int, now: float) -> None:
+        """A worker is there. `last_started` is the last generation it knows of; a leader that came back learns it so."""
+        if worker in self._joined:
+            self.lost(worker, "it was replaced", now)
+        self._joined.add(worker)
+        self._addresses[worker] = address
+        self.last_started = max(self.last_started, last_started)
+        if self.phase == "gathering" and len(self._joined) == self.rules.workers:
+            self._prepare(now)
+
+    def set_address(self, worker: int, address: str) -> None:
+        """The address of a worker has become known, or known better."""
+        self._addresses[worker] = address
+
+    def ready(self, worker: int, generation: int, ports: list[int], now: float) -> None:
+        """A worker has found the free ports it was asked for."""
+        if self.phase != "preparing" or generation != self.generation:
+            return
+        self._ports[worker] = ports
+        if len(self._ports) == self.rules.workers:
+            self._start(now)
+
+    def failed(self, worker: int, generation: int, end: dict[str, object], now: float) -> None:
+        """A rank ended as it should not."""
+        if generation != self.generation or self.phase not in ("running", "stopping"):
+            return
+        if self.phase == "stopping":
+            # Said before the word to stop arrived there: it may be the cause we did not know, or one more consequence.
+            self._ends.append(end)
+            return
+        if self.rules.essential <= self._done and worker not in self.rules.essential:
+            return  # a parameter server that falls over when its workers have gone
+        self._ends.append(end)
+        if end["consequence"]:
+            self._deadline = min(self._deadline or now + SETTLE, now + SETTLE)
+        else:
+            self._stop(now)
+
+    def done(self, worker: int, generation: int, now: float) -> None:
+        """All ranks of a worker ended well."""
+        if generation != self.generation or self.phase != "running":
+            return
+        self._done.add(worker)
+        self._busy.discard(worker)
+        if self.rules.essential <= self._done and not self._ends:
+            self._outcome = "succeeded"
+            self._stop(now)
+
+    def stopped(self, worker: int, generation: int, now: float) -> None:
+        """No process of the worker's ranks is left."""
+        if generation != self.generation:
+            return
+        self._busy.discard(worker)
+        if self.phase == "stopping" and not self._busy:
+            self._stopped_all(now)
+
+    def lost(self, worker: int, reason: str, now: float) -> None:
+        """A worker is not there any more."""
+        if worker not in self._joined:
+            return
+        self._joined.discard(worker)
+        self._busy.discard(worker)
+        if self.phase == "over":
+            return
+        needed = not (self.rules.essential <= self._done or worker in self._done)
+        if self.phase in ("preparing", "running") and needed:
+            self._lost.append((worker, reason))
+            self.events.append({"kind": "worker-lost", "worker": worker, "reason": reason})
+            self._stop(now)
+        elif self.phase == "stopping" and not self._busy:
+            self._stopped_all(now)
+
+    def stop_requested(self, outcome: str, reason: str, now: float) -> None:
+        """Somebody wants the run to end."""
+        if self.phase == "over" or self._outcome is not None:
+            return
+        self._outcome, self._reason = outcome, reason
+        self.events.append({"kind": "stopping", "reason": reason})
+        self._stop(now)
+
+    # Time
+
+    def next_deadline(self) -> float | None:
+        """When `tick` wants to be called, if nothing happens before."""
+        times = [time for time in (self._deadline, self._run_deadline) if time is not None]
+        return min(times) if times and self.phase != "over" else None
+
+    def tick(self, now: float) -> None:
+        """Act on what has not happened in time."""
+        if self._run_deadline is not None and now >= self._run_deadline:
+            self._run_deadline = None
+            self.stop_requested("timed-out", "the time limit of %g s has passed" % (self.rules.timeout or 0), now)
+        if self._deadline is None or now < self._deadline:
+            return
+        self._deadline = None
+        if self.phase in ("gathering", "preparing"):
+            self._give_up_waiting(now)
+        elif self.phase == "running":
+            self._stop(now)
+        elif self.phase == "stopping":
+            for worker in sorted(self._busy):  # it was told to stop, had its grace, and says nothing
+                self._joined.discard(worker)
+                self.outbox.append((worker, {"say": "leave"}))
+            self._busy.clear()
+            self._stopped_all(now)
+
+    # Decisions
+
+    def _prepare(self, now: float) -> None:
+        self.generation = self.last_started + 1
+        if self.generation > self.rules.restarts:
+            self._conclude("failed", self._cause_of_loss("its agent had to be replaced, and no restart is left"))
+            return
+        self.phase = "preparing"
+        if self.generation > 0:
+            # A leader that took another's place has not seen what went wrong; it knows that its own worker was lost.
+            cause = self._last_cause or self._cause_of_loss("its agent had to be replaced")
+            self.events.append({"kind": "restarting", "restart": self.generation, "cause": cause})
+        self._ports.clear()
+        self._done.clear()
+        self._ends.clear()
+        self._lost.clear()
+        self._deadline = now + self.rules.join_timeout
+        self.outbox.append((None, {"say": "prepare", "generation": self.generation}))
+
+    def _start(self, now: float) -> None:
+        self.phase = "running"
+        self.last_started = self.generation
+        self._busy = set(self._joined)
+        self._deadline = None
+        if self.rules.timeout is not None and self._run_deadline is None:
+            self._run_deadline = now + self.rules.timeout
+        order = range(self.rules.workers)
+        self.outbox.append(
+            (
+                None,
+                {
+                    "say": "start",
+                    "generation": self.generation,
+                    "addresses": [self._addresses[worker] for worker in order],
+                    "ports": [self._ports[worker] for worker in order],
+                },
+            )
+        )
+
+    def _stop(self, now: float) -> None:
+        if self.phase in ("stopping", "over"):
+            return
+        was_running = self.phase == "running"
+        self.phase = "stopping"
+        self._deadline = now + self.rules.grace + 5.0
+        self._busy &= self._joined
+        if was_running and self._busy:
+            for worker in sorted(self._busy):
+                self.outbox.append((worker, {"say": "stop", "generation": self.generation}))
+        else:
+            self._busy.clear()
+            self._stopped_all(now)
+
+    def _stopped_all(self, now: float) -> None:
+        if self._outcome is not None:
+            self._conclude(self._outcome, None)
+            return
+        cause = self._cause()
+        self.events.append({"kind": "failed", "cause": cause})
+        if self.generation >= self.rules.restarts:
+            self._conclude("failed", cause)
+            return
+        # A generation that fell apart before its start counts too, or a worker that keeps dying would be waited for for ever.
+        self.last_started = max(self.last_started, self.generation)
+        self._last_cause = cause
+        self.phase = "gathering"
+        self._deadline = now + self.rules.join_timeout
+        if len(self._joined) == self.rules.workers:
+            self._prepare(now)
+
+    def _give_up_waiting(self, now: float) -> None:
+        if self.phase == "gathering":
+            missing = sorted(set(range(self.rules.workers)) - self._joined)
+            verb = "never arrived" if self.last_started < 0 else "did not come back"
+        else:
+            missing = sorted(self._joined - set(self._ports))
+            verb = "did not get ready"
+        names = ("worker " if len(missing) == 1 else "workers ") + _listed(missing)
+        summary = "%s %s within %g s" % (names, verb, self.rules.join_timeout)
+        cause = {"summary": summary, "worker": missing[0], "exit_code": LOST_EXIT_CODE}
+        self.events.append({"kind": "failed", "cause": cause})
+        self._conclude("failed", cause)
+
+    def _cause(self) -> dict[str, object]:
+        """A rank that failed by itself, else a worker that was lost, else whoever was heard of first."""
+        if self._ends and (not self._lost or not all(end["consequence"] for end in self._ends)):
+            return report.choose_cause(self._ends)
+        return {**self._cause_of_loss("it left"), "others": [report.outline(end) for end in self._ends]}
+
+    def _cause_of_loss(self, otherwise: str) -> dict[str, object]:
+        worker, reason = self._lost[0] if self._lost else (0, otherwise)
+        return {"summary": "worker %d was lost: %s" % (worker, reason), "worker": worker, "exit_code": LOST_EXIT_CODE}
+
+    def _conclude(self, outcome: str, cause: dict[str, object] | None) -> None:
+        codes = {"succeeded": 0, "stopped": STOPPED_EXIT_CODE, "timed-out": TIMEOUT_EXIT_CODE}
+        code = codes[outcome] if cause is None else cause["exit_code"]
+        self.phase = "over"
+        self.verdict = {"outcome": outcome, "exit_code": code, "reason": self._reason, "cause": cause}
+        self.outbox.append((None, {"say": "finish", "outcome": outcome}))
+
+
+def _listed(numbers: list[int]) -> str:
+    """0, 1, 2, 5 and 9 more: enough to know where to look."""
+    shown = ", ".join(str(number) for number in numbers[:8])
+    return shown if len(numbers) <= 8 else "%s and %d more" % (shown, len(numbers) - 8)

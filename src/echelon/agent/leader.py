@@ -1,0 +1,202 @@
+"""The leader's ear and mouth: it listens for the workers, lets in those who know the secret, and carries out what `gang.py` decides.
+
+Worker 0 runs it beside its own member, to which it talks by plain calls. Strangers are held in a small waiting room with a time limit.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections import OrderedDict
+
+from .gang import Gang, Rules
+from .loop import READ, Loop, Timer
+from .output import Sink
+from .task import Task
+from .wire import GREETING_TIME, Connection, encode, fresh_nonce, proven, prove
+
+WAITING_ROOM = 512  # strangers at a time; when one more comes, the one who has waited longest goes
+GOODBYE = 5.0  # seconds that the others get to leave before the leader does
+
+
+class Leader:
+    """Hears every worker, decides by `Gang`, tells them."""
+
+    def __init__(self, loop: Loop, task: Task, listener: socket.socket, sink: Sink) -> None:
+        self._loop = loop
+        self._task = task
+        self._secret = task.secret()
+        self._listener = listener
+        self._sink = sink
+        self._strangers: OrderedDict[Connection, str] = OrderedDict()  # each with the number it must sign
+        self._peers: dict[int, Connection] = {}
+        self._own: object = None
+        self._own_address = "127.0.0.1"
+        self._timer: Timer | None = None
+        self.on_over: object = None
+        essential = {place.worker for place in task.places if place.essential}
+        rules = Rules(
+            workers=len(task.places),
+            essential=essential,
+            restarts=task.restarts,
+            timeout=task.timeout,
+            join_timeout=task.join_timeout,
+            grace=task.grace,
+        )
+        self.gang = Gang(rules, time.monotonic())
+        listener.setblocking(False)
+        loop.watch(listener, READ, self._on_caller)
+        loop.call_later(task.heartbeat, self._on_heartbeat)
+
+    def attach_own(self, member: object, last_started: int) -> None:
+        """Take worker 0 in, which needs no connection."""
+        self._own = member
+        self.gang.joined(0, self._own_address, last_started, time.monotonic())
+        self.act()
+
+    def hear(self, worker: int, message: dict[str, object]) -> None:
+        """Take a message of a worker to the gang."""
+        now = time.monotonic()
+        say, generation = message.get("say"), message.get("generation")
+        if say == "ready":
+            self.gang.ready(worker, generation, message["ports"], now)  # type: ignore[arg-type]
+        elif say == "failed":
+            self.gang.failed(worker, generation, message["end"], now)  # type: ignore[arg-type]
+        elif say == "done":
+            self.gang.done(worker, generation, now)  # type: ignore[arg-type]
+        elif say == "stopped":
+            self.gang.stopped(worker, generation, now)  # type: ignore[arg-type]
+        elif say != "beat":
+            return
+        self.act()
+
+    def stop(self, outcome: str, reason: str) -> None:
+        """End the run because somebody asked for it."""
+        self.gang.stop_requested(outcome, reason, time.monotonic())
+        self.act()
+
+    def act(self) -> None:
+        """Carry out what the gang has decided, and set the clock for what it waits for."""
+        while self.gang.outbox or self.gang.events:
+            events, self.gang.events = self.gang.events, []
+            for event in events:
+                self._sink.event(**event)  # type: ignore[arg-type]
+            outbox, self.gang.outbox = self.gang.outbox, []
+            for worker, message in outbox:
+                self._tell(worker, message)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        deadline = self.gang.next_deadline()
+        if deadline is not None:
+            self._timer = self._loop.call_later(max(0.0, deadline - time.monotonic()), self._on_deadline)
+        if self.gang.verdict is not None and self.on_over is not None:
+            announce, self.on_over = self.on_over, None
+            announce(self.gang.verdict)  # type: ignore[operator]
+
+    def leave(self, done: object) -> None:
+        """Call `done()` when every peer has left, or has had its time to."""
+        deadline = time.monotonic() + GOODBYE
+
+        def look() -> None:
+            if not self._peers or time.monotonic() > deadline:
+                done()  # type: ignore[operator]
+            else:
+                self._loop.call_later(0.005, look)
+
+        look()
+
+    def _tell(self, worker: int | None, message: dict[str, object]) -> None:
+        if worker is None:
+            raw = encode(message)
+            for peer in list(self._peers.values()):
+                peer.send_raw(raw)
+        elif worker in self._peers:
+            self._peers[worker].send(message)
+        if worker in (None, 0) and self._own is not None:
+            # Later, as for everybody else: an answer in the middle of a decision would be heard too early.
+            self._loop.call_later(0, lambda: self._own.obey(message))  # type: ignore[attr-defined]
+
+    def _on_deadline(self) -> None:
+        self.gang.tick(time.monotonic())
+        self.act()
+
+    def _on_heartbeat(self) -> None:
+        now = time.monotonic()
+        raw = encode({"say": "beat"})
+        for worker, peer in list(self._peers.items()):
+            if now - peer.heard_at > self._task.lost_after:
+                peer.close()
+                self._on_gone(worker, peer, "nothing was heard of it for %g s" % self._task.lost_after)
+            else:
+                peer.send_raw(raw)
+        self._loop.call_later(self._task.heartbeat, self._on_heartbeat)
+
+    # Strangers
+
+    def _on_caller(self, _events: int) -> None:
+        for _ in range(64):  # a few at a time, so that a crowd at the door does not keep the run waiting
+            try:
+                sock, _address = self._listener.accept()
+            except OSError:
+                return  # nobody there, or no descriptor left: the next round will see
+            if len(self._strangers) >= WAITING_ROOM:
+                self._strangers.popitem(last=False)[0].close()
+            stranger = Connection(self._loop, sock)
+            nonce = fresh_nonce()
+            self._strangers[stranger] = nonce
+            stranger.on_message = self._on_greeting
+            stranger.on_closed = lambda connection, _reason: self._strangers.pop(connection, None)
+            stranger.send({"say": "who", "nonce": nonce})
+            self._loop.call_later(GREETING_TIME, lambda connection=stranger: self._send_away(connection))
+
+    def _send_away(self, connection: Connection) -> None:
+        if self._strangers.pop(connection, None) is not None:
+            connection.close()
+
+    def _on_greeting(self, connection: Connection, message: dict[str, object]) -> None:
+        nonce = self._strangers.pop(connection, None)
+        worker, theirs = message.get("worker"), message.get("nonce")
+        known = (
+            nonce is not None
+            and type(worker) is int
+            and 0 < worker < len(self._task.places)
+            and isinstance(theirs, str)
+            and proven(prove(self._secret, "member", worker, nonce, theirs), message.get("proof"))
+        )
+        if not known:
+            connection.close()
+            return
+        assert isinstance(worker, int)
+        assert isinstance(theirs, str)
+        assert nonce is not None
+        connection.trust()
+        connection.on_message = lambda _connection, heard: self.hear(worker, heard)
+        connection.on_closed = lambda closed, reason: self._on_gone(worker, closed, reason)
+        connection.send({"say": "welcome", "proof": prove(self._secret, "leader", worker, theirs, nonce)})
+        self._welcome(worker, connection, message)
+
+    def _welcome(self, worker: int, connection: Connection, message: dict[str, object]) -> None:
+        old = self._peers.pop(worker, None)
+        if old is not None:
+            old.close()
+        self._peers[worker] = connection
+        last_started = message.get("last_started")
+        if self.gang.phase == "over":
+            connection.send({"say": "finish", "outcome": self.gang.verdict["outcome"]})  # type: ignore[index]
+            return
+        if not connection.open:
+            return
+        # How this worker sees us is how its ranks will reach ours.
+        self._own_address = connection.local_address()
+        self.gang.set_address(0, self._own_address)
+        self.gang.joined(
+            worker, connection.peer_address(), last_started if type(last_started) is int else -1, time.monotonic()
+        )
+        self.act()
+
+    def _on_gone(self, worker: int, connection: Connection, reason: str) -> None:
+        if self._peers.get(worker) is connection:
+            del self._peers[worker]
+            self.gang.lost(worker, reason, time.monotonic())
+            self.act()

@@ -1,0 +1,106 @@
+"""The agent's event loop: file descriptors, timers and signals in one thread.
+
+One thread, because ranks are forked from here and a fork among threads is a trap; and because nothing in an agent takes long.
+"""
+
+from __future__ import annotations
+
+import heapq
+import selectors
+import signal
+import socket
+import time
+
+READ = selectors.EVENT_READ
+WRITE = selectors.EVENT_WRITE
+
+
+class Timer:
+    """A call to come; `cancel` it as often as you like."""
+
+    __slots__ = ("action", "at")
+
+    def __init__(self, at: float, action) -> None:
+        self.at = at
+        self.action = action
+
+    def __lt__(self, other: Timer) -> bool:
+        return self.at < other.at
+
+    def cancel(self) -> None:
+        """Forget the call."""
+        self.action = None
+
+
+class Loop:
+    """Wait for whatever comes first, and call whoever asked for it."""
+
+    def __init__(self) -> None:
+        self._selector = selectors.DefaultSelector()
+        self._timers: list = []
+        self._signals: dict = {}
+        self._running = False
+        self._wake_read, self._wake_write = socket.socketpair()
+        self._wake_read.setblocking(False)
+        self._wake_write.setblocking(False)
+        self._selector.register(self._wake_read, READ, self._on_wake)
+
+    def watch(self, file, events: int, callback) -> None:
+        """Call `callback(events)` when the file is ready; watching it again changes what is waited for."""
+        try:
+            self._selector.modify(file, events, callback)
+        except KeyError:
+            self._selector.register(file, events, callback)
+
+    def forget(self, file) -> None:
+        """Stop watching."""
+        try:
+            self._selector.unregister(file)
+        except (KeyError, ValueError):
+            pass
+
+    def call_later(self, delay: float, action) -> Timer:
+        """Call `action()` after `delay` seconds."""
+        timer = Timer(time.monotonic() + delay, action)
+        heapq.heappush(self._timers, timer)
+        return timer
+
+    def on_signal(self, number: int, action) -> None:
+        """Call `action()` from the loop after a signal."""
+        self._signals[number] = action
+        signal.set_wakeup_fd(self._wake_write.fileno(), warn_on_full_buffer=False)
+        signal.signal(number, lambda *_: None)
+
+    def run(self) -> None:
+        """Go round until `stop`."""
+        self._running = True
+        while self._running:
+            for key, events in self._selector.select(self._patience()):
+                if key.fileobj in self._selector.get_map():  # an earlier callback may have forgotten it
+                    key.data(events)
+            now = time.monotonic()
+            while self._timers and self._timers[0].at <= now:
+                action = heapq.heappop(self._timers).action
+                if action is not None:
+                    action()
+
+    def stop(self) -> None:
+        """Leave `run` after this round."""
+        self._running = False
+
+    def _patience(self):
+        while self._timers and self._timers[0].action is None:
+            heapq.heappop(self._timers)
+        if not self._running:
+            return 0
+        return max(0.0, self._timers[0].at - time.monotonic()) if self._timers else None
+
+    def _on_wake(self, _events: int) -> None:
+        try:
+            numbers = set(self._wake_read.recv(4096))
+        except BlockingIOError:
+            return
+        for number in numbers:
+            action = self._signals.get(number)
+            if action is not None:
+                action()

@@ -1,0 +1,185 @@
+"""A worker as a member of its gang: it does what the leader says, and says what happens to its ranks.
+
+`link` is how it reaches the leader: `Call` over the network, or, for worker 0, the leader in the same process.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+
+from . import launch, ports
+from .loop import Loop, Timer
+from .output import Sink
+from .ranks import Ranks
+from .task import Place, Task
+from .wire import Connection, fresh_nonce, prove, proven
+
+
+class Member:
+    """Obeys the leader's words: prepare, start, stop, finish, leave."""
+
+    def __init__(self, loop: Loop, task: Task, place: Place, sink: Sink, last_started: int) -> None:
+        self._loop = loop
+        self._task = task
+        self._place = place
+        self._generation = -1
+        self._reservation: ports.Reservation | None = None
+        self.last_started = last_started
+        self.busy = False
+        self.say: object = None  # takes a message to the leader
+        self.on_finish: object = None
+        self.ranks = Ranks(loop, task, place, sink)
+        self.ranks.on_failed = self._on_failed
+        self.ranks.on_done = self._on_done
+
+    def obey(self, message: dict[str, object]) -> None:
+        """Do what the leader says."""
+        word = message.get("say")
+        if word == "prepare":
+            self._prepare(int(message["generation"]))  # type: ignore[call-overload]
+        elif word == "start":
+            self._start(message)
+        elif word == "stop":
+            self.stop_ranks(self._say_stopped)
+        elif word in ("finish", "leave"):
+            self.on_finish(message.get("outcome"))  # type: ignore[operator]
+
+    def stop_ranks(self, then: object) -> None:
+        """Stop the ranks, if any run, and call `then()`."""
+        if self.busy:
+            self.ranks.stop(self._task.grace, lambda: self._stopped(then))
+        else:
+            then()  # type: ignore[operator]
+
+    def _prepare(self, generation: int) -> None:
+        self._generation = generation
+        if self._reservation is not None:
+            self._reservation.release()
+        self._reservation = ports.reserve(launch.ports_needed(self._task, self._place))
+        self._tell("ready", ports=self._reservation.ports)
+
+    def _start(self, message: dict[str, object]) -> None:
+        if message["generation"] != self._generation or self._reservation is None:
+            return
+        self.last_started = self._generation
+        self.busy = True
+        self._reservation.open_up()
+        roll = launch.Roll(self._task, message["addresses"], message["ports"])  # type: ignore[arg-type]
+        self.ranks.start(self._generation, roll)
+
+    def _on_failed(self, end: dict[str, object]) -> None:
+        self._tell("failed", end=end)
+
+    def _on_done(self) -> None:
+        self.busy = False
+        self._tell("done")
+
+    def _stopped(self, then: object) -> None:
+        self.busy = False
+        then()  # type: ignore[operator]
+
+    def _say_stopped(self) -> None:
+        self._tell("stopped")
+
+    def _tell(self, word: str, **more: object) -> None:
+        message = {"say": word, "generation": self._generation}
+        message.update(more)
+        self.say(message)  # type: ignore[operator]
+
+
+class Call:
+    """The way to a leader elsewhere: it calls until somebody answers who knows the secret, and again when the talk breaks off."""
+
+    def __init__(self, loop: Loop, task: Task, place: Place, member: Member) -> None:
+        self._loop = loop
+        self._task = task
+        self._place = place
+        self._member = member
+        self._secret = task.secret()
+        self._connection: Connection | None = None
+        self._welcome = False
+        self._nonce = ""
+        self._their_nonce = ""
+        self._give_up = time.monotonic() + task.join_timeout
+        self._retry: Timer | None = None
+        self.closing = False
+        self.on_given_up: object = None
+        self.on_lost: object = None
+        member.say = self._send
+        self._dial()
+        loop.call_later(task.heartbeat, self._on_heartbeat)
+
+    def close(self) -> None:
+        """Say what is left to say, and hang up."""
+        self.closing = True
+        if self._connection is not None:
+            self._connection.drain(1.0)
+            self._connection.close()
+
+    def _send(self, message: dict[str, object]) -> None:
+        if self._connection is not None and self._welcome:
+            self._connection.send(message)
+
+    def _dial(self) -> None:
+        self._retry = None
+        if self.closing:
+            return
+        self._welcome = False
+        try:
+            sock = socket.create_connection(self._task.leader, timeout=3.0)
+        except OSError:
+            self._dial_again()
+            return
+        self._connection = Connection(self._loop, sock)
+        self._connection.trust()  # a false leader is found out by its proof; until then it is told nothing
+        self._connection.on_message = self._on_message
+        self._connection.on_closed = self._on_closed
+
+    def _dial_again(self) -> None:
+        if time.monotonic() >= self._give_up:
+            self.on_given_up()  # type: ignore[operator]
+        elif self._retry is None and not self.closing:
+            self._retry = self._loop.call_later(0.1, self._dial)
+
+    def _on_message(self, connection: Connection, message: dict[str, object]) -> None:
+        word = message.get("say")
+        if self._welcome:
+            self._member.obey(message)
+        elif word == "who" and isinstance(message.get("nonce"), str):
+            self._nonce, self._their_nonce = fresh_nonce(), str(message["nonce"])
+            connection.send(
+                {
+                    "say": "me",
+                    "worker": self._place.worker,
+                    "nonce": self._nonce,
+                    "proof": prove(self._secret, "member", self._place.worker, self._their_nonce, self._nonce),
+                    "last_started": self._member.last_started,
+                }
+            )
+        elif word == "welcome":
+            expected = prove(self._secret, "leader", self._place.worker, self._nonce, self._their_nonce)
+            if proven(expected, message.get("proof")):
+                self._welcome = True
+            else:
+                connection.close()
+                self._dial_again()
+
+    def _on_closed(self, _connection: Connection, _reason: str) -> None:
+        if self.closing:
+            return
+        if self._welcome:
+            self._welcome = False
+            self._give_up = time.monotonic() + self._task.join_timeout
+            self.on_lost()  # type: ignore[operator]
+        self._dial_again()
+
+    def _on_heartbeat(self) -> None:
+        if self._connection is not None and self._connection.open:
+            silent = time.monotonic() - self._connection.heard_at
+            if silent > self._task.lost_after:
+                self._connection.close()
+                self._on_closed(self._connection, "nothing was heard of the leader for %g s" % silent)
+            else:
+                self._send({"say": "beat"})
+        self._loop.call_later(self._task.heartbeat, self._on_heartbeat)

@@ -1,0 +1,184 @@
+"""From a rank's pipes to the agent's standard output and the rank's log file, line by line.
+
+Who calls it: `ranks.py`, with every piece that a rank writes. What the lines look like is told in the client's `model/log.py`. Bytes stay
+bytes all the way: what a rank writes need not be text. A progress bar that paints over itself with carriage returns is shown now and then, not every
+time; its log file holds all of it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import time
+
+LONGEST_LINE = 256 * 1024  # a longer one is passed on in pieces
+PROGRESS_EVERY = 5.0  # seconds between two sights of a progress bar
+TAIL = 8192  # bytes of a rank's last output kept for the report
+BACKLOG = 1024 * 1024  # bytes waiting for a slow reader before the ranks are made to wait
+
+
+class Sink:
+    """The agent's standard output. Never blocks the agent: a reader that is slow makes `full` true instead.
+
+    A disk that is full loses lines, never the run: what was dropped is counted and told.
+    """
+
+    def __init__(self, loop, descriptor: int = 1) -> None:
+        self._loop = loop
+        self._descriptor = descriptor
+        self._waiting = bytearray()
+        self._sequence = 0
+        self.dropped = 0
+        self.on_drained = None
+        self.on_event = None  # told of every event too
+        self._plain = stat.S_ISREG(os.fstat(descriptor).st_mode)
+        if not self._plain:
+            os.set_blocking(descriptor, False)
+
+    @property
+    def full(self) -> bool:
+        """Whether ranks should not be read from for now."""
+        return len(self._waiting) > BACKLOG
+
+    def lines(self, head: bytes, lines: list, now: float) -> None:
+        """Write lines that all begin with `head`, each with the next sequence number."""
+        stamp = b" %.3f] " % now
+        first = self._sequence
+        self._sequence += len(lines)
+        self.write(b"".join([b"%b%d%b%b\n" % (head, number, stamp, line) for number, line in enumerate(lines, first)]))
+
+    def event(self, kind: str, **fields: object) -> None:
+        """Write an event line."""
+        now = time.time()
+        fields.update(kind=kind, at=round(now, 3))
+        if self.on_event is not None:
+            self.on_event(fields)
+        self.lines(b"[event ", [json.dumps(fields).encode()], now)
+
+    def write(self, data: bytes) -> None:
+        """Write, or keep for later what the reader does not take now."""
+        if self._waiting:
+            self._waiting += data
+            return
+        taken = self._try(data)
+        if taken < len(data):
+            self._waiting += data[taken:]
+            self._loop.watch(self._descriptor, 2, self._on_writable)
+
+    def flush(self, patience: float = 5.0) -> None:
+        """Write what waits, for the end of the agent; give up after `patience` seconds."""
+        deadline = time.monotonic() + patience
+        while self._waiting and time.monotonic() < deadline:
+            taken = self._try(self._waiting)
+            del self._waiting[:taken]
+            if self._waiting:
+                time.sleep(0.01)
+
+    def _on_writable(self, _events: int) -> None:
+        del self._waiting[: self._try(self._waiting)]
+        if not self._waiting:
+            self._loop.forget(self._descriptor)
+            if self.on_drained is not None:
+                self.on_drained()
+
+    def _try(self, data) -> int:
+        done = 0
+        view = memoryview(data)
+        try:
+            while done < len(view):
+                try:
+                    done += os.write(self._descriptor, view[done:])
+                except BlockingIOError:
+                    return done
+                except OSError:  # a full disk, or nobody reads any more: the run matters more than its words
+                    self.dropped += len(view) - done
+                    return len(view)
+        finally:
+            view.release()
+        return done
+
+
+class RankLog:
+    """One rank's log file among the results: every byte, both streams, in the order they came."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.trouble = None
+        try:
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            self._file = open(path, "ab", buffering=0)  # noqa: SIM115 - closed by close()
+        except OSError as error:
+            self._file = None
+            self.trouble = error
+
+    def write(self, data: bytes) -> None:
+        """Append, unless the disk has refused before."""
+        if self._file is None:
+            return
+        try:
+            view = memoryview(data)
+            while view:
+                view = view[self._file.write(view) :]
+        except OSError as error:
+            self.trouble = error
+            self.close()
+
+    def close(self) -> None:
+        """Close the file; closing it again does nothing."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+class Stream:
+    """One stream of one rank: cuts what comes into lines."""
+
+    def __init__(self, sink: Sink, log: RankLog, rank: int, letter: str, hold: bool = True) -> None:
+        self._sink = sink
+        self._log = log
+        self._whole = b"[%d %s " % (rank, letter.encode())
+        self._piece = b"[%d %s+ " % (rank, letter.encode())
+        self._progress = b"[%d %s~ " % (rank, letter.encode())
+        self._partial = b""
+        self._hold = hold
+        self._painted = 0.0
+        self.tail = b""
+
+    def feed(self, data: bytes) -> None:
+        """Take the next piece of output."""
+        self._log.write(data)
+        self.tail = (self.tail + data)[-TAIL:] if len(data) < TAIL else data[-TAIL:]
+        now = time.time()
+        lines = (self._partial + data).split(b"\n") if self._partial else data.split(b"\n")
+        self._partial = lines.pop()
+        if lines:
+            if b"\r" in data or b"\r" in lines[0]:
+                lines = [_last_painting(line) for line in lines]
+            self._sink.lines(self._whole, lines, now)
+        if self._partial:
+            self._handle_partial(now)
+
+    def close(self) -> None:
+        """The stream has ended: what is left without a newline is a line too."""
+        if self._partial:
+            self._sink.lines(self._whole, [_last_painting(self._partial)], time.time())
+            self._partial = b""
+        self._log.close()
+
+    def _handle_partial(self, now: float) -> None:
+        if b"\r" in self._partial:
+            painting = _last_painting(self._partial)
+            if now - self._painted >= PROGRESS_EVERY:
+                self._painted = now
+                self._sink.lines(self._progress, [painting], now)
+            # Only the present painting can become a line; forget what it covered.
+            self._partial = painting + (b"\r" if self._partial.endswith(b"\r") else b"")
+        elif not self._hold or len(self._partial) >= LONGEST_LINE:
+            self._sink.lines(self._piece, [self._partial], now)
+            self._partial = b""
+
+
+def _last_painting(line: bytes) -> bytes:
+    """What a terminal would show of a line with carriage returns in it."""
+    return line.rstrip(b"\r").rpartition(b"\r")[2]

@@ -1,0 +1,98 @@
+"""The process tree below an agent: so that no child or grandchild of a rank outlives it.
+
+On Linux the agent adopts every orphan below it (a subreaper), finds its descendants in /proc, and has the kernel kill the ranks with it. Elsewhere
+(macOS) there is no such help: the process group of each rank is ended, and a grandchild that left its group can stay.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+def _load_prctl():
+    if not sys.platform.startswith("linux"):
+        return None
+    try:
+        import ctypes
+
+        return ctypes.CDLL(None, use_errno=True).prctl
+    except (ImportError, OSError, AttributeError):
+        return None
+
+
+_prctl = _load_prctl()
+
+
+def adopt_orphans() -> bool:
+    """Become the parent of every orphan below this process; False where the system cannot do that."""
+    return _prctl is not None and _prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
+
+
+def die_with_parent() -> None:
+    """Have the kernel kill this process when the thread that started it dies; for the moment between fork and exec."""
+    if _prctl is not None:
+        _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+def descendants(root: int) -> list:
+    """Every process below `root`, zombies left out."""
+    children = {}  # type: dict
+    try:
+        entries = os.listdir("/proc")
+    except OSError:
+        return []
+    for entry in entries:
+        if entry.isdigit():
+            parent, state = _parent_and_state(entry)
+            if parent is not None and state != "Z":
+                children.setdefault(parent, []).append(int(entry))
+    found = []
+    unseen = [root]
+    while unseen:
+        for child in children.get(unseen.pop(), ()):
+            found.append(child)
+            unseen.append(child)
+    return found
+
+
+def _parent_and_state(pid: str):
+    try:
+        with open("/proc/%s/stat" % pid, "rb") as file:
+            # The name in parentheses may hold anything; what follows the last one does not.
+            fields = file.read().rpartition(b")")[2].split()
+        return int(fields[1]), fields[0].decode()
+    except (OSError, ValueError, IndexError):
+        return None, None
+
+
+def send(pid: int, number: int) -> bool:
+    """Send a signal; False if the process is gone."""
+    try:
+        os.kill(pid, number)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True
+
+
+def kill_below(root: int, reap, patience: float = 5.0) -> bool:
+    """Kill every descendant until none is left, calling `reap()` in between; True if that worked in time.
+
+    Round after round, because a process can fork while it is being looked for.
+    """
+    deadline = time.monotonic() + patience
+    while True:
+        reap()
+        left = descendants(root)
+        if not left:
+            return True
+        for pid in left:
+            send(pid, signal.SIGKILL)
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.005)

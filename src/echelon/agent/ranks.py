@@ -1,0 +1,282 @@
+"""The ranks of one worker in one generation: started, read from, reaped, stopped, with nothing left of them.
+
+Who calls it: `member.py`. A rank is the first process of its own session; what it leaves behind when it ends (data loaders, daemons) is ended too.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import tempfile
+import time
+
+from . import launch, report
+from .loop import READ, Loop
+from .output import RankLog, Sink, Stream
+from .processes import descendants, die_with_parent, kill_below, send
+from .task import Place, Task
+
+LEFTOVER_GRACE = 2.0  # seconds that children of an ended rank get
+_SET_PIPE_SIZE = 1031  # fcntl.F_SETPIPE_SZ, named since Python 3.10
+_PIPE_SIZE = 1024 * 1024
+
+
+class Rank:
+    """One process, its two streams, and how it ended."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.process: subprocess.Popen[bytes] | None = None
+        self.streams: dict[int, Stream] = {}
+        self.words = b""  # the last of both streams, in the order they came
+        self.error_file = ""
+        self.code: int | None = None
+
+
+class Ranks:
+    """All ranks of a worker. `on_failed(end)` is called for each that fails, `on_done()` once when all have ended well."""
+
+    def __init__(self, loop: Loop, task: Task, place: Place, sink: Sink) -> None:
+        self._loop = loop
+        self._task = task
+        self._place = place
+        self._sink = sink
+        self._ranks: dict[int, Rank] = {}  # by process id
+        self._all: list[Rank] = []
+        self._scratch: tempfile.TemporaryDirectory[str] | None = None
+        self._stopping = False
+        self._on_stopped: object = None
+        self.on_failed: object = None
+        self.on_done: object = None
+        sink.on_drained = self._watch_all
+
+    def start(self, generation: int, roll: launch.Roll) -> None:
+        """Start every rank."""
+        self._scratch = tempfile.TemporaryDirectory(prefix="echelon-")
+        self._stopping = False
+        self._all = []
+        details = self._task.groups[self._place.group]["launch"]
+        importable = self._importable(details)
+        argv = launch.fill_argv(details["argv"], self._task)
+        for local in range(launch.starts(self._task, self._place)):
+            rank = Rank(self._place.first_rank + local)
+            rank.error_file = os.path.join(self._scratch.name, "error-%d.json" % rank.number)
+            env = launch.environment(
+                dict(os.environ), self._task, self._place, local, generation, roll, rank.error_file, importable
+            )
+            self._all.append(rank)
+            self._spawn(rank, argv, env, generation)
+        self._sink.event(
+            "worker-running",
+            worker=self._place.worker,
+            restart=generation,
+            pids={str(rank.number): rank.process.pid for rank in self._all if rank.process},
+        )
+
+    def reap(self) -> None:
+        """Collect every process that has ended: ranks, and orphans that came to us."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            rank = self._ranks.pop(pid, None)
+            if rank is not None:
+                code = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+                assert rank.process is not None
+                rank.process.returncode = code
+                self._ended(rank, code)
+
+    def stop(self, grace: float, on_stopped: object) -> None:
+        """SIGTERM to every rank, SIGKILL to all that is left after `grace` seconds; then call `on_stopped()`."""
+        self._on_stopped = on_stopped
+        if not self._stopping:
+            self._stopping = True
+            for pid in list(self._ranks):
+                send(pid, signal.SIGTERM)
+            self._loop.call_later(grace, self._kill)
+        if not self._ranks:
+            self._clear_leftovers(self._announce_stopped)
+
+    def kill_now(self) -> None:
+        """End everything at once, without a word to anybody."""
+        self._stopping = True
+        kill_below(os.getpid(), self.reap)
+
+    # Starting
+
+    def _spawn(self, rank: Rank, argv: list[str], env: dict[str, str], generation: int) -> None:
+        log = RankLog(os.path.join(self._task.logs, "rank-%d.log" % rank.number))
+        if log.trouble is not None:
+            self._sink.event("note", reason="the log of rank %d cannot be kept: %s" % (rank.number, log.trouble.strerror))
+        if generation:
+            log.write(b"--- restart %d ---\n" % generation)
+        try:
+            rank.process = subprocess.Popen(  # noqa: PLW1509 - one thread only, and prctl was looked up before the fork
+                argv,
+                env=env,
+                cwd=self._task.cwd,
+                stdin=None if self._task.interactive else subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+                preexec_fn=die_with_parent,
+            )
+        except (OSError, ValueError, subprocess.SubprocessError) as error:
+            self._loop.call_later(0, lambda: self._never_started(rank, argv[0], error, log))
+            return
+        self._ranks[rank.process.pid] = rank
+        for letter, pipe in (("o", rank.process.stdout), ("e", rank.process.stderr)):
+            assert pipe is not None
+            descriptor = pipe.fileno()
+            os.set_blocking(descriptor, False)
+            _widen(descriptor)
+            rank.streams[descriptor] = Stream(self._sink, log, rank.number, letter, hold=not self._task.interactive)
+        self._watch(rank)
+
+    def _never_started(self, rank: Rank, program: str, error: Exception, log: RankLog) -> None:
+        missing = isinstance(error, FileNotFoundError)
+        words = getattr(error, "strerror", None) or str(error)
+        where = getattr(error, "filename", None)
+        if missing and where not in (None, program):
+            text = "cannot start in %s: %s" % (where, words)
+        else:
+            text = "cannot start %s: %s" % (program, words)
+        log.write(text.encode() + b"\n")
+        log.close()
+        rank.words = text.encode()
+        rank.code = 127 if missing else 126
+        self._report(rank, text)
+
+    def _importable(self, details: dict[str, object]) -> set[str]:
+        """Which of the modules that the launch asks about the ranks' Python has."""
+        wanted = details.get("if_importable")
+        if not wanted:
+            return set()
+        assert isinstance(wanted, dict)
+        code = "import sys, importlib.util as u; print(*[m for m in sys.argv[1:] if u.find_spec(m)])"
+        python = details["argv"][0]  # type: ignore[index]
+        try:
+            found = subprocess.run(
+                [python, "-c", code, *wanted], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=30, check=False
+            )
+        except (OSError, subprocess.SubprocessError):
+            return set()
+        return set(found.stdout.decode("ascii", "replace").split())
+
+    # Reading
+
+    def _watch(self, rank: Rank) -> None:
+        for descriptor in rank.streams:
+            self._loop.watch(descriptor, READ, lambda _events, descriptor=descriptor: self._read(rank, descriptor))
+
+    def _watch_all(self) -> None:
+        for rank in self._ranks.values():
+            self._watch(rank)
+
+    def _read(self, rank: Rank, descriptor: int) -> bool:
+        """Take what there is; True if there may be more."""
+        try:
+            data = os.read(descriptor, _PIPE_SIZE)
+        except BlockingIOError:
+            return False
+        except OSError:
+            data = b""
+        if not data:
+            self._loop.forget(descriptor)
+            return False
+        stream = rank.streams[descriptor]
+        stream.feed(data)
+        rank.words = (rank.words + data[-4096:])[-4096:]
+        if self._sink.full:
+            for reader in self._ranks.values():
+                for each in reader.streams:
+                    self._loop.forget(each)
+        return True
+
+    # Ending
+
+    def _ended(self, rank: Rank, code: int) -> None:
+        rank.code = code
+        errors = b""
+        for descriptor, stream in rank.streams.items():
+            # What the rank itself wrote is in the pipe by now; what its children still write is not waited for.
+            for _ in range(4):
+                if not self._read(rank, descriptor):
+                    break
+            self._loop.forget(descriptor)
+            stream.close()
+            errors = stream.tail  # stderr comes second
+        assert rank.process is not None
+        for pipe in (rank.process.stdout, rank.process.stderr):
+            assert pipe is not None
+            pipe.close()
+        rank.streams = {}
+        self._report(rank, report.read_error_file(rank.error_file) or report.find_error(errors))
+
+    def _report(self, rank: Rank, error: str | None) -> None:
+        code = rank.code
+        assert code is not None
+        end = report.make_end(
+            rank.number, self._place.worker, code, error if code else None, report.last_lines(rank.words), time.time()
+        )
+        self._sink.event(
+            "rank-ended",
+            worker=self._place.worker,
+            rank=rank.number,
+            exit_code=end["exit_code"],
+            signal=end["signal"],
+            reason=None if code == 0 or self._stopping else end["summary"],
+        )
+        if code != 0 and not self._stopping:
+            self.on_failed(end)  # type: ignore[operator]
+        if any(one.code is None for one in self._all):
+            return
+        if self._stopping:
+            self._clear_leftovers(self._announce_stopped)
+        elif all(one.code == 0 for one in self._all):
+            self._clear_leftovers(self.on_done)
+
+    def _announce_stopped(self) -> None:
+        announce, self._on_stopped = self._on_stopped, None
+        if announce is not None:
+            announce()  # type: ignore[operator]
+
+    def _kill(self) -> None:
+        if self._stopping and self._on_stopped is not None:
+            kill_below(os.getpid(), self.reap)
+
+    def _clear_leftovers(self, then: object) -> None:
+        """End what ended ranks have left behind, then go on."""
+        deadline = time.monotonic() + LEFTOVER_GRACE
+
+        def look(first: bool = False) -> None:
+            self.reap()
+            left = descendants(os.getpid())
+            if left and first:
+                for pid in left:
+                    send(pid, signal.SIGTERM)
+            if left and time.monotonic() < deadline:
+                self._loop.call_later(0.02, look)
+                return
+            if left:
+                kill_below(os.getpid(), self.reap)
+            if self._scratch is not None:
+                self._scratch.cleanup()
+                self._scratch = None
+            then()  # type: ignore[operator]
+
+        look(first=True)
+
+
+def _widen(descriptor: int) -> None:
+    """A larger pipe means fewer switches between a talkative rank and its agent."""
+    try:
+        import fcntl
+
+        fcntl.fcntl(descriptor, _SET_PIPE_SIZE, _PIPE_SIZE)
+    except (ImportError, OSError):
+        pass

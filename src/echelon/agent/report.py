@@ -1,0 +1,125 @@
+"""Why a rank failed, in words: from its exit code or signal, its own last words, and torch's error file where a script writes one.
+
+Also tells a cause from a consequence: when one rank dies, its peers see their connections break and die of that. Pure, but for reading the error file.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+
+TAIL_LINES = 20
+
+# What a rank says when a peer has gone. Whoever says only this is not the first to fail.
+_CONSEQUENCES = re.compile(
+    "|".join(
+        (
+            r"connection (was )?(reset|closed|aborted|refused)",
+            r"broken pipe",
+            r"socket (closed|timeout|is closed)",
+            r"peer (closed|exited|failed|has left)",
+            r"remote process (exited|has exited)",
+            r"nccl communicator was aborted",
+            r"ncclremoteerror|ncclsystemerror|nccl watchdog",
+            r"(recv|send|write|read)\w* .*(timed out|errno 104|errno 32)",
+            r"timed out waiting for (a )?(peer|clients|rank)",
+            r"distnetworkerror|diststoreerror",
+            r"collective .*abort|aborted by (a )?peer",
+            r"(worker|coordination service|task).*(unavailable|heartbeat timeout|became unhealthy)",
+            r"unavailableerror|abortederror|cancellederror",
+            r"horovodinternalerror|has been shut down",
+        )
+    ),
+    re.IGNORECASE,
+)
+_SIGNAL_HINTS = {
+    "SIGKILL": "out of memory?",
+    "SIGSEGV": "a crash in native code",
+    "SIGBUS": "/dev/shm full?",
+    "SIGABRT": "an assertion in native code",
+    "SIGILL": "built for another processor?",
+}
+
+
+def signal_name(number: int) -> str:
+    """SIGKILL for 9."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return "signal %d" % number
+
+
+def describe_end(code: int, error) -> str:
+    """How a rank ended, in words: `code` as the operating system gives it, negative for a signal."""
+    if code < 0:
+        name = signal_name(-code)
+        hint = _SIGNAL_HINTS.get(name)
+        text = "was killed by %s%s" % (name, ": " + hint if hint else "")
+        return "%s (%s)" % (text, error) if error and name not in _SIGNAL_HINTS else text
+    return "exited with code %d%s" % (code, ": " + error if error else "")
+
+
+def find_error(stderr_tail: bytes):
+    """The exception, or else the last words, in the end of a rank's stderr."""
+    lines = stderr_tail.decode("utf-8", "backslashreplace").splitlines()
+    starts = [number for number, line in enumerate(lines) if "Traceback (most recent call last)" in line]
+    if starts:
+        for line in lines[starts[-1] + 1 :]:
+            if line and not line[0].isspace():
+                return line.strip()
+    words = [line.strip() for line in lines if line.strip()]
+    return words[-1] if words else None
+
+
+def read_error_file(path: str):
+    """The exception in the error file that torch's `record` writes; None if there is none."""
+    try:
+        with open(path, "rb") as file:
+            message = json.load(file)["message"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    text = message.get("message") if isinstance(message, dict) else message
+    return str(text).strip().splitlines()[0] if text else None
+
+
+def last_lines(tail: bytes) -> list:
+    """The last lines of a rank's output, as text short enough to travel."""
+    text = tail.decode("utf-8", "backslashreplace").replace("\r\n", "\n")
+    lines = [line.rpartition("\r")[2].rstrip() for line in text.rstrip().split("\n")]
+    return [line[:400] for line in lines[-TAIL_LINES:]]
+
+
+def is_consequence(code: int, error) -> bool:
+    """Whether a rank that ended like this may only have followed another one."""
+    if code == -signal.SIGABRT or code > 0:
+        return bool(error and _CONSEQUENCES.search(error))
+    return code == -signal.SIGPIPE
+
+
+def make_end(rank: int, worker: int, code: int, error, tail: list, at: float) -> dict:
+    """One rank's end, as it travels to the leader."""
+    return {
+        "rank": rank,
+        "worker": worker,
+        "exit_code": code if code >= 0 else 128 - code,
+        "signal": signal_name(-code) if code < 0 else None,
+        "error": error,
+        "tail": tail,
+        "at": at,
+        "summary": "rank %d %s" % (rank, describe_end(code, error)),
+        "consequence": is_consequence(code, error),
+    }
+
+
+def choose_cause(ends: list) -> dict:
+    """The root cause among the ranks that failed, given in the order in which they were heard of."""
+    first = min(enumerate(ends), key=lambda pair: (pair[1]["consequence"], pair[0]))[1]
+    cause = {key: first[key] for key in ("summary", "worker", "rank", "exit_code", "signal", "error", "tail")}
+    cause["others"] = [outline(end) for end in ends if end is not first]
+    return cause
+
+
+def outline(end: dict) -> dict:
+    """A rank's end without its words, for the list of those that were not the cause."""
+    return {key: end[key] for key in ("rank", "worker", "exit_code", "signal", "error", "consequence")}

@@ -1,0 +1,92 @@
+"""The task: what the client tells the agents of a run, as one JSON file that is the same for all of them.
+
+Written by the client from a Plan; read here. An agent's own number comes on its command line.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+
+SCHEMA = 1
+
+# An agent's exit codes, which tell whoever started it what to do next. A code below is the agent's own end, not a rank's.
+RUN_OVER = 193  # the run failed or was stopped, for good: start nothing again
+INTERRUPTED = 194  # the agent was told to leave (SIGTERM) while the run went on: start another in its place
+NO_LEADER = 195  # the leader is gone and no restart is left: the run is over without a verdict
+
+
+class Place:
+    """Where one worker stands in the run: its number, its role and its ranks."""
+
+    __slots__ = ("essential", "first_rank", "group", "index", "procs", "role", "worker")
+
+    def __init__(self, worker, group, role, index, first_rank, procs, essential):  # type: (int, int, str, int, int, int, bool) -> None
+        self.worker = worker
+        self.group = group
+        self.role = role
+        self.index = index
+        self.first_rank = first_rank
+        self.procs = procs
+        self.essential = essential
+
+
+class Task:
+    """A run as its agents see it."""
+
+    def __init__(self, raw: dict) -> None:
+        if raw.get("schema") != SCHEMA:
+            raise ValueError("this agent reads task schema %d, not %r" % (SCHEMA, raw.get("schema")))
+        self.run: str = raw["run"]
+        self.groups: list = raw["groups"]
+        self.env: dict = raw.get("env", {})
+        self.cwd: str = raw["cwd"]
+        self.output: str = raw["output"]
+        self.logs: str = raw["logs"]
+        self.reports: str = raw["reports"]
+        self.secret_file: str = raw["secret"]
+        self.leader: tuple = (raw["leader"]["host"], int(raw["leader"]["port"]))
+        self.restarts: int = raw.get("restarts", 0)
+        self.timeout = raw.get("timeout")
+        self.grace: float = raw.get("grace", 10.0)
+        self.join_timeout: float = raw.get("join_timeout", 60.0)
+        self.heartbeat: float = raw.get("heartbeat", 1.0)
+        self.lost_after: float = raw.get("lost_after", 10.0)
+        self.interactive: bool = raw.get("interactive", False)
+        self.bundle = raw.get("bundle")
+        self.places = list(_places(self.groups))
+
+    def secret(self) -> bytes:
+        """Read the run's own secret."""
+        with open(self.secret_file, "rb") as file:
+            return file.read().strip()
+
+    def ranks(self) -> int:
+        """How many ranks the run has."""
+        return sum(place.procs for place in self.places)
+
+
+def read_task(path: str) -> Task:
+    """Read the task file."""
+    with open(path, "rb") as file:
+        return Task(json.load(file))
+
+
+def _places(groups):  # type: (list) -> object
+    worker = rank = 0
+    seen = {}  # type: dict
+    for number, group in enumerate(groups):
+        for _ in range(group["workers"]):
+            index = seen.get(group["role"], 0)
+            yield Place(worker, number, group["role"], index, rank, group["procs"], group.get("essential", True))
+            seen[group["role"]] = index + 1
+            worker += 1
+            rank += group["procs"]
+
+
+def write_atomically(path: str, content: bytes) -> None:
+    """Write a file so that a reader sees the old content or the new, never half of it."""
+    temporary = "%s.%d.tmp" % (path, os.getpid())
+    with open(temporary, "wb") as file:
+        file.write(content)
+    os.replace(temporary, path)

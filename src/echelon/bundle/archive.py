@@ -1,0 +1,209 @@
+"""A project as one content-addressed archive.
+
+`submit` calls `pack` for a project and `pack_files` for generated code alone; engines carry the bytes, and
+the agent unpacks them. The same content gives the same bytes, and so the same digest, whoever packs it,
+when and where: no times, no owners, no permissions but "executable", members sorted, a header of our own.
+(The one thing outside our hands is zlib: another version of it may squeeze differently. Then the digest
+differs, and the code is sent once more.)
+
+It stays an ordinary tar.gz, so that `tar tzf` shows what a run was given.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+
+from echelon.bundle.survey import MARKER, Found, Survey, survey, unreadable
+from echelon.errors import CannotShip
+
+_PIECE = 1 << 20
+_BLOCK = 512
+_LARGEST_FILE = 8**11 - 1  # what the size field of a tar header holds, 8 GiB; no code is that large
+_DEEPEST = 100  # levels of folders, as in the agent
+_BEST_RATIO = 1032  # zlib never squeezes better, so what is larger than this times a limit need not be tried
+_NO_FILES: Mapping[str, bytes] = MappingProxyType({})
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Bundle:
+    """Code on its way to the workers."""
+
+    digest: str  # sha256 of the data, in hexadecimal
+    data: bytes  # tar.gz
+    files: int  # files and links in it
+    size: int  # bytes in its files, before compression
+    notes: tuple[str, ...] = ()  # what the user should know about it
+
+
+def pack(
+    root: Path,
+    *,
+    include: Sequence[str] = (),
+    extra: Mapping[str, bytes] = _NO_FILES,
+    limit: int | None = None,
+) -> Bundle:
+    """Pack a project, and generated files with it; an extra file takes the place of one of the same name.
+
+    Raises CannotShip when something cannot be read, changes meanwhile, or takes over `limit` bytes compressed.
+    """
+    return _pack(survey(root, include=include), extra, limit)
+
+
+def pack_files(files: Mapping[str, bytes], *, limit: int | None = None) -> Bundle:
+    """Pack generated files alone."""
+    return _pack(Survey(root=Path(), found=(), notes=()), files, limit)
+
+
+def _pack(surveyed: Survey, extra: Mapping[str, bytes], limit: int | None) -> Bundle:
+    import hashlib  # noqa: PLC0415 - only who packs pays for it
+
+    members: dict[str, Found | bytes] = {each.path: each for each in surveyed.found} | dict(extra)
+    _check_names(members, extra)
+    sizes = {path: _size(member) for path, member in members.items()}
+    if limit is not None and sum(sizes.values()) > limit * _BEST_RATIO:
+        raise _too_large(surveyed.root, sizes, limit)
+    pieces: list[bytes] = []
+    written = 0
+    for piece in _squeeze(_archive(surveyed.root, members)):
+        pieces.append(piece)
+        written += len(piece)
+        if limit is not None and written > limit:
+            raise _too_large(surveyed.root, sizes, limit)
+    data = b"".join(pieces)
+    files = sum(1 for member in members.values() if isinstance(member, bytes) or not _is_folder(member))
+    digest = hashlib.sha256(data).hexdigest()
+    return Bundle(digest=digest, data=data, files=files, size=sum(sizes.values()), notes=surveyed.notes)
+
+
+def _check_names(members: Mapping[str, Found | bytes], extra: Mapping[str, bytes]) -> None:
+    for path in extra:
+        if {"", ".", "..", MARKER} & set(path.split("/")) or "\0" in path:
+            raise ValueError(f"not a name for a generated file: {path!r}")
+    for path, member in members.items():
+        parts = path.split("/")
+        if len(parts) > _DEEPEST:
+            raise CannotShip(f"{path} lies more than {_DEEPEST} folders deep", hint="move it, or ignore it")
+        if _size(member) > _LARGEST_FILE:
+            raise CannotShip(f"{path} is {_human(_size(member))} large", hint=_WAYS_OUT)
+        for depth in range(1, len(parts)):
+            above = "/".join(parts[:depth])
+            holder = members.get(above)
+            if holder is not None and (isinstance(holder, bytes) or not _is_folder(holder)):
+                raise CannotShip(f"{above} is in the way of {path}, which echelon adds", hint="rename it")
+
+
+def _is_folder(member: Found) -> bool:
+    return stat.S_ISDIR(member.status.st_mode)
+
+
+def _size(member: Found | bytes) -> int:
+    if isinstance(member, bytes):
+        return len(member)
+    return member.status.st_size if stat.S_ISREG(member.status.st_mode) else 0
+
+
+def _archive(root: Path, members: Mapping[str, Found | bytes]) -> Iterator[bytes]:
+    """The tar file, piece by piece."""
+    for path in sorted(members, key=os.fsencode):
+        member = members[path]
+        yield _header(path, member)
+        if isinstance(member, bytes):
+            yield member
+        elif stat.S_ISREG(member.status.st_mode):
+            yield from _content(root, member)
+        yield b"\0" * (-_size(member) % _BLOCK)
+    yield b"\0" * (2 * _BLOCK)
+
+
+def _header(path: str, member: Found | bytes) -> bytes:
+    import tarfile  # noqa: PLC0415 - only who packs pays for it
+
+    info = tarfile.TarInfo(_portable(path))
+    info.size = _size(member)
+    if isinstance(member, bytes):
+        info.mode = 0o644
+    elif _is_folder(member):
+        info.type, info.mode = tarfile.DIRTYPE, 0o755
+    elif member.target:
+        info.type, info.mode, info.linkname = tarfile.SYMTYPE, 0o777, _portable(member.target)
+    else:
+        info.mode = 0o755 if member.status.st_mode & stat.S_IXUSR else 0o644
+    return info.tobuf(tarfile.PAX_FORMAT, "utf-8", "surrogateescape")
+
+
+def _portable(path: str) -> str:
+    """A name by its bytes, whatever encoding this machine gives to names."""
+    return os.fsencode(path).decode("utf-8", "surrogateescape")
+
+
+def _content(root: Path, member: Found) -> Iterator[bytes]:
+    """A file's bytes, unless it is no longer the file that was found."""
+    left = member.status.st_size
+    try:
+        descriptor = os.open(root / member.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        with os.fdopen(descriptor, "rb", buffering=0) as stream:
+            while left >= 0 and (piece := stream.read(_PIECE)):
+                left -= len(piece)
+                yield piece
+            after = os.fstat(descriptor)
+    except PermissionError as error:
+        raise unreadable(member.path, error) from error
+    except FileNotFoundError as error:
+        raise _changed(member.path, "vanished") from error
+    except OSError as error:
+        raise _changed(member.path, f"changed ({error.strerror})") from error
+    before = member.status
+    if left or (after.st_ino, after.st_mtime_ns, after.st_mode) != (
+        before.st_ino,
+        before.st_mtime_ns,
+        before.st_mode,
+    ):
+        raise _changed(member.path, "changed")
+
+
+def _squeeze(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """Gzip, with a header that holds neither time nor name nor system."""
+    import zlib  # noqa: PLC0415 - only who packs pays for it
+
+    engine = zlib.compressobj(6, zlib.DEFLATED, -zlib.MAX_WBITS)
+    checksum = length = 0
+    yield b"\x1f\x8b\x08" + bytes(6) + b"\xff"
+    for piece in pieces:
+        checksum = zlib.crc32(piece, checksum)
+        length += len(piece)
+        if squeezed := engine.compress(piece):
+            yield squeezed
+    yield engine.flush() + checksum.to_bytes(4, "little") + (length % 2**32).to_bytes(4, "little")
+
+
+_WAYS_OUT = (
+    "name what the run does not need in .gitignore or .echelonignore, keep data on a volume or in the image"
+)
+
+
+def _too_large(root: Path, sizes: Mapping[str, int], limit: int) -> CannotShip:
+    largest = sorted(sizes, key=lambda path: (-sizes[path], path))[:5]
+    named = ", ".join(f"{path} {_human(sizes[path])}" for path in largest)
+    return CannotShip(
+        f"{root} holds {_human(sum(sizes.values()))} in {len(sizes)} files,"
+        f" more than the {_human(limit)} that can be shipped when compressed",
+        hint=f"the largest: {named}; {_WAYS_OUT}",
+    )
+
+
+def _changed(path: str, what: str) -> CannotShip:
+    hint = "try again when nothing writes to it, or name it in .gitignore or .echelonignore"
+    return CannotShip(f"{path} {what} while it was being packed", hint=hint)
+
+
+def _human(size: float) -> str:
+    for unit in ("bytes", "kB", "MB"):
+        if size < 1000:
+            return f"{size:.3g} {unit}"
+        size /= 1000
+    return f"{size:.3g} GB"

@@ -1,0 +1,260 @@
+"""Which paths git's ignore files name, byte for byte as git decides it.
+
+`project` asks it what to leave behind. The library at hand for this parts from git in ways that lose or
+leak files (`[[:alpha:]]`, `[z-a]`, `a**/b`, a backslash at the end of a line, bytes that are no UTF-8) and
+takes 60 ms to import, so the rules are here, and a property test holds them against git itself.
+
+The whole of an ignore file becomes one regular expression. Git lets the last matching line decide; so the
+lines stand in it as alternatives in reverse order, and the first alternative that matches names the line. A
+name cannot hold a NUL, so the subject is a letter for the kind, the last part of the path, a NUL, and the
+path from the ignore file's folder on: a line without a slash looks at the first half, one with a slash at
+the second.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import string
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+_WILD = frozenset(b"*?[\\")
+_NOTHING = b"(?!)"
+
+_CLASSES = {
+    b"alnum": string.ascii_letters + string.digits,
+    b"alpha": string.ascii_letters,
+    b"blank": " \t",
+    b"cntrl": "".join(map(chr, [*range(32), 127])),
+    b"digit": string.digits,
+    b"graph": string.ascii_letters + string.digits + string.punctuation,
+    b"lower": string.ascii_lowercase,
+    b"print": string.ascii_letters + string.digits + string.punctuation + " ",
+    b"punct": string.punctuation,
+    b"space": " \t\n\r",
+    b"upper": string.ascii_uppercase,
+    b"xdigit": string.hexdigits,
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Rules:
+    """One ignore file: where its paths begin, its expression, and what each of its alternatives says."""
+
+    base: (
+        bytes  # the folder of the file, relative to where paths are counted from: empty, or ending in a slash
+    )
+    expression: re.Pattern[bytes]
+    ignores: tuple[bool, ...]  # by the number of the alternative; False: the line began with "!"
+
+
+class _MalformedError(Exception):
+    """A line that names nothing, and is no error to git."""
+
+
+def parse(text: bytes, base: bytes = b"") -> Rules | None:
+    """The rules in an ignore file, or None when it has none."""
+    alternatives: list[bytes] = []
+    ignores: list[bool] = []
+    for line in text.removeprefix(b"\xef\xbb\xbf").split(b"\n"):
+        if line.startswith(b"#"):
+            continue
+        pattern = _without_trailing_spaces(line.removesuffix(b"\r").split(b"\0")[0])
+        negated = pattern.startswith(b"!")
+        try:
+            alternatives.append(_alternative(pattern[negated:]))
+        except _MalformedError:
+            continue
+        ignores.append(not negated)
+    if not ignores:
+        return None
+    expression = b"|".join(b"(%s)" % alternative for alternative in reversed(alternatives))
+    return Rules(base=base, expression=re.compile(expression, re.DOTALL), ignores=(False, *reversed(ignores)))
+
+
+def read(file: Path, base: bytes = b"") -> Rules | None:
+    """The rules in a file, which need not exist. A symbolic link is not followed: neither does git."""
+    try:
+        with os.fdopen(os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as stream:
+            return parse(stream.read(), base)
+    except OSError:
+        return None
+
+
+def is_ignored(chain: Sequence[Rules], path: bytes, is_folder: bool) -> bool | None:
+    """What the last of the rules that match a path says: ignored, kept, or None when none does.
+
+    This is about the path itself. Below an ignored folder all is ignored, whatever the rules say: do not go there.
+    """
+    kind = b"d" if is_folder else b"f"
+    name = path[path.rfind(b"/") + 1 :]
+    for rules in reversed(chain):
+        match = rules.expression.fullmatch(b"%s%s\0%s" % (kind, name, path[len(rules.base) :]))
+        if match:
+            return rules.ignores[match.lastindex or 0]
+    return None
+
+
+def read_private(git: Path, base: bytes = b"") -> Rules | None:
+    """The rules that a repository keeps to itself, given its `.git`: a folder, or a file in a further work tree."""
+    try:
+        if git.is_file():
+            git = git.parent / os.fsdecode(git.read_bytes().removeprefix(b"gitdir:").strip())
+            shared = git / "commondir"
+            if shared.is_file():
+                git = git / os.fsdecode(shared.read_bytes().strip())
+    except OSError:
+        return None
+    return read(git / "info" / "exclude", base)
+
+
+def read_above(top: Path, below: Sequence[str], name: str, chain: tuple[Rules, ...]) -> tuple[Rules, ...]:
+    """The rules in the folders above a project, from `top` on; `below` are the parts of its path from there.
+
+    Where they ignore the project itself, they say nothing of what it needs: then there are none.
+    """
+    for depth in range(len(below)):
+        base = os.fsencode("".join(part + "/" for part in below[:depth]))
+        if rules := read(top.joinpath(*below[:depth], name), base):
+            chain = (*chain, rules)
+        if is_ignored(chain, base + os.fsencode(below[depth]), True):
+            return ()
+    return chain
+
+
+def tracked_although_ignored(folder: Path) -> tuple[frozenset[str], str]:
+    """What git tracks below a folder although a pattern names it, with the folders on the way; or why git did not say.
+
+    Only git can read its index. Asked like this, it starts no program of the repository's choice.
+    """
+    import subprocess  # noqa: PLC0415 - only projects in a repository pay for it
+
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    command = [
+        "git",
+        "-c",
+        "core.fsmonitor=false",
+        "ls-files",
+        "-z",
+        "--cached",
+        "--ignored",
+        "--exclude-standard",
+    ]
+    try:
+        answer = subprocess.run(
+            command,
+            cwd=folder,
+            env={**environment, "LC_ALL": "C"},
+            capture_output=True,
+            timeout=60,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return frozenset(), str(error)
+    if answer.returncode:
+        problem = answer.stderr.decode(errors="replace").partition("\n")[0]
+        return frozenset(), "" if "not a git repository" in problem else problem
+    files = [os.fsdecode(name) for name in answer.stdout.split(b"\0") if name]
+    return frozenset(path[:end] for path in files for end in _ends_of_parts(path)), ""
+
+
+def _ends_of_parts(path: str) -> list[int]:
+    return [*(at for at, letter in enumerate(path) if letter == "/"), len(path)]
+
+
+def _without_trailing_spaces(line: bytes) -> bytes:
+    bare = line.rstrip(b" ")
+    escapes = len(bare) - len(bare.rstrip(b"\\"))
+    return line[: len(bare) + 1] if escapes % 2 else bare
+
+
+def _alternative(pattern: bytes) -> bytes:
+    """The expression for one line, over the subject that `is_ignored` makes."""
+    kind = b"[df]"
+    if pattern.endswith(b"/"):
+        pattern, kind = pattern[:-1], b"d"
+    if b"/" not in pattern:
+        if not pattern:
+            raise _MalformedError
+        return kind + _translate(pattern, crosses=b"[^/\\x00]") + b"\\x00.*"
+    pattern = pattern.removeprefix(b"/")
+    plain = next((at for at, byte in enumerate(pattern) if byte in _WILD), len(pattern))
+    # Git compares what stands before the first wildcard by itself, and takes the rest for a pattern of its own;
+    # so in `a**/b` the stars stand at a beginning, and cross folders.
+    return kind + b"[^\\x00]*\\x00" + re.escape(pattern[:plain]) + _translate(pattern[plain:], crosses=b".")
+
+
+def _translate(pattern: bytes, crosses: bytes) -> bytes:
+    """A wildcard pattern as an expression; `crosses` is what two stars between slashes run over."""
+    parts: list[bytes] = []
+    at = 0
+    while at < len(pattern):
+        here = pattern[at : at + 1]
+        if here == b"*":
+            stars = re.match(rb"\*+", pattern[at:])
+            assert stars
+            after = at + stars.end()
+            alone = (at == 0 or pattern[at - 1 : at] == b"/") and (
+                after == len(pattern) or pattern.startswith((b"/", b"\\/"), after)
+            )
+            if stars.end() == 1 or not alone:
+                parts.append(b"[^/\\x00]*")
+            elif pattern.startswith(b"/", after):
+                parts.append(b"(?:%s*/)?" % crosses)
+                after += 1
+            else:
+                parts.append(crosses + b"*")
+            at = after
+        elif here == b"?":
+            parts.append(b"[^/\\x00]")
+            at += 1
+        elif here == b"[":
+            members, at = _bracket(pattern, at + 1)
+            parts.append(
+                b"[%s]" % b"".join(b"\\x%02x" % byte for byte in sorted(members)) if members else _NOTHING
+            )
+        else:
+            at += here == b"\\"
+            if at == len(pattern):
+                raise _MalformedError
+            parts.append(re.escape(pattern[at : at + 1]))
+            at += 1
+    return b"".join(parts)
+
+
+def _bracket(pattern: bytes, at: int) -> tuple[set[int], int]:
+    """The bytes that a bracket expression stands for, and where it ends; `at` is behind the opening bracket."""
+    negated = pattern[at : at + 1] in {b"!", b"^"}
+    at += negated
+    members: set[int] = set()
+    previous: int | None = None  # what a range may begin with
+    first = True
+    while first or pattern[at : at + 1] != b"]":
+        first = False
+        if pattern.startswith(b"[:", at) and (word := re.match(rb"\[:([^\]]*):\]", pattern[at:])):
+            if word[1] not in _CLASSES:
+                raise _MalformedError
+            members.update(_CLASSES[word[1]].encode())
+            previous, at = None, at + word.end()
+        elif (
+            pattern[at : at + 1] == b"-"
+            and previous is not None
+            and pattern[at + 1 : at + 2] not in {b"", b"]"}
+        ):
+            last, at = _member(pattern, at + 1)
+            members.update(range(previous, last + 1))
+            previous = None
+        else:
+            previous, at = _member(pattern, at)
+            members.add(previous)
+    return (set(range(1, 256)) - members if negated else members) - set(b"/\0"), at + 1
+
+
+def _member(pattern: bytes, at: int) -> tuple[int, int]:
+    """A byte inside brackets, perhaps behind a backslash, and what comes after it."""
+    at += pattern[at : at + 1] == b"\\"
+    if at >= len(pattern):
+        raise _MalformedError
+    return pattern[at], at + 1

@@ -1,0 +1,281 @@
+"""Which files of a project travel with a run, and how its links do.
+
+`pack` packs what `survey` finds. The choices, and why:
+
+- Left out is what git ignores: by every `.gitignore` from the top of the repository on, and by
+  `.git/info/exclude`. What git tracks although a pattern names it is shipped, since it is part of every
+  clone. A repository inside the project (a submodule) follows its own rules. A person's global ignore file
+  is not read: the same project gives the same bundle for everybody.
+- `.echelonignore` has the same syntax, at any level, and the last word: it leaves out what git tracks, and
+  keeps (with `!`) what git ignores.
+- Never shipped: `.git`, the results in `runs/` at the top, environments, caches, bytecode.
+- `include` brings back whatever it names. A path that exists means itself, anything else is a glob; a
+  folder means all below it, but for `.git` and bytecode.
+- Symbolic links travel as links, never as what they point to: a link to a data set must neither ship the
+  data nor stop the run. One that leads out of the project becomes absolute, and a note says what that
+  means.
+- Folders that end up empty are shipped as such: a script that writes into `logs/` finds it, as it does at
+  home.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import posixpath
+import stat
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from echelon.bundle import gitignore
+from echelon.bundle.gitignore import Rules
+from echelon.bundle.links import aim
+from echelon.bundle.project import check_root, nearest
+from echelon.errors import CannotShip, InvalidJob
+
+# The agent leaves this in what it has unpacked. A run that is started in there must not ship it on.
+MARKER = ".echelon-bundle"
+
+_WASTE = frozenset({".git", "__pycache__"})
+_NEVER = _WASTE | {
+    ".ipynb_checkpoints",
+    ".mypy_cache",
+    ".pytest_cache",
+    ".ruff_cache",
+    "node_modules",
+    MARKER,
+}
+_ENVIRONMENT = ("pyvenv.cfg", "conda-meta")
+_CACHE_TAG, _CACHE_SIGNATURE = "CACHEDIR.TAG", b"Signature: 8a477f597d28d172789f06886806bc55"
+_RESULTS = "runs"
+_SPECIAL = {
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFBLK: "a device",
+    stat.S_IFCHR: "a device",
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Found:
+    """A file, a link or an empty folder of the project."""
+
+    path: str  # from the project's root, with slashes
+    status: os.stat_result  # of itself, not of what a link points to, at the moment it was found
+    target: str = ""  # what a link is to say
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Survey:
+    """What is to be shipped, sorted by path, and what the user should know about it."""
+
+    root: Path
+    found: tuple[Found, ...]
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Folder:
+    path: str  # from the project's root: empty, or ending in a slash
+    git: tuple[Rules, ...] = ()
+    own: tuple[Rules, ...] = ()
+    tracked: frozenset[str] = (
+        frozenset()
+    )  # what git tracks although it ignores it, and the folders on the way there
+    only_tracked: bool = False
+
+
+def list_files(root: Path, *, include: Sequence[str] = ()) -> list[Path]:
+    """The files and links of a project that are shipped, relative to it and sorted."""
+    found = survey(root, include=include).found
+    return [Path(each.path) for each in found if not stat.S_ISDIR(each.status.st_mode)]
+
+
+def survey(root: Path, *, include: Sequence[str] = ()) -> Survey:
+    """All that is shipped of a project.
+
+    Raises CannotShip for what cannot be read, and InvalidJob for an include that matches nothing.
+    """
+    root = root.resolve()
+    check_root(root)
+    notes: list[str] = []
+    found = {each.path: each for each in _walk(root, notes)}
+    for pattern in include:
+        found.update((each.path, each) for each in _included(root, pattern, notes))
+    holders = {path[:at] for path in found for at, letter in enumerate(path) if letter == "/"}
+    kept = (found[path] for path in sorted(found, key=os.fsencode) if path not in holders)
+    return Survey(root=root, found=tuple(kept), notes=tuple(dict.fromkeys(notes)))
+
+
+def unreadable(path: str, error: OSError) -> CannotShip:
+    """The error for something in the project that the user may not read, or that is broken."""
+    hint = "make it readable, or name it in .gitignore or .echelonignore"
+    return CannotShip(f"{path} cannot be read: {error.strerror or error}", hint=hint)
+
+
+def _walk(root: Path, notes: list[str]) -> Iterator[Found]:
+    """Everything that no rule leaves out, folders too; ignored folders are not entered."""
+    start, above = _start(root, notes)
+    pending = [start]
+    while pending:
+        folder = pending.pop()
+        entries = _entries(root, folder.path)
+        names = {entry.name for entry in entries}
+        if folder.path:
+            if _is_environment_or_cache(root / folder.path, names):
+                continue
+            yield Found(path=folder.path[:-1], status=(root / folder.path).lstat())
+        folder = _with_own_rules(root, folder, names, above, notes)
+        for entry in entries:
+            path = folder.path + entry.name
+            is_folder = entry.is_dir(follow_symlinks=False)
+            if _is_never_shipped(entry, path):
+                continue
+            from_top = above + os.fsencode(path)
+            said = gitignore.is_ignored(folder.own, from_top, is_folder)
+            ignored = folder.only_tracked or (
+                said is None and bool(gitignore.is_ignored(folder.git, from_top, is_folder))
+            )
+            if said or (ignored and path not in folder.tracked):
+                continue
+            if is_folder:
+                pending.append(replace(folder, path=path + "/", only_tracked=ignored))
+            else:
+                yield from _single(root, path, notes)
+
+
+def _start(root: Path, notes: list[str]) -> tuple[_Folder, bytes]:
+    """Where to begin: with the rules of the repository around the project, and the project's place in it."""
+    top = nearest(root, (".git",))
+    if top is None or top == root:
+        return _Folder(path=""), b""
+    below = root.relative_to(top).parts
+    private = gitignore.read_private(top / ".git")
+    folder = _Folder(
+        path="",
+        git=gitignore.read_above(top, below, ".gitignore", (private,) if private else ()),
+        own=gitignore.read_above(top, below, ".echelonignore", ()),
+        tracked=_tracked(root, "", notes),
+    )
+    return folder, os.fsencode("/".join(below) + "/")
+
+
+def _with_own_rules(root: Path, folder: _Folder, names: set[str], above: bytes, notes: list[str]) -> _Folder:
+    """A folder with what its own ignore files add; at the top of a repository git's rules begin anew."""
+    here, base = root / folder.path, above + os.fsencode(folder.path)
+    if ".git" in names:
+        private = gitignore.read_private(here / ".git", base)
+        tracked = _tracked(here, folder.path, notes)
+        folder = replace(folder, git=(private,) if private else (), tracked=tracked)
+    if ".gitignore" in names and (rules := gitignore.read(here / ".gitignore", base)):
+        folder = replace(folder, git=(*folder.git, rules))
+    if ".echelonignore" in names and (rules := gitignore.read(here / ".echelonignore", base)):
+        folder = replace(folder, own=(*folder.own, rules))
+    return folder
+
+
+def _tracked(folder: Path, prefix: str, notes: list[str]) -> frozenset[str]:
+    paths, problem = gitignore.tracked_although_ignored(folder)
+    if problem:
+        notes.append(
+            f"git did not answer ({problem}): what it tracks although .gitignore names it is not shipped"
+        )
+    return frozenset(prefix + path for path in paths)
+
+
+def _entries(root: Path, folder: str) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(root / folder) as entries:
+            return list(entries)
+    except OSError as error:
+        raise unreadable(folder.rstrip("/") or str(root), error) from error
+
+
+def _is_never_shipped(entry: os.DirEntry[str], path: str) -> bool:
+    if entry.name in _NEVER or entry.name.endswith(".pyc"):
+        return True
+    if path == _RESULTS and not entry.is_file(follow_symlinks=False):
+        return True
+    return entry.is_symlink() and any(Path(entry.path, name).exists() for name in _ENVIRONMENT)
+
+
+def _is_environment_or_cache(folder: Path, names: set[str]) -> bool:
+    if not names.isdisjoint(_ENVIRONMENT):
+        return True
+    try:
+        return _CACHE_TAG in names and (folder / _CACHE_TAG).read_bytes().startswith(_CACHE_SIGNATURE)
+    except OSError:
+        return False
+
+
+def _single(root: Path, path: str, notes: list[str]) -> Iterator[Found]:
+    """Something that is no folder, or a note on why it is left out."""
+    full = f"{root}/{path}"
+    try:
+        status = os.lstat(full)
+        if stat.S_ISLNK(status.st_mode):
+            target, inside = aim(str(root), path, os.readlink(full))  # noqa: PTH115 - Path changes what it reads
+            if not inside:
+                notes.append(
+                    f"{path} links out of the project, to {target}: it works only where that path exists"
+                )
+            yield Found(path=path, status=status, target=target)
+        elif stat.S_ISREG(status.st_mode):
+            if not os.access(full, os.R_OK, effective_ids=os.access in os.supports_effective_ids):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+            yield Found(path=path, status=status)
+        else:
+            notes.append(f"{path} is {_SPECIAL.get(stat.S_IFMT(status.st_mode), 'no file')}: not shipped")
+    except OSError as error:
+        raise unreadable(path, error) from error
+
+
+def _included(root: Path, pattern: str, notes: list[str]) -> Iterator[Found]:
+    """What an include names: a path that exists, or else a glob."""
+    plain = posixpath.normpath(pattern.removeprefix(f"{root}/")) if pattern else "."
+    if plain in {".", ".."} or plain.startswith(("/", "../")):
+        raise InvalidJob(
+            "include", pattern, "is not below the project", hint=f"name files or folders in {root}"
+        )
+    if os.path.lexists(root / plain):
+        if link := _link_above(root, plain):
+            hint = (
+                f"{link} travels as a link: name the file where it really lies, or copy it into the project"
+            )
+            raise InvalidJob("include", pattern, "lies behind a symbolic link", hint=hint)
+        matches = [plain]
+    else:
+        matches = [str(match.relative_to(root)) for match in root.glob(plain)]
+        matches = [
+            match for match in matches if not _is_waste(match.split("/")) and not _link_above(root, match)
+        ]
+    if not matches:
+        raise InvalidJob("include", pattern, "matches nothing", hint=f"it is looked for from {root} on")
+    for match in matches:
+        yield from _all_of(root, match, notes)
+
+
+def _link_above(root: Path, path: str) -> str:
+    """The first link on the way to a path, if there is one."""
+    ends = (at for at, letter in enumerate(path) if letter == "/")
+    return next((path[:end] for end in ends if (root / path[:end]).is_symlink()), "")
+
+
+def _is_waste(names: Sequence[str]) -> bool:
+    return not _WASTE.isdisjoint(names) or names[-1].endswith(".pyc")
+
+
+def _all_of(root: Path, path: str, notes: list[str]) -> Iterator[Found]:
+    """A file or link, or a folder with everything below it but repositories and bytecode."""
+    pending = [path]
+    while pending:
+        path = pending.pop()
+        full = root / path
+        if full.is_symlink() or not full.is_dir():
+            yield from _single(root, path, notes)
+            continue
+        yield Found(path=path, status=full.lstat())
+        pending.extend(
+            f"{path}/{entry.name}" for entry in _entries(root, path) if not _is_waste([entry.name])
+        )

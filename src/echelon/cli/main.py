@@ -1,0 +1,119 @@
+"""`echelon`: the group of commands, each imported only when it is used, and the one place where errors become exit codes."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from echelon import __version__
+
+# name -> (module, what `--help` says). Said here, so that help need not import every command.
+COMMANDS = {
+    "run": ("run", "Train a script, a module or a command on many workers."),
+    "ps": ("runs", "List runs."),
+    "status": ("runs", "Say how a run stands, and why it failed."),
+    "logs": ("logs", "Show what the ranks wrote."),
+    "wait": ("runs", "Wait for a run to end; exits with its code."),
+    "stop": ("runs", "Stop runs."),
+    "rm": ("runs", "Forget runs that have ended; results stay."),
+    "get": ("runs", "Copy results of a run."),
+    "top": ("top", "Show devices and who uses them, live."),
+    "doctor": ("doctor", "Say what this machine has, and what is missing for what."),
+    "completion": ("completion", "Print the shell's completion script."),
+}
+_EXAMPLES = """\b
+Examples:
+  echelon run -n 2 train.py --epochs 3
+  echelon run --gpus 4 train.py
+  echelon logs -f RUN
+  echelon status RUN
+"""
+
+
+class LazyGroup(click.Group):
+    """A group that knows its commands by name and imports one only to run it."""
+
+    def list_commands(self, _ctx: click.Context) -> list[str]:
+        """All names, in the order of use."""
+        return list(COMMANDS)
+
+    def get_command(self, _ctx: click.Context, name: str) -> click.Command | None:
+        """Import a command."""
+        if name not in COMMANDS:
+            return None
+        import importlib
+
+        command = getattr(importlib.import_module(f"echelon.cli.{COMMANDS[name][0]}"), name)
+        assert isinstance(command, click.Command)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command; suggest one when there is none of that name."""
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            import difflib
+
+            near = difflib.get_close_matches(args[0], COMMANDS, n=1)
+            if not near and args[0].endswith(".py"):
+                ctx.fail(f"No such command {args[0]!r}. To train it: echelon run {args[0]}")
+            ctx.fail(f"No such command {args[0]!r}." + (f" Did you mean {near[0]!r}?" if near else ""))
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]}, epilog=_EXAMPLES)
+@click.version_option(__version__, "--version", prog_name="echelon")
+def cli() -> None:
+    """Train on many workers: on this machine, or with `--on k8s` on a Kubernetes cluster."""
+
+
+def main() -> None:
+    """Run the command line and exit with the code that `echelon.errors` documents."""
+    sys.exit(call(sys.argv[1:]))
+
+
+def call(arguments: list[str]) -> int:
+    """Run one command and return its exit code; no error of a user's ever shows a traceback."""
+    try:
+        code = cli.main(arguments, prog_name="echelon", standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        return 130
+    except BrokenPipeError:
+        _forget_stdout()
+        return 141
+    except Exception as error:
+        return _report(error)
+    return code if isinstance(code, int) else 0
+
+
+def _report(error: Exception) -> int:
+    from echelon.errors import EchelonError, from_os_error
+
+    if isinstance(error, OSError):
+        error = from_os_error(error)
+    if not isinstance(error, EchelonError):
+        raise error
+    click.echo(f"echelon: {error.message}", err=True)
+    if error.hint:
+        click.echo(f"  hint: {error.hint}", err=True)
+    return error.exit_code
+
+
+def _forget_stdout() -> None:
+    """The reader has gone (`| head`): keep Python from complaining about it at exit."""
+    import os
+
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+if __name__ == "__main__":
+    main()

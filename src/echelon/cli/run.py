@@ -1,0 +1,113 @@
+"""`echelon run`: from the command line's words to a run, followed to its end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from echelon.cli.options import setting_options
+from echelon.errors import InvalidJob
+from echelon.model.settings import Settings
+
+_HELP = """Train a script, a module or a command on many workers.
+
+Everything after the script (or after -m MODULE, or after --) belongs to it. Results of a script that writes to the folder in $ECHELON_OUTPUT, or to a path with
+{output} in its arguments, are in ./runs/RUN.
+
+\b
+Examples:
+  echelon run -n 2 train.py --epochs 3            two workers, here
+  echelon run --gpus 4 train.py                   one worker, one process per GPU
+  echelon run -n 2 --procs 2 -m pkg.train --lr 1e-3 --checkpoint_path '{output}/ckpt'
+  echelon run -n 4 -- ./any-program --with args   not Python at all
+  echelon run -f job.yaml --set workers=8         a job kept in a file
+  echelon run -d --name fm train.py               detached: prints the run's name
+"""
+
+
+class RunCommand(click.Command):
+    """A command that leaves everything after its script alone, and knows whether that came after `--`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Remember the `--`, which click would swallow."""
+        words = list(args)
+        rest = super().parse_args(ctx, args)
+        trailing = ctx.params.get("words") or ()
+        position = len(words) - len(trailing) - 1
+        ctx.meta["command"] = bool(trailing) and position >= 0 and words[position] == "--"
+        return rest
+
+
+@click.command(
+    "run",
+    cls=RunCommand,
+    help=_HELP,
+    short_help="Train a script, a module or a command on many workers.",
+    context_settings={"allow_interspersed_args": False},
+    params=[
+        *setting_options(everywhere=False),
+        *setting_options(everywhere=True),
+        click.Option(["-f", "--file", "file"], type=click.Path(path_type=Path), help="a job file (YAML)"),
+        click.Option(["--set", "overrides"], multiple=True, metavar="KEY=VALUE", help="override a key of the job file"),
+        click.Argument(["words"], nargs=-1, type=click.UNPROCESSED, metavar="[SCRIPT | -- COMMAND] [ARGS]..."),
+    ],
+)
+@click.pass_context
+def run(ctx: click.Context, file: Path | None, overrides: tuple[str, ...], words: tuple[str, ...], **said: Any) -> int:  # noqa: ANN401
+    """Hear, prepare, submit, follow."""
+    from echelon.cli import follow, render
+    from echelon.engines.choose import choose_engine
+    from echelon.submit import gather, prepare, submit
+
+    settings = gather(_settings(said, words, is_command=ctx.meta["command"], has_file=file is not None), overrides, file)
+    prepared = prepare(settings)
+    job = prepared.job
+    foreground = not settings.detach and not settings.dry_run
+    engine = choose_engine(settings.on, keep_stdin=foreground)
+    if settings.dry_run:
+        from echelon.admission import find_plan
+
+        render.preview(job, find_plan(job, engine), engine, settings.format or "text")
+        return 0
+    handle = submit(prepared, engine, no_wait=bool(settings.no_wait))
+    if not foreground:
+        render.submitted(handle, settings.format or "text")
+        return 0
+    return follow.follow(handle, job, settings.format or "text")
+
+
+def _settings(said: dict[str, Any], words: tuple[str, ...], *, is_command: bool, has_file: bool) -> Settings:
+    """The flags as settings; only what was said."""
+    from echelon.jobfile import settings_from
+
+    given: dict[str, Any] = {key: value for key, value in said.items() if value not in (None, ())}
+    for key, separator_hint in (("env", "--env KEY=VALUE"), ("resource", "--resource NAME=N"), ("roles", "--role ps=1")):
+        if key in given:
+            given[key] = dict(_pair(key, text, separator_hint, number=key != "env") for text in given[key])
+    for key in ("secret", "include"):
+        if key in given:
+            given[key] = list(given[key])
+    if is_command:
+        given["command"] = list(words)
+    elif "module" in given or (has_file and words and words[0].startswith("-")):
+        given["args"] = list(words)
+    elif words:
+        given["script"] = words[0]
+        if words[1:]:
+            given["args"] = list(words[1:])
+    elif not has_file and "module" not in given:
+        raise click.UsageError("Nothing to run. Give a script, -m MODULE, -f FILE, or -- COMMAND; `echelon run --help` has examples.")
+    return settings_from(given, source="the command line")
+
+
+def _pair(field: str, text: str, hint: str, *, number: bool) -> tuple[str, Any]:
+    key, separator, value = text.partition("=")
+    if not separator or not key:
+        raise InvalidJob(field, text, "is not KEY=VALUE", hint=hint)
+    if not number:
+        return key, value
+    if not value.isdigit():
+        raise InvalidJob(f"{field} {key}", value, "is not a whole number", hint=hint)
+    return key, int(value)

@@ -1,0 +1,137 @@
+"""The commands that look at runs and end them: ps, status, wait, stop, rm, get."""
+
+from __future__ import annotations
+
+import time
+
+import click
+
+from echelon.cli.options import complete_runs, target_options
+
+_STOP_PATIENCE = 60.0
+
+
+@click.command("ps", short_help="List runs.")
+@click.option("-a", "--all", "everything", is_flag=True, help="those that have ended too")
+@click.option("--watch", is_flag=True, help="again every second, until Ctrl-C")
+@target_options
+def ps(everything: bool, watch: bool, **target: str | None) -> int:
+    """List the runs that go on; with -a, all of them.
+
+    \b
+    Examples:
+      echelon ps
+      echelon ps -a -o json
+    """
+    from echelon.api import runs
+    from echelon.cli import render
+    from echelon.model.status import FINAL
+
+    def table() -> object:
+        return [row for row in runs(on=target["on"]) if everything or row.state not in FINAL]
+
+    render.repeatedly(lambda: render.runs(table(), target["format"] or "text"), every=1.0 if watch else None)
+    return 0
+
+
+@click.command("status", short_help="Say how a run stands, and why it failed.")
+@click.argument("name", metavar="RUN", shell_complete=complete_runs)
+@target_options
+def status(name: str, **target: str | None) -> int:
+    """Say how a run stands: its workers, its restarts, and, if it failed, the rank that failed first.
+
+    \b
+    Examples:
+      echelon status RUN
+      echelon status RUN -o json
+    """
+    from echelon.api import attach
+    from echelon.cli import render
+
+    render.status(attach(name, on=target["on"]).status(), target["format"] or "text")
+    return 0
+
+
+@click.command("wait", short_help="Wait for a run to end; exits with its code.")
+@click.argument("name", metavar="RUN", shell_complete=complete_runs)
+@click.option("--timeout", metavar="TIME", help="give up after 30s, 5m, 2h, ...; the run goes on")
+@target_options
+def wait(name: str, timeout: str | None, **target: str | None) -> int:
+    """Wait for a run to end, and exit with its exit code.
+
+    \b
+    Examples:
+      echelon wait RUN && echo trained
+      echelon wait RUN --timeout 2h
+    """
+    from echelon.api import attach
+    from echelon.cli import render
+    from echelon.model.resources import parse_duration
+
+    ended = attach(name, on=target["on"]).wait(parse_duration("timeout", timeout) if timeout else None)
+    render.outcome(ended, target["format"] or "text")
+    return ended.exit_code or 0
+
+
+@click.command("stop", short_help="Stop runs.")
+@click.argument("names", metavar="RUN...", nargs=-1, required=True, shell_complete=complete_runs)
+@click.option("--now", is_flag=True, help="kill at once, without SIGTERM first")
+@target_options
+def stop(names: tuple[str, ...], now: bool, **target: str | None) -> int:
+    """Stop runs: SIGTERM to their ranks, SIGKILL to what is left ten seconds later. Returns when they have ended.
+
+    \b
+    Examples:
+      echelon stop RUN
+      echelon stop --now RUN1 RUN2
+    """
+    from echelon.api import attach
+    from echelon.cli import render
+
+    handles = [attach(name, on=target["on"]) for name in names]
+    for handle in handles:
+        handle.stop(now=now)
+    render.outcomes([handle.wait(_STOP_PATIENCE) for handle in handles], target["format"] or "text")
+    return 0
+
+
+@click.command("rm", short_help="Forget runs that have ended; results stay.")
+@click.argument("names", metavar="RUN...", nargs=-1, required=True, shell_complete=complete_runs)
+@target_options
+def rm(names: tuple[str, ...], **target: str | None) -> int:
+    """Forget runs that have ended: their names are free again, their results stay where they are.
+
+    \b
+    Examples:
+      echelon rm RUN
+      echelon rm RUN1 RUN2
+    """
+    from echelon.api import attach
+    from echelon.cli import render
+
+    for handle in [attach(name, on=target["on"]) for name in names]:
+        handle.remove()
+        render.plain(handle.name)
+    return 0
+
+
+@click.command("get", short_help="Copy results of a run.")
+@click.argument("name", metavar="RUN", shell_complete=complete_runs)
+@click.argument("path", default=".")
+@click.option("--to", metavar="DIR", help="the folder to copy into (default: where the run's results belong)")
+@target_options
+def get(name: str, path: str, to: str | None, **target: str | None) -> int:
+    """Copy a file or folder of a run's results, all of them by default, and print where it is.
+
+    \b
+    Examples:
+      echelon get RUN
+      echelon get RUN ckpt/model.pt --to /tmp
+    """
+    from echelon.api import attach
+    from echelon.cli import render
+
+    started = time.monotonic()
+    where = attach(name, on=target["on"]).get(path, to)
+    render.fetched(where, time.monotonic() - started, target["format"] or "text")
+    return 0

@@ -1,0 +1,97 @@
+"""What every engine offers, and nothing that can be computed above it.
+
+`memory` is a scripted fake, `local` this machine. The conformance suite in the tests is what the words here mean exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from echelon.bundle import Bundle
+from echelon.errors import InvalidJob
+from echelon.model.cluster import Cluster
+from echelon.model.event import Event
+from echelon.model.job import Job
+from echelon.model.log import LogLine
+from echelon.model.plan import Plan
+from echelon.model.run import Record, RunRef
+from echelon.model.status import RunSummary
+
+
+class Taken(Exception):  # noqa: N818 - not a mistake of anybody's: look again and place anew
+    """What a plan wants was given to another run in the meantime."""
+
+
+class Engine(Protocol):
+    """A place where runs happen."""
+
+    def cluster(self, *, gpus: bool = True) -> Cluster:
+        """What there is, and who holds it, now. Without `gpus` they need not be looked at."""
+        ...
+
+    def record(self, job: Job, bundle: Bundle | None) -> RunRef:
+        """Make the run exist, under its name; nothing runs yet. The same job again, if it never started, is taken up."""
+        ...
+
+    def read(self, ref: RunRef) -> Record:
+        """What was recorded; raises UnknownRun, which suggests the nearest name."""
+        ...
+
+    def queue(self, ref: RunRef, reason: str) -> None:
+        """Leave the run in line, where somebody will try again, and let it say why."""
+        ...
+
+    def start(self, ref: RunRef, plan: Plan) -> None:
+        """Take what the plan names and start the run; raises Taken if another run was faster. Starting again does nothing."""
+        ...
+
+    def preview(self, job: Job, plan: Plan) -> str:
+        """What `start` would do, for a person to read."""
+        ...
+
+    def events(self, ref: RunRef, *, follow: bool = False, timeout: float | None = None) -> Iterator[Event]:
+        """What happened, in order; with `follow`, until the run has finished or `timeout` seconds have passed."""
+        ...
+
+    def logs(self, ref: RunRef, *, ranks: frozenset[int] | None = None, follow: bool = False) -> Iterator[LogLine]:
+        """What the ranks wrote; with `follow`, as it comes, until the run has finished and all is told."""
+        ...
+
+    def fetch(self, ref: RunRef, path: str, to: Path) -> Path:
+        """Copy a file or folder of the results (all of them for `.`) to `to`; returns where it is."""
+        ...
+
+    def stop(self, ref: RunRef, *, now: bool = False) -> None:
+        """Ask for the end; `now` kills. Stopping what has ended does nothing."""
+        ...
+
+    def remove(self, ref: RunRef) -> None:
+        """Forget a run that has ended, and free its name. Results stay."""
+        ...
+
+    def runs(self) -> Sequence[RunSummary]:
+        """Every run, the newest first, without reading a log."""
+        ...
+
+
+def read_secrets(job: Job, environment: Mapping[str, str]) -> dict[str, str]:
+    """The values of a job's secrets, from where it says they are."""
+    values = {}
+    for secret in job.secrets:
+        if secret.file is not None:
+            try:
+                values[secret.name] = Path(secret.file).read_text("utf-8").strip()
+            except (OSError, UnicodeDecodeError) as error:
+                reason = getattr(error, "strerror", None) or "it is not text"
+                raise InvalidJob(
+                    "secret", f"{secret.name}=@{secret.file}", f"cannot be read: {reason}", hint="name a file that holds it"
+                ) from None
+        elif secret.name in environment:
+            values[secret.name] = environment[secret.name]
+        else:
+            raise InvalidJob(
+                "secret", secret.name, "is not in your environment", hint=f"export {secret.name}=..., or use {secret.name}=@FILE"
+            )
+    return values

@@ -1,0 +1,1 @@
+"""Runs on this machine: folders, devices, processes."""

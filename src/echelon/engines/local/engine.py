@@ -1,0 +1,318 @@
+"""The local engine: runs on this machine, each looked after by a supervisor process of its own.
+
+This half lives in whoever asks (the command line, a notebook, the supervisor itself) and touches nothing but the run's folder: a run goes on when its asker is gone, and
+any process can follow or stop it.
+"""
+
+from __future__ import annotations
+
+import getpass
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+
+from echelon.bundle import Bundle
+from echelon.engines.base import Taken, read_secrets
+from echelon.engines.local import devices, processes, rundir
+from echelon.engines.local.rundir import RunDir, RunStore
+from echelon.engines.local.tail import follow_logs
+from echelon.errors import InvalidJob, StateTrouble
+from echelon.model.cluster import Cluster, Node
+from echelon.model.event import Event, RootCause
+from echelon.model.job import Job
+from echelon.model.log import LogLine
+from echelon.model.plan import Plan
+from echelon.model.run import Record, RunRef, opening_status
+from echelon.model.status import RunSummary, fold
+
+POLL = 0.03  # seconds between two looks at a run's files while following it
+
+
+class LocalEngine:
+    """Runs on this machine."""
+
+    def __init__(self, home: Path | None = None, *, keep_stdin: bool = False) -> None:
+        self.store = RunStore(home)
+        self._keep_stdin = keep_stdin
+
+    def cluster(self, *, gpus: bool = True) -> Cluster:
+        """This machine as one node; without `gpus` they are not looked at, which saves a call of nvidia-smi."""
+        held: dict[str, str] = {}
+        cpus = float(devices.count_cpus())
+        memory = float(devices.total_memory())
+        free_cpus, free_memory = cpus, memory
+        waiting = []
+        for name, record in self._unfinished():
+            if record.plan is None:
+                if record.job.resources.gpus:
+                    waiting.append((record.created, name))
+                continue
+            for seat in record.plan.placement.seats:
+                held.update(dict.fromkeys(seat.gpus, name))
+            for group in record.plan.world.groups:
+                free_cpus -= group.workers * (group.resources.cpus.request if group.resources.cpus else 0)
+                free_memory -= group.workers * (group.resources.memory.request if group.resources.memory else 0)
+        found = devices.to_gpus(devices.read_gpus(), held) if gpus else ()
+        node = Node(
+            name=platform.node() or "localhost",
+            cpus=cpus,
+            memory=memory,
+            free_cpus=max(0.0, free_cpus),
+            free_memory=max(0.0, free_memory),
+            gpus=found,
+        )
+        return Cluster(nodes=(node,), waiting=tuple(name for _, name in sorted(waiting)))
+
+    def record(self, job: Job, bundle: Bundle | None) -> RunRef:
+        """Make the run's folder."""
+        read_secrets(job, os.environ)  # what is missing is said now, not when the workers start
+        ref = RunRef(engine="local", name=job.name)
+        folder = self.store.dir(job.name)
+        if folder.record.exists() and _never_started(folder) and rundir.read_record(folder).job == job:
+            return ref
+        results = Path(job.results or Path("runs") / job.name).absolute()
+        _check_results(results, resume=job.resume)
+        record = Record(ref=ref, job=job, created=rundir.now(), owner=getpass.getuser(), results=str(results))
+        self.store.create(record, secret=uuid.uuid4().hex + uuid.uuid4().hex, bundle=bundle.data if bundle else None)
+        return ref
+
+    def read(self, ref: RunRef) -> Record:
+        """What was recorded."""
+        return rundir.read_record(self.store.find(ref.name))
+
+    def queue(self, ref: RunRef, reason: str) -> None:
+        """Leave the run with a supervisor that tries again."""
+        folder = self.store.find(ref.name)
+        events, _ = rundir.read_events(folder)
+        told = [event.reason for event in events if event.kind == "queued"]
+        if told[-1:] != [reason]:
+            rundir.append_event(folder, Event(kind="queued", at=rundir.now(), reason=reason))
+        self._ensure_supervisor(folder)
+
+    def start(self, ref: RunRef, plan: Plan) -> None:
+        """Take the plan's GPUs under the lock, and leave the run to its supervisor."""
+        folder = self.store.find(ref.name)
+        wanted = {gpu for seat in plan.placement.seats for gpu in seat.gpus}
+        with self.store.locked():
+            if folder.plan.exists() and folder.supervisor.exists():
+                return
+            for name, record in self._unfinished():
+                if name != ref.name and record.plan is not None:
+                    if wanted & {gpu for seat in record.plan.placement.seats for gpu in seat.gpus}:
+                        raise Taken(name)
+            rundir.append_event(folder, Event(kind="admitted", at=rundir.now()))
+            rundir.write_plan(folder, plan)
+            # Under the same lock, since a plan holds its GPUs only while somebody looks after the run.
+            self._ensure_supervisor(folder)
+
+    def preview(self, job: Job, plan: Plan) -> str:
+        """The plan in words."""
+        from echelon.engines.local.preview import preview
+
+        return preview(job, plan)
+
+    def events(self, ref: RunRef, *, follow: bool = False, timeout: float | None = None) -> Iterator[Event]:
+        """Read the run's event file, and go on reading it."""
+        folder = self.store.find(ref.name)
+        deadline = None if timeout is None else time.monotonic() + timeout
+        position = 0
+        ended = False
+        while True:
+            last_look = self._is_over(folder) or not follow
+            events, position = rundir.read_events(folder, position)
+            for event in events:
+                ended = ended or event.kind == "finished"
+                yield event
+            if ended:
+                return
+            if last_look:
+                final = rundir.read_final(folder)  # written, but its line in the events was not, when somebody was killed
+                if final is not None:
+                    yield final
+                return
+            if deadline is not None and time.monotonic() >= deadline:
+                return
+            time.sleep(POLL)
+
+    def logs(self, ref: RunRef, *, ranks: frozenset[int] | None = None, follow: bool = False) -> Iterator[LogLine]:
+        """Read the agents' output files, and go on reading them."""
+        folder = self.store.find(ref.name)
+        for line in follow_logs(folder, lambda: self._is_over(folder) or not follow, POLL):
+            if ranks is None or line.rank in ranks:
+                yield line
+
+    def fetch(self, ref: RunRef, path: str, to: Path) -> Path:
+        """Copy from the results folder; what is there already is not copied onto itself."""
+        results = Path(self.read(ref).results)
+        source = (results / path).resolve()
+        if source != results.resolve() and results.resolve() not in source.parents:
+            raise InvalidJob("path", path, "is outside the results", hint=f"name a file below {results}")
+        if not source.exists():
+            raise InvalidJob("path", path, "is not among the results", hint=f"look into {results}")
+        target = to if source == results.resolve() else to / source.name
+        if target.resolve() == source:
+            return target
+        try:
+            if source.is_dir():
+                shutil.copytree(source, target, dirs_exist_ok=True, symlinks=True)
+            else:
+                target.parent.mkdir(parents=True, exist_ok=True)
+                partial = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
+                shutil.copy2(source, partial)
+                partial.replace(target)
+        except shutil.Error as error:
+            raise StateTrouble(f"cannot copy {source}: {error}", hint="choose another folder with --to") from error
+        except OSError as error:
+            raise rundir.state_trouble(error, target) from error
+        return target
+
+    def stop(self, ref: RunRef, *, now: bool = False) -> None:
+        """Leave word for the supervisor; a run that never got one ends here."""
+        folder = self.store.find(ref.name)
+        if self._is_over(folder):
+            return
+        reason = f"stopped by {getpass.getuser()}"
+        rundir.write_atomically(folder.stop, msgspec.json.encode({"now": now, "reason": reason}))
+        lock = rundir.try_lock(folder.supervisor_lock)
+        if lock is not None:
+            try:
+                rundir.write_final(folder, Event(kind="finished", at=rundir.now(), outcome="stopped", exit_code=143, reason=reason))
+            finally:
+                os.close(lock)
+
+    def remove(self, ref: RunRef) -> None:
+        """Forget the run."""
+        folder = self.store.find(ref.name)
+        if not self._is_over(folder) and not _never_started(folder):
+            raise StateTrouble(f"run {ref.name!r} has not ended", hint=f"`echelon stop {ref.name}` first")
+        self.store.delete(ref.name)
+
+    def runs(self) -> Sequence[RunSummary]:
+        """Every run."""
+        summaries = []
+        for name in self.store.names():
+            folder = self.store.dir(name)
+            try:
+                record = rundir.read_record(folder)
+            except StateTrouble:
+                continue  # being removed right now, or broken: its own commands say which
+            self._is_over(folder)
+            final = rundir.read_final(folder)
+            events = [final] if final is not None else rundir.read_events(folder)[0]
+            status = fold(opening_status(record), events)
+            job = record.job
+            summaries.append(
+                RunSummary(
+                    name=name,
+                    uri=str(record.ref),
+                    state=status.state,
+                    created=record.created,
+                    ended=status.ended,
+                    workers=job.workers + sum(role.workers for role in job.roles),
+                    gpus=job.workers * job.resources.gpus + sum(role.workers * role.resources.gpus for role in job.roles),
+                    command=" ".join([job.script or job.module or " ".join(job.command), *job.args]),
+                    reason=status.reason,
+                )
+            )
+        return sorted(summaries, key=lambda each: -each.created)
+
+    # What else there is to know of a run's folder
+
+    def _unfinished(self) -> Iterator[tuple[str, Record]]:
+        """Runs that somebody looks after: they hold what their plan names, or wait in line."""
+        for name in self.store.names():
+            folder = self.store.dir(name)
+            if folder.final.exists() or not _is_locked(folder):
+                continue
+            try:
+                yield name, rundir.read_record(folder)
+            except StateTrouble:
+                continue
+
+    def _is_over(self, folder: RunDir) -> bool:
+        """Whether the run has ended; if its supervisor died without a word, write that down and clear up after it."""
+        if folder.final.exists() or not folder.path.exists():
+            return True
+        if not folder.supervisor.exists():
+            return False
+        lock = rundir.try_lock(folder.supervisor_lock)
+        if lock is None:
+            return False
+        try:
+            if not folder.final.exists():
+                processes.end_marked_processes(run_id(folder))
+                cause = RootCause(
+                    summary="the run's supervisor ended without a word: killed, or the machine was restarted", exit_code=117
+                )
+                rundir.write_final(
+                    folder, Event(kind="finished", at=rundir.now(), outcome="lost", exit_code=117, cause=cause)
+                )
+        finally:
+            os.close(lock)
+        return True
+
+    def _ensure_supervisor(self, folder: RunDir) -> None:
+        """Start a supervisor unless one is there. It is given the lock that we took, so that there is never a moment without holder."""
+        lock = rundir.try_lock(folder.supervisor_lock)
+        if lock is None:
+            return
+        try:
+            if folder.final.exists():
+                return
+            job = rundir.read_record(folder).job
+            environment = {**os.environ, **read_secrets(job, os.environ), processes.MARK: run_id(folder)}
+            with folder.supervisor_log.open("ab") as log:
+                subprocess.Popen(
+                    [sys.executable, "-P", "-m", "echelon.supervisor", str(folder.path), str(lock)],
+                    env=environment,
+                    stdin=None if self._keep_stdin else subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    pass_fds=(lock,),
+                    start_new_session=True,
+                )
+        finally:
+            os.close(lock)
+
+
+def run_id(folder: RunDir) -> str:
+    """What marks every process of a run: the same name at another time is another run."""
+    return f"{folder.path}@{rundir.read_record(folder).created}"
+
+
+def _never_started(folder: RunDir) -> bool:
+    """Recorded, but its submission was interrupted before anybody took it up."""
+    return not folder.supervisor.exists() and not folder.final.exists() and not _is_locked(folder)
+
+
+def _is_locked(folder: RunDir) -> bool:
+    try:
+        lock = rundir.try_lock(folder.supervisor_lock)
+    except OSError:
+        return False  # being removed
+    if lock is not None:
+        os.close(lock)
+    return lock is None
+
+
+def _check_results(results: Path, *, resume: bool) -> None:
+    try:
+        occupied = results.exists() and (not results.is_dir() or any(results.iterdir()))
+    except OSError as error:
+        raise rundir.state_trouble(error, results) from error
+    if occupied and not results.is_dir():
+        raise StateTrouble(f"{results} is not a folder", hint="choose another with --results")
+    if occupied and not resume:
+        raise StateTrouble(
+            f"the results folder {results} is not empty", hint="--resume goes on in it; --results chooses another"
+        )
+
+

@@ -1,0 +1,32 @@
+"""What a local run would do, in words: the text of the dry run."""
+
+from __future__ import annotations
+
+import shlex
+
+from echelon.model.job import Job
+from echelon.model.plan import Plan
+from echelon.model.world import members
+
+
+def preview(job: Job, plan: Plan) -> str:
+    """Each group's command and variables, and who sits where. Secrets are named, never shown."""
+    lines = [f"run {plan.run} on this machine, framework {plan.framework}", f"working folder {job.cwd}"]
+    lines.append(f"results in {job.results or f'runs/{plan.run}'}")
+    if plan.restarts:
+        lines.append(f"up to {plan.restarts} restarts")
+    if plan.timeout is not None:
+        lines.append(f"ended after {plan.timeout:g} s")
+    for number, (group, launch) in enumerate(zip(plan.world.groups, plan.launches, strict=True)):
+        starts = group.procs if launch.per == "rank" else 1
+        lines += ["", f"{group.workers} x {group.role}, {starts} process{'es' * (starts != 1)} each:"]
+        lines.append(f"  {shlex.join(launch.argv)}")
+        variables = {**launch.wiring, "OMP_NUM_THREADS": str(plan.threads[number]), **plan.env}
+        variables.update(dict.fromkeys(plan.secrets, "***"))
+        lines += [f"    {key}={value}" for key, value in sorted(variables.items())]
+    lines.append("")
+    for member, seat in zip(members(plan.world), plan.placement.seats, strict=True):
+        ranks = f"ranks {member.first_rank}-{member.first_rank + member.procs - 1}" if member.procs > 1 else f"rank {member.first_rank}"
+        gpus = f", GPU {', '.join(seat.gpus)}" if seat.gpus else ""
+        lines.append(f"worker {member.worker} ({member.role} {member.index}): {ranks} on {seat.node}{gpus}")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,54 @@
+"""The task file of a local run: a plan in the words that agents read."""
+
+from __future__ import annotations
+
+import msgspec
+
+from echelon.engines.local import rundir
+from echelon.engines.local.rundir import RunDir
+from echelon.model.plan import Plan
+from echelon.model.run import Record
+from echelon.model.world import rank_count
+
+SCHEMA = 1
+JOIN_TIMEOUT = 60.0
+
+
+def write_task(folder: RunDir, record: Record, plan: Plan, port: int, grace: float) -> None:
+    """Write the task of a run's agents, which meet on `port` of this machine."""
+    code = str(folder.code)
+    task = {
+        "schema": SCHEMA,
+        "run": plan.run,
+        "groups": [
+            {
+                "role": group.role,
+                "workers": group.workers,
+                "procs": group.procs,
+                "essential": group.essential,
+                "launch": {
+                    "argv": [word.replace("{code}", code) for word in launch.argv],
+                    "per": launch.per,
+                    "wiring": launch.wiring,
+                    "ports": launch.ports,
+                    "if_importable": launch.if_importable,
+                    "threads": threads,
+                },
+            }
+            for group, launch, threads in zip(plan.world.groups, plan.launches, plan.threads, strict=True)
+        ],
+        "env": plan.env,
+        "cwd": record.job.cwd.replace("{code}", code),
+        "output": record.results,
+        "logs": f"{record.results}/logs",
+        "reports": str(folder.path),
+        "secret": str(folder.secret),
+        "leader": {"host": "127.0.0.1", "port": port},
+        "restarts": plan.restarts,
+        "timeout": plan.timeout,
+        "grace": grace,
+        "join_timeout": JOIN_TIMEOUT,
+        "interactive": rank_count(plan.world) == 1,
+        "bundle": {"path": str(folder.bundle), "target": code} if folder.bundle.exists() else None,
+    }
+    rundir.write_atomically(folder.task, msgspec.json.encode(task))

@@ -1,0 +1,110 @@
+"""Every error that a user can meet, each with a hint and an exit code of its own.
+
+Foreign errors (OSError, YAML, HTTP) are translated where they enter, so that the command line needs to know this tree only::
+
+    EchelonError                       1
+    ├── InvalidJob                   110  a field of the job is wrong: which, its value, the fix
+    ├── UnknownRun                   111  no run of that name
+    ├── RunExists                    112  the name is taken
+    ├── Unplaceable                  113  larger than the machine or the cluster
+    ├── NoRoomNow                    114  it would have to wait, and --no-wait was given
+    ├── StateTrouble                 115  the state or results folder cannot be used
+    ├── CannotShip                   116  a function or a project that cannot travel
+    ├── RunLost                      117  the run ended without anybody to say how
+    ├── RunTimedOut                  118  --timeout ended it, or a wait took too long
+    └── Unavailable                  119  something needed is missing here
+
+A run's own failure is not an error of echelon: `run` and `wait` exit with the code of the first failing rank (128+n for a
+signal). 2 is a usage error, 130 an interruption.
+"""
+
+from __future__ import annotations
+
+
+class EchelonError(Exception):
+    """The root: a message that names the thing, and a hint that says what to do."""
+
+    exit_code = 1
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message} ({self.hint})" if self.hint else self.message
+
+
+class InvalidJob(EchelonError):
+    """A field of the job is wrong."""
+
+    exit_code = 110
+
+    def __init__(self, field: str, value: object, problem: str, *, hint: str = "") -> None:
+        super().__init__(f"{field}: {value!r} {problem}", hint=hint)
+        self.field = field
+        self.value = value
+
+
+class UnknownRun(EchelonError):
+    """No run of that name."""
+
+    exit_code = 111
+
+
+class RunExists(EchelonError):
+    """The name is taken by another run."""
+
+    exit_code = 112
+
+
+class Unplaceable(EchelonError):
+    """The request is larger than the machine or the cluster will ever offer."""
+
+    exit_code = 113
+
+
+class NoRoomNow(EchelonError):
+    """The run would have to wait in line, and the user said not to."""
+
+    exit_code = 114
+
+
+class StateTrouble(EchelonError):
+    """A folder that echelon must write to, or a file in it, cannot be used."""
+
+    exit_code = 115
+
+
+class CannotShip(EchelonError):
+    """Code, a function or a value that cannot travel to the workers."""
+
+    exit_code = 116
+
+
+class RunLost(EchelonError):
+    """The run ended without anybody left to say how."""
+
+    exit_code = 117
+
+
+class RunTimedOut(EchelonError):
+    """A time limit that the user set has passed."""
+
+    exit_code = 118
+
+
+class Unavailable(EchelonError):
+    """Something that the request needs is not here."""
+
+    exit_code = 119
+
+
+def from_os_error(error: OSError) -> EchelonError:
+    """An operating system's refusal that nobody nearer has explained."""
+    import errno
+
+    where = f"{error.filename}: " if error.filename else ""
+    if error.errno == errno.ENOSPC:
+        return StateTrouble(f"{where}the disk is full", hint="free some space and try again")
+    return StateTrouble(f"{where}{error.strerror or error}", hint="check that the path exists and that you may use it")

@@ -1,0 +1,63 @@
+"""Which framework a script means, from its imports, read without importing anything.
+
+Imports of the project's own files are followed, since a script often imports torch through a module of its own. Called by `submit.py`.
+"""
+
+from __future__ import annotations
+
+import ast
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+_FRAMEWORKS = {"horovod": "horovod", "mpi4py": "mpi", "torch": "torch", "lightning": "torch", "pytorch_lightning": "torch",
+    "accelerate": "torch", "transformers": "torch", "deepspeed": "torch", "tensorflow": "tensorflow", "keras": "tensorflow"}  # fmt: skip
+_ORDER = ("horovod", "mpi", "torch", "tensorflow")
+_MOST_FILES = 200
+
+
+def detect(source: bytes, roots: tuple[Path, ...] = ()) -> str:
+    """The framework of a script: the most telling import found in it or in the project files it imports; else plain.
+
+    `roots` are the folders in which the script's own modules are looked for; the first is the script's own.
+    """
+    found: set[str] = set()
+    folder = roots[0] if roots else Path()
+    unread: list[tuple[bytes, Path]] = [(source, folder)]
+    seen: set[Path] = set()
+    while unread and len(seen) < _MOST_FILES:
+        for name in _imported_names(*unread.pop()):
+            top = name.partition(".")[0]
+            if top in _FRAMEWORKS:
+                found.add(_FRAMEWORKS[top])
+            for file in _own_files(name, roots):
+                if file not in seen:
+                    seen.add(file)
+                    unread.append((file.read_bytes(), file.parent))
+    return next((framework for framework in _ORDER if framework in found), "plain")
+
+
+def _imported_names(source: bytes, folder: Path) -> Iterator[str]:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a script's own invalid escapes are not ours to report
+            tree = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return  # the script's own run will say what is wrong with it
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            above = folder.parts[len(folder.parts) - node.level :] if node.level else ()
+            for start in range(len(above)) if node.level else (0,):  # we do not know how deep the package lies
+                module = ".".join(filter(None, [*above[start:], node.module]))
+                yield module
+                yield from (f"{module}.{alias.name}" if module else alias.name for alias in node.names)
+
+
+def _own_files(name: str, roots: tuple[Path, ...]) -> Iterator[Path]:
+    relative = name.replace(".", "/")
+    for root in roots:
+        for candidate in (root / f"{relative}.py", root / relative / "__init__.py"):
+            if relative and candidate.is_file():
+                yield candidate

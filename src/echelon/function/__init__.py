@@ -1,0 +1,142 @@
+"""A Python function as something to ship: a generated script and the files beside it.
+
+Everything downstream knows scripts only, so a function becomes one. There are three ways to travel, chosen
+for each object, so that they mix. What has a name in a file travels by that name, with its project. What was
+typed in a notebook or a main script travels as source, with the values it uses. What has neither (a lambda, a
+function from an exec) travels as bytecode by cloudpickle, which the script reads under the same Python minor
+only. `submit.py` calls this.
+
+    modules.py       where an object can be imported from
+    literals.py      plain data as text
+    source.py        the text of a function or class, verified
+    names.py         which names a text uses
+    definitions.py   a function or class written for another script
+    values.py        the pickle stream, and what cannot travel
+    gather.py        follows the names
+    pieces.py        puts what was found in order
+    render.py        the script's text
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import BuiltinFunctionType, MappingProxyType, MethodType
+from typing import Any
+
+from echelon.errors import CannotShip
+from echelon.function.gather import Call, gather
+from echelon.function.modules import can_import, import_path, project_of, search_folders
+from echelon.function.render import BY_VALUE, VALUES, render
+from echelon.function.values import cloudpickle_files, definitions_by_value
+
+__all__ = ["FunctionScript", "script_of"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FunctionScript:
+    """A function as a script, started as `python FILE.py`; what the function returns is ignored.
+
+    The script reads `ECHELON_PROJECT`, the place of `project` on the worker; without it, it looks for the
+    project where it is now. `files` lie in the script's own folder, best one that holds nothing else.
+    """
+
+    name: str  # the function's plain name
+    text: str  # the script, to be written as UTF-8
+    files: Mapping[str, bytes]  # by path relative to the script
+    project: (
+        Path | None
+    )  # the folder that must travel along; None when the script needs no file of the user's
+    elsewhere: tuple[
+        Path, ...
+    ]  # folders outside the project that the script imports from: they are only here
+    python: (
+        tuple[int, int] | None
+    )  # the Python minor without which it will not run; None: any that knows the syntax
+
+
+def script_of(
+    function: Callable[..., object],
+    args: Sequence[object] = (),
+    kwargs: Mapping[str, object] = MappingProxyType({}),
+) -> FunctionScript:
+    """Write a function and its arguments as a script; raises CannotShip, naming what cannot travel.
+
+    A coroutine function is run with asyncio; of a `functools.partial` the arguments are taken over.
+    """
+    while isinstance(function, functools.partial):
+        args, kwargs = (*function.args, *args), {**function.keywords, **kwargs}
+        function = function.func
+    name = _plain_name(function)
+    _check_call(function, name, args, kwargs)
+    call = Call(
+        name=name,
+        function=function,
+        args=tuple(args),
+        kwargs=dict(kwargs),
+        is_async=inspect.iscoroutinefunction(function),
+    )
+    home = _home_of(function)
+    with definitions_by_value(home):
+        gathered = gather(call, home)
+    project = _project(gathered.roots, prefer_first=import_path(function) is not None)
+    elsewhere = [root for root in gathered.roots if project is not None and not root.is_relative_to(project)]
+    folders = search_folders(project, gathered.roots) if project is not None else ()
+    files = {VALUES: gathered.values} if gathered.values else {}
+    return FunctionScript(
+        name=name,
+        text=render(gathered, name=name, project=project, folders=folders, elsewhere=elsewhere),
+        files=files | cloudpickle_files(BY_VALUE) if gathered.by_value else files,
+        project=project,
+        elsewhere=tuple(elsewhere),
+        python=sys.version_info[:2] if gathered.by_value else None,
+    )
+
+
+def _plain_name(function: object) -> str:
+    name = getattr(function, "__name__", type(function).__name__)
+    return "".join(letter for letter in name if letter.isalnum() or letter == "_") or "function"
+
+
+def _check_call(function: Any, name: str, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
+    if not callable(function):
+        raise CannotShip(
+            f"cannot send {name!r}: it is not a function", hint="pass a function, without calling it"
+        )
+    if isinstance(function, BuiltinFunctionType) or getattr(function, "__module__", None) == "builtins":
+        raise CannotShip(
+            f"cannot send {name!r}: it is built into Python", hint="wrap it in a function of your own"
+        )
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        hint = "let it run its loop and return, without yield"
+        raise CannotShip(
+            f"cannot send {name!r}: it is a generator, and calling it would run nothing", hint=hint
+        )
+    try:
+        signature = inspect.signature(function)
+    except ValueError:
+        return  # written in C, and silent about what it takes
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as error:
+        raise CannotShip(f"cannot send {name!r}: {error}", hint=f"its parameters are {signature}") from None
+
+
+def _home_of(function: Any) -> dict[str, Any]:
+    """The namespace that the function was typed in; the main one for a function that travels by name."""
+    main = vars(sys.modules["__main__"])
+    inner = inspect.unwrap(function.__func__ if isinstance(function, MethodType) else function)
+    own_module = sys.modules.get(getattr(inner, "__module__", None) or "")
+    namespace = getattr(inner, "__globals__", vars(own_module) if own_module is not None else main)
+    module = sys.modules.get(str(namespace.get("__name__")))
+    return main if module is not None and vars(module) is namespace and can_import(module) else namespace
+
+
+def _project(roots: Sequence[Path], *, prefer_first: bool) -> Path | None:
+    projects = [project_of(root) for root in roots]
+    around_here = [folder for folder in projects if Path.cwd().is_relative_to(folder)]
+    return next(iter([] if prefer_first else around_here), projects[0]) if projects else None

@@ -1,0 +1,198 @@
+"""A function or a class of a notebook, written so that a script can define it again.
+
+Its text as typed; for a closure inside a function that is given the captured variables; followed by the few
+statements that repeat what was changed on it later. `gather.py` decides which names need a definition.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from types import CellType, FunctionType
+from typing import Any, TypeGuard
+
+from echelon.function.literals import literal, literal_of
+from echelon.function.modules import look_up
+from echelon.function.source import Source, changed_attributes, class_source, function_source, replaced
+
+STORED = "_echelon_stored"  # the script's function that reads the next value of the stream
+Stored = list[tuple[str, object]]
+WriteLiteral = Callable[[object], str | None]
+_MOST_LAYERS = 100  # objects looked at in search of the function that decorators have wrapped
+_BLOCK = "if True:  # it was typed inside a block\n"
+_UNSET = object()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Definition:
+    """Python text, and the values that its calls of STORED read, in the order in which it reads them."""
+
+    text: str
+    stored: tuple[tuple[str, object], ...]
+    is_closure: bool = False
+    captured: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Typed:
+    """Something that was typed at the top of its home under a name, with its text."""
+
+    source: Source
+    live: FunctionType | type
+
+
+def typed_as(name: str, value: Any, home: dict[str, Any]) -> Typed | None:
+    """The `def` or `class` that gave the value its name, also under decorators that replaced it."""
+    if isinstance(value, type):
+        is_home = value.__module__ == home.get("__name__") and value.__qualname__ == name
+        source = class_source(value, home) if is_home else None
+        return Typed(source=source, live=value) if source else None
+    registry = getattr(value, "registry", None)
+    if not callable(value) or (isinstance(registry, Mapping) and len(registry) > 1):
+        return None  # functools.singledispatch: the text would leave out what was registered later
+    for inner in _layers(value):
+        if isinstance(inner, FunctionType) and inner.__globals__ is home and inner.__qualname__ == name:
+            source = function_source(inner)
+            if source is not None and (inner is value or source.node.decorator_list):
+                return Typed(source=source, live=inner)
+    return None
+
+
+def definition(
+    name: str, value: object, typed: Typed, home: dict[str, Any], write: WriteLiteral
+) -> Definition | None:
+    """The text of what was typed at the top of its home, with later changes; None: text cannot tell it."""
+    stored: Stored = []
+    source, live = typed.source, typed.live
+    changed: Mapping[str, object] = {}
+    text: str | None = source.text
+    if isinstance(live, FunctionType):
+        text = _with_defaults(source, live, home, write, stored)
+        changed = vars(live) if value is live else {}
+    elif isinstance(source.node, ast.ClassDef):
+        changed = changed_attributes(live, source.node)
+    if text is None:
+        return None
+    text = _BLOCK + text if source.indent else text
+    for attribute, new in changed.items():
+        text += f"{name}.{attribute} = {expression(attribute, new, write, stored)}\n"
+    return Definition(text=text, stored=tuple(stored))
+
+
+def closure(
+    name: str, function: FunctionType, home: dict[str, Any], write: WriteLiteral
+) -> Definition | None:
+    """A function that was defined inside another, together with the functions beside it that it uses.
+
+    None when text cannot tell it: a captured variable is unset, or assigned again (`nonlocal`) and so perhaps
+    shared with another function.
+    """
+    family: dict[str, tuple[FunctionType, Source]] = {}
+    captured: dict[str, object] = {}
+    waiting = deque([function])
+    while waiting:
+        member = waiting.popleft()
+        source = function_source(member) if member.__globals__ is home else None
+        if source is None or not source.indent or source.node.decorator_list or vars(member):
+            return None
+        if any(isinstance(part, ast.Nonlocal) for part in ast.walk(source.node)):
+            return None
+        family[source.node.name] = (member, source)
+        for variable, cell in zip(member.__code__.co_freevars, member.__closure__ or (), strict=True):
+            content = _content(cell)
+            known = family[variable][0] if variable in family else captured.get(variable, content)
+            # Two variables of one name, from different calls; or the class that a method's super() asks for.
+            if content is _UNSET or known is not content or variable == "__class__":
+                return None
+            if not _is_beside(content, member, variable):
+                captured[variable] = content
+            elif variable not in family:
+                waiting.append(content)
+    return _made_by_a_function(name, function, list(family.values()), captured, home, write)
+
+
+def _made_by_a_function(
+    name: str,
+    function: FunctionType,
+    family: list[tuple[FunctionType, Source]],
+    captured: Mapping[str, object],
+    home: dict[str, Any],
+    write: WriteLiteral,
+) -> Definition | None:
+    inside: Stored = []
+    stored: Stored = []
+    indent = min((source.indent for _, source in family), key=len)
+    body = ""
+    for member, source in sorted(family, key=lambda pair: pair[1].first_line):
+        text = _with_defaults(source, member, home, write, inside)
+        if (
+            text is None or inside
+        ):  # its default would be read in the wrong order: after the captured variables
+            return None
+        body += text if source.indent == indent else indent + _BLOCK + text
+    given = [f"{label}={expression(label, value, write, stored)}" for label, value in captured.items()]
+    maker = f"_echelon_make_{name}"
+    text = f"def {maker}({', '.join(captured)}):\n{body}{indent}return {function.__code__.co_name}\n\n\n"
+    text += f"{name} = {maker}({', '.join(given)})\n"
+    return Definition(text=text, stored=tuple(stored), is_closure=True, captured=captured)
+
+
+def _with_defaults(
+    source: Source, function: FunctionType, home: dict[str, Any], write: WriteLiteral, stored: Stored
+) -> str | None:
+    """The text with the defaults that the function has; one typed as `lr=LR` may stem from an older LR."""
+    assert not isinstance(source.node, ast.ClassDef)
+    arguments = source.node.args
+    names = [argument.arg for argument in (*arguments.posonlyargs, *arguments.args)]
+    values, by_word = function.__defaults__ or (), function.__kwdefaults__ or {}
+    words = zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+    typed = {word.arg: node for word, node in words if node is not None}
+    if len(values) != len(arguments.defaults) or typed.keys() != by_word.keys():
+        return None
+    typed |= dict(zip(reversed(names), reversed(arguments.defaults), strict=False))
+    live = dict(zip(reversed(names), reversed(values), strict=False)) | by_word
+    changes = []
+    for argument, node in sorted(typed.items(), key=lambda item: (item[1].lineno, item[1].col_offset)):
+        value, text = live[argument], literal(live[argument])
+        as_typed = text is not None and text == literal_of(node)
+        same_object = text is None and look_up(home, ast.unparse(node)) is value
+        if not (as_typed or same_object or isinstance(node, ast.Lambda)):
+            changes.append((node, expression(argument, value, write, stored)))
+    return replaced(source, changes)
+
+
+def expression(label: str, value: object, write: WriteLiteral, stored: Stored) -> str:
+    """Text for a value: a literal, or a call that reads it; then it is added to `stored`."""
+    if (text := write(value)) is not None:
+        return text
+    stored.append((label, value))
+    return f"{STORED}({label!r})"
+
+
+def _is_beside(value: object, member: FunctionType, variable: str) -> TypeGuard[FunctionType]:
+    beside = member.__qualname__.rpartition(".")[0]
+    return isinstance(value, FunctionType) and value.__qualname__ == f"{beside}.{variable}"
+
+
+def _layers(value: object) -> Iterator[Any]:
+    """The value, what it wraps, and so on: decorators keep the function in a closure or an attribute."""
+    waiting, seen = deque([value]), set[int]()
+    while waiting and len(seen) < _MOST_LAYERS:
+        layer = waiting.popleft()
+        if id(layer) in seen or isinstance(layer, type):
+            continue
+        seen.add(id(layer))
+        yield layer
+        inner = [getattr(layer, "__wrapped__", None), getattr(layer, "__func__", None)]
+        inner += [_content(cell) for cell in getattr(layer, "__closure__", None) or ()]
+        inner += list(getattr(layer, "__dict__", {}).values())
+        waiting.extend(part for part in inner if callable(part))
+
+
+def _content(cell: CellType) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return _UNSET

@@ -1,0 +1,287 @@
+"""Everything that a function of a notebook or a main script needs, found by following names.
+
+Starting from the function and its arguments, each global name in use becomes one piece of the script: an
+import, a definition, a value. Nothing is executed. `__init__.py` calls `gather`, `render.py` writes it down.
+"""
+
+from __future__ import annotations
+import __future__ as future
+
+import builtins
+import sys
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from keyword import iskeyword
+from pathlib import Path
+from types import FunctionType, ModuleType
+from typing import Any
+
+from echelon.errors import CannotShip
+from echelon.function.definitions import (
+    STORED,
+    Definition,
+    Stored,
+    Typed,
+    closure,
+    definition,
+    expression,
+    typed_as,
+)
+from echelon.function.modules import can_import, import_path, local_root, local_root_by_name, look_up, same
+from echelon.function.names import Names, names_in
+from echelon.function.pieces import Piece, in_order
+from echelon.function.values import Values
+
+_OF_EVERY_MODULE = {"__name__", "__doc__", "__builtins__", "__package__", "__spec__", "__loader__"}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Call:
+    """What the script is to do; `name` is what messages call the function."""
+
+    name: str
+    function: object
+    args: Sequence[object]
+    kwargs: Mapping[str, object]
+    is_async: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Gathered:
+    """What the script consists of, and what must come with it."""
+
+    imports: tuple[str, ...]
+    pieces: tuple[str, ...]  # in an order in which they can be executed
+    start: str  # the statements that call the function
+    values: bytes  # what the pieces and then the call read, in their order
+    by_value: tuple[str, ...]  # what is sent as bytecode, and so needs the same Python minor
+    roots: tuple[Path, ...]  # folders from which modules are imported that no worker has by itself
+    annotations_as_text: bool
+
+
+def gather(call: Call, home: dict[str, Any]) -> Gathered:
+    """Follow all names from the call; raises CannotShip with the name of what cannot travel."""
+    apart: set[int] = set()
+    while True:
+        gathering = _Gathering(call, home, apart)
+        gathered = gathering.gathered()
+        shared = gathering.values.shared() - apart
+        if not shared:
+            return gathered
+        apart |= (
+            shared  # two literals would be two lists where there was one: again, with these in the stream
+        )
+
+
+class _Gathering:
+    def __init__(self, call: Call, home: dict[str, Any], apart: Iterable[int]) -> None:
+        self.values = Values(call.name, apart, self._name_in_script, self._met)
+        self._call, self._home = call, home
+        self._pieces: dict[str, Piece] = {}
+        self._waiting: deque[tuple[str, str, bool]] = (
+            deque()
+        )  # a name, who uses it, whether in annotations only
+        self._typed_at_home: dict[str, Typed | None] = {}
+        self._submodules: dict[str, None] = {}
+        self._roots: dict[Path, None] = {}
+        self._annotations_as_text = home.get("annotations") is future.annotations
+
+    def gathered(self) -> Gathered:
+        stored: Stored = []
+        head, opening = self._function(stored)
+        text = f"{head}({self._arguments(stored)})"
+        if self._call.is_async:
+            opening, text = (
+                f"{opening}import asyncio as _echelon_asyncio\n\n",
+                f"_echelon_asyncio.run({text})",
+            )
+        self._follow()
+        typed = {name: position for position, name in enumerate(self._home)}
+        pieces = [self._pieces[name] for name in in_order(self._pieces, typed)]
+        values = [value for piece in pieces for _, value in piece.stored] + [value for _, value in stored]
+        return Gathered(
+            imports=(*self._submodules, *(piece.text for piece in pieces if piece.is_import)),
+            pieces=tuple(piece.text for piece in pieces if not piece.is_import),
+            start=f"{opening}{text}\n",
+            values=self.values.stream(values),
+            by_value=tuple(self.values.by_value),
+            roots=tuple(self._roots),
+            annotations_as_text=self._annotations_as_text,
+        )
+
+    def _function(self, stored: Stored) -> tuple[str, str]:
+        """The expression that leads to the function, and what must be imported for it."""
+        function, home = self._call.function, self._home
+        if (found := import_path(function)) is not None:
+            module, path = found
+            root, *rest = path.split(".")
+            self._met(sys.modules[module])
+            clash = root in home and home[root] is not getattr(sys.modules[module], root)
+            bound = "_echelon_function" if clash else root
+            return ".".join(
+                [bound, *rest]
+            ), f"from {module} import {root}{f' as {bound}' if clash else ''}\n\n"
+        for name in [
+            getattr(function, "__qualname__", ""),
+            *(name for name in home if home[name] is function),
+        ]:
+            root = name.partition(".")[0]
+            if same(look_up(home, name), function) and self._typed(root) is not None:
+                self._need({root}, self._call.name)
+                return name, ""
+        if isinstance(function, FunctionType) and function.__name__.isidentifier():
+            name = f"{function.__name__}_" if function.__name__ in home else function.__name__
+            if (piece := self._defined(name, closure(name, function, home, self.values.literal))) is not None:
+                self._add(name, piece)
+                return name, ""
+        self._need(self.values.probe(self._call.name, function, "it", "it"), self._call.name)
+        return expression(self._call.name, function, lambda _: None, stored), ""
+
+    def _arguments(self, stored: Stored) -> str:
+        mine: Stored = []
+        write = self.values.literal
+        parts = [expression(f"#{at}", value, write, mine) for at, value in enumerate(self._call.args, 1)]
+        words = {word: expression(word, value, write, mine) for word, value in self._call.kwargs.items()}
+        if all(word.isidentifier() and not iskeyword(word) for word in words):
+            parts += [f"{word}={text}" for word, text in words.items()]
+        else:
+            parts.append(f"**{{{', '.join(f'{word!r}: {text}' for word, text in words.items())}}}")
+        for label, value in mine:
+            self._need(self.values.probe(label, value, f"its argument {label!r}"), self._call.name)
+        stored += mine
+        return ", ".join(parts)
+
+    def _need(self, names: Iterable[str], user: str, *, hints: bool = False) -> None:
+        self._waiting.extend((name, user, hints) for name in sorted(names))
+
+    def _follow(self) -> None:
+        while self._waiting:
+            name, user, is_hint = self._waiting.popleft()
+            if name not in self._pieces and (piece := self._piece(name, user, is_hint=is_hint)) is not None:
+                self._add(name, piece)
+
+    def _add(self, name: str, piece: Piece) -> None:
+        self._pieces[name] = piece
+        self._need(piece.now | piece.later, name)
+        self._need(piece.hints, name, hints=True)
+
+    def _piece(self, name: str, user: str, *, is_hint: bool) -> Piece | None:
+        who = "it" if user == self._call.name else repr(user)
+        self._refuse_special(name, who)
+        if name not in self._home or name in _OF_EVERY_MODULE:
+            if is_hint and not hasattr(builtins, name):
+                self._annotations_as_text = True  # a type that only a checker knows
+            return None  # a builtin; or a NameError there, as it would be here
+        value, write = self._home[name], self.values.literal
+        if (text := write(value)) is not None:
+            return Piece(text=f"{name} = {text}\n")
+        if (text := self._import(name, value)) is not None:
+            return Piece(text=text, is_import=True)
+        if (path := self._name_in_script(value)) is not None and path != name:
+            return Piece(text=f"{name} = {path}\n", now=frozenset({path.partition(".")[0]}))
+        written = None
+        if (typed := self._typed(name)) is not None:
+            written = definition(name, value, typed, self._home, write)
+        elif isinstance(value, FunctionType):
+            written = closure(name, value, self._home, write)
+        if (piece := self._defined(name, written)) is not None:
+            return piece
+        if is_hint:  # not worth sending: as text an annotation needs nothing
+            self._annotations_as_text = True
+            return None
+        self._typed_at_home[name] = None  # it has a text after all, but one that cannot be used
+        now = self.values.probe(name, value, f"{who} uses {name!r}, which")
+        return Piece(text=f"{name} = {STORED}({name!r})\n", stored=((name, value),), now=now)
+
+    def _refuse_special(self, name: str, who: str) -> None:
+        if name == "get_ipython":
+            why, hint = (
+                "exists in notebooks only (%magics and !commands call it)",
+                "use subprocess, or leave it out",
+            )
+        elif name == "display" and name not in self._home and hasattr(builtins, name):
+            why, hint = "exists in notebooks only", "use print"
+        elif name == "__file__" and name in self._home:
+            why, hint = (
+                "would be another file on the workers",
+                "pass the path, or move the function into a module",
+            )
+        else:
+            return
+        raise CannotShip(f"cannot send {self._call.name!r}: {who} uses {name!r}, which {why}", hint=hint)
+
+    def _import(self, name: str, value: object) -> str | None:
+        if isinstance(value, ModuleType):
+            self._met(value)
+            if not can_import(value):
+                return None
+            return f"import {name}\n" if value.__name__ == name else f"import {value.__name__} as {name}\n"
+        if (found := import_path(value)) is None:
+            return None
+        module, path = found
+        self._met(sys.modules[module])
+        first, _, rest = path.partition(".")
+        text = (
+            f"from {module} import {first}\n"
+            if first == name
+            else f"from {module} import {first} as {name}\n"
+        )
+        return text + (f"{name} = {name}.{rest}\n" if rest else "")
+
+    def _defined(self, name: str, written: Definition | None) -> Piece | None:
+        if written is None:
+            return None
+        try:
+            names = names_in(written.text)
+        except SyntaxError:  # cut out of its block it is no longer Python: tabs and spaces mixed, perhaps
+            return None
+        self._imports_inside(name, names, written.captured)
+        # The text of a closure is executed inside a function that is called at once.
+        now = names.now | names.later if written.is_closure else names.now
+        for label, value in written.stored:
+            now |= self.values.probe(label, value, f"{name!r} uses {label!r}, which")
+        return Piece(text=written.text, stored=written.stored, now=now, later=names.later, hints=names.hints)
+
+    def _imports_inside(self, name: str, names: Names, captured: Mapping[str, object]) -> None:
+        for module_name in sorted(names.imports):
+            if module_name.startswith("."):
+                problem = f"{name!r} imports from {module_name!r}, which is relative"
+                hint = "write the import with the full name of the module"
+                raise CannotShip(f"cannot send {self._call.name!r}: {problem}", hint=hint)
+            if (root := local_root_by_name(module_name)) is not None:
+                self._roots[root] = None
+        for path in sorted(
+            names.dotted
+        ):  # `import concurrent.futures` binds `concurrent`, which is not enough
+            first, *rest = path.split(".")
+            package = captured.get(first, self._home.get(first))
+            if not isinstance(package, ModuleType):
+                continue
+            for length in range(len(rest), 0, -1):
+                inner = ".".join([package.__name__, *rest[:length]])
+                module = sys.modules.get(inner)
+                if module is not None and module is look_up(vars(package), ".".join(rest[:length])):
+                    self._submodules[f"import {inner}\n"] = None
+                    break
+
+    def _typed(self, name: str) -> Typed | None:
+        if name not in self._typed_at_home:
+            self._typed_at_home[name] = typed_as(name, self._home.get(name), self._home)
+        return self._typed_at_home[name]
+
+    def _name_in_script(self, value: object) -> str | None:
+        path = getattr(value, "__qualname__", None)
+        if not isinstance(path, str) or not same(look_up(self._home, path), value):
+            return None
+        return path if self._typed(path.partition(".")[0]) is not None else None
+
+    def _met(self, module: ModuleType) -> None:
+        if module.__name__ in ("__main__", self._home.get("__name__")):
+            return
+        if (root := local_root(module)) is not None:
+            self._roots[root] = None
+        elif not can_import(module) and getattr(module, "__file__", None) and module.__name__ in sys.modules:
+            problem = f"it needs the module {module.__name__!r}, and no import leads to {module.__file__}"
+            hint = "give the file the name of the module"
+            raise CannotShip(f"cannot send {self._call.name!r}: {problem}", hint=hint)

@@ -1,0 +1,54 @@
+"""Plain data as Python text: what a person would type for it.
+
+`values.py` writes constants and arguments this way; `source.py` and `definitions.py` compare it with what was
+typed.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+
+ATOMS = (type(None), bool, int, float, str, bytes)
+_LONGEST = 1000  # characters: beyond it a script is no longer pleasant to read
+_DEEPEST = 20
+
+
+def literal(value: object) -> str | None:
+    """Python text that evaluates to an equal value, or None for what is not short plain data."""
+    if not _is_plain(value, _DEEPEST):
+        return None
+    try:
+        text = repr(value)
+    except ValueError:  # an integer of thousands of digits
+        return None
+    return text if len(text) <= _LONGEST else None
+
+
+def literal_of(expression: ast.expr) -> str | None:
+    """What `literal` writes for the value of an expression that is itself plain data, else None."""
+    try:
+        return literal(ast.literal_eval(expression))
+    except (ValueError, TypeError, SyntaxError):
+        return None
+
+
+def containers(value: object) -> list[int]:
+    """The identity of each changeable container in plain data, as often as it occurs."""
+    parts = (
+        value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple | set) else ()
+    )
+    own = [id(value)] if isinstance(value, dict | list | set) else []
+    return own + [found for part in parts for found in containers(part)]
+
+
+def _is_plain(value: object, depth: int) -> bool:
+    if type(value) is float:
+        return value - value == 0  # infinity and nan have no literal
+    if type(value) in ATOMS:
+        return True
+    if depth == 0 or type(value) not in (list, tuple, dict, set) or value == set():
+        return False
+    parts = [*value, *value.values()] if isinstance(value, dict) else value
+    assert isinstance(parts, Iterable)
+    return all(_is_plain(part, depth - 1) for part in parts)

@@ -1,0 +1,72 @@
+"""Which names of the surrounding module a piece of Python text uses, and when it uses them.
+
+A pure reading of text: `gather.py` follows these names from one definition to the next. The compiler's own
+symbol tables decide what is global, so that a local variable is never taken for a global of the same name.
+"""
+
+from __future__ import annotations
+
+import ast
+import symtable
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+_COMPREHENSIONS = ("listcomp", "setcomp", "dictcomp", "genexpr")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Names:
+    """What a text needs from around it."""
+
+    now: frozenset[str]  # when it is executed: decorators, defaults, base classes, class bodies
+    later: frozenset[str]  # when what it defines is called
+    hints: frozenset[str]  # in annotations only
+    dotted: frozenset[str]  # every `a.b.c` in it: some of them are modules inside packages
+    imports: frozenset[str]  # modules that it imports itself; one that begins with a dot is relative
+
+
+def names_in(text: str) -> Names:
+    """Read a text; raises SyntaxError when it is not Python by itself."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        tree, table = ast.parse(text), symtable.symtable(text, "source", "exec")
+        without_hints = symtable.symtable(f"from __future__ import annotations\n{text}", "source", "exec")
+    own = {symbol.get_name() for symbol in table.get_symbols() if symbol.is_assigned()}
+    used = list(_uses(without_hints, now=True))
+    now = frozenset(name for name, is_now in used if is_now) - own
+    later = frozenset(name for name, _ in used) - own - now
+    return Names(
+        now=now,
+        later=later,
+        hints=frozenset(name for name, _ in _uses(table, now=True)) - own - now - later,
+        dotted=frozenset(path for node in ast.walk(tree) if (path := _dotted(node))),
+        imports=frozenset(name for node in ast.walk(tree) for name in _imported(node)),
+    )
+
+
+def _uses(table: symtable.SymbolTable, *, now: bool) -> Iterator[tuple[str, bool]]:
+    at_top = table.get_type() == "module"
+    for symbol in table.get_symbols():
+        used = symbol.is_referenced() or (symbol.is_assigned() and not at_top)
+        # `lr = lr` in a class body reads the global one first, although the table calls the name local.
+        twofold = table.get_type() == "class" and symbol.is_referenced() and symbol.is_assigned()
+        if used and (at_top or symbol.is_global() or twofold):
+            yield symbol.get_name(), now
+    for child in table.get_children():
+        runs_now = child.get_type() != "function" or child.get_name() in _COMPREHENSIONS
+        yield from _uses(child, now=now and runs_now)
+
+
+def _dotted(node: ast.AST) -> str:
+    if isinstance(node, ast.Attribute):
+        inner = node.value.id if isinstance(node.value, ast.Name) else _dotted(node.value)
+        return f"{inner}.{node.attr}" if inner else ""
+    return ""
+
+
+def _imported(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names)
+    elif isinstance(node, ast.ImportFrom):
+        yield "." * node.level + (node.module or "")

@@ -1,0 +1,117 @@
+"""The text of the script that stands for a function.
+
+One file that a person can read, that a traceback points into, and that runs on Python 3.8 and newer as far as
+the function itself does. It imports nothing of echelon. `__init__.py` calls `render`.
+
+The script finds its project by `ECHELON_PROJECT`, or else where the project lay when the script was written;
+it takes its own folder off the search path, so that its name can hide no library. All that it defines for
+itself begins with `_echelon_`. What it defines for the function stands outside the `if __name__ ==
+"__main__"`, so that processes which Python's multiprocessing starts afresh (a data loader's) find it again.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from echelon.function.definitions import STORED
+from echelon.function.gather import Gathered
+
+VALUES = "values.pkl"  # beside the script
+BY_VALUE = "by_value"  # a folder beside the script, with cloudpickle in it
+
+
+def render(
+    gathered: Gathered, *, name: str, project: Path | None, folders: Sequence[str], elsewhere: Sequence[Path]
+) -> str:
+    """Write the script."""
+    parts = [f'"""Runs {name}. Written by echelon: change the function, not this file."""\n']
+    if gathered.annotations_as_text:
+        parts.append("from __future__ import annotations\n")
+    parts.append(_prepare(gathered, name, project, folders, elsewhere))
+    if gathered.values:
+        parts.append(_values())
+    if gathered.imports:
+        parts.append("".join(gathered.imports))
+    parts += _grouped(gathered.pieces)
+    start = "".join(f"    {line}\n" if line else "\n" for line in gathered.start.rstrip("\n").split("\n"))
+    parts.append(f'if __name__ == "__main__":\n{start}')
+    return "\n\n".join(parts)
+
+
+def _grouped(pieces: Sequence[str]) -> list[str]:
+    """Constants that follow each other stand together, as a person would have it."""
+    groups: list[str] = []
+    for piece in pieces:
+        if piece.count("\n") == 1 and groups and groups[-1].count("\n") == groups[-1].count(" = "):
+            groups[-1] += piece
+        else:
+            groups.append(piece)
+    return groups
+
+
+def _prepare(
+    gathered: Gathered, name: str, project: Path | None, folders: Sequence[str], elsewhere: Sequence[Path]
+) -> str:
+    text = """\
+def _echelon_prepare():
+    import os
+    import sys
+
+    here = os.path.dirname(os.path.realpath(__file__))
+    if sys.path and os.path.realpath(sys.path[0]) == here:
+        del sys.path[0]  # this file must not hide a library of its name
+"""
+    if gathered.by_value:
+        major, minor = sys.version_info[:2]
+        what = " and ".join(repr(label) for label in gathered.by_value)
+        problem = (
+            f"{name}: {what} came as bytecode of Python {major}.{minor}, for want of source; here is Python "
+        )
+        advice = f" (use {major}.{minor} on both sides, or write it with def in a file or a notebook cell)"
+        text += f"""\
+    if sys.version_info[:2] != ({major}, {minor}):
+        sys.exit({problem!r} + "%d.%d" % sys.version_info[:2] + {advice!r})
+    sys.path.insert(0, os.path.join(here, {BY_VALUE!r}))
+"""
+    if project is not None:
+        problem = f"{name}: its project folder is not here: "
+        text += f"""\
+    project = os.environ.get("ECHELON_PROJECT") or {str(project)!r}
+    if not os.path.isdir(project):
+        sys.exit({problem!r} + project + " (ECHELON_PROJECT says where it is)")
+    folders = {list(folders)!r}
+    sys.path[:0] = [os.path.normpath(os.path.join(project, folder)) for folder in folders]
+"""
+    if elsewhere:
+        text += f"    sys.path += {[str(folder) for folder in elsewhere]!r}  # outside the project\n"
+    return f"{text}\n\n_echelon_prepare()\n"
+
+
+def _values() -> str:
+    return f"""\
+def _echelon_values():
+    import os
+    import pickle
+
+    names = globals()
+
+    class Values(pickle.Unpickler):
+        def persistent_load(self, path):  # what this script defines itself stands in the file by name
+            first, *rest = path.split(".")
+            found = names[first]
+            for name in rest:
+                found = getattr(found, name)
+            return found
+
+    here = os.path.dirname(os.path.realpath(__file__))
+    return Values(open(os.path.join(here, {VALUES!r}), "rb"))
+
+
+_echelon_values = _echelon_values()
+
+
+def {STORED}(name):  # the values are read in the order in which they were written; the name is for the reader
+    return _echelon_values.load()
+"""

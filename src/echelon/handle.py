@@ -1,0 +1,120 @@
+"""Run: the one handle on a run, the same for every engine and in any process."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+
+from echelon.engines.base import Engine
+from echelon.errors import RunTimedOut
+from echelon.model.event import Event
+from echelon.model.log import LogLine
+from echelon.model.run import RunRef, opening_status
+from echelon.model.status import FINAL, Status, fold
+
+
+class Run:
+    """A run that exists, wherever it is. `str(run)` is its address, which `echelon.attach` takes in any process."""
+
+    def __init__(self, ref: RunRef, engine: Engine) -> None:
+        self._ref = ref
+        self._engine = engine
+
+    def __str__(self) -> str:
+        return str(self._ref)
+
+    def __repr__(self) -> str:
+        return f"<Run {self._ref}>"
+
+    @property
+    def name(self) -> str:
+        """The run's name."""
+        return self._ref.name
+
+    def status(self) -> Status:
+        """How the run stands now."""
+        record = self._engine.read(self._ref)
+        return fold(opening_status(record), self._engine.events(self._ref))
+
+    def wait(self, timeout: float | None = None) -> Status:
+        """Wait for the end and say how it was; RunTimedOut if it does not come within `timeout` seconds. The run goes on then."""
+        for _ in self._engine.events(self._ref, follow=True, timeout=timeout):
+            pass
+        status = self.status()
+        if status.state not in FINAL:
+            raise RunTimedOut(f"run {self.name!r} is still {status.state} after {timeout:g} s", hint="it goes on; wait longer")
+        return status
+
+    def logs(
+        self,
+        *,
+        rank: int | None = None,
+        worker: int | None = None,
+        follow: bool = False,
+        tail: int | None = None,
+        since: float | None = None,
+    ) -> Iterator[LogLine]:
+        """What the ranks wrote, line by line: of one rank or worker, the last `tail` lines, from the time `since` on.
+
+        With `follow` the lines come as they are written, until the run ends.
+        """
+        ranks = None if rank is None else frozenset({rank})
+        wanted = (
+            line
+            for line in whole_lines(self._engine.logs(self._ref, ranks=ranks, follow=follow and tail is None))
+            if (worker is None or line.worker == worker) and (since is None or line.at >= since)
+        )
+        if tail is None:
+            yield from wanted
+            return
+        last = deque(wanted, maxlen=tail)
+        yield from last
+        if follow:
+            heard = {line.worker: line.sequence for line in last}
+            newest = max((line.at for line in last), default=0.0)
+            for line in self.logs(rank=rank, worker=worker, follow=True, since=newest):
+                if line.at > newest or line.sequence > heard.get(line.worker, -1):
+                    yield line
+
+    def raw_logs(self) -> Iterator[LogLine]:
+        """Every piece of output as it comes, until the end: for a terminal that shows half a line too."""
+        return self._engine.logs(self._ref, follow=True)
+
+    def events(self) -> Iterator[Event]:
+        """What happens, as it happens, until the end."""
+        return self._engine.events(self._ref, follow=True)
+
+    def get(self, path: str = ".", to: Path | str | None = None) -> Path:
+        """Bring a file or folder of the results (all of them by default) to the folder `to`, and say where it is.
+
+        Without `to` it comes to where this run's results belong; what is there already stays as it is.
+        """
+        record = self._engine.read(self._ref)
+        target = Path(to) if to is not None else Path(record.results) / Path(path).parent
+        return self._engine.fetch(self._ref, path, target)
+
+    def stop(self, *, now: bool = False) -> None:
+        """Ask for the end: SIGTERM to the ranks and, after a while, SIGKILL. `now` kills at once."""
+        self._engine.stop(self._ref, now=now)
+
+    def remove(self) -> None:
+        """Forget the run, which must have ended; its name is free again, its results stay."""
+        self._engine.remove(self._ref)
+
+
+def whole_lines(lines: Iterator[LogLine]) -> Iterator[LogLine]:
+    """Put lines together that came in pieces."""
+    import dataclasses
+
+    begun: dict[tuple[int, int | None, str], str] = {}
+    for line in lines:
+        key = (line.worker, line.rank, line.stream)
+        if line.unfinished:
+            begun[key] = begun.get(key, "") + line.text
+        elif key in begun:
+            yield dataclasses.replace(line, text=begun.pop(key) + line.text)
+        else:
+            yield line
+    for (worker, rank, stream), text in begun.items():
+        yield LogLine(text=text, at=0.0, worker=worker, rank=rank, stream="stdout" if stream == "stdout" else "stderr")

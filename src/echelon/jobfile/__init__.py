@@ -1,0 +1,187 @@
+"""What a user wrote down, as Settings: job files, `[tool.echelon]`, `--set` and the Python call's keywords.
+
+The command line and `echelon.run` call these four readers and merge what they return; nobody else knows how a
+job is written down. Every mistake is an InvalidJob that names the source (file and line where there is one),
+the key, the value and the fix. Paths in a file are relative to that file's folder, see `paths`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from echelon.errors import InvalidJob
+from echelon.jobfile.conversion import At, Written, build_settings, setting_name, settings_from
+from echelon.jobfile.json_schema import schema
+from echelon.jobfile.paths import seen_from_here, settings_seen_from
+from echelon.model.settings import Settings, add_up
+
+__all__ = ["read_job_file", "read_overrides", "read_tool_table", "schema", "settings_from"]
+
+LARGEST = 256 * 1024
+"""No job is this long; what is larger is the wrong file, and would take seconds to parse."""
+
+WHAT_TO_RUN = ("script", "module", "command")
+OF_ONE_RUN = (*WHAT_TO_RUN, "args", "name")
+
+
+def read_job_file(path: Path) -> Settings:
+    """Read a job kept in a YAML 1.2 or JSON file; it says exactly one of script, module, command."""
+    from echelon.jobfile.document import parse
+
+    source = str(path)
+    text = _text_of(path)
+    if path.suffix == ".json":
+        text = text.replace("\t", " ")  # JSON may be indented with tabs, YAML may not; no JSON text holds one
+    data, lines = parse(text, source)
+    if data is None:
+        raise InvalidJob("job file", source, "is empty", hint="it needs a line such as script: train.py")
+    if not isinstance(data, dict):
+        kind = "a list" if isinstance(data, list) else "a single value"
+        raise InvalidJob(
+            "job file",
+            source,
+            f"holds {kind}, not keys and values",
+            hint="write lines such as script: train.py",
+        )
+    at = At(source=source, lines=lines)
+    said = settings_seen_from(build_settings(data, at), path.parent, at)
+    given = [name for name in WHAT_TO_RUN if getattr(said, name) is not None]
+    if not given:
+        hint = "add one of script, module, command; for example script: train.py"
+        raise InvalidJob("job file", source, "does not say what to run", hint=hint)
+    if len(given) > 1:
+        both = " and ".join(given)
+        raise InvalidJob("job file", source, f"says {both}", hint="keep one of them: a job runs one thing")
+    return said
+
+
+def read_tool_table(start: Path) -> Settings:
+    """Read the defaults in `[tool.echelon]` of the nearest pyproject.toml above `start`, a script or folder.
+
+    One that never mentions echelon is not parsed, so that a mistake in it is not echelon's business.
+    """
+    found = _nearest_pyproject(start)
+    if found is None or b"echelon" not in found[1]:
+        return Settings()
+    import tomllib
+
+    path, raw = found
+    source = seen_from_here(str(path))
+    try:
+        # A number is kept as it was written, see Written.
+        tables = tomllib.loads(raw.decode(), parse_float=lambda text: Written(text=text, value=float(text)))
+    except UnicodeDecodeError:
+        raise InvalidJob("[tool.echelon]", source, "is not UTF-8 text", hint="save it as UTF-8") from None
+    except (ValueError, RecursionError) as error:
+        raise InvalidJob(
+            "[tool.echelon]", source, f"is not TOML: {error}", hint="correct that file"
+        ) from None
+    tool = tables.get("tool", {})
+    table = tool.get("echelon", {}) if isinstance(tool, dict) else {}
+    if not isinstance(table, dict):
+        raise InvalidJob(
+            "[tool.echelon]", source, "has a value where a table belongs", hint="write [tool.echelon]"
+        )
+    at = At(source=f"{source} [tool.echelon]")
+    said = build_settings(_as_written(table), at)
+    for name in OF_ONE_RUN:
+        if (value := getattr(said, name)) is not None:
+            hint = "it belongs to one run: move it to a job file or the command line"
+            raise InvalidJob(f"{at.source}: {name}", value, "cannot be a default of all runs", hint=hint)
+    return settings_seen_from(said, path.parent, at)
+
+
+def read_overrides(pairs: Sequence[str]) -> Settings:
+    """Read `--set KEY=VALUE`: dots go deeper (env.LR, roles.ps.gpus), the later of two wins.
+
+    A value in brackets, braces or quotes is YAML; any other is taken as it stands, so that no character in it
+    needs care. Paths are relative to the working directory, as those of flags are.
+    """
+    said: dict[str, Any] = {}
+    for pair in pairs:
+        key, separator, text = pair.partition("=")
+        if not separator or not key.strip(".- "):
+            raise InvalidJob("--set", pair, "is not KEY=VALUE", hint="for example --set workers=8")
+        steps = key.strip().split(".", 1)
+        if len(steps) == 2 and setting_name(steps[0]) == "roles":
+            steps[1:] = steps[1].split(
+                ".", 1
+            )  # elsewhere a dot belongs to the name: resource.nvidia.com/gpu=1
+        value = _override(text.strip())
+        for step in reversed(steps[1:]):
+            value = {step: value}
+        one = build_settings({steps[0]: value}, At(source="--set"))
+        for each in fields(one):
+            said[each.name] = add_up(getattr(one, each.name), said.get(each.name))
+    return settings_seen_from(Settings(**said), Path(), At(source="--set"))
+
+
+def _override(text: str) -> object:
+    from echelon.jobfile.document import parse, plain
+
+    return parse(text, "--set")[0] if text.startswith(("[", "{", '"', "'")) else plain(text)
+
+
+def _text_of(path: Path) -> str:
+    source = str(path)
+    try:
+        with path.open("rb") as file:
+            raw = file.read(LARGEST + 1)
+    except FileNotFoundError:
+        hint = _file_like(path) or "check the path; it is relative to the working directory"
+        raise InvalidJob("job file", source, "does not exist", hint=hint) from None
+    except IsADirectoryError:
+        raise InvalidJob("job file", source, "is a folder", hint="name the file in it") from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise InvalidJob(
+            "job file", source, f"cannot be read: {reason}", hint="check its permissions"
+        ) from None
+    if len(raw) > LARGEST:
+        raise InvalidJob(
+            "job file", source, f"is larger than {LARGEST // 1024} KiB", hint="is it the right file?"
+        )
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        hint = "a job file is YAML or JSON: is it the right file? If so, save it as UTF-8"
+        raise InvalidJob("job file", f"{source}:{line}", "is not UTF-8 text", hint=hint) from None
+
+
+def _file_like(path: Path) -> str:
+    import difflib
+
+    names: list[str] = []
+    with contextlib.suppress(OSError):
+        names = [each.name for each in path.parent.iterdir()]
+    close = difflib.get_close_matches(path.name, names, n=1)
+    return f"did you mean {str(path.parent / close[0])!r}?" if close else ""
+
+
+def _nearest_pyproject(start: Path) -> tuple[Path, bytes] | None:
+    try:
+        here = start if start.is_dir() else start.parent
+        here = here.resolve()
+        for folder in (here, *here.parents):
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError, IsADirectoryError):
+                return folder / "pyproject.toml", (folder / "pyproject.toml").read_bytes()
+    except (OSError, RuntimeError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        name = getattr(error, "filename", None) or str(start)
+        hint = "check its permissions, or move it away"
+        raise InvalidJob("[tool.echelon]", name, f"cannot be read: {reason}", hint=hint) from None
+    return None
+
+
+def _as_written(value: Any) -> Any:
+    """Give a boolean of TOML the text it had, as a word of `args` or a value of `env` needs it."""
+    if isinstance(value, bool):
+        return Written(text=str(value).lower(), value=value)
+    if isinstance(value, dict):
+        return {key: _as_written(each) for key, each in value.items()}
+    return [_as_written(each) for each in value] if isinstance(value, list) else value

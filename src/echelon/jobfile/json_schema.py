@@ -1,0 +1,67 @@
+"""The job file's JSON Schema, made from the types and help texts of Settings, for editors to check by.
+
+It accepts what `read_job_file` accepts; a test holds the two together. `python -m echelon.jobfile` prints it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from typing import Any, Literal, get_args, get_origin
+
+from echelon.jobfile.conversion import TEXT, kinds_of, options_of, spellings
+from echelon.model.settings import RoleSettings, Settings
+
+
+def schema() -> dict[str, Any]:
+    """Make the schema (draft 2020-12)."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "echelon job file",
+        "description": "A job for: echelon run -f FILE. Paths are relative to the file.",
+        **_object(Settings),
+        "oneOf": [{"required": [name]} for name in ("script", "module", "command")],
+        "$defs": {"role": _object(RoleSettings)},
+    }
+
+
+def _object(kind: type[Any]) -> dict[str, Any]:
+    help_texts = {each.name: each.metadata.get("help", "") for each in fields(Settings)}
+    kinds = kinds_of(kind)
+    properties: dict[str, Any] = {}
+    pairs: list[dict[str, Any]] = []
+    for key, name in spellings(kind).items():
+        if key == name:
+            properties[key] = {"description": help_texts[name], **_of(kinds[name], word=False)}
+        else:
+            properties[key] = {"$ref": f"#/properties/{name}"}
+            pairs.append({"not": {"required": [name, key]}})  # two spellings of one setting
+    made = {"type": "object", "properties": properties, "additionalProperties": False}
+    return {**made, "allOf": pairs} if pairs else made
+
+
+def _of(kind: Any, *, word: bool) -> dict[str, Any]:
+    """Write a type as a schema. `word`: part of a list or mapping, where a boolean can be text."""
+    options = options_of(kind)
+    if set(options) >= TEXT:
+        return {"type": ["string", "number", "boolean"] if word else ["string", "number"]}
+    schemas = [_of_one(option) for option in options]
+    return schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
+
+
+def _of_one(option: Any) -> dict[str, Any]:
+    origin = get_origin(option) or option
+    if origin is Literal:
+        return {"enum": list(get_args(option))}
+    if origin is Sequence:
+        return {"type": "array", "items": _of(get_args(option)[0], word=True)}
+    if origin is Mapping:
+        return {"type": "object", "additionalProperties": _of(get_args(option)[1], word=True)}
+    if origin is RoleSettings:
+        return {"$ref": "#/$defs/role"}
+    plain: dict[Any, dict[str, Any]] = {
+        str: {"type": "string", "minLength": 1},
+        int: {"type": "integer"},
+        bool: {"type": "boolean"},
+    }
+    return plain[origin]

@@ -1,0 +1,73 @@
+"""What happened in a run. Status is folded from these, whichever engine they come from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+Kind = Literal[
+    "recorded",  # the run exists under its name; nothing runs yet
+    "queued",  # it stays in line; `reason` says why
+    "admitted",  # it has its place; its workers are being started
+    "worker-started",  # an agent runs
+    "worker-running",  # the worker's ranks run
+    "rank-ended",  # one rank ended; `exit_code` or `signal`
+    "worker-ended",  # the agent ended as it should
+    "worker-lost",  # the agent ended as it should not, or is not heard of
+    "failed",  # `cause` ended a generation
+    "restarting",  # the gang starts again; `restart` counts
+    "verdict",  # the leader has decided; its workers are leaving
+    "stopping",  # somebody asked for the end; `reason` says who or what
+    "note",  # a word to the user
+    "finished",  # the run is over: `outcome`
+]
+Outcome = Literal["succeeded", "failed", "stopped", "timed-out", "lost"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankEnd:
+    """How one rank ended."""
+
+    rank: int
+    worker: int
+    exit_code: int | None = None
+    signal: str | None = None
+    error: str | None = None
+    consequence: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RootCause:
+    """Why a run failed: the rank that failed first, or, where `rank` is None, the worker that was lost.
+
+    `summary` is the whole of it in one sentence; `tail` are the last lines of the rank's output; `others` are
+    the ranks that failed after it, those that died of it marked as such.
+    """
+
+    summary: str
+    worker: int | None = None
+    rank: int | None = None
+    exit_code: int | None = None
+    signal: str | None = None
+    error: str | None = None
+    tail: tuple[str, ...] = ()
+    others: tuple[RankEnd, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """One thing that happened. Which fields are set depends on `kind`."""
+
+    kind: Kind
+    at: float
+    worker: int | None = None
+    rank: int | None = None
+    restart: int | None = None
+    pid: int | None = None
+    pids: Mapping[str, int] | None = None  # of the worker's ranks
+    exit_code: int | None = None
+    signal: str | None = None
+    reason: str | None = None
+    cause: RootCause | None = None
+    outcome: Outcome | None = None

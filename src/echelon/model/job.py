@@ -1,0 +1,146 @@
+"""What the user wants, as one frozen value, and the checks that need nothing but the value itself."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from echelon.errors import InvalidJob
+from echelon.model.resources import Resources
+
+FRAMEWORKS = ("auto", "torch", "tensorflow", "horovod", "mpi", "plain")
+ROLES = ("chief", "ps", "evaluator")
+NAME_LENGTH = 40
+_NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
+_ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Role:
+    """Workers with another part to play than the rest: a chief, parameter servers, an evaluator."""
+
+    name: str
+    workers: int
+    resources: Resources
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Secret:
+    """A value that travels apart from everything else: from the caller's environment, or from a file."""
+
+    name: str
+    file: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """A script, a module or a command, how many workers run it, and what they need."""
+
+    name: str
+    script: str | None = None
+    module: str | None = None
+    command: tuple[str, ...] = ()
+    args: tuple[str, ...] = ()
+    workers: int = 1
+    procs: int = 1
+    resources: Resources = field(default_factory=Resources)
+    roles: tuple[Role, ...] = ()
+    framework: str = "auto"
+    env: Mapping[str, str] = field(default_factory=dict)
+    secrets: tuple[Secret, ...] = ()
+    python: str | None = None
+    restarts: int = 0
+    timeout: float | None = None
+    results: str | None = None
+    resume: bool = False
+    cwd: str = "."  # where the ranks start; `{code}` is the folder that shipped code is unpacked into
+    snapshot: bool = False
+    include: tuple[str, ...] = ()
+
+
+def validate(job: Job) -> None:
+    """Raise InvalidJob for the first field that cannot be, naming it, its value and the fix."""
+    check_name(job.name)
+    given = [kind for kind in ("script", "module", "command") if getattr(job, kind)]
+    if len(given) != 1:
+        raise InvalidJob(
+            "script",
+            " and ".join(given) or None,
+            "leaves it open what to run",
+            hint="give one of script, module, command",
+        )
+    _at_least("workers", job.workers, 1, "a run has at least one worker")
+    _at_least("procs", job.procs, 1, "a worker has at least one process; leave it out for one per GPU")
+    _at_least("restarts", job.restarts, 0, "0 means: do not restart")
+    _check_resources("", job.resources)
+    if job.framework not in FRAMEWORKS:
+        raise InvalidJob("framework", job.framework, "is not known", hint=f"one of {', '.join(FRAMEWORKS)}")
+    for role in job.roles:
+        if role.name not in ROLES:
+            raise InvalidJob(
+                "role", role.name, "is not known", hint=f"one of {', '.join(ROLES)}, as in --role ps=1"
+            )
+        _at_least(f"role {role.name}", role.workers, 1, "leave the role out to have none")
+        if role.name == "chief" and role.workers != 1:
+            raise InvalidJob(
+                "role chief", role.workers, "is more than one", hint="there is exactly one chief"
+            )
+        _check_resources(f"role {role.name}: ", role.resources)
+    for name in [*job.env, *(secret.name for secret in job.secrets)]:
+        if not _ENV_NAME.fullmatch(name):
+            raise InvalidJob(
+                "env", name, "is not a variable's name", hint="letters, digits and _, as in --env KEY=VALUE"
+            )
+    _check_text(job)
+
+
+def check_name(name: str) -> None:
+    """Raise InvalidJob unless `name` can name a run everywhere, a Kubernetes object included."""
+    if len(name) > NAME_LENGTH or not _NAME.fullmatch(name):
+        raise InvalidJob(
+            "name",
+            name,
+            "is not a run's name",
+            hint=f"lower case letters, digits and -, a letter first, at most {NAME_LENGTH} characters;"
+            f" for example {suggest_name(name)!r}",
+        )
+
+
+def suggest_name(text: str) -> str:
+    """Make the nearest valid name from any text."""
+    name = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
+    name = re.sub(r"^[^a-z]+", "", name)[:NAME_LENGTH].rstrip("-")
+    return name or "run"
+
+
+def _at_least(field_name: str, value: int, least: int, hint: str) -> None:
+    if isinstance(value, bool) or value < least:
+        raise InvalidJob(field_name, value, f"is less than {least}", hint=hint)
+
+
+def _check_resources(where: str, resources: Resources) -> None:
+    _at_least(f"{where}gpus", resources.gpus, 0, "0 means: no GPU")
+    if resources.gpu_type is not None and resources.gpus == 0:
+        raise InvalidJob(f"{where}gpu_type", resources.gpu_type, "is given without GPUs", hint="add --gpus N")
+    for name, count in resources.other.items():
+        _at_least(f"{where}resource {name}", count, 1, "leave it out to have none")
+
+
+def _check_text(job: Job) -> None:
+    """No argument, variable or path may hold a NUL byte: no operating system can pass it on."""
+    texts = {
+        "script": [job.script],
+        "module": [job.module],
+        "command": job.command,
+        "args": job.args,
+        "env": job.env.values(),
+        "secret": [secret.file for secret in job.secrets],
+        "python": [job.python],
+        "results": [job.results],
+        "include": job.include,
+    }
+    for field_name, values in texts.items():
+        for text in values:
+            if text is not None and "\0" in text:
+                raise InvalidJob(field_name, text, "holds a NUL byte", hint="no program can be given one")

@@ -1,0 +1,67 @@
+"""One line of a rank's output, and how the lines that an agent writes are read.
+
+An agent's standard output is a stream of lines, each begun by the agent itself, so that no rank can forge one::
+
+    [3 o 17 1763173621.250] Train Epoch: 1      rank 3, stdout, the agent's 17th line, written at that time
+    [3 e+ 18 1763173621.251] half a             stderr; the line goes on in the next piece of the same rank and stream
+    [3 o~ 19 1763173621.252] 41%|####           a progress bar's state at that moment
+    [event 20 1763173621.253] {"kind": ...}     something happened; not output
+
+A line without such a beginning is a word of the agent itself. The writing half is `echelon/agent/output.py`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+_LINE = re.compile(rb"\[(?:(\d+) ([oe])([+~]?)|event) (\d+) (\d+\.\d+)\] ?(.*)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogLine:
+    """What a rank wrote. `rank` is None for a word of the agent itself; `unfinished` pieces are continued by the next of that stream."""
+
+    text: str
+    at: float
+    worker: int
+    rank: int | None = None
+    sequence: int = 0
+    stream: Literal["stdout", "stderr"] = "stdout"
+    unfinished: bool = False
+    progress: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventLine:
+    """An event line, its JSON still as it came."""
+
+    sequence: int
+    at: float
+    payload: bytes
+
+
+def parse_line(raw: bytes, worker: int) -> LogLine | EventLine:
+    """Read one line (without its newline) of the output of worker `worker`'s agent."""
+    match = _LINE.match(raw)
+    if match is None:
+        return LogLine(text=decode(raw), at=0.0, worker=worker)
+    rank, stream, flag, sequence, at, rest = match.groups()
+    if rank is None:
+        return EventLine(sequence=int(sequence), at=float(at), payload=rest)
+    return LogLine(
+        text=decode(rest),
+        at=float(at),
+        worker=worker,
+        rank=int(rank),
+        sequence=int(sequence),
+        stream="stdout" if stream == b"o" else "stderr",
+        unfinished=flag == b"+",
+        progress=flag == b"~",
+    )
+
+
+def decode(raw: bytes) -> str:
+    """Make text of any bytes, so that what is not UTF-8 can still be seen."""
+    return raw.decode("utf-8", "backslashreplace")

@@ -1,0 +1,58 @@
+"""What will run where: the value that the dry run prints and the engine carries out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from echelon.model.world import World
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """How the ranks of one group are started: a template that the agent fills in for every generation.
+
+    In `argv` only `{output}` and `{run}` are filled in. In `wiring`, the agent's words are: `{rank}`, `{local_rank}`, `{worker}`, `{index}` (among the
+    workers of the role), `{address:N}` and `{port:N}` (of rank N) and `{members:ROLE}` (a JSON list of "address:port" of all ranks of a role).
+    `per` says whether the command starts once per rank, or once per worker because it starts the ranks by itself.
+    `ports` names the ranks that need a free port. `if_importable` adds variables where the workers' Python has a module.
+    """
+
+    argv: tuple[str, ...]
+    per: Literal["rank", "worker"] = "rank"
+    wiring: Mapping[str, str] = field(default_factory=dict)
+    ports: Literal["none", "first", "all"] = "none"
+    if_importable: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seat:
+    """Where one worker sits, and which GPUs are its own."""
+
+    worker: int
+    node: str
+    gpus: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placement:
+    """One seat for every worker, in order."""
+
+    seats: tuple[Seat, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """A run, decided: its world, how each group starts, who sits where, and the rules it runs under."""
+
+    run: str
+    framework: str
+    world: World
+    launches: tuple[Launch, ...]
+    placement: Placement
+    env: Mapping[str, str] = field(default_factory=dict)
+    secrets: tuple[str, ...] = ()
+    threads: tuple[int, ...] = ()  # per rank, for each group
+    restarts: int = 0
+    timeout: float | None = None

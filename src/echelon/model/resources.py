@@ -1,0 +1,96 @@
+"""Amounts of things a worker asks for, and how people write them ("2", "500m", "16Gi", "4:8", "90m")."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from echelon.errors import InvalidJob
+
+_MEMORY_UNITS = {
+    "": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12,
+    "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40,
+    "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
+}  # fmt: skip
+_TIME_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Amount:
+    """What is asked for, and the ceiling where one is set."""
+
+    request: float
+    limit: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resources:
+    """What one worker asks for. Memory counts in bytes, CPUs in cores."""
+
+    gpus: int = 0
+    gpu_type: str | None = None
+    cpus: Amount | None = None
+    memory: Amount | None = None
+    other: Mapping[str, int] = field(default_factory=dict)
+
+
+def parse_cpus(field_name: str, text: object) -> Amount:
+    """Read cores: `2`, `0.5`, `500m`, or request and limit as `2:4`."""
+    return _amount(field_name, text, _cores, "cores such as 2, 0.5 or 500m; request:limit as 2:4")
+
+
+def parse_memory(field_name: str, text: object) -> Amount:
+    """Read memory: `16Gi`, `500M`, plain bytes, or request and limit as `16Gi:32Gi`."""
+    return _amount(field_name, text, _bytes, "an amount such as 16Gi or 500M; request:limit as 16Gi:32Gi")
+
+
+def parse_duration(field_name: str, text: object) -> float:
+    """Read a time: seconds, or `30s`, `5m`, `2h`, `1d`, or several together as `1h30m`."""
+    hint = "use seconds, or a time such as 30s, 5m, 2h or 1h30m"
+    if isinstance(text, int | float) and not isinstance(text, bool):
+        seconds = float(text)
+    else:
+        parts = re.findall(r"(\d+(?:\.\d+)?)([smhd]?)", str(text).strip())
+        if not parts or "".join(n + u for n, u in parts) != str(text).strip():
+            raise InvalidJob(field_name, text, "is not a time", hint=hint)
+        seconds = sum(float(number) * _TIME_UNITS[unit] for number, unit in parts)
+    if not 0 < seconds < math.inf:
+        raise InvalidJob(field_name, text, "is not a time above zero", hint=hint)
+    return seconds
+
+
+def format_memory(amount: float) -> str:
+    """Write bytes as people do: 1.5 GiB."""
+    for unit, size in (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if amount >= size:
+            count = amount / size
+            return f"{count:.3g} {unit}" if count < 999.5 else f"{count:.0f} {unit}"
+    return f"{amount:.0f} B"
+
+
+def _amount(field_name: str, text: object, read: Callable[[str], float], hint: str) -> Amount:
+    pieces = [] if isinstance(text, bool) else str(text).split(":")
+    try:
+        values = [read(piece.strip()) for piece in pieces]
+    except ValueError:
+        values = []
+    if len(values) not in (1, 2) or not all(map(math.isfinite, values)):
+        raise InvalidJob(field_name, text, "is not an amount", hint=f"use {hint}")
+    if values[0] <= 0:
+        raise InvalidJob(field_name, text, "is not above zero", hint=f"use {hint}")
+    if len(values) == 2 and values[1] < values[0]:
+        raise InvalidJob(field_name, text, "has a limit below its request", hint=f"use {hint}")
+    return Amount(request=values[0], limit=values[1] if len(values) == 2 else None)
+
+
+def _cores(text: str) -> float:
+    return float(text[:-1]) / 1000 if text.endswith("m") else float(text)
+
+
+def _bytes(text: str) -> float:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)", text)
+    if match is None or match[2] not in _MEMORY_UNITS:
+        raise ValueError(text)
+    return float(match[1]) * _MEMORY_UNITS[match[2]]

@@ -1,0 +1,74 @@
+"""A run's address, and what was written down of it when it was recorded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from echelon.errors import InvalidJob
+from echelon.model.job import Job, check_name
+from echelon.model.plan import Plan
+from echelon.model.status import Status, WorkerStatus
+from echelon.model.world import members
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRef:
+    """Where a run is and what it is called: good in any process, for as long as the run is not removed."""
+
+    engine: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.engine}://{self.name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """A run as it was submitted, and, once it has its place, its plan."""
+
+    ref: RunRef
+    job: Job
+    created: float
+    owner: str
+    results: str
+    plan: Plan | None = None
+    schema: int = SCHEMA
+
+
+def parse_uri(text: str, default_engine: str) -> RunRef:
+    """Read `local://name`, or a bare name of the default engine's."""
+    engine, separator, name = text.partition("://")
+    if not separator:
+        engine, name = default_engine, text
+    if engine not in ("local", "k8s", "memory"):
+        raise InvalidJob("run", text, "names no engine", hint="for example local://NAME")
+    check_name(name)
+    return RunRef(engine=engine, name=name)
+
+
+def opening_status(record: Record) -> Status:
+    """The status of a run before anything has happened, for events to be folded into."""
+    plan = record.plan
+    workers: tuple[WorkerStatus, ...] = ()
+    if plan is not None:
+        workers = tuple(
+            WorkerStatus(
+                worker=member.worker,
+                role=member.role,
+                ranks=tuple(range(member.first_rank, member.first_rank + member.procs)),
+                node=seat.node,
+                gpus=seat.gpus,
+            )
+            for member, seat in zip(members(plan.world), plan.placement.seats, strict=True)
+        )
+    return Status(
+        name=record.ref.name,
+        uri=str(record.ref),
+        framework=record.job.framework,
+        created=record.created,
+        restarts_allowed=record.job.restarts,
+        workers=workers,
+        results=record.results,
+    )

@@ -1,0 +1,86 @@
+"""From a job and a placement to the plan: pure, shared by the dry run and the submission."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from echelon.frameworks import launch
+from echelon.model.cluster import Cluster
+from echelon.model.job import Job
+from echelon.model.plan import Placement, Plan
+from echelon.model.world import Group, World, members
+
+_LEAD = "chief"
+_SERVING = ("ps", "evaluator")
+
+
+def make_world(job: Job) -> World:
+    """Who takes part: the chief first, then the workers, then those who serve them."""
+    workers = Group(workers=job.workers, procs=job.procs, resources=job.resources)
+    roles = [
+        Group(
+            role=role.name,
+            workers=role.workers,
+            procs=1,
+            resources=role.resources,
+            essential=role.name not in _SERVING,
+        )
+        for role in job.roles
+    ]
+    return World(
+        groups=(
+            *(group for group in roles if group.role == _LEAD),
+            workers,
+            *(group for group in roles if group.role != _LEAD),
+        )
+    )
+
+
+def make_plan(job: Job, placement: Placement, cluster: Cluster) -> Plan:
+    """Everything that the engine needs to start the run. The job's framework and Python are settled by now."""
+    world = make_world(job)
+    argv = command_line(job)
+    return Plan(
+        run=job.name,
+        framework=job.framework,
+        world=world,
+        launches=tuple(launch(job.framework, argv, world, number) for number in range(len(world.groups))),
+        placement=placement,
+        env=job.env,
+        secrets=tuple(secret.name for secret in job.secrets),
+        threads=tuple(threads_per_rank(world, placement, cluster)),
+        restarts=job.restarts,
+        timeout=job.timeout,
+    )
+
+
+def command_line(job: Job) -> tuple[str, ...]:
+    """What one rank runs."""
+    if job.command:
+        return (*job.command, *job.args)
+    python = job.python or "python3"
+    if job.module is not None:
+        return (python, "-m", job.module, *job.args)
+    assert job.script is not None
+    return (python, job.script, *job.args)
+
+
+def threads_per_rank(world: World, placement: Placement, cluster: Cluster) -> list[int]:
+    """For each group, the computing threads that a rank gets if the user has not said: its share of the CPUs.
+
+    Numeric libraries start as many threads as the machine has cores, in every rank; the ranks of one machine then fight for them.
+    """
+    cpus = {node.name: node.cpus for node in cluster.nodes}
+    load: dict[str, int] = {}
+    for member, seat in zip(members(world), placement.seats, strict=True):
+        load[seat.node] = load.get(seat.node, 0) + member.procs
+    shares: Mapping[str, float] = {node: cpus.get(node, 1) / ranks for node, ranks in load.items()}
+    threads = []
+    for number, group in enumerate(world.groups):
+        if group.resources.cpus is not None:
+            share = group.resources.cpus.request / group.procs
+        else:
+            seats = [seat for member, seat in zip(members(world), placement.seats, strict=True) if member.group == number]
+            share = min(shares[seat.node] for seat in seats)
+        threads.append(max(1, int(share)))
+    return threads

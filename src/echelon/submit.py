@@ -1,0 +1,174 @@
+"""From what the user said to a run: the heart of echelon, in one readable path.
+
+`gather` hears every source of settings, `prepare` settles what is open (which Python, which framework, which folder), and `submit` is record + admit. The command line
+and `echelon.run` both come through here, so that a flag and a keyword mean the same.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import secrets
+import shutil
+import string
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from echelon.admission import Queued, admit, find_plan
+from echelon.bundle import Bundle, find_project, pack, pack_files
+from echelon.engines.base import Engine
+from echelon.errors import InvalidJob, NoRoomNow
+from echelon.frameworks.detect import detect
+from echelon.frameworks.torch import calls_torchrun
+from echelon.handle import Run
+from echelon.model.job import NAME_LENGTH, Job, suggest_name
+from echelon.model.settings import Settings, merge, split_words, to_job
+
+_SUFFIX = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """A job with nothing left open, and the code that must travel with it."""
+
+    job: Job
+    bundle: Bundle | None = None
+
+
+def gather(said: Settings, overrides: Sequence[str] = (), file: Path | None = None) -> Settings:
+    """Hear every source, the stronger first: flags or keywords, `--set`, the job file, `[tool.echelon]` of the script's project."""
+    from echelon.jobfile import read_job_file, read_overrides, read_tool_table
+
+    if overrides:
+        said = merge(said, read_overrides(overrides))
+    if file is not None:
+        said = merge(said, read_job_file(file))
+    beside = Path(said.script).absolute().parent if said.script else Path.cwd()
+    return merge(said, read_tool_table(beside))
+
+
+def prepare(said: Settings, environment: Mapping[str, str] = os.environ) -> Prepared:
+    """Settle what the user left open: the name, the framework, the Python, the folder."""
+    job = to_job(said, name=_fresh_name(_what_runs(said)))
+    if job.script is not None:
+        _check_script(Path(job.script))
+    if job.framework == "auto":
+        job = replace(job, framework=_find_framework(job))
+    if not job.command:
+        job = replace(job, python=job.python or find_python(environment))
+    here = Path.cwd()
+    if not job.snapshot:
+        return Prepared(job=replace(job, cwd=str(here)))
+    project = find_project(Path(job.script).absolute() if job.script else here / "any")
+    return Prepared(job=_in_snapshot(job, project, here), bundle=pack(project, include=job.include))
+
+
+def prepare_function(
+    function: Callable[..., object], args: Sequence[object], kwargs: Mapping[str, object], said: Settings
+) -> Prepared:
+    """Make a function into a script, and settle the rest. It runs under the caller's own Python."""
+    from echelon.function import script_of
+
+    script = script_of(function, args, kwargs)
+    said = replace(said, python=said.python or sys.executable, script=f"{{code}}/{script.name}.py")
+    job = to_job(said, name=_fresh_name(script.name))
+    if job.framework == "auto":
+        job = replace(job, framework=_framework_of_function(function, script.text))
+    bundle = pack_files({f"{script.name}.py": script.text.encode(), **script.files})
+    return Prepared(job=replace(job, cwd=str(Path.cwd())), bundle=bundle)
+
+
+def submit(prepared: Prepared, engine: Engine, *, no_wait: bool = False) -> Run:
+    """Record the run, then let it in or leave it in line. What can never fit is refused before anything exists."""
+    found = find_plan(prepared.job, engine)
+    if isinstance(found, Queued) and no_wait:
+        raise NoRoomNow(found.reason, hint="leave --no-wait out to stand in line")
+    ref = engine.record(prepared.job, prepared.bundle)
+    admit(ref, engine, found)
+    return Run(ref, engine)
+
+
+def find_python(environment: Mapping[str, str]) -> str:
+    """The Python of the active virtual or conda environment, else the one on the PATH."""
+    for variable in ("VIRTUAL_ENV", "CONDA_PREFIX"):
+        if prefix := environment.get(variable):
+            python = Path(prefix) / "bin" / "python"
+            if python.exists():
+                return str(python)
+    found = shutil.which("python3", path=environment.get("PATH")) or shutil.which("python", path=environment.get("PATH"))
+    return found or sys.executable
+
+
+def _check_script(script: Path) -> None:
+    if not script.exists():
+        near = difflib.get_close_matches(script.name, _siblings(script), n=1)
+        hint = f"did you mean {script.with_name(near[0])}?" if near else "give the path of a Python file; -- COMMAND runs anything else"
+        raise InvalidJob("script", str(script), "does not exist", hint=hint)
+    if script.is_dir() and not (script / "__main__.py").exists():
+        raise InvalidJob("script", str(script), "is a folder", hint="name a file in it, or use -m MODULE")
+    if not os.access(script, os.R_OK):
+        raise InvalidJob("script", str(script), "cannot be read", hint=f"chmod +r {script}")
+
+
+def _siblings(script: Path) -> list[str]:
+    try:
+        return [path.name for path in script.parent.glob("*.py")]
+    except OSError:
+        return []
+
+
+def _find_framework(job: Job) -> str:
+    """By the imports of what will run; a job with roles such as ps is TensorFlow's."""
+    here = Path.cwd()
+    source: Path | None = None
+    if job.script is not None:
+        source = Path(job.script)
+    elif job.module is not None:
+        relative = job.module.replace(".", "/")
+        places = (root / path for root in (here, here / "src") for path in (f"{relative}.py", f"{relative}/__main__.py"))
+        source = next((path for path in places if path.is_file()), None)
+    elif calls_torchrun(job.command):
+        return "torch"
+    else:
+        source = next((Path(word) for word in job.command if word.endswith(".py") and Path(word).is_file()), None)
+    found = detect(source.read_bytes(), _roots(source)) if source is not None and source.is_file() else "plain"
+    return "tensorflow" if found == "plain" and job.roles else found
+
+
+def _framework_of_function(function: Callable[..., object], text: str) -> str:
+    found = detect(text.encode(), (Path.cwd(),))
+    code = getattr(function, "__code__", None)
+    file = Path(code.co_filename) if code is not None else None
+    if found == "plain" and file is not None and file.is_file():
+        return detect(file.read_bytes(), _roots(file))
+    return found
+
+
+def _roots(source: Path) -> tuple[Path, ...]:
+    project = find_project(source.absolute())
+    return (source.absolute().parent, Path.cwd(), project, project / "src")
+
+
+def _in_snapshot(job: Job, project: Path, here: Path) -> Job:
+    """The same job in the copy: the working folder stays where it was in the project."""
+    inside = here if here == project or project in here.parents else project
+    script = job.script
+    if script is not None:
+        script = os.path.relpath(Path(script).absolute(), inside)
+    return replace(job, cwd=str(Path("{code}") / inside.relative_to(project)), script=script)
+
+
+def _what_runs(said: Settings) -> str:
+    if said.script or said.module:
+        return said.script or said.module or ""
+    return next(iter(split_words(said.command)), "run")
+
+
+def _fresh_name(source: str) -> str:
+    """A name that nobody has, made from what runs."""
+    stem = Path(source).stem if "/" in source or source.endswith((".py", ".sh")) else source.rpartition(".")[2]
+    letters = string.ascii_lowercase + string.digits
+    suffix = "".join(secrets.choice(letters) for _ in range(_SUFFIX))
+    return f"{suggest_name(stem)[: NAME_LENGTH - _SUFFIX - 1].rstrip('-')}-{suffix}"

@@ -1,0 +1,40 @@
+"""A Python with torch loaded that forks the ranks of a script: a new process needs seconds to load it.
+
+Started by `test_fashion_mnist.py`. Each line on standard input asks for one run, as a JSON object: `script`,
+`arguments`, and `ranks`, each with its `environment` and the files for its `output` and `errors`. The answer
+is a line with the ranks' exit codes.
+"""
+
+import json
+import os
+import runpy
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch._dynamo  # noqa: F401  torch, and the other half of the seconds: what optimizers load at first use
+
+
+def become(rank: dict[str, Any], script: str, arguments: list[str]) -> None:
+    """Run the script in this process, as if it had been started with it."""
+    signal.alarm(120)
+    for name, descriptor in (("output", 1), ("errors", 2)):
+        os.dup2(os.open(rank[name], os.O_WRONLY | os.O_CREAT), descriptor)
+    os.environ.update(rank["environment"])
+    sys.argv = [script, *arguments]
+    sys.path[0] = str(Path(script).parent)
+    runpy.run_path(script, run_name="__main__")
+
+
+for line in sys.stdin:
+    run = json.loads(line)
+    children = []
+    for rank in run["ranks"]:
+        child = os.fork()
+        if child == 0:
+            become(rank, run["script"], run["arguments"])
+            sys.exit()  # as any script ends, with all that happens then
+        children.append(child)
+    codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+    print(json.dumps(codes), flush=True)

@@ -1,0 +1,187 @@
+"""Which of several sources speaks, and what the settings mean as a Job."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import Any, get_args, get_type_hints
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from echelon.errors import InvalidJob
+from echelon.model.job import FRAMEWORKS, Job, Role, Secret
+from echelon.model.resources import Amount, Resources
+from echelon.model.settings import NAMES, RoleSettings, Settings, merge, to_job
+
+SMALL = st.integers(1, 3)
+NAME = st.sampled_from(["a", "b", "c"])
+ROLES = SMALL | st.builds(
+    RoleSettings, workers=st.none() | SMALL, gpus=st.none() | SMALL, memory=st.none() | SMALL
+)
+CHOICES: dict[str, st.SearchStrategy[Any]] = {
+    "script": NAME,
+    "module": NAME,
+    "command": st.lists(NAME, max_size=2).map(tuple),
+    "args": st.lists(NAME, max_size=2).map(tuple),
+    "workers": SMALL,
+    "resume": st.booleans(),
+    "env": st.dictionaries(NAME, SMALL, max_size=3),
+    "resource": st.dictionaries(NAME, SMALL, max_size=3),
+    "roles": st.dictionaries(NAME, ROLES, max_size=3),
+}
+SAID = st.fixed_dictionaries({}, optional=CHOICES).map(lambda said: Settings(**said))
+WHAT = ("script", "module", "command")
+
+
+@settings(deadline=None)
+@given(SAID, SAID, SAID)
+def test_it_does_not_matter_which_two_are_merged_first(
+    flags: Settings, file: Settings, table: Settings
+) -> None:
+    assert merge(flags, merge(file, table)) == merge(merge(flags, file), table)
+
+
+@settings(deadline=None)
+@given(SAID)
+def test_silence_changes_nothing(said: Settings) -> None:
+    assert merge(said, Settings()) == merge(Settings(), said) == said
+    assert merge(said, said) == said
+
+
+@settings(deadline=None)
+@given(SAID, SAID)
+def test_the_strong_one_wins_and_the_weak_one_fills_in(strong: Settings, weak: Settings) -> None:
+    merged = merge(strong, weak)
+    says_what = any(getattr(strong, name) is not None for name in WHAT)
+    for name in NAMES:
+        mine, theirs, result = (getattr(said, name) for said in (strong, weak, merged))
+        if name in ("env", "resource", "roles"):
+            assert set(result or {}) == set(mine or {}) | set(theirs or {})
+            if name != "roles":
+                assert (result or {}).items() >= (mine or {}).items()
+        elif mine is not None:
+            assert result == mine
+        else:
+            assert result == (None if says_what and name in (*WHAT, "args") else theirs)
+
+
+def test_another_script_does_not_get_the_files_arguments() -> None:
+    file = Settings(script="a.py", args=("--epochs", "3"), workers=2)
+    assert merge(Settings(script="b.py"), file) == Settings(script="b.py", workers=2)
+    assert merge(Settings(args=("x",)), file) == replace(file, args=("x",))
+
+
+def test_a_role_adds_up_field_by_field() -> None:
+    written = Settings(roles={"ps": RoleSettings(workers=1, memory="8Gi"), "chief": 1})
+    assert merge(Settings(roles={"ps": 4}), written).roles == {
+        "ps": RoleSettings(workers=4, memory="8Gi"),
+        "chief": 1,
+    }
+    assert merge(Settings(roles={"ps": RoleSettings(gpus=1)}), Settings(roles={"ps": 3})).roles == {
+        "ps": RoleSettings(workers=3, gpus=1)
+    }
+
+
+def test_every_setting_has_a_help_text() -> None:
+    assert all(each.metadata["help"] for each in fields(Settings))
+
+
+def test_the_least_that_can_be_said() -> None:
+    assert to_job(Settings(script="train.py"), name="train") == Job(name="train", script="train.py")
+
+
+def test_everything_said() -> None:
+    said = Settings(
+        name="fm",
+        command="prog --x 'a b'",
+        args=("--lr", 1e-3, 2),
+        workers=2,
+        gpus=4,
+        gpu_type="A100",
+        cpus="2:4",
+        memory="1Gi",
+        resource={"rdma/hca": 1},
+        roles={"chief": 1, "ps": 2, "evaluator": RoleSettings(gpus=0, memory="2Gi", cpus=1)},
+        framework="tensorflow",
+        env={"A": 1},
+        secret=("T", "U=@file"),
+        restarts=3,
+        timeout="1h",
+        results="out",
+        resume=True,
+        include=("data",),
+    )
+    worker = Resources(
+        gpus=4,
+        gpu_type="A100",
+        cpus=Amount(request=2, limit=4),
+        memory=Amount(request=2**30),
+        other={"rdma/hca": 1},
+    )
+    bare = Resources(cpus=worker.cpus, memory=worker.memory)
+    assert to_job(said, name="x") == Job(
+        name="fm",
+        command=("prog", "--x", "a b"),
+        args=("--lr", "0.001", "2"),
+        workers=2,
+        procs=4,
+        resources=worker,
+        roles=(
+            Role(name="chief", workers=1, resources=worker),
+            Role(name="ps", workers=2, resources=bare),
+            Role(
+                name="evaluator",
+                workers=1,
+                resources=Resources(cpus=Amount(request=1), memory=Amount(request=2**31)),
+            ),
+        ),
+        framework="tensorflow",
+        env={"A": "1"},
+        secrets=(Secret(name="T"), Secret(name="U", file="file")),
+        restarts=3,
+        timeout=3600,
+        results="out",
+        resume=True,
+        include=("data",),
+    )
+
+
+def test_one_process_per_gpu_unless_said_otherwise() -> None:
+    assert to_job(Settings(script="a", gpus=4), name="x").procs == 4
+    assert to_job(Settings(script="a", gpus=4, procs=1), name="x").procs == 1
+    assert to_job(Settings(script="a"), name="x").procs == 1
+
+
+@pytest.mark.parametrize(
+    ("said", "field", "hint"),
+    [
+        (Settings(), "script", "give one of script, module, command"),
+        (Settings(script="a", workers=0), "workers", "at least one"),
+        (Settings(script="a", workers="2"), "workers", "for example workers: 1"),  # type: ignore[arg-type]
+        (Settings(script="a", workers=True), "workers", "for example workers: 1"),
+        (Settings(script="a", memory="lots"), "memory", "16Gi"),
+        (Settings(script="a", roles={"ps": RoleSettings(cpus="x")}), "role ps: cpus", "cores"),
+        (Settings(script="a", roles={"ps": RoleSettings(gpus="x")}), "role ps: gpus", "for example"),  # type: ignore[arg-type]
+        (Settings(script="a", roles={"ps": 0}), "role ps", "leave the role out"),
+        (Settings(script="a", resource={"x": 1.5}), "resource x", "for example"),  # type: ignore[dict-item]
+        (Settings(script="a", timeout="soon"), "timeout", "30s, 5m"),
+        (Settings(command="a 'b"), "command", "give a list of words"),
+    ],
+)
+def test_settings_that_make_no_job(said: Settings, field: str, hint: str) -> None:
+    with pytest.raises(InvalidJob) as caught:
+        to_job(said, name="x")
+    assert caught.value.field == field
+    assert hint in caught.value.hint
+
+
+def test_a_secret_in_the_open_is_refused_and_not_repeated() -> None:
+    with pytest.raises(InvalidJob, match="export T and say --secret T") as caught:
+        to_job(Settings(script="a", secret=("T=hunter2",)), name="x")
+    assert "hunter2" not in str(caught.value)
+
+
+def test_the_frameworks_that_can_be_said_are_those_that_exist() -> None:
+    said = get_type_hints(Settings)["framework"]
+    assert get_args(get_args(said)[0]) == FRAMEWORKS
