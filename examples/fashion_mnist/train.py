@@ -124,7 +124,7 @@ def train_epoch(
 def evaluate(network: Network, test: Split) -> float:
     """Accuracy over the whole test split, every image seen by exactly one process; rank 0 prints it."""
     rank, world_size = dist.get_rank(), dist.get_world_size()
-    images, labels = test.images, test.labels
+    images, labels = test.images[rank::world_size], test.labels[rank::world_size]
     correct = torch.zeros((), dtype=torch.int64, device=labels.device)
     for batch, expected in zip(images.split(EVALUATION_BATCH), labels.split(EVALUATION_BATCH), strict=True):
         correct += (network(batch).argmax(1) == expected).sum()

@@ -1,9 +1,9 @@
 """Train a script, a function or a notebook on many workers: on this machine, or on Kubernetes.
 
-    import echelon
+import echelon
 
-    run = echelon.run("train.py", args=["--epochs", "3"], workers=2)
-    run.wait()
+run = echelon.run("train.py", args=["--epochs", "3"], workers=2)
+run.wait()
 """
 
 __all__ = ["EchelonError", "LogLine", "Run", "Status", "attach", "run", "runs"]
@@ -21,9 +21,9 @@ _HOMES = {
 
 
 def __getattr__(name):  # type: ignore[no-untyped-def]  # the agent, on Python 3.8, passes through this file too
-    """Import what is asked for, when it is asked for: the command line must not pay for what it does not use."""
+    """Import what is asked for when it is asked for: nobody pays for what they do not use."""
     if name not in _HOMES:
-        raise AttributeError("module 'echelon' has no attribute %r" % name)
+        raise AttributeError(f"module 'echelon' has no attribute {name!r}")
     import importlib
 
     value = getattr(importlib.import_module(_HOMES[name]), name)

@@ -1,7 +1,7 @@
 """Admission: look at the cluster, find a place, start; or stay in line and say why.
 
-The same function serves the command line for a new run, the local supervisor for a run in line, and whoever else looks after a queue.
-"""
+The same function serves the command line for a new run, the local supervisor for a run in line, and whoever
+else looks after a queue."""
 
 from __future__ import annotations
 
@@ -23,14 +23,19 @@ class Queued:
 
 
 def find_plan(job: Job, engine: Engine) -> Plan | Queued:
-    """What would happen to the job now: its plan, or why it must wait. Raises Unplaceable if it never fits."""
+    """What would happen to the job now: its plan, or why it must wait.
+
+    Raises Unplaceable if it never fits.
+    """
     world = make_world(job)
     wants_gpus = any(group.resources.gpus for group in world.groups)
     cluster = engine.cluster(gpus=wants_gpus)
     placement = place(world, cluster)
     if isinstance(placement, NoRoom):
         return Queued(reason=placement.reason)
-    ahead = cluster.waiting[: cluster.waiting.index(job.name)] if job.name in cluster.waiting else cluster.waiting
+    ahead = (
+        cluster.waiting[: cluster.waiting.index(job.name)] if job.name in cluster.waiting else cluster.waiting
+    )
     if wants_gpus and ahead:
         more = f" and {len(ahead) - 1} more" if len(ahead) > 1 else ""
         return Queued(reason=f"waiting in line behind {ahead[0]}{more}")

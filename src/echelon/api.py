@@ -1,4 +1,7 @@
-"""The Python face: `echelon.run`, `echelon.attach`, `echelon.runs`. The command line calls the same functions below these."""
+"""The Python face: `echelon.run`, `echelon.attach`, `echelon.runs`.
+
+The command line calls the same functions below these.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ def run(
     *,
     args: Sequence[object] = (),
     kwargs: Mapping[str, object] | None = None,
-    **settings: Any,  # noqa: ANN401 - checked by name and type against Settings
+    **settings: Any,
 ) -> Run:
     """Start a script or a function on many workers, and return its handle at once.
 
@@ -38,7 +41,9 @@ def run(
         prepared = prepare_function(what, args, kwargs or {}, said)
     else:
         if kwargs:
-            raise InvalidJob("kwargs", kwargs, "is for a function", hint='a script takes args=["--epochs", "3"]')
+            raise InvalidJob(
+                "kwargs", kwargs, "is for a function", hint='a script takes args=["--epochs", "3"]'
+            )
         if what is not None:
             settings["script"] = os.fspath(what)
         if args:
@@ -65,5 +70,3 @@ def attach(uri: str, *, on: str | None = None) -> Run:
 def runs(*, on: str | None = None) -> Sequence[RunSummary]:
     """Every run there is, the newest first."""
     return choose_engine(on).runs()
-
-

@@ -1,6 +1,7 @@
 """Every error that a user can meet, each with a hint and an exit code of its own.
 
-Foreign errors (OSError, YAML, HTTP) are translated where they enter, so that the command line needs to know this tree only::
+Foreign errors (OSError, YAML, HTTP) are translated where they enter, so that the command line needs to know
+this tree only::
 
     EchelonError                       1
     ├── InvalidJob                   110  a field of the job is wrong: which, its value, the fix
@@ -14,9 +15,8 @@ Foreign errors (OSError, YAML, HTTP) are translated where they enter, so that th
     ├── RunTimedOut                  118  --timeout ended it, or a wait took too long
     └── Unavailable                  119  something needed is missing here
 
-A run's own failure is not an error of echelon: `run` and `wait` exit with the code of the first failing rank (128+n for a
-signal). 2 is a usage error, 130 an interruption.
-"""
+A run's own failure is not an error of echelon: `run` and `wait` exit with the code of the first failing rank
+(128+n for a signal). 2 is a usage error, 130 an interruption."""
 
 from __future__ import annotations
 
@@ -107,4 +107,6 @@ def from_os_error(error: OSError) -> EchelonError:
     where = f"{error.filename}: " if error.filename else ""
     if error.errno == errno.ENOSPC:
         return StateTrouble(f"{where}the disk is full", hint="free some space and try again")
-    return StateTrouble(f"{where}{error.strerror or error}", hint="check that the path exists and that you may use it")
+    return StateTrouble(
+        f"{where}{error.strerror or error}", hint="check that the path exists and that you may use it"
+    )

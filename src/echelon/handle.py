@@ -15,7 +15,10 @@ from echelon.model.status import FINAL, Status, fold
 
 
 class Run:
-    """A run that exists, wherever it is. `str(run)` is its address, which `echelon.attach` takes in any process."""
+    """A run that exists, wherever it is.
+
+    `str(run)` is its address, which `echelon.attach` takes in any process.
+    """
 
     def __init__(self, ref: RunRef, engine: Engine) -> None:
         self._ref = ref
@@ -38,12 +41,18 @@ class Run:
         return fold(opening_status(record), self._engine.events(self._ref))
 
     def wait(self, timeout: float | None = None) -> Status:
-        """Wait for the end and say how it was; RunTimedOut if it does not come within `timeout` seconds. The run goes on then."""
+        """Wait for the end and say how it was; RunTimedOut if it does not come within `timeout` seconds.
+
+        The run goes on then.
+        """
         for _ in self._engine.events(self._ref, follow=True, timeout=timeout):
             pass
         status = self.status()
         if status.state not in FINAL:
-            raise RunTimedOut(f"run {self.name!r} is still {status.state} after {timeout:g} s", hint="it goes on; wait longer")
+            raise RunTimedOut(
+                f"run {self.name!r} is still {status.state} after {timeout:g} s",
+                hint="it goes on; wait longer",
+            )
         return status
 
     def logs(
@@ -55,7 +64,8 @@ class Run:
         tail: int | None = None,
         since: float | None = None,
     ) -> Iterator[LogLine]:
-        """What the ranks wrote, line by line: of one rank or worker, the last `tail` lines, from the time `since` on.
+        """What the ranks wrote, line by line: of one rank or worker, the last `tail` lines, from the time
+        `since` on.
 
         With `follow` the lines come as they are written, until the run ends.
         """
@@ -86,7 +96,8 @@ class Run:
         return self._engine.events(self._ref, follow=True)
 
     def get(self, path: str = ".", to: Path | str | None = None) -> Path:
-        """Bring a file or folder of the results (all of them by default) to the folder `to`, and say where it is.
+        """Bring a file or folder of the results (all of them by default) to the folder `to`, and say where it
+        is.
 
         Without `to` it comes to where this run's results belong; what is there already stays as it is.
         """
@@ -117,4 +128,6 @@ def whole_lines(lines: Iterator[LogLine]) -> Iterator[LogLine]:
         else:
             yield line
     for (worker, rank, stream), text in begun.items():
-        yield LogLine(text=text, at=0.0, worker=worker, rank=rank, stream="stdout" if stream == "stdout" else "stderr")
+        yield LogLine(
+            text=text, at=0.0, worker=worker, rank=rank, stream="stdout" if stream == "stdout" else "stderr"
+        )

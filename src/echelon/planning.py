@@ -37,7 +37,10 @@ def make_world(job: Job) -> World:
 
 
 def make_plan(job: Job, placement: Placement, cluster: Cluster) -> Plan:
-    """Everything that the engine needs to start the run. The job's framework and Python are settled by now."""
+    """Everything that the engine needs to start the run.
+
+    The job's framework and Python are settled by now.
+    """
     world = make_world(job)
     argv = command_line(job)
     return Plan(
@@ -68,8 +71,8 @@ def command_line(job: Job) -> tuple[str, ...]:
 def threads_per_rank(world: World, placement: Placement, cluster: Cluster) -> list[int]:
     """For each group, the computing threads that a rank gets if the user has not said: its share of the CPUs.
 
-    Numeric libraries start as many threads as the machine has cores, in every rank; the ranks of one machine then fight for them.
-    """
+    Numeric libraries start as many threads as the machine has cores, in every rank; the ranks of one machine
+    then fight for them."""
     cpus = {node.name: node.cpus for node in cluster.nodes}
     load: dict[str, int] = {}
     for member, seat in zip(members(world), placement.seats, strict=True):
@@ -80,7 +83,11 @@ def threads_per_rank(world: World, placement: Placement, cluster: Cluster) -> li
         if group.resources.cpus is not None:
             share = group.resources.cpus.request / group.procs
         else:
-            seats = [seat for member, seat in zip(members(world), placement.seats, strict=True) if member.group == number]
+            seats = [
+                seat
+                for member, seat in zip(members(world), placement.seats, strict=True)
+                if member.group == number
+            ]
             share = min(shares[seat.node] for seat in seats)
         threads.append(max(1, int(share)))
     return threads

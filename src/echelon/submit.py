@@ -1,8 +1,8 @@
 """From what the user said to a run: the heart of echelon, in one readable path.
 
-`gather` hears every source of settings, `prepare` settles what is open (which Python, which framework, which folder), and `submit` is record + admit. The command line
-and `echelon.run` both come through here, so that a flag and a keyword mean the same.
-"""
+`gather` hears every source of settings, `prepare` settles what is open (which Python, which framework, which
+folder), and `submit` is record + admit. The command line and `echelon.run` both come through here, so that a
+flag and a keyword mean the same."""
 
 from __future__ import annotations
 
@@ -38,7 +38,9 @@ class Prepared:
 
 
 def gather(said: Settings, overrides: Sequence[str] = (), file: Path | None = None) -> Settings:
-    """Hear every source, the stronger first: flags or keywords, `--set`, the job file, `[tool.echelon]` of the script's project."""
+    """Hear every source, the stronger first: flags or keywords, `--set`, the job file, `[tool.echelon]` of
+    the script's project.
+    """
     from echelon.jobfile import read_job_file, read_overrides, read_tool_table
 
     if overrides:
@@ -81,7 +83,10 @@ def prepare_function(
 
 
 def submit(prepared: Prepared, engine: Engine, *, no_wait: bool = False) -> Run:
-    """Record the run, then let it in or leave it in line. What can never fit is refused before anything exists."""
+    """Record the run, then let it in or leave it in line.
+
+    What can never fit is refused before anything exists.
+    """
     found = find_plan(prepared.job, engine)
     if isinstance(found, Queued) and no_wait:
         raise NoRoomNow(found.reason, hint="leave --no-wait out to stand in line")
@@ -97,14 +102,20 @@ def find_python(environment: Mapping[str, str]) -> str:
             python = Path(prefix) / "bin" / "python"
             if python.exists():
                 return str(python)
-    found = shutil.which("python3", path=environment.get("PATH")) or shutil.which("python", path=environment.get("PATH"))
+    found = shutil.which("python3", path=environment.get("PATH")) or shutil.which(
+        "python", path=environment.get("PATH")
+    )
     return found or sys.executable
 
 
 def _check_script(script: Path) -> None:
     if not script.exists():
         near = difflib.get_close_matches(script.name, _siblings(script), n=1)
-        hint = f"did you mean {script.with_name(near[0])}?" if near else "give the path of a Python file; -- COMMAND runs anything else"
+        hint = (
+            f"did you mean {script.with_name(near[0])}?"
+            if near
+            else "give the path of a Python file; -- COMMAND runs anything else"
+        )
         raise InvalidJob("script", str(script), "does not exist", hint=hint)
     if script.is_dir() and not (script / "__main__.py").exists():
         raise InvalidJob("script", str(script), "is a folder", hint="name a file in it, or use -m MODULE")
@@ -127,13 +138,21 @@ def _find_framework(job: Job) -> str:
         source = Path(job.script)
     elif job.module is not None:
         relative = job.module.replace(".", "/")
-        places = (root / path for root in (here, here / "src") for path in (f"{relative}.py", f"{relative}/__main__.py"))
+        places = (
+            root / path
+            for root in (here, here / "src")
+            for path in (f"{relative}.py", f"{relative}/__main__.py")
+        )
         source = next((path for path in places if path.is_file()), None)
     elif calls_torchrun(job.command):
         return "torch"
     else:
-        source = next((Path(word) for word in job.command if word.endswith(".py") and Path(word).is_file()), None)
-    found = detect(source.read_bytes(), _roots(source)) if source is not None and source.is_file() else "plain"
+        source = next(
+            (Path(word) for word in job.command if word.endswith(".py") and Path(word).is_file()), None
+        )
+    found = (
+        detect(source.read_bytes(), _roots(source)) if source is not None and source.is_file() else "plain"
+    )
     return "tensorflow" if found == "plain" and job.roles else found
 
 
@@ -168,7 +187,9 @@ def _what_runs(said: Settings) -> str:
 
 def _fresh_name(source: str) -> str:
     """A name that nobody has, made from what runs."""
-    stem = Path(source).stem if "/" in source or source.endswith((".py", ".sh")) else source.rpartition(".")[2]
+    stem = (
+        Path(source).stem if "/" in source or source.endswith((".py", ".sh")) else source.rpartition(".")[2]
+    )
     letters = string.ascii_lowercase + string.digits
     suffix = "".join(secrets.choice(letters) for _ in range(_SUFFIX))
     return f"{suggest_name(stem)[: NAME_LENGTH - _SUFFIX - 1].rstrip('-')}-{suffix}"

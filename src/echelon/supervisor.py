@@ -1,9 +1,9 @@
 """One run on this machine: wait until it fits, start its agents, keep them alive, write down how it ended.
 
-A process of its own for every run (`python -m echelon.supervisor RUNDIR LOCK`), started by the local engine; it plays the part that a Job controller plays in a cluster. It is
-the ancestor of everything the run starts, adopts every orphan, and leaves nothing behind. While it holds the lock it was handed the run is alive; if it is killed,
-the agents notice and end, and the next command writes down the loss.
-"""
+A process of its own for every run (`python -m echelon.supervisor RUNDIR LOCK`), started by the local engine;
+it plays the part that a Job controller plays in a cluster. It is the ancestor of everything the run starts,
+adopts every orphan, and leaves nothing behind. While it holds the lock it was handed the run is alive; if it
+is killed, the agents notice and end, and the next command writes down the loss."""
 
 from __future__ import annotations
 
@@ -85,7 +85,14 @@ class Supervisor:
     def _start(self, worker: _Worker) -> None:
         ours, theirs = socket.socketpair()
         command = [sys.executable, "-I", "-S", str(_AGENT), str(self._folder.task)]
-        command += ["--worker", str(worker.number), "--control-fd", str(theirs.fileno()), "--failures", str(worker.failures)]
+        command += [
+            "--worker",
+            str(worker.number),
+            "--control-fd",
+            str(theirs.fileno()),
+            "--failures",
+            str(worker.failures),
+        ]
         handed = [theirs.fileno()]
         if worker.number == 0:
             handed.append(self._listener.fileno())
@@ -96,13 +103,21 @@ class Supervisor:
             environment.update(visible_devices(gpus))
         with self._folder.worker_log(worker.number, worker.failures).open("ab") as log:
             worker.process = subprocess.Popen(
-                command, env=environment, stdin=None, stdout=log, stderr=log, pass_fds=handed, start_new_session=True
+                command,
+                env=environment,
+                stdin=None,
+                stdout=log,
+                stderr=log,
+                pass_fds=handed,
+                start_new_session=True,
             )
         theirs.close()
         worker.control = Connection(self._loop, ours)
         worker.control.trust()
         worker.control.on_message = self._on_word
-        self._tell(Event(kind="worker-started", at=rundir.now(), worker=worker.number, pid=worker.process.pid))
+        self._tell(
+            Event(kind="worker-started", at=rundir.now(), worker=worker.number, pid=worker.process.pid)
+        )
 
     def _reap(self) -> None:
         for pid, status in self._collect():
@@ -135,7 +150,11 @@ class Supervisor:
             if worker.number == 0:
                 self._end_agents()
             return
-        reason = f"its agent was killed by {signal_name(-code)}" if code < 0 else f"its agent exited with code {code}"
+        reason = (
+            f"its agent was killed by {signal_name(-code)}"
+            if code < 0
+            else f"its agent exited with code {code}"
+        )
         if code == agent_task.NO_LEADER:
             self._tell(Event(kind="worker-ended", at=rundir.now(), worker=worker.number, exit_code=code))
         else:
@@ -208,7 +227,9 @@ class Supervisor:
     def _final(self) -> Event:
         verdict, at = self._verdict, rundir.now()
         if self._stop is not None and (verdict is None or verdict.get("outcome") != "succeeded"):
-            return Event(kind="finished", at=at, outcome="stopped", exit_code=143, reason=str(self._stop["reason"]))
+            return Event(
+                kind="finished", at=at, outcome="stopped", exit_code=143, reason=str(self._stop["reason"])
+            )
         if verdict is not None:
             end = msgspec.convert({**verdict, "kind": "finished", "at": at}, Event)
             cause = end.cause
@@ -218,7 +239,9 @@ class Supervisor:
                 return dataclasses.replace(end, cause=dataclasses.replace(cause, summary=summary))
             return end
         worker, reason = next(iter(self._losses.items()), (0, "its agent ended without a verdict"))
-        return finished("failed", RootCause(summary=f"worker {worker} was lost: {reason}", worker=worker, exit_code=117))
+        return finished(
+            "failed", RootCause(summary=f"worker {worker} was lost: {reason}", worker=worker, exit_code=117)
+        )
 
 
 def finished(outcome: Outcome, cause: RootCause) -> Event:
@@ -243,7 +266,13 @@ def wait_in_line(folder: RunDir, engine: LocalEngine) -> Plan | Event:
             return plan
         word = read_stop(folder)
         if word is not None:
-            return Event(kind="finished", at=rundir.now(), outcome="stopped", exit_code=143, reason=str(word.get("reason")))
+            return Event(
+                kind="finished",
+                at=rundir.now(),
+                outcome="stopped",
+                exit_code=143,
+                reason=str(word.get("reason")),
+            )
         try:
             outcome = admit(ref, engine)
         except EchelonError as error:
@@ -266,7 +295,9 @@ def main() -> None:
         end = outcome if isinstance(outcome, Event) else Supervisor(folder, outcome, Loop()).run()
     except OSError as error:
         kill_below(os.getpid(), lambda: None)
-        end = finished("failed", RootCause(summary=str(rundir.state_trouble(error, folder.path)), exit_code=115))
+        end = finished(
+            "failed", RootCause(summary=str(rundir.state_trouble(error, folder.path)), exit_code=115)
+        )
     rundir.write_final(folder, end)
 
 

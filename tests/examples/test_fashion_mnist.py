@@ -91,6 +91,16 @@ def test_network_has_the_published_size(example: dict[str, ModuleType]) -> None:
     assert network(torch.zeros(0, 28, 28, dtype=torch.uint8)).shape == (0, 10)
 
 
+def test_missing_tensorboard_is_said_and_no_more(
+    example: dict[str, ModuleType], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "tensorboard", None)  # as if it were not installed
+    monkeypatch.setitem(sys.modules, "tensorboard.compat.notf", ModuleType("notf"))  # set by it, to be undone
+    monkeypatch.delitem(sys.modules, "torch.utils.tensorboard", raising=False)
+    assert example["train"].open_tensorboard(Path("logs"), 1) is None
+    assert capsys.readouterr().out == "tensorboard is not installed: no logs in logs\n"
+
+
 @pytest.mark.slow
 def test_started_bare_it_prints_logs_and_saves(
     clean_environment: Environment, data: Path, tmp_path: Path
@@ -171,7 +181,11 @@ def test_ranks_share_each_batch(train: Train, data: Path, tmp_path: Path) -> Non
     flags = ("--data_path", data, "--batch_size", 33, "--epochs", 2, "--checkpoint_path")
     alone = train(*flags, tmp_path / "1").splitlines()
     together = train(*flags, tmp_path / "2", ranks=2).splitlines()
-    assert alone[1:] == together[1:]  # the first line says how many they are
+    assert len(alone) == len(together)
+    for line, other in zip(alone[1:], together[1:], strict=True):  # the first says how many they are
+        (text, value), (other_text, other_value) = line.split("="), other.split("=")
+        assert text == other_text
+        assert float(value) == pytest.approx(float(other_value), abs=0.001)
     one, two = (torch.load(tmp_path / n / "checkpoint.pt", weights_only=True) for n in ("1", "2"))
     assert one["epoch"] == two["epoch"] == 2
     assert one["optimizer"]["param_groups"] == two["optimizer"]["param_groups"]

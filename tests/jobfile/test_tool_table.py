@@ -131,7 +131,8 @@ def test_one_that_cannot_be_read(project: Path) -> None:
 def test_nobody_pays_for_parsers_that_are_not_needed(project: Path) -> None:
     (project / "pyproject.toml").write_text("[project]\nname = 'x'\n")
     program = (
-        "import sys, pathlib, echelon.jobfile as jobfile; jobfile.read_tool_table(pathlib.Path('src/train.py'));"
+        "import sys, pathlib, echelon.jobfile as jobfile;"
+        "jobfile.read_tool_table(pathlib.Path('src/train.py'));"
         "jobfile.settings_from({'workers': 2}, source='x');"
         "print(sorted({'yaml', 'tomllib', 'difflib', 'msgspec', 'json'} & set(sys.modules)))"
     )

@@ -1,8 +1,8 @@
 """The agent's command: `python -m echelon.agent TASK --worker N`. One per worker; worker 0 leads.
 
-It is started by the supervisor on this machine, by the container's command in a pod. Descriptors may be handed to it: `--listen-fd` is the socket on which the
-gang meets, `--control-fd` brings words of whoever started it and tells by its closing that they are gone.
-"""
+It is started by the supervisor on this machine, by the container's command in a pod. Descriptors may be
+handed to it: `--listen-fd` is the socket on which the gang meets, `--control-fd` brings words of whoever
+started it and tells by its closing that they are gone."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import sys
 
 if not __package__:  # started as a file, outside any environment: find ourselves
     sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
-    __package__ = "echelon.agent"  # noqa: A001
+    __package__ = "echelon.agent"
 
 import argparse
 import json
@@ -30,14 +30,17 @@ from echelon.agent.wire import Connection
 class Agent:
     """One worker from its start to its end."""
 
-    def __init__(self, task: Task, worker: int, listen_fd: int | None, control_fd: int | None, failures: int) -> None:
+    def __init__(
+        self, task: Task, worker: int, listen_fd: int | None, control_fd: int | None, failures: int
+    ) -> None:
         self.code = 0
         self._task = task
         self._leaving = False
         self._loop = Loop()
         self._sink = Sink(self._loop)
         place = task.places[worker]
-        # Whoever replaces the Nth agent of a worker knows that N generations were tried, whatever was forgotten with it.
+        # Whoever replaces the Nth agent of a worker knows that N generations were tried, whatever was
+        # forgotten with it.
         self._member = Member(self._loop, task, place, self._sink, last_started=failures - 1)
         self._member.on_finish = self._on_finish
         self._call: Call | None = None
@@ -97,7 +100,7 @@ class Agent:
             self._leave_after_ranks(0)
 
     def _on_leader_lost(self) -> None:
-        """Without a leader the generation is over: its ranks would wait for ever for those that died with it."""
+        """Without a leader the generation is over: its ranks would wait for ever for those that died."""
         if self._member.last_started >= self._task.restarts:
             self._on_no_leader()
         else:
@@ -142,6 +145,17 @@ def _allow_descriptors(workers: int) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
 
 
+def _unpack(bundle: dict[str, str]) -> None:
+    """Put the code that was shipped into its place; a bundle that is not what it should be ends the agent."""
+    from echelon.agent.unpack import BadBundle, unpack
+
+    try:
+        with open(bundle["path"], "rb") as file:
+            unpack(file.read(), bundle["digest"], bundle["target"])
+    except (BadBundle, OSError) as error:
+        sys.exit("the code cannot be unpacked: %s" % error)
+
+
 def main() -> int:
     """Read the command line and live."""
     parser = argparse.ArgumentParser(prog="echelon-agent", description="Runs one worker of an echelon run.")
@@ -151,7 +165,10 @@ def main() -> int:
     parser.add_argument("--control-fd", type=int)
     parser.add_argument("--failures", type=int, default=0)
     options = parser.parse_args()
-    agent = Agent(read_task(options.task), options.worker, options.listen_fd, options.control_fd, options.failures)
+    task = read_task(options.task)
+    if task.bundle is not None:
+        _unpack(task.bundle)
+    agent = Agent(task, options.worker, options.listen_fd, options.control_fd, options.failures)
     return agent.run()
 
 

@@ -1,7 +1,8 @@
 """What the leader of a gang decides: pure, without sockets, clocks or processes.
 
-`leader.py` tells it what it hears (`joined`, `ready`, `failed`, ...) and what time it is, and carries out what is in `outbox` and
-`events` afterwards, until there is a `verdict`. A generation is one start of all ranks; its number is the number of restarts so far. It goes through::
+`leader.py` tells it what it hears (`joined`, `ready`, `failed`, ...) and what time it is, and carries out
+what is in `outbox` and `events` afterwards, until there is a `verdict`. A generation is one start of all
+ranks; its number is the number of restarts so far. It goes through::
 
     gathering -> preparing -> running -> stopping -> gathering (a restart) or over
 """
@@ -46,7 +47,9 @@ class Gang:
         self.phase = "gathering"
         self.generation = 0
         self.last_started = -1
-        self.outbox: list[tuple[int | None, dict[str, object]]] = []  # (worker, or None for everybody; message)
+        self.outbox: list[
+            tuple[int | None, dict[str, object]]
+        ] = []  # (worker, or None for everybody; message)
         self.events: list[dict[str, object]] = []
         self.verdict: dict[str, object] | None = None
         self._joined: set[int] = set()
@@ -54,7 +57,9 @@ class Gang:
         self._ports: dict[int, list[int]] = {}
         self._busy: set[int] = set()  # workers whose ranks run, or may run
         self._done: set[int] = set()
-        self._ends: list[dict[str, object]] = []  # failures of this generation, in the order they were heard of
+        self._ends: list[
+            dict[str, object]
+        ] = []  # failures of this generation, in the order they were heard of
         self._lost: list[tuple[int, str]] = []
         self._outcome: str | None = None  # set when the run must end after stopping
         self._reason: str | None = None
@@ -65,7 +70,10 @@ class Gang:
     # What is heard
 
     def joined(self, worker: int, address: str, last_started: int, now: float) -> None:
-        """A worker is there. `last_started` is the last generation it knows of; a leader that came back learns it so."""
+        """A worker is there.
+
+        `last_started` is the last generation it knows of; a leader that came back learns it so.
+        """
         if worker in self._joined:
             self.lost(worker, "it was replaced", now)
         self._joined.add(worker)
@@ -91,7 +99,8 @@ class Gang:
         if generation != self.generation or self.phase not in ("running", "stopping"):
             return
         if self.phase == "stopping":
-            # Said before the word to stop arrived there: it may be the cause we did not know, or one more consequence.
+            # Said before the word to stop arrived there: it may be the cause we did not know, or one more
+            # consequence.
             self._ends.append(end)
             return
         if self.rules.essential <= self._done and worker not in self.rules.essential:
@@ -155,12 +164,14 @@ class Gang:
         """Act on what has not happened in time."""
         if self._run_deadline is not None and now >= self._run_deadline:
             self._run_deadline = None
-            self.stop_requested("timed-out", "the time limit of %g s has passed" % (self.rules.timeout or 0), now)
+            self.stop_requested(
+                "timed-out", "the time limit of %g s has passed" % (self.rules.timeout or 0), now
+            )
         if self._deadline is None or now < self._deadline:
             return
         self._deadline = None
         if self.phase in ("gathering", "preparing"):
-            self._give_up_waiting(now)
+            self._give_up_waiting()
         elif self.phase == "running":
             self._stop(now)
         elif self.phase == "stopping":
@@ -175,11 +186,14 @@ class Gang:
     def _prepare(self, now: float) -> None:
         self.generation = self.last_started + 1
         if self.generation > self.rules.restarts:
-            self._conclude("failed", self._cause_of_loss("its agent had to be replaced, and no restart is left"))
+            self._conclude(
+                "failed", self._cause_of_loss("its agent had to be replaced, and no restart is left")
+            )
             return
         self.phase = "preparing"
         if self.generation > 0:
-            # A leader that took another's place has not seen what went wrong; it knows that its own worker was lost.
+            # A leader that took another's place has not seen what went wrong; it knows that its own worker
+            # was lost.
             cause = self._last_cause or self._cause_of_loss("its agent had to be replaced")
             self.events.append({"kind": "restarting", "restart": self.generation, "cause": cause})
         self._ports.clear()
@@ -232,7 +246,8 @@ class Gang:
         if self.generation >= self.rules.restarts:
             self._conclude("failed", cause)
             return
-        # A generation that fell apart before its start counts too, or a worker that keeps dying would be waited for for ever.
+        # A generation that fell apart before its start counts too, or a worker that keeps dying would be
+        # waited for for ever.
         self.last_started = max(self.last_started, self.generation)
         self._last_cause = cause
         self.phase = "gathering"
@@ -240,7 +255,7 @@ class Gang:
         if len(self._joined) == self.rules.workers:
             self._prepare(now)
 
-    def _give_up_waiting(self, now: float) -> None:
+    def _give_up_waiting(self) -> None:
         if self.phase == "gathering":
             missing = sorted(set(range(self.rules.workers)) - self._joined)
             verb = "never arrived" if self.last_started < 0 else "did not come back"
@@ -261,7 +276,11 @@ class Gang:
 
     def _cause_of_loss(self, otherwise: str) -> dict[str, object]:
         worker, reason = self._lost[0] if self._lost else (0, otherwise)
-        return {"summary": "worker %d was lost: %s" % (worker, reason), "worker": worker, "exit_code": LOST_EXIT_CODE}
+        return {
+            "summary": "worker %d was lost: %s" % (worker, reason),
+            "worker": worker,
+            "exit_code": LOST_EXIT_CODE,
+        }
 
     def _conclude(self, outcome: str, cause: dict[str, object] | None) -> None:
         codes = {"succeeded": 0, "stopped": STOPPED_EXIT_CODE, "timed-out": TIMEOUT_EXIT_CODE}

@@ -1,19 +1,27 @@
-"""The leader's ear and mouth: it listens for the workers, lets in those who know the secret, and carries out what `gang.py` decides.
+"""The leader's ear and mouth: it listens for the workers, lets in those who know the secret, and carries out
+what `gang.py` decides.
 
-Worker 0 runs it beside its own member, to which it talks by plain calls. Strangers are held in a small waiting room with a time limit.
-"""
+Worker 0 runs it beside its own member, to which it talks by plain calls. Strangers are held in a small
+waiting room with a time limit."""
 
 from __future__ import annotations
 
 import socket
 import time
 from collections import OrderedDict
+from functools import partial
 
 from .gang import Gang, Rules
 from .loop import READ, Loop, Timer
 from .output import Sink
 from .task import Task
-from .wire import GREETING_TIME, Connection, encode, fresh_nonce, proven, prove
+from .wire import GREETING_TIME, Connection, encode, fresh_nonce, prove, proven
+
+TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank its first milliseconds
+if TYPE_CHECKING:
+    from typing import Callable
+
+    from .member import Member
 
 WAITING_ROOM = 512  # strangers at a time; when one more comes, the one who has waited longest goes
 GOODBYE = 5.0  # seconds that the others get to leave before the leader does
@@ -30,10 +38,10 @@ class Leader:
         self._sink = sink
         self._strangers: OrderedDict[Connection, str] = OrderedDict()  # each with the number it must sign
         self._peers: dict[int, Connection] = {}
-        self._own: object = None
+        self._own: Member | None = None
         self._own_address = "127.0.0.1"
         self._timer: Timer | None = None
-        self.on_over: object = None
+        self.on_over: Callable[[dict[str, object]], object] | None = None
         essential = {place.worker for place in task.places if place.essential}
         rules = Rules(
             workers=len(task.places),
@@ -48,7 +56,7 @@ class Leader:
         loop.watch(listener, READ, self._on_caller)
         loop.call_later(task.heartbeat, self._on_heartbeat)
 
-    def attach_own(self, member: object, last_started: int) -> None:
+    def attach_own(self, member: Member, last_started: int) -> None:
         """Take worker 0 in, which needs no connection."""
         self._own = member
         self.gang.joined(0, self._own_address, last_started, time.monotonic())
@@ -92,15 +100,15 @@ class Leader:
             self._timer = self._loop.call_later(max(0.0, deadline - time.monotonic()), self._on_deadline)
         if self.gang.verdict is not None and self.on_over is not None:
             announce, self.on_over = self.on_over, None
-            announce(self.gang.verdict)  # type: ignore[operator]
+            announce(self.gang.verdict)
 
-    def leave(self, done: object) -> None:
+    def leave(self, done: Callable[[], object]) -> None:
         """Call `done()` when every peer has left, or has had its time to."""
         deadline = time.monotonic() + GOODBYE
 
         def look() -> None:
             if not self._peers or time.monotonic() > deadline:
-                done()  # type: ignore[operator]
+                done()
             else:
                 self._loop.call_later(0.005, look)
 
@@ -115,7 +123,7 @@ class Leader:
             self._peers[worker].send(message)
         if worker in (None, 0) and self._own is not None:
             # Later, as for everybody else: an answer in the middle of a decision would be heard too early.
-            self._loop.call_later(0, lambda: self._own.obey(message))  # type: ignore[attr-defined]
+            self._loop.call_later(0, partial(self._own.obey, message))
 
     def _on_deadline(self) -> None:
         self.gang.tick(time.monotonic())
@@ -148,7 +156,7 @@ class Leader:
             stranger.on_message = self._on_greeting
             stranger.on_closed = lambda connection, _reason: self._strangers.pop(connection, None)
             stranger.send({"say": "who", "nonce": nonce})
-            self._loop.call_later(GREETING_TIME, lambda connection=stranger: self._send_away(connection))
+            self._loop.call_later(GREETING_TIME, partial(self._send_away, stranger))
 
     def _send_away(self, connection: Connection) -> None:
         if self._strangers.pop(connection, None) is not None:
@@ -191,7 +199,10 @@ class Leader:
         self._own_address = connection.local_address()
         self.gang.set_address(0, self._own_address)
         self.gang.joined(
-            worker, connection.peer_address(), last_started if type(last_started) is int else -1, time.monotonic()
+            worker,
+            connection.peer_address(),
+            last_started if type(last_started) is int else -1,
+            time.monotonic(),
         )
         self.act()
 

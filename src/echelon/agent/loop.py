@@ -1,7 +1,7 @@
 """The agent's event loop: file descriptors, timers and signals in one thread.
 
-One thread, because ranks are forked from here and a fork among threads is a trap; and because nothing in an agent takes long.
-"""
+One thread, because ranks are forked from here and a fork among threads is a trap; and because nothing in an
+agent takes long."""
 
 from __future__ import annotations
 
@@ -10,6 +10,10 @@ import selectors
 import signal
 import socket
 import time
+
+TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank its first milliseconds
+if TYPE_CHECKING:
+    from typing import Any, Callable
 
 READ = selectors.EVENT_READ
 WRITE = selectors.EVENT_WRITE
@@ -20,9 +24,9 @@ class Timer:
 
     __slots__ = ("action", "at")
 
-    def __init__(self, at: float, action) -> None:
+    def __init__(self, at: float, action: Callable[[], object]) -> None:
         self.at = at
-        self.action = action
+        self.action: Callable[[], object] | None = action
 
     def __lt__(self, other: Timer) -> bool:
         return self.at < other.at
@@ -37,35 +41,35 @@ class Loop:
 
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()
-        self._timers: list = []
-        self._signals: dict = {}
+        self._timers: list[Timer] = []
+        self._signals: dict[int, Callable[[], object]] = {}
         self._running = False
         self._wake_read, self._wake_write = socket.socketpair()
         self._wake_read.setblocking(False)
         self._wake_write.setblocking(False)
         self._selector.register(self._wake_read, READ, self._on_wake)
 
-    def watch(self, file, events: int, callback) -> None:
+    def watch(self, file: Any, events: int, callback: Callable[[int], object]) -> None:
         """Call `callback(events)` when the file is ready; watching it again changes what is waited for."""
         try:
             self._selector.modify(file, events, callback)
         except KeyError:
             self._selector.register(file, events, callback)
 
-    def forget(self, file) -> None:
+    def forget(self, file: Any) -> None:
         """Stop watching."""
         try:
             self._selector.unregister(file)
         except (KeyError, ValueError):
             pass
 
-    def call_later(self, delay: float, action) -> Timer:
+    def call_later(self, delay: float, action: Callable[[], object]) -> Timer:
         """Call `action()` after `delay` seconds."""
         timer = Timer(time.monotonic() + delay, action)
         heapq.heappush(self._timers, timer)
         return timer
 
-    def on_signal(self, number: int, action) -> None:
+    def on_signal(self, number: int, action: Callable[[], object]) -> None:
         """Call `action()` from the loop after a signal."""
         self._signals[number] = action
         signal.set_wakeup_fd(self._wake_write.fileno(), warn_on_full_buffer=False)
@@ -88,7 +92,7 @@ class Loop:
         """Leave `run` after this round."""
         self._running = False
 
-    def _patience(self):
+    def _patience(self) -> float | None:
         while self._timers and self._timers[0].action is None:
             heapq.heappop(self._timers)
         if not self._running:

@@ -1,7 +1,7 @@
 """A worker as a member of its gang: it does what the leader says, and says what happens to its ranks.
 
-`link` is how it reaches the leader: `Call` over the network, or, for worker 0, the leader in the same process.
-"""
+`link` is how it reaches the leader: `Call` over the network, or, for worker 0, the leader in the same
+process."""
 
 from __future__ import annotations
 
@@ -15,6 +15,10 @@ from .ranks import Ranks
 from .task import Place, Task
 from .wire import Connection, fresh_nonce, prove, proven
 
+TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank its first milliseconds
+if TYPE_CHECKING:
+    from typing import Callable
+
 
 class Member:
     """Obeys the leader's words: prepare, start, stop, finish, leave."""
@@ -27,8 +31,10 @@ class Member:
         self._reservation: ports.Reservation | None = None
         self.last_started = last_started
         self.busy = False
-        self.say: object = None  # takes a message to the leader
-        self.on_finish: object = None
+        self.say: Callable[[dict[str, object]], object] = lambda _message: (
+            None
+        )  # takes a message to the leader
+        self.on_finish: Callable[[object], object] = lambda _outcome: None
         self.ranks = Ranks(loop, task, place, sink)
         self.ranks.on_failed = self._on_failed
         self.ranks.on_done = self._on_done
@@ -43,14 +49,14 @@ class Member:
         elif word == "stop":
             self.stop_ranks(self._say_stopped)
         elif word in ("finish", "leave"):
-            self.on_finish(message.get("outcome"))  # type: ignore[operator]
+            self.on_finish(message.get("outcome"))
 
-    def stop_ranks(self, then: object) -> None:
+    def stop_ranks(self, then: Callable[[], object]) -> None:
         """Stop the ranks, if any run, and call `then()`."""
         if self.busy:
             self.ranks.stop(self._task.grace, lambda: self._stopped(then))
         else:
-            then()  # type: ignore[operator]
+            then()
 
     def _prepare(self, generation: int) -> None:
         self._generation = generation
@@ -75,21 +81,23 @@ class Member:
         self.busy = False
         self._tell("done")
 
-    def _stopped(self, then: object) -> None:
+    def _stopped(self, then: Callable[[], object]) -> None:
         self.busy = False
-        then()  # type: ignore[operator]
+        then()
 
     def _say_stopped(self) -> None:
         self._tell("stopped")
 
     def _tell(self, word: str, **more: object) -> None:
-        message = {"say": word, "generation": self._generation}
+        message: dict[str, object] = {"say": word, "generation": self._generation}
         message.update(more)
-        self.say(message)  # type: ignore[operator]
+        self.say(message)
 
 
 class Call:
-    """The way to a leader elsewhere: it calls until somebody answers who knows the secret, and again when the talk breaks off."""
+    """The way to a leader elsewhere: it calls until somebody answers who knows the secret, and again when the
+    talk breaks off.
+    """
 
     def __init__(self, loop: Loop, task: Task, place: Place, member: Member) -> None:
         self._loop = loop
@@ -104,8 +112,8 @@ class Call:
         self._give_up = time.monotonic() + task.join_timeout
         self._retry: Timer | None = None
         self.closing = False
-        self.on_given_up: object = None
-        self.on_lost: object = None
+        self.on_given_up: Callable[[], object] = lambda: None
+        self.on_lost: Callable[[], object] = lambda: None
         member.say = self._send
         self._dial()
         loop.call_later(task.heartbeat, self._on_heartbeat)
@@ -138,7 +146,7 @@ class Call:
 
     def _dial_again(self) -> None:
         if time.monotonic() >= self._give_up:
-            self.on_given_up()  # type: ignore[operator]
+            self.on_given_up()
         elif self._retry is None and not self.closing:
             self._retry = self._loop.call_later(0.1, self._dial)
 
@@ -153,7 +161,9 @@ class Call:
                     "say": "me",
                     "worker": self._place.worker,
                     "nonce": self._nonce,
-                    "proof": prove(self._secret, "member", self._place.worker, self._their_nonce, self._nonce),
+                    "proof": prove(
+                        self._secret, "member", self._place.worker, self._their_nonce, self._nonce
+                    ),
                     "last_started": self._member.last_started,
                 }
             )
@@ -171,7 +181,7 @@ class Call:
         if self._welcome:
             self._welcome = False
             self._give_up = time.monotonic() + self._task.join_timeout
-            self.on_lost()  # type: ignore[operator]
+            self.on_lost()
         self._dial_again()
 
     def _on_heartbeat(self) -> None:

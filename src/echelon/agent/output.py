@@ -1,9 +1,9 @@
 """From a rank's pipes to the agent's standard output and the rank's log file, line by line.
 
-Who calls it: `ranks.py`, with every piece that a rank writes. What the lines look like is told in the client's `model/log.py`. Bytes stay
-bytes all the way: what a rank writes need not be text. A progress bar that paints over itself with carriage returns is shown now and then, not every
-time; its log file holds all of it.
-"""
+Who calls it: `ranks.py`, with every piece that a rank writes. What the lines look like is told in the
+client's `model/log.py`. Bytes stay bytes all the way: what a rank writes need not be text. A progress bar
+that paints over itself with carriage returns is shown now and then, not every time; its log file holds all of
+it."""
 
 from __future__ import annotations
 
@@ -11,6 +11,13 @@ import json
 import os
 import stat
 import time
+
+from .loop import WRITE, Loop
+
+TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank its first milliseconds
+if TYPE_CHECKING:
+    import io
+    from typing import Callable
 
 LONGEST_LINE = 256 * 1024  # a longer one is passed on in pieces
 PROGRESS_EVERY = 5.0  # seconds between two sights of a progress bar
@@ -24,14 +31,14 @@ class Sink:
     A disk that is full loses lines, never the run: what was dropped is counted and told.
     """
 
-    def __init__(self, loop, descriptor: int = 1) -> None:
+    def __init__(self, loop: Loop, descriptor: int = 1) -> None:
         self._loop = loop
         self._descriptor = descriptor
         self._waiting = bytearray()
         self._sequence = 0
         self.dropped = 0
-        self.on_drained = None
-        self.on_event = None  # told of every event too
+        self.on_drained: Callable[[], object] | None = None
+        self.on_event: Callable[[dict[str, object]], object] | None = None  # told of every event too
         self._plain = stat.S_ISREG(os.fstat(descriptor).st_mode)
         if not self._plain:
             os.set_blocking(descriptor, False)
@@ -41,12 +48,16 @@ class Sink:
         """Whether ranks should not be read from for now."""
         return len(self._waiting) > BACKLOG
 
-    def lines(self, head: bytes, lines: list, now: float) -> None:
+    def lines(self, head: bytes, lines: list[bytes], now: float) -> None:
         """Write lines that all begin with `head`, each with the next sequence number."""
         stamp = b" %.3f] " % now
         first = self._sequence
         self._sequence += len(lines)
-        self.write(b"".join([b"%b%d%b%b\n" % (head, number, stamp, line) for number, line in enumerate(lines, first)]))
+        self.write(
+            b"".join(
+                [b"%b%d%b%b\n" % (head, number, stamp, line) for number, line in enumerate(lines, first)]
+            )
+        )
 
     def event(self, kind: str, **fields: object) -> None:
         """Write an event line."""
@@ -64,7 +75,7 @@ class Sink:
         taken = self._try(data)
         if taken < len(data):
             self._waiting += data[taken:]
-            self._loop.watch(self._descriptor, 2, self._on_writable)
+            self._loop.watch(self._descriptor, WRITE, self._on_writable)
 
     def flush(self, patience: float = 5.0) -> None:
         """Write what waits, for the end of the agent; give up after `patience` seconds."""
@@ -82,7 +93,7 @@ class Sink:
             if self.on_drained is not None:
                 self.on_drained()
 
-    def _try(self, data) -> int:
+    def _try(self, data: bytes | bytearray) -> int:
         done = 0
         view = memoryview(data)
         try:
@@ -104,12 +115,12 @@ class RankLog:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self.trouble = None
+        self.trouble: OSError | None = None
+        self._file: io.FileIO | None = None
         try:
             os.makedirs(os.path.dirname(path), exist_ok=True)
             self._file = open(path, "ab", buffering=0)  # noqa: SIM115 - closed by close()
         except OSError as error:
-            self._file = None
             self.trouble = error
 
     def write(self, data: bytes) -> None:

@@ -1,8 +1,8 @@
 """Free ports for ranks to listen on, kept from the moment they are found until the ranks start.
 
-They lie below the range from which the system gives ports to whoever asks for any, so between our look and the rank's own `bind`, which can be seconds
-of imports, only another run could want one; on Linux a lock that all users of the machine share keeps it away.
-"""
+They lie below the range from which the system gives ports to whoever asks for any, so between our look and
+the rank's own `bind`, which can be seconds of imports, only another run could want one; on Linux a lock that
+all users of the machine share keeps it away."""
 
 from __future__ import annotations
 
@@ -61,7 +61,9 @@ def reserve(count: int) -> Reservation:
 
 
 def _lock(port: int) -> socket.socket | bool:
-    """A name in the abstract namespace, gone with its holder; True where there is none, False if somebody has it."""
+    """A name in the abstract namespace, gone with its holder; True where there is none, False if somebody has
+    it.
+    """
     if not sys.platform.startswith("linux"):
         return True
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)

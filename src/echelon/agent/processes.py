@@ -1,8 +1,8 @@
 """The process tree below an agent: so that no child or grandchild of a rank outlives it.
 
-On Linux the agent adopts every orphan below it (a subreaper), finds its descendants in /proc, and has the kernel kill the ranks with it. Elsewhere
-(macOS) there is no such help: the process group of each rank is ended, and a grandchild that left its group can stay.
-"""
+On Linux the agent adopts every orphan below it (a subreaper), finds its descendants in /proc, and has the
+kernel kill the ranks with it. Elsewhere (macOS) there is no such help: the process group of each rank is
+ended, and a grandchild that left its group can stay."""
 
 from __future__ import annotations
 
@@ -11,19 +11,24 @@ import signal
 import sys
 import time
 
+TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank its first milliseconds
+if TYPE_CHECKING:
+    from typing import Callable
+
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 
 
-def _load_prctl():
+def _load_prctl() -> Callable[..., int] | None:
     if not sys.platform.startswith("linux"):
         return None
     try:
         import ctypes
 
-        return ctypes.CDLL(None, use_errno=True).prctl
+        prctl: Callable[..., int] = ctypes.CDLL(None, use_errno=True).prctl
     except (ImportError, OSError, AttributeError):
         return None
+    return prctl
 
 
 _prctl = _load_prctl()
@@ -35,14 +40,16 @@ def adopt_orphans() -> bool:
 
 
 def die_with_parent() -> None:
-    """Have the kernel kill this process when the thread that started it dies; for the moment between fork and exec."""
+    """Have the kernel kill this process when the thread that started it dies; for the moment between fork and
+    exec.
+    """
     if _prctl is not None:
         _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
-def descendants(root: int) -> list:
+def descendants(root: int) -> list[int]:
     """Every process below `root`, zombies left out."""
-    children = {}  # type: dict
+    children: dict[int, list[int]] = {}
     try:
         entries = os.listdir("/proc")
     except OSError:
@@ -52,7 +59,7 @@ def descendants(root: int) -> list:
             parent, state = _parent_and_state(entry)
             if parent is not None and state != "Z":
                 children.setdefault(parent, []).append(int(entry))
-    found = []
+    found: list[int] = []
     unseen = [root]
     while unseen:
         for child in children.get(unseen.pop(), ()):
@@ -61,14 +68,14 @@ def descendants(root: int) -> list:
     return found
 
 
-def _parent_and_state(pid: str):
+def _parent_and_state(pid: str) -> tuple[int | None, str]:
     try:
         with open("/proc/%s/stat" % pid, "rb") as file:
             # The name in parentheses may hold anything; what follows the last one does not.
             fields = file.read().rpartition(b")")[2].split()
         return int(fields[1]), fields[0].decode()
     except (OSError, ValueError, IndexError):
-        return None, None
+        return None, ""
 
 
 def send(pid: int, number: int) -> bool:
@@ -80,7 +87,7 @@ def send(pid: int, number: int) -> bool:
     return True
 
 
-def kill_below(root: int, reap, patience: float = 5.0) -> bool:
+def kill_below(root: int, reap: Callable[[], object], patience: float = 5.0) -> bool:
     """Kill every descendant until none is left, calling `reap()` in between; True if that worked in time.
 
     Round after round, because a process can fork while it is being looked for.

@@ -1,7 +1,7 @@
 """The ranks of one worker in one generation: started, read from, reaped, stopped, with nothing left of them.
 
-Who calls it: `member.py`. A rank is the first process of its own session; what it leaves behind when it ends (data loaders, daemons) is ended too.
-"""
+Who calls it: `member.py`. A rank is the first process of its own session; what it leaves behind when it ends
+(data loaders, daemons) is ended too."""
 
 from __future__ import annotations
 
@@ -10,12 +10,17 @@ import signal
 import subprocess
 import tempfile
 import time
+from functools import partial
 
 from . import launch, report
 from .loop import READ, Loop
 from .output import RankLog, Sink, Stream
 from .processes import descendants, die_with_parent, kill_below, send
 from .task import Place, Task
+
+TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank its first milliseconds
+if TYPE_CHECKING:
+    from typing import Any, Callable
 
 LEFTOVER_GRACE = 2.0  # seconds that children of an ended rank get
 _SET_PIPE_SIZE = 1031  # fcntl.F_SETPIPE_SZ, named since Python 3.10
@@ -35,7 +40,10 @@ class Rank:
 
 
 class Ranks:
-    """All ranks of a worker. `on_failed(end)` is called for each that fails, `on_done()` once when all have ended well."""
+    """All ranks of a worker.
+
+    `on_failed(end)` is called for each that fails, `on_done()` once when all have ended well.
+    """
 
     def __init__(self, loop: Loop, task: Task, place: Place, sink: Sink) -> None:
         self._loop = loop
@@ -46,9 +54,9 @@ class Ranks:
         self._all: list[Rank] = []
         self._scratch: tempfile.TemporaryDirectory[str] | None = None
         self._stopping = False
-        self._on_stopped: object = None
-        self.on_failed: object = None
-        self.on_done: object = None
+        self._on_stopped: Callable[[], object] | None = None
+        self.on_failed: Callable[[dict[str, Any]], object] = lambda _end: None
+        self.on_done: Callable[[], object] = lambda: None
         sink.on_drained = self._watch_all
 
     def start(self, generation: int, roll: launch.Roll) -> None:
@@ -63,7 +71,14 @@ class Ranks:
             rank = Rank(self._place.first_rank + local)
             rank.error_file = os.path.join(self._scratch.name, "error-%d.json" % rank.number)
             env = launch.environment(
-                dict(os.environ), self._task, self._place, local, generation, roll, rank.error_file, importable
+                dict(os.environ),
+                self._task,
+                self._place,
+                local,
+                generation,
+                roll,
+                rank.error_file,
+                importable,
             )
             self._all.append(rank)
             self._spawn(rank, argv, env, generation)
@@ -90,8 +105,8 @@ class Ranks:
                 rank.process.returncode = code
                 self._ended(rank, code)
 
-    def stop(self, grace: float, on_stopped: object) -> None:
-        """SIGTERM to every rank, SIGKILL to all that is left after `grace` seconds; then call `on_stopped()`."""
+    def stop(self, grace: float, on_stopped: Callable[[], object]) -> None:
+        """SIGTERM to every rank, SIGKILL to what is left after `grace` seconds; then call `on_stopped()`."""
         self._on_stopped = on_stopped
         if not self._stopping:
             self._stopping = True
@@ -111,11 +126,13 @@ class Ranks:
     def _spawn(self, rank: Rank, argv: list[str], env: dict[str, str], generation: int) -> None:
         log = RankLog(os.path.join(self._task.logs, "rank-%d.log" % rank.number))
         if log.trouble is not None:
-            self._sink.event("note", reason="the log of rank %d cannot be kept: %s" % (rank.number, log.trouble.strerror))
+            self._sink.event(
+                "note", reason="the log of rank %d cannot be kept: %s" % (rank.number, log.trouble.strerror)
+            )
         if generation:
             log.write(b"--- restart %d ---\n" % generation)
         try:
-            rank.process = subprocess.Popen(  # noqa: PLW1509 - one thread only, and prctl was looked up before the fork
+            rank.process = subprocess.Popen(
                 argv,
                 env=env,
                 cwd=self._task.cwd,
@@ -126,7 +143,7 @@ class Ranks:
                 preexec_fn=die_with_parent,
             )
         except (OSError, ValueError, subprocess.SubprocessError) as error:
-            self._loop.call_later(0, lambda: self._never_started(rank, argv[0], error, log))
+            self._loop.call_later(0, partial(self._never_started, rank, argv[0], error, log))
             return
         self._ranks[rank.process.pid] = rank
         for letter, pipe in (("o", rank.process.stdout), ("e", rank.process.stderr)):
@@ -134,7 +151,9 @@ class Ranks:
             descriptor = pipe.fileno()
             os.set_blocking(descriptor, False)
             _widen(descriptor)
-            rank.streams[descriptor] = Stream(self._sink, log, rank.number, letter, hold=not self._task.interactive)
+            rank.streams[descriptor] = Stream(
+                self._sink, log, rank.number, letter, hold=not self._task.interactive
+            )
         self._watch(rank)
 
     def _never_started(self, rank: Rank, program: str, error: Exception, log: RankLog) -> None:
@@ -151,17 +170,20 @@ class Ranks:
         rank.code = 127 if missing else 126
         self._report(rank, text)
 
-    def _importable(self, details: dict[str, object]) -> set[str]:
+    def _importable(self, details: dict[str, Any]) -> set[str]:
         """Which of the modules that the launch asks about the ranks' Python has."""
         wanted = details.get("if_importable")
         if not wanted:
             return set()
-        assert isinstance(wanted, dict)
         code = "import sys, importlib.util as u; print(*[m for m in sys.argv[1:] if u.find_spec(m)])"
-        python = details["argv"][0]  # type: ignore[index]
+        python = details["argv"][0]
         try:
             found = subprocess.run(
-                [python, "-c", code, *wanted], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=30, check=False
+                [python, "-c", code, *wanted],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                timeout=30,
+                check=False,
             )
         except (OSError, subprocess.SubprocessError):
             return set()
@@ -171,11 +193,14 @@ class Ranks:
 
     def _watch(self, rank: Rank) -> None:
         for descriptor in rank.streams:
-            self._loop.watch(descriptor, READ, lambda _events, descriptor=descriptor: self._read(rank, descriptor))
+            self._loop.watch(descriptor, READ, partial(self._on_readable, rank, descriptor))
 
     def _watch_all(self) -> None:
         for rank in self._ranks.values():
             self._watch(rank)
+
+    def _on_readable(self, rank: Rank, descriptor: int, _events: int) -> None:
+        self._read(rank, descriptor)
 
     def _read(self, rank: Rank, descriptor: int) -> bool:
         """Take what there is; True if there may be more."""
@@ -203,7 +228,8 @@ class Ranks:
         rank.code = code
         errors = b""
         for descriptor, stream in rank.streams.items():
-            # What the rank itself wrote is in the pipe by now; what its children still write is not waited for.
+            # What the rank itself wrote is in the pipe by now; what its children still write is not waited
+            # for.
             for _ in range(4):
                 if not self._read(rank, descriptor):
                     break
@@ -221,7 +247,12 @@ class Ranks:
         code = rank.code
         assert code is not None
         end = report.make_end(
-            rank.number, self._place.worker, code, error if code else None, report.last_lines(rank.words), time.time()
+            rank.number,
+            self._place.worker,
+            code,
+            error if code else None,
+            report.last_lines(rank.words),
+            time.time(),
         )
         self._sink.event(
             "rank-ended",
@@ -232,7 +263,7 @@ class Ranks:
             reason=None if code == 0 or self._stopping else end["summary"],
         )
         if code != 0 and not self._stopping:
-            self.on_failed(end)  # type: ignore[operator]
+            self.on_failed(end)
         if any(one.code is None for one in self._all):
             return
         if self._stopping:
@@ -243,13 +274,13 @@ class Ranks:
     def _announce_stopped(self) -> None:
         announce, self._on_stopped = self._on_stopped, None
         if announce is not None:
-            announce()  # type: ignore[operator]
+            announce()
 
     def _kill(self) -> None:
         if self._stopping and self._on_stopped is not None:
             kill_below(os.getpid(), self.reap)
 
-    def _clear_leftovers(self, then: object) -> None:
+    def _clear_leftovers(self, then: Callable[[], object]) -> None:
         """End what ended ranks have left behind, then go on."""
         deadline = time.monotonic() + LEFTOVER_GRACE
 
@@ -267,7 +298,7 @@ class Ranks:
             if self._scratch is not None:
                 self._scratch.cleanup()
                 self._scratch = None
-            then()  # type: ignore[operator]
+            then()
 
         look(first=True)
 

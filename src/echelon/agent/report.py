@@ -1,13 +1,18 @@
-"""Why a rank failed, in words: from its exit code or signal, its own last words, and torch's error file where a script writes one.
+"""Why a rank failed, in words: from its exit code or signal, its own last words, and torch's error file where
+a script writes one.
 
-Also tells a cause from a consequence: when one rank dies, its peers see their connections break and die of that. Pure, but for reading the error file.
-"""
+Also tells a cause from a consequence: when one rank dies, its peers see their connections break and die of
+that. Pure, but for reading the error file."""
 
 from __future__ import annotations
 
 import json
 import re
 import signal
+
+TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank its first milliseconds
+if TYPE_CHECKING:
+    from typing import Any
 
 TAIL_LINES = 20
 
@@ -36,7 +41,7 @@ _CONSEQUENCES = re.compile(
 _SIGNAL_HINTS = {
     "SIGKILL": "out of memory?",
     "SIGSEGV": "a crash in native code",
-    "SIGBUS": "/dev/shm full?",
+    "SIGBUS": "shared memory full?",
     "SIGABRT": "an assertion in native code",
     "SIGILL": "built for another processor?",
 }
@@ -50,7 +55,7 @@ def signal_name(number: int) -> str:
         return "signal %d" % number
 
 
-def describe_end(code: int, error) -> str:
+def describe_end(code: int, error: str | None) -> str:
     """How a rank ended, in words: `code` as the operating system gives it, negative for a signal."""
     if code < 0:
         name = signal_name(-code)
@@ -60,7 +65,7 @@ def describe_end(code: int, error) -> str:
     return "exited with code %d%s" % (code, ": " + error if error else "")
 
 
-def find_error(stderr_tail: bytes):
+def find_error(stderr_tail: bytes) -> str | None:
     """The exception, or else the last words, in the end of a rank's stderr."""
     lines = stderr_tail.decode("utf-8", "backslashreplace").splitlines()
     starts = [number for number, line in enumerate(lines) if "Traceback (most recent call last)" in line]
@@ -72,7 +77,7 @@ def find_error(stderr_tail: bytes):
     return words[-1] if words else None
 
 
-def read_error_file(path: str):
+def read_error_file(path: str) -> str | None:
     """The exception in the error file that torch's `record` writes; None if there is none."""
     try:
         with open(path, "rb") as file:
@@ -83,21 +88,23 @@ def read_error_file(path: str):
     return str(text).strip().splitlines()[0] if text else None
 
 
-def last_lines(tail: bytes) -> list:
+def last_lines(tail: bytes) -> list[str]:
     """The last lines of a rank's output, as text short enough to travel."""
     text = tail.decode("utf-8", "backslashreplace").replace("\r\n", "\n")
     lines = [line.rpartition("\r")[2].rstrip() for line in text.rstrip().split("\n")]
     return [line[:400] for line in lines[-TAIL_LINES:]]
 
 
-def is_consequence(code: int, error) -> bool:
+def is_consequence(code: int, error: str | None) -> bool:
     """Whether a rank that ended like this may only have followed another one."""
     if code == -signal.SIGABRT or code > 0:
         return bool(error and _CONSEQUENCES.search(error))
     return code == -signal.SIGPIPE
 
 
-def make_end(rank: int, worker: int, code: int, error, tail: list, at: float) -> dict:
+def make_end(
+    rank: int, worker: int, code: int, error: str | None, tail: list[str], at: float
+) -> dict[str, Any]:
     """One rank's end, as it travels to the leader."""
     return {
         "rank": rank,
@@ -112,7 +119,7 @@ def make_end(rank: int, worker: int, code: int, error, tail: list, at: float) ->
     }
 
 
-def choose_cause(ends: list) -> dict:
+def choose_cause(ends: list[dict[str, Any]]) -> dict[str, Any]:
     """The root cause among the ranks that failed, given in the order in which they were heard of."""
     first = min(enumerate(ends), key=lambda pair: (pair[1]["consequence"], pair[0]))[1]
     cause = {key: first[key] for key in ("summary", "worker", "rank", "exit_code", "signal", "error", "tail")}
@@ -120,6 +127,6 @@ def choose_cause(ends: list) -> dict:
     return cause
 
 
-def outline(end: dict) -> dict:
+def outline(end: dict[str, Any]) -> dict[str, Any]:
     """A rank's end without its words, for the list of those that were not the cause."""
     return {key: end[key] for key in ("rank", "worker", "exit_code", "signal", "error", "consequence")}

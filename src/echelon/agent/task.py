@@ -8,9 +8,14 @@ from __future__ import annotations
 import json
 import os
 
+TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank its first milliseconds
+if TYPE_CHECKING:
+    from typing import Any, Iterator
+
 SCHEMA = 1
 
-# An agent's exit codes, which tell whoever started it what to do next. A code below is the agent's own end, not a rank's.
+# An agent's exit codes, which tell whoever started it what to do next. A code below is the agent's own end,
+# not a rank's.
 RUN_OVER = 193  # the run failed or was stopped, for good: start nothing again
 INTERRUPTED = 194  # the agent was told to leave (SIGTERM) while the run went on: start another in its place
 NO_LEADER = 195  # the leader is gone and no restart is left: the run is over without a verdict
@@ -21,7 +26,9 @@ class Place:
 
     __slots__ = ("essential", "first_rank", "group", "index", "procs", "role", "worker")
 
-    def __init__(self, worker, group, role, index, first_rank, procs, essential):  # type: (int, int, str, int, int, int, bool) -> None
+    def __init__(
+        self, worker: int, group: int, role: str, index: int, first_rank: int, procs: int, essential: bool
+    ) -> None:
         self.worker = worker
         self.group = group
         self.role = role
@@ -34,27 +41,27 @@ class Place:
 class Task:
     """A run as its agents see it."""
 
-    def __init__(self, raw: dict) -> None:
+    def __init__(self, raw: dict[str, Any]) -> None:
         if raw.get("schema") != SCHEMA:
             raise ValueError("this agent reads task schema %d, not %r" % (SCHEMA, raw.get("schema")))
         self.run: str = raw["run"]
-        self.groups: list = raw["groups"]
-        self.env: dict = raw.get("env", {})
+        self.groups: list[dict[str, Any]] = raw["groups"]
+        self.env: dict[str, str] = raw.get("env", {})
         self.cwd: str = raw["cwd"]
         self.output: str = raw["output"]
         self.logs: str = raw["logs"]
         self.reports: str = raw["reports"]
         self.secret_file: str = raw["secret"]
-        self.leader: tuple = (raw["leader"]["host"], int(raw["leader"]["port"]))
+        self.leader: tuple[str, int] = (raw["leader"]["host"], int(raw["leader"]["port"]))
         self.restarts: int = raw.get("restarts", 0)
-        self.timeout = raw.get("timeout")
+        self.timeout: float | None = raw.get("timeout")
         self.grace: float = raw.get("grace", 10.0)
         self.join_timeout: float = raw.get("join_timeout", 60.0)
         self.heartbeat: float = raw.get("heartbeat", 1.0)
         self.lost_after: float = raw.get("lost_after", 10.0)
         self.interactive: bool = raw.get("interactive", False)
-        self.bundle = raw.get("bundle")
-        self.places = list(_places(self.groups))
+        self.bundle: dict[str, str] | None = raw.get("bundle")
+        self.places: list[Place] = list(_places(self.groups))
 
     def secret(self) -> bytes:
         """Read the run's own secret."""
@@ -72,13 +79,15 @@ def read_task(path: str) -> Task:
         return Task(json.load(file))
 
 
-def _places(groups):  # type: (list) -> object
+def _places(groups: list[dict[str, Any]]) -> Iterator[Place]:
     worker = rank = 0
-    seen = {}  # type: dict
+    seen: dict[str, int] = {}
     for number, group in enumerate(groups):
         for _ in range(group["workers"]):
             index = seen.get(group["role"], 0)
-            yield Place(worker, number, group["role"], index, rank, group["procs"], group.get("essential", True))
+            yield Place(
+                worker, number, group["role"], index, rank, group["procs"], group.get("essential", True)
+            )
             seen[group["role"]] = index + 1
             worker += 1
             rank += group["procs"]

@@ -11,6 +11,7 @@ It stays an ordinary tar.gz, so that `tar tzf` shows what a run was given.
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,6 +27,12 @@ _BLOCK = 512
 _LARGEST_FILE = 8**11 - 1  # what the size field of a tar header holds, 8 GiB; no code is that large
 _DEEPEST = 100  # levels of folders, as in the agent
 _BEST_RATIO = 1032  # zlib never squeezes better, so what is larger than this times a limit need not be tried
+_NO_LONGER_A_FILE = {
+    errno.ENOENT: "vanished",
+    errno.ENOTDIR: "vanished",
+    errno.ELOOP: "became a link",
+    errno.EISDIR: "became a folder",
+}
 _NO_FILES: Mapping[str, bytes] = MappingProxyType({})
 
 
@@ -49,7 +56,7 @@ def pack(
 ) -> Bundle:
     """Pack a project, and generated files with it; an extra file takes the place of one of the same name.
 
-    Raises CannotShip when something cannot be read, changes meanwhile, or takes over `limit` bytes compressed.
+    Raises CannotShip when something cannot be read, changes meanwhile, or takes over `limit` bytes packed.
     """
     return _pack(survey(root, include=include), extra, limit)
 
@@ -60,7 +67,7 @@ def pack_files(files: Mapping[str, bytes], *, limit: int | None = None) -> Bundl
 
 
 def _pack(surveyed: Survey, extra: Mapping[str, bytes], limit: int | None) -> Bundle:
-    import hashlib  # noqa: PLC0415 - only who packs pays for it
+    import hashlib  # only who packs pays for it
 
     members: dict[str, Found | bytes] = {each.path: each for each in surveyed.found} | dict(extra)
     _check_names(members, extra)
@@ -121,7 +128,7 @@ def _archive(root: Path, members: Mapping[str, Found | bytes]) -> Iterator[bytes
 
 
 def _header(path: str, member: Found | bytes) -> bytes:
-    import tarfile  # noqa: PLC0415 - only who packs pays for it
+    import tarfile  # only who packs pays for it
 
     info = tarfile.TarInfo(_portable(path))
     info.size = _size(member)
@@ -151,12 +158,10 @@ def _content(root: Path, member: Found) -> Iterator[bytes]:
                 left -= len(piece)
                 yield piece
             after = os.fstat(descriptor)
-    except PermissionError as error:
-        raise unreadable(member.path, error) from error
-    except FileNotFoundError as error:
-        raise _changed(member.path, "vanished") from error
     except OSError as error:
-        raise _changed(member.path, f"changed ({error.strerror})") from error
+        if error.errno in _NO_LONGER_A_FILE:
+            raise _changed(member.path, _NO_LONGER_A_FILE[error.errno]) from error
+        raise unreadable(member.path, error) from error
     before = member.status
     if left or (after.st_ino, after.st_mtime_ns, after.st_mode) != (
         before.st_ino,
@@ -168,7 +173,7 @@ def _content(root: Path, member: Found) -> Iterator[bytes]:
 
 def _squeeze(pieces: Iterable[bytes]) -> Iterator[bytes]:
     """Gzip, with a header that holds neither time nor name nor system."""
-    import zlib  # noqa: PLC0415 - only who packs pays for it
+    import zlib  # only who packs pays for it
 
     engine = zlib.compressobj(6, zlib.DEFLATED, -zlib.MAX_WBITS)
     checksum = length = 0
@@ -202,8 +207,9 @@ def _changed(path: str, what: str) -> CannotShip:
 
 
 def _human(size: float) -> str:
-    for unit in ("bytes", "kB", "MB"):
-        if size < 1000:
-            return f"{size:.3g} {unit}"
-        size /= 1000
-    return f"{size:.3g} GB"
+    unit = "bytes"
+    for larger in ("kB", "MB", "GB"):
+        if size < 999.95:
+            break
+        size, unit = size / 1000, larger
+    return f"{size:.1f}".removesuffix(".0") + f" {unit}"

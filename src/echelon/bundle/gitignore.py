@@ -1,6 +1,6 @@
 """Which paths git's ignore files name, byte for byte as git decides it.
 
-`project` asks it what to leave behind. The library at hand for this parts from git in ways that lose or
+`survey` asks it what to leave behind. The library at hand for this parts from git in ways that lose or
 leak files (`[[:alpha:]]`, `[z-a]`, `a**/b`, a backslash at the end of a line, bytes that are no UTF-8) and
 takes 60 ms to import, so the rules are here, and a property test holds them against git itself.
 
@@ -86,7 +86,7 @@ def read(file: Path, base: bytes = b"") -> Rules | None:
 def is_ignored(chain: Sequence[Rules], path: bytes, is_folder: bool) -> bool | None:
     """What the last of the rules that match a path says: ignored, kept, or None when none does.
 
-    This is about the path itself. Below an ignored folder all is ignored, whatever the rules say: do not go there.
+    This is about the path itself. Below an ignored folder all is ignored, whatever the rules say.
     """
     kind = b"d" if is_folder else b"f"
     name = path[path.rfind(b"/") + 1 :]
@@ -98,7 +98,7 @@ def is_ignored(chain: Sequence[Rules], path: bytes, is_folder: bool) -> bool | N
 
 
 def read_private(git: Path, base: bytes = b"") -> Rules | None:
-    """The rules that a repository keeps to itself, given its `.git`: a folder, or a file in a further work tree."""
+    """The rules that a repository keeps to itself, given its `.git`, be it folder or file."""
     try:
         if git.is_file():
             git = git.parent / os.fsdecode(git.read_bytes().removeprefix(b"gitdir:").strip())
@@ -125,11 +125,11 @@ def read_above(top: Path, below: Sequence[str], name: str, chain: tuple[Rules, .
 
 
 def tracked_although_ignored(folder: Path) -> tuple[frozenset[str], str]:
-    """What git tracks below a folder although a pattern names it, with the folders on the way; or why git did not say.
+    """What git tracks although a pattern names it, with the folders on the way; or why git did not say.
 
     Only git can read its index. Asked like this, it starts no program of the repository's choice.
     """
-    import subprocess  # noqa: PLC0415 - only projects in a repository pay for it
+    import subprocess  # only projects in a repository pay for it
 
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     command = [
@@ -181,8 +181,8 @@ def _alternative(pattern: bytes) -> bytes:
         return kind + _translate(pattern, crosses=b"[^/\\x00]") + b"\\x00.*"
     pattern = pattern.removeprefix(b"/")
     plain = next((at for at, byte in enumerate(pattern) if byte in _WILD), len(pattern))
-    # Git compares what stands before the first wildcard by itself, and takes the rest for a pattern of its own;
-    # so in `a**/b` the stars stand at a beginning, and cross folders.
+    # Git compares what stands before the first wildcard by itself, and takes the rest for a pattern of its
+    # own; so in `a**/b` the stars stand at a beginning, and cross folders.
     return kind + b"[^\\x00]*\\x00" + re.escape(pattern[:plain]) + _translate(pattern[plain:], crosses=b".")
 
 
@@ -225,7 +225,7 @@ def _translate(pattern: bytes, crosses: bytes) -> bytes:
 
 
 def _bracket(pattern: bytes, at: int) -> tuple[set[int], int]:
-    """The bytes that a bracket expression stands for, and where it ends; `at` is behind the opening bracket."""
+    """The bytes that a bracket expression stands for, and where it ends; `at` is behind the bracket."""
     negated = pattern[at : at + 1] in {b"!", b"^"}
     at += negated
     members: set[int] = set()

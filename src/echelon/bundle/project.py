@@ -32,7 +32,7 @@ def nearest(folder: Path, markers: Sequence[str]) -> Path | None:
     for candidate in (folder, *folder.parents):
         if candidate != folder and _is_nobodys(candidate):
             continue
-        if any((candidate / marker).exists() for marker in markers):
+        if holds(candidate, markers):
             return candidate
     return None
 
@@ -41,11 +41,16 @@ def check_root(root: Path) -> None:
     """Refuse to ship what is no folder, or a folder that holds much more than a project."""
     if not root.is_dir():
         raise CannotShip(f"{root} is no folder", hint="name the folder that holds the code")
-    if _is_nobodys(root) and not any((root / name).exists() for name in ("pyproject.toml", ".echelonignore")):
+    if _is_nobodys(root) and not holds(root, ("pyproject.toml", ".echelonignore")):
         raise CannotShip(
             f"{root} is no project: shipping it would ship everything in it",
-            hint="move the script to a folder of its own, or write an .echelonignore that says what to leave out",
+            hint="move the script to a folder of its own, or say in an .echelonignore what to leave out",
         )
+
+
+def holds(folder: Path, names: Sequence[str]) -> bool:
+    """Whether a folder has something of one of these names in it."""
+    return any(os.path.exists(folder / name) for name in names)  # noqa: PTH110 - Path raises where it may not look
 
 
 def _is_nobodys(folder: Path) -> bool:

@@ -31,7 +31,7 @@ from pathlib import Path
 from echelon.bundle import gitignore
 from echelon.bundle.gitignore import Rules
 from echelon.bundle.links import aim
-from echelon.bundle.project import check_root, nearest
+from echelon.bundle.project import check_root, holds, nearest
 from echelon.errors import CannotShip, InvalidJob
 
 # The agent leaves this in what it has unpacked. A run that is started in there must not ship it on.
@@ -125,7 +125,7 @@ def _walk(root: Path, notes: list[str]) -> Iterator[Found]:
         if folder.path:
             if _is_environment_or_cache(root / folder.path, names):
                 continue
-            yield Found(path=folder.path[:-1], status=(root / folder.path).lstat())
+            yield _folder(root, folder.path[:-1])
         folder = _with_own_rules(root, folder, names, above, notes)
         for entry in entries:
             path = folder.path + entry.name
@@ -197,7 +197,7 @@ def _is_never_shipped(entry: os.DirEntry[str], path: str) -> bool:
         return True
     if path == _RESULTS and not entry.is_file(follow_symlinks=False):
         return True
-    return entry.is_symlink() and any(Path(entry.path, name).exists() for name in _ENVIRONMENT)
+    return entry.is_symlink() and holds(Path(entry.path), _ENVIRONMENT)
 
 
 def _is_environment_or_cache(folder: Path, names: set[str]) -> bool:
@@ -207,6 +207,13 @@ def _is_environment_or_cache(folder: Path, names: set[str]) -> bool:
         return _CACHE_TAG in names and (folder / _CACHE_TAG).read_bytes().startswith(_CACHE_SIGNATURE)
     except OSError:
         return False
+
+
+def _folder(root: Path, path: str) -> Found:
+    try:
+        return Found(path=path, status=(root / path).lstat())
+    except OSError as error:
+        raise unreadable(path, error) from error
 
 
 def _single(root: Path, path: str, notes: list[str]) -> Iterator[Found]:
@@ -233,8 +240,8 @@ def _single(root: Path, path: str, notes: list[str]) -> Iterator[Found]:
 
 def _included(root: Path, pattern: str, notes: list[str]) -> Iterator[Found]:
     """What an include names: a path that exists, or else a glob."""
-    plain = posixpath.normpath(pattern.removeprefix(f"{root}/")) if pattern else "."
-    if plain in {".", ".."} or plain.startswith(("/", "../")):
+    plain = posixpath.normpath(pattern.removeprefix(f"{root}/"))
+    if plain in {".", ".."} or plain.startswith(("/", "../")) or "\0" in plain:
         raise InvalidJob(
             "include", pattern, "is not below the project", hint=f"name files or folders in {root}"
         )
@@ -246,7 +253,10 @@ def _included(root: Path, pattern: str, notes: list[str]) -> Iterator[Found]:
             raise InvalidJob("include", pattern, "lies behind a symbolic link", hint=hint)
         matches = [plain]
     else:
-        matches = [str(match.relative_to(root)) for match in root.glob(plain)]
+        try:
+            matches = [str(match.relative_to(root)) for match in root.glob(plain)]
+        except ValueError as error:
+            raise InvalidJob("include", pattern, "is no glob", hint=str(error)) from error
         matches = [
             match for match in matches if not _is_waste(match.split("/")) and not _link_above(root, match)
         ]
@@ -275,7 +285,7 @@ def _all_of(root: Path, path: str, notes: list[str]) -> Iterator[Found]:
         if full.is_symlink() or not full.is_dir():
             yield from _single(root, path, notes)
             continue
-        yield Found(path=path, status=full.lstat())
+        yield _folder(root, path)
         pending.extend(
             f"{path}/{entry.name}" for entry in _entries(root, path) if not _is_waste([entry.name])
         )

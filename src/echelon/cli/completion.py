@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import click
 from click.shell_completion import get_completion_class
@@ -11,7 +12,11 @@ _WHERE = {"bash": "~/.bashrc", "zsh": "~/.zshrc", "fish": "~/.config/fish/comple
 
 
 @click.command("completion", short_help="Print the shell's completion script.")
-@click.argument("shell", type=click.Choice(list(_WHERE)), default=lambda: os.path.basename(os.environ.get("SHELL", "bash")))  # noqa: PTH119
+@click.argument(
+    "shell",
+    type=click.Choice(list(_WHERE)),
+    default=lambda: Path(os.environ.get("SHELL", "bash")).name,
+)
 def completion(shell: str) -> int:
     """Print what makes the shell complete commands, flags and the names of runs.
 

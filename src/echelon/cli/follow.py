@@ -14,7 +14,16 @@ from echelon.model.job import Job
 from echelon.model.world import rank_count
 from echelon.planning import make_world
 
-_SAID_ANYWAY = ("recorded", "worker-started", "worker-running", "rank-ended", "worker-ended", "failed", "verdict", "finished")
+_SAID_ANYWAY = (
+    "recorded",
+    "worker-started",
+    "worker-running",
+    "rank-ended",
+    "worker-ended",
+    "failed",
+    "verdict",
+    "finished",
+)
 
 
 def follow(run: Run, job: Job, format_: str) -> int:

@@ -19,7 +19,14 @@ from echelon.cli.options import complete_runs, target_options
 @click.option("--timestamps", is_flag=True, help="with the time of each line")
 @target_options
 def logs(
-    name: str, follow: bool, rank: int | None, worker: int | None, tail: int | None, since: str | None, timestamps: bool, **target: str | None
+    name: str,
+    follow: bool,
+    rank: int | None,
+    worker: int | None,
+    tail: int | None,
+    since: str | None,
+    timestamps: bool,
+    **target: str | None,
 ) -> int:
     """Show what the ranks wrote, each line with its rank.
 
@@ -34,7 +41,9 @@ def logs(
 
     run = attach(name, on=target["on"])
     printer = render.LinePrinter(
-        prefix=len(render.ranks_of(run.status())) != 1, timestamps=timestamps, as_json=target["format"] == "json"
+        prefix=len(render.ranks_of(run.status())) != 1,
+        timestamps=timestamps,
+        as_json=target["format"] == "json",
     )
     start = time.time() - parse_duration("since", since) if since else None
     for line in run.logs(rank=rank, worker=worker, follow=follow, tail=tail, since=start):

@@ -1,4 +1,6 @@
-"""`echelon`: the group of commands, each imported only when it is used, and the one place where errors become exit codes."""
+"""`echelon`: the group of commands, each imported only when it is used, and the one place where errors become
+exit codes.
+"""
 
 from __future__ import annotations
 
@@ -90,7 +92,7 @@ def call(arguments: list[str]) -> int:
     except BrokenPipeError:
         _forget_stdout()
         return 141
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - what is not ours is raised again
         return _report(error)
     return code if isinstance(code, int) else 0
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import types
 from collections.abc import Callable
-from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import click
 from click.shell_completion import CompletionItem
@@ -41,18 +41,26 @@ def complete_runs(_ctx: click.Context, _param: click.Parameter, incomplete: str)
     return [CompletionItem(name) for name in RunStore().names() if name.startswith(incomplete)]
 
 
-def _option(field: dataclasses.Field[Any], hint: Any) -> click.Option:  # noqa: ANN401 - a type, as typing gives it
+def _option(field: dataclasses.Field[Any], hint: Any) -> click.Option:
     flag = field.metadata.get("flag") or field.name.replace("_", "-")
     names = [*([field.metadata["short"]] if "short" in field.metadata else []), f"--{flag}", field.name]
     text = field.metadata["help"]
     if field.name in _PAIRS:
-        return click.Option(names, multiple=True, metavar="KEY=VALUE" if field.name == "env" else "NAME=N", help=text)
+        return click.Option(
+            names, multiple=True, metavar="KEY=VALUE" if field.name == "env" else "NAME=N", help=text
+        )
     if field.name in _LISTS:
         return click.Option(names, multiple=True, metavar=field.name.upper(), help=text)
-    kinds = [kind for kind in (get_args(hint) if get_origin(hint) is types.UnionType else (hint,)) if kind is not type(None)]
+    kinds = [
+        kind
+        for kind in (get_args(hint) if get_origin(hint) in (types.UnionType, Union) else (hint,))
+        if kind is not type(None)
+    ]
     if kinds == [bool]:
         return click.Option(names, is_flag=True, default=None, help=text)
     choices = next((get_args(kind) for kind in kinds if get_origin(kind) is Literal), None)
     if choices:
         return click.Option(names, type=click.Choice(choices), help=text)
-    return click.Option(names, type=int if kinds == [int] else str, metavar="N" if kinds == [int] else "TEXT", help=text)
+    return click.Option(
+        names, type=int if kinds == [int] else str, metavar="N" if kinds == [int] else "TEXT", help=text
+    )

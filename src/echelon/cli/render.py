@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -18,9 +19,14 @@ from echelon.model.event import RootCause
 from echelon.model.job import Job
 from echelon.model.log import LogLine
 from echelon.model.plan import Plan
+from echelon.model.resources import format_memory
 from echelon.model.status import RunSummary, Status
 from echelon.model.world import rank_count, worker_count
 from echelon.planning import make_world
+
+if TYPE_CHECKING:
+    from echelon.engines.local.checkup import Finding
+    from echelon.engines.local.usage import Usage
 
 _COLOURS = ("cyan", "green", "yellow", "magenta", "blue", "bright_red", "bright_cyan", "bright_green")
 _STATE_COLOURS = {
@@ -40,7 +46,10 @@ class LinePrinter:
         self._as_json = as_json
         self._to_stderr = to_stderr
         self._begun: dict[tuple[int | None, str], str] = {}
-        self._colour = {name: stream.isatty() and not _no_colour() for name, stream in (("stdout", sys.stdout), ("stderr", sys.stderr))}
+        self._colour = {
+            name: stream.isatty() and not _no_colour()
+            for name, stream in (("stdout", sys.stdout), ("stderr", sys.stderr))
+        }
         self._open_line = False
 
     def show(self, line: LogLine) -> None:
@@ -73,7 +82,11 @@ class LinePrinter:
         sys.stdout.flush()
 
     def _head(self, line: LogLine) -> str:
-        stamp = time.strftime("%H:%M:%S", time.localtime(line.at)) + f".{int(line.at * 1000) % 1000:03d} " if self._timestamps else ""
+        stamp = (
+            time.strftime("%H:%M:%S", time.localtime(line.at)) + f".{int(line.at * 1000) % 1000:03d} "
+            if self._timestamps
+            else ""
+        )
         if not self._prefix:
             return stamp
         name = f"[{line.rank}]" if line.rank is not None else f"[agent {line.worker}]"
@@ -199,7 +212,10 @@ def status(found: Status, format_: str) -> None:
         data(found, format_)
         return
     now = time.time()
-    click.echo(f"{click.style(found.name, bold=True)}  {_state(found.state)}" + (f"  {found.reason}" if found.reason else ""))
+    click.echo(
+        f"{click.style(found.name, bold=True)}  {_state(found.state)}"
+        + (f"  {found.reason}" if found.reason else "")
+    )
     facts = [
         ("framework", found.framework or "-"),
         ("elapsed", duration((found.ended or now) - (found.started or found.created))),
@@ -213,15 +229,80 @@ def status(found: Status, format_: str) -> None:
     if found.workers:
         click.echo()
         rows = [
-            (str(each.worker), each.role, _ranges(each.ranks), _state(each.state), each.node or "-", ",".join(each.gpus) or "-",
-             str(each.pid or "-"), each.reason or "")
+            (
+                str(each.worker),
+                each.role,
+                _ranges(each.ranks),
+                _state(each.state),
+                each.node or "-",
+                ",".join(each.gpus) or "-",
+                str(each.pid or "-"),
+                each.reason or "",
+            )
             for each in found.workers
-        ]  # fmt: skip
+        ]
         table(("WORKER", "ROLE", "RANKS", "STATE", "NODE", "GPUS", "PID", ""), rows)
     if found.root_cause is not None:
         click.echo()
         for text in _cause_lines(found.root_cause, with_tail=True):
             click.echo(text)
+
+
+def usage(found: Usage, format_: str) -> None:
+    """The machine, its GPUs and who uses them."""
+    if format_ != "text":
+        data(found, format_)
+        return
+    memory = f"{format_memory(found.memory_used)} of {format_memory(found.memory)}"
+    click.echo(f"{found.cpus} CPUs, load {found.load:.2f}; memory {memory}")
+    click.echo()
+    if found.gpus:
+        rows = [
+            (
+                each.gpu,
+                each.model,
+                f"{format_memory(each.used)} of {format_memory(each.memory)}",
+                "-" if each.utilization is None else f"{each.utilization} %",
+                each.user or click.style("free", fg="green"),
+            )
+            for each in found.gpus
+        ]
+        table(("GPU", "MODEL", "MEMORY", "BUSY", "USED BY"), rows)
+    else:
+        click.echo("no GPUs")
+    click.echo()
+    if found.runs:
+        run_rows = [
+            (
+                each.name,
+                _state(each.state),
+                str(each.processes),
+                f"{each.cpus:.2f}",
+                format_memory(each.memory),
+                ",".join(each.gpus) or "-",
+            )
+            for each in found.runs
+        ]
+        table(("RUN", "STATE", "PROCESSES", "CPUS", "MEMORY", "GPUS"), run_rows)
+    else:
+        click.echo("no runs")
+
+
+def findings(found: Iterable[Finding], format_: str) -> list[Finding]:
+    """The lines of a check-up, each as soon as it is there; returns them."""
+    if format_ != "text":
+        everything = list(found)
+        data(everything, format_)
+        return everything
+    colours = {"ok": "green", "degraded": "yellow", "missing": "red"}
+    shown = []
+    for each in found:
+        level = click.style(each.level.ljust(8), fg=colours[each.level])
+        click.echo(f"{level}  {each.what.ljust(16)}  {each.found}")
+        if each.fix:
+            click.echo(f"{'':28}{each.fix}")
+        shown.append(each)
+    return shown
 
 
 def _cause_lines(cause: RootCause, *, with_tail: bool) -> list[str]:
@@ -260,7 +341,11 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
         drawn = Table(box=None, pad_edge=False, header_style="bold")
         for head in heads:
-            drawn.add_column(head, overflow="fold" if head in ("", "COMMAND") else "ellipsis", no_wrap=head not in ("", "COMMAND"))
+            drawn.add_column(
+                head,
+                overflow="fold" if head in ("", "COMMAND") else "ellipsis",
+                no_wrap=head not in ("", "COMMAND"),
+            )
         for row in rows:
             drawn.add_row(*(Text.from_ansi(cell) for cell in row))
         Console().print(drawn)

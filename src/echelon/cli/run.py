@@ -13,8 +13,8 @@ from echelon.model.settings import Settings
 
 _HELP = """Train a script, a module or a command on many workers.
 
-Everything after the script (or after -m MODULE, or after --) belongs to it. Results of a script that writes to the folder in $ECHELON_OUTPUT, or to a path with
-{output} in its arguments, are in ./runs/RUN.
+Everything after the script (or after -m MODULE, or after --) belongs to it. What it writes to the folder in
+$ECHELON_OUTPUT, or to a path with {output} in its arguments, is in ./runs/RUN.
 
 \b
 Examples:
@@ -50,18 +50,26 @@ class RunCommand(click.Command):
         *setting_options(everywhere=False),
         *setting_options(everywhere=True),
         click.Option(["-f", "--file", "file"], type=click.Path(path_type=Path), help="a job file (YAML)"),
-        click.Option(["--set", "overrides"], multiple=True, metavar="KEY=VALUE", help="override a key of the job file"),
-        click.Argument(["words"], nargs=-1, type=click.UNPROCESSED, metavar="[SCRIPT | -- COMMAND] [ARGS]..."),
+        click.Option(
+            ["--set", "overrides"], multiple=True, metavar="KEY=VALUE", help="override a key of the job file"
+        ),
+        click.Argument(
+            ["words"], nargs=-1, type=click.UNPROCESSED, metavar="[SCRIPT | -- COMMAND] [ARGS]..."
+        ),
     ],
 )
 @click.pass_context
-def run(ctx: click.Context, file: Path | None, overrides: tuple[str, ...], words: tuple[str, ...], **said: Any) -> int:  # noqa: ANN401
+def run(
+    ctx: click.Context, /, file: Path | None, overrides: tuple[str, ...], words: tuple[str, ...], **said: Any
+) -> int:
     """Hear, prepare, submit, follow."""
     from echelon.cli import follow, render
     from echelon.engines.choose import choose_engine
     from echelon.submit import gather, prepare, submit
 
-    settings = gather(_settings(said, words, is_command=ctx.meta["command"], has_file=file is not None), overrides, file)
+    settings = gather(
+        _settings(said, words, is_command=ctx.meta["command"], has_file=file is not None), overrides, file
+    )
     prepared = prepare(settings)
     job = prepared.job
     foreground = not settings.detach and not settings.dry_run
@@ -83,7 +91,11 @@ def _settings(said: dict[str, Any], words: tuple[str, ...], *, is_command: bool,
     from echelon.jobfile import settings_from
 
     given: dict[str, Any] = {key: value for key, value in said.items() if value not in (None, ())}
-    for key, separator_hint in (("env", "--env KEY=VALUE"), ("resource", "--resource NAME=N"), ("roles", "--role ps=1")):
+    for key, separator_hint in (
+        ("env", "--env KEY=VALUE"),
+        ("resource", "--resource NAME=N"),
+        ("roles", "--role ps=1"),
+    ):
         if key in given:
             given[key] = dict(_pair(key, text, separator_hint, number=key != "env") for text in given[key])
     for key in ("secret", "include"):
@@ -98,7 +110,9 @@ def _settings(said: dict[str, Any], words: tuple[str, ...], *, is_command: bool,
         if words[1:]:
             given["args"] = list(words[1:])
     elif not has_file and "module" not in given:
-        raise click.UsageError("Nothing to run. Give a script, -m MODULE, -f FILE, or -- COMMAND; `echelon run --help` has examples.")
+        raise click.UsageError(
+            "Nothing to run. Give a script, -m MODULE, -f FILE or -- COMMAND; see `echelon run --help`."
+        )
     return settings_from(given, source="the command line")
 
 

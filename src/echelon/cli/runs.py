@@ -78,7 +78,8 @@ def wait(name: str, timeout: str | None, **target: str | None) -> int:
 @click.option("--now", is_flag=True, help="kill at once, without SIGTERM first")
 @target_options
 def stop(names: tuple[str, ...], now: bool, **target: str | None) -> int:
-    """Stop runs: SIGTERM to their ranks, SIGKILL to what is left ten seconds later. Returns when they have ended.
+    """Stop runs: SIGTERM to their ranks, SIGKILL to what is left ten seconds later. Returns when they have
+    ended.
 
     \b
     Examples:

@@ -1,7 +1,7 @@
 """What every engine offers, and nothing that can be computed above it.
 
-`memory` is a scripted fake, `local` this machine. The conformance suite in the tests is what the words here mean exactly.
-"""
+`memory` is a scripted fake, `local` this machine. The conformance suite in the tests is what the words here
+mean exactly."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from echelon.model.run import Record, RunRef
 from echelon.model.status import RunSummary
 
 
-class Taken(Exception):  # noqa: N818 - not a mistake of anybody's: look again and place anew
+class Taken(Exception):
     """What a plan wants was given to another run in the meantime."""
 
 
@@ -32,7 +32,10 @@ class Engine(Protocol):
         ...
 
     def record(self, job: Job, bundle: Bundle | None) -> RunRef:
-        """Make the run exist, under its name; nothing runs yet. The same job again, if it never started, is taken up."""
+        """Make the run exist, under its name; nothing runs yet.
+
+        The same job again, if it never started, is taken up.
+        """
         ...
 
     def read(self, ref: RunRef) -> Record:
@@ -44,7 +47,10 @@ class Engine(Protocol):
         ...
 
     def start(self, ref: RunRef, plan: Plan) -> None:
-        """Take what the plan names and start the run; raises Taken if another run was faster. Starting again does nothing."""
+        """Take what the plan names and start the run; raises Taken if another run was faster.
+
+        Starting again does nothing.
+        """
         ...
 
     def preview(self, job: Job, plan: Plan) -> str:
@@ -52,10 +58,14 @@ class Engine(Protocol):
         ...
 
     def events(self, ref: RunRef, *, follow: bool = False, timeout: float | None = None) -> Iterator[Event]:
-        """What happened, in order; with `follow`, until the run has finished or `timeout` seconds have passed."""
+        """What happened, in order; with `follow`, until the run has finished or `timeout` seconds have
+        passed.
+        """
         ...
 
-    def logs(self, ref: RunRef, *, ranks: frozenset[int] | None = None, follow: bool = False) -> Iterator[LogLine]:
+    def logs(
+        self, ref: RunRef, *, ranks: frozenset[int] | None = None, follow: bool = False
+    ) -> Iterator[LogLine]:
         """What the ranks wrote; with `follow`, as it comes, until the run has finished and all is told."""
         ...
 
@@ -86,12 +96,18 @@ def read_secrets(job: Job, environment: Mapping[str, str]) -> dict[str, str]:
             except (OSError, UnicodeDecodeError) as error:
                 reason = getattr(error, "strerror", None) or "it is not text"
                 raise InvalidJob(
-                    "secret", f"{secret.name}=@{secret.file}", f"cannot be read: {reason}", hint="name a file that holds it"
+                    "secret",
+                    f"{secret.name}=@{secret.file}",
+                    f"cannot be read: {reason}",
+                    hint="name a file that holds it",
                 ) from None
         elif secret.name in environment:
             values[secret.name] = environment[secret.name]
         else:
             raise InvalidJob(
-                "secret", secret.name, "is not in your environment", hint=f"export {secret.name}=..., or use {secret.name}=@FILE"
+                "secret",
+                secret.name,
+                "is not in your environment",
+                hint=f"export {secret.name}=..., or use {secret.name}=@FILE",
             )
     return values

@@ -16,5 +16,7 @@ def choose_engine(name: str | None = None, *, keep_stdin: bool = False) -> Engin
 
         return LocalEngine(keep_stdin=keep_stdin)
     if name == "k8s":
-        raise Unavailable("the Kubernetes engine is not part of this version", hint="leave --on out to run on this machine")
+        raise Unavailable(
+            "the Kubernetes engine is not part of this version", hint="leave --on out to run on this machine"
+        )
     raise InvalidJob("on", name, "is not known", hint="local or k8s")

@@ -1,7 +1,7 @@
 """How the ranks of each framework find each other: one small pure file for each, and the table of them.
 
-`launch(framework, argv, world, group)` gives the template from which the agents start the ranks of a group; `detect` (in `detect.py`) says which framework a script means.
-"""
+`launch(framework, argv, world, group)` gives the template from which the agents start the ranks of a group;
+`detect` (in `detect.py`) says which framework a script means."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ def launch(framework: str, argv: Sequence[str], world: World, group: int) -> Lau
     """How to start the ranks of `world.groups[group]`."""
     if framework not in _LAUNCHES:
         raise Unavailable(
-            f"framework {framework!r} is not there yet", hint=f"this version knows {', '.join(sorted(_LAUNCHES))}"
+            f"framework {framework!r} is not there yet",
+            hint=f"this version knows {', '.join(sorted(_LAUNCHES))}",
         )
     return _LAUNCHES[framework](argv, world, group)

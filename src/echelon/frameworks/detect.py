@@ -1,7 +1,7 @@
 """Which framework a script means, from its imports, read without importing anything.
 
-Imports of the project's own files are followed, since a script often imports torch through a module of its own. Called by `submit.py`.
-"""
+Imports of the project's own files are followed, since a script often imports torch through a module of its
+own. Called by `submit.py`."""
 
 from __future__ import annotations
 
@@ -10,14 +10,25 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
-_FRAMEWORKS = {"horovod": "horovod", "mpi4py": "mpi", "torch": "torch", "lightning": "torch", "pytorch_lightning": "torch",
-    "accelerate": "torch", "transformers": "torch", "deepspeed": "torch", "tensorflow": "tensorflow", "keras": "tensorflow"}  # fmt: skip
+_FRAMEWORKS = {
+    "horovod": "horovod",
+    "mpi4py": "mpi",
+    "torch": "torch",
+    "lightning": "torch",
+    "pytorch_lightning": "torch",
+    "accelerate": "torch",
+    "transformers": "torch",
+    "deepspeed": "torch",
+    "tensorflow": "tensorflow",
+    "keras": "tensorflow",
+}
 _ORDER = ("horovod", "mpi", "torch", "tensorflow")
 _MOST_FILES = 200
 
 
 def detect(source: bytes, roots: tuple[Path, ...] = ()) -> str:
-    """The framework of a script: the most telling import found in it or in the project files it imports; else plain.
+    """The framework of a script: the most telling import found in it or in the project files it imports; else
+    plain.
 
     `roots` are the folders in which the script's own modules are looked for; the first is the script's own.
     """
@@ -49,7 +60,9 @@ def _imported_names(source: bytes, folder: Path) -> Iterator[str]:
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             above = folder.parts[len(folder.parts) - node.level :] if node.level else ()
-            for start in range(len(above)) if node.level else (0,):  # we do not know how deep the package lies
+            for start in (
+                range(len(above)) if node.level else (0,)
+            ):  # we do not know how deep the package lies
                 module = ".".join(filter(None, [*above[start:], node.module]))
                 yield module
                 yield from (f"{module}.{alias.name}" if module else alias.name for alias in node.names)

@@ -1,4 +1,6 @@
-"""Any program: it finds its index and the count in the variables that every rank has (ECHELON_RANK, ECHELON_RANKS)."""
+"""Any program: it finds its index and the count in the variables that every rank has (ECHELON_RANK,
+ECHELON_RANKS).
+"""
 
 from __future__ import annotations
 

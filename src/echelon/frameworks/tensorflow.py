@@ -1,8 +1,7 @@
 """TensorFlow: TF_CONFIG, which names every rank of every role, and which of them this one is.
 
-Parameter servers and the evaluator serve until the workers have ended. Under MultiWorkerMirroredStrategy `model.fit` fails with Keras 3, so that the older Keras is
-chosen where it is installed (`tf_keras`).
-"""
+Parameter servers and the evaluator serve until the workers have ended. Under MultiWorkerMirroredStrategy
+`model.fit` fails with Keras 3, so that the older Keras is chosen where it is installed (`tf_keras`)."""
 
 from __future__ import annotations
 

@@ -1,11 +1,13 @@
-"""PyTorch: the variables that `torch.distributed` reads, which torchrun would set after two seconds of imports.
+"""PyTorch: the variables that `torch.distributed` reads, which torchrun would set after two seconds of
+imports.
 
-A command that calls torchrun itself is started once per worker, and gets torchrun's own variables (PET_*) instead.
-"""
+A command that calls torchrun itself is started once per worker, and gets torchrun's own variables (PET_*)
+instead."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import PurePath
 
 from echelon.model.plan import Launch
@@ -43,4 +45,4 @@ def calls_torchrun(argv: Sequence[str]) -> bool:
     """Whether a command starts its ranks by itself, with torchrun under one of its names."""
     if PurePath(argv[0]).name == "torchrun":
         return True
-    return any(flag == "-m" and module in _LAUNCHER_MODULES for flag, module in zip(argv, argv[1:], strict=False))
+    return any(flag == "-m" and module in _LAUNCHER_MODULES for flag, module in pairwise(argv))

@@ -73,7 +73,7 @@ class Values:
         return {at for at, times in self._literals.items() if times > 1 or at in found}
 
     def probe(self, label: str, value: object, subject: str, user: str = "") -> frozenset[str]:
-        """Which names of the script a value needs; raises CannotShip, naming the subject, if it cannot travel."""
+        """Which names of the script a value needs; raises CannotShip, naming the subject, if it must stay."""
         try:
             self._write(value, subject)
         except CannotShip:
@@ -125,7 +125,7 @@ def cloudpickle_files(folder: str) -> dict[str, bytes]:
 
 @contextmanager
 def definitions_by_value(home: dict[str, Any]) -> Iterator[None]:
-    """Tell cloudpickle that what this namespace defines cannot be imported elsewhere, although it can here."""
+    """Tell cloudpickle that no other process can import what this namespace defines, although this one can."""
     module = sys.modules.get(str(home.get("__name__")))
     if module is None or vars(module) is not home or module.__name__ == "__main__":
         yield

@@ -1,9 +1,10 @@
 """One line of a rank's output, and how the lines that an agent writes are read.
 
-An agent's standard output is a stream of lines, each begun by the agent itself, so that no rank can forge one::
+An agent's standard output is a stream of lines, each begun by the agent itself, so that no rank can forge
+one::
 
     [3 o 17 1763173621.250] Train Epoch: 1      rank 3, stdout, the agent's 17th line, written at that time
-    [3 e+ 18 1763173621.251] half a             stderr; the line goes on in the next piece of the same rank and stream
+    [3 e+ 18 1763173621.251] half a             stderr; the line goes on in the next piece of that stream
     [3 o~ 19 1763173621.252] 41%|####           a progress bar's state at that moment
     [event 20 1763173621.253] {"kind": ...}     something happened; not output
 
@@ -21,7 +22,11 @@ _LINE = re.compile(rb"\[(?:(\d+) ([oe])([+~]?)|event) (\d+) (\d+\.\d+)\] ?(.*)",
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogLine:
-    """What a rank wrote. `rank` is None for a word of the agent itself; `unfinished` pieces are continued by the next of that stream."""
+    """What a rank wrote.
+
+    `rank` is None for a word of the agent itself; `unfinished` pieces are continued by the next of that
+    stream.
+    """
 
     text: str
     at: float

@@ -1,4 +1,6 @@
-"""How a run stands: a pure fold over its events, the same for every engine, the table, the wait and the dashboard."""
+"""How a run stands: a pure fold over its events, the same for every engine, the table, the wait and the
+dashboard.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,19 @@ from typing import Literal
 
 from echelon.model.event import Event, Outcome, RootCause
 
-State = Literal["recorded", "queued", "starting", "running", "restarting", "stopping", "succeeded", "failed", "stopped", "timed-out", "lost"]
+State = Literal[
+    "recorded",
+    "queued",
+    "starting",
+    "running",
+    "restarting",
+    "stopping",
+    "succeeded",
+    "failed",
+    "stopped",
+    "timed-out",
+    "lost",
+]
 WorkerState = Literal["waiting", "starting", "running", "done", "failed", "stopped", "lost"]
 FINAL: frozenset[str] = frozenset({"succeeded", "failed", "stopped", "timed-out", "lost"})
 
@@ -89,10 +103,15 @@ def apply(status: Status, event: Event) -> Status:
                 restarts=max(status.restarts, event.restart or 0),
             )
         case "failed":
-            return replace(status, root_cause=event.cause, reason=event.cause.summary if event.cause else event.reason)
+            return replace(
+                status, root_cause=event.cause, reason=event.cause.summary if event.cause else event.reason
+            )
         case "restarting":
             return replace(
-                status, state="restarting", restarts=event.restart or 0, reason=event.cause.summary if event.cause else event.reason
+                status,
+                state="restarting",
+                restarts=event.restart or 0,
+                reason=event.cause.summary if event.cause else event.reason,
             )
         case "stopping":
             return replace(status, state="stopping", reason=event.reason)
@@ -122,7 +141,9 @@ def _settle(worker: WorkerStatus, outcome: Outcome) -> WorkerStatus:
 
 
 def _update_worker(workers: tuple[WorkerStatus, ...], event: Event) -> tuple[WorkerStatus, ...]:
-    return tuple(_worker_after(worker, event) if worker.worker == event.worker else worker for worker in workers)
+    return tuple(
+        _worker_after(worker, event) if worker.worker == event.worker else worker for worker in workers
+    )
 
 
 def _worker_after(worker: WorkerStatus, event: Event) -> WorkerStatus:
@@ -132,10 +153,12 @@ def _worker_after(worker: WorkerStatus, event: Event) -> WorkerStatus:
         case "worker-running":
             return replace(worker, state="running", reason=None)
         case "worker-ended":
-            state: WorkerState = "done" if event.exit_code == 0 else "failed" if worker.state == "failed" else "stopped"
+            state: WorkerState = (
+                "done" if event.exit_code == 0 else "failed" if worker.state == "failed" else "stopped"
+            )
             return replace(worker, state=state, pid=None)
         case "worker-lost":
-            return replace(worker, state="lost", pid=None, reason=event.reason)
+            return replace(worker, state="lost", reason=event.reason)
         case "rank-ended" if event.reason is not None:  # by itself, not because it was told to
             return replace(worker, state="failed", reason=event.reason)
         case _:

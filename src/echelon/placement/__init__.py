@@ -1,4 +1,4 @@
-"""Who sits where: from what a job asks and what a cluster has to a placement, or to the reason why there is none. Pure."""
+"""Who sits where: from what a job asks and a cluster has to a placement, or the reason why there is none."""
 
 from echelon.placement.place import NoRoom, place
 

@@ -1,7 +1,7 @@
 """Find a seat for every worker of a world in a snapshot of the cluster, all or none.
 
-Called by `admission.py` and the dry run. Workers take the first node on which they fit, nodes with the least free GPUs first, so that what stays free stays together.
-"""
+Called by `admission.py` and the dry run. Workers take the first node on which they fit, nodes with the least
+free GPUs first, so that what stays free stays together."""
 
 from __future__ import annotations
 
@@ -34,8 +34,19 @@ class _Room:
 
 
 def place(world: World, cluster: Cluster) -> Placement | NoRoom:
-    """Seat every worker on what is free; NoRoom if it must wait; Unplaceable if even an empty cluster could not hold it."""
-    free = [_Room(node, [g for g in node.gpus if g.holder is None], node.free_cpus, node.free_memory, dict(node.other)) for node in cluster.nodes]
+    """Seat every worker on what is free; NoRoom if it must wait; Unplaceable if even an empty cluster could
+    not hold it.
+    """
+    free = [
+        _Room(
+            node,
+            [g for g in node.gpus if g.holder is None],
+            node.free_cpus,
+            node.free_memory,
+            dict(node.other),
+        )
+        for node in cluster.nodes
+    ]
     seats = _seat(world, free)
     if seats is not None:
         return Placement(seats=tuple(seats))
@@ -80,8 +91,14 @@ def _matching(need: Resources, gpus: Sequence[Gpu]) -> list[Gpu]:
 
 def _total(world: World) -> tuple[int, float, float]:
     gpus = sum(group.workers * group.resources.gpus for group in world.groups)
-    cpus = sum(group.workers * (group.resources.cpus.request if group.resources.cpus else 0) for group in world.groups)
-    memory = sum(group.workers * (group.resources.memory.request if group.resources.memory else 0) for group in world.groups)
+    cpus = sum(
+        group.workers * (group.resources.cpus.request if group.resources.cpus else 0)
+        for group in world.groups
+    )
+    memory = sum(
+        group.workers * (group.resources.memory.request if group.resources.memory else 0)
+        for group in world.groups
+    )
     return gpus, cpus, memory
 
 
@@ -99,7 +116,9 @@ def _too_large(world: World, cluster: Cluster) -> Unplaceable:
             )
         for name in need.other:
             if not any(name in node.other for node in cluster.nodes):
-                return Unplaceable(f"resource {name!r}: {where} none of it", hint="`echelon doctor` lists what there is")
+                return Unplaceable(
+                    f"resource {name!r}: {where} none of it", hint="`echelon doctor` lists what there is"
+                )
     if gpus > len(have) or (gpus and any(group.resources.gpus > len(have) for group in world.groups)):
         return Unplaceable(
             f"{gpus} GPU{'s' * (gpus != 1)} asked for, {where} {len(have) or 'none'}",
@@ -107,14 +126,18 @@ def _too_large(world: World, cluster: Cluster) -> Unplaceable:
         )
     if cpus > sum(node.cpus for node in cluster.nodes):
         return Unplaceable(
-            f"{cpus:g} CPUs asked for, {where} {sum(node.cpus for node in cluster.nodes):g}", hint="lower --cpus or --workers"
+            f"{cpus:g} CPUs asked for, {where} {sum(node.cpus for node in cluster.nodes):g}",
+            hint="lower --cpus or --workers",
         )
     if memory > sum(node.memory for node in cluster.nodes):
         total = sum(node.memory for node in cluster.nodes)
         return Unplaceable(
-            f"{format_memory(memory)} of memory asked for, {where} {format_memory(total)}", hint="lower --memory or --workers"
+            f"{format_memory(memory)} of memory asked for, {where} {format_memory(total)}",
+            hint="lower --memory or --workers",
         )
-    return Unplaceable("no node is large enough for one of the workers", hint="ask for less per worker, and more workers")
+    return Unplaceable(
+        "no node is large enough for one of the workers", hint="ask for less per worker, and more workers"
+    )
 
 
 def _what_is_missing(world: World, cluster: Cluster) -> str:
@@ -123,9 +146,11 @@ def _what_is_missing(world: World, cluster: Cluster) -> str:
     free = [gpu for gpu in have if gpu.holder is None]
     if gpus > len(free) or (gpus and not cpus and not memory):
         holders = sorted({gpu.holder for gpu in have if gpu.holder is not None})
-        return f"waiting for {gpus} GPU{'s' * (gpus != 1)}: {len(free)} of {len(have)} free, held by {', '.join(holders)}"
+        wanted = f"{gpus} GPU{'s' * (gpus != 1)}"
+        return f"waiting for {wanted}: {len(free)} of {len(have)} free, held by {', '.join(holders)}"
     free_cpus = sum(node.free_cpus for node in cluster.nodes)
     if cpus > free_cpus:
         return f"waiting for {cpus:g} CPUs: {free_cpus:g} not promised to other runs"
     free_memory = sum(node.free_memory for node in cluster.nodes)
-    return f"waiting for {format_memory(memory)} of memory: {format_memory(free_memory)} not promised to other runs"
+    wanted = format_memory(memory)
+    return f"waiting for {wanted} of memory: {format_memory(free_memory)} not promised to other runs"

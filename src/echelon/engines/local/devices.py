@@ -1,8 +1,8 @@
-"""What this machine has: CPUs, memory, and GPUs as `nvidia-smi` tells of them, those of other people's processes marked.
+"""What this machine has: CPUs, memory, and GPUs as `nvidia-smi` tells of them, those of other people's
+processes marked.
 
-GPUs are named by nvidia-smi's index, which is CUDA's too once CUDA_DEVICE_ORDER says PCI_BUS_ID. A CUDA_VISIBLE_DEVICES that is set around us is respected: what it does not
-name is not ours to use.
-"""
+GPUs are named by nvidia-smi's index, which is CUDA's too once CUDA_DEVICE_ORDER says PCI_BUS_ID. A
+CUDA_VISIBLE_DEVICES that is set around us is respected: what it does not name is not ours to use."""
 
 from __future__ import annotations
 
@@ -41,7 +41,9 @@ def read_gpus(environment: Mapping[str, str] = os.environ) -> list[GpuReading]:
     rows = _ask(program, f"--query-gpu={_GPU_QUERY}")
     owners: dict[str, list[tuple[int, str]]] = {}
     if rows:
-        for uuid, pid, name in (row for row in _ask(program, f"--query-compute-apps={_PROCESS_QUERY}") if len(row) == 3):
+        for uuid, pid, name in (
+            row for row in _ask(program, f"--query-compute-apps={_PROCESS_QUERY}") if len(row) == 3
+        ):
             if pid.isdigit():
                 owners.setdefault(uuid, []).append((int(pid), os.path.basename(name)))  # noqa: PTH119 - not a path of ours
     gpus = [
@@ -62,10 +64,16 @@ def read_gpus(environment: Mapping[str, str] = os.environ) -> list[GpuReading]:
 
 
 def choose_visible(gpus: Sequence[GpuReading], visible: str) -> list[GpuReading]:
-    """The GPUs that a CUDA_VISIBLE_DEVICES names, by CUDA's rules: the first word it does not understand ends the list."""
+    """The GPUs that a CUDA_VISIBLE_DEVICES names, by CUDA's rules: the first word it does not understand ends
+    the list.
+    """
     chosen: list[GpuReading] = []
     for word in (part.strip() for part in visible.split(",")):
-        match = [gpu for gpu in gpus if gpu.index == word or (word.startswith("GPU-") and gpu.uuid.startswith(word))]
+        match = [
+            gpu
+            for gpu in gpus
+            if gpu.index == word or (word.startswith("GPU-") and gpu.uuid.startswith(word))
+        ]
         if len(match) != 1 or match[0] in chosen:
             break
         chosen += match
@@ -84,10 +92,17 @@ def holder_of(reading: GpuReading, held: Mapping[str, str], own_pids: frozenset[
     return None
 
 
-def to_gpus(readings: Sequence[GpuReading], held: Mapping[str, str], own_pids: frozenset[int] = frozenset()) -> tuple[Gpu, ...]:
+def to_gpus(
+    readings: Sequence[GpuReading], held: Mapping[str, str], own_pids: frozenset[int] = frozenset()
+) -> tuple[Gpu, ...]:
     """The GPUs as placement wants to know of them."""
     return tuple(
-        Gpu(id=reading.index, model=reading.model, memory=reading.memory, holder=holder_of(reading, held, own_pids))
+        Gpu(
+            id=reading.index,
+            model=reading.model,
+            memory=reading.memory,
+            holder=holder_of(reading, held, own_pids),
+        )
         for reading in readings
     )
 

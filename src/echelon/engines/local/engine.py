@@ -1,8 +1,7 @@
 """The local engine: runs on this machine, each looked after by a supervisor process of its own.
 
-This half lives in whoever asks (the command line, a notebook, the supervisor itself) and touches nothing but the run's folder: a run goes on when its asker is gone, and
-any process can follow or stop it.
-"""
+This half lives in whoever asks (the command line, a notebook, the supervisor itself) and touches nothing but
+the run's folder: a run goes on when its asker is gone, and any process can follow or stop it."""
 
 from __future__ import annotations
 
@@ -44,8 +43,8 @@ class LocalEngine:
         self._keep_stdin = keep_stdin
 
     def cluster(self, *, gpus: bool = True) -> Cluster:
-        """This machine as one node; without `gpus` they are not looked at, which saves a call of nvidia-smi."""
-        held: dict[str, str] = {}
+        """This machine as one node; without `gpus` nvidia-smi need not be called."""
+        held = self.gpus_held()
         cpus = float(devices.count_cpus())
         memory = float(devices.total_memory())
         free_cpus, free_memory = cpus, memory
@@ -55,11 +54,11 @@ class LocalEngine:
                 if record.job.resources.gpus:
                     waiting.append((record.created, name))
                 continue
-            for seat in record.plan.placement.seats:
-                held.update(dict.fromkeys(seat.gpus, name))
             for group in record.plan.world.groups:
                 free_cpus -= group.workers * (group.resources.cpus.request if group.resources.cpus else 0)
-                free_memory -= group.workers * (group.resources.memory.request if group.resources.memory else 0)
+                free_memory -= group.workers * (
+                    group.resources.memory.request if group.resources.memory else 0
+                )
         found = devices.to_gpus(devices.read_gpus(), held) if gpus else ()
         node = Node(
             name=platform.node() or "localhost",
@@ -81,7 +80,9 @@ class LocalEngine:
         results = Path(job.results or Path("runs") / job.name).absolute()
         _check_results(results, resume=job.resume)
         record = Record(ref=ref, job=job, created=rundir.now(), owner=getpass.getuser(), results=str(results))
-        self.store.create(record, secret=uuid.uuid4().hex + uuid.uuid4().hex, bundle=bundle.data if bundle else None)
+        self.store.create(
+            record, secret=uuid.uuid4().hex + uuid.uuid4().hex, bundle=bundle.data if bundle else None
+        )
         return ref
 
     def read(self, ref: RunRef) -> Record:
@@ -104,10 +105,10 @@ class LocalEngine:
         with self.store.locked():
             if folder.plan.exists() and folder.supervisor.exists():
                 return
-            for name, record in self._unfinished():
-                if name != ref.name and record.plan is not None:
-                    if wanted & {gpu for seat in record.plan.placement.seats for gpu in seat.gpus}:
-                        raise Taken(name)
+            held = self.gpus_held()
+            for gpu in wanted & held.keys():
+                if held[gpu] != ref.name:
+                    raise Taken(held[gpu])
             rundir.append_event(folder, Event(kind="admitted", at=rundir.now()))
             rundir.write_plan(folder, plan)
             # Under the same lock, since a plan holds its GPUs only while somebody looks after the run.
@@ -134,7 +135,9 @@ class LocalEngine:
             if ended:
                 return
             if last_look:
-                final = rundir.read_final(folder)  # written, but its line in the events was not, when somebody was killed
+                final = rundir.read_final(
+                    folder
+                )  # written, but its line in the events was not, when somebody was killed
                 if final is not None:
                     yield final
                 return
@@ -142,7 +145,9 @@ class LocalEngine:
                 return
             time.sleep(POLL)
 
-    def logs(self, ref: RunRef, *, ranks: frozenset[int] | None = None, follow: bool = False) -> Iterator[LogLine]:
+    def logs(
+        self, ref: RunRef, *, ranks: frozenset[int] | None = None, follow: bool = False
+    ) -> Iterator[LogLine]:
         """Read the agents' output files, and go on reading them."""
         folder = self.store.find(ref.name)
         for line in follow_logs(folder, lambda: self._is_over(folder) or not follow, POLL):
@@ -169,7 +174,9 @@ class LocalEngine:
                 shutil.copy2(source, partial)
                 partial.replace(target)
         except shutil.Error as error:
-            raise StateTrouble(f"cannot copy {source}: {error}", hint="choose another folder with --to") from error
+            raise StateTrouble(
+                f"cannot copy {source}: {error}", hint="choose another folder with --to"
+            ) from error
         except OSError as error:
             raise rundir.state_trouble(error, target) from error
         return target
@@ -184,7 +191,10 @@ class LocalEngine:
         lock = rundir.try_lock(folder.supervisor_lock)
         if lock is not None:
             try:
-                rundir.write_final(folder, Event(kind="finished", at=rundir.now(), outcome="stopped", exit_code=143, reason=reason))
+                rundir.write_final(
+                    folder,
+                    Event(kind="finished", at=rundir.now(), outcome="stopped", exit_code=143, reason=reason),
+                )
             finally:
                 os.close(lock)
 
@@ -217,12 +227,23 @@ class LocalEngine:
                     created=record.created,
                     ended=status.ended,
                     workers=job.workers + sum(role.workers for role in job.roles),
-                    gpus=job.workers * job.resources.gpus + sum(role.workers * role.resources.gpus for role in job.roles),
+                    gpus=job.workers * job.resources.gpus
+                    + sum(role.workers * role.resources.gpus for role in job.roles),
                     command=" ".join([job.script or job.module or " ".join(job.command), *job.args]),
                     reason=status.reason,
                 )
             )
         return sorted(summaries, key=lambda each: -each.created)
+
+    def gpus_held(self) -> dict[str, str]:
+        """Which run holds which GPU."""
+        return {
+            gpu: name
+            for name, record in self._unfinished()
+            if record.plan is not None
+            for seat in record.plan.placement.seats
+            for gpu in seat.gpus
+        }
 
     # What else there is to know of a run's folder
 
@@ -238,7 +259,9 @@ class LocalEngine:
                 continue
 
     def _is_over(self, folder: RunDir) -> bool:
-        """Whether the run has ended; if its supervisor died without a word, write that down and clear up after it."""
+        """Whether the run has ended; if its supervisor died without a word, write that down and clear up
+        after it.
+        """
         if folder.final.exists() or not folder.path.exists():
             return True
         if not folder.supervisor.exists():
@@ -250,17 +273,22 @@ class LocalEngine:
             if not folder.final.exists():
                 processes.end_marked_processes(run_id(folder))
                 cause = RootCause(
-                    summary="the run's supervisor ended without a word: killed, or the machine was restarted", exit_code=117
+                    summary="the run's supervisor ended without a word: killed, or the machine was restarted",
+                    exit_code=117,
                 )
                 rundir.write_final(
-                    folder, Event(kind="finished", at=rundir.now(), outcome="lost", exit_code=117, cause=cause)
+                    folder,
+                    Event(kind="finished", at=rundir.now(), outcome="lost", exit_code=117, cause=cause),
                 )
         finally:
             os.close(lock)
         return True
 
     def _ensure_supervisor(self, folder: RunDir) -> None:
-        """Start a supervisor unless one is there. It is given the lock that we took, so that there is never a moment without holder."""
+        """Start a supervisor unless one is there.
+
+        It is given the lock that we took, so that there is never a moment without holder.
+        """
         lock = rundir.try_lock(folder.supervisor_lock)
         if lock is None:
             return
@@ -312,7 +340,6 @@ def _check_results(results: Path, *, resume: bool) -> None:
         raise StateTrouble(f"{results} is not a folder", hint="choose another with --results")
     if occupied and not resume:
         raise StateTrouble(
-            f"the results folder {results} is not empty", hint="--resume goes on in it; --results chooses another"
+            f"the results folder {results} is not empty",
+            hint="--resume goes on in it; --results chooses another",
         )
-
-

@@ -26,7 +26,11 @@ def preview(job: Job, plan: Plan) -> str:
         lines += [f"    {key}={value}" for key, value in sorted(variables.items())]
     lines.append("")
     for member, seat in zip(members(plan.world), plan.placement.seats, strict=True):
-        ranks = f"ranks {member.first_rank}-{member.first_rank + member.procs - 1}" if member.procs > 1 else f"rank {member.first_rank}"
+        ranks = (
+            f"ranks {member.first_rank}-{member.first_rank + member.procs - 1}"
+            if member.procs > 1
+            else f"rank {member.first_rank}"
+        )
         gpus = f", GPU {', '.join(seat.gpus)}" if seat.gpus else ""
         lines.append(f"worker {member.worker} ({member.role} {member.index}): {ranks} on {seat.node}{gpus}")
     return "\n".join(lines) + "\n"

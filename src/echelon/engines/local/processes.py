@@ -1,8 +1,8 @@
 """Processes of local runs that nobody looks after any more.
 
-When a supervisor and its agents are killed together, what they had started may live on. Every process of a run carries the run's mark in its environment, and by it the next
-command finds and ends what is left. Linux only: elsewhere another process's environment cannot be read.
-"""
+When a supervisor and its agents are killed together, what they had started may live on. Every process of a
+run carries the run's mark in its environment, and by it the next command finds and ends what is left. Linux
+only: elsewhere another process's environment cannot be read."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ def marked_processes(run_id: str) -> list[int]:
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
         try:
-            if mark in (entry / "environ").read_bytes().split(b"\0") and (entry / "stat").read_bytes().rpartition(b") ")[2][:1] != b"Z":
+            if (
+                mark in (entry / "environ").read_bytes().split(b"\0")
+                and (entry / "stat").read_bytes().rpartition(b") ")[2][:1] != b"Z"
+            ):
                 found.append(int(entry.name))
         except OSError:
             continue  # gone in the meantime, or somebody else's

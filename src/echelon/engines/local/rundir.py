@@ -1,8 +1,9 @@
-"""The folders that local runs live in: the only file that knows their names, and how what is in them is written and read.
+"""The folders that local runs live in: the only file that knows their names, and how what is in them is
+written and read.
 
-Every run has a folder of its own below the state folder (ECHELON_HOME, else the user's state folder), readable by its owner alone. It appears in one step and
-vanishes in one step, so that a name is either free or taken whole.
-"""
+Every run has a folder of its own below the state folder (ECHELON_HOME, else the user's state folder),
+readable by its owner alone. It appears in one step and vanishes in one step, so that a name is either free or
+taken whole."""
 
 from __future__ import annotations
 
@@ -154,10 +155,13 @@ def state_trouble(error: OSError, path: Path) -> StateTrouble:
     """An operating system's refusal, as an error of ours."""
     where = error.filename or path
     if error.errno == errno.ENOSPC:
-        return StateTrouble(f"the disk is full at {where}", hint="free some space, or set ECHELON_HOME to another disk")
+        return StateTrouble(
+            f"the disk is full at {where}", hint="free some space, or set ECHELON_HOME to another disk"
+        )
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR):
         return StateTrouble(
-            f"cannot write to {where}: {error.strerror}", hint="set ECHELON_HOME to a folder that you may write to"
+            f"cannot write to {where}: {error.strerror}",
+            hint="set ECHELON_HOME to a folder that you may write to",
         )
     return StateTrouble(f"{where}: {error.strerror}", hint="set ECHELON_HOME to another folder")
 
@@ -191,7 +195,10 @@ def append_raw_event(folder: RunDir, line: bytes) -> None:
 
 
 def read_events(folder: RunDir, position: int = 0) -> tuple[list[Event], int]:
-    """The events from a position in the file on, and the position after them. A line still being written is left for later."""
+    """The events from a position in the file on, and the position after them.
+
+    A line still being written is left for later.
+    """
     try:
         with folder.events.open("rb") as file:
             file.seek(position)
@@ -207,7 +214,10 @@ def read_events(folder: RunDir, position: int = 0) -> tuple[list[Event], int]:
 
 
 def write_final(folder: RunDir, event: Event) -> None:
-    """Write the end of the run: once, whoever comes to write it. Readers need no lock: either there is an end or there is not."""
+    """Write the end of the run: once, whoever comes to write it.
+
+    Readers need no lock: either there is an end or there is not.
+    """
     if not folder.final.exists():
         write_atomically(folder.final, msgspec.json.encode(_compact(event)))
         append_event(folder, event)

@@ -35,7 +35,8 @@ class _Tail:
 
 
 def follow_logs(folder: RunDir, is_last_look: Callable[[], bool], pause: float) -> Iterator[LogLine]:
-    """Yield every line of every agent, until a look that began when `is_last_look` was true has found all there is.
+    """Yield every line of every agent, until a look that began when `is_last_look` was true has found all
+    there is.
 
     What lies there at the first look is put in the order of time; after that, in the order in which it comes.
     """

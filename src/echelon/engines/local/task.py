@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import msgspec
 
 from echelon.engines.local import rundir
@@ -49,6 +51,13 @@ def write_task(folder: RunDir, record: Record, plan: Plan, port: int, grace: flo
         "grace": grace,
         "join_timeout": JOIN_TIMEOUT,
         "interactive": rank_count(plan.world) == 1,
-        "bundle": {"path": str(folder.bundle), "target": code} if folder.bundle.exists() else None,
+        "bundle": _bundle(folder),
     }
     rundir.write_atomically(folder.task, msgspec.json.encode(task))
+
+
+def _bundle(folder: RunDir) -> dict[str, str] | None:
+    if not folder.bundle.exists():
+        return None
+    digest = hashlib.sha256(folder.bundle.read_bytes()).hexdigest()
+    return {"path": str(folder.bundle), "digest": digest, "target": str(folder.code)}

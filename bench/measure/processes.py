@@ -1,0 +1,41 @@
+"""What the system knows of a process: its memory and its time on a processor. Linux only, as the figures that need it are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+_MEGABYTE = 1_000_000
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Memory:
+    """In MB (10^6 bytes). `shared_out` counts a page that several processes hold only for its part (PSS)."""
+
+    resident: float
+    shared_out: float
+
+
+def memory_of(pid: int) -> Memory:
+    """What a process holds now."""
+    fields = _kilobytes(Path(f"/proc/{pid}/smaps_rollup"))
+    return Memory(resident=fields["Rss"], shared_out=fields["Pss"])
+
+
+def peak_of(pid: int) -> float:
+    """The most that a process has held at any time, in MB."""
+    return _kilobytes(Path(f"/proc/{pid}/status"))["VmHWM"]
+
+
+def processor_time_of(pid: int) -> float:
+    """Seconds that the process's first thread (the only one of an agent) has run, without its children."""
+    return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9
+
+
+def _kilobytes(path: Path) -> dict[str, float]:
+    found = {}
+    for line in path.read_text().splitlines():
+        words = line.split()
+        if words[-1:] == ["kB"]:
+            found[words[0].rstrip(":")] = int(words[1]) * 1024 / _MEGABYTE
+    return found

@@ -1,0 +1,54 @@
+"""How long `echelon --help` takes: against the interpreter alone, and against the smallest program that uses click."""
+
+from __future__ import annotations
+
+import sys
+
+from measure.figures import Figure, Line, Target, show
+from measure.rounds import program, seconds_of, take_turns, workspace
+
+ROUNDS = 20
+_BARE_GROUP = """\
+import click
+
+
+@click.group()
+def cli():
+    "Nothing."
+
+
+@cli.command()
+def nothing():
+    "Nothing."
+
+
+cli()
+"""
+
+
+def main() -> None:
+    with workspace() as place:
+        group = place.path / "group.py"
+        group.write_text(_BARE_GROUP)
+        commands = {
+            "echelon --help": [program("echelon"), "--help"],
+            "python -c pass": [sys.executable, "-c", "pass"],
+            "a bare click group": [sys.executable, str(group), "--help"],
+        }
+        samples = take_turns(
+            ROUNDS, {name: lambda words=words: seconds_of(place, words) for name, words in commands.items()}
+        )
+    ours, python, click = (
+        Figure(name=name, samples=[second * 1000 for second in samples[name]], unit="ms") for name in commands
+    )
+    show(
+        f"Start-up of the command line ({ROUNDS} rounds)",
+        [
+            Line(figure=ours, peer=python, target=Target(limit=5, sense="at most", of="ratio")),
+            Line(figure=ours, peer=click),
+        ],
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,137 @@
+"""Who uses this machine now: GPUs, CPUs, memory, and the processes of each run. What `echelon top` shows."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from echelon.agent.processes import descendants
+from echelon.engines.local import devices
+from echelon.engines.local.engine import LocalEngine
+from echelon.model.status import FINAL
+
+_SAMPLE = 0.3  # seconds over which a share of the CPU is measured
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuUse:
+    """One GPU: `user` is a run, another's process, or None."""
+
+    gpu: str
+    model: str
+    memory: int
+    used: int
+    utilization: int | None
+    user: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunUse:
+    """What the processes of one run take: `cpus` in cores, memory in bytes."""
+
+    name: str
+    state: str
+    processes: int
+    cpus: float
+    memory: int
+    gpus: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """The machine at one moment."""
+
+    cpus: int
+    load: float
+    memory: int
+    memory_used: int
+    gpus: tuple[GpuUse, ...]
+    runs: tuple[RunUse, ...]
+
+
+def measure_usage(engine: LocalEngine) -> Usage:
+    """Look at everything; takes a moment, since a share of the CPU needs two looks."""
+    living = [run for run in engine.runs() if run.state not in FINAL]
+    trees = {run.name: _processes(engine, run.name) for run in living}
+    before, start = _cpu_seconds(trees), time.monotonic()
+    held = engine.gpus_held()
+    readings = devices.read_gpus()
+    time.sleep(max(0.0, _SAMPLE - (time.monotonic() - start)))
+    after, passed = _cpu_seconds(trees), time.monotonic() - start
+    by_run: dict[str, list[str]] = {}
+    for gpu, name in held.items():
+        by_run.setdefault(name, []).append(gpu)
+    own = frozenset(pid for pids in trees.values() for pid in pids)
+    total = devices.total_memory()
+    return Usage(
+        cpus=devices.count_cpus(),
+        load=os.getloadavg()[0],
+        memory=total,
+        memory_used=total - _available_memory(total),
+        gpus=tuple(
+            GpuUse(
+                gpu=each.index,
+                model=each.model,
+                memory=each.memory,
+                used=each.used,
+                utilization=each.utilization,
+                user=devices.holder_of(each, held, own),
+            )
+            for each in readings
+        ),
+        runs=tuple(
+            RunUse(
+                name=run.name,
+                state=run.state,
+                processes=len(trees[run.name]),
+                cpus=round(max(0.0, after[run.name] - before[run.name]) / passed, 2),
+                memory=sum(_resident(pid) for pid in trees[run.name]),
+                gpus=tuple(sorted(by_run.get(run.name, ()))),
+            )
+            for run in living
+        ),
+    )
+
+
+def _processes(engine: LocalEngine, name: str) -> list[int]:
+    try:
+        supervisor = msgspec.json.decode(
+            engine.store.dir(name).supervisor.read_bytes(), type=dict[str, float]
+        )
+    except (OSError, msgspec.DecodeError, msgspec.ValidationError):
+        return []
+    return [int(supervisor["pid"]), *descendants(int(supervisor["pid"]))]
+
+
+def _cpu_seconds(trees: Mapping[str, Sequence[int]]) -> dict[str, float]:
+    return {name: sum(_cpu_of(pid) for pid in pids) for name, pids in trees.items()}
+
+
+def _cpu_of(pid: int) -> float:
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    except (OSError, IndexError, ValueError):
+        return 0.0
+
+
+def _resident(pid: int) -> int:
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_bytes().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, IndexError, ValueError):
+        return 0
+
+
+def _available_memory(total: int) -> int:
+    try:
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    return total

@@ -1,0 +1,72 @@
+"""What cannot travel is named, with what to do about it."""
+
+import pytest
+
+from echelon.errors import CannotShip
+from echelon.function import script_of
+
+
+@pytest.mark.parametrize(
+    ("value", "what", "advice"),
+    [
+        ("open('/dev/null')", "is an open file", "open it inside"),
+        ("{'log': open('/dev/null')}", "holds an open file", "open it inside"),
+        ("__import__('threading').Lock()", "is a lock", "inside the function"),
+        ("__import__('queue').Queue()", "holds a lock", "inside the function"),
+        ("__import__('socket').socket()", "is a socket", "connect inside"),
+        ("(i for i in range(3))", "is a generator", "pass a list"),
+        ("__import__('sqlite3').connect(':memory:')", "is a database connection", "connect inside"),
+        ("__import__('threading').Thread()", "is a thread", "start it inside"),
+        ("memoryview(b'x').cast('B').__iter__()", "cannot be pickled", "inside the function"),
+    ],
+)
+def test_what_is_bound_to_this_process_is_named(send, value, what, advice):
+    sent = send(f"thing = {value}\ndef helper():\n    return thing\ndef train():\n    helper()\n")
+    assert sent.message.startswith("cannot send 'train': 'helper' uses 'thing', which ")
+    assert what in sent.message
+    assert advice in sent.refused["hint"]
+    sent = send(f"thing = {value}\ndef train(x):\n    pass\n", "train, kwargs={'x': thing}")
+    assert sent.message.startswith("cannot send 'train': its argument 'x' ")
+    assert what in sent.message
+
+
+@pytest.mark.parametrize(
+    ("program", "call", "message"),
+    [
+        ("def make(log):\n    def train():\n        log\n    return train", "make(open('/dev/null'))",
+         "cannot send 'train': 'train' uses 'log', which is an open file"),
+        ("log = open('/dev/null')", "lambda: log", "cannot send 'lambda': it uses 'log', which is an open file"),
+        ("class T:\n    def fit(self):\n        pass\nt = T()\nt.f = open('/dev/null')", "t.fit",
+         "cannot send 'fit': it holds an open file"),
+        ("def train(x=open('/dev/null')):\n    pass", "train", "cannot send 'train': 'train' uses 'x', which is an open file"),
+        ("def train():\n    print(__file__)", "train",
+         "cannot send 'train': it uses '__file__', which would be another file on the workers"),
+        ("def train():\n    yield 1", "train", "cannot send 'train': it is a generator, and calling it would run nothing"),
+        ("", "print", "cannot send 'print': it is built into Python"),
+        ("", "dict", "cannot send 'dict': it is built into Python"),
+        ("", "3", "cannot send 'int': it is not a function"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_sent_says_why(send, program, call, message):
+    sent = send(program, call)
+    assert sent.message == message
+    assert sent.refused["hint"]
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs", "problem"),
+    [
+        ((), {}, "missing a required argument: 'lr'"),
+        ((1,), {"lr": 2}, "multiple values for argument 'lr'"),
+        ((1,), {"typo": 2}, "got an unexpected keyword argument 'typo'"),
+        ((1, 2, 3), {}, "too many positional arguments"),
+    ],
+)
+def test_wrong_arguments_are_found_before_anything_is_sent(args, kwargs, problem):
+    def train(lr, epochs=1):
+        pass
+
+    with pytest.raises(CannotShip) as caught:
+        script_of(train, args, kwargs)
+    assert caught.value.message == f"cannot send 'train': {problem}"
+    assert caught.value.hint == "its parameters are (lr, epochs=1)"
