@@ -1,4 +1,4 @@
-"""What it costs to launch ranks that only print: `echelon run` against torchrun, and against a bare spawn of as many Pythons.
+"""What it costs to launch ranks that only print: `echelon run` against torchrun, and against a bare spawn.
 
 Each rank prints when its script began and ended, so that the way there and the way back are seen apart.
 """
@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from measure.figures import Figure, Line, Target, show
 from measure.rounds import PATIENCE, Workspace, program, run, take_turns, workspace
@@ -24,7 +25,7 @@ _STAMP = re.compile(rb"ran from (\d+\.\d+) to (\d+\.\d+)")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Launch:
-    """Seconds from the start of the command: to its end, to the last rank's first line, from the last rank's last line to the end."""
+    """Seconds: of the whole command, until the last rank's script begins, and after the last one's end."""
 
     whole: float
     way_there: float
@@ -52,10 +53,9 @@ def _compare(place: Workspace, ranks: int) -> None:
         peer: [torchrun, "--standalone", "--nproc-per-node", str(ranks), "script.py"],
     }
     contenders: dict[str, Callable[[], Launch]] = {
-        name: lambda words=words: _clocked(ranks, lambda: run(place, words))
-        for name, words in commands.items()
+        name: partial(_clocked, ranks, partial(run, place, words)) for name, words in commands.items()
     }
-    contenders[bare] = lambda: _clocked(ranks, lambda: _spawn(place, ranks))
+    contenders[bare] = partial(_clocked, ranks, partial(_spawn, place, ranks))
     samples = take_turns(ROUNDS, contenders)
 
     def figure(name: str, part: str = "whole", words: str = "") -> Figure:

@@ -1,4 +1,6 @@
-"""The real agent, started as the supervisor starts it, with a task written here: for `logs.py` and `gang.py`, which measure nothing else."""
+"""The real agent, started as the supervisor starts it, with a task written here: for `logs.py` and
+`gang.py`.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,7 @@ class RunningAgent:
 def leading_agent(
     place: Workspace, argv: Sequence[str], *, workers: int = 1, restarts: int = 0
 ) -> Iterator[RunningAgent]:
-    """Start worker 0 of `workers`, one rank each. It ends with this process, whose end closes the control socket."""
+    """Start worker 0 of `workers`, one rank each. It ends when this process does."""
     folder = place.path / f"agent-{secrets.token_hex(4)}"
     folder.mkdir()
     secret = secrets.token_hex(32)

@@ -1,4 +1,4 @@
-"""What a benchmark found, as values, and the table it is shown in. Pure, but for `show`, which every benchmark calls last."""
+"""What a benchmark found, as values, and the table it is shown in. Pure, but for `show`."""
 
 from __future__ import annotations
 

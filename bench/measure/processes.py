@@ -1,4 +1,4 @@
-"""What the system knows of a process: its memory and its time on a processor. Linux only, as the figures that need it are."""
+"""What the system knows of a process: its memory and its time on a processor. Linux only."""
 
 from __future__ import annotations
 

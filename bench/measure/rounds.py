@@ -1,6 +1,7 @@
 """Rounds of measurements in a folder of their own, from which nothing is left: no file, no process.
 
-Every benchmark works inside `workspace`, and takes its samples with `take_turns`, so that whatever else the machine does meets us and our peers alike.
+Every benchmark works inside `workspace`, and takes its samples with `take_turns`, so that whatever else the
+machine does meets us and our peers alike.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class Workspace:
 
 @contextlib.contextmanager
 def workspace() -> Iterator[Workspace]:
-    """Make a folder that holds echelon's state too; what still runs when it is given back is ended, and said."""
+    """Make a folder that holds echelon's state too; what still runs in the end is ended, and said."""
     with tempfile.TemporaryDirectory(prefix="echelon-bench-") as name:
         environment = {
             key: text for key, text in os.environ.items() if not key.startswith(("ECHELON_", "PYTHON"))
@@ -53,14 +54,13 @@ def program(name: str) -> str:
 
 
 def run(place: Workspace, command: Sequence[str]) -> bytes:
-    """Run a command to its good end, and return what it printed; its words are shown if the end is not good."""
+    """Run a command to its good end, and return what it printed."""
     done = subprocess.run(
         command,
         cwd=place.path,
         env=place.environment,
         stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        capture_output=True,
         timeout=PATIENCE,
         check=False,
     )
@@ -78,7 +78,7 @@ def seconds_of(place: Workspace, command: Sequence[str]) -> float:
 
 
 def take_turns(rounds: int, contenders: Mapping[str, Callable[[], T]]) -> dict[str, list[T]]:
-    """Measure each in turn, `rounds` times. A first round warms caches and compiled files, and does not count."""
+    """Measure each in turn, `rounds` times. A first round, to warm up, does not count."""
     samples: dict[str, list[T]] = {name: [] for name in contenders}
     for number in range(rounds + 1):
         for name, measure in contenders.items():

@@ -165,7 +165,7 @@ def open_tensorboard(path: Path, first_step: int) -> "SummaryWriter | None":
     # write files. It looks for this module first, and where it finds it, does not.
     sys.modules.setdefault("tensorboard.compat.notf", types.ModuleType("notf"))
     try:
-        from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415  may be missing
+        from torch.utils.tensorboard import SummaryWriter
     except ImportError:
         print(f"tensorboard is not installed: no logs in {path}", flush=True)
         return None

@@ -65,6 +65,7 @@ class Supervisor:
         self._stop: dict[str, object] | None = None
         self._losses: dict[int, str] = {}  # worker -> how its agent ended
         self._killed = False
+        self._ending = False  # every agent was told to leave
 
     def run(self) -> Event:
         """Start the agents, and return how the run ended when nothing of it is left."""
@@ -145,7 +146,7 @@ class Supervisor:
         if code == 0:
             self._tell(Event(kind="worker-ended", at=rundir.now(), worker=worker.number, exit_code=0))
             return
-        if code == agent_task.RUN_OVER or self._verdict is not None or self._stop is not None:
+        if code == agent_task.RUN_OVER or self._verdict is not None or self._stop is not None or self._ending:
             self._tell(Event(kind="worker-ended", at=rundir.now(), worker=worker.number, exit_code=code))
             if worker.number == 0:
                 self._end_agents()
@@ -177,6 +178,7 @@ class Supervisor:
             send(pid, signal.SIGKILL)
 
     def _end_agents(self) -> None:
+        self._ending = True
         for worker in self._workers:
             if worker.process is not None:
                 send(worker.process.pid, signal.SIGTERM)

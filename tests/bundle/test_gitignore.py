@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,6 +11,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from echelon.bundle.gitignore import Rules, is_ignored, parse, read, read_private, tracked_although_ignored
+
+Git = Callable[..., bytes]
 
 
 @pytest.mark.parametrize(
@@ -61,7 +63,7 @@ def test_a_linked_ignore_file_is_not_followed(tmp_path: Path) -> None:
     assert read(tmp_path / "missing") is None
 
 
-def test_private_rules_of_a_further_work_tree(tmp_path: Path) -> None:
+def test_private_rules_of_a_further_work_tree(tmp_path: Path, git: Git) -> None:
     main, other = tmp_path / "main", tmp_path / "other"
     git("init", "-q", str(main))
     git("-C", str(main), "commit", "-q", "--allow-empty", "-m", "first")
@@ -81,7 +83,7 @@ def test_git_that_does_not_answer_is_told(tmp_path: Path, monkeypatch: pytest.Mo
     assert "git" in problem
 
 
-def test_a_broken_repository_is_told(tmp_path: Path) -> None:
+def test_a_broken_repository_is_told(tmp_path: Path, git: Git) -> None:
     git("init", "-q", str(tmp_path))
     (tmp_path / ".git/index").write_bytes(b"garbage")
     paths, problem = tracked_although_ignored(tmp_path)
@@ -89,18 +91,75 @@ def test_a_broken_repository_is_told(tmp_path: Path) -> None:
     assert problem
 
 
-NAMES = [b"a", b"b", b"ab", b"foo", b"a.c", b"b c", b"-x", b"]", b"[", b"\\q", b"\xc3\xa9", b"!a", b"#a", b" a", b"a "]
+NAMES = [
+    b"a",
+    b"b",
+    b"ab",
+    b"foo",
+    b"a.c",
+    b"b c",
+    b"-x",
+    b"]",
+    b"[",
+    b"\\q",
+    b"\xc3\xa9",
+    b"!a",
+    b"#a",
+    b" a",
+    b"a ",
+]
 NAMES += [b"A", b"1", b"\t", b"^"]
-TOKENS = [b"*", b"**", b"?", b"/", b"a", b"b", b"ab", b"foo", b".c", b"[", b"]", b"!", b"^", b"-", b"\\", b" ", b"1"]
-TOKENS += [b"[a-c]", b"[!a]", b"[[:alpha:]]", b"[:", b":]", b"[[:space:][:punct:]]", b"[[:foo:]]", b"\xc3\xa9", b"\xc3"]
-TOKENS += [b"#", b"q", b"**/", b"/**", b"\\/", b"[a-", b"\\]", b"[^]", b"\t", b"\r", b"\0", b"[[:upper:][:digit:]]"]
+TOKENS = [
+    b"*",
+    b"**",
+    b"?",
+    b"/",
+    b"a",
+    b"b",
+    b"ab",
+    b"foo",
+    b".c",
+    b"[",
+    b"]",
+    b"!",
+    b"^",
+    b"-",
+    b"\\",
+    b" ",
+    b"1",
+]
+TOKENS += [
+    b"[a-c]",
+    b"[!a]",
+    b"[[:alpha:]]",
+    b"[:",
+    b":]",
+    b"[[:space:][:punct:]]",
+    b"[[:foo:]]",
+    b"\xc3\xa9",
+    b"\xc3",
+]
+TOKENS += [
+    b"#",
+    b"q",
+    b"**/",
+    b"/**",
+    b"\\/",
+    b"[a-",
+    b"\\]",
+    b"[^]",
+    b"\t",
+    b"\r",
+    b"\0",
+    b"[[:upper:][:digit:]]",
+]
 TOKENS += [b"a/b", b"b/a", b"[z-a]", b"[\\]]", b"[a\\-c]"]
 LINE = st.lists(st.sampled_from(TOKENS), min_size=1, max_size=6).map(b"".join)
 TEXT = st.lists(LINE, min_size=1, max_size=4).map(b"\n".join)
 
 
 @pytest.fixture(scope="module")
-def repository(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[bytes, bool]]:
+def repository(tmp_path_factory: pytest.TempPathFactory, git: Git) -> tuple[Path, dict[bytes, bool]]:
     """A tree with all the awkward names at three depths, and which of them are folders."""
     root = tmp_path_factory.mktemp("oracle")
     git("init", "-q", str(root))
@@ -114,11 +173,11 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[byt
             if number % 2 == 0:
                 tree |= {name + b"/" + third + b"/" + second: False}
     for path, is_folder in sorted(tree.items()):
-        full = os.path.join(os.fsencode(root), path)
+        full = root / os.fsdecode(path)
         if is_folder:
-            os.mkdir(full)
+            full.mkdir()
         else:
-            Path(os.fsdecode(full)).touch()
+            full.touch()
     return root, tree
 
 
@@ -127,7 +186,7 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[byt
 @example(text=b"foo**/b")
 @example(text=b"a/**/\n!a/")
 @example(text=b"*\n!*/\n!*.c")
-def test_as_git_decides(repository: tuple[Path, dict[bytes, bool]], text: bytes) -> None:
+def test_as_git_decides(repository: tuple[Path, dict[bytes, bool]], git: Git, text: bytes) -> None:
     root, tree = repository
     (root / ".git/info/exclude").write_bytes(text)
     answer = git("-C", str(root), "ls-files", "-z", "--others", "--exclude-standard")
@@ -146,17 +205,3 @@ def test_as_git_decides(repository: tuple[Path, dict[bytes, bool]], text: bytes)
 def _chain(lines: bytes, base: bytes = b"") -> list[Rules]:
     rules = parse(lines, base)
     return [rules] if rules else []
-
-
-def git(*arguments: str) -> bytes:
-    """Git without this machine's own settings."""
-    settled = {
-        "GIT_CONFIG_GLOBAL": os.devnull,
-        "GIT_CONFIG_NOSYSTEM": "1",
-        "XDG_CONFIG_HOME": os.devnull,
-        "GIT_AUTHOR_NAME": "a",
-        "GIT_AUTHOR_EMAIL": "a@b",
-        "GIT_COMMITTER_NAME": "a",
-        "GIT_COMMITTER_EMAIL": "a@b",
-    }
-    return subprocess.run(["git", *arguments], env={**os.environ, **settled}, check=True, capture_output=True).stdout

@@ -5,6 +5,7 @@ Started by `test_fashion_mnist.py`. Each line on standard input asks for one run
 is a line with the ranks' exit codes.
 """
 
+import gc
 import json
 import os
 import runpy
@@ -27,6 +28,7 @@ def become(rank: dict[str, Any], script: str, arguments: list[str]) -> None:
     runpy.run_path(script, run_name="__main__")
 
 
+gc.freeze()  # what is loaded stays: no need for each child to go through it again
 for line in sys.stdin:
     run = json.loads(line)
     children = []
@@ -34,7 +36,8 @@ for line in sys.stdin:
         child = os.fork()
         if child == 0:
             become(rank, run["script"], run["arguments"])
-            sys.exit()  # as any script ends, with all that happens then
+            sys.stdout.flush()
+            os._exit(0)  # taking all of torch down again would cost as much as loading it
         children.append(child)
     codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
     print(json.dumps(codes), flush=True)

@@ -107,7 +107,8 @@ def test_a_torch_model_from_a_notebook(notebook):
         total = float(sum(p.sum() for p in net.parameters()))
         def train():
             same = [a is b for a, b in zip(net.parameters(), optimizer.param_groups[0]["params"])]
-            print(net(torch.ones(2)).shape, same, abs(float(sum(p.sum() for p in net.parameters())) - total) < 1e-6)
+            difference = float(sum(p.sum() for p in net.parameters())) - total
+            print(net(torch.ones(2)).shape, same, abs(difference) < 1e-6)
         sending.send(train)
         """,
     )

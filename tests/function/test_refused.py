@@ -33,23 +33,40 @@ def test_what_is_bound_to_this_process_is_named(send, value, what, advice):
 @pytest.mark.parametrize(
     ("program", "call", "message"),
     [
-        ("def make(log):\n    def train():\n        log\n    return train", "make(open('/dev/null'))",
-         "cannot send 'train': 'train' uses 'log', which is an open file"),
-        ("log = open('/dev/null')", "lambda: log", "cannot send 'lambda': it uses 'log', which is an open file"),
-        ("class T:\n    def fit(self):\n        pass\nt = T()\nt.f = open('/dev/null')", "t.fit",
-         "cannot send 'fit': it holds an open file"),
-        ("def train(x=open('/dev/null')):\n    pass", "train", "cannot send 'train': 'train' uses 'x', which is an open file"),
-        ("def train():\n    print(__file__)", "train",
-         "cannot send 'train': it uses '__file__', which would be another file on the workers"),
-        ("def train():\n    yield 1", "train", "cannot send 'train': it is a generator, and calling it would run nothing"),
-        ("", "print", "cannot send 'print': it is built into Python"),
-        ("", "dict", "cannot send 'dict': it is built into Python"),
-        ("", "3", "cannot send 'int': it is not a function"),
+        (
+            "def make(log):\n    def train():\n        log\n    return train",
+            "make(open('/dev/null'))",
+            "'train': 'train' uses 'log', which is an open file",
+        ),
+        ("log = open('/dev/null')", "lambda: log", "'lambda': it uses 'log', which is an open file"),
+        (
+            "class T:\n    def fit(self):\n        pass\nt = T()\nt.f = open('/dev/null')",
+            "t.fit",
+            "'fit': it holds an open file",
+        ),
+        (
+            "def train(x=open('/dev/null')):\n    pass",
+            "train",
+            "'train': 'train' uses 'x', which is an open file",
+        ),
+        (
+            "def train():\n    print(__file__)",
+            "train",
+            "'train': it uses '__file__', which would be another file on the workers",
+        ),
+        (
+            "def train():\n    yield 1",
+            "train",
+            "'train': it is a generator, and calling it would run nothing",
+        ),
+        ("", "print", "'print': it is built into Python"),
+        ("", "dict", "'dict': it is built into Python"),
+        ("", "3", "'int': it is not a function"),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_sent_says_why(send, program, call, message):
     sent = send(program, call)
-    assert sent.message == message
+    assert sent.message == f"cannot send {message}"
     assert sent.refused["hint"]
 
 

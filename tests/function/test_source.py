@@ -176,10 +176,8 @@ def test_arguments_of_every_kind(send):
         def train(first, /, day, *rest, **words):
             print(first, day, rest, words)
     """
-    sent = send(
-        program,
-        "train, (float('inf'), datetime.date(2020, 1, 2), {1, 2}), {'a-b': 1, 'class': None, 'ok': 'é$HOME`'}",
-    )
+    words = "{'a-b': 1, 'class': None, 'ok': 'é$HOME`'}"
+    sent = send(program, f"train, (float('inf'), datetime.date(2020, 1, 2), {{1, 2}}), {words}")
     assert sent.out == "inf 2020-01-02 ({1, 2},) {'a-b': 1, 'class': None, 'ok': 'é$HOME`'}\n"
 
 

@@ -37,7 +37,7 @@ def test_code_without_a_file_travels_by_value(send):
             return 1
         def train():
             print(Made().get())
-        '''.replace("\\n        ", "\\n"))
+        ''')
     """)
     assert sent.out == "2\n"
 

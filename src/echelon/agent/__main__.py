@@ -173,4 +173,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    # Without the interpreter's farewell, during which a SIGTERM would make of our exit code a death by signal.
+    os._exit(main())

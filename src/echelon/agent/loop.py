@@ -80,7 +80,7 @@ class Loop:
         self._running = True
         while self._running:
             for key, events in self._selector.select(self._patience()):
-                if key.fileobj in self._selector.get_map():  # an earlier callback may have forgotten it
+                if self._selector.get_map().get(key.fd) is key:  # an earlier callback may have forgotten it
                     key.data(events)
             now = time.monotonic()
             while self._timers and self._timers[0].at <= now:

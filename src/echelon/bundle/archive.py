@@ -71,7 +71,7 @@ def _pack(surveyed: Survey, extra: Mapping[str, bytes], limit: int | None) -> Bu
 
     members: dict[str, Found | bytes] = {each.path: each for each in surveyed.found} | dict(extra)
     _check_names(members, extra)
-    sizes = {path: _size(member) for path, member in members.items()}
+    sizes = {path: _size(member) for path, member in members.items() if not _is_folder(member)}
     if limit is not None and sum(sizes.values()) > limit * _BEST_RATIO:
         raise _too_large(surveyed.root, sizes, limit)
     pieces: list[bytes] = []
@@ -82,9 +82,13 @@ def _pack(surveyed: Survey, extra: Mapping[str, bytes], limit: int | None) -> Bu
         if limit is not None and written > limit:
             raise _too_large(surveyed.root, sizes, limit)
     data = b"".join(pieces)
-    files = sum(1 for member in members.values() if isinstance(member, bytes) or not _is_folder(member))
-    digest = hashlib.sha256(data).hexdigest()
-    return Bundle(digest=digest, data=data, files=files, size=sum(sizes.values()), notes=surveyed.notes)
+    return Bundle(
+        digest=hashlib.sha256(data).hexdigest(),
+        data=data,
+        files=len(sizes),
+        size=sum(sizes.values()),
+        notes=surveyed.notes,
+    )
 
 
 def _check_names(members: Mapping[str, Found | bytes], extra: Mapping[str, bytes]) -> None:
@@ -100,12 +104,12 @@ def _check_names(members: Mapping[str, Found | bytes], extra: Mapping[str, bytes
         for depth in range(1, len(parts)):
             above = "/".join(parts[:depth])
             holder = members.get(above)
-            if holder is not None and (isinstance(holder, bytes) or not _is_folder(holder)):
+            if holder is not None and not _is_folder(holder):
                 raise CannotShip(f"{above} is in the way of {path}, which echelon adds", hint="rename it")
 
 
-def _is_folder(member: Found) -> bool:
-    return stat.S_ISDIR(member.status.st_mode)
+def _is_folder(member: Found | bytes) -> bool:
+    return isinstance(member, Found) and stat.S_ISDIR(member.status.st_mode)
 
 
 def _size(member: Found | bytes) -> int:
@@ -136,7 +140,7 @@ def _header(path: str, member: Found | bytes) -> bytes:
         info.mode = 0o644
     elif _is_folder(member):
         info.type, info.mode = tarfile.DIRTYPE, 0o755
-    elif member.target:
+    elif stat.S_ISLNK(member.status.st_mode):
         info.type, info.mode, info.linkname = tarfile.SYMTYPE, 0o777, _portable(member.target)
     else:
         info.mode = 0o755 if member.status.st_mode & stat.S_IXUSR else 0o644
@@ -195,7 +199,7 @@ def _too_large(root: Path, sizes: Mapping[str, int], limit: int) -> CannotShip:
     largest = sorted(sizes, key=lambda path: (-sizes[path], path))[:5]
     named = ", ".join(f"{path} {_human(sizes[path])}" for path in largest)
     return CannotShip(
-        f"{root} holds {_human(sum(sizes.values()))} in {len(sizes)} files,"
+        f"{'the code' if root == Path() else root} holds {_human(sum(sizes.values()))} in {len(sizes)} files,"
         f" more than the {_human(limit)} that can be shipped when compressed",
         hint=f"the largest: {named}; {_WAYS_OUT}",
     )

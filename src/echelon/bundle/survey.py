@@ -37,15 +37,8 @@ from echelon.errors import CannotShip, InvalidJob
 # The agent leaves this in what it has unpacked. A run that is started in there must not ship it on.
 MARKER = ".echelon-bundle"
 
-_WASTE = frozenset({".git", "__pycache__"})
-_NEVER = _WASTE | {
-    ".ipynb_checkpoints",
-    ".mypy_cache",
-    ".pytest_cache",
-    ".ruff_cache",
-    "node_modules",
-    MARKER,
-}
+_WASTE = frozenset({".git", "__pycache__", MARKER})
+_NEVER = _WASTE | {".ipynb_checkpoints", ".mypy_cache", ".pytest_cache", ".ruff_cache", "node_modules"}
 _ENVIRONMENT = ("pyvenv.cfg", "conda-meta")
 _CACHE_TAG, _CACHE_SIGNATURE = "CACHEDIR.TAG", b"Signature: 8a477f597d28d172789f06886806bc55"
 _RESULTS = "runs"

@@ -71,7 +71,8 @@ def script_of(
     while isinstance(function, functools.partial):
         args, kwargs = (*function.args, *args), {**function.keywords, **kwargs}
         function = function.func
-    name = _plain_name(function)
+    home = _home_of(function)
+    name = _plain_name(function, home)
     _check_call(function, name, args, kwargs)
     call = Call(
         name=name,
@@ -80,7 +81,6 @@ def script_of(
         kwargs=dict(kwargs),
         is_async=inspect.iscoroutinefunction(function),
     )
-    home = _home_of(function)
     with definitions_by_value(home):
         gathered = gather(call, home)
     project = _project(gathered.roots, prefer_first=import_path(function) is not None)
@@ -97,8 +97,11 @@ def script_of(
     )
 
 
-def _plain_name(function: object) -> str:
+def _plain_name(function: object, home: dict[str, Any]) -> str:
+    """As the user would call it; what a decorator made, or a lambda, goes by the name that holds it."""
     name = getattr(function, "__name__", type(function).__name__)
+    if not name.isidentifier() or "<locals>" in getattr(function, "__qualname__", ""):
+        name = next((held for held, value in home.items() if value is function), name)
     return "".join(letter for letter in name if letter.isalnum() or letter == "_") or "function"
 
 

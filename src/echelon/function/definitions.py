@@ -7,14 +7,16 @@ statements that repeat what was changed on it later. `gather.py` decides which n
 from __future__ import annotations
 
 import ast
+import dis
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
-from types import CellType, FunctionType
+from dataclasses import dataclass, field, replace
+from types import CellType, CodeType, FunctionType
 from typing import Any, TypeGuard
 
 from echelon.function.literals import literal, literal_of
 from echelon.function.modules import look_up
+from echelon.function.names import Names, names_in
 from echelon.function.source import Source, changed_attributes, class_source, function_source, replaced
 
 STORED = "_echelon_stored"  # the script's function that reads the next value of the stream
@@ -27,45 +29,22 @@ _UNSET = object()
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Definition:
-    """Python text, and the values that its calls of STORED read, in the order in which it reads them."""
+    """Python text, what it needs, and the values that its calls of STORED read, in their order."""
 
     text: str
+    names: Names
     stored: tuple[tuple[str, object], ...]
-    is_closure: bool = False
-    captured: Mapping[str, object] = field(default_factory=dict)
+    family: tuple[FunctionType, ...] = ()  # of a closure: it, and the functions that travel inside it
+    captured: Mapping[str, object] = field(default_factory=dict)  # of a closure: its variables
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Typed:
-    """Something that was typed at the top of its home under a name, with its text."""
-
-    source: Source
-    live: FunctionType | type
-
-
-def typed_as(name: str, value: Any, home: dict[str, Any]) -> Typed | None:
-    """The `def` or `class` that gave the value its name, also under decorators that replaced it."""
-    if isinstance(value, type):
-        is_home = value.__module__ == home.get("__name__") and value.__qualname__ == name
-        source = class_source(value, home) if is_home else None
-        return Typed(source=source, live=value) if source else None
-    registry = getattr(value, "registry", None)
-    if not callable(value) or (isinstance(registry, Mapping) and len(registry) > 1):
-        return None  # functools.singledispatch: the text would leave out what was registered later
-    for inner in _layers(value):
-        if isinstance(inner, FunctionType) and inner.__globals__ is home and inner.__qualname__ == name:
-            source = function_source(inner)
-            if source is not None and (inner is value or source.node.decorator_list):
-                return Typed(source=source, live=inner)
-    return None
-
-
-def definition(
-    name: str, value: object, typed: Typed, home: dict[str, Any], write: WriteLiteral
-) -> Definition | None:
-    """The text of what was typed at the top of its home, with later changes; None: text cannot tell it."""
+def definition(name: str, value: object, home: dict[str, Any], write: WriteLiteral) -> Definition | None:
+    """The text that gives a function or class this name again; None when no text can tell it."""
+    typed = _typed_as(name, value, home)
+    if typed is None:
+        return closure(name, value, home, write) if isinstance(value, FunctionType) else None
+    live, source = typed
     stored: Stored = []
-    source, live = typed.source, typed.live
     changed: Mapping[str, object] = {}
     text: str | None = source.text
     if isinstance(live, FunctionType):
@@ -78,7 +57,37 @@ def definition(
     text = _BLOCK + text if source.indent else text
     for attribute, new in changed.items():
         text += f"{name}.{attribute} = {expression(attribute, new, write, stored)}\n"
-    return Definition(text=text, stored=tuple(stored))
+    return _checked(text, stored)
+
+
+def _typed_as(name: str, value: Any, home: dict[str, Any]) -> tuple[FunctionType | type, Source] | None:
+    """What was typed at the top of its home under this name, also when decorators have replaced it."""
+    if isinstance(value, type):
+        is_home = value.__module__ == home.get("__name__") and value.__qualname__ == name
+        source = class_source(value, home) if is_home else None
+        return (value, source) if source else None
+    registry = getattr(value, "registry", None)
+    if not callable(value) or (isinstance(registry, Mapping) and len(registry) > 1):
+        return None  # functools.singledispatch: the text would leave out what was registered later
+    for inner in _layers(value):
+        # Not __qualname__: functools.wraps gives it to wrappers as well.
+        if (
+            isinstance(inner, FunctionType)
+            and inner.__globals__ is home
+            and inner.__code__.co_qualname == name
+        ):
+            source = function_source(inner)
+            if source is not None and (inner is value or source.node.decorator_list):
+                return inner, source
+    return None
+
+
+def _checked(text: str, stored: Stored) -> Definition | None:
+    try:
+        names = names_in(text)
+    except SyntaxError:  # cut out of its block it is no longer Python: tabs and spaces mixed, perhaps
+        return None
+    return Definition(text=text, names=names, stored=tuple(stored))
 
 
 def closure(
@@ -86,8 +95,7 @@ def closure(
 ) -> Definition | None:
     """A function that was defined inside another, together with the functions beside it that it uses.
 
-    None when text cannot tell it: a captured variable is unset, or assigned again (`nonlocal`) and so perhaps
-    shared with another function.
+    None when text cannot tell it: a captured variable is unset, or the class that super() asks for.
     """
     family: dict[str, tuple[FunctionType, Source]] = {}
     captured: dict[str, object] = {}
@@ -97,14 +105,13 @@ def closure(
         source = function_source(member) if member.__globals__ is home else None
         if source is None or not source.indent or source.node.decorator_list or vars(member):
             return None
-        if any(isinstance(part, ast.Nonlocal) for part in ast.walk(source.node)):
-            return None
         family[source.node.name] = (member, source)
         for variable, cell in zip(member.__code__.co_freevars, member.__closure__ or (), strict=True):
             content = _content(cell)
             known = family[variable][0] if variable in family else captured.get(variable, content)
-            # Two variables of one name, from different calls; or the class that a method's super() asks for.
-            if content is _UNSET or known is not content or variable == "__class__":
+            if content is _UNSET or variable == "__class__":
+                return None
+            if known is not content:  # two variables of one name, from different calls
                 return None
             if not _is_beside(content, member, variable):
                 captured[variable] = content
@@ -136,7 +143,19 @@ def _made_by_a_function(
     maker = f"_echelon_make_{name}"
     text = f"def {maker}({', '.join(captured)}):\n{body}{indent}return {function.__code__.co_name}\n\n\n"
     text += f"{name} = {maker}({', '.join(given)})\n"
-    return Definition(text=text, stored=tuple(stored), is_closure=True, captured=captured)
+    if (written := _checked(text, stored)) is None:
+        return None
+    names = replace(written.names, now=written.names.now | written.names.later)  # its maker is called at once
+    return replace(written, names=names, family=tuple(member for member, _ in family), captured=captured)
+
+
+def assigned_variables(code: CodeType) -> set[str]:
+    """The captured variables that a function, or one inside it, assigns."""
+    own = {
+        step.argval for step in dis.get_instructions(code) if step.opname in ("STORE_DEREF", "DELETE_DEREF")
+    }
+    inner = (assigned_variables(part) for part in code.co_consts if isinstance(part, CodeType))
+    return own.union(*inner) & set(code.co_freevars)
 
 
 def _with_defaults(

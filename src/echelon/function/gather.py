@@ -22,14 +22,13 @@ from echelon.function.definitions import (
     STORED,
     Definition,
     Stored,
-    Typed,
+    assigned_variables,
     closure,
     definition,
     expression,
-    typed_as,
 )
 from echelon.function.modules import can_import, import_path, local_root, local_root_by_name, look_up, same
-from echelon.function.names import Names, names_in
+from echelon.function.names import Names
 from echelon.function.pieces import Piece, in_order
 from echelon.function.values import Values
 
@@ -69,9 +68,8 @@ def gather(call: Call, home: dict[str, Any]) -> Gathered:
         shared = gathering.values.shared() - apart
         if not shared:
             return gathered
-        apart |= (
-            shared  # two literals would be two lists where there was one: again, with these in the stream
-        )
+        # Two literals would be two lists where there was one: again, with these in the stream.
+        apart |= shared
 
 
 class _Gathering:
@@ -79,12 +77,13 @@ class _Gathering:
         self.values = Values(call.name, apart, self._name_in_script, self._met)
         self._call, self._home = call, home
         self._pieces: dict[str, Piece] = {}
-        self._waiting: deque[tuple[str, str, bool]] = (
-            deque()
-        )  # a name, who uses it, whether in annotations only
-        self._typed_at_home: dict[str, Typed | None] = {}
+        self._waiting: deque[tuple[str, str, bool]] = deque()  # a name, its user, whether as a hint only
+        self._definitions: dict[str, Definition | None] = {}
+        functions = [(name, value) for name, value in home.items() if isinstance(value, FunctionType)]
+        self._functions = {id(value): name for name, value in reversed(functions)}
         self._submodules: dict[str, None] = {}
         self._roots: dict[Path, None] = {}
+        self._variables: dict[int, tuple[dict[object, str], dict[str, None]]] = {}  # captured ones, by cell
         self._annotations_as_text = home.get("annotations") is future.annotations
 
     def gathered(self) -> Gathered:
@@ -92,11 +91,10 @@ class _Gathering:
         head, opening = self._function(stored)
         text = f"{head}({self._arguments(stored)})"
         if self._call.is_async:
-            opening, text = (
-                f"{opening}import asyncio as _echelon_asyncio\n\n",
-                f"_echelon_asyncio.run({text})",
-            )
+            opening += "import asyncio as _echelon_asyncio\n\n"
+            text = f"_echelon_asyncio.run({text})"
         self._follow()
+        self._refuse_shared_variables()
         typed = {name: position for position, name in enumerate(self._home)}
         pieces = [self._pieces[name] for name in in_order(self._pieces, typed)]
         values = [value for piece in pieces for _, value in piece.stored] + [value for _, value in stored]
@@ -118,22 +116,18 @@ class _Gathering:
             root, *rest = path.split(".")
             self._met(sys.modules[module])
             clash = root in home and home[root] is not getattr(sys.modules[module], root)
-            bound = "_echelon_function" if clash else root
-            return ".".join(
-                [bound, *rest]
-            ), f"from {module} import {root}{f' as {bound}' if clash else ''}\n\n"
-        for name in [
-            getattr(function, "__qualname__", ""),
-            *(name for name in home if home[name] is function),
-        ]:
-            root = name.partition(".")[0]
-            if same(look_up(home, name), function) and self._typed(root) is not None:
-                self._need({root}, self._call.name)
-                return name, ""
+            if clash:
+                opening, root = f"from {module} import {root} as _echelon_function\n\n", "_echelon_function"
+            else:
+                opening = f"from {module} import {root}\n\n"
+            return ".".join([root, *rest]), opening
+        if (known := self._name_in_script(function)) is not None:
+            self._need({known.partition(".")[0]}, self._call.name)
+            return known, ""
         if isinstance(function, FunctionType) and function.__name__.isidentifier():
             name = f"{function.__name__}_" if function.__name__ in home else function.__name__
-            if (piece := self._defined(name, closure(name, function, home, self.values.literal))) is not None:
-                self._add(name, piece)
+            if (written := closure(name, function, home, self.values.literal)) is not None:
+                self._add(name, self._defined(name, written))
                 return name, ""
         self._need(self.values.probe(self._call.name, function, "it", "it"), self._call.name)
         return expression(self._call.name, function, lambda _: None, stored), ""
@@ -180,17 +174,11 @@ class _Gathering:
             return Piece(text=text, is_import=True)
         if (path := self._name_in_script(value)) is not None and path != name:
             return Piece(text=f"{name} = {path}\n", now=frozenset({path.partition(".")[0]}))
-        written = None
-        if (typed := self._typed(name)) is not None:
-            written = definition(name, value, typed, self._home, write)
-        elif isinstance(value, FunctionType):
-            written = closure(name, value, self._home, write)
-        if (piece := self._defined(name, written)) is not None:
-            return piece
+        if (written := self._definition(name)) is not None:
+            return self._defined(name, written)
         if is_hint:  # not worth sending: as text an annotation needs nothing
             self._annotations_as_text = True
             return None
-        self._typed_at_home[name] = None  # it has a text after all, but one that cannot be used
         now = self.values.probe(name, value, f"{who} uses {name!r}, which")
         return Piece(text=f"{name} = {STORED}({name!r})\n", stored=((name, value),), now=now)
 
@@ -229,16 +217,11 @@ class _Gathering:
         )
         return text + (f"{name} = {name}.{rest}\n" if rest else "")
 
-    def _defined(self, name: str, written: Definition | None) -> Piece | None:
-        if written is None:
-            return None
-        try:
-            names = names_in(written.text)
-        except SyntaxError:  # cut out of its block it is no longer Python: tabs and spaces mixed, perhaps
-            return None
+    def _defined(self, name: str, written: Definition) -> Piece:
+        names, now = written.names, written.names.now
         self._imports_inside(name, names, written.captured)
-        # The text of a closure is executed inside a function that is called at once.
-        now = names.now | names.later if written.is_closure else names.now
+        for member in written.family:
+            self._note_variables(member, traveller=name)
         for label, value in written.stored:
             now |= self.values.probe(label, value, f"{name!r} uses {label!r}, which")
         return Piece(text=written.text, stored=written.stored, now=now, later=names.later, hints=names.hints)
@@ -265,18 +248,42 @@ class _Gathering:
                     self._submodules[f"import {inner}\n"] = None
                     break
 
-    def _typed(self, name: str) -> Typed | None:
-        if name not in self._typed_at_home:
-            self._typed_at_home[name] = typed_as(name, self._home.get(name), self._home)
-        return self._typed_at_home[name]
+    def _definition(self, name: str) -> Definition | None:
+        if name not in self._definitions:
+            written = definition(name, self._home.get(name), self._home, self.values.literal)
+            self._definitions[name] = written
+        return self._definitions[name]
 
     def _name_in_script(self, value: object) -> str | None:
         path = getattr(value, "__qualname__", None)
         if not isinstance(path, str) or not same(look_up(self._home, path), value):
+            path = self._functions.get(id(value))  # a closure, or what a decorator made
+        if path is None or self._definition(path.partition(".")[0]) is None:
             return None
-        return path if self._typed(path.partition(".")[0]) is not None else None
+        return path
 
-    def _met(self, module: ModuleType) -> None:
+    def _note_variables(self, function: FunctionType, traveller: object) -> None:
+        assigned = assigned_variables(function.__code__)
+        for variable, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+            holders, assigners = self._variables.setdefault(id(cell), ({}, {}))
+            holders[traveller] = function.__name__
+            if variable in assigned:
+                assigners[variable] = None
+
+    def _refuse_shared_variables(self) -> None:
+        """Functions that travel apart each get the variable for themselves: wrong when one assigns it."""
+        for holders, assigned in self._variables.values():
+            if len(holders) > 1 and assigned:
+                problem = (
+                    f"{' and '.join(map(repr, holders.values()))} share the variable {next(iter(assigned))!r}"
+                )
+                hint = "keep it in a global variable, or in an object"
+                raise CannotShip(f"cannot send {self._call.name!r}: {problem}", hint=hint)
+
+    def _met(self, module: ModuleType | FunctionType) -> None:
+        if isinstance(module, FunctionType):
+            self._note_variables(module, traveller=id(module))
+            return
         if module.__name__ in ("__main__", self._home.get("__name__")):
             return
         if (root := local_root(module)) is not None:

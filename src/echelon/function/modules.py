@@ -13,7 +13,7 @@ import sysconfig
 from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
-from types import ModuleType
+from types import FunctionType, ModuleType
 
 
 def import_path(value: object) -> tuple[str, str] | None:
@@ -41,6 +41,16 @@ def import_path(value: object) -> tuple[str, str] | None:
         for path in paths if module is not None and can_import(module) else ():
             if isinstance(path, str) and same(look_up(vars(module), path), value):
                 return ".".join(parts[:length]), path
+    return _held_by_a_module(value) if isinstance(value, FunctionType) and value.__closure__ else None
+
+
+def _held_by_a_module(function: FunctionType) -> tuple[str, str] | None:
+    """A decorator may have put a function of its own, of another name, in the place of the typed one."""
+    for module in list(sys.modules.values()):
+        if can_import(module) and local_root(module) is not None:
+            for name, held in vars(module).items():
+                if held is function:
+                    return module.__name__, name
     return None
 
 

@@ -45,14 +45,14 @@ _BOUND_TO_THIS_PROCESS = {
 
 
 class Values:
-    """The values of one script. `name_of` names what the script itself defines; `met` hears of modules."""
+    """The values of one script. `name_of` names what the script defines; `met` hears of what is met inside."""
 
     def __init__(
         self,
         who: str,
         apart: Iterable[int],
         name_of: Callable[[object], str | None],
-        met: Callable[[ModuleType], None],
+        met: Callable[[ModuleType | FunctionType], None],
     ) -> None:
         self.by_value: dict[str, None] = {}  # labels of what takes cloudpickle, and so the same Python minor
         self._who, self._apart, self._literals = who, frozenset(apart), Counter[int]()
@@ -125,7 +125,7 @@ def cloudpickle_files(folder: str) -> dict[str, bytes]:
 
 @contextmanager
 def definitions_by_value(home: dict[str, Any]) -> Iterator[None]:
-    """Tell cloudpickle that no other process can import what this namespace defines, although this one can."""
+    """Tell cloudpickle that no other process can import what this namespace defines, though this one can."""
     module = sys.modules.get(str(home.get("__name__")))
     if module is None or vars(module) is not home or module.__name__ == "__main__":
         yield
@@ -137,14 +137,17 @@ def definitions_by_value(home: dict[str, Any]) -> Iterator[None]:
         cloudpickle.unregister_pickle_by_value(module)
 
 
-class _Bound(Exception):  # noqa: N818 - a finding on its way up through the pickler, not an error of its own
+class _Bound(Exception):  # a finding on its way up through the pickler, not an error of its own
     def __init__(self, what: str, hint: str) -> None:
         self.what, self.hint = what, hint
 
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has no types
     def __init__(
-        self, file: io.BytesIO, name_of: Callable[[object], str | None], met: Callable[[ModuleType], None]
+        self,
+        file: io.BytesIO,
+        name_of: Callable[[object], str | None],
+        met: Callable[[ModuleType | FunctionType], None],
     ) -> None:
         super().__init__(file, protocol=5)
         self.top: object = None
@@ -166,6 +169,8 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has no
             name = value.__name__ if isinstance(value, ModuleType) else value.__module__
             if (module := sys.modules.get(name or "")) is not None:
                 self._met(module)
+            if isinstance(value, FunctionType):
+                self._met(value)
         elif (trouble := _trouble(kind) or _on_device(value)) is not None and not _is_standard_stream(value):
             what, hint = trouble
             raise _Bound(f"is {what}" if value is self.top else f"holds {what}", hint)

@@ -32,6 +32,8 @@ from echelon.model.plan import Plan
 from echelon.model.run import Record, RunRef, opening_status
 from echelon.model.status import RunSummary, fold
 
+# Supervisors that this process has started: they are not waited for, but those that have ended are taken note of.
+_started: list[subprocess.Popen[bytes]] = []
 POLL = 0.03  # seconds between two looks at a run's files while following it
 
 
@@ -298,7 +300,7 @@ class LocalEngine:
             job = rundir.read_record(folder).job
             environment = {**os.environ, **read_secrets(job, os.environ), processes.MARK: run_id(folder)}
             with folder.supervisor_log.open("ab") as log:
-                subprocess.Popen(
+                supervisor = subprocess.Popen(
                     [sys.executable, "-P", "-m", "echelon.supervisor", str(folder.path), str(lock)],
                     env=environment,
                     stdin=None if self._keep_stdin else subprocess.DEVNULL,
@@ -307,6 +309,7 @@ class LocalEngine:
                     pass_fds=(lock,),
                     start_new_session=True,
                 )
+            _started[:] = [*(each for each in _started if each.poll() is None), supervisor]
         finally:
             os.close(lock)
 

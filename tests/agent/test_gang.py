@@ -1,0 +1,264 @@
+"""The leader's decisions, without sockets or clocks: every way a run can go."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from echelon.agent.gang import Gang, Rules
+from echelon.agent.report import make_end
+
+NOW = 100.0
+
+
+def gang(workers: int = 2, **rules: Any) -> Gang:
+    rules.setdefault("essential", set(range(workers)))
+    return Gang(Rules(workers=workers, **rules), NOW)
+
+
+def said(gang: Gang) -> list[tuple[int | None, str]]:
+    out, gang.outbox = gang.outbox, []
+    return [(worker, str(message["say"])) for worker, message in out]
+
+
+def events(gang: Gang) -> list[str]:
+    out, gang.events = gang.events, []
+    return [str(event["kind"]) for event in out]
+
+
+def running(workers: int = 2, **rules: Any) -> Gang:
+    made = gang(workers, **rules)
+    for worker in range(workers):
+        made.joined(worker, f"10.0.0.{worker}", -1, NOW)
+    for worker in range(workers):
+        made.ready(worker, 0, [20000 + worker], NOW)
+    assert made.phase == "running"
+    assert said(made) == [(None, "prepare"), (None, "start")]
+    return made
+
+
+def end(rank: int, code: int = 1, error: str | None = "ValueError: boom") -> dict[str, Any]:
+    return make_end(rank, rank, code, error, ["last words"], NOW)
+
+
+def stop_all(made: Gang, *workers: int) -> None:
+    for worker in workers:
+        made.stopped(worker, made.generation, NOW)
+
+
+def test_everybody_is_waited_for_and_told_the_addresses() -> None:
+    made = gang(3)
+    made.joined(2, "c", -1, NOW)
+    made.joined(0, "a", -1, NOW)
+    assert said(made) == []
+    made.joined(1, "b", -1, NOW)
+    assert said(made) == [(None, "prepare")]
+    for worker in (1, 2, 0):
+        made.ready(worker, 0, [worker], NOW)
+    ((worker, message),) = made.outbox
+    assert worker is None
+    assert message == {"say": "start", "generation": 0, "addresses": ["a", "b", "c"], "ports": [[0], [1], [2]]}
+
+
+def test_success() -> None:
+    made = running()
+    made.done(1, 0, NOW)
+    assert made.verdict is None
+    made.done(0, 0, NOW)
+    assert made.verdict == {"outcome": "succeeded", "exit_code": 0, "reason": None, "cause": None}
+    assert said(made) == [(None, "finish")]
+
+
+def test_parameter_servers_end_when_the_workers_have() -> None:
+    made = running(3, essential={0, 1})
+    made.done(0, 0, NOW)
+    made.done(1, 0, NOW)
+    assert said(made) == [(2, "stop")]
+    made.failed(2, 0, end(2), NOW)  # it falls over on the way out: nobody minds
+    made.stopped(2, 0, NOW)
+    assert made.verdict is not None
+    assert made.verdict["outcome"] == "succeeded"
+
+
+def test_a_parameter_server_that_fails_early_fails_the_run() -> None:
+    made = running(2, essential={0})
+    made.failed(1, 0, end(1), NOW)
+    stop_all(made, 0, 1)
+    assert made.verdict is not None
+    assert made.verdict["outcome"] == "failed"
+
+
+def test_a_failure_stops_the_others_and_names_the_rank() -> None:
+    made = running(3)
+    made.failed(1, 0, end(1, 3), NOW)
+    assert said(made) == [(0, "stop"), (1, "stop"), (2, "stop")]
+    stop_all(made, 0, 1, 2)
+    assert made.verdict is not None
+    assert made.verdict["exit_code"] == 3
+    assert made.verdict["cause"]["rank"] == 1  # type: ignore[index]
+    assert events(made) == ["failed"]
+
+
+def test_a_consequence_heard_first_does_not_hide_the_cause() -> None:
+    made = running(3)
+    made.failed(0, 0, end(0, 1, "RuntimeError: Connection reset by peer"), NOW)
+    assert said(made) == []  # wait a moment for the one who broke it
+    made.failed(2, 0, end(2, -9, None), NOW + 0.2)
+    assert len(said(made)) == 3
+    stop_all(made, 0, 1, 2)
+    cause: Any = made.verdict and made.verdict["cause"]
+    assert (cause["rank"], cause["signal"], cause["exit_code"]) == (2, "SIGKILL", 137)
+    assert [(other["rank"], other["consequence"]) for other in cause["others"]] == [(0, True)]
+
+
+def test_a_consequence_alone_is_the_cause_after_a_while() -> None:
+    made = running(2)
+    made.failed(0, 0, end(0, 1, "Connection reset by peer"), NOW)
+    deadline = made.next_deadline()
+    assert deadline is not None
+    made.tick(deadline)
+    stop_all(made, 0, 1)
+    assert made.verdict is not None
+    assert made.verdict["cause"]["rank"] == 0  # type: ignore[index]
+
+
+def test_restart_until_none_is_left() -> None:
+    made = running(2, restarts=1)
+    made.failed(0, 0, end(0), NOW)
+    stop_all(made, 0, 1)
+    assert made.verdict is None
+    assert (made.phase, made.generation) == ("preparing", 1)
+    assert events(made) == ["failed", "restarting"]
+    for worker in (0, 1):
+        made.ready(worker, 1, [1], NOW)
+    made.failed(1, 1, end(1, 7), NOW)
+    stop_all(made, 0, 1)
+    assert made.verdict is not None
+    assert made.verdict["exit_code"] == 7
+
+
+def test_a_lost_worker_is_waited_for_when_restarts_are_left() -> None:
+    made = running(2, restarts=2)
+    made.lost(1, "gone", NOW)
+    made.stopped(0, 0, NOW)
+    assert made.phase == "gathering"
+    made.joined(1, "new", -1, NOW)
+    assert (made.phase, made.generation) == ("preparing", 1)
+
+
+def test_a_lost_worker_ends_a_run_without_restarts_and_peers_are_consequences() -> None:
+    made = running(2)
+    made.failed(0, 0, end(0, 1, "Connection closed by peer"), NOW)
+    made.lost(1, "its agent is gone", NOW)
+    made.stopped(0, 0, NOW)
+    cause: Any = made.verdict and made.verdict["cause"]
+    assert cause["summary"] == "worker 1 was lost: its agent is gone"
+    assert cause["exit_code"] == 117
+    assert cause["others"][0]["consequence"]
+
+
+def test_a_leader_that_comes_back_learns_the_generation() -> None:
+    made = gang(2, restarts=3)
+    made.joined(0, "a", 0, NOW)
+    made.joined(1, "b", 1, NOW)
+    assert made.generation == 2
+
+
+def test_a_leader_that_comes_back_too_often_ends_the_run() -> None:
+    made = gang(2, restarts=1)
+    made.joined(0, "a", 0, NOW)
+    made.joined(1, "b", 1, NOW)
+    assert made.verdict is not None
+    assert made.verdict["outcome"] == "failed"
+    assert made.verdict["cause"]["worker"] == 0  # type: ignore[index]
+
+
+def test_workers_that_never_arrive_are_named() -> None:
+    made = gang(12, join_timeout=30)
+    made.joined(0, "a", -1, NOW)
+    made.joined(5, "b", -1, NOW)
+    made.tick(NOW + 30)
+    assert made.verdict is not None
+    summary = made.verdict["cause"]["summary"]  # type: ignore[index]
+    assert summary == "workers 1, 2, 3, 4, 6, 7, 8, 9 and 2 more never arrived within 30 s"
+
+
+def test_time_limit() -> None:
+    made = running(2, timeout=5)
+    made.tick(NOW + 5)
+    assert [word for _, word in said(made)] == ["stop", "stop"]
+    stop_all(made, 0, 1)
+    assert made.verdict is not None
+    assert (made.verdict["outcome"], made.verdict["exit_code"]) == ("timed-out", 118)
+
+
+def test_a_worker_that_does_not_stop_is_sent_away() -> None:
+    made = running(2, grace=1)
+    made.stop_requested("stopped", "enough", NOW)
+    made.stopped(0, 0, NOW)
+    deadline = made.next_deadline()
+    assert deadline is not None
+    made.tick(deadline)
+    assert (1, "leave") in said(made)
+    assert made.verdict is not None
+    assert (made.verdict["outcome"], made.verdict["reason"]) == ("stopped", "enough")
+
+
+def test_stop_while_gathering() -> None:
+    made = gang(2)
+    made.joined(0, "a", -1, NOW)
+    made.stop_requested("stopped", "enough", NOW)
+    assert made.verdict is not None
+
+
+WORDS = st.lists(
+    st.tuples(
+        st.sampled_from(["joined", "ready", "failed", "consequence", "done", "stopped", "lost", "stop", "tick"]),
+        st.integers(0, 2),
+        st.integers(0, 3),
+    ),
+    max_size=60,
+)
+
+
+@settings(max_examples=400, deadline=None)
+@given(words=WORDS, restarts=st.integers(0, 2))
+def test_whatever_is_heard_the_gang_stays_sane_and_can_be_ended(words: list[tuple[str, int, int]], restarts: int) -> None:
+    made = gang(3, restarts=restarts, essential={0, 1})
+    now = NOW
+    for word, worker, generation in words:
+        now += 0.5
+        over = made.phase == "over"
+        verdict = made.verdict
+        match word:
+            case "joined":
+                made.joined(worker, "x", generation - 1, now)
+            case "ready":
+                made.ready(worker, generation, [1], now)
+            case "failed":
+                made.failed(worker, generation, end(worker), now)
+            case "consequence":
+                made.failed(worker, generation, end(worker, 1, "broken pipe"), now)
+            case "done":
+                made.done(worker, generation, now)
+            case "stopped":
+                made.stopped(worker, generation, now)
+            case "lost":
+                made.lost(worker, "gone", now)
+            case "stop":
+                made.stop_requested("stopped", "enough", now)
+            case "tick":
+                made.tick(now + generation * 20)
+        assert made.generation <= restarts or made.phase == "over"
+        if over:
+            assert made.verdict is verdict  # what is decided stays decided
+    made.stop_requested("stopped", "enough", now)
+    for _ in range(5):
+        deadline = made.next_deadline()
+        if deadline is None:
+            break
+        made.tick(deadline)
+    assert made.phase == "over"
+    assert made.verdict is not None

@@ -1,0 +1,79 @@
+"""A program on a terminal of its own, as a person sits before it: what it shows, what is typed, Ctrl-C."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import re
+import select
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+PATIENCE = 60.0
+ECHELON = (sys.executable, "-m", "echelon.cli.main")
+
+
+class Terminal:
+    """A pseudo-terminal of 80 columns, or as many as are asked for, with one program in its foreground."""
+
+    def __init__(
+        self, *words: str, columns: int = 80, environment: Mapping[str, str] | None = None, cwd: Path | None = None
+    ) -> None:
+        ours, theirs = pty.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        self._file = ours
+        self.shown = ""
+        self.process = subprocess.Popen(
+            [*ECHELON, *words],
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+            env={**os.environ, "TERM": "xterm", **(environment or {})},
+            cwd=cwd,
+        )
+        os.close(theirs)
+
+    def expect(self, pattern: str) -> str:
+        """Read until the pattern has been shown; what came before it was read, too, is returned."""
+        deadline = time.monotonic() + PATIENCE
+        while not re.search(pattern, self.shown):
+            if not self._read(deadline):
+                raise AssertionError(f"{pattern!r} was never shown, but:\n{self.shown}")
+        return self.shown
+
+    def type(self, text: str) -> None:
+        """Press keys; \\x03 is Ctrl-C."""
+        os.write(self._file, text.encode())
+
+    def end(self) -> int:
+        """Read to the end, and return the exit code."""
+        deadline = time.monotonic() + PATIENCE
+        while self._read(deadline):
+            pass
+        return self.process.wait(PATIENCE)
+
+    def close(self) -> None:
+        """Take the terminal away."""
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait(PATIENCE)
+        os.close(self._file)
+
+    def _read(self, deadline: float) -> bool:
+        ready, _, _ = select.select([self._file], [], [], max(0.0, deadline - time.monotonic()))
+        if not ready:
+            raise AssertionError(f"nothing more was shown in {PATIENCE:g} s after:\n{self.shown}")
+        try:
+            data = os.read(self._file, 65536)
+        except OSError:  # Linux says so when nobody has the other end open any more
+            return False
+        self.shown += data.decode(errors="replace").replace("\r\n", "\n")
+        return bool(data)

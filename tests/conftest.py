@@ -1,0 +1,90 @@
+"""Fixtures that every test may use: a state folder of its own, the command line as a real process, and nothing left behind."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from echelon.engines.local.processes import MARK
+from echelon.errors import EchelonError
+
+PATIENCE = 60.0
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A state folder and a working folder of the test's own; its runs are ended, and no process of theirs may be left."""
+    state, work = tmp_path / "state", tmp_path / "work"
+    work.mkdir()
+    monkeypatch.setenv("ECHELON_HOME", str(state))
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    monkeypatch.delenv("VIRTUAL_ENV", raising=False)
+    monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
+    monkeypatch.chdir(work)
+    yield state
+    end_runs(state)
+    wait_until(lambda: not processes_of(state), "every process of the test's runs to end")
+
+
+def end_runs(state: Path) -> None:
+    from echelon.engines.local.engine import LocalEngine
+    from echelon.handle import Run
+    from echelon.model.run import RunRef
+    from echelon.model.status import FINAL
+
+    engine = LocalEngine(state)
+    for summary in engine.runs():
+        if summary.state not in FINAL:
+            run = Run(RunRef(engine="local", name=summary.name), engine)
+            try:
+                run.stop(now=True)
+                run.wait(30)
+            except EchelonError:
+                continue
+
+
+def processes_of(state: Path) -> list[int]:
+    """Every process that carries the mark of a run of this state folder."""
+    mark = f"{MARK}={state}/".encode()
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            environment = (entry / "environ").read_bytes()
+            state_letter = (entry / "stat").read_bytes().rpartition(b") ")[2][:1]
+        except OSError:
+            continue
+        if state_letter != b"Z" and any(word.startswith(mark) for word in environment.split(b"\0")):
+            found.append(int(entry.name))
+    return found
+
+
+def wait_until(condition: Callable[[], object], what: str, patience: float = PATIENCE) -> None:
+    """Wait until something holds; what takes too long is named."""
+    deadline = time.monotonic() + patience
+    while not condition():
+        if time.monotonic() > deadline:
+            pytest.fail(f"waited {patience:g} s in vain for {what}")
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def cli(home: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Call `echelon` as a user does: a process of its own."""
+
+    def call(*words: str, patience: float = PATIENCE, **more: object) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "echelon.cli.main", *words],
+            capture_output=True,
+            text=True,
+            timeout=patience,
+            check=False,
+            **more,  # type: ignore[call-overload]
+        )
+
+    return call
