@@ -10,30 +10,32 @@ from echelon.model.job import Job
 from echelon.model.plan import Placement, Plan
 from echelon.model.world import Group, World, members
 
-_LEAD = "chief"
-_SERVING = ("ps", "evaluator")
-
 
 def make_world(job: Job) -> World:
-    """Who takes part: the chief first, then the workers, then those who serve them."""
-    workers = Group(workers=job.workers, procs=job.procs, resources=job.resources)
+    """Who takes part: the chief first, then the workers, then those who serve them.
+
+    Parameter servers and the evaluator serve until the others have ended. Where a chief drives parameter servers, the
+    workers serve it too, and the chief's end is the run's.
+    """
+    named = {role.name for role in job.roles}
+    workers = Group(
+        workers=job.workers,
+        procs=job.procs,
+        resources=job.resources,
+        essential=not {"chief", "ps"} <= named,
+    )
     roles = [
         Group(
             role=role.name,
             workers=role.workers,
             procs=1,
             resources=role.resources,
-            essential=role.name not in _SERVING,
+            essential=role.name == "chief",
         )
         for role in job.roles
     ]
-    return World(
-        groups=(
-            *(group for group in roles if group.role == _LEAD),
-            workers,
-            *(group for group in roles if group.role != _LEAD),
-        )
-    )
+    chief = [group for group in roles if group.role == "chief"]
+    return World(groups=(*chief, workers, *(group for group in roles if group.role != "chief")))
 
 
 def make_plan(job: Job, placement: Placement, cluster: Cluster) -> Plan:

@@ -83,6 +83,7 @@ def test_damaged_files_are_named(
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.slow  # loads torch in a new process
 def test_folder_without_data_is_one_line(clean_environment: dict[str, str], tmp_path: Path) -> None:
     command = [sys.executable, str(EXAMPLE / "train.py"), "--data_path", str(tmp_path)]
     done = subprocess.run(command, env=clean_environment, capture_output=True, text=True, check=False)

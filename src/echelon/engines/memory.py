@@ -28,9 +28,9 @@ from typing import Any, TypeVar
 from echelon.bundle import Bundle
 from echelon.engines.base import Taken, read_secrets
 from echelon.engines.local.rundir import unknown_run
-from echelon.engines.script import Act, Program, perform
+from echelon.engines.script import Act, Program, one_node, perform
 from echelon.errors import InvalidJob, RunExists, StateTrouble
-from echelon.model.cluster import Cluster, Gpu, Node
+from echelon.model.cluster import Cluster
 from echelon.model.event import Event, Kind
 from echelon.model.job import Job
 from echelon.model.log import LogLine
@@ -40,13 +40,6 @@ from echelon.model.status import RunSummary, fold
 from echelon.model.world import members
 
 T = TypeVar("T", Event, LogLine)
-
-
-def one_node(*, cpus: float = 8.0, memory: float = 32 * 2.0**30, gpus: int = 0, model: str = "") -> Cluster:
-    """A cluster of a single node, all of it free."""
-    devices = tuple(Gpu(id=str(number), model=model) for number in range(gpus))
-    node = Node(name="memory", cpus=cpus, memory=memory, free_cpus=cpus, free_memory=memory, gpus=devices)
-    return Cluster(nodes=(node,))
 
 
 @dataclass(slots=True, eq=False)
@@ -105,7 +98,7 @@ class MemoryEngine:
                     free_memory=node.free_memory - (need.memory.request if need.memory else 0),
                     gpus=tuple(replace(g, holder=name) if g.id in seat.gpus else g for g in node.gpus),
                 )
-        waiting = tuple(run.record.job.name for run in self._in_line() if _wants_gpus(run.record.job))
+        waiting = tuple(summary.name for summary in map(_summarise, self._in_line()) if summary.gpus)
         return Cluster(nodes=tuple(nodes.values()), waiting=waiting)
 
     def record(self, job: Job, bundle: Bundle | None) -> RunRef:  # noqa: ARG002 - no code runs here
@@ -271,29 +264,22 @@ class MemoryEngine:
     def _read_on(self, run: _Run, items: list[T], follow: bool, timeout: float | None) -> Iterator[T]:
         """Yield what is there and, with `follow`, what comes, until the run is over or the time is up."""
         deadline = None if timeout is None else time.monotonic() + timeout
-        told = 0
+        told: int = 0
 
         def is_over() -> bool:
-            return run.ended or self._runs.get(run.record.ref.name) is not run
-
-        def has_news() -> bool:
-            return len(items) > told or is_over()
+            return run.ended or run not in self._runs.values()
 
         while True:
             with self._changed:
                 if follow:
                     left = None if deadline is None else max(0.0, deadline - time.monotonic())
-                    self._changed.wait_for(has_news, left)
+                    self._changed.wait_for(lambda: len(items) > told or is_over(), left)  # noqa: B023 - used up at once
                 fresh = items[told:]
                 told += len(fresh)
                 last = not follow or not fresh or is_over()
             yield from fresh
             if last:
                 return
-
-
-def _wants_gpus(job: Job) -> bool:
-    return job.resources.gpus > 0 or any(role.resources.gpus for role in job.roles)
 
 
 def _summarise(run: _Run) -> RunSummary:

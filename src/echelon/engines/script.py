@@ -13,6 +13,7 @@ import msgspec
 
 from echelon.agent import report
 from echelon.errors import RunTimedOut
+from echelon.model.cluster import Cluster, Gpu, Node
 from echelon.model.event import Event, RootCause
 from echelon.model.log import LogLine
 from echelon.model.plan import Plan
@@ -35,6 +36,13 @@ class Act:
 
 Program = Act | Callable[[int, int], Act]  # the same for all ranks, or a function of the rank and the restart
 Happening = Event | LogLine | Mapping[str, bytes]
+
+
+def one_node(*, cpus: float = 8.0, memory: float = 32 * 2.0**30, gpus: int = 0, model: str = "") -> Cluster:
+    """A cluster of a single node, all of it free."""
+    devices = tuple(Gpu(id=str(number), model=model) for number in range(gpus))
+    node = Node(name="memory", cpus=cpus, memory=memory, free_cpus=cpus, free_memory=memory, gpus=devices)
+    return Cluster(nodes=(node,))
 
 
 def perform(program: Program, plan: Plan, now: Callable[[], float]) -> Iterator[Happening]:

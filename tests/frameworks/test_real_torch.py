@@ -1,0 +1,72 @@
+"""Real PyTorch under the local engine: ranks find each other, and a failure is told from its consequences."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import echelon
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("home")]
+
+ALL_REDUCE = """
+import os, torch, torch.distributed as dist
+dist.init_process_group("gloo")
+value = torch.tensor([float(dist.get_rank() + 1)])
+dist.all_reduce(value)
+print(f"rank {dist.get_rank()} of {dist.get_world_size()} local {os.environ['LOCAL_RANK']} "
+      f"of {os.environ['LOCAL_WORLD_SIZE']} node {os.environ['GROUP_RANK']} sum {value.item():g}")
+dist.barrier()
+dist.destroy_process_group()
+"""
+
+FAILS = """
+import sys, torch, torch.distributed as dist
+from torch.distributed.elastic.multiprocessing.errors import record
+@record
+def main():
+    dist.init_process_group("gloo")
+    for step in range(10**6):
+        if dist.get_rank() == 2 and step == 50:
+            raise ValueError("a sample is broken")
+        dist.all_reduce(torch.ones(1))
+main()
+"""
+
+
+def test_ranks_on_several_workers_find_each_other() -> None:
+    Path("train.py").write_text(ALL_REDUCE)
+    run = echelon.run("train.py", workers=2, procs=2)
+    status = run.wait(120)
+    assert status.state == "succeeded", status
+    assert status.framework == "torch"  # by its imports
+    lines = sorted(line.text for line in run.logs() if line.text.startswith("rank"))
+    assert lines == [
+        "rank 0 of 4 local 0 of 2 node 0 sum 10",
+        "rank 1 of 4 local 1 of 2 node 0 sum 10",
+        "rank 2 of 4 local 0 of 2 node 1 sum 10",
+        "rank 3 of 4 local 1 of 2 node 1 sum 10",
+    ]
+
+
+def test_a_command_that_calls_torchrun_is_started_once_per_worker() -> None:
+    Path("train.py").write_text(ALL_REDUCE)
+    run = echelon.run(command=["torchrun", "train.py"], workers=2, procs=2)
+    status = run.wait(180)
+    assert status.state == "succeeded", status
+    lines = [line.text for line in run.logs() if line.text.startswith("rank")]
+    assert len(lines) == 4
+    assert all("sum 10" in line for line in lines)
+
+
+def test_the_rank_that_failed_first_is_named_with_its_exception() -> None:
+    Path("train.py").write_text(FAILS)
+    status = echelon.run("train.py", workers=2, procs=2).wait(120)
+    assert status.state == "failed"
+    cause = status.root_cause
+    assert cause is not None
+    assert (cause.rank, cause.worker, cause.exit_code) == (2, 1, 1)
+    assert cause.error == "ValueError: a sample is broken"
+    assert any("a sample is broken" in line for line in cause.tail)
+    assert all(other.consequence for other in cause.others), cause.others
