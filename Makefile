@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+export PATH := $(CURDIR)/$(BIN):$(PATH)
 DATA ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/echelon/fashion-mnist
 
 .DEFAULT_GOAL := help

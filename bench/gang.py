@@ -1,8 +1,8 @@
 """How the leader of a gang bears a thousand agents: all join, one is lost and comes back, all start again.
 
-The leader is the real agent in a process of its own; the others are simulated (`measure/simulated.py`). Times are
-taken where an agent would notice: in the simulating process, whose own work is part of them. The leader's time on
-the processor is its alone.
+The leader is the real agent in a process of its own; the others are simulated (`measure/simulated.py`). Times
+are taken where an agent would notice: in the simulating process, whose own work is part of them. The leader's
+time on the processor is its alone.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ import socket
 import statistics
 import sys
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterator
 
 from measure.agents import RunningAgent, ask_to_stop, leading_agent
 from measure.figures import align, number
@@ -25,81 +24,51 @@ from measure.simulated import Members
 SIZES = (10, 100, 1000)
 ROUNDS = 3
 STEADY = 3.0
+FAR = 0.2  # seconds that an answer takes on a slow network, or by an agent that is busy while it starts
 
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Round:
-    """What one gang took. Times in ms, memory in MB, shares in per cent of one processor."""
-
-    form: float
-    notice: float
-    stop: float
-    rejoin: float
-    restart: float
-    end: float
-    memory_formed: float
-    memory_peak: float
-    processor_form: float
-    processor_steady: float
-    processor_restart: float
-    redials: float
-
-
-_WORDS = {
-    "form": "all join and start, ms",
-    "notice": "a loss until the first stops, ms",
-    "stop": "a loss until the last stops, ms",
-    "rejoin": "return of the lost one until all start, ms",
-    "restart": "loss until all start again, ms",
-    "end": "a word to stop until the leader is gone, ms",
-    "memory_formed": "leader's memory (RSS) once formed, MB",
-    "memory_peak": "leader's memory at its peak, MB",
-    "processor_form": "leader's processor time to form, ms",
-    "processor_restart": "leader's processor time to restart, ms",
-    "processor_steady": "leader's share of a processor while all train, %",
-    "redials": "calls that the leader did not take at first",
-}
+Measured = dict[str, float]  # what was measured, in words -> how much
 
 
 def main() -> None:
-    rounds: dict[int, list[Round]] = {size: [] for size in SIZES}
+    rounds: dict[int, list[Measured]] = {size: [] for size in SIZES}
     with workspace() as place:
         for _ in range(ROUNDS):
             for size in SIZES:
-                rounds[size].append(_measure(place, size))
-    best = {
-        size: {
-            field.name: (min(found), statistics.median(found))
-            for field in fields(Round)
-            if (found := [getattr(each, field.name) for each in rounds[size]])
-        }
-        for size in SIZES
-    }
-    print(f"A gang of real leader and simulated agents ({ROUNDS} rounds; best, median in brackets)")
+                near = _with_gang(place, size, 0.0, _live)
+                rounds[size].append(near | _with_gang(place, size, FAR, _form_far))
+    print(f"A gang of one real leader and simulated agents ({ROUNDS} rounds: best, and median in brackets)")
+    print("\n".join(align(_rows(rounds))), end="\n\n")
+
+
+def _rows(rounds: dict[int, list[Measured]]) -> list[list[str]]:
     rows = [["", *(f"{size:,} agents" for size in SIZES), f"{SIZES[-1]:,} against {SIZES[-2]:,}"]]
-    for name, words in _WORDS.items():
-        cells = [f"{number(best[size][name][0])} ({number(best[size][name][1])})" for size in SIZES]
-        below = best[SIZES[-2]][name][0]
-        rows.append([words, *cells, f"{best[SIZES[-1]][name][0] / below:.3g}x" if below else ""])
-    print("\n".join(align(rows)), end="\n\n")
+    for words in rounds[SIZES[0]][0]:
+        samples = {size: [measured[words] for measured in rounds[size]] for size in SIZES}
+        cells = [f"{number(min(found))} ({number(statistics.median(found))})" for found in samples.values()]
+        before, largest = min(samples[SIZES[-2]]), min(samples[SIZES[-1]])
+        rows.append([words, *cells, f"{largest / before:.3g}x" if before else ""])
+    return rows
 
 
-def _measure(place: Workspace, size: int) -> Round:
-    """One gang of `size` agents beside its leader, from its forming to its end."""
+def _with_gang(
+    place: Workspace, size: int, answer_after: float, measure: Callable[[RunningAgent, Members], Measured]
+) -> Measured:
+    """Start a leader, and let `size` agents that have not called yet be measured with it."""
     # The leader is started before our own limit is raised: it must see to its own.
     with (
         leading_agent(place, ["sleep", "120"], workers=size + 1, restarts=1) as leader,
         _descriptors(size + 100),
     ):
         _wait_until_it_listens(leader)
-        members = Members(leader.address, leader.secret, size)
+        members = Members(leader.address, leader.secret, size, answer_after=answer_after)
         try:
-            return _live(leader, members)
+            return measure(leader, members)
         finally:
             members.close()
 
 
-def _live(leader: RunningAgent, members: Members) -> Round:
+def _live(leader: RunningAgent, members: Members) -> Measured:
+    """From the forming of a gang to its end."""
     pid = leader.process.pid
     everybody = members.members
     processor, began = processor_time_of(pid), time.monotonic()
@@ -107,14 +76,14 @@ def _live(leader: RunningAgent, members: Members) -> Round:
         members.dial(member)
     formed = members.until(lambda: all(member.last_started == 0 for member in everybody))
     processor_formed = processor_time_of(pid)
-    memory = memory_of(pid).resident
+    memory_formed = memory_of(pid).resident
 
-    rested, before_rest = time.monotonic(), processor_time_of(pid)
+    rested, processor_rested = time.monotonic(), processor_time_of(pid)
     members.rest(STEADY)
-    share = (processor_time_of(pid) - before_rest) / (time.monotonic() - rested)
+    share = (processor_time_of(pid) - processor_rested) / (time.monotonic() - rested)
 
     lost, *others = everybody
-    before_loss, gone = processor_time_of(pid), time.monotonic()
+    processor_lost, gone = processor_time_of(pid), time.monotonic()
     members.hang_up(lost)
     noticed = members.until(lambda: any(member.stopped == 0 for member in others))
     stopped = members.until(lambda: all(member.stopped == 0 for member in others))
@@ -130,20 +99,31 @@ def _live(leader: RunningAgent, members: Members) -> Round:
     members.until(lambda: all(member.finished for member in everybody))
     leader.process.wait(PATIENCE)
     ended = time.monotonic()
-    return Round(
-        form=(formed - began) * 1000,
-        notice=(noticed - gone) * 1000,
-        stop=(stopped - gone) * 1000,
-        rejoin=(again - back) * 1000,
-        restart=(again - gone) * 1000,
-        end=(ended - asked) * 1000,
-        memory_formed=memory,
-        memory_peak=peak,
-        processor_form=(processor_formed - processor) * 1000,
-        processor_steady=share * 100,
-        processor_restart=(processor_again - before_loss) * 1000,
-        redials=members.redials,
-    )
+    return {
+        "all join and start, ms": (formed - began) * 1000,
+        "one is lost: until the first is told to stop, ms": (noticed - gone) * 1000,
+        "... until the last is told, ms": (stopped - gone) * 1000,
+        "... its return until all start, ms": (again - back) * 1000,
+        "... its loss until all start, ms": (again - gone) * 1000,
+        "a word to stop until the leader is gone, ms": (ended - asked) * 1000,
+        "leader's memory (RSS) once formed, MB": memory_formed,
+        "leader's memory at its peak, MB": peak,
+        "leader's processor time to form, ms": (processor_formed - processor) * 1000,
+        "leader's processor time to restart, ms": (processor_again - processor_lost) * 1000,
+        "leader's share of a processor while all train, %": share * 100,
+    }
+
+
+def _form_far(_leader: RunningAgent, members: Members) -> Measured:
+    """The forming alone, with agents that are slow to answer."""
+    began = time.monotonic()
+    for member in members.members:
+        members.dial(member)
+    formed = members.until(lambda: all(member.last_started == 0 for member in members.members))
+    return {
+        f"all join when each answers after {FAR:g} s, ms": (formed - began) * 1000,
+        "... calls that the leader broke off": members.redials,
+    }
 
 
 def _wait_until_it_listens(leader: RunningAgent) -> None:

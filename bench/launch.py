@@ -48,8 +48,9 @@ def _compare(place: Workspace, ranks: int) -> None:
         "bare spawn",
     )
     commands = {
-        workers: [echelon, "run", "-n", str(ranks), "script.py"],
-        one_worker: [echelon, "run", "--procs", str(ranks), "script.py"],
+        # The same Python for all: the one on the PATH may be a slow shim that looks for another.
+        workers: [echelon, "run", "-n", str(ranks), "--python", sys.executable, "script.py"],
+        one_worker: [echelon, "run", "--procs", str(ranks), "--python", sys.executable, "script.py"],
         peer: [torchrun, "--standalone", "--nproc-per-node", str(ranks), "script.py"],
     }
     contenders: dict[str, Callable[[], Launch]] = {

@@ -1,4 +1,4 @@
-"""Simulated agents: a thousand members of a gang as plain sockets in one process, speaking the agents' real protocol.
+"""Simulated agents: members of a gang as plain sockets in one process, speaking the real protocol.
 
 They do at once what they are told, since they have no ranks: what is left is the leader's own work, which
 `gang.py` measures.
@@ -10,6 +10,7 @@ import json
 import selectors
 import socket
 import time
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -38,14 +39,19 @@ class Member:
 class Members:
     """All simulated agents of one gang, in one loop."""
 
-    def __init__(self, address: tuple[str, int], secret: bytes, count: int) -> None:
+    def __init__(
+        self, address: tuple[str, int], secret: bytes, count: int, *, answer_after: float = 0.0
+    ) -> None:
         self.members = [Member(worker) for worker in range(1, count + 1)]
         self.redials = 0
         self._address = address
         self._secret = secret
         self._selector = selectors.DefaultSelector()
-        self._to_dial: list[tuple[float, Member]] = []
-        self._beats = [(time.monotonic() + HEARTBEAT * n / count, m) for n, m in enumerate(self.members)]
+        self._answer_after = answer_after  # seconds, as over a long way
+        self._to_dial: deque[tuple[float, Member]] = deque()
+        self._to_answer: deque[tuple[float, Member, str]] = deque()
+        now = time.monotonic()
+        self._beats = deque((now + HEARTBEAT * n / count, m) for n, m in enumerate(self.members))
 
     def dial(self, member: Member) -> None:
         """Call the leader; the answer comes while `until` runs."""
@@ -89,9 +95,13 @@ class Members:
     def _keep_time(self) -> None:
         now = time.monotonic()
         while self._to_dial and self._to_dial[0][0] <= now:
-            self.dial(self._to_dial.pop(0)[1])
+            self.dial(self._to_dial.popleft()[1])
+        while self._to_answer and self._to_answer[0][0] <= now:
+            _, member, nonce = self._to_answer.popleft()
+            if member.sock is not None and member.their_nonce == nonce:
+                self._introduce(member)
         while self._beats and self._beats[0][0] <= now:
-            at, member = self._beats.pop(0)
+            at, member = self._beats.popleft()
             self._beats.append((at + HEARTBEAT, member))
             if member.welcome:
                 self._send(member, {"say": "beat"})
@@ -119,17 +129,11 @@ class Members:
         word = message["say"]
         if word == "who":
             member.nonce, member.their_nonce = fresh_nonce(), message["nonce"]
-            proof = prove(self._secret, "member", member.worker, member.their_nonce, member.nonce)
-            self._send(
-                member,
-                {
-                    "say": "me",
-                    "worker": member.worker,
-                    "nonce": member.nonce,
-                    "proof": proof,
-                    "last_started": member.last_started,
-                },
-            )
+            if self._answer_after:
+                due = time.monotonic() + self._answer_after
+                self._to_answer.append((due, member, member.their_nonce))
+            else:
+                self._introduce(member)
         elif word == "welcome":
             expected = prove(self._secret, "leader", member.worker, member.nonce, member.their_nonce)
             assert proven(expected, message["proof"]), "the leader did not prove itself"
@@ -145,6 +149,17 @@ class Members:
         elif word == "finish":
             member.finished = True
             self.hang_up(member)
+
+    def _introduce(self, member: Member) -> None:
+        proof = prove(self._secret, "member", member.worker, member.their_nonce, member.nonce)
+        introduction = {
+            "say": "me",
+            "worker": member.worker,
+            "nonce": member.nonce,
+            "proof": proof,
+            "last_started": member.last_started,
+        }
+        self._send(member, introduction)
 
     def _send(self, member: Member, message: dict[str, object]) -> None:
         """Whole or not at all: what one member says fits into any socket's buffer."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterator
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from echelon.engines.base import Engine
-from echelon.errors import RunTimedOut
+from echelon.errors import InvalidJob, RunTimedOut
 from echelon.model.event import Event
 from echelon.model.log import LogLine
 from echelon.model.run import RunRef, opening_status
@@ -69,23 +69,55 @@ class Run:
 
         With `follow` the lines come as they are written, until the run ends.
         """
+        self._check_exists(rank, worker)
         ranks = None if rank is None else frozenset({rank})
-        wanted = (
-            line
-            for line in whole_lines(self._engine.logs(self._ref, ranks=ranks, follow=follow and tail is None))
-            if (worker is None or line.worker == worker) and (since is None or line.at >= since)
-        )
+
+        def wanted(line: LogLine) -> bool:
+            return (worker is None or line.worker == worker) and (since is None or line.at >= since)
+
         if tail is None:
-            yield from wanted
+            return filter(wanted, whole_lines(self._engine.logs(self._ref, ranks=ranks, follow=follow)))
+        return self._last_logs(ranks, wanted, tail, follow=follow)
+
+    def _last_logs(
+        self,
+        ranks: frozenset[int] | None,
+        wanted: Callable[[LogLine], bool],
+        tail: int,
+        *,
+        follow: bool,
+    ) -> Iterator[LogLine]:
+        """The last lines of what is there and, with `follow`, what comes after it."""
+        there: Counter[int] = Counter()  # pieces of each worker's output, which come in the same order twice
+        pieces = []
+        for piece in self._engine.logs(self._ref, ranks=ranks):
+            there[piece.worker] += 1
+            pieces.append(piece)
+        yield from deque(filter(wanted, whole_lines(iter(pieces))), maxlen=tail)
+        if not follow:
             return
-        last = deque(wanted, maxlen=tail)
-        yield from last
-        if follow:
-            heard = {line.worker: line.sequence for line in last}
-            newest = max((line.at for line in last), default=0.0)
-            for line in self.logs(rank=rank, worker=worker, follow=True, since=newest):
-                if line.at > newest or line.sequence > heard.get(line.worker, -1):
-                    yield line
+
+        def new_pieces() -> Iterator[LogLine]:
+            for piece in self._engine.logs(self._ref, ranks=ranks, follow=True):
+                if there[piece.worker] > 0:
+                    there[piece.worker] -= 1
+                else:
+                    yield piece
+
+        yield from filter(wanted, whole_lines(new_pieces()))
+
+    def _check_exists(self, rank: int | None, worker: int | None) -> None:
+        """Say so when there is no such rank or worker: nothing would ever come of it."""
+        workers = opening_status(self._engine.read(self._ref)).workers
+        if not workers:
+            return  # still in line: how it will be spread is not known yet
+        for field, wanted, there in (
+            ("worker", worker, [each.worker for each in workers]),
+            ("rank", rank, [number for each in workers for number in each.ranks]),
+        ):
+            if wanted is not None and wanted not in there:
+                hint = f"they are numbered 0 to {max(there)}" if len(there) > 1 else "there is only number 0"
+                raise InvalidJob(field, wanted, f"is no {field} of run {self.name!r}", hint=hint)
 
     def raw_logs(self) -> Iterator[LogLine]:
         """Every piece of output as it comes, until the end: for a terminal that shows half a line too."""
@@ -118,16 +150,14 @@ def whole_lines(lines: Iterator[LogLine]) -> Iterator[LogLine]:
     """Put lines together that came in pieces."""
     import dataclasses
 
-    begun: dict[tuple[int, int | None, str], str] = {}
+    begun: dict[tuple[int, int | None, str], list[LogLine]] = {}
     for line in lines:
         key = (line.worker, line.rank, line.stream)
         if line.unfinished:
-            begun[key] = begun.get(key, "") + line.text
+            begun.setdefault(key, []).append(line)
         elif key in begun:
-            yield dataclasses.replace(line, text=begun.pop(key) + line.text)
+            yield dataclasses.replace(line, text="".join(each.text for each in [*begun.pop(key), line]))
         else:
             yield line
-    for (worker, rank, stream), text in begun.items():
-        yield LogLine(
-            text=text, at=0.0, worker=worker, rank=rank, stream="stdout" if stream == "stdout" else "stderr"
-        )
+    for pieces in begun.values():
+        yield dataclasses.replace(pieces[-1], text="".join(each.text for each in pieces), unfinished=False)

@@ -14,9 +14,8 @@ from echelon.model.world import Group, World, members
 def make_world(job: Job) -> World:
     """Who takes part: the chief first, then the workers, then those who serve them.
 
-    Parameter servers and the evaluator serve until the others have ended. Where a chief drives parameter servers, the
-    workers serve it too, and the chief's end is the run's.
-    """
+    Parameter servers and the evaluator serve until the others have ended. Where a chief drives parameter
+    servers, the workers serve it too, and the chief's end is the run's."""
     named = {role.name for role in job.roles}
     workers = Group(
         workers=job.workers,

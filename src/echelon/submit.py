@@ -6,6 +6,7 @@ flag and a keyword mean the same."""
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import os
 import secrets
@@ -19,11 +20,12 @@ from pathlib import Path
 from echelon.admission import Queued, admit, find_plan
 from echelon.bundle import Bundle, find_project, pack, pack_files
 from echelon.engines.base import Engine
-from echelon.errors import InvalidJob, NoRoomNow
+from echelon.errors import EchelonError, InvalidJob, NoRoomNow
 from echelon.frameworks.detect import detect
 from echelon.frameworks.torch import calls_torchrun
 from echelon.handle import Run
 from echelon.model.job import NAME_LENGTH, Job, suggest_name
+from echelon.model.run import RunRef
 from echelon.model.settings import Settings, merge, split_words, to_job
 
 _SUFFIX = 4
@@ -91,8 +93,21 @@ def submit(prepared: Prepared, engine: Engine, *, no_wait: bool = False) -> Run:
     if isinstance(found, Queued) and no_wait:
         raise NoRoomNow(found.reason, hint="leave --no-wait out to stand in line")
     ref = engine.record(prepared.job, prepared.bundle)
-    admit(ref, engine, found)
+    try:
+        admit(ref, engine, found)
+    except BaseException:  # Ctrl-C, a full disk: nothing is left behind
+        _withdraw(ref, engine)
+        raise
     return Run(ref, engine)
+
+
+def _withdraw(ref: RunRef, engine: Engine) -> None:
+    """Forget a run that did not come about, or stop it if it did."""
+    with contextlib.suppress(EchelonError, OSError):
+        try:
+            engine.remove(ref)
+        except EchelonError:
+            engine.stop(ref, now=True)
 
 
 def find_python(environment: Mapping[str, str]) -> str:

@@ -101,7 +101,7 @@ def test_both_ends_mean_the_same_marker() -> None:
     assert untar.MARKER == survey.MARKER
 
 
-# Hypothesis tries the strings it finds in the code, so names that mean something to the client are left out here.
+# Hypothesis tries the strings it finds in the code: names that mean something to the client are left out.
 MEANING = {
     *survey._NEVER,
     *survey._ENVIRONMENT,

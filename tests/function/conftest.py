@@ -108,8 +108,11 @@ def other_python():
 
     def other_python(minor: str) -> str:
         found = shutil.which(f"python{minor}")
-        if found is None or minor == f"{sys.version_info[0]}.{sys.version_info[1]}":
-            pytest.skip(f"needs a second Python: no other python{minor} on the PATH")
-        return found
+        is_other = minor != f"{sys.version_info[0]}.{sys.version_info[1]}"
+        # A version manager may leave a file of this name that only says where the Python would be.
+        starts = [found or "", "-c", ""]
+        if found and is_other and subprocess.run(starts, capture_output=True, check=False).returncode == 0:
+            return found
+        pytest.skip(f"needs a second Python: no python{minor} on the PATH, beside this one, that starts")
 
     return other_python

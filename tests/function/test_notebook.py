@@ -5,9 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from echelon.errors import CannotShip
-from echelon.function import script_of
-
 FILES = Path(__file__).parent
 
 
@@ -129,16 +126,3 @@ def test_a_torch_model_from_a_notebook(notebook):
 def test_what_exists_in_notebooks_only_is_refused(notebook, cell, name):
     sent = notebook(cell)
     assert f"it uses {name!r}, which " in sent.message
-
-
-@pytest.mark.slow
-def test_a_tensor_on_a_device_is_refused():
-    torch = pytest.importorskip("torch")
-    if not torch.cuda.is_available():
-        pytest.skip("needs a CUDA device")
-
-    def train(x):
-        pass
-
-    with pytest.raises(CannotShip, match="its argument 'x' holds a tensor on cuda:0"):
-        script_of(train, ([torch.ones(1, device="cuda")],))

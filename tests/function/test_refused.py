@@ -87,3 +87,19 @@ def test_wrong_arguments_are_found_before_anything_is_sent(args, kwargs, problem
         script_of(train, args, kwargs)
     assert caught.value.message == f"cannot send 'train': {problem}"
     assert caught.value.hint == "its parameters are (lr, epochs=1)"
+
+
+@pytest.mark.slow
+def test_a_tensor_on_a_device_is_refused():
+    torch = pytest.importorskip("torch")
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with FakeTensorMode():  # a tensor that says it is on a GPU, without one
+        tensor = torch.ones(1, device="cuda")
+
+    def train(*tensors):
+        pass
+
+    with pytest.raises(CannotShip, match="its argument '#2' holds a tensor on cuda:0") as caught:
+        script_of(train, (torch.ones(1), [tensor]))
+    assert "inside the function" in caught.value.hint

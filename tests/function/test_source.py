@@ -181,6 +181,25 @@ def test_arguments_of_every_kind(send):
     assert sent.out == "inf 2020-01-02 ({1, 2},) {'a-b': 1, 'class': None, 'ok': 'é$HOME`'}\n"
 
 
+def test_functions_and_classes_as_arguments_stand_by_name(send):
+    program = """
+        class Loss:
+            @staticmethod
+            def square(x):
+                return x * x
+        def double(x):
+            return 2 * x
+        def outer():
+            def map(functions, kind):
+                print([f(3) for f in functions], kind.__name__, kind.square(4))
+            return map
+    """
+    sent = send(program, "outer(), ([double, Loss.square],), {'kind': Loss}")
+    assert sent.out == "[6, 9] Loss 16\n"
+    assert "kind=Loss" in sent.text
+    assert sent.made["python"] is None
+
+
 def test_modules_that_are_files_bring_their_folder(send, tmp_path):
     (tmp_path / "typed").mkdir()
     (tmp_path / "typed" / "pyproject.toml").touch()

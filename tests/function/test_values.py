@@ -71,6 +71,19 @@ def test_a_replaced_method_is_not_lost(send):
     assert sent.out == "replaced\n"
 
 
+def test_bytecode_is_refused_before_it_is_read(send, run_script):
+    sent = send("def train(f):\n    print(f(1))\n", "train, (lambda x: x,)")
+    assert sent.out == "1\n"
+    here = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    script = sent.folder / "script.py"
+    script.write_text(sent.text.replace(f"!= {sys.version_info[:2]}", "!= (3, 99)"))
+    (sent.folder / "values.pkl").unlink()
+    refused = run_script(script)
+    line = f"train: 'f' came as bytecode of Python {here}, for want of source; here is Python {here} "
+    advice = f"(use {here} on both sides, or write it with def in a file or a notebook cell)\n"
+    assert (refused.returncode, refused.stdout, refused.stderr) == (1, "", line + advice)
+
+
 @pytest.mark.parametrize("minor", ["3.12", "3.13"])
 def test_bytecode_of_another_minor_is_refused_before_it_is_read(send, other_python, minor):
     python = other_python(minor)
@@ -78,7 +91,7 @@ def test_bytecode_of_another_minor_is_refused_before_it_is_read(send, other_pyth
     assert sent.done.returncode == 1
     assert sent.done.stdout == ""
     here = ".".join(map(str, sys.version_info[:2]))
-    line = f"train: '#1' came as bytecode of Python {here}, for want of source; here is Python {minor} "
+    line = f"train: 'f' came as bytecode of Python {here}, for want of source; here is Python {minor} "
     assert (
         sent.done.stderr
         == f"{line}(use {here} on both sides, or write it with def in a file or a notebook cell)\n"

@@ -173,5 +173,6 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    # Without the interpreter's farewell, during which a SIGTERM would make of our exit code a death by signal.
+    # Without the interpreter's farewell, during which a SIGTERM would make of our exit code a death by
+    # signal.
     os._exit(main())

@@ -73,9 +73,8 @@ class _Folder:
     path: str  # from the project's root: empty, or ending in a slash
     git: tuple[Rules, ...] = ()
     own: tuple[Rules, ...] = ()
-    tracked: frozenset[str] = (
-        frozenset()
-    )  # what git tracks although it ignores it, and the folders on the way there
+    # What git tracks although it ignores it, with the folders on the way there.
+    tracked: frozenset[str] = frozenset()
     only_tracked: bool = False
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import queue
 import signal
-import sys
 import threading
-from types import FrameType
+from collections.abc import Iterator
 
 from echelon.cli import render
+from echelon.cli.lines import LinePrinter
+from echelon.errors import EchelonError
 from echelon.handle import Run
 from echelon.model.event import Event
 from echelon.model.job import Job
@@ -22,51 +25,76 @@ _SAID_ANYWAY = (
     "worker-ended",
     "failed",
     "verdict",
+    "stopping",
     "finished",
 )
 
 
 def follow(run: Run, job: Job, format_: str) -> int:
     """Show the run until it has ended; its exit code is ours."""
-    only_rank = rank_count(make_world(job)) == 1
-    printer = render.LinePrinter(prefix=not only_rank, to_stderr=format_ != "text")
-    interrupts = 0
-
-    def on_interrupt(_number: int, _frame: FrameType | None) -> None:
-        nonlocal interrupts
-        interrupts += 1
-        render.notice("stopping; Ctrl-C again kills" if interrupts == 1 else "killing")
-        run.stop(now=interrupts > 1)
-
-    render.notice(render.headline(job, run))
-    previous = {number: signal.signal(number, on_interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
+    with _stopping_on_signals(run) as signals:
+        render.notice(render.headline(job, run))
+        only_rank = rank_count(make_world(job)) == 1
+        printer = LinePrinter(prefix=not only_rank, to_stderr=format_ != "text")
         watcher = threading.Thread(target=_tell_events, args=(run,), daemon=True)
         watcher.start()
-        for line in run.raw_logs():
-            printer.show(line)
-        printer.finish()
+        try:
+            for line in run.raw_logs():
+                printer.show(line)
+            printer.finish()
+        except BrokenPipeError:
+            render.notice(f"nobody reads on; run {run.name} goes on: `echelon logs -f {run.name}`")
+            raise
         watcher.join()
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
     status = run.status()
     render.ending(status)
     if format_ != "text":
         render.data(status, format_)
-    if interrupts and status.state == "stopped":
-        return 130
+    if signals and status.state == "stopped":
+        return 128 + signals[0]
     return status.exit_code or 0
+
+
+@contextlib.contextmanager
+def _stopping_on_signals(run: Run) -> Iterator[list[int]]:
+    """Stop the run at the first Ctrl-C (or SIGTERM), kill it at the second; yields the signals that came.
+
+    A thread does it, since a signal can arrive in the middle of a line being printed, when nothing else may
+    be printed."""
+    came: list[int] = []
+    news: queue.SimpleQueue[int | None] = queue.SimpleQueue()
+
+    def heed() -> None:
+        while (number := news.get()) is not None:
+            came.append(number)
+            first = len(came) == 1
+            render.notice("stopping; once more kills" if first else "killing")
+            try:
+                run.stop(now=not first)
+            except (EchelonError, OSError) as error:
+                render.notice(f"it cannot be stopped: {error}")
+
+    heeding = threading.Thread(target=heed, daemon=True)
+    heeding.start()
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    previous = {number: signal.signal(number, lambda number, _frame: news.put(number)) for number in numbers}
+    try:
+        yield came
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+        news.put(None)
+        heeding.join()
 
 
 def _tell_events(run: Run) -> None:
     queued = False
-    for event in run.events():
-        text = _in_words(event, was_queued=queued)
-        queued = event.kind == "queued"
-        if text:
-            render.notice(text)
-    sys.stderr.flush()
+    with contextlib.suppress(EchelonError, OSError):  # whoever reads the lines meets the same, and says so
+        for event in run.events():
+            text = _in_words(event, was_queued=queued)
+            queued = event.kind == "queued"
+            if text:
+                render.notice(text)
 
 
 def _in_words(event: Event, *, was_queued: bool) -> str | None:
@@ -76,6 +104,4 @@ def _in_words(event: Event, *, was_queued: bool) -> str | None:
         return f"restart {event.restart}: {event.cause.summary}"
     if event.kind == "worker-lost":
         return f"worker {event.worker} is lost: {event.reason}"
-    if event.kind in _SAID_ANYWAY or event.kind == "stopping":
-        return None
-    return event.reason
+    return None if event.kind in _SAID_ANYWAY else event.reason

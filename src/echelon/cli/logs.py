@@ -12,8 +12,8 @@ from echelon.cli.options import complete_runs, target_options
 @click.command("logs", short_help="Show what the ranks wrote.")
 @click.argument("name", metavar="RUN", shell_complete=complete_runs)
 @click.option("-f", "--follow", is_flag=True, help="go on until the run ends")
-@click.option("--rank", type=int, metavar="N", help="only this rank")
-@click.option("--worker", type=int, metavar="N", help="only this worker's ranks")
+@click.option("--rank", type=click.IntRange(min=0), metavar="N", help="only this rank")
+@click.option("--worker", type=click.IntRange(min=0), metavar="N", help="only this worker's ranks")
 @click.option("--tail", type=click.IntRange(min=0), metavar="N", help="only the last N lines")
 @click.option("--since", metavar="TIME", help="only what was written in the last 30s, 5m, 2h, ...")
 @click.option("--timestamps", is_flag=True, help="with the time of each line")
@@ -36,17 +36,20 @@ def logs(
       echelon logs -f RUN --since 5m
     """
     from echelon.api import attach
-    from echelon.cli import render
+    from echelon.cli.lines import DataPrinter, LinePrinter
     from echelon.model.resources import parse_duration
 
     run = attach(name, on=target["on"])
-    printer = render.LinePrinter(
-        prefix=len(render.ranks_of(run.status())) != 1,
-        timestamps=timestamps,
-        as_json=target["format"] == "json",
-    )
+    format_ = target["format"] or "text"
     start = time.time() - parse_duration("since", since) if since else None
-    for line in run.logs(rank=rank, worker=worker, follow=follow, tail=tail, since=start):
+    lines = run.logs(rank=rank, worker=worker, follow=follow, tail=tail, since=start)
+    printer: DataPrinter | LinePrinter
+    if format_ == "text":
+        ranks = [rank for each in run.status().workers for rank in each.ranks]
+        printer = LinePrinter(prefix=len(ranks) != 1, timestamps=timestamps, at_once=follow)
+    else:
+        printer = DataPrinter(format_, at_once=follow)
+    for line in lines:
         printer.show(line)
     printer.finish()
     return 0

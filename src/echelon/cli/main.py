@@ -4,6 +4,7 @@ exit codes.
 
 from __future__ import annotations
 
+import io
 import sys
 
 import click
@@ -63,6 +64,14 @@ class LazyGroup(click.Group):
             ctx.fail(f"No such command {args[0]!r}." + (f" Did you mean {near[0]!r}?" if near else ""))
         return super().resolve_command(ctx, args)
 
+    def invoke(self, ctx: click.Context) -> object:
+        """Leave quietly, as SIGPIPE ends any program, when the reader has gone (`| head`)."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            _forget_stdout()
+            ctx.exit(128 + 13)
+
     def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands without importing them."""
         with formatter.section("Commands"):
@@ -77,6 +86,9 @@ def cli() -> None:
 
 def main() -> None:
     """Run the command line and exit with the code that `echelon.errors` documents."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # what a terminal cannot show is not worth an error
     sys.exit(call(sys.argv[1:]))
 
 
@@ -89,9 +101,6 @@ def call(arguments: list[str]) -> int:
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         return 130
-    except BrokenPipeError:
-        _forget_stdout()
-        return 141
     except Exception as error:  # noqa: BLE001 - what is not ours is raised again
         return _report(error)
     return code if isinstance(code, int) else 0
@@ -111,7 +120,7 @@ def _report(error: Exception) -> int:
 
 
 def _forget_stdout() -> None:
-    """The reader has gone (`| head`): keep Python from complaining about it at exit."""
+    """Keep Python from complaining at exit about what nobody will read."""
     import os
 
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

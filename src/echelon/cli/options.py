@@ -15,6 +15,12 @@ from echelon.model.settings import Settings
 F = TypeVar("F", bound=Callable[..., Any])
 _PAIRS = ("env", "resource", "roles")
 _LISTS = ("secret", "include")
+_METAVARS = {
+    "name": "NAME", "module": "MODULE", "gpu_type": "MODEL", "cpus": "N[:N]", "memory": "SIZE[:SIZE]",
+    "secret": "NAME[=@FILE]", "python": "FILE", "timeout": "TIME", "results": "DIR", "include": "PATTERN",
+    "context": "NAME", "namespace": "NAME",
+}  # fmt: skip
+_PATHS = {"results": "dir", "python": "file", "include": "file"}
 
 
 def setting_options(*, everywhere: bool) -> list[click.Option]:
@@ -30,7 +36,9 @@ def setting_options(*, everywhere: bool) -> list[click.Option]:
 def target_options(function: F) -> F:
     """Add `-o`, `--on`, `--context` and `--namespace`, which every command has."""
     for option in reversed(setting_options(everywhere=True)):
-        click.option(*option.opts, option.name or "", type=option.type, help=option.help)(function)
+        click.option(
+            *option.opts, option.name or "", type=option.type, metavar=option.metavar, help=option.help
+        )(function)
     return function
 
 
@@ -38,7 +46,10 @@ def complete_runs(_ctx: click.Context, _param: click.Parameter, incomplete: str)
     """Names of runs, for the shell."""
     from echelon.engines.local.rundir import RunStore
 
-    return [CompletionItem(name) for name in RunStore().names() if name.startswith(incomplete)]
+    try:
+        return [CompletionItem(name) for name in RunStore().names() if name.startswith(incomplete)]
+    except OSError:
+        return []  # the command itself will say what is wrong
 
 
 def _option(field: dataclasses.Field[Any], hint: Any) -> click.Option:
@@ -50,7 +61,13 @@ def _option(field: dataclasses.Field[Any], hint: Any) -> click.Option:
             names, multiple=True, metavar="KEY=VALUE" if field.name == "env" else "NAME=N", help=text
         )
     if field.name in _LISTS:
-        return click.Option(names, multiple=True, metavar=field.name.upper(), help=text)
+        return click.Option(
+            names,
+            multiple=True,
+            metavar=_METAVARS[field.name],
+            help=text,
+            shell_complete=_completion(field.name),
+        )
     kinds = [
         kind
         for kind in (get_args(hint) if get_origin(hint) in (types.UnionType, Union) else (hint,))
@@ -62,5 +79,16 @@ def _option(field: dataclasses.Field[Any], hint: Any) -> click.Option:
     if choices:
         return click.Option(names, type=click.Choice(choices), help=text)
     return click.Option(
-        names, type=int if kinds == [int] else str, metavar="N" if kinds == [int] else "TEXT", help=text
+        names,
+        type=int if kinds == [int] else str,
+        metavar="N" if kinds == [int] else _METAVARS.get(field.name, "TEXT"),
+        help=text,
+        shell_complete=_completion(field.name),
     )
+
+
+def _completion(name: str) -> Callable[..., list[CompletionItem]] | None:
+    """Let the shell complete the options that are paths."""
+    if name not in _PATHS:
+        return None
+    return lambda _ctx, _param, begun: [CompletionItem(begun, type=_PATHS[name])]

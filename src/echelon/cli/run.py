@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from echelon.cli.options import setting_options
 from echelon.errors import InvalidJob
@@ -13,8 +15,9 @@ from echelon.model.settings import Settings
 
 _HELP = """Train a script, a module or a command on many workers.
 
-Everything after the script (or after -m MODULE, or after --) belongs to it. What it writes to the folder in
-$ECHELON_OUTPUT, or to a path with {output} in its arguments, is in ./runs/RUN.
+Everything after the script (or after -m MODULE, or after --) belongs to it; after -f FILE -- come arguments
+instead of the file's. What it writes to the folder in $ECHELON_OUTPUT, or to a path with {output} in its
+arguments, is in ./runs/RUN.
 
 \b
 Examples:
@@ -28,15 +31,15 @@ Examples:
 
 
 class RunCommand(click.Command):
-    """A command that leaves everything after its script alone, and knows whether that came after `--`."""
+    """A command that leaves everything after its script or module alone, and knows what came after `--`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Remember the `--`, which click would swallow."""
-        words = list(args)
-        rest = super().parse_args(ctx, args)
-        trailing = ctx.params.get("words") or ()
-        position = len(words) - len(trailing) - 1
-        ctx.meta["command"] = bool(trailing) and position >= 0 and words[position] == "--"
+        """Keep a module's arguments from click, and remember the `--`, which it would swallow."""
+        end = _end_of_flags(self.params, args)
+        flags, after = args[:end], args[end:]
+        ctx.meta["command"] = after[:1] == ["--"]
+        rest = super().parse_args(ctx, flags)
+        ctx.params["words"] = tuple(after[1:] if ctx.meta["command"] else after)
         return rest
 
 
@@ -54,7 +57,11 @@ class RunCommand(click.Command):
             ["--set", "overrides"], multiple=True, metavar="KEY=VALUE", help="override a key of the job file"
         ),
         click.Argument(
-            ["words"], nargs=-1, type=click.UNPROCESSED, metavar="[SCRIPT | -- COMMAND] [ARGS]..."
+            ["words"],
+            nargs=-1,
+            type=click.UNPROCESSED,
+            metavar="[SCRIPT | -- COMMAND] [ARGS]...",
+            shell_complete=lambda _ctx, _param, begun: [CompletionItem(begun, type="file")],
         ),
     ],
 )
@@ -65,6 +72,8 @@ def run(
     """Hear, prepare, submit, follow."""
     from echelon.cli import follow, render
     from echelon.engines.choose import choose_engine
+    from echelon.model.world import rank_count
+    from echelon.planning import make_world
     from echelon.submit import gather, prepare, submit
 
     settings = gather(
@@ -73,7 +82,8 @@ def run(
     prepared = prepare(settings)
     job = prepared.job
     foreground = not settings.detach and not settings.dry_run
-    engine = choose_engine(settings.on, keep_stdin=foreground)
+    only_rank = rank_count(make_world(job)) == 1
+    engine = choose_engine(settings.on, keep_stdin=foreground and only_rank)
     if settings.dry_run:
         from echelon.admission import find_plan
 
@@ -84,6 +94,31 @@ def run(
         render.submitted(handle, settings.format or "text")
         return 0
     return follow.follow(handle, job, settings.format or "text")
+
+
+def _end_of_flags(params: Sequence[click.Parameter], args: Sequence[str]) -> int:
+    """Where the flags of `run` end: at the script, at `--`, or right after the module."""
+    valued = {
+        name
+        for param in params
+        if isinstance(param, click.Option) and not param.is_flag
+        for name in param.opts
+    }
+    position = 0
+    while position < len(args):
+        word = args[position]
+        if word in ("-", "--") or not word.startswith("-"):
+            return position
+        position += 1
+        name, attached, _ = word.partition("=")
+        if not word.startswith("--"):  # -dn2 means -d -n 2
+            at = next((at for at, letter in enumerate(word) if f"-{letter}" in valued), len(word) - 1)
+            name, attached = f"-{word[at]}", word[at + 1 :]
+        if name in valued and not attached:
+            position += 1
+        if name in ("-m", "--module"):
+            return position
+    return len(args)
 
 
 def _settings(said: dict[str, Any], words: tuple[str, ...], *, is_command: bool, has_file: bool) -> Settings:
@@ -101,15 +136,15 @@ def _settings(said: dict[str, Any], words: tuple[str, ...], *, is_command: bool,
     for key in ("secret", "include"):
         if key in given:
             given[key] = list(given[key])
-    if is_command:
-        given["command"] = list(words)
-    elif "module" in given or (has_file and words and words[0].startswith("-")):
+    if "module" in given or (is_command and has_file and words and words[0].startswith("-")):
         given["args"] = list(words)
+    elif is_command and words:
+        given["command"] = list(words)
     elif words:
         given["script"] = words[0]
         if words[1:]:
             given["args"] = list(words[1:])
-    elif not has_file and "module" not in given:
+    elif not has_file:
         raise click.UsageError(
             "Nothing to run. Give a script, -m MODULE, -f FILE or -- COMMAND; see `echelon run --help`."
         )

@@ -27,10 +27,11 @@ def ps(everything: bool, watch: bool, **target: str | None) -> int:
     from echelon.cli import render
     from echelon.model.status import FINAL
 
-    def table() -> object:
-        return [row for row in runs(on=target["on"]) if everything or row.state not in FINAL]
-
-    render.repeatedly(lambda: render.runs(table(), target["format"] or "text"), every=1.0 if watch else None)
+    render.repeatedly(
+        lambda: [row for row in runs(on=target["on"]) if everything or row.state not in FINAL],
+        lambda found: render.runs(found, target["format"] or "text", ended_too=everything),
+        every=1.0 if watch else None,
+    )
     return 0
 
 
@@ -89,7 +90,7 @@ def stop(names: tuple[str, ...], now: bool, **target: str | None) -> int:
     from echelon.api import attach
     from echelon.cli import render
 
-    handles = [attach(name, on=target["on"]) for name in names]
+    handles = [attach(name, on=target["on"]) for name in dict.fromkeys(names)]
     for handle in handles:
         handle.stop(now=now)
     render.outcomes([handle.wait(_STOP_PATIENCE) for handle in handles], target["format"] or "text")
@@ -110,9 +111,15 @@ def rm(names: tuple[str, ...], **target: str | None) -> int:
     from echelon.api import attach
     from echelon.cli import render
 
-    for handle in [attach(name, on=target["on"]) for name in names]:
-        handle.remove()
-        render.plain(handle.name)
+    handles = [attach(name, on=target["on"]) for name in dict.fromkeys(names)]
+    gone: list[str] = []
+    try:
+        for handle in handles:
+            handle.remove()
+            gone.append(handle.name)
+    finally:
+        if gone:
+            render.removed(gone, target["format"] or "text")
     return 0
 
 

@@ -29,5 +29,9 @@ def top(once: bool, **target: str | None) -> int:
     assert isinstance(engine, LocalEngine)
     format_ = target["format"] or "text"
     live = not once and format_ == "text" and sys.stdout.isatty()
-    render.repeatedly(lambda: render.usage(measure_usage(engine), format_), every=1.7 if live else None)
+    render.repeatedly(
+        lambda: measure_usage(engine),
+        lambda found: render.usage(found, format_),
+        every=1.7 if live else None,
+    )
     return 0

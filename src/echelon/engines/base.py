@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from echelon.bundle import Bundle
 from echelon.errors import InvalidJob
 from echelon.model.cluster import Cluster
 from echelon.model.event import Event
@@ -18,6 +17,9 @@ from echelon.model.log import LogLine
 from echelon.model.plan import Plan
 from echelon.model.run import Record, RunRef
 from echelon.model.status import RunSummary
+
+if TYPE_CHECKING:
+    from echelon.bundle import Bundle
 
 
 class Taken(Exception):

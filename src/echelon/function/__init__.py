@@ -12,6 +12,7 @@ only. `submit.py` calls this.
     names.py         which names a text uses
     definitions.py   a function or class written for another script
     values.py        the pickle stream, and what cannot travel
+    variables.py     captured variables that several functions share
     gather.py        follows the names
     pieces.py        puts what was found in order
     render.py        the script's text
@@ -73,11 +74,11 @@ def script_of(
         function = function.func
     home = _home_of(function)
     name = _plain_name(function, home)
-    _check_call(function, name, args, kwargs)
+    labels = _argument_names(function, name, args, kwargs)
     call = Call(
         name=name,
         function=function,
-        args=tuple(args),
+        args=tuple(zip(labels, args, strict=True)),
         kwargs=dict(kwargs),
         is_async=inspect.iscoroutinefunction(function),
     )
@@ -105,7 +106,10 @@ def _plain_name(function: object, home: dict[str, Any]) -> str:
     return "".join(letter for letter in name if letter.isalnum() or letter == "_") or "function"
 
 
-def _check_call(function: Any, name: str, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
+def _argument_names(
+    function: Any, name: str, args: Sequence[object], kwargs: Mapping[str, object]
+) -> list[str]:
+    """What messages call the positional arguments; raises CannotShip when the call cannot work at all."""
     if not callable(function):
         raise CannotShip(
             f"cannot send {name!r}: it is not a function", hint="pass a function, without calling it"
@@ -119,14 +123,18 @@ def _check_call(function: Any, name: str, args: Sequence[object], kwargs: Mappin
         raise CannotShip(
             f"cannot send {name!r}: it is a generator, and calling it would run nothing", hint=hint
         )
+    numbers = [f"#{position}" for position in range(1, len(args) + 1)]
     try:
         signature = inspect.signature(function)
     except ValueError:
-        return  # written in C, and silent about what it takes
+        return numbers  # written in C, and silent about what it takes
     try:
         signature.bind(*args, **kwargs)
     except TypeError as error:
         raise CannotShip(f"cannot send {name!r}: {error}", hint=f"its parameters are {signature}") from None
+    by_position = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    known = [parameter.name for parameter in signature.parameters.values() if parameter.kind in by_position]
+    return [*known[: len(args)], *numbers[len(known) :]]
 
 
 def _home_of(function: Any) -> dict[str, Any]:

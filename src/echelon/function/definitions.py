@@ -7,11 +7,10 @@ statements that repeat what was changed on it later. `gather.py` decides which n
 from __future__ import annotations
 
 import ast
-import dis
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from types import CellType, CodeType, FunctionType
+from types import CellType, FunctionType
 from typing import Any, TypeGuard
 
 from echelon.function.literals import literal, literal_of
@@ -147,15 +146,6 @@ def _made_by_a_function(
         return None
     names = replace(written.names, now=written.names.now | written.names.later)  # its maker is called at once
     return replace(written, names=names, family=tuple(member for member, _ in family), captured=captured)
-
-
-def assigned_variables(code: CodeType) -> set[str]:
-    """The captured variables that a function, or one inside it, assigns."""
-    own = {
-        step.argval for step in dis.get_instructions(code) if step.opname in ("STORE_DEREF", "DELETE_DEREF")
-    }
-    inner = (assigned_variables(part) for part in code.co_consts if isinstance(part, CodeType))
-    return own.union(*inner) & set(code.co_freevars)
 
 
 def _with_defaults(

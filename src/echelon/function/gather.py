@@ -22,7 +22,6 @@ from echelon.function.definitions import (
     STORED,
     Definition,
     Stored,
-    assigned_variables,
     closure,
     definition,
     expression,
@@ -31,6 +30,7 @@ from echelon.function.modules import can_import, import_path, local_root, local_
 from echelon.function.names import Names
 from echelon.function.pieces import Piece, in_order
 from echelon.function.values import Values
+from echelon.function.variables import CapturedVariables
 
 _OF_EVERY_MODULE = {"__name__", "__doc__", "__builtins__", "__package__", "__spec__", "__loader__"}
 
@@ -41,7 +41,7 @@ class Call:
 
     name: str
     function: object
-    args: Sequence[object]
+    args: Sequence[tuple[str, object]]  # the first of each pair is what messages call it
     kwargs: Mapping[str, object]
     is_async: bool
 
@@ -83,7 +83,7 @@ class _Gathering:
         self._functions = {id(value): name for name, value in reversed(functions)}
         self._submodules: dict[str, None] = {}
         self._roots: dict[Path, None] = {}
-        self._variables: dict[int, tuple[dict[object, str], dict[str, None]]] = {}  # captured ones, by cell
+        self._variables = CapturedVariables()
         self._annotations_as_text = home.get("annotations") is future.annotations
 
     def gathered(self) -> Gathered:
@@ -94,7 +94,9 @@ class _Gathering:
             opening += "import asyncio as _echelon_asyncio\n\n"
             text = f"_echelon_asyncio.run({text})"
         self._follow()
-        self._refuse_shared_variables()
+        if torn_apart := self._variables.torn_apart():
+            hint = "keep it in a global variable, or in an object"
+            raise CannotShip(f"cannot send {self._call.name!r}: {torn_apart}", hint=hint)
         typed = {name: position for position, name in enumerate(self._home)}
         pieces = [self._pieces[name] for name in in_order(self._pieces, typed)]
         values = [value for piece in pieces for _, value in piece.stored] + [value for _, value in stored]
@@ -125,7 +127,8 @@ class _Gathering:
             self._need({known.partition(".")[0]}, self._call.name)
             return known, ""
         if isinstance(function, FunctionType) and function.__name__.isidentifier():
-            name = f"{function.__name__}_" if function.__name__ in home else function.__name__
+            taken = function.__name__ in home or hasattr(builtins, function.__name__)
+            name = f"{function.__name__}_" if taken else function.__name__
             if (written := closure(name, function, home, self.values.literal)) is not None:
                 self._add(name, self._defined(name, written))
                 return name, ""
@@ -134,8 +137,13 @@ class _Gathering:
 
     def _arguments(self, stored: Stored) -> str:
         mine: Stored = []
-        write = self.values.literal
-        parts = [expression(f"#{at}", value, write, mine) for at, value in enumerate(self._call.args, 1)]
+
+        def write(value: object) -> str | None:
+            if (text := self.values.literal(value)) is None and (text := self._name_in_script(value)):
+                self._need({text.partition(".")[0]}, self._call.name)
+            return text
+
+        parts = [expression(label, value, write, mine) for label, value in self._call.args]
         words = {word: expression(word, value, write, mine) for word, value in self._call.kwargs.items()}
         if all(word.isidentifier() and not iskeyword(word) for word in words):
             parts += [f"{word}={text}" for word, text in words.items()]
@@ -221,7 +229,7 @@ class _Gathering:
         names, now = written.names, written.names.now
         self._imports_inside(name, names, written.captured)
         for member in written.family:
-            self._note_variables(member, traveller=name)
+            self._variables.note(member, traveller=name)
         for label, value in written.stored:
             now |= self.values.probe(label, value, f"{name!r} uses {label!r}, which")
         return Piece(text=written.text, stored=written.stored, now=now, later=names.later, hints=names.hints)
@@ -262,27 +270,9 @@ class _Gathering:
             return None
         return path
 
-    def _note_variables(self, function: FunctionType, traveller: object) -> None:
-        assigned = assigned_variables(function.__code__)
-        for variable, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
-            holders, assigners = self._variables.setdefault(id(cell), ({}, {}))
-            holders[traveller] = function.__name__
-            if variable in assigned:
-                assigners[variable] = None
-
-    def _refuse_shared_variables(self) -> None:
-        """Functions that travel apart each get the variable for themselves: wrong when one assigns it."""
-        for holders, assigned in self._variables.values():
-            if len(holders) > 1 and assigned:
-                problem = (
-                    f"{' and '.join(map(repr, holders.values()))} share the variable {next(iter(assigned))!r}"
-                )
-                hint = "keep it in a global variable, or in an object"
-                raise CannotShip(f"cannot send {self._call.name!r}: {problem}", hint=hint)
-
     def _met(self, module: ModuleType | FunctionType) -> None:
         if isinstance(module, FunctionType):
-            self._note_variables(module, traveller=id(module))
+            self._variables.note(module, traveller=id(module))
             return
         if module.__name__ in ("__main__", self._home.get("__name__")):
             return

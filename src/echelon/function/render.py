@@ -43,11 +43,14 @@ def render(
 def _grouped(pieces: Sequence[str]) -> list[str]:
     """Constants that follow each other stand together, as a person would have it."""
     groups: list[str] = []
+    after_a_constant = False
     for piece in pieces:
-        if piece.count("\n") == 1 and groups and groups[-1].count("\n") == groups[-1].count(" = "):
+        is_constant = piece.count("\n") == 1 and not piece.startswith(("def ", "class ", "async "))
+        if is_constant and after_a_constant:
             groups[-1] += piece
         else:
             groups.append(piece)
+        after_a_constant = is_constant
     return groups
 
 

@@ -50,19 +50,19 @@ def function_source(function: FunctionType) -> Source | None:
 
 def class_source(cls: type, home: dict[str, Any]) -> Source | None:
     """The text of a `class`, found through its methods; without any, in the cells or the file of its home."""
-    methods = [function.__code__ for function in _functions_of(cls) if function.__globals__ is home]
-    files = {code.co_filename: "".join(linecache.getlines(code.co_filename, home)) for code in methods}
-    texts = [text for text in files.values() if text]
-    if len(texts) > 1:  # a method was put in from elsewhere: no text has the whole class
+    functions = [function for function in _functions_of(cls) if function.__globals__ is home]
+    wanted = {function.__code__ for function in functions if not _is_generated(function.__code__)}
+    files = {code.co_filename for code in wanted}
+    if len(files) > 1:  # a method was put in from elsewhere: no text has the whole class
         return None
-    wanted = {code for code in methods if files[code.co_filename]}
+    texts = ["".join(linecache.getlines(file, home)) for file in files]
     for text in texts or _texts_of(home):
         tree, codes = _parsed(text, max(map(_future_flags, wanted), default=0))
         for node in reversed(list(_classes_named(tree, cls.__qualname__.split(".")))):
             place = (node.name, _first_line(node))
             bodies = [code for code in codes if (code.co_name, code.co_firstlineno) == place]
             inside = {code for body in bodies for code in _nested(body)}
-            if wanted <= inside and _bound_for_good(node) <= vars(cls).keys():
+            if wanted <= inside if wanted else _bound_for_good(node) <= vars(cls).keys():
                 return _cut(text, node)
     return None
 
@@ -139,6 +139,11 @@ def _functions_of(cls: type) -> Iterator[FunctionType]:
             inner = inspect.unwrap(inner) if callable(inner) else inner
             if isinstance(inner, FunctionType):
                 yield inner
+
+
+def _is_generated(code: CodeType) -> bool:
+    """Made by dataclasses, attrs or the like; `<ipython-input-1>` and `<python-input-1>` were typed."""
+    return code.co_filename.startswith("<") and "-input-" not in code.co_filename
 
 
 def _texts_of(home: dict[str, Any]) -> Iterator[str]:

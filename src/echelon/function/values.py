@@ -45,7 +45,7 @@ _BOUND_TO_THIS_PROCESS = {
 
 
 class Values:
-    """The values of one script. `name_of` names what the script defines; `met` hears of what is met inside."""
+    """The values of one script. `name_of` names what the script defines; `met` hears of what is inside."""
 
     def __init__(
         self,

@@ -5,20 +5,20 @@ the run's folder: a run goes on when its asker is gone, and any process can foll
 
 from __future__ import annotations
 
+import contextlib
 import getpass
 import os
 import platform
 import shutil
-import subprocess
 import sys
 import time
 import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from echelon.bundle import Bundle
 from echelon.engines.base import Taken, read_secrets
 from echelon.engines.local import devices, processes, rundir
 from echelon.engines.local.rundir import RunDir, RunStore
@@ -32,8 +32,11 @@ from echelon.model.plan import Plan
 from echelon.model.run import Record, RunRef, opening_status
 from echelon.model.status import RunSummary, fold
 
-# Supervisors that this process has started: they are not waited for, but those that have ended are taken note of.
-_started: list[subprocess.Popen[bytes]] = []
+if TYPE_CHECKING:
+    from echelon.bundle import Bundle
+
+_LOCK_DESCRIPTOR = 3  # where a supervisor finds the lock it is handed
+_started: list[int] = []  # supervisors that this process has started and not yet seen the end of
 POLL = 0.03  # seconds between two looks at a run's files while following it
 
 
@@ -299,19 +302,30 @@ class LocalEngine:
                 return
             job = rundir.read_record(folder).job
             environment = {**os.environ, **read_secrets(job, os.environ), processes.MARK: run_id(folder)}
-            with folder.supervisor_log.open("ab") as log:
-                supervisor = subprocess.Popen(
-                    [sys.executable, "-P", "-m", "echelon.supervisor", str(folder.path), str(lock)],
-                    env=environment,
-                    stdin=None if self._keep_stdin else subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                    pass_fds=(lock,),
-                    start_new_session=True,
-                )
-            _started[:] = [*(each for each in _started if each.poll() is None), supervisor]
+            _spawn_supervisor(folder, environment, lock, keep_stdin=self._keep_stdin)
         finally:
             os.close(lock)
+
+
+def _spawn_supervisor(folder: RunDir, environment: dict[str, str], lock: int, *, keep_stdin: bool) -> None:
+    """Start the supervisor in a session of its own, and do not wait for it: it outlives us, or we take note
+    of its end.
+    """
+    command = [sys.executable, "-P", "-m", "echelon.supervisor", str(folder.path), str(_LOCK_DESCRIPTOR)]
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+    actions: list[tuple[int, ...] | tuple[int, int, str, int, int]] = [
+        (os.POSIX_SPAWN_DUP2, lock, _LOCK_DESCRIPTOR),
+        (os.POSIX_SPAWN_OPEN, 1, str(folder.supervisor_log), flags, 0o600),
+        (os.POSIX_SPAWN_DUP2, 1, 2),
+    ]
+    if not keep_stdin:
+        actions.append((os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0))
+    _started.append(os.posix_spawn(sys.executable, command, environment, file_actions=actions, setsid=True))
+    for pid in _started[:-1]:
+        with contextlib.suppress(ChildProcessError):
+            if os.waitpid(pid, os.WNOHANG) == (0, 0):
+                continue
+        _started.remove(pid)
 
 
 def run_id(folder: RunDir) -> str:
