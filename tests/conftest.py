@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -88,3 +89,13 @@ def cli(home: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
         )
 
     return call
+
+
+def find_python(version: str) -> str | None:
+    """A Python of that version that really runs: from the PATH, or among those that pyenv keeps."""
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+    candidates = [shutil.which(f"python{version}"), *sorted(map(str, pyenv.glob(f"{version}.*/bin/python")))]
+    for python in filter(None, candidates):
+        if subprocess.run([python, "-c", ""], capture_output=True, check=False).returncode == 0:
+            return python
+    return None

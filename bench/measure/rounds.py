@@ -38,7 +38,9 @@ def workspace() -> Iterator[Workspace]:
         environment = {
             key: text for key, text in os.environ.items() if not key.startswith(("ECHELON_", "PYTHON"))
         }
-        environment["ECHELON_HOME"] = str(Path(name) / "home")
+        scratch = Path(name) / "tmp"  # what a peer or an agent forgets there goes with the rest
+        scratch.mkdir()
+        environment.update(ECHELON_HOME=str(Path(name) / "home"), TMPDIR=str(scratch))
         try:
             yield Workspace(path=Path(name), environment=environment)
         finally:

@@ -40,8 +40,8 @@ class Prepared:
 
 
 def gather(said: Settings, overrides: Sequence[str] = (), file: Path | None = None) -> Settings:
-    """Hear every source, the stronger first: flags or keywords, `--set`, the job file, `[tool.echelon]` of
-    the script's project.
+    """Hear every source, the stronger first: flags or keywords, `--set`, the job file, ECHELON_ON for where
+    to run, `[tool.echelon]` of the script's project.
     """
     from echelon.jobfile import read_job_file, read_overrides, read_tool_table
 
@@ -49,6 +49,8 @@ def gather(said: Settings, overrides: Sequence[str] = (), file: Path | None = No
         said = merge(said, read_overrides(overrides))
     if file is not None:
         said = merge(said, read_job_file(file))
+    if said.on is None and (on := os.environ.get("ECHELON_ON")):
+        said = replace(said, on=on)  # type: ignore[arg-type]  # `choose_engine` says so if it is none
     beside = Path(said.script).absolute().parent if said.script else Path.cwd()
     return merge(said, read_tool_table(beside))
 
@@ -61,7 +63,7 @@ def prepare(said: Settings, environment: Mapping[str, str] = os.environ) -> Prep
     if job.framework == "auto":
         job = replace(job, framework=_find_framework(job))
     if not job.command:
-        job = replace(job, python=job.python or find_python(environment))
+        job = replace(job, python=_full_path(job.python) if job.python else find_python(environment))
     here = Path.cwd()
     if not job.snapshot:
         return Prepared(job=replace(job, cwd=str(here)))
@@ -121,6 +123,11 @@ def find_python(environment: Mapping[str, str]) -> str:
         "python", path=environment.get("PATH")
     )
     return found or sys.executable
+
+
+def _full_path(python: str) -> str:
+    """A Python's path from anywhere; a name is left to the PATH. Environments need their links as they are."""
+    return str(Path(python).expanduser().absolute()) if "/" in python else python
 
 
 def _check_script(script: Path) -> None:

@@ -59,7 +59,12 @@ def test_everybody_is_waited_for_and_told_the_addresses() -> None:
         made.ready(worker, 0, [worker], NOW)
     ((worker, message),) = made.outbox
     assert worker is None
-    assert message == {"say": "start", "generation": 0, "addresses": ["a", "b", "c"], "ports": [[0], [1], [2]]}
+    assert message == {
+        "say": "start",
+        "generation": 0,
+        "addresses": ["a", "b", "c"],
+        "ports": [[0], [1], [2]],
+    }
 
 
 def test_success() -> None:
@@ -215,7 +220,9 @@ def test_stop_while_gathering() -> None:
 
 WORDS = st.lists(
     st.tuples(
-        st.sampled_from(["joined", "ready", "failed", "consequence", "done", "stopped", "lost", "stop", "tick"]),
+        st.sampled_from(
+            ["joined", "ready", "failed", "consequence", "done", "stopped", "lost", "stop", "tick"]
+        ),
         st.integers(0, 2),
         st.integers(0, 3),
     ),
@@ -225,7 +232,9 @@ WORDS = st.lists(
 
 @settings(max_examples=400, deadline=None)
 @given(words=WORDS, restarts=st.integers(0, 2))
-def test_whatever_is_heard_the_gang_stays_sane_and_can_be_ended(words: list[tuple[str, int, int]], restarts: int) -> None:
+def test_whatever_is_heard_the_gang_stays_sane_and_can_be_ended(
+    words: list[tuple[str, int, int]], restarts: int
+) -> None:
     made = gang(3, restarts=restarts, essential={0, 1})
     now = NOW
     for word, worker, generation in words:

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import random
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from echelon.bundle.gitignore import Rules, is_ignored, parse, read, read_private, tracked_although_ignored
+from echelon.bundle.gitignore import (
+    _CLASSES,
+    Rules,
+    is_ignored,
+    parse,
+    read,
+    read_private,
+    tracked_although_ignored,
+)
 
 Git = Callable[..., bytes]
 
@@ -159,47 +168,59 @@ TEXT = st.lists(LINE, min_size=1, max_size=4).map(b"\n".join)
 
 
 @pytest.fixture(scope="module")
-def repository(tmp_path_factory: pytest.TempPathFactory, git: Git) -> tuple[Path, dict[bytes, bool]]:
-    """A tree with all the awkward names at three depths, and which of them are folders."""
+def repository(tmp_path_factory: pytest.TempPathFactory, git: Git) -> Path:
+    """A tree with all the awkward names in all sorts of places."""
     root = tmp_path_factory.mktemp("oracle")
     git("init", "-q", str(root))
-    tree: dict[bytes, bool] = {}
-    for number, name in enumerate(NAMES):
-        second, third = NAMES[number * 7 % len(NAMES)], NAMES[number * 5 % len(NAMES)]
-        tree |= {b"d" + name: True, b"d" + name + b"/" + second: True, name: number % 3 == 0}
-        tree |= {b"d" + name + b"/" + second + b"/" + third: False, b"d" + name + b"/" + third + b"f": False}
-        if number % 3 == 0:
-            tree |= {name + b"/" + third: number % 2 == 0, name + b"/" + third + b"1": False}
-            if number % 2 == 0:
-                tree |= {name + b"/" + third + b"/" + second: False}
-    for path, is_folder in sorted(tree.items()):
-        full = root / os.fsdecode(path)
-        if is_folder:
-            full.mkdir()
-        else:
+    rng = random.Random(1)
+    paths = {tuple(rng.choices(NAMES, k=rng.randint(1, 4))) for _ in range(400)}
+    paths |= {(b"foo", b"x", b"b"), (b"foob",), (b"foo", b"b")}
+    for path in sorted(paths, key=len, reverse=True):
+        full = root / os.fsdecode(b"/".join(path))
+        full.parent.mkdir(parents=True, exist_ok=True)
+        if not full.exists():
             full.touch()
-    return root, tree
+    return root
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(text=TEXT)
 @example(text=b"foo**/b")
 @example(text=b"a/**/\n!a/")
 @example(text=b"*\n!*/\n!*.c")
-def test_as_git_decides(repository: tuple[Path, dict[bytes, bool]], git: Git, text: bytes) -> None:
-    root, tree = repository
-    (root / ".git/info/exclude").write_bytes(text)
-    answer = git("-C", str(root), "ls-files", "-z", "--others", "--exclude-standard")
+def test_as_git_decides(repository: Path, git: Git, text: bytes) -> None:
+    assert kept(repository, text) == kept_by_git(repository, text, git)
+
+
+@pytest.mark.parametrize("name", [*sorted(_CLASSES), b"nonsense"])
+def test_classes_of_characters(tmp_path: Path, git: Git, name: bytes) -> None:
+    git("init", "-q", str(tmp_path))
+    for byte in set(range(1, 256)) - set(b"/."):
+        (tmp_path / os.fsdecode(bytes([byte]))).touch()
+    for text in (b"[[:%s:]]" % name, b"[![:%s:]a-f]" % name):
+        assert kept(tmp_path, text) == kept_by_git(tmp_path, text, git)
+
+
+def kept(root: Path, text: bytes) -> set[bytes]:
     chain = _chain(text)
 
-    def walk(above: bytes) -> set[bytes]:
-        seen: set[bytes] = set()
-        for path, is_folder in tree.items():
-            if path.rpartition(b"/")[0] == above and not is_ignored(chain, path, is_folder):
-                seen |= walk(path) if is_folder else {path}
-        return seen
+    def walk(folder: Path) -> Iterator[bytes]:
+        for path in folder.iterdir():
+            name = os.fsencode(path.relative_to(root))
+            if name == b".git" or is_ignored(chain, name, path.is_dir()):
+                continue
+            if path.is_dir():
+                yield from walk(path)
+            else:
+                yield name
 
-    assert walk(b"") == {path for path in answer.split(b"\0") if path}
+    return set(walk(root))
+
+
+def kept_by_git(root: Path, text: bytes, git: Git) -> set[bytes]:
+    (root / ".git/info/exclude").write_bytes(text)
+    answer = git("-C", str(root), "ls-files", "-z", "--others", "--exclude-standard")
+    return {path for path in answer.split(b"\0") if path}
 
 
 def _chain(lines: bytes, base: bytes = b"") -> list[Rules]:

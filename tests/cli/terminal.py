@@ -23,7 +23,11 @@ class Terminal:
     """A pseudo-terminal of 80 columns, or as many as are asked for, with one program in its foreground."""
 
     def __init__(
-        self, *words: str, columns: int = 80, environment: Mapping[str, str] | None = None, cwd: Path | None = None
+        self,
+        *words: str,
+        columns: int = 80,
+        environment: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
     ) -> None:
         ours, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
@@ -35,7 +39,7 @@ class Terminal:
             stdout=theirs,
             stderr=theirs,
             start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # noqa: PLW1509 - one thread
             env={**os.environ, "TERM": "xterm", **(environment or {})},
             cwd=cwd,
         )

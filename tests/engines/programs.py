@@ -3,13 +3,18 @@
 `test_conformance.py` says the same to the memory engine, program by program.
 """
 
-ASK = "import os, signal, sys, time\nrank, restart = int(os.environ['ECHELON_RANK']), int(os.environ['ECHELON_RESTART'])\n"
+ASK = (
+    "import os, signal, sys, time\n"
+    "rank, restart = (int(os.environ[name]) for name in ('ECHELON_RANK', 'ECHELON_RESTART'))\n"
+)
 LAST = "while True: time.sleep(600)\n"
 LINES = 200
 
 SCRIPTS = {
     # Every rank says as much as it can at once, and its last line has no end.
-    "talks.py": f"for number in range({LINES}): print('rank', rank, 'line', number)\nsys.stdout.write('the end')\n",
+    "talks.py": (
+        f"for number in range({LINES}): print('rank', rank, 'line', number)\nsys.stdout.write('the end')\n"
+    ),
     # Rank 1 fails, with an exit code of its own; the others would last.
     "fails.py": (
         "if rank == 1:\n"

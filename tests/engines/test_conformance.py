@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.engines.conformance import EngineConformance
+from tests.engines.programs import ASK, LINES, SCRIPTS
 
 from echelon.admission import admit
 from echelon.engines.local.engine import LocalEngine
 from echelon.engines.memory import MemoryEngine
 from echelon.engines.script import Act, Program, one_node
 from echelon.model.job import Job
-from tests.engines.conformance import EngineConformance
-from tests.engines.programs import ASK, LINES, SCRIPTS
 
 
 def talks(rank: int, _restart: int) -> Act:
@@ -84,7 +84,9 @@ class LocalHarness:
 
     def job(self, program: str, *, name: str = "the-run", **more: Any) -> Job:
         script = str(self._scripts / program)
-        return Job(name=name, script=script, python=sys.executable, framework="plain", cwd=str(Path.cwd()), **more)
+        return Job(
+            name=name, script=script, python=sys.executable, framework="plain", cwd=str(Path.cwd()), **more
+        )
 
     def provide_gpus(self, count: int) -> None:
         """A stand-in for nvidia-smi, which answers as one with that many idle GPUs does."""

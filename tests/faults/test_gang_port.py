@@ -58,7 +58,9 @@ def hear(sock: socket.socket) -> bytes:
 def test_it_listens_on_loopback_only(run: echelon.Run, home: Path) -> None:
     host, port = address(run, home)
     assert host == "127.0.0.1"
-    listening = [line.split()[1] for line in Path("/proc/net/tcp").read_text().splitlines() if f":{port:04X} " in line]
+    listening = [
+        line.split()[1] for line in Path("/proc/net/tcp").read_text().splitlines() if f":{port:04X} " in line
+    ]
     assert "0100007F:" + f"{port:04X}" in listening
     assert "00000000:" + f"{port:04X}" not in listening
 
@@ -69,7 +71,9 @@ def test_a_wrong_secret_is_sent_away_without_a_word(run: echelon.Run, home: Path
         who = json.loads(sock.makefile("rb").readline())
         nonce = fresh_nonce()
         proof = prove(b"guess", "member", worker if isinstance(worker, int) else 1, who["nonce"], nonce)
-        sock.sendall(encode({"say": "me", "worker": worker, "nonce": nonce, "proof": proof, "last_started": 5}))
+        sock.sendall(
+            encode({"say": "me", "worker": worker, "nonce": nonce, "proof": proof, "last_started": 5})
+        )
         assert hear(sock) == b""
 
 
@@ -81,7 +85,9 @@ def test_a_proof_cannot_be_used_again(run: echelon.Run, home: Path) -> None:
     mine = fresh_nonce()
     with socket.create_connection(address(run, home)) as second:
         assert json.loads(second.makefile("rb").readline())["nonce"] != old
-        second.sendall(encode({"say": "me", "worker": 1, "nonce": mine, "proof": prove(secret, "member", 1, old, mine)}))
+        second.sendall(
+            encode({"say": "me", "worker": 1, "nonce": mine, "proof": prove(secret, "member", 1, old, mine)})
+        )
         assert hear(second) == b""
 
 
@@ -114,8 +120,12 @@ def test_a_crowd_that_says_nothing(run: echelon.Run, home: Path) -> None:
             sock.setblocking(False)
             sock.connect_ex(address(run, home))
             crowd.append(sock)
-        leader = json.loads((Path("/proc") / str(run.status().workers[0].pid) / "stat").read_text().split()[0])
-        wait_until(lambda: len(os.listdir(f"/proc/{leader}/fd")) < 700, "the waiting room to be of bounded size")
+        leader = json.loads(
+            (Path("/proc") / str(run.status().workers[0].pid) / "stat").read_text().split()[0]
+        )
+        wait_until(
+            lambda: len(os.listdir(f"/proc/{leader}/fd")) < 700, "the waiting room to be of bounded size"
+        )
         assert run.status().state == "running"
     finally:
         for sock in crowd:
@@ -130,7 +140,9 @@ def test_a_crowd_at_the_door_does_not_keep_workers_out(home: Path) -> None:
     wait_until(task.exists, "the task file")
     crowd = []
     deadline = time.monotonic() + 20
-    while run.status().state in ("recorded", "starting") and len(crowd) < 3000 and time.monotonic() < deadline:
+    while (
+        run.status().state in ("recorded", "starting") and len(crowd) < 3000 and time.monotonic() < deadline
+    ):
         sock = socket.socket()
         sock.setblocking(False)
         sock.connect_ex(address(run, home))

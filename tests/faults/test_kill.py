@@ -175,7 +175,9 @@ def test_two_ranks_one_after_the_other(home: Path) -> None:
 def test_the_command_line(home: Path, cli: Callable[..., subprocess.CompletedProcess[str]]) -> None:
     """The run goes on without it, and any other process can follow and stop it."""
     script = Path("talk.py")
-    script.write_text("import time\nfor i in range(10**6):\n    print('line', i, flush=True)\n    time.sleep(0.02)\n")
+    script.write_text(
+        "import time\nfor i in range(10**6):\n    print('line', i, flush=True)\n    time.sleep(0.02)\n"
+    )
     command = [sys.executable, "-m", "echelon.cli.main", "run", "--name", "talk", "-n", "2", str(script)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as asker:
         assert asker.stdout is not None

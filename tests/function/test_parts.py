@@ -74,7 +74,7 @@ def test_names_are_told_apart_by_when_they_are_used():
         @decorate(option)
         class Model(base.Class):
             size = [scale * i for i in range(3)]
-            field: Hint = default
+            field: Hint["Further"] = default
             def run(self, x: Hint = start) -> Result:
                 global state
                 state = later.part.deep(x)
@@ -84,7 +84,8 @@ def test_names_are_told_apart_by_when_they_are_used():
     )
     assert names.now == {"decorate", "option", "base", "scale", "range", "default", "start"}
     assert names.later == {"state", "later"}
-    assert names.hints == {"Hint", "Result"}
+    assert names.fields == {"Hint", "Further"}
+    assert names.hints == {"Result"}
     assert "later.part.deep" in names.dotted
     assert names.imports == {"inside.module"}
 

@@ -59,8 +59,8 @@ def test_what_is_bound_to_this_process_is_named(send, value, what, advice):
             "train",
             "'train': it is a generator, and calling it would run nothing",
         ),
-        ("", "print", "'print': it is built into Python"),
-        ("", "dict", "'dict': it is built into Python"),
+        ("", "print", "'print': it is not written in Python"),
+        ("", "dict", "'dict': it is not written in Python"),
         ("", "3", "'int': it is not a function"),
     ],
 )

@@ -98,20 +98,43 @@ def test_what_values_share_stays_shared(send):
 
 def test_annotations_need_nothing_on_the_worker(send):
     program = """
+        from dataclasses import dataclass
+        from fractions import Fraction
         from typing import TYPE_CHECKING, TypeVar, get_type_hints
         if TYPE_CHECKING:
             from nowhere import Model
-        class Config:
+        handle = open("/dev/null")
+        class Tracker:
+            def log(self):
+                handle.write("x")
+        class Inner:
             pass
         T = TypeVar("T")
-        def helper(model: "Model", x: T) -> T:
+        @dataclass
+        class Config:
+            inner: Inner
+            also: "Inner | None"
+            share: Fraction = None
+        def helper(model: "Model", x: T, tracker: Tracker = None) -> T:
             return x
         def train(config: Config, n: int | None = None) -> None:
-            print(helper(None, 3), get_type_hints(train)["config"].__name__)
+            of_train, of_config = get_type_hints(train), get_type_hints(Config)
+            print(helper(None, 3), of_train["config"].__name__, of_config["inner"].__name__)
     """
-    sent = send(program, "train, (Config(),)")
-    assert sent.out == "3 Config\n"
+    sent = send(program, "train, (Config(None, None),)")
+    assert sent.out == "3 Config Inner\n"
     assert sent.made["python"] is None
+    assert "Tracker:" not in sent.text
+    assert "T = " not in sent.text
+
+
+def test_annotations_stay_what_they_are_where_they_can(send):
+    sent = send("""
+        from fractions import Fraction
+        def train(x: Fraction = None, y: list[int] | None = None):
+            print(train.__annotations__)
+    """)
+    assert sent.out == "{'x': <class 'fractions.Fraction'>, 'y': list[int] | None}\n"
 
 
 def test_future_annotations_are_taken_over(send):

@@ -13,7 +13,7 @@ from .loop import Loop, Timer
 from .output import Sink
 from .ranks import Ranks
 from .task import Place, Task
-from .wire import Connection, fresh_nonce, prove, proven
+from .wire import GREETING_TIME, Connection, fresh_nonce, prove, proven
 
 TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank its first milliseconds
 if TYPE_CHECKING:
@@ -185,9 +185,12 @@ class Call:
         self._dial_again()
 
     def _on_heartbeat(self) -> None:
-        if self._connection is not None and self._connection.open:
-            silent = time.monotonic() - self._connection.heard_at
-            if silent > self._task.lost_after:
+        now = time.monotonic()
+        if not self._welcome and now >= self._give_up:
+            self.on_given_up()
+        elif self._connection is not None and self._connection.open:
+            silent = now - self._connection.heard_at
+            if silent > (self._task.lost_after if self._welcome else GREETING_TIME):
                 self._connection.close()
                 self._on_closed(self._connection, "nothing was heard of the leader for %g s" % silent)
             else:

@@ -175,7 +175,6 @@ class Stream:
         if self._partial:
             self._sink.lines(self._whole, [_last_painting(self._partial)], time.time())
             self._partial = b""
-        self._log.close()
 
     def _handle_partial(self, now: float) -> None:
         if b"\r" in self._partial:

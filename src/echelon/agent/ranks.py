@@ -34,6 +34,7 @@ class Rank:
         self.number = number
         self.process: subprocess.Popen[bytes] | None = None
         self.streams: dict[int, Stream] = {}
+        self.log: RankLog | None = None
         self.words = b""  # the last of both streams, in the order they came
         self.error_file = ""
         self.code: int | None = None
@@ -146,6 +147,7 @@ class Ranks:
             self._loop.call_later(0, partial(self._never_started, rank, argv[0], error, log))
             return
         self._ranks[rank.process.pid] = rank
+        rank.log = log
         for letter, pipe in (("o", rank.process.stdout), ("e", rank.process.stderr)):
             assert pipe is not None
             descriptor = pipe.fileno()
@@ -241,6 +243,8 @@ class Ranks:
             assert pipe is not None
             pipe.close()
         rank.streams = {}
+        if rank.log is not None:
+            rank.log.close()
         self._report(rank, report.read_error_file(rank.error_file) or report.find_error(errors))
 
     def _report(self, rank: Rank, error: str | None) -> None:

@@ -6,6 +6,9 @@ typed in a notebook or a main script travels as source, with the values it uses.
 function from an exec) travels as bytecode by cloudpickle, which the script reads under the same Python minor
 only. `submit.py` calls this.
 
+What it cannot see: names reached through strings (`globals()["x"]`, `eval`), and attributes of a typed class
+that are not plain data and were replaced later; those are worked out again from the text.
+
     modules.py       where an object can be imported from
     literals.py      plain data as text
     source.py        the text of a function or class, verified
@@ -49,15 +52,9 @@ class FunctionScript:
     name: str  # the function's plain name
     text: str  # the script, to be written as UTF-8
     files: Mapping[str, bytes]  # by path relative to the script
-    project: (
-        Path | None
-    )  # the folder that must travel along; None when the script needs no file of the user's
-    elsewhere: tuple[
-        Path, ...
-    ]  # folders outside the project that the script imports from: they are only here
-    python: (
-        tuple[int, int] | None
-    )  # the Python minor without which it will not run; None: any that knows the syntax
+    project: Path | None  # the folder that must travel along; None: the script needs no file of the user's
+    elsewhere: tuple[Path, ...]  # folders outside the project that it imports from: they exist only here
+    python: tuple[int, int] | None  # the one Python minor that can run it; None: any that knows the syntax
 
 
 def script_of(
@@ -110,19 +107,16 @@ def _argument_names(
     function: Any, name: str, args: Sequence[object], kwargs: Mapping[str, object]
 ) -> list[str]:
     """What messages call the positional arguments; raises CannotShip when the call cannot work at all."""
+    problem = hint = ""
     if not callable(function):
-        raise CannotShip(
-            f"cannot send {name!r}: it is not a function", hint="pass a function, without calling it"
-        )
-    if isinstance(function, BuiltinFunctionType) or getattr(function, "__module__", None) == "builtins":
-        raise CannotShip(
-            f"cannot send {name!r}: it is built into Python", hint="wrap it in a function of your own"
-        )
-    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        problem, hint = "it is not a function", "pass a function, without calling it"
+    elif isinstance(function, BuiltinFunctionType) or getattr(function, "__module__", None) == "builtins":
+        problem, hint = "it is not written in Python", "wrap it in a function of your own"
+    elif inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        problem = "it is a generator, and calling it would run nothing"
         hint = "let it run its loop and return, without yield"
-        raise CannotShip(
-            f"cannot send {name!r}: it is a generator, and calling it would run nothing", hint=hint
-        )
+    if problem:
+        raise CannotShip(f"cannot send {name!r}: {problem}", hint=hint)
     numbers = [f"#{position}" for position in range(1, len(args) + 1)]
     try:
         signature = inspect.signature(function)

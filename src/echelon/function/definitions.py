@@ -69,12 +69,9 @@ def _typed_as(name: str, value: Any, home: dict[str, Any]) -> tuple[FunctionType
     if not callable(value) or (isinstance(registry, Mapping) and len(registry) > 1):
         return None  # functools.singledispatch: the text would leave out what was registered later
     for inner in _layers(value):
-        # Not __qualname__: functools.wraps gives it to wrappers as well.
-        if (
-            isinstance(inner, FunctionType)
-            and inner.__globals__ is home
-            and inner.__code__.co_qualname == name
-        ):
+        if not isinstance(inner, FunctionType) or inner.__globals__ is not home:
+            continue
+        if inner.__code__.co_qualname == name:  # not __qualname__: functools.wraps gives it to wrappers, too
             source = function_source(inner)
             if source is not None and (inner is value or source.node.decorator_list):
                 return inner, source
@@ -133,9 +130,8 @@ def _made_by_a_function(
     body = ""
     for member, source in sorted(family, key=lambda pair: pair[1].first_line):
         text = _with_defaults(source, member, home, write, inside)
-        if (
-            text is None or inside
-        ):  # its default would be read in the wrong order: after the captured variables
+        # A stored default would be read in the wrong order: after the captured variables.
+        if text is None or inside:
             return None
         body += text if source.indent == indent else indent + _BLOCK + text
     given = [f"{label}={expression(label, value, write, stored)}" for label, value in captured.items()]

@@ -32,6 +32,11 @@ from echelon.function.pieces import Piece, in_order
 from echelon.function.values import Values
 from echelon.function.variables import CapturedVariables
 
+_REFUSED = {
+    "get_ipython": ("exists in notebooks only (%magics and !commands call it)", "use subprocess, or nothing"),
+    "display": ("exists in notebooks only", "use print"),
+    "__file__": ("would be another file on the workers", "pass the path, or put the function in a module"),
+}
 _OF_EVERY_MODULE = {"__name__", "__doc__", "__builtins__", "__package__", "__spec__", "__loader__"}
 
 
@@ -77,7 +82,8 @@ class _Gathering:
         self.values = Values(call.name, apart, self._name_in_script, self._met)
         self._call, self._home = call, home
         self._pieces: dict[str, Piece] = {}
-        self._waiting: deque[tuple[str, str, bool]] = deque()  # a name, its user, whether as a hint only
+        self._waiting: deque[tuple[str, str, bool]] = deque()  # a name, its user, whether as a field's type
+        self._hints: set[str] = set()
         self._definitions: dict[str, Definition | None] = {}
         functions = [(name, value) for name, value in home.items() if isinstance(value, FunctionType)]
         self._functions = {id(value): name for name, value in reversed(functions)}
@@ -154,58 +160,59 @@ class _Gathering:
         stored += mine
         return ", ".join(parts)
 
-    def _need(self, names: Iterable[str], user: str, *, hints: bool = False) -> None:
-        self._waiting.extend((name, user, hints) for name in sorted(names))
+    def _need(self, names: Iterable[str], user: str, *, as_fields: bool = False) -> None:
+        self._waiting.extend((name, user, as_fields) for name in sorted(names))
 
     def _follow(self) -> None:
         while self._waiting:
-            name, user, is_hint = self._waiting.popleft()
-            if name not in self._pieces and (piece := self._piece(name, user, is_hint=is_hint)) is not None:
+            name, user, is_field = self._waiting.popleft()
+            if name not in self._pieces and (piece := self._piece(name, user, is_field=is_field)) is not None:
                 self._add(name, piece)
+        for name in sorted(self._hints - self._pieces.keys()):  # at last: an annotation brings no definition
+            if name not in self._home:
+                self._annotations_as_text |= not hasattr(builtins, name)  # a type that only a checker knows
+            elif (piece := self._plain_piece(name)) is not None:
+                self._pieces[name] = piece
+            else:
+                self._annotations_as_text = True
 
     def _add(self, name: str, piece: Piece) -> None:
         self._pieces[name] = piece
         self._need(piece.now | piece.later, name)
-        self._need(piece.hints, name, hints=True)
+        self._need(piece.fields, name, as_fields=True)
+        self._hints |= piece.hints
 
-    def _piece(self, name: str, user: str, *, is_hint: bool) -> Piece | None:
+    def _piece(self, name: str, user: str, *, is_field: bool) -> Piece | None:
         who = "it" if user == self._call.name else repr(user)
         self._refuse_special(name, who)
         if name not in self._home or name in _OF_EVERY_MODULE:
-            if is_hint and not hasattr(builtins, name):
-                self._annotations_as_text = True  # a type that only a checker knows
+            self._annotations_as_text |= is_field and not hasattr(builtins, name)
             return None  # a builtin; or a NameError there, as it would be here
-        value, write = self._home[name], self.values.literal
-        if (text := write(value)) is not None:
-            return Piece(text=f"{name} = {text}\n")
-        if (text := self._import(name, value)) is not None:
-            return Piece(text=text, is_import=True)
+        if (piece := self._plain_piece(name)) is not None:
+            return piece
+        value = self._home[name]
         if (path := self._name_in_script(value)) is not None and path != name:
             return Piece(text=f"{name} = {path}\n", now=frozenset({path.partition(".")[0]}))
         if (written := self._definition(name)) is not None:
             return self._defined(name, written)
-        if is_hint:  # not worth sending: as text an annotation needs nothing
+        if is_field:  # not worth sending: as text an annotation needs nothing
             self._annotations_as_text = True
             return None
         now = self.values.probe(name, value, f"{who} uses {name!r}, which")
         return Piece(text=f"{name} = {STORED}({name!r})\n", stored=((name, value),), now=now)
 
+    def _plain_piece(self, name: str) -> Piece | None:
+        value = self._home[name]
+        if (text := self.values.literal(value)) is not None:
+            return Piece(text=f"{name} = {text}\n")
+        text = self._import(name, value)
+        return Piece(text=text, is_import=True) if text is not None else None
+
     def _refuse_special(self, name: str, who: str) -> None:
-        if name == "get_ipython":
-            why, hint = (
-                "exists in notebooks only (%magics and !commands call it)",
-                "use subprocess, or leave it out",
-            )
-        elif name == "display" and name not in self._home and hasattr(builtins, name):
-            why, hint = "exists in notebooks only", "use print"
-        elif name == "__file__" and name in self._home:
-            why, hint = (
-                "would be another file on the workers",
-                "pass the path, or move the function into a module",
-            )
-        else:
-            return
-        raise CannotShip(f"cannot send {self._call.name!r}: {who} uses {name!r}, which {why}", hint=hint)
+        in_notebooks_only = name == "display" and name not in self._home and hasattr(builtins, name)
+        if name == "get_ipython" or in_notebooks_only or (name == "__file__" and name in self._home):
+            why, hint = _REFUSED[name]
+            raise CannotShip(f"cannot send {self._call.name!r}: {who} uses {name!r}, which {why}", hint=hint)
 
     def _import(self, name: str, value: object) -> str | None:
         if isinstance(value, ModuleType):
@@ -218,11 +225,8 @@ class _Gathering:
         module, path = found
         self._met(sys.modules[module])
         first, _, rest = path.partition(".")
-        text = (
-            f"from {module} import {first}\n"
-            if first == name
-            else f"from {module} import {first} as {name}\n"
-        )
+        renamed = f" as {name}" if first != name else ""
+        text = f"from {module} import {first}{renamed}\n"
         return text + (f"{name} = {name}.{rest}\n" if rest else "")
 
     def _defined(self, name: str, written: Definition) -> Piece:
@@ -232,7 +236,14 @@ class _Gathering:
             self._variables.note(member, traveller=name)
         for label, value in written.stored:
             now |= self.values.probe(label, value, f"{name!r} uses {label!r}, which")
-        return Piece(text=written.text, stored=written.stored, now=now, later=names.later, hints=names.hints)
+        return Piece(
+            text=written.text,
+            stored=written.stored,
+            now=now,
+            later=names.later,
+            fields=names.fields,
+            hints=names.hints,
+        )
 
     def _imports_inside(self, name: str, names: Names, captured: Mapping[str, object]) -> None:
         for module_name in sorted(names.imports):
@@ -242,9 +253,8 @@ class _Gathering:
                 raise CannotShip(f"cannot send {self._call.name!r}: {problem}", hint=hint)
             if (root := local_root_by_name(module_name)) is not None:
                 self._roots[root] = None
-        for path in sorted(
-            names.dotted
-        ):  # `import concurrent.futures` binds `concurrent`, which is not enough
+        # `import concurrent.futures` binds `concurrent`, and importing that alone is not enough.
+        for path in sorted(names.dotted):
             first, *rest = path.split(".")
             package = captured.get(first, self._home.get(first))
             if not isinstance(package, ModuleType):

@@ -7,7 +7,6 @@ typed.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
 
 ATOMS = (type(None), bool, int, float, str, bytes)
 _LONGEST = 1000  # characters: beyond it a script is no longer pleasant to read
@@ -35,10 +34,10 @@ def literal_of(expression: ast.expr) -> str | None:
 
 def containers(value: object) -> list[int]:
     """The identity of each changeable container in plain data, as often as it occurs."""
-    parts = (
-        value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple | set) else ()
-    )
-    own = [id(value)] if isinstance(value, dict | list | set) else []
+    if not isinstance(value, list | tuple | dict | set):
+        return []
+    own = [] if isinstance(value, tuple) else [id(value)]
+    parts = value.values() if isinstance(value, dict) else value
     return own + [found for part in parts for found in containers(part)]
 
 
@@ -47,8 +46,9 @@ def _is_plain(value: object, depth: int) -> bool:
         return value - value == 0  # infinity and nan have no literal
     if type(value) in ATOMS:
         return True
-    if depth == 0 or type(value) not in (list, tuple, dict, set) or value == set():
+    if depth == 0 or not isinstance(value, list | tuple | dict | set) or len(value) > _LONGEST // 3:
+        return False
+    if type(value) not in (list, tuple, dict, set) or value == set():
         return False
     parts = [*value, *value.values()] if isinstance(value, dict) else value
-    assert isinstance(parts, Iterable)
     return all(_is_plain(part, depth - 1) for part in parts)

@@ -21,7 +21,8 @@ class Names:
 
     now: frozenset[str]  # when it is executed: decorators, defaults, base classes, class bodies
     later: frozenset[str]  # when what it defines is called
-    hints: frozenset[str]  # in annotations only
+    fields: frozenset[str]  # in annotations of a class body only: dataclasses and the like look at them
+    hints: frozenset[str]  # in other annotations only
     dotted: frozenset[str]  # every `a.b.c` in it: some of them are modules inside packages
     imports: frozenset[str]  # modules that it imports itself; one that begins with a dot is relative
 
@@ -36,10 +37,12 @@ def names_in(text: str) -> Names:
     used = list(_uses(without_hints, now=True))
     now = frozenset(name for name, is_now in used if is_now) - own
     later = frozenset(name for name, _ in used) - own - now
+    fields = frozenset(_field_names(tree)) - own - now - later
     return Names(
         now=now,
         later=later,
-        hints=frozenset(name for name, _ in _uses(table, now=True)) - own - now - later,
+        fields=fields,
+        hints=frozenset(name for name, _ in _uses(table, now=True)) - own - now - later - fields,
         dotted=frozenset(path for node in ast.walk(tree) if (path := _dotted(node))),
         imports=frozenset(name for node in ast.walk(tree) for name in _imported(node)),
     )
@@ -56,6 +59,16 @@ def _uses(table: symtable.SymbolTable, *, now: bool) -> Iterator[tuple[str, bool
     for child in table.get_children():
         runs_now = child.get_type() != "function" or child.get_name() in _COMPREHENSIONS
         yield from _uses(child, now=now and runs_now)
+
+
+def _field_names(tree: ast.AST) -> Iterator[str]:
+    bodies = (node.body for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
+    for field in (part for body in bodies for part in body if isinstance(part, ast.AnnAssign)):
+        for part in ast.walk(field.annotation):
+            if isinstance(part, ast.Name):
+                yield part.id
+            elif isinstance(part, ast.Constant) and isinstance(part.value, str) and part.value.isidentifier():
+                yield part.value  # a type that is defined further down, in quotes
 
 
 def _dotted(node: ast.AST) -> str:

@@ -17,7 +17,8 @@ class Piece:
     stored: tuple[tuple[str, object], ...] = ()  # the values that it reads, in the order of its reading
     now: frozenset[str] = frozenset()  # names that it uses when it is executed
     later: frozenset[str] = frozenset()  # names that what it defines uses when called
-    hints: frozenset[str] = frozenset()  # names in its annotations
+    fields: frozenset[str] = frozenset()  # names in annotations of a class body
+    hints: frozenset[str] = frozenset()  # names in its other annotations
     is_import: bool = False
 
 
@@ -52,7 +53,7 @@ def in_order(pieces: Mapping[str, Piece], typed: Mapping[str, int]) -> list[str]
 
 
 def _at_once(piece: Piece) -> frozenset[str]:
-    return piece.now | piece.hints
+    return piece.now | piece.fields | piece.hints
 
 
 def _reached(

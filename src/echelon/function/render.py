@@ -17,6 +17,7 @@ from pathlib import Path
 
 from echelon.function.definitions import STORED
 from echelon.function.gather import Gathered
+from echelon.function.values import defined_in_script
 
 VALUES = "values.pkl"  # beside the script
 BY_VALUE = "by_value"  # a folder beside the script, with cloudpickle in it
@@ -93,6 +94,7 @@ def _echelon_prepare():
 
 
 def _values() -> str:
+    marker = defined_in_script
     return f"""\
 def _echelon_values():
     import os
@@ -100,13 +102,18 @@ def _echelon_values():
 
     names = globals()
 
+    def defined_here(path):
+        first, *rest = path.split(".")
+        found = names[first]
+        for name in rest:
+            found = getattr(found, name)
+        return found
+
     class Values(pickle.Unpickler):
-        def persistent_load(self, path):  # what this script defines itself stands in the file by name
-            first, *rest = path.split(".")
-            found = names[first]
-            for name in rest:
-                found = getattr(found, name)
-            return found
+        def find_class(self, module, name):  # what this script defines itself stands in the file by name
+            if (module, name) == ({marker.__module__!r}, {marker.__name__!r}):
+                return defined_here
+            return super().find_class(module, name)
 
     here = os.path.dirname(os.path.realpath(__file__))
     return Values(open(os.path.join(here, {VALUES!r}), "rb"))
@@ -115,6 +122,6 @@ def _echelon_values():
 _echelon_values = _echelon_values()
 
 
-def {STORED}(name):  # the values are read in the order in which they were written; the name is for the reader
+def {STORED}(name):  # values are read in the order in which they were written; the name is for the reader
     return _echelon_values.load()
 """

@@ -22,7 +22,7 @@ from typing import Any
 import cloudpickle
 
 from echelon.errors import CannotShip
-from echelon.function.literals import ATOMS, containers, literal
+from echelon.function.literals import containers, literal
 from echelon.function.modules import can_import
 
 # By the type's full name, so that nothing is imported to recognise it: what it is, and what to do instead.
@@ -56,6 +56,7 @@ class Values:
     ) -> None:
         self.by_value: dict[str, None] = {}  # labels of what takes cloudpickle, and so the same Python minor
         self._who, self._apart, self._literals = who, frozenset(apart), Counter[int]()
+        self._stored_too: set[int] = set()
         self._file = io.BytesIO()
         self._pickler = _Pickler(self._file, name_of, met)
 
@@ -68,9 +69,8 @@ class Values:
         return text
 
     def shared(self) -> set[int]:
-        """Containers that were written as a literal although something else holds them too."""
-        found = self._pickler.containers
-        return {at for at, times in self._literals.items() if times > 1 or at in found}
+        """Containers that were written as a literal although something else holds them; after `stream`."""
+        return {at for at, times in self._literals.items() if times > 1} | self._stored_too
 
     def probe(self, label: str, value: object, subject: str, user: str = "") -> frozenset[str]:
         """Which names of the script a value needs; raises CannotShip, naming the subject, if it must stay."""
@@ -93,6 +93,8 @@ class Values:
         self._begin()
         for value in values:
             self._pickler.dump(value)
+        if self._literals:
+            self._stored_too = self._literals.keys() & self._pickler.memo.copy().keys()
         return self._file.getvalue()
 
     def _begin(self) -> None:
@@ -151,38 +153,39 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has no
     ) -> None:
         super().__init__(file, protocol=5)
         self.top: object = None
-        self.containers: set[int] = set()
         self.named: set[str] = set()
         self._name_of, self._met = name_of, met
 
-    def persistent_id(self, value: object) -> str | None:
+    def reducer_override(self, value: Any) -> Any:
         kind: type = type(value)
-        if kind in ATOMS or kind is tuple:
-            return None
-        if kind in (list, dict, set):
-            self.containers.add(id(value))
-            return None
+        if value is defined_in_script:
+            return NotImplemented
         if callable(value) and (path := self._name_of(value)) is not None:
             self.named.add(path.partition(".")[0])
-            return path
+            return defined_in_script, (path,)
         if isinstance(value, type | FunctionType | BuiltinFunctionType | ModuleType):
-            name = value.__name__ if isinstance(value, ModuleType) else value.__module__
-            if (module := sys.modules.get(name or "")) is not None:
-                self._met(module)
-            if isinstance(value, FunctionType):
-                self._met(value)
-        elif (trouble := _trouble(kind) or _on_device(value)) is not None and not _is_standard_stream(value):
+            self._meet(value)
+        elif (trouble := _trouble(kind) or _on_device(value)) and not _is_standard_stream(value):
             what, hint = trouble
             raise _Bound(f"is {what}" if value is self.top else f"holds {what}", hint)
-        return None
-
-    def reducer_override(self, value: Any) -> Any:
         # cloudpickle's own ways for these two would tie the stream to this Python.
         if isinstance(value, ModuleType) and can_import(value):
             return importlib.import_module, (value.__name__,)
         if isinstance(value, MethodType):
             return value.__reduce__()
         return super().reducer_override(value)
+
+    def _meet(self, value: type | FunctionType | BuiltinFunctionType | ModuleType) -> None:
+        name = value.__name__ if isinstance(value, ModuleType) else value.__module__
+        if (module := sys.modules.get(name or "")) is not None:
+            self._met(module)
+        if isinstance(value, FunctionType):
+            self._met(value)
+
+
+def defined_in_script(path: str) -> object:
+    """Stands in the stream for what the script defines itself; the script puts its own look-up there."""
+    raise LookupError(path)
 
 
 @cache

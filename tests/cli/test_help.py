@@ -1,0 +1,193 @@
+"""What the command line says of itself: help, examples, completion, wrong usage; and what it costs to ask."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import fields
+from pathlib import Path
+
+import click
+import pytest
+
+from echelon.cli.main import COMMANDS, cli
+from echelon.cli.run import run as run_command
+from echelon.errors import InvalidJob
+from echelon.jobfile import schema, settings_from
+from echelon.model.settings import Settings
+
+Call = Callable[..., subprocess.CompletedProcess[str]]
+
+# What the flags of `run` were settled to be, for all later work.
+SETTLED = {
+    "--workers", "-n", "--procs", "--gpus", "--gpu-type", "--cpus", "--memory", "--resource", "--role",
+    "--framework", "--name", "--env", "--secret", "--python", "--restarts", "--timeout", "--results",
+    "--resume", "--detach", "-d", "--no-wait", "--dry-run", "--format", "-o", "--on", "--context",
+    "--namespace", "--snapshot", "-m", "-f", "--set",
+}  # fmt: skip
+EVERYWHERE = {"-o", "--format", "--on", "--context", "--namespace"}
+
+
+def command(name: str) -> click.Command:
+    found = cli.get_command(click.Context(cli), name)
+    assert found is not None
+    return found
+
+
+def flags_of(name: str) -> set[str]:
+    return {flag for param in command(name).params for flag in param.opts if isinstance(param, click.Option)}
+
+
+def test_help_lists_every_command_and_examples(cli: Call) -> None:
+    shown = cli("--help")
+    assert shown.returncode == 0
+    for name in COMMANDS:
+        assert re.search(rf"^  {name} +\S", shown.stdout, re.MULTILINE)
+    assert "echelon run -n 2 train.py" in shown.stdout
+    assert shown.stdout == cli("-h").stdout
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help_with_examples(name: str) -> None:
+    text = command(name).get_help(click.Context(command(name), info_name=name))
+    examples = text.partition("Examples:")[2]
+    assert re.search(rf"^ +echelon {name}\b", examples, re.MULTILINE)
+    assert command(name).short_help == COMMANDS[name][1]  # said twice, so that help need not import commands
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_examples_use_flags_that_exist(name: str) -> None:
+    text = command(name).get_help(click.Context(command(name), info_name=name)).partition("Examples:")[2]
+    for line in text.partition("Options:")[0].splitlines():
+        words = line.split()
+        if words[:2] == ["echelon", name]:
+            own = words[
+                : next((at for at, word in enumerate(words) if word in ("--", "-m") or ".py" in word), None)
+            ]
+            used = {word.partition("=")[0] for word in own if word.startswith("-")}
+            assert used <= flags_of(name)
+
+
+def test_version(cli: Call) -> None:
+    import echelon
+
+    assert cli("--version").stdout == f"echelon, version {echelon.__version__}\n"
+
+
+def test_flags_of_run_are_the_settled_ones() -> None:
+    assert flags_of("run") >= SETTLED
+
+
+@pytest.mark.parametrize("name", [name for name in COMMANDS if name != "completion"])
+def test_every_command_can_be_told_where_and_how_to_print(name: str) -> None:
+    assert flags_of(name) >= EVERYWHERE
+
+
+def test_flags_job_file_keys_and_keywords_are_the_same_set() -> None:
+    not_settings = {
+        "words",
+        "overrides",
+        "file",
+    }  # what to run, and the two flags that read settings elsewhere
+    not_flags = {"script", "command", "args"}  # these are the words after the flags
+    names = {each.name for each in fields(Settings)}
+    flags = {param.name for param in run_command.params} - not_settings
+    assert flags | not_flags == names
+
+    for param in run_command.params:
+        for flag in (flag for flag in param.opts if flag.startswith("--") and param.name not in not_settings):
+            key = flag.removeprefix("--")
+            assert {key, key.replace("-", "_")} <= set(schema()["properties"])  # a flag's name is a key
+            settings_from({key.replace("-", "_"): None}, source="a test")  # and a keyword
+    with pytest.raises(InvalidJob, match="is not a setting"):
+        settings_from({"file": None}, source="a test")
+
+
+def test_help_imports_only_what_it_needs() -> None:
+    code = (
+        "import sys; from echelon.cli.main import call; code = call(['--help']);"
+        "dear = {'msgspec', 'yaml', 'rich', 'torch', 'tensorflow', 'cloudpickle', 'pathspec', 'asyncio'};"
+        "print(sorted(dear & set(sys.modules)), file=sys.stderr); sys.exit(code)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr == "[]\n"
+    assert "Commands:" in done.stdout
+
+
+def test_importing_echelon_imports_nothing_else() -> None:
+    code = "import sys; before = set(sys.modules); import echelon; print(sorted(set(sys.modules) - before))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "['echelon']\n"
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_prints_the_shells_script(cli: Call, shell: str) -> None:
+    done = cli("completion", shell)
+    assert done.returncode == 0
+    assert "_ECHELON_COMPLETE" in done.stdout
+    assert f"{shell}_complete" in done.stdout
+
+
+def complete(*words: str, **environment: str) -> list[str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "echelon.cli.main"],
+        env={
+            **os.environ,
+            **environment,
+            "_ECHELON_COMPLETE": "bash_complete",
+            "COMP_WORDS": " ".join(("echelon", *words)),
+            "COMP_CWORD": str(len(words)),
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stderr == ""
+    return [line for line in done.stdout.splitlines() if line]
+
+
+def test_commands_flags_runs_and_files_complete(
+    cli: Call, hello: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("fm", "fast"):
+        assert cli("run", "-d", "--name", name, hello).returncode == 0
+    assert complete("st") == ["plain,status", "plain,stop"]
+    assert complete("run", "--frame") == ["plain,--framework"]
+    assert "plain,tensorflow" in complete("run", "--framework", "")
+    for command_name in ("status", "logs", "wait", "stop", "rm", "get"):
+        assert complete(command_name, "") == ["plain,fast", "plain,fm"]
+    assert complete("rm", "fast", "fm") == ["plain,fm"]
+    assert complete("run", "he") == ["file,he"]
+    assert complete("run", "--results", "ru") == ["dir,ru"]
+    assert complete("run", "-f", "jo") == ["file,jo"]
+    monkeypatch.setenv("ECHELON_HOME", hello)  # not a folder: nothing to offer, nothing to complain about
+    assert complete("status", "") == []
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["statsu"], "Did you mean 'status'?"),
+        (["train.py"], "echelon run train.py"),
+        (["run"], "Nothing to run"),
+        (["run", "-n", "two", "train.py"], "'two' is not a valid integer"),
+        (["run", "--worker", "2", "train.py"], "--workers"),
+        (["run", "--framework", "jax", "train.py"], "'jax' is not one of"),
+        (["run", "--on", "mars", "train.py"], "'mars' is not one of"),
+        (["run", "-m"], "requires an argument"),
+        (["logs"], "Missing argument 'RUN'"),
+        (["logs", "fm", "--rank", "-1"], "--rank"),
+        (["stop"], "Missing argument 'RUN...'"),
+        (["ps", "-o", "xml"], "'xml' is not one of"),
+    ],
+)
+def test_wrong_usage_is_exit_code_2(cli: Call, home: Path, words: list[str], said: str) -> None:
+    done = cli(*words)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+    assert not home.exists()

@@ -1,0 +1,185 @@
+"""What a rank writes comes out of its agent's output again, whatever it is and however it is cut."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from echelon.agent import output
+from echelon.agent.output import RankLog, Sink, Stream
+from echelon.handle import whole_lines
+from echelon.model.log import EventLine, LogLine, decode, parse_line
+
+STREAMS = [(rank, letter) for rank in (0, 1, 12) for letter in "oe"]
+TEXT_WITHOUT_RETURNS = st.binary(max_size=12) | st.sampled_from(
+    [b"\n", b"line\n", b"[event 1 2.0] {}\n", b"[0 o 1 2.0] forged\n", b" indented\n", b"\xff\xfe\n", b"]"]
+)
+PIECES = TEXT_WITHOUT_RETURNS.map(lambda data: data.replace(b"\r", b""))
+PAINTED = st.sampled_from([b"10%", b"\r", b"\n", b"\r\n", b"\r\r", b"done", b"\xff", b"", b"a\rb", b"\n\r"])
+NAMES = {"o": "stdout", "e": "stderr"}
+
+
+def write(pieces: Sequence[tuple[int, bytes]], *, hold: bool = True) -> bytes:
+    """Feed pieces, each to one of the streams, and return what the agent has written."""
+    with tempfile.TemporaryFile() as file:
+        sink = Sink(None, file.fileno())
+        streams = [Stream(sink, RankLog("/dev/null"), rank, letter, hold=hold) for rank, letter in STREAMS]
+        for number, data in pieces:
+            if data:
+                streams[number].feed(data)
+        for stream in streams:
+            stream.close()
+        file.seek(0)
+        return file.read()
+
+
+def read(written: bytes) -> list[LogLine]:
+    """All lines of the ranks, as the client sees them, without the sights of progress bars."""
+    assert written.endswith(b"\n") or not written
+    parsed = [parse_line(raw, worker=7) for raw in written.split(b"\n")[:-1]]
+    lines = [line for line in parsed if isinstance(line, LogLine)]
+    assert lines == parsed
+    assert [line.sequence for line in lines] == list(range(len(lines)))
+    assert {line.worker for line in lines} <= {7}
+    return lines
+
+
+def texts(lines: Iterator[LogLine]) -> dict[tuple[int | None, str], list[str]]:
+    found: dict[tuple[int | None, str], list[str]] = {}
+    for line in lines:
+        if not line.progress:
+            found.setdefault((line.rank, line.stream), []).append(line.text)
+    return found
+
+
+def lines_of(data: bytes) -> list[str]:
+    """What a terminal would show in the end, line by line: the oracle."""
+    shown = []
+    for line in data.split(b"\n"):
+        screen = b""
+        for painting in line.split(b"\r"):
+            screen = painting or screen  # a bare return only moves the cursor
+        shown.append(decode(screen))
+    return shown[:-1] if data.endswith(b"\n") or not data else shown
+
+
+def expected(pieces: Sequence[tuple[int, bytes]]) -> dict[tuple[int | None, str], list[str]]:
+    all_of = [b"".join(data for number, data in pieces if number == each) for each in range(len(STREAMS))]
+    return {
+        (rank, NAMES[letter]): lines_of(data)
+        for (rank, letter), data in zip(STREAMS, all_of, strict=True)
+        if data
+    }
+
+
+@given(st.lists(st.tuples(st.integers(0, len(STREAMS) - 1), PIECES), max_size=25), st.booleans())
+def test_every_line_comes_out_whole(pieces: list[tuple[int, bytes]], hold: bool) -> None:
+    assert texts(whole_lines(iter(read(write(pieces, hold=hold))))) == expected(pieces)
+
+
+@given(st.lists(PAINTED, max_size=12), st.sets(st.integers(0, 40)))
+@example([b"10%", b"\r", b"\n"], {3, 4})
+@example([b"done", b"\r", b"\r", b"10%"], {4, 5, 6})
+def test_of_a_progress_bar_its_last_sight_stays_however_it_is_cut(parts: list[bytes], cuts: set[int]) -> None:
+    data = b"".join(parts)
+    places = [0, *sorted(cut for cut in cuts if cut < len(data)), len(data)]
+    pieces = [(0, data[start:end]) for start, end in zip(places, places[1:], strict=False)]
+    assert texts(iter(read(write(pieces)))) == expected([(0, data)])
+
+
+def test_a_progress_bar_is_seen_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    paintings = [(0, b"\r%d%%" % percent) for percent in range(100)]
+    seen = [line for line in read(write(paintings)) if line.progress]
+    assert [line.text for line in seen] == ["0%"], "the next would come some seconds later"
+    monkeypatch.setattr(output, "PROGRESS_EVERY", 0.0)
+    seen = read(write(paintings))
+    assert [line.text for line in seen if line.progress] == [f"{percent}%" for percent in range(100)]
+    assert [line.text for line in seen if not line.progress] == ["99%"]
+
+
+@given(st.lists(st.tuples(st.just(0), PIECES), max_size=25))
+def test_a_very_long_line_comes_in_pieces(pieces: list[tuple[int, bytes]]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(output, "LONGEST_LINE", 8)
+        lines = read(write(pieces))
+    assert texts(whole_lines(iter(lines))) == expected(pieces)
+
+
+def test_no_more_than_a_line_is_held_back() -> None:
+    half = b"x" * output.LONGEST_LINE
+    lines = read(write([(0, half), (0, half), (0, b"end\n")]))
+    assert [(len(line.text), line.unfinished) for line in lines] == [
+        (output.LONGEST_LINE, True),
+        (output.LONGEST_LINE, True),
+        (3, False),
+    ]
+
+
+def test_a_character_cut_in_two_is_whole_again() -> None:
+    data = "grüße ☃\n".encode()
+    for cut in range(len(data)):
+        assert texts(iter(read(write([(0, data[:cut]), (0, data[cut:])])))) == {(0, "stdout"): ["grüße ☃"]}
+
+
+# BUG: whole_lines joins the texts of pieces that were decoded one by one, so that a character on the edge between
+# two of them comes out as two halves (\\xc3\\xbc). Interactive single ranks pass on every piece as it comes.
+def test_a_character_cut_in_two_between_pieces_is_whole_again() -> None:
+    data = "grüße ☃\n".encode()
+    for cut in range(len(data)):
+        lines = whole_lines(iter(read(write([(0, data[:cut]), (0, data[cut:])], hold=False))))
+        assert texts(lines) == {(0, "stdout"): ["grüße ☃"]}
+
+
+def test_the_log_file_holds_every_byte(tmp_path: Path) -> None:
+    path = tmp_path / "logs" / "rank-0.log"
+    pieces = [b"one\r", b"two\nthr", b"ee\xff\x00", b"\r\n", b"no end"]
+    with tempfile.TemporaryFile() as file:
+        stream = Stream(Sink(None, file.fileno()), RankLog(str(path)), 0, "o")
+        for piece in pieces:
+            stream.feed(piece)
+        stream.close()
+    assert path.read_bytes() == b"".join(pieces)
+    assert stream.tail == b"".join(pieces)
+
+
+def test_events_are_told_apart_from_output() -> None:
+    heard: list[dict[str, object]] = []
+    with tempfile.TemporaryFile() as file:
+        sink = Sink(None, file.fileno())
+        sink.on_event = heard.append
+        sink.event("note", reason="a line\nof two, [0 o 1 2.0] and a \\ in it", worker=3)
+        file.seek(0)
+        (raw,) = file.read().split(b"\n")[:-1]
+    line = parse_line(raw, 0)
+    assert isinstance(line, EventLine)
+    assert json.loads(line.payload) == heard[0]
+    assert heard[0]["kind"] == "note"
+
+
+@given(st.binary())
+def test_anything_can_be_read(raw: bytes) -> None:
+    line = parse_line(raw.replace(b"\n", b""), 0)
+    if isinstance(line, LogLine) and line.rank is None:
+        assert line.text == decode(raw.replace(b"\n", b"")), "a word of the agent itself"
+
+
+@pytest.mark.parametrize(
+    ("raw", "line"),
+    [
+        (b"[3 o 17 5.250] loss=1", LogLine(text="loss=1", at=5.25, worker=0, rank=3, sequence=17)),
+        (b"[3 e 17 5.250]  x ", LogLine(text=" x ", at=5.25, worker=0, rank=3, sequence=17, stream="stderr")),
+        (b"[0 o+ 1 5.0] ha", LogLine(text="ha", at=5.0, worker=0, rank=0, sequence=1, unfinished=True)),
+        (b"[0 o~ 1 5.0] 4%", LogLine(text="4%", at=5.0, worker=0, rank=0, sequence=1, progress=True)),
+        (b"[0 o 1 5.0] ", LogLine(text="", at=5.0, worker=0, rank=0, sequence=1)),
+        (b"Traceback ...", LogLine(text="Traceback ...", at=0.0, worker=0)),
+        (b"[x o 1 5.0] no", LogLine(text="[x o 1 5.0] no", at=0.0, worker=0)),
+    ],
+)
+def test_a_line(raw: bytes, line: LogLine) -> None:
+    assert parse_line(raw, 0) == line
