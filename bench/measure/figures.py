@@ -61,7 +61,7 @@ def judge(line: Line) -> str:
 
 
 def to_table(title: str, lines: Sequence[Line]) -> str:
-    """The lines as text: best sample first, the median behind it."""
+    """The lines as text: best sample first, the median behind it. An empty column is left out."""
     rows = [("", "best", "median", "peer", "best", "median", "ratio", "target")]
     for line in lines:
         share = ratio(line)
@@ -75,7 +75,8 @@ def to_table(title: str, lines: Sequence[Line]) -> str:
                 judge(line),
             )
         )
-    return "\n".join([title, *align(rows)])
+    used = [number for number in range(len(rows[0])) if any(row[number] for row in rows[1:])]
+    return "\n".join([title, *align([[row[number] for number in used] for row in rows])])
 
 
 def align(rows: Sequence[Sequence[str]]) -> list[str]:

@@ -100,13 +100,22 @@ class Unavailable(EchelonError):
     exit_code = 119
 
 
-def from_os_error(error: OSError) -> EchelonError:
-    """An operating system's refusal that nobody nearer has explained."""
+def from_os_error(error: OSError, path: object = None) -> StateTrouble:
+    """An operating system's refusal, as an error of ours; `path` is where it was met, if the error does not
+    say.
+    """
     import errno
 
-    where = f"{error.filename}: " if error.filename else ""
+    where = error.filename or path
     if error.errno == errno.ENOSPC:
-        return StateTrouble(f"{where}the disk is full", hint="free some space and try again")
+        return StateTrouble(
+            f"the disk is full at {where}", hint="free some space, or choose a folder on another disk"
+        )
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR):
+        return StateTrouble(
+            f"cannot use {where}: {error.strerror}",
+            hint="choose a folder that you may write to (ECHELON_HOME for the state, --results for results)",
+        )
     return StateTrouble(
-        f"{where}{error.strerror or error}", hint="check that the path exists and that you may use it"
+        f"{where}: {error.strerror or error}", hint="check that the path exists and that you may use it"
     )

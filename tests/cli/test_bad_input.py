@@ -1,4 +1,4 @@
-"""Every mistake a user can make gets one clear line and a hint, its own exit code, and leaves nothing behind."""
+"""Every mistake gets one clear line and a hint, an exit code of its own, and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 from tests.cli.terminal import ECHELON
+
+from echelon.cli import main
 
 Call = Callable[..., subprocess.CompletedProcess[str]]
 Write = Callable[..., Path]
@@ -25,6 +27,19 @@ def check_refused(done: subprocess.CompletedProcess[str], code: int, *said: str)
     for text in said:
         assert text in done.stderr
     assert done.stdout == ""
+
+
+@pytest.fixture
+def call(home: Path, capfd: pytest.CaptureFixture[str]) -> Call:
+    """The command line without the start of a process: there are many mistakes to make."""
+
+    def call(*words: str) -> subprocess.CompletedProcess[str]:
+        capfd.readouterr()
+        code = main.call(list(words))
+        out, err = capfd.readouterr()
+        return subprocess.CompletedProcess(words, code, out, err)
+
+    return call
 
 
 def check_nothing_left(home: Path) -> None:
@@ -81,13 +96,13 @@ def check_nothing_left(home: Path) -> None:
     ],
 )
 def test_a_mistake_is_one_line_and_a_hint(
-    cli: Call, hello: str, write: Write, home: Path, words: list[str], code: int, said: list[str]
+    call: Call, hello: str, write: Write, home: Path, words: list[str], code: int, said: list[str]
 ) -> None:
     write("folder/notes.txt", "mine")
     write("typo.yaml", "script: hello.py\nwrokers: 2\n")
     write("broken.yaml", "script: [hello.py\n")
     write("good.yaml", "script: hello.py\n")
-    check_refused(cli("run", *words), code, *said)
+    check_refused(call("run", *words), code, *said)
     check_nothing_left(home)
 
 
@@ -100,17 +115,23 @@ def test_more_gpus_than_there_are(cli: Call, hello: str, home: Path, monkeypatch
 
 
 @pytest.mark.parametrize("command", ["status", "logs", "wait", "stop", "rm", "get"])
-def test_an_unknown_run_suggests_the_nearest(cli: Call, hello: str, command: str) -> None:
-    check_refused(cli(command, "fashion"), 111, "no run named 'fashion'", "echelon ps -a")
+def test_a_run_where_there_is_none(call: Call, home: Path, command: str) -> None:
+    check_refused(call(command, "fashion"), 111, "no run named 'fashion'", "echelon ps -a")
+    check_nothing_left(home)
+
+
+def test_an_unknown_run_suggests_the_nearest(cli: Call, call: Call, hello: str) -> None:
     assert cli("run", "-d", "--name", "fashion-mnist", hello).returncode == 0
-    check_refused(
-        cli(command, "fashon-mnist"), 111, "no run named 'fashon-mnist'", "did you mean 'fashion-mnist'?"
-    )
+    said = ("no run named 'fashon-mnist'", "did you mean 'fashion-mnist'?")
+    check_refused(cli("logs", "fashon-mnist"), 111, *said)
+    for command in ("status", "wait", "stop", "rm", "get"):
+        check_refused(call(command, "fashon-mnist"), 111, *said)
 
 
-@pytest.mark.parametrize(
-    ("words", "code", "said"),
-    [
+def test_mistakes_about_a_run(cli: Call, call: Call, hello: str) -> None:
+    assert cli("run", "-n", "2", "--name", "fm", hello).returncode == 0
+    before = call("status", "fm", "-o", "json").stdout
+    for words, code, said in (
         (["logs", "../../etc"], 110, "is not a run's name"),
         (["logs", "fm", "--since", "yesterday"], 110, "since: 'yesterday' is not a time"),
         (["logs", "fm", "--rank", "2"], 110, "rank: 2 is no rank of run 'fm'"),
@@ -124,12 +145,9 @@ def test_an_unknown_run_suggests_the_nearest(cli: Call, hello: str, command: str
         (["status", "k8s://fm"], 119, "Kubernetes"),
         (["status", "fm", "--on", "k8s"], 119, "Kubernetes"),
         (["rm", "fm", "fmm"], 111, "no run named 'fmm'"),
-    ],
-)
-def test_a_mistake_about_a_run(cli: Call, hello: str, words: list[str], code: int, said: str) -> None:
-    assert cli("run", "-n", "2", "--name", "fm", hello).returncode == 0
-    check_refused(cli(*words), code, said)
-    assert cli("status", "fm").returncode == 0  # nothing of it was touched
+    ):
+        check_refused(call(*words), code, said)
+    assert call("status", "fm", "-o", "json").stdout == before  # nothing of it was touched
 
 
 def test_a_name_that_exists(cli: Call, hello: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import contextlib
 import shutil
 import sys
 import threading
@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from echelon.admission import admit
 from echelon.engines.local import rundir
 from echelon.engines.local.engine import LocalEngine
 from echelon.handle import Run
@@ -29,26 +30,27 @@ def job(**more: object) -> Job:
     return Job(name="the-run", command=("true",), framework="plain", cwd=str(Path.cwd()), **more)  # type: ignore[arg-type]
 
 
-# BUG: LocalEngine._ensure_supervisor takes a lock that somebody holds for a look (_is_locked and _is_over, so
-# every `ps`, `run` and `top`, take each run's lock for a moment) for a supervisor's, and starts none: the run
-# is "starting" for ever. Seen in 7 of 1,500 starts beside two processes that call cluster() and runs().
-def test_a_look_at_the_wrong_moment_does_not_keep_a_run_from_starting(
-    engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ensure = LocalEngine._ensure_supervisor
+def test_a_look_at_the_wrong_moment_does_not_keep_a_run_from_starting(engine: LocalEngine) -> None:
+    """Every `ps` looks whether each run is held. A start at that very moment must wait, not take the looker for a holder."""
+    ref = engine.record(job(), None)
+    folder = engine.store.dir(ref.name)
+    looking, go_on = threading.Event(), threading.Event()
 
-    def look_then_ensure(self: LocalEngine, folder: rundir.RunDir) -> None:
-        lock = rundir.try_lock(folder.supervisor_lock)  # as another process does that calls cluster()
-        assert lock is not None
-        threading.Timer(0.2, os.close, [lock]).start()
-        ensure(self, folder)
+    def look() -> None:
+        with rundir.hold(folder) as lock:
+            assert lock is not None
+            looking.set()
+            go_on.wait(PATIENCE)
 
-    monkeypatch.setattr(LocalEngine, "_ensure_supervisor", look_then_ensure)
-    assert submit(Prepared(job=job()), engine).wait(PATIENCE).state == "succeeded"
+    looker = threading.Thread(target=look)
+    looker.start()
+    looking.wait(PATIENCE)
+    threading.Timer(0.2, go_on.set).start()
+    admit(ref, engine)
+    looker.join()
+    assert Run(ref, engine).wait(PATIENCE).state == "succeeded"
 
 
-# BUG: a supervisor that ends before it has written supervisor.json (its Python is gone, it was killed early)
-# is never missed: LocalEngine._is_over says False for ever, and `run` and `wait` hang.
 def test_a_supervisor_that_ends_before_its_first_word(
     engine: LocalEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -61,9 +63,6 @@ def test_a_supervisor_that_ends_before_its_first_word(
     assert status.root_cause is not None
 
 
-# BUG: LocalEngine.runs() raises FileNotFoundError when a run is removed between two looks of _is_over at its
-# folder: try_lock then opens a file in a folder that is gone (_is_locked expects that, _is_over does not).
-# Seen within a minute of runs() in one process beside remove() in another.
 def test_a_run_that_is_removed_while_all_are_listed(
     engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -71,13 +70,13 @@ def test_a_run_that_is_removed_while_all_are_listed(
     run.wait(PATIENCE)
     folder = engine.store.dir(run.name)
     folder.final.unlink()  # as if it were just about to end
-    try_lock = rundir.try_lock
+    hold = rundir.hold
 
-    def remove_then_lock(path: Path) -> int | None:
+    def remove_then_hold(which: rundir.RunDir) -> contextlib.AbstractContextManager[int | None]:
         shutil.rmtree(folder.path, ignore_errors=True)
-        return try_lock(path)
+        return hold(which)
 
-    monkeypatch.setattr(rundir, "try_lock", remove_then_lock)
+    monkeypatch.setattr(rundir, "hold", remove_then_hold)
     assert [summary.name for summary in engine.runs()] in ([], ["the-run"])
     assert engine.runs() == []
 

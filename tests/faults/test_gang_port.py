@@ -15,7 +15,7 @@ import pytest
 
 import echelon
 from echelon.agent.wire import encode, fresh_nonce, prove
-from echelon.engines.local.rundir import RunStore
+from echelon.engines.local.store import RunStore
 from tests.conftest import wait_until
 
 SCRIPT = """

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 import echelon
-from echelon.engines.local.rundir import RunStore
+from echelon.engines.local.store import RunStore
 from echelon.model.status import Status
 from tests.conftest import processes_of, wait_until
 

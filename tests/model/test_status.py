@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import get_args
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from echelon.model.event import Event, Kind, Outcome, RootCause
@@ -25,7 +25,7 @@ EVENTS = st.builds(
     cause=st.none() | CAUSES,
     outcome=st.none() | st.sampled_from(get_args(Outcome)),
 )
-HISTORIES = st.lists(EVENTS, max_size=30)
+HISTORIES = st.lists(EVENTS, max_size=15)
 
 
 def opening(workers: int = WORKERS) -> Status:
@@ -48,11 +48,13 @@ def running(restart: int = 0) -> list[Event]:
 CAUSE = RootCause(summary="rank 1 exited with code 3", rank=1, worker=1, exit_code=3)
 
 
-@given(HISTORIES, st.integers(0, 30))
+@settings(deadline=None, max_examples=60)
+@given(HISTORIES, st.integers(0, 15))
 def test_folding_can_be_done_in_parts(history: list[Event], cut: int) -> None:
     assert fold(fold(opening(), history[:cut]), history[cut:]) == fold(opening(), history)
 
 
+@settings(deadline=None, max_examples=60)
 @given(HISTORIES, EVENTS, HISTORIES)
 def test_what_comes_after_the_end_changes_nothing(
     before: list[Event], some: Event, after: list[Event]
@@ -63,6 +65,7 @@ def test_what_comes_after_the_end_changes_nothing(
     assert fold(status, after) == status
 
 
+@settings(deadline=None, max_examples=60)
 @given(HISTORIES)
 def test_whatever_happens_the_status_makes_sense(history: list[Event]) -> None:
     status = opening()
@@ -78,6 +81,7 @@ def test_whatever_happens_the_status_makes_sense(history: list[Event]) -> None:
             assert (status.root_cause is None) or status.state in ("failed", "lost")
 
 
+@settings(deadline=None, max_examples=60)
 @given(HISTORIES)
 def test_words_to_the_user_and_verdicts_change_nothing(history: list[Event]) -> None:
     heard = [each for each in history if each.kind not in ("note", "verdict", "recorded")]
@@ -123,8 +127,8 @@ def test_a_run_that_fails() -> None:
     assert status.workers[1].reason == CAUSE.summary
 
 
-# BUG: `worker-ended` with code 0 makes every worker "done". Agents leave with 0 when they have done as they were
-# told, whatever became of their ranks; a rank that failed or was stopped should stay so.
+# BUG: `worker-ended` with code 0 makes every worker "done". Agents leave with 0 when they have done as they
+# were told, whatever became of their ranks; a rank that failed or was stopped should stay so.
 @pytest.mark.parametrize("outcome", ["failed", "stopped"])
 def test_an_agent_that_leaves_in_order_does_not_make_its_worker_done(outcome: Outcome) -> None:
     failed = outcome == "failed"
@@ -156,8 +160,8 @@ def test_a_restart() -> None:
     assert (status.state, status.root_cause, status.restarts) == ("succeeded", None, 1)
 
 
-# BUG: "restarting" leaves workers that had not failed "running", so that the first one that runs again makes the
-# whole run "running" while the others have not started.
+# BUG: "restarting" leaves workers that had not failed "running", so that the first one that runs again makes
+# the whole run "running" while the others have not started.
 def test_a_restarted_run_runs_when_every_worker_runs_again() -> None:
     so_far = [
         *running(),

@@ -33,6 +33,9 @@ _NO_LONGER_A_FILE = {
     errno.ELOOP: "became a link",
     errno.EISDIR: "became a folder",
 }
+_WAYS_OUT = (
+    "name what the run can do without in .gitignore or .echelonignore; put data on a volume or in an image"
+)
 _NO_FILES: Mapping[str, bytes] = MappingProxyType({})
 
 
@@ -188,11 +191,6 @@ def _squeeze(pieces: Iterable[bytes]) -> Iterator[bytes]:
         if squeezed := engine.compress(piece):
             yield squeezed
     yield engine.flush() + checksum.to_bytes(4, "little") + (length % 2**32).to_bytes(4, "little")
-
-
-_WAYS_OUT = (
-    "name what the run does not need in .gitignore or .echelonignore, keep data on a volume or in the image"
-)
 
 
 def _too_large(root: Path, sizes: Mapping[str, int], limit: int) -> CannotShip:

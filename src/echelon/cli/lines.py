@@ -46,7 +46,7 @@ class LinePrinter:
         """Print what was begun and never ended."""
         for line in self._begun.values():
             self._write(line, f"{self._head(line)}{line.text}\n")
-        if self._open_line:
+        if self._open_line and sys.stdout.isatty():
             sys.stdout.write("\n")
         sys.stdout.flush()
 

@@ -44,7 +44,7 @@ def target_options(function: F) -> F:
 
 def complete_runs(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Names of runs, for the shell."""
-    from echelon.engines.local.rundir import RunStore
+    from echelon.engines.local.store import RunStore
 
     try:
         return [CompletionItem(name) for name in RunStore().names() if name.startswith(incomplete)]

@@ -52,7 +52,7 @@ class RunCommand(click.Command):
     params=[
         *setting_options(everywhere=False),
         *setting_options(everywhere=True),
-        click.Option(["-f", "--file", "file"], type=click.Path(path_type=Path), help="a job file (YAML)"),
+        click.Option(["-f", "--file", "file"], type=click.Path(path_type=Path, readable=False), help="a job file (YAML)"),
         click.Option(
             ["--set", "overrides"], multiple=True, metavar="KEY=VALUE", help="override a key of the job file"
         ),

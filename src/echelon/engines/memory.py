@@ -27,7 +27,7 @@ from typing import Any, TypeVar
 
 from echelon.bundle import Bundle
 from echelon.engines.base import Taken, read_secrets
-from echelon.engines.local.rundir import unknown_run
+from echelon.engines.local.store import unknown_run
 from echelon.engines.script import Act, Program, one_node, perform
 from echelon.errors import InvalidJob, RunExists, StateTrouble
 from echelon.model.cluster import Cluster

@@ -107,11 +107,6 @@ def to_gpus(
     )
 
 
-def visible_devices(gpus: Sequence[str]) -> dict[str, str]:
-    """The variables that show a worker its own GPUs and no other."""
-    return {"CUDA_VISIBLE_DEVICES": ",".join(gpus), "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
-
-
 def count_cpus() -> int:
     """The CPUs that we may run on."""
     if hasattr(os, "sched_getaffinity"):

@@ -20,10 +20,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from echelon.engines.base import Taken, read_secrets
-from echelon.engines.local import devices, processes, rundir
-from echelon.engines.local.rundir import RunDir, RunStore
+from echelon.engines.local import devices, processes, rundir, store
+from echelon.engines.local.rundir import RunDir
+from echelon.engines.local.store import RunStore
 from echelon.engines.local.tail import follow_logs
-from echelon.errors import InvalidJob, StateTrouble
+from echelon.engines.local.task import write_task
+from echelon.errors import InvalidJob, StateTrouble, from_os_error
 from echelon.model.cluster import Cluster, Node
 from echelon.model.event import Event, RootCause
 from echelon.model.job import Job
@@ -80,8 +82,10 @@ class LocalEngine:
         read_secrets(job, os.environ)  # what is missing is said now, not when the workers start
         ref = RunRef(engine="local", name=job.name)
         folder = self.store.dir(job.name)
-        if folder.record.exists() and _never_started(folder) and rundir.read_record(folder).job == job:
-            return ref
+        if _never_ran(folder) and store.read_record(folder).job == job:
+            if not folder.final.exists():
+                return ref
+            self.store.delete(job.name)  # its submission was interrupted at the worst moment: begin again
         results = Path(job.results or Path("runs") / job.name).absolute()
         _check_results(results, resume=job.resume)
         record = Record(ref=ref, job=job, created=rundir.now(), owner=getpass.getuser(), results=str(results))
@@ -92,32 +96,35 @@ class LocalEngine:
 
     def read(self, ref: RunRef) -> Record:
         """What was recorded."""
-        return rundir.read_record(self.store.find(ref.name))
+        return store.read_record(self.store.find(ref.name))
 
     def queue(self, ref: RunRef, reason: str) -> None:
         """Leave the run with a supervisor that tries again."""
         folder = self.store.find(ref.name)
-        events, _ = rundir.read_events(folder)
-        told = [event.reason for event in events if event.kind == "queued"]
-        if told[-1:] != [reason]:
-            rundir.append_event(folder, Event(kind="queued", at=rundir.now(), reason=reason))
-        self._ensure_supervisor(folder)
+        with rundir.hold(folder) as lock:
+            events, _ = store.read_events(folder)
+            told = [event.reason for event in events if event.kind == "queued"]
+            if told[-1:] != [reason]:
+                store.append_event(folder, Event(kind="queued", at=rundir.now(), reason=reason))
+            if lock is not None and not folder.final.exists():
+                self._spawn_supervisor(folder, lock)
 
     def start(self, ref: RunRef, plan: Plan) -> None:
         """Take the plan's GPUs under the lock, and leave the run to its supervisor."""
         folder = self.store.find(ref.name)
         wanted = {gpu for seat in plan.placement.seats for gpu in seat.gpus}
-        with self.store.locked():
-            if folder.plan.exists() and folder.supervisor.exists():
+        # One lock within the other, since a plan holds its GPUs only while somebody looks after the run.
+        with self.store.devices_locked(), rundir.hold(folder) as lock:
+            if folder.final.exists() or (lock is None and folder.plan.exists()):
                 return
-            held = self.gpus_held()
+            held = self.gpus_held(but=ref.name)
             for gpu in wanted & held.keys():
-                if held[gpu] != ref.name:
-                    raise Taken(held[gpu])
-            rundir.append_event(folder, Event(kind="admitted", at=rundir.now()))
-            rundir.write_plan(folder, plan)
-            # Under the same lock, since a plan holds its GPUs only while somebody looks after the run.
-            self._ensure_supervisor(folder)
+                raise Taken(held[gpu])
+            store.append_event(folder, Event(kind="admitted", at=rundir.now()))
+            store.write_plan(folder, plan)
+            write_task(folder, store.read_record(folder), plan)
+            if lock is not None:
+                self._spawn_supervisor(folder, lock)
 
     def preview(self, job: Job, plan: Plan) -> str:
         """The plan in words."""
@@ -133,14 +140,14 @@ class LocalEngine:
         ended = False
         while True:
             last_look = self._is_over(folder) or not follow
-            events, position = rundir.read_events(folder, position)
+            events, position = store.read_events(folder, position)
             for event in events:
                 ended = ended or event.kind == "finished"
                 yield event
             if ended:
                 return
             if last_look:
-                final = rundir.read_final(
+                final = store.read_final(
                     folder
                 )  # written, but its line in the events was not, when somebody was killed
                 if final is not None:
@@ -183,7 +190,7 @@ class LocalEngine:
                 f"cannot copy {source}: {error}", hint="choose another folder with --to"
             ) from error
         except OSError as error:
-            raise rundir.state_trouble(error, target) from error
+            raise from_os_error(error, target) from error
         return target
 
     def stop(self, ref: RunRef, *, now: bool = False) -> None:
@@ -192,21 +199,21 @@ class LocalEngine:
         if self._is_over(folder):
             return
         reason = f"stopped by {getpass.getuser()}"
-        rundir.write_atomically(folder.stop, msgspec.json.encode({"now": now, "reason": reason}))
-        lock = rundir.try_lock(folder.supervisor_lock)
-        if lock is not None:
-            try:
-                rundir.write_final(
-                    folder,
-                    Event(kind="finished", at=rundir.now(), outcome="stopped", exit_code=143, reason=reason),
-                )
-            finally:
-                os.close(lock)
+        with _translated(folder):
+            rundir.write_atomically(folder.stop, msgspec.json.encode({"now": now, "reason": reason}))
+            with rundir.hold(folder) as lock:
+                if lock is not None:
+                    store.write_final(
+                        folder,
+                        Event(
+                            kind="finished", at=rundir.now(), outcome="stopped", exit_code=143, reason=reason
+                        ),
+                    )
 
     def remove(self, ref: RunRef) -> None:
         """Forget the run."""
         folder = self.store.find(ref.name)
-        if not self._is_over(folder) and not _never_started(folder):
+        if not self._is_over(folder) and not _never_ran(folder):
             raise StateTrouble(f"run {ref.name!r} has not ended", hint=f"`echelon stop {ref.name}` first")
         self.store.delete(ref.name)
 
@@ -216,12 +223,12 @@ class LocalEngine:
         for name in self.store.names():
             folder = self.store.dir(name)
             try:
-                record = rundir.read_record(folder)
+                record = store.read_record(folder)
             except StateTrouble:
                 continue  # being removed right now, or broken: its own commands say which
             self._is_over(folder)
-            final = rundir.read_final(folder)
-            events = [final] if final is not None else rundir.read_events(folder)[0]
+            final = store.read_final(folder)
+            events = [final] if final is not None else store.read_events(folder)[0]
             status = fold(opening_status(record), events)
             job = record.job
             summaries.append(
@@ -240,11 +247,11 @@ class LocalEngine:
             )
         return sorted(summaries, key=lambda each: -each.created)
 
-    def gpus_held(self) -> dict[str, str]:
-        """Which run holds which GPU."""
+    def gpus_held(self, but: str | None = None) -> dict[str, str]:
+        """Which run holds which GPU; `but` names one that does not count."""
         return {
             gpu: name
-            for name, record in self._unfinished()
+            for name, record in self._unfinished(but)
             if record.plan is not None
             for seat in record.plan.placement.seats
             for gpu in seat.gpus
@@ -252,14 +259,14 @@ class LocalEngine:
 
     # What else there is to know of a run's folder
 
-    def _unfinished(self) -> Iterator[tuple[str, Record]]:
+    def _unfinished(self, but: str | None = None) -> Iterator[tuple[str, Record]]:
         """Runs that somebody looks after: they hold what their plan names, or wait in line."""
         for name in self.store.names():
             folder = self.store.dir(name)
-            if folder.final.exists() or not _is_locked(folder):
+            if name == but or folder.final.exists() or not rundir.is_held(folder):
                 continue
             try:
-                yield name, rundir.read_record(folder)
+                yield name, store.read_record(folder)
             except StateTrouble:
                 continue
 
@@ -269,90 +276,78 @@ class LocalEngine:
         """
         if folder.final.exists() or not folder.path.exists():
             return True
-        if not folder.supervisor.exists():
-            return False
-        lock = rundir.try_lock(folder.supervisor_lock)
-        if lock is None:
-            return False
+        if not folder.supervisor_log.exists():
+            return False  # recorded, and not taken up yet
         try:
-            if not folder.final.exists():
-                processes.end_marked_processes(run_id(folder))
-                cause = RootCause(
-                    summary="the run's supervisor ended without a word: killed, or the machine was restarted",
-                    exit_code=117,
-                )
-                rundir.write_final(
-                    folder,
-                    Event(kind="finished", at=rundir.now(), outcome="lost", exit_code=117, cause=cause),
-                )
-        finally:
-            os.close(lock)
+            with rundir.hold(folder) as lock:
+                if lock is None:
+                    return False
+                if not folder.final.exists():
+                    processes.end_marked_processes(run_id(folder))
+                    store.write_final(folder, _lost(folder))
+        except FileNotFoundError:
+            pass  # removed in the meantime
         return True
 
-    def _ensure_supervisor(self, folder: RunDir) -> None:
-        """Start a supervisor unless one is there.
+    def _spawn_supervisor(self, folder: RunDir, lock: int) -> None:
+        """Start the supervisor in a session of its own, holding the run's lock, and do not wait for it.
 
-        It is given the lock that we took, so that there is never a moment without holder.
+        It outlives us, or we take note of its end when we start the next.
         """
-        lock = rundir.try_lock(folder.supervisor_lock)
-        if lock is None:
-            return
-        try:
-            if folder.final.exists():
-                return
-            job = rundir.read_record(folder).job
-            environment = {**os.environ, **read_secrets(job, os.environ), processes.MARK: run_id(folder)}
-            _spawn_supervisor(folder, environment, lock, keep_stdin=self._keep_stdin)
-        finally:
-            os.close(lock)
-
-
-def _spawn_supervisor(folder: RunDir, environment: dict[str, str], lock: int, *, keep_stdin: bool) -> None:
-    """Start the supervisor in a session of its own, and do not wait for it: it outlives us, or we take note
-    of its end.
-    """
-    command = [sys.executable, "-P", "-m", "echelon.supervisor", str(folder.path), str(_LOCK_DESCRIPTOR)]
-    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
-    actions: list[tuple[int, ...] | tuple[int, int, str, int, int]] = [
-        (os.POSIX_SPAWN_DUP2, lock, _LOCK_DESCRIPTOR),
-        (os.POSIX_SPAWN_OPEN, 1, str(folder.supervisor_log), flags, 0o600),
-        (os.POSIX_SPAWN_DUP2, 1, 2),
-    ]
-    if not keep_stdin:
-        actions.append((os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0))
-    _started.append(os.posix_spawn(sys.executable, command, environment, file_actions=actions, setsid=True))
-    for pid in _started[:-1]:
-        with contextlib.suppress(ChildProcessError):
-            if os.waitpid(pid, os.WNOHANG) == (0, 0):
-                continue
-        _started.remove(pid)
+        job = store.read_record(folder).job
+        environment = {**os.environ, **read_secrets(job, os.environ), processes.MARK: run_id(folder)}
+        command = [sys.executable, "-P", "-m", "echelon.supervisor", str(folder.path), str(_LOCK_DESCRIPTOR)]
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+        actions: list[tuple[int, ...] | tuple[int, int, str, int, int]] = [
+            (os.POSIX_SPAWN_DUP2, lock, _LOCK_DESCRIPTOR),
+            (os.POSIX_SPAWN_OPEN, 1, str(folder.supervisor_log), flags, 0o600),
+            (os.POSIX_SPAWN_DUP2, 1, 2),
+        ]
+        if not self._keep_stdin:
+            actions.append((os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0))
+        folder.supervisor_log.touch(mode=0o600)
+        _started.append(
+            os.posix_spawn(sys.executable, command, environment, file_actions=actions, setsid=True)
+        )
+        for pid in _started[:-1]:
+            with contextlib.suppress(ChildProcessError):
+                if os.waitpid(pid, os.WNOHANG) == (0, 0):
+                    continue
+            _started.remove(pid)
 
 
 def run_id(folder: RunDir) -> str:
     """What marks every process of a run: the same name at another time is another run."""
-    return f"{folder.path}@{rundir.read_record(folder).created}"
+    return f"{folder.path}@{store.read_record(folder).created}"
 
 
-def _never_started(folder: RunDir) -> bool:
-    """Recorded, but its submission was interrupted before anybody took it up."""
-    return not folder.supervisor.exists() and not folder.final.exists() and not _is_locked(folder)
+def _never_ran(folder: RunDir) -> bool:
+    """Recorded, but its submission was interrupted before a supervisor said its first word."""
+    return folder.record.exists() and not folder.supervisor.exists() and not rundir.is_held(folder)
 
 
-def _is_locked(folder: RunDir) -> bool:
+def _lost(folder: RunDir) -> Event:
+    if folder.supervisor.exists():
+        summary = "the run's supervisor ended without a word: killed, or the machine was restarted"
+    else:
+        summary = f"the run's supervisor did not start; {folder.supervisor_log} may tell why"
+    cause = RootCause(summary=summary, exit_code=117)
+    return Event(kind="finished", at=rundir.now(), outcome="lost", exit_code=117, cause=cause)
+
+
+@contextlib.contextmanager
+def _translated(folder: RunDir) -> Iterator[None]:
     try:
-        lock = rundir.try_lock(folder.supervisor_lock)
-    except OSError:
-        return False  # being removed
-    if lock is not None:
-        os.close(lock)
-    return lock is None
+        yield
+    except OSError as error:
+        raise from_os_error(error, folder.path) from error
 
 
 def _check_results(results: Path, *, resume: bool) -> None:
     try:
         occupied = results.exists() and (not results.is_dir() or any(results.iterdir()))
     except OSError as error:
-        raise rundir.state_trouble(error, results) from error
+        raise from_os_error(error, results) from error
     if occupied and not results.is_dir():
         raise StateTrouble(f"{results} is not a folder", hint="choose another with --results")
     if occupied and not resume:

@@ -14,10 +14,11 @@ from echelon.model.world import rank_count
 
 SCHEMA = 1
 JOIN_TIMEOUT = 60.0
+GRACE = 10.0  # seconds that ranks get between SIGTERM and SIGKILL
 
 
-def write_task(folder: RunDir, record: Record, plan: Plan, port: int, grace: float) -> None:
-    """Write the task of a run's agents, which meet on `port` of this machine."""
+def write_task(folder: RunDir, record: Record, plan: Plan) -> None:
+    """Write the task of a run's agents, and of their supervisor, who adds the port they meet on."""
     code = str(folder.code)
     task = {
         "schema": SCHEMA,
@@ -45,13 +46,14 @@ def write_task(folder: RunDir, record: Record, plan: Plan, port: int, grace: flo
         "logs": f"{record.results}/logs",
         "reports": str(folder.path),
         "secret": str(folder.secret),
-        "leader": {"host": "127.0.0.1", "port": port},
+        "leader": {"host": "127.0.0.1", "port": 0},
         "restarts": plan.restarts,
         "timeout": plan.timeout,
-        "grace": grace,
+        "grace": GRACE,
         "join_timeout": JOIN_TIMEOUT,
         "interactive": rank_count(plan.world) == 1,
         "bundle": _bundle(folder),
+        "gpus": [seat.gpus for seat in plan.placement.seats],
     }
     rundir.write_atomically(folder.task, msgspec.json.encode(task))
 

@@ -1,0 +1,85 @@
+"""What torch's ranks find in their environment."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.frameworks.wiring import environments
+
+from echelon.frameworks.torch import calls_torchrun
+from echelon.model.job import Job
+
+
+def job(**more: Any) -> Job:
+    what = {} if "command" in more else {"script": "train.py"}
+    return Job(name="the-run", framework="torch", **what, **more)
+
+
+def test_every_rank_knows_its_place(tmp_path: Path) -> None:
+    found = environments(job(workers=2, procs=3), tmp_path)
+    assert [env["RANK"] for env in found] == ["0", "1", "2", "3", "4", "5"]
+    assert [env["LOCAL_RANK"] for env in found] == ["0", "1", "2", "0", "1", "2"]
+    assert [env["GROUP_RANK"] for env in found] == ["0", "0", "0", "1", "1", "1"]
+    for name, value in {
+        "WORLD_SIZE": "6",
+        "LOCAL_WORLD_SIZE": "3",
+        "MASTER_ADDR": "10.0.0.1",
+        "MASTER_PORT": "1",
+    }.items():
+        assert {env[name] for env in found} == {value}, name
+    assert len({env["TORCHELASTIC_ERROR_FILE"] for env in found}) == 3
+
+
+def test_one_rank_can_meet_itself(tmp_path: Path) -> None:
+    (env,) = environments(job(), tmp_path)
+    assert (env["RANK"], env["WORLD_SIZE"], env["MASTER_ADDR"]) == ("0", "1", "10.0.0.1")
+
+
+def test_the_contract_of_every_script(tmp_path: Path) -> None:
+    found = environments(job(workers=2, procs=2, env={"CKPT": "{output}/ckpt/{run}"}), tmp_path, generation=3)
+    for rank, env in enumerate(found):
+        assert env["ECHELON_RUN"] == "the-run"
+        assert (env["ECHELON_WORKER"], env["ECHELON_WORKERS"]) == (str(rank // 2), "2")
+        assert (env["ECHELON_RANK"], env["ECHELON_RANKS"]) == (str(rank), "4")
+        assert env["ECHELON_RESTART"] == "3"
+        assert env["ECHELON_OUTPUT"] == "/results"
+        assert env["CKPT"] == "/results/ckpt/the-run"
+        assert env["PYTHONUNBUFFERED"] == "1"
+
+
+def test_the_user_has_the_last_word(tmp_path: Path) -> None:
+    said = {"MASTER_PORT": "29500", "NOTE": "{rank} {braces}"}
+    (env,) = environments(job(env=said), tmp_path, inherited={"OMP_NUM_THREADS": "7", "HOME": "/home/me"})
+    assert (env["MASTER_PORT"], env["NOTE"]) == ("29500", "{rank} {braces}")
+    assert (env["OMP_NUM_THREADS"], env["HOME"]) == ("7", "/home/me")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("torchrun", "train.py"),
+        ("/opt/conda/bin/torchrun", "--nproc-per-node=2", "train.py"),
+        ("python", "-m", "torch.distributed.run", "train.py"),
+        ("python3", "-u", "-m", "torch.distributed.launch", "--use-env", "train.py"),
+    ],
+)
+def test_a_command_that_calls_torchrun_is_started_once_per_worker(
+    command: tuple[str, ...], tmp_path: Path
+) -> None:
+    assert calls_torchrun(command)
+    found = environments(job(command=command, workers=2, procs=4), tmp_path)
+    assert len(found) == 2
+    assert [env["PET_NODE_RANK"] for env in found] == ["0", "1"]
+    for env in found:
+        assert (env["PET_NNODES"], env["PET_NPROC_PER_NODE"]) == ("2", "4")
+        assert (env["PET_MASTER_ADDR"], env["PET_MASTER_PORT"]) == ("10.0.0.1", "1")
+        assert "RANK" not in env, "torchrun sets it"
+
+
+@pytest.mark.parametrize(
+    "command", [("python", "train.py"), ("python", "-m", "train"), ("./torchrunner",), ("echo", "torchrun")]
+)
+def test_other_commands_start_ranks(command: tuple[str, ...]) -> None:
+    assert not calls_torchrun(command)
