@@ -24,11 +24,12 @@ FAST = 128 * MEGABYTE  # written as fast as it is taken
 FOLLOWED = 32 * MEGABYTE  # ... and shown by `echelon run` in the foreground
 PACE_SECONDS = 5.0
 _FLOOD = """\
-import os, sys
+import os, sys, time
 block = (b"epoch 1 step 12345 loss=2.302585 accuracy=0.1000".ljust(99, b".") + b"\\n") * 655
 left = int(sys.argv[1])
 while left:
     left -= os.write(1, block[:left])
+time.sleep(float(sys.argv[2]) if sys.argv[2:] else 0)
 """
 _PACE = """\
 import os, sys, time
@@ -49,7 +50,7 @@ def main() -> None:
         flood.write_text(_FLOOD)
         pace.write_text(_PACE)
         _show_throughput(place, flood)
-        _show_cost(place, pace)
+        _show_cost(place, pace, flood)
 
 
 def _show_throughput(place: Workspace, flood: Path) -> None:
@@ -82,7 +83,7 @@ def _show_throughput(place: Workspace, flood: Path) -> None:
     )
 
 
-def _show_cost(place: Workspace, pace: Path) -> None:
+def _show_cost(place: Workspace, pace: Path, flood: Path) -> None:
     pieces = {"in pieces of 10 kB": 10_000, "line by line": 100}
     costs = {name: _at_pace(place, pace, size) for name, size in pieces.items()}
     lines = []
@@ -91,6 +92,8 @@ def _show_cost(place: Workspace, pace: Path) -> None:
             Line(figure=Figure(name=f"processor, {name}", samples=[share], unit="%")),
             Line(figure=Figure(name=f"memory, {name}", samples=[memory], unit="MB")),
         ]
+    after = Figure(name="memory, idle after the flood", samples=[_after_flood(place, flood)], unit="MB")
+    lines.append(Line(figure=after, target=Target(limit=25, sense="at most", of="figure")))
     show(f"The agent at 1 MB/s of log lines ({PACE_SECONDS:g} s, once)", lines)
 
 
@@ -132,6 +135,19 @@ def _through_pipe(place: Workspace, flood: Path, reader: list[str]) -> float:
     assert target.stat().st_size == FAST
     target.unlink()
     return FAST / MEGABYTE / seconds
+
+
+def _after_flood(place: Workspace, flood: Path) -> float:
+    """The agent's memory in MB when a rank that wrote much has fallen silent."""
+    argv = [sys.executable, "-I", "-S", str(flood), str(FAST), str(PATIENCE)]
+    with leading_agent(place, argv) as agent:
+        deadline = time.monotonic() + PATIENCE
+        while not agent.rank_log.exists() or agent.rank_log.stat().st_size < FAST:
+            if time.monotonic() > deadline:
+                sys.exit("the flood did not come through")
+            time.sleep(0.05)
+        time.sleep(1.0)
+        return memory_of(agent.process.pid).resident
 
 
 def _at_pace(place: Workspace, pace: Path, size: int) -> tuple[float, float]:

@@ -1,4 +1,6 @@
-"""Fixtures that every test may use: a state folder of its own, the command line as a real process, and nothing left behind."""
+"""Fixtures that every test may use: a state folder of its own, the command line as a real process, and
+nothing left behind.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ PATIENCE = 60.0
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A state folder and a working folder of the test's own; its runs are ended, and no process of theirs may be left."""
+    """A state folder and a working folder of the test's own; its runs are ended, and no process of theirs may
+    be left.
+    """
     state, work = tmp_path / "state", tmp_path / "work"
     work.mkdir()
     monkeypatch.setenv("ECHELON_HOME", str(state))

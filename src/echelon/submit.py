@@ -20,7 +20,7 @@ from pathlib import Path
 from echelon.admission import Queued, admit, find_plan
 from echelon.bundle import Bundle, find_project, pack, pack_files
 from echelon.engines.base import Engine
-from echelon.errors import EchelonError, InvalidJob, NoRoomNow
+from echelon.errors import CannotShip, EchelonError, InvalidJob, NoRoomNow
 from echelon.frameworks.detect import detect
 from echelon.frameworks.torch import calls_torchrun
 from echelon.handle import Run
@@ -29,6 +29,7 @@ from echelon.model.run import RunRef
 from echelon.model.settings import Settings, merge, split_words, to_job
 
 _SUFFIX = 4
+_FUNCTIONS = ".echelon"  # the folder in a bundle that holds a function's script
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +38,7 @@ class Prepared:
 
     job: Job
     bundle: Bundle | None = None
+    notes: tuple[str, ...] = ()  # what the user should know of it
 
 
 def gather(said: Settings, overrides: Sequence[str] = (), file: Path | None = None) -> Settings:
@@ -68,7 +70,12 @@ def prepare(said: Settings, environment: Mapping[str, str] = os.environ) -> Prep
     if not job.snapshot:
         return Prepared(job=replace(job, cwd=str(here)))
     project = find_project(Path(job.script).absolute() if job.script else here / "any")
-    return Prepared(job=_in_snapshot(job, project, here), bundle=pack(project, include=job.include))
+    moved = _in_snapshot(job, project, here)
+    include = job.include
+    if job.script is not None:  # it runs, so it travels, whatever .gitignore says of it
+        include = (*include, os.path.relpath(Path(job.script).resolve(), project))
+    bundle = pack(project, include=include)
+    return Prepared(job=moved, bundle=bundle, notes=bundle.notes)
 
 
 def prepare_function(
@@ -78,12 +85,25 @@ def prepare_function(
     from echelon.function import script_of
 
     script = script_of(function, args, kwargs)
-    said = replace(said, python=said.python or sys.executable, script=f"{{code}}/{script.name}.py")
+    said = replace(
+        said, python=said.python or sys.executable, script=f"{{code}}/{_FUNCTIONS}/{script.name}.py"
+    )
     job = to_job(said, name=_fresh_name(script.name))
     if job.framework == "auto":
         job = replace(job, framework=_framework_of_function(function, script.text))
-    bundle = pack_files({f"{script.name}.py": script.text.encode(), **script.files})
-    return Prepared(job=replace(job, cwd=str(Path.cwd())), bundle=bundle)
+    files = {f"{_FUNCTIONS}/{script.name}.py": script.text.encode()}
+    files.update({f"{_FUNCTIONS}/{name}": content for name, content in script.files.items()})
+    if job.snapshot and script.project is not None:
+        if script.elsewhere:
+            places = ", ".join(map(str, script.elsewhere))
+            raise CannotShip(
+                f"{script.name} imports from {places}, outside its project",
+                hint="leave --snapshot out, or move it in",
+            )
+        bundle = pack(script.project, include=job.include, extra=files)
+    else:
+        bundle = pack_files(files)
+    return Prepared(job=replace(job, cwd=str(Path.cwd())), bundle=bundle, notes=bundle.notes)
 
 
 def submit(prepared: Prepared, engine: Engine, *, no_wait: bool = False) -> Run:
@@ -126,7 +146,7 @@ def find_python(environment: Mapping[str, str]) -> str:
 
 
 def _full_path(python: str) -> str:
-    """A Python's path from anywhere; a name is left to the PATH. Environments need their links as they are."""
+    """A Python's path from anywhere; a name is left to the PATH. Links in it are kept."""
     return str(Path(python).expanduser().absolute()) if "/" in python else python
 
 

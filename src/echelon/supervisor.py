@@ -4,7 +4,7 @@ A process of its own for every run (`python -m echelon.supervisor RUNDIR LOCK`),
 it plays the part that a Job controller plays in a cluster. It is the ancestor of everything the run starts,
 adopts every orphan, and leaves nothing behind. While it holds the lock it was handed the run is alive; if it
 is killed, the agents notice and end, and the next command writes down the loss. It starts quickly: what only
-a run in line needs is imported only there. """
+a run in line needs is imported only there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Agents as real processes: gangs that form, workers that do not come, go silent or come back, and output in full."""
+"""Agents as real processes: gangs that form, workers that do not come, go silent or come back, and output in
+full.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +13,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-from echelon.agent.task import INTERRUPTED, NO_LEADER, RUN_OVER
 from tests.agent.conftest import Agents
 from tests.conftest import find_python, wait_until
+
+from echelon.agent.task import INTERRUPTED, NO_LEADER, RUN_OVER
 
 Write = Callable[[str], str]
 FOREVER = "import time\nprint('up', flush=True)\ntime.sleep(600)"
@@ -172,7 +174,10 @@ def test_output_is_complete(agents: Agents, write_script: Write) -> None:
 def test_a_reader_that_is_slow_makes_the_ranks_wait_and_loses_nothing(
     agents: Agents, write_script: Write
 ) -> None:
-    """In a pod the agent writes into a pipe. It must neither block (its heartbeats go on) nor grow without bound."""
+    """In a pod the agent writes into a pipe.
+
+    It must neither block (its heartbeats go on) nor grow without bound.
+    """
     agents.describe(sys.executable, write_script("import sys\nfor n in range(300000): print('line', n)"))
     read, write = os.pipe()
     command = [

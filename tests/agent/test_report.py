@@ -65,7 +65,7 @@ def test_an_end_in_words(code: int, error: str | None, words: str) -> None:
         "BrokenPipeError: [Errno 32] Broken pipe",
         "torch.distributed.DistBackendError: NCCL error: remote process exited or there was a network error",
         "torch.distributed.DistNetworkError: The client socket has timed out after 600000ms",
-        "tensorflow.python.framework.errors_impl.UnavailableError: Collective ops is aborted by: Socket closed",
+        "tensorflow.errors_impl.UnavailableError: Collective ops is aborted by: Socket closed",
         "horovod.common.exceptions.HorovodInternalError: Horovod has been shut down.",
     ],
 )

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.conftest import find_python
 
 import echelon.agent
 from echelon.agent import untar
@@ -296,8 +297,8 @@ def test_a_folder_in_the_making_is_left_alone(tmp_path: Path, alone: Path) -> No
 
 @pytest.mark.parametrize("version", ["3.8", "3.13"])
 def test_on_other_pythons(tmp_path: Path, alone: Path, version: str) -> None:
-    python = shutil.which(f"python{version}")
-    if python is None or subprocess.run([python, "-c", ""], capture_output=True, check=False).returncode:
+    python = find_python(version)
+    if python is None:
         pytest.skip(f"no python{version} here")
     (tmp_path / "project/empty").mkdir(parents=True)
     (tmp_path / "project/ünï").write_text("x")

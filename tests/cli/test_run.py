@@ -77,7 +77,7 @@ def test_a_single_rank_is_shown_as_it_wrote(cli: Call, write: Write) -> None:
         "import sys; print('to stdout'); print('to stderr', file=sys.stderr); sys.stdout.write('no newline')",
     )
     done = cli("run", "both.py")
-    assert done.stdout == "to stdout\nno newline\n"
+    assert done.stdout == "to stdout\nno newline"
     assert "\nto stderr\n" in done.stderr
 
 
@@ -104,11 +104,11 @@ def test_variables(cli: Call, write: Write, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("MY_OTHER", "inherited")
     monkeypatch.setenv("OMP_NUM_THREADS", "7")
     write("show.py", SHOW)
-    flags = ["--env", "MY_OWN=a=b c", "--env", "MY_EMPTY=", "--env", "MY_BRACES={output} {rank}"]
-    env = shown(cli("run", *flags, "show.py"))[0]["env"]
+    flags = ["--env", "MY_OWN=a=b c", "--env", "MY_EMPTY=", "--env", "MY_BRACES={run} {rank}"]
+    env = shown(cli("run", "--name", "fm", *flags, "show.py"))[0]["env"]
     assert isinstance(env, dict)
     own = {key: value for key, value in env.items() if key.startswith("MY_")}
-    assert own == {"MY_OWN": "a=b c", "MY_OTHER": "inherited", "MY_EMPTY": "", "MY_BRACES": "{output} {rank}"}
+    assert own == {"MY_OWN": "a=b c", "MY_OTHER": "inherited", "MY_EMPTY": "", "MY_BRACES": "fm {rank}"}
     assert env["OMP_NUM_THREADS"] == "7"
 
 

@@ -31,7 +31,10 @@ def job(**more: object) -> Job:
 
 
 def test_a_look_at_the_wrong_moment_does_not_keep_a_run_from_starting(engine: LocalEngine) -> None:
-    """Every `ps` looks whether each run is held. A start at that very moment must wait, not take the looker for a holder."""
+    """Every `ps` looks whether each run is held.
+
+    A start at that very moment must wait, not take the looker for a holder.
+    """
     ref = engine.record(job(), None)
     folder = engine.store.dir(ref.name)
     looking, go_on = threading.Event(), threading.Event()

@@ -1,4 +1,6 @@
-"""The example under echelon: a rank killed in the middle of an epoch costs that epoch, and changes nothing in the end."""
+"""The example under echelon: a rank killed in the middle of an epoch costs that epoch, and changes nothing in
+the end.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ pytestmark = pytest.mark.slow
 
 
 def start(name: str, data: Path, restarts: int) -> echelon.Run:
-    args = ["--data_path", str(data), "--checkpoint_path", "{output}/ckpt", "--epochs", "3", "--limit", "3000"]
+    args = ["--data_path", str(data), "--checkpoint_path", "{output}/ckpt", "--epochs=3", "--limit=3000"]
     return echelon.run(EXAMPLE, name=name, args=args, workers=2, restarts=restarts)
 
 
@@ -48,7 +50,8 @@ def test_a_rank_killed_in_epoch_2_changes_nothing_in_the_end(home: Path) -> None
     status = disturbed.wait(180)
     assert (status.state, status.restarts) == ("succeeded", 1), status
     texts = [line.text for line in disturbed.logs(rank=0)]
-    assert sum(text.startswith("Train Epoch: 1 [3000/") for text in texts) == 1  # epoch 1 was not trained again
+    # Epoch 1 was not trained again.
+    assert sum(text.startswith("Train Epoch: 1 [3000/") for text in texts) == 1
     assert Path("runs/disturbed/logs/rank-1.log").read_bytes().count(b"--- restart 1 ---") == 1
 
     undisturbed = start("undisturbed", Path(data), restarts=0)

@@ -1,9 +1,11 @@
-"""Ranks that hold on to each other: when one is gone, the others notice and die of it, as ranks of a real framework do.
+"""Ranks that hold on to each other: when one is gone, the others notice and die of it, as ranks of a real
+framework do.
 
 Each also has a child, and a grandchild in a session of its own, which must not outlive it.
 """
 
 import os
+import select
 import socket
 import subprocess
 import sys
@@ -27,8 +29,6 @@ print("ready", flush=True)
 if "--finish" in sys.argv and os.environ["ECHELON_RESTART"] != "0":
     time.sleep(0.2)
     sys.exit(0)
-import select
-
 while True:
     for peer in select.select(peers, [], [])[0]:
         if not peer.recv(1):

@@ -1,10 +1,12 @@
-"""Strangers on the gang's port: wrong secrets, garbage, crowds. A run takes no notice, and they learn nothing."""
+"""Strangers on the gang's port: wrong secrets, garbage, crowds.
+
+A run takes no notice, and they learn nothing.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import json
-import os
 import random
 import socket
 import time
@@ -12,11 +14,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.conftest import wait_until
 
 import echelon
 from echelon.agent.wire import encode, fresh_nonce, prove
 from echelon.engines.local.store import RunStore
-from tests.conftest import wait_until
 
 SCRIPT = """
 import os, time
@@ -124,7 +126,8 @@ def test_a_crowd_that_says_nothing(run: echelon.Run, home: Path) -> None:
             (Path("/proc") / str(run.status().workers[0].pid) / "stat").read_text().split()[0]
         )
         wait_until(
-            lambda: len(os.listdir(f"/proc/{leader}/fd")) < 700, "the waiting room to be of bounded size"
+            lambda: len(list(Path(f"/proc/{leader}/fd").iterdir())) < 700,
+            "the waiting room to be of bounded size",
         )
         assert run.status().state == "running"
     finally:

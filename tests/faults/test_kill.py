@@ -1,6 +1,5 @@
-"""SIGKILL, at seeded moments, to everything that can be killed. Each time: the run ends or starts again, says what happened
-to whom, and leaves no process.
-"""
+"""SIGKILL, at seeded moments, to everything that can be killed. Each time: the run ends or starts again, says
+what happened to whom, and leaves no process."""
 
 from __future__ import annotations
 
@@ -15,11 +14,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.conftest import processes_of, wait_until
 
 import echelon
 from echelon.engines.local.store import RunStore
 from echelon.model.status import Status
-from tests.conftest import processes_of, wait_until
 
 RING = Path(__file__).with_name("ring.py")
 WORKERS, PROCS = 4, 2

@@ -1,4 +1,6 @@
-"""Real TensorFlow under the local engine: several mirrored workers, and parameter servers that end with the work."""
+"""Real TensorFlow under the local engine: several mirrored workers, and parameter servers that end with the
+work.
+"""
 
 from __future__ import annotations
 

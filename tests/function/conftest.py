@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.conftest import find_python
 
 FILES = Path(__file__).parent
 
@@ -107,12 +108,9 @@ def other_python():
     """A Python of another minor than this one; without it the test is skipped."""
 
     def other_python(minor: str) -> str:
-        found = shutil.which(f"python{minor}")
-        is_other = minor != f"{sys.version_info[0]}.{sys.version_info[1]}"
-        # A version manager may leave a file of this name that only says where the Python would be.
-        starts = [found or "", "-c", ""]
-        if found and is_other and subprocess.run(starts, capture_output=True, check=False).returncode == 0:
+        found = find_python(minor)
+        if found and minor != f"{sys.version_info[0]}.{sys.version_info[1]}":
             return found
-        pytest.skip(f"needs a second Python: no python{minor} on the PATH, beside this one, that starts")
+        pytest.skip(f"needs a second Python: no Python {minor} beside this one")
 
     return other_python

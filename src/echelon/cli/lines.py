@@ -22,16 +22,16 @@ class LinePrinter:
         self._to_stderr = to_stderr
         self._at_once = at_once  # lines that come while a person watches are shown as they come
         self._begun: dict[tuple[int | None, str], LogLine] = {}
-        self._colour = {"stdout": sys.stdout.isatty(), "stderr": sys.stderr.isatty()}
+        self._terminal = {"stdout": sys.stdout.isatty(), "stderr": sys.stderr.isatty()}
         self._open_line = False
+        self._painted = False
 
     def show(self, line: LogLine) -> None:
         """Print one line, or a piece of one."""
         import dataclasses
 
         if not self._prefix and not self._timestamps:
-            self._write(line, line.text + ("" if line.unfinished else "\n"))
-            self._open_line = line.unfinished
+            self._show_as_written(line)
             return
         key = (line.rank, line.stream)
         begun = self._begun.pop(key, None)
@@ -50,6 +50,14 @@ class LinePrinter:
             sys.stdout.write("\n")
         sys.stdout.flush()
 
+    def _show_as_written(self, line: LogLine) -> None:
+        """Print a single rank's words; on a terminal its progress bar is painted over, as it wants to be."""
+        paints = line.progress and self._terminal[line.stream]
+        again = "\r\x1b[K" if self._painted else ""
+        self._write(line, again + line.text + ("" if line.unfinished or paints else "\n"))
+        self._painted = paints
+        self._open_line = line.unfinished or paints
+
     def _write(self, line: LogLine, text: str) -> None:
         stream = sys.stderr if self._to_stderr or line.stream == "stderr" else sys.stdout
         stream.write(text)
@@ -66,7 +74,7 @@ class LinePrinter:
         if line.rank is None:
             return f"{stamp}[agent {line.worker}] "
         name = f"[{line.rank}]"
-        if self._colour["stderr" if self._to_stderr else line.stream]:
+        if self._terminal["stderr" if self._to_stderr else line.stream]:
             name = style(name, fg=_COLOURS[line.rank % len(_COLOURS)])
         return f"{stamp}{name} "
 

@@ -52,7 +52,11 @@ class RunCommand(click.Command):
     params=[
         *setting_options(everywhere=False),
         *setting_options(everywhere=True),
-        click.Option(["-f", "--file", "file"], type=click.Path(path_type=Path, readable=False), help="a job file (YAML)"),
+        click.Option(
+            ["-f", "--file", "file"],
+            type=click.Path(path_type=Path, readable=False),
+            help="a job file (YAML)",
+        ),
         click.Option(
             ["--set", "overrides"], multiple=True, metavar="KEY=VALUE", help="override a key of the job file"
         ),
@@ -80,6 +84,8 @@ def run(
         _settings(said, words, is_command=ctx.meta["command"], has_file=file is not None), overrides, file
     )
     prepared = prepare(settings)
+    for note in prepared.notes:
+        render.notice(note)
     job = prepared.job
     foreground = not settings.detach and not settings.dry_run
     only_rank = rank_count(make_world(job)) == 1

@@ -56,8 +56,8 @@ class _Run:
 
     @property
     def untouched(self) -> bool:
-        """Recorded, and neither started, nor in line, nor stopped."""
-        return [event.kind for event in self.events] == ["recorded"]
+        """Recorded, and neither started nor in line."""
+        return {event.kind for event in self.events} <= {"recorded", "finished"}
 
 
 class MemoryEngine:
@@ -107,9 +107,12 @@ class MemoryEngine:
         ref = RunRef(engine="memory", name=job.name)
         results = job.results or f"runs/{job.name}"
         with self._changed:
-            if (known := self._runs.get(job.name)) is not None:
-                if known.untouched and known.record.job == job:
+            known = self._runs.get(job.name)
+            if known is not None and known.untouched and known.record.job == job:
+                if not known.ended:
                     return ref
+                del self._runs[job.name]  # stopped before it began: it begins again
+            if job.name in self._runs:
                 hint = f"`echelon rm {job.name}` frees the name, or choose another with --name"
                 raise RunExists(f"a run named {job.name!r} exists", hint=hint)
             if self.results.get(results) and not job.resume:

@@ -264,4 +264,6 @@ class LifeConformance:
         Run(ref, engine).stop()
         assert Run(ref, engine).status().state == "stopped"
         with pytest.raises(RunExists):
-            engine.record(job, None)
+            engine.record(dataclasses.replace(job, args=("--other",)), None)
+        assert submit(Prepared(job=job), engine).wait(PATIENCE).state == "succeeded", "it had never started"
+        assert len(engine.runs()) == 1

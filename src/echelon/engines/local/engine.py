@@ -22,7 +22,7 @@ import msgspec
 from echelon.engines.base import Taken, read_secrets
 from echelon.engines.local import devices, processes, rundir, store
 from echelon.engines.local.rundir import RunDir
-from echelon.engines.local.store import RunStore
+from echelon.engines.local.store import RunStore, run_exists
 from echelon.engines.local.tail import follow_logs
 from echelon.engines.local.task import write_task
 from echelon.errors import InvalidJob, StateTrouble, from_os_error
@@ -86,6 +86,8 @@ class LocalEngine:
             if not folder.final.exists():
                 return ref
             self.store.delete(job.name)  # its submission was interrupted at the worst moment: begin again
+        if folder.record.exists():
+            raise run_exists(job.name)
         results = Path(job.results or Path("runs") / job.name).absolute()
         _check_results(results, resume=job.resume)
         record = Record(ref=ref, job=job, created=rundir.now(), owner=getpass.getuser(), results=str(results))

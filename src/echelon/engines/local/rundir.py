@@ -2,7 +2,7 @@
 to hold a run.
 
 Standard library only, because the supervisor stands on it and must start quickly. `store.py` knows what the
-files mean. """
+files mean."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def hold(folder: RunDir) -> Iterator[int | None]:
     """Take the run if nobody looks after it: the descriptor that holds it, or None if somebody does.
 
     Whoever inherits the descriptor goes on holding the run, until it ends. Takers come one at a time, or one
-    who only looks whether a run is held would seem to hold it. """
+    who only looks whether a run is held would seem to hold it."""
     with open_locked(folder.path / "takers.lock"):
         descriptor: int | None = os.open(folder.supervisor_lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         assert descriptor is not None

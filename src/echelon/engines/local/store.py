@@ -1,7 +1,7 @@
 """All local runs, and what the files in their folders mean.
 
 Every run has a folder of its own below the state folder, readable by its owner alone. It appears in one step
-and vanishes in one step, so that a name is either free or taken whole. Called by the local engine. """
+and vanishes in one step, so that a name is either free or taken whole. Called by the local engine."""
 
 from __future__ import annotations
 
@@ -70,10 +70,7 @@ class RunStore:
             except BaseException as error:
                 shutil.rmtree(folder.path, ignore_errors=True)
                 if isinstance(error, OSError) and error.errno in (errno.EEXIST, errno.ENOTEMPTY):
-                    raise RunExists(
-                        f"a run named {record.ref.name!r} exists",
-                        hint=f"`echelon rm {record.ref.name}` frees the name, or choose another with --name",
-                    ) from None
+                    raise run_exists(record.ref.name) from None
                 raise
         return self.dir(record.ref.name)
 
@@ -99,6 +96,12 @@ class RunStore:
             yield
         except OSError as error:
             raise from_os_error(error, self.home) from error
+
+
+def run_exists(name: str) -> RunExists:
+    """The error for a name that is taken."""
+    hint = f"`echelon rm {name}` frees the name, or choose another with --name"
+    return RunExists(f"a run named {name!r} exists", hint=hint)
 
 
 def unknown_run(name: str, names: list[str]) -> UnknownRun:

@@ -40,7 +40,7 @@ def write_task(folder: RunDir, record: Record, plan: Plan) -> None:
             }
             for group, launch, threads in zip(plan.world.groups, plan.launches, plan.threads, strict=True)
         ],
-        "env": plan.env,
+        "env": {**plan.env, "ECHELON_PROJECT": code} if record.job.snapshot else plan.env,
         "cwd": record.job.cwd.replace("{code}", code),
         "output": record.results,
         "logs": f"{record.results}/logs",

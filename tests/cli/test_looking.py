@@ -1,0 +1,341 @@
+"""The commands that look at runs, and those that end and forget them: piped, as text and as data."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from tests.cli.conftest import Background, wait_for
+from tests.conftest import wait_until
+
+from echelon.cli import main
+from echelon.engines.local.checkup import Finding
+from echelon.engines.local.usage import RunUse, Usage
+from echelon.model.event import RootCause
+from echelon.model.log import LogLine
+from echelon.model.status import RunSummary, Status, WorkerStatus
+
+Call = Callable[..., subprocess.CompletedProcess[str]]
+Write = Callable[..., Path]
+TALK = """
+    import os, sys, time
+    rank = int(os.environ["ECHELON_RANK"])
+    for number in range(3):
+        print(f"line {number} of rank {rank}", flush=True)
+        time.sleep(0.02)
+    print("an error", file=sys.stderr, flush=True)
+    sys.exit(3 if "--fail" in sys.argv and rank == 1 else 0)
+"""
+
+
+def names(kind: type[Any]) -> set[str]:
+    return {each.name for each in fields(kind)}
+
+
+@pytest.fixture
+def call(home: Path, capfd: pytest.CaptureFixture[str]) -> Call:
+    """The command line in this process, for commands that only look."""
+
+    def call(*words: str) -> subprocess.CompletedProcess[str]:
+        capfd.readouterr()
+        code = main.call(list(words))
+        out, err = capfd.readouterr()
+        return subprocess.CompletedProcess(words, code, out, err)
+
+    return call
+
+
+@pytest.fixture
+def talked(cli: Call, write: Write) -> str:
+    """A run of two workers with two ranks each that has ended."""
+    write("talk.py", TALK)
+    assert cli("run", "-n", "2", "--procs", "2", "--name", "talked", "talk.py").returncode == 0
+    return "talked"
+
+
+def test_every_reading_command_gives_the_same_data_as_json_and_yaml(
+    call: Call, cli: Call, write: Write
+) -> None:
+    write("talk.py", TALK)
+    assert cli("run", "-n", "2", "--name", "fm", "talk.py", "--fail").returncode == 3
+    for words in (["ps", "-a"], ["status", "fm"], ["wait", "fm"], ["stop", "fm"]):
+        as_json, as_yaml = call(*words, "-o", "json"), call(*words, "-o", "yaml")
+        assert json.loads(as_json.stdout) == yaml.safe_load(as_yaml.stdout)
+        assert as_json.stderr == as_yaml.stderr == ""
+    lines = [json.loads(line) for line in call("logs", "fm", "-o", "json").stdout.splitlines()]
+    assert yaml.safe_load(call("logs", "fm", "-o", "yaml").stdout) == lines
+    for words in (["top"], ["doctor"], ["get", "fm"]):
+        for format_ in ("json", "yaml"):
+            assert yaml.safe_load(call(*words, "-o", format_).stdout)
+
+
+def test_the_fields_are_the_documented_ones(call: Call, cli: Call, write: Write) -> None:
+    write("talk.py", TALK)
+    assert cli("run", "-n", "2", "--name", "fm", "talk.py", "--fail").returncode == 3
+    status = json.loads(call("status", "fm", "-o", "json").stdout)
+    assert set(status) == names(Status)
+    assert (status["name"], status["uri"], status["state"], status["exit_code"]) == (
+        "fm",
+        "local://fm",
+        "failed",
+        3,
+    )
+    assert all(set(worker) == names(WorkerStatus) for worker in status["workers"])
+    cause = status["root_cause"]
+    assert set(cause) == names(RootCause) >= {"rank", "exit_code", "signal", "error", "tail"}
+    assert (cause["rank"], cause["worker"], cause["exit_code"], cause["signal"]) == (1, 1, 3, None)
+    assert cause["tail"][-1] == "an error"
+    assert cause["error"] == "an error"
+    (row,) = json.loads(call("ps", "-a", "-o", "json").stdout)
+    assert set(row) == names(RunSummary)
+    assert row["command"] == "talk.py --fail"
+    line = json.loads(call("logs", "fm", "-o", "json").stdout.splitlines()[0])
+    assert set(line) == names(LogLine)
+    assert set(json.loads(call("top", "-o", "json").stdout)) == names(Usage)
+    findings = json.loads(call("doctor", "-o", "json").stdout)
+    assert all(set(finding) == names(Finding) for finding in findings)
+    assert set(json.loads(call("get", "fm", "-o", "json").stdout)) == {"path", "seconds"}
+    assert json.loads(call("rm", "fm", "-o", "json").stdout) == {"removed": ["fm"]}
+
+
+def test_a_failed_runs_workers_say_what_became_of_them(call: Call, cli: Call, write: Write) -> None:
+    write("talk.py", TALK)
+    assert (
+        cli(
+            "run",
+            "-n",
+            "2",
+            "--name",
+            "fm",
+            "--",
+            "sh",
+            "-c",
+            "test $ECHELON_WORKER = 0 && sleep 600; exit 4",
+        ).returncode
+        == 4
+    )
+    workers = json.loads(call("status", "fm", "-o", "json").stdout)["workers"]
+    assert [worker["state"] for worker in workers] == ["stopped", "failed"]
+
+
+def test_ps_lists_what_goes_on_and_with_a_everything(call: Call, cli: Call, stay: str, hello: str) -> None:
+    none = call("ps")
+    assert (none.stdout, none.returncode) == ("", 0)
+    assert "-a" in none.stderr
+    assert cli("run", "--name", "old", hello).returncode == 0
+    assert cli("run", "-d", "-n", "2", "--name", "new", stay, "a b\nc").returncode == 0
+    wait_for("runs/new/pid-0", "runs/new/pid-1")
+    wait_until(lambda: " running " in call("ps").stdout, "the run to be seen running")
+    head, row = call("ps").stdout.splitlines()
+    assert head.split() == ["NAME", "STATE", "WORKERS", "GPUS", "AGE", "TOOK", "COMMAND", "REASON"]
+    assert re.fullmatch(r"new +running +2 +- +\d+\.\d s +\d+\.\d s +stay.py a b c", row)
+    assert [line.split()[0] for line in call("ps", "-a").stdout.splitlines()] == ["NAME", "new", "old"]
+    Path("go").touch()
+    assert call("wait", "new").returncode == 0
+    assert call("ps").stdout == ""
+    assert [row["name"] for row in json.loads(call("ps", "-a", "-o", "json").stdout)] == ["new", "old"]
+
+
+def test_ps_watch_until_interrupted(background: Callable[..., Background]) -> None:
+    watching = background("ps", "--watch", "-o", "json")
+    wait_until(lambda: watching.out.count("[]") >= 2, "two looks")
+    watching.process.send_signal(signal.SIGINT)
+    assert watching.end() == 130
+    assert watching.err.strip() == ""
+
+
+def test_status_of_a_running_run(call: Call, cli: Call, stay: str) -> None:
+    assert (
+        cli("run", "-d", "-n", "2", "--procs", "2", "--restarts", "3", "--name", "fm", stay).returncode == 0
+    )
+    wait_until(lambda: " running" in call("status", "fm").stdout.splitlines()[0], "the run to run")
+    shown = call("status", "fm").stdout
+    assert shown.startswith("fm  running\n")
+    assert re.search(r"^  elapsed +\d+\.\d s$", shown, re.MULTILINE)
+    assert re.search(r"^  restarts +0 of 3$", shown, re.MULTILINE)
+    assert re.search(r"^  results +runs/fm$", shown, re.MULTILINE)
+    assert re.search(r"^WORKER +ROLE +RANKS +STATE +NODE +GPUS +PID", shown, re.MULTILINE)
+    assert re.search(r"^1 +worker +2-3 +running +\S+ +- +\d+$", shown, re.MULTILINE)
+    assert call("status", "local://fm").stdout.splitlines()[0] == "fm  running"
+
+
+def test_logs_of_one_rank_or_worker(call: Call, talked: str) -> None:
+    def ranks(*words: str) -> list[str]:
+        done = call("logs", talked, *words)
+        assert done.returncode == 0
+        return sorted({line.split()[0] for line in done.stdout.splitlines()})
+
+    assert ranks() == ["[0]", "[1]", "[2]", "[3]"]
+    assert ranks("--rank", "2") == ["[2]"]
+    assert ranks("--worker", "1") == ["[2]", "[3]"]
+    assert ranks("--worker", "0", "--rank", "2") == []
+    assert call("logs", talked, "--rank", "3").stdout.splitlines() == [
+        f"[3] line {n} of rank 3" for n in range(3)
+    ]
+    assert call("logs", talked, "--rank", "3").stderr == "[3] an error\n"
+
+
+def test_the_last_lines(call: Call, talked: str) -> None:
+    everything = [json.loads(line) for line in call("logs", talked, "-o", "json").stdout.splitlines()]
+    assert len(everything) == 16
+    assert [line["at"] for line in everything] == sorted(line["at"] for line in everything)
+    for words in ([], ["-f"]):  # of a run that has ended, following adds nothing
+        last = [
+            json.loads(line)
+            for line in call("logs", talked, "--tail", "3", "-o", "json", *words).stdout.splitlines()
+        ]
+        assert last == everything[-3:]
+        assert call("logs", talked, "--tail", "0", *words).stdout == ""
+    of_rank = [line for line in everything if line["rank"] == 1]
+    last = [
+        json.loads(line)
+        for line in call("logs", talked, "--tail", "2", "--rank", "1", "-o", "json").stdout.splitlines()
+    ]
+    assert last == of_rank[-2:]
+
+
+def test_logs_since_and_with_times(call: Call, talked: str) -> None:
+    stamped = call("logs", talked, "--timestamps", "--rank", "0").stdout.splitlines()
+    assert [re.sub(r"^\d\d:\d\d:\d\d\.\d\d\d ", "", line) for line in stamped] == [
+        f"[0] line {n} of rank 0" for n in range(3)
+    ]
+    assert stamped == sorted(stamped)
+    first = json.loads(call("logs", talked, "-o", "json").stdout.splitlines()[0])["at"]
+    wait_until(lambda: time.time() > first + 2, "the lines to grow old")
+    assert call("logs", talked, "--since", "1s").stdout == ""
+    assert len(call("logs", talked, "--since", "1h").stdout.splitlines()) == 12
+
+
+def test_following_from_another_process(
+    cli: Call, background: Callable[..., Background], write: Write
+) -> None:
+    write(
+        "slow.py",
+        """
+        import pathlib, time
+        for word in ("one", "two"):
+            print(word, flush=True)
+            while not pathlib.Path(word).exists():
+                time.sleep(0.02)
+        print("three")
+        """,
+    )
+    assert cli("run", "-d", "--name", "fm", "slow.py").returncode == 0
+    followers = [background("logs", "-f", "fm"), background("logs", "-f", "fm", "--tail", "1")]
+    wait_until(lambda: all("one\n" in each.out for each in followers), "the first line")
+    late = background("logs", "-f", "fm", "--tail", "0", "-o", "json")
+    Path("one").touch()
+    wait_until(lambda: all("two\n" in each.out for each in followers), "the second line")
+    Path("two").touch()
+    assert [each.end() for each in (*followers, late)] == [0, 0, 0]
+    assert [each.out for each in followers] == ["one\ntwo\nthree\n"] * 2
+    assert json.loads(late.out.splitlines()[-1])["text"] == "three"
+    assert len(late.out.splitlines()) <= 2
+
+
+def test_waiting(cli: Call, call: Call, stay: str) -> None:
+    assert cli("run", "-d", "--name", "fm", stay).returncode == 0
+    done = call("wait", "fm", "--timeout", "0.1s")
+    assert done.returncode == 118
+    assert "run 'fm' is still" in done.stderr
+    assert "hint: it goes on" in done.stderr
+    Path("go").touch()
+    done = call("wait", "fm")
+    assert (done.returncode, done.stdout) == (0, "fm succeeded\n")
+
+
+def test_stopping(cli: Call, call: Call, stay: str) -> None:
+    assert cli("run", "-d", "-n", "2", "--name", "fm", stay).returncode == 0
+    wait_for("runs/fm/pid-0", "runs/fm/pid-1")
+    refused = call("rm", "fm")
+    assert refused.returncode == 115
+    assert "run 'fm' has not ended" in refused.stderr
+    assert "`echelon stop fm` first" in refused.stderr
+    done = call("stop", "fm")
+    assert done.returncode == 0
+    assert done.stdout.startswith("fm stopped: stopped by ")
+    assert Path("runs/fm/term-0").exists()
+    assert Path("runs/fm/term-1").exists()
+    again = call("stop", "fm")
+    assert (again.returncode, again.stdout) == (0, done.stdout)
+    assert call("stop", "--now", "fm").stdout == done.stdout
+    assert call("wait", "fm").returncode == 143
+    assert json.loads(call("status", "fm", "-o", "json").stdout)["state"] == "stopped"
+    assert call("rm", "fm").stdout == "fm\n"
+    assert call("ps", "-a").stdout == ""
+
+
+def test_stopping_several_and_killing(cli: Call, call: Call, stay: str) -> None:
+    for name in ("a", "b"):
+        assert cli("run", "-d", "--name", name, stay, "--stubborn").returncode == 0
+    wait_for("runs/a/pid-0", "runs/b/pid-0")
+    done = call("stop", "--now", "a", "b", "a")
+    assert [line.split(":")[0] for line in done.stdout.splitlines()] == ["a stopped", "b stopped"]
+    assert not Path("runs/a/term-0").exists()
+    assert call("rm", "a", "b").stdout == "a\nb\n"
+
+
+def test_getting_results(cli: Call, call: Call, write: Write) -> None:
+    write(
+        "save.py",
+        """
+        import os, pathlib
+        out = pathlib.Path(os.environ["ECHELON_OUTPUT"])
+        (out / "ckpt").mkdir()
+        (out / "ckpt" / "model.pt").write_bytes(bytes(range(256)))
+        """,
+    )
+    assert cli("run", "--name", "fm", "save.py").returncode == 0
+    assert call("get", "fm").stdout == "runs/fm\n"
+    assert call("get", "fm", "ckpt/model.pt").stdout == "runs/fm/ckpt/model.pt\n"
+    assert call("get", "fm", "ckpt/model.pt", "--to", "there/new").stdout == "there/new/model.pt\n"
+    assert Path("there/new/model.pt").read_bytes() == bytes(range(256))
+    assert call("get", "fm", "ckpt", "--to", "there").stdout == "there/ckpt\n"
+    assert call("get", "fm", "--to", "all").stdout == "all\n"
+    assert Path("all/ckpt/model.pt").read_bytes() == bytes(range(256))
+    assert Path("all/logs/rank-0.log").exists()
+    assert not [path for path in Path.cwd().rglob(".*")]  # no half-copied file is left
+
+
+def test_top_shows_who_uses_the_machine(cli: Call, call: Call, stay: str) -> None:
+    assert cli("run", "-d", "-n", "2", "--name", "fm", stay).returncode == 0
+    wait_for("runs/fm/pid-0", "runs/fm/pid-1")
+    usage = json.loads(call("top", "-o", "json").stdout)
+    assert usage["cpus"] >= 1
+    assert 0 < usage["memory_used"] <= usage["memory"]
+    (use,) = usage["runs"]
+    assert set(use) == names(RunUse)
+    assert use["name"] == "fm"
+    assert use["processes"] >= 5  # the supervisor, two agents, two ranks
+    assert use["memory"] > 10 * 2**20
+    text = call("top").stdout
+    assert re.search(r"^\d+ CPUs, load", text)
+    assert re.search(r"^RUN +STATE +PROCESSES +CPUS +MEMORY +GPUS\nfm +running", text, re.MULTILINE)
+
+
+def test_doctor(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    done = call("doctor")
+    assert done.returncode == 0
+    assert re.search(r"^ok +Python for ranks +3\.\d+\.\d+ \(.+\)$", done.stdout, re.MULTILINE)
+    assert re.search(r"^ok +state folder ", done.stdout, re.MULTILINE)
+    monkeypatch.setenv("ECHELON_HOME", "/proc/no/such")
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    done = call("doctor")
+    assert done.returncode == 1
+    assert re.search(r"^missing +state folder .*\n +set ECHELON_HOME", done.stdout, re.MULTILINE)
+    assert re.search(
+        r"^missing +Python for ranks .*\n +activate an environment, or use --python",
+        done.stdout,
+        re.MULTILINE,
+    )
