@@ -13,7 +13,7 @@ from echelon.model.job import Job
 
 
 def job(**more: Any) -> Job:
-    what = {} if "command" in more else {"script": "train.py"}
+    what: dict[str, Any] = {} if "command" in more else {"script": "train.py"}
     return Job(name="the-run", framework="torch", **what, **more)
 
 

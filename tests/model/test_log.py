@@ -7,6 +7,7 @@ import json
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import IO
 
 import pytest
 from hypothesis import example, given, settings
@@ -26,10 +27,14 @@ PAINTED = st.sampled_from([b"10%", b"\r", b"\n", b"\r\n", b"\r\r", b"done", b"\x
 NAMES = {"o": "stdout", "e": "stderr"}
 
 
+def sink_to(file: IO[bytes]) -> Sink:
+    return Sink(None, file.fileno())  # type: ignore[arg-type]  # a loop is for descriptors that may block
+
+
 def write(pieces: Sequence[tuple[int, bytes]], *, hold: bool = True) -> bytes:
     """Feed pieces, each to one of the streams, and return what the agent has written."""
     with tempfile.TemporaryFile() as file:
-        sink = Sink(None, file.fileno())
+        sink = sink_to(file)
         log = RankLog("/dev/null")
         streams = [Stream(sink, log, rank, letter, hold=hold) for rank, letter in STREAMS]
         for number, data in pieces:
@@ -158,7 +163,7 @@ def test_the_log_file_holds_every_byte(tmp_path: Path) -> None:
     pieces = [b"one\r", b"two\nthr", b"ee\xff\x00", b"\r\n", b"no end"]
     with tempfile.TemporaryFile() as file:
         log = RankLog(str(path))
-        stream = Stream(Sink(None, file.fileno()), log, 0, "o")
+        stream = Stream(sink_to(file), log, 0, "o")
         for piece in pieces:
             stream.feed(piece)
         stream.close()
@@ -170,7 +175,7 @@ def test_the_log_file_holds_every_byte(tmp_path: Path) -> None:
 def test_events_are_told_apart_from_output() -> None:
     heard: list[dict[str, object]] = []
     with tempfile.TemporaryFile() as file:
-        sink = Sink(None, file.fileno())
+        sink = sink_to(file)
         sink.on_event = heard.append
         sink.event("note", reason="a line\nof two, [0 o 1 2.0] and a \\ in it", worker=3)
         file.seek(0)

@@ -14,7 +14,6 @@ if not __package__:  # started as a file, outside any environment: find ourselve
     sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
     __package__ = "echelon.agent"
 
-import argparse
 import json
 import socket
 
@@ -158,18 +157,15 @@ def _unpack(bundle: dict[str, str]) -> None:
 
 def main() -> int:
     """Read the command line and live."""
-    parser = argparse.ArgumentParser(prog="echelon-agent", description="Runs one worker of an echelon run.")
-    parser.add_argument("task")
-    parser.add_argument("--worker", type=int, default=int(os.environ.get("JOB_COMPLETION_INDEX", "0")))
-    parser.add_argument("--listen-fd", type=int)
-    parser.add_argument("--control-fd", type=int)
-    parser.add_argument("--failures", type=int, default=0)
-    options = parser.parse_args()
-    task = read_task(options.task)
+    path, options = sys.argv[1], dict(zip(sys.argv[2::2], sys.argv[3::2]))
+    worker = int(options.get("--worker") or os.environ.get("JOB_COMPLETION_INDEX", "0"))
+    listen_fd, control_fd = (
+        int(options[name]) if name in options else None for name in ("--listen-fd", "--control-fd")
+    )
+    task = read_task(path)
     if task.bundle is not None:
         _unpack(task.bundle)
-    agent = Agent(task, options.worker, options.listen_fd, options.control_fd, options.failures)
-    return agent.run()
+    return Agent(task, worker, listen_fd, control_fd, failures=int(options.get("--failures", "0"))).run()
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ all users of the machine share keeps it away."""
 
 from __future__ import annotations
 
-import random
+import os
 import socket
 import sys
 
@@ -39,11 +39,10 @@ class Reservation:
 def reserve(count: int) -> Reservation:
     """Find `count` ports that nobody listens on."""
     reservation = Reservation()
-    choice = random.SystemRandom()
     for _ in range(_TRIES):
         if len(reservation.ports) == count:
             return reservation
-        port = choice.randint(_FIRST, _LAST)
+        port = _FIRST + int.from_bytes(os.urandom(4), "big") % (_LAST - _FIRST + 1)
         if port in reservation.ports:
             continue
         lock = _lock(port)

@@ -87,12 +87,20 @@ def send(pid: int, number: int) -> bool:
     return True
 
 
-def kill_below(root: int, reap: Callable[[], object], patience: float = 5.0) -> bool:
+def kill_below(
+    root: int, reap: Callable[[], object], groups: list[int] | None = None, patience: float = 5.0
+) -> bool:
     """Kill every descendant until none is left, calling `reap()` in between; True if that worked in time.
 
     Round after round, because a process can fork while it is being looked for.
     """
     deadline = time.monotonic() + patience
+    if not os.path.isdir("/proc/self"):
+        for group in groups or ():  # the tree cannot be seen here: the groups are all that can be named
+            try:
+                os.killpg(group, signal.SIGKILL)
+            except (ProcessLookupError, PermissionError):
+                pass
     while True:
         reap()
         left = descendants(root)

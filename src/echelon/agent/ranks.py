@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import tempfile
 import time
 from functools import partial
 
@@ -53,7 +52,6 @@ class Ranks:
         self._sink = sink
         self._ranks: dict[int, Rank] = {}  # by process id
         self._all: list[Rank] = []
-        self._scratch: tempfile.TemporaryDirectory[str] | None = None
         self._stopping = False
         self._on_stopped: Callable[[], object] | None = None
         self.on_failed: Callable[[dict[str, Any]], object] = lambda _end: None
@@ -62,7 +60,6 @@ class Ranks:
 
     def start(self, generation: int, roll: launch.Roll) -> None:
         """Start every rank."""
-        self._scratch = tempfile.TemporaryDirectory(prefix="echelon-")
         self._stopping = False
         self._all = []
         details = self._task.groups[self._place.group]["launch"]
@@ -70,7 +67,8 @@ class Ranks:
         argv = launch.fill_argv(details["argv"], self._task)
         for local in range(launch.starts(self._task, self._place)):
             rank = Rank(self._place.first_rank + local)
-            rank.error_file = os.path.join(self._scratch.name, "error-%d.json" % rank.number)
+            name = "error-%d-%d.json" % (rank.number, generation)
+            rank.error_file = os.path.join(self._task.reports, name)
             env = launch.environment(
                 dict(os.environ),
                 self._task,
@@ -120,7 +118,7 @@ class Ranks:
     def kill_now(self) -> None:
         """End everything at once, without a word to anybody."""
         self._stopping = True
-        kill_below(os.getpid(), self.reap)
+        self._kill_all()
 
     # Starting
 
@@ -282,7 +280,10 @@ class Ranks:
 
     def _kill(self) -> None:
         if self._stopping and self._on_stopped is not None:
-            kill_below(os.getpid(), self.reap)
+            self._kill_all()
+
+    def _kill_all(self) -> None:
+        kill_below(os.getpid(), self.reap, [rank.process.pid for rank in self._all if rank.process])
 
     def _clear_leftovers(self, then: Callable[[], object]) -> None:
         """End what ended ranks have left behind, then go on."""
@@ -297,11 +298,7 @@ class Ranks:
             if left and time.monotonic() < deadline:
                 self._loop.call_later(0.02, look)
                 return
-            if left:
-                kill_below(os.getpid(), self.reap)
-            if self._scratch is not None:
-                self._scratch.cleanup()
-                self._scratch = None
+            self._kill_all()
             then()
 
         look(first=True)

@@ -104,8 +104,7 @@ class MemoryEngine:
     def record(self, job: Job, bundle: Bundle | None) -> RunRef:  # noqa: ARG002 - no code runs here
         """Write the run down."""
         read_secrets(job, os.environ)
-        ref = RunRef(engine="memory", name=job.name)
-        results = job.results or f"runs/{job.name}"
+        ref, results = RunRef(engine="memory", name=job.name), job.results or f"runs/{job.name}"
         with self._changed:
             known = self._runs.get(job.name)
             if known is not None and known.untouched and known.record.job == job:
@@ -118,9 +117,9 @@ class MemoryEngine:
             if self.results.get(results) and not job.resume:
                 hint = "--resume goes on in it; --results chooses another"
                 raise StateTrouble(f"the results folder {results} is not empty", hint=hint)
-            record = Record(ref=ref, job=job, created=self._now(), owner="nobody", results=results)
-            self._runs[job.name] = _Run(record)
-            self._tell(self._runs[job.name], "recorded")
+            run = _Run(Record(ref=ref, job=job, created=self._now(), owner="nobody", results=results))
+            self._runs[job.name] = run
+            self._tell(run, "recorded")
         return ref
 
     def read(self, ref: RunRef) -> Record:
@@ -165,7 +164,7 @@ class MemoryEngine:
     ) -> Iterator[LogLine]:
         """What the ranks wrote."""
         run = self._find(ref)
-        lines = self._read_on(run, run.lines, follow, None)
+        lines = self._read_on(run, run.lines, follow)
         return (line for line in lines if ranks is None or line.rank in ranks)
 
     def fetch(self, ref: RunRef, path: str, to: Path) -> Path:
@@ -189,13 +188,12 @@ class MemoryEngine:
         """End the run here."""
         with self._changed:
             run = self._find(ref)
-            if run.ended:
-                return
             reason = "stopped by nobody"
-            if run.record.plan is not None:
+            if run.record.plan is not None and not run.ended:
                 self._tell(run, "stopping", reason=reason)
-            self._tell(run, "finished", outcome="stopped", exit_code=143, reason=reason)
-            self._serve_line()
+            if not run.ended:
+                self._tell(run, "finished", outcome="stopped", exit_code=143, reason=reason)
+                self._serve_line()
 
     def remove(self, ref: RunRef) -> None:
         """Forget the run."""
@@ -264,7 +262,7 @@ class MemoryEngine:
         run.events.append(Event(kind=kind, at=self._now(), **more))
         self._changed.notify_all()
 
-    def _read_on(self, run: _Run, items: list[T], follow: bool, timeout: float | None) -> Iterator[T]:
+    def _read_on(self, run: _Run, items: list[T], follow: bool, timeout: float | None = None) -> Iterator[T]:
         """Yield what is there and, with `follow`, what comes, until the run is over or the time is up."""
         deadline = None if timeout is None else time.monotonic() + timeout
         told: int = 0

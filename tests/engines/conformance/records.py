@@ -108,8 +108,6 @@ class RecordConformance:
 
     # Starting
 
-    # BUG: LocalEngine.start says "admitted" again until the supervisor has written supervisor.json; it should
-    # look whether the run is locked.
     def test_starting_again_does_nothing(self, harness: Harness) -> None:
         engine, job = harness.engine, harness.job("talks.py")
         plan = plan_of(job, engine)
@@ -123,7 +121,7 @@ class RecordConformance:
         assert kinds(engine, ref)[-1] == "finished"
         assert [line.text for line in run.logs()].count("the end") == 1
 
-    # BUG: LocalEngine.start and LocalEngine.queue append events after "finished", and start writes a plan.
+    # BUG: LocalEngine.queue appends an event after "finished".
     def test_what_was_stopped_does_not_start(self, harness: Harness) -> None:
         engine, job = harness.engine, harness.job("talks.py")
         plan = plan_of(job, engine)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -110,13 +111,24 @@ def _check_gpus(environment: Mapping[str, str]) -> Finding:
 
 
 def _check_folder(what: str, folder: Path, fix: str) -> Finding:
-    existing = next(each for each in (folder, *folder.parents) if each.exists())
-    if not os.access(existing, os.W_OK):
-        return Finding(level="missing", what=what, found=f"{folder} cannot be written to", fix=fix)
+    existing = next(each for each in (folder, *folder.parents) if _exists(each))
+    try:
+        with tempfile.TemporaryFile(dir=existing):
+            pass
+    except OSError as error:
+        reason = error.strerror or error
+        return Finding(level="missing", what=what, found=f"{folder} cannot be written to: {reason}", fix=fix)
     free = shutil.disk_usage(existing).free
     level: Literal["ok", "degraded"] = "ok" if free > 2**30 else "degraded"
     note = "" if level == "ok" else "long runs: free some space"
     return Finding(level=level, what=what, found=f"{folder}, {format_memory(free)} free", fix=note)
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # in a folder that may not be looked into
+        return False
 
 
 def _check_shared_memory() -> Finding:

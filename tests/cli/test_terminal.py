@@ -1,0 +1,159 @@
+"""What a person sees who sits at a terminal, and what they can type."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.cli.conftest import wait_for
+from tests.cli.terminal import Terminal
+
+Call = Callable[..., subprocess.CompletedProcess[str]]
+Open = Callable[..., Terminal]
+Write = Callable[..., Path]
+ESCAPE = "\x1b["
+
+
+def test_ranks_are_coloured(terminal: Open, hello: str) -> None:
+    screen = terminal("run", "-n", "2", "--name", "fm", hello)
+    assert screen.end() == 0
+    assert "\x1b[36m[0]\x1b[0m hello from 0" in screen.shown
+    assert "\x1b[32m[1]\x1b[0m hello from 1" in screen.shown
+    assert "\x1b[32msucceeded\x1b[0m" in screen.shown
+
+
+@pytest.mark.parametrize("environment", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
+def test_no_colour_where_none_is_wanted(
+    terminal: Open, hello: str, write: Write, environment: dict[str, str]
+) -> None:
+    write("fail.py", "raise SystemExit(3)")
+    for words in (
+        ["run", "-n", "2", "--name", "fm", hello],
+        ["run", "-n", "2", "--name", "bad", "fail.py"],
+        ["ps", "-a"],
+        ["status", "bad"],
+        ["wait", "fm"],
+        ["doctor"],
+        ["top", "--once"],
+    ):
+        screen = terminal(*words, environment=environment)
+        screen.end()
+        assert screen.shown
+        assert ESCAPE not in screen.shown, words
+
+
+def test_nothing_of_a_terminal_in_a_pipe(cli: Call, hello: str, write: Write) -> None:
+    write("fail.py", "raise SystemExit(3)")
+    for words in (
+        ["run", "-n", "2", "--name", "fm", hello],
+        ["run", "--name", "bad", "fail.py"],
+        ["ps", "-a"],
+        ["status", "bad"],
+        ["doctor"],
+        ["top"],
+    ):
+        done = cli(*words)
+        assert ESCAPE not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("columns", [60, 80, 200])
+def test_a_run_is_one_line_of_the_table(terminal: Open, cli: Call, write: Write, columns: int) -> None:
+    write("fail.py", "raise ValueError('a very long explanation of what went wrong, ' * 4)")
+    assert cli("run", "--name", "bad", "fail.py", "--one-flag", "with-a-long-value" * 3).returncode == 1
+    screen = terminal("ps", "-a", columns=columns, environment={"NO_COLOR": "1"})
+    assert screen.end() == 0
+    head, row = screen.shown.rstrip().split("\n")
+    assert re.match(r"NAME +STATE", head)
+    assert re.match(r"bad +failed +1 ", row)
+    assert len(row) <= columns
+    assert ("fail.py --one-flag" in row) == (columns == 200)
+
+
+def test_a_debugger_and_a_question(terminal: Open, write: Write) -> None:
+    write(
+        "debug.py",
+        """
+        answer = 41
+        breakpoint()
+        name = input("who are you? ")
+        print("hello,", name)
+        """,
+    )
+    screen = terminal("run", "--name", "fm", "debug.py")
+    screen.expect(r"\(Pdb\) ")
+    screen.type("p answer + 1\n")
+    screen.expect(r"(?s)42.*\(Pdb\) ")
+    screen.type("continue\n")
+    screen.expect(r"who are you\? ")
+    screen.type("a person\n")
+    screen.expect("hello, a person")
+    assert screen.end() == 0
+
+
+def test_control_c_once_and_twice(terminal: Open, stay: str) -> None:
+    screen = terminal("run", "-n", "2", "--name", "one", stay)
+    wait_for("runs/one/pid-0", "runs/one/pid-1")
+    screen.type("\x03")
+    assert screen.end() == 130
+    assert "stopping; once more kills" in screen.shown
+    screen = terminal("run", "--name", "two", stay, "--stubborn")
+    wait_for("runs/two/pid-0")
+    screen.type("\x03")
+    wait_for("runs/two/term-0")
+    screen.type("\x03")
+    assert screen.end() == 130
+    assert "killing" in screen.shown
+
+
+def test_the_run_survives_its_terminal(terminal: Open, cli: Call, stay: str) -> None:
+    screen = terminal("run", "-n", "2", "--name", "fm", stay)
+    wait_for("runs/fm/pid-0", "runs/fm/pid-1")
+    screen.close()
+    assert "running" in cli("status", "fm").stdout
+    Path("go").touch()
+    assert cli("wait", "fm").returncode == 0
+
+
+def test_several_ranks_leave_the_terminal_alone(terminal: Open, cli: Call, stay: str) -> None:
+    """When its command is killed, nothing of such a run keeps the terminal busy."""
+    screen = terminal("run", "-n", "2", "--name", "fm", stay)
+    wait_for("runs/fm/pid-0", "runs/fm/pid-1")
+    screen.process.kill()
+    screen.end()  # comes back once nobody has the terminal open any more
+    assert "running" in cli("status", "fm").stdout
+
+
+def test_a_progress_bar_is_painted_over(terminal: Open, write: Write) -> None:
+    write(
+        "bar.py",
+        """
+        import sys
+        for percent in (0, 50, 100):
+            sys.stderr.write(f"\\r{percent}%")
+            sys.stderr.flush()
+        sys.stderr.write("\\n")
+        print("end")
+        """,
+    )
+    screen = terminal("run", "--name", "fm", "bar.py", environment={"NO_COLOR": "1"})
+    assert screen.end() == 0
+    assert re.search(r"(^|\x1b\[K|\n)100%\n(?s:.*)end\n", screen.shown)
+    assert screen.shown.count("\n") <= 4  # the headline, the bar, the end, the ending
+
+
+@pytest.mark.parametrize("words", [["top"], ["ps", "--watch"]])
+def test_live_views_until_control_c(terminal: Open, words: list[str]) -> None:
+    screen = terminal(*words)
+    screen.expect(r"(?s)\x1b\[2J.*\x1b\[2J.*\n")
+    screen.type("\x03")
+    assert screen.end() == 130
+    assert "Traceback" not in screen.shown
+
+
+def test_usage_error_on_a_terminal(terminal: Open) -> None:
+    screen = terminal("run", "--gpus", "99999", "--", "true")
+    assert screen.end() == 113
+    assert "hint: " in screen.shown
