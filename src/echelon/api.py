@@ -55,6 +55,10 @@ def run(
 
 def start(prepared: Prepared, said: Settings) -> Run:
     """Submit what was prepared, to where the settings say."""
+    if said.dry_run:
+        raise InvalidJob(
+            "dry_run", True, "leaves no run to return", hint="`echelon run --dry-run` shows what would happen"
+        )
     return submit(prepared, choose_engine(said.on), no_wait=bool(said.no_wait))
 
 

@@ -25,10 +25,10 @@ from echelon.frameworks.detect import detect
 from echelon.frameworks.torch import calls_torchrun
 from echelon.handle import Run
 from echelon.model.job import NAME_LENGTH, Job, suggest_name
-from echelon.model.run import RunRef
 from echelon.model.settings import Settings, merge, split_words, to_job
 
 _SUFFIX = 4
+_PATIENCE = 10.0  # seconds for a run that was withdrawn to end
 _FUNCTIONS = ".echelon"  # the folder in a bundle that holds a function's script
 
 
@@ -113,23 +113,33 @@ def submit(prepared: Prepared, engine: Engine, *, no_wait: bool = False) -> Run:
     """
     found = find_plan(prepared.job, engine)
     if isinstance(found, Queued) and no_wait:
-        raise NoRoomNow(found.reason, hint="leave --no-wait out to stand in line")
+        raise _no_room(found)
     ref = engine.record(prepared.job, prepared.bundle)
+    run = Run(ref, engine)
     try:
-        admit(ref, engine, found)
-    except BaseException:  # Ctrl-C, a full disk: nothing is left behind
-        _withdraw(ref, engine)
+        outcome = admit(ref, engine, found)
+    except BaseException:  # a full disk, Ctrl-C: nothing is left behind
+        _withdraw(run)
         raise
-    return Run(ref, engine)
+    if isinstance(outcome, Queued) and no_wait:  # somebody was faster by a moment
+        _withdraw(run)
+        raise _no_room(outcome)
+    return run
 
 
-def _withdraw(ref: RunRef, engine: Engine) -> None:
-    """Forget a run that did not come about, or stop it if it did."""
+def _no_room(found: Queued) -> NoRoomNow:
+    return NoRoomNow(found.reason, hint="leave --no-wait out to stand in line")
+
+
+def _withdraw(run: Run) -> None:
+    """Forget a run that did not come about."""
     with contextlib.suppress(EchelonError, OSError):
         try:
-            engine.remove(ref)
+            run.remove()
         except EchelonError:
-            engine.stop(ref, now=True)
+            run.stop(now=True)
+            run.wait(_PATIENCE)
+            run.remove()
 
 
 def find_python(environment: Mapping[str, str]) -> str:

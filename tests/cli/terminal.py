@@ -65,11 +65,15 @@ class Terminal:
         return self.process.wait(PATIENCE)
 
     def close(self) -> None:
-        """Take the terminal away."""
-        if self.process.poll() is None:
-            self.process.kill()
+        """Take the terminal away: whoever sits before it hears SIGHUP. Taking it away again does nothing."""
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+        try:
             self.process.wait(PATIENCE)
-        os.close(self._file)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
 
     def _read(self, deadline: float) -> bool:
         ready, _, _ = select.select([self._file], [], [], max(0.0, deadline - time.monotonic()))

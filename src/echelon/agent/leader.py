@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from .member import Member
 
-WAITING_ROOM = 512  # strangers at a time; when one more comes, the one who has waited longest goes
+WAITING_ROOM = 512  # strangers at a time, at least; when one more comes, the one who has waited longest goes
 GOODBYE = 5.0  # seconds that the others get to leave before the leader does
 
 
@@ -38,9 +38,12 @@ class Leader:
         self._sink = sink
         self._strangers: OrderedDict[Connection, str] = OrderedDict()  # each with the number it must sign
         self._peers: dict[int, Connection] = {}
+        # A whole gang may call at once; if there were less room, its own members would push each other out.
+        self._room = max(WAITING_ROOM, 2 * len(task.places))
         self._own: Member | None = None
         self._own_address = "127.0.0.1"
         self._timer: Timer | None = None
+        self._deadline: float | None = None
         self.on_over: Callable[[dict[str, object]], object] | None = None
         essential = {place.worker for place in task.places if place.essential}
         rules = Rules(
@@ -74,8 +77,8 @@ class Leader:
             self.gang.done(worker, generation, now)  # type: ignore[arg-type]
         elif say == "stopped":
             self.gang.stopped(worker, generation, now)  # type: ignore[arg-type]
-        elif say != "beat":
-            return
+        else:
+            return  # a heartbeat: that it was heard is noted where it is read
         self.act()
 
     def stop(self, outcome: str, reason: str) -> None:
@@ -92,12 +95,7 @@ class Leader:
             outbox, self.gang.outbox = self.gang.outbox, []
             for worker, message in outbox:
                 self._tell(worker, message)
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        deadline = self.gang.next_deadline()
-        if deadline is not None:
-            self._timer = self._loop.call_later(max(0.0, deadline - time.monotonic()), self._on_deadline)
+        self._set_clock()
         if self.gang.verdict is not None and self.on_over is not None:
             announce, self.on_over = self.on_over, None
             announce(self.gang.verdict)
@@ -125,7 +123,18 @@ class Leader:
             # Later, as for everybody else: an answer in the middle of a decision would be heard too early.
             self._loop.call_later(0, partial(self._own.obey, message))
 
+    def _set_clock(self) -> None:
+        deadline = self.gang.next_deadline()
+        if deadline == self._deadline:
+            return
+        self._deadline = deadline
+        if self._timer is not None:
+            self._timer.cancel()
+        if deadline is not None:
+            self._timer = self._loop.call_later(max(0.0, deadline - time.monotonic()), self._on_deadline)
+
     def _on_deadline(self) -> None:
+        self._deadline = None
         self.gang.tick(time.monotonic())
         self.act()
 
@@ -148,7 +157,7 @@ class Leader:
                 sock, _address = self._listener.accept()
             except OSError:
                 return  # nobody there, or no descriptor left: the next round will see
-            if len(self._strangers) >= WAITING_ROOM:
+            if len(self._strangers) >= self._room:
                 self._strangers.popitem(last=False)[0].close()
             stranger = Connection(self._loop, sock)
             nonce = fresh_nonce()

@@ -92,6 +92,12 @@ class Loop:
         """Leave `run` after this round."""
         self._running = False
 
+    def close(self) -> None:
+        """Give back what the loop holds; for a process that outlives it."""
+        self._selector.close()
+        self._wake_read.close()
+        self._wake_write.close()
+
     def _patience(self) -> float | None:
         while self._timers and self._timers[0].action is None:
             heapq.heappop(self._timers)

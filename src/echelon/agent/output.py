@@ -152,13 +152,14 @@ class Stream:
         self._piece = b"[%d %s+ " % (rank, letter.encode())
         self._progress = b"[%d %s~ " % (rank, letter.encode())
         self._partial = b""
+        self._unkept = b""  # the beginning of a line that is not in the log file yet
         self._hold = hold
         self._painted = 0.0
         self.tail = b""
 
     def feed(self, data: bytes) -> None:
         """Take the next piece of output."""
-        self._log.write(data)
+        self._keep(data)
         self.tail = (self.tail + data)[-TAIL:] if len(data) < TAIL else data[-TAIL:]
         now = time.time()
         lines = (self._partial + data).split(b"\n") if self._partial else data.split(b"\n")
@@ -175,6 +176,19 @@ class Stream:
         if self._partial:
             self._sink.lines(self._whole, [_last_painting(self._partial)], time.time())
             self._partial = b""
+        if self._unkept:
+            self._log.write(self._unkept)
+            self._unkept = b""
+
+    def _keep(self, data: bytes) -> None:
+        """Write to the log file, in whole lines, or the rank's two streams would cut each other's lines in two."""
+        data = self._unkept + data
+        end = data.rfind(b"\n") + 1
+        if len(data) - end > LONGEST_LINE:
+            end = len(data)
+        self._unkept = data[end:]
+        if end:
+            self._log.write(data[:end])
 
     def _handle_partial(self, now: float) -> None:
         if b"\r" in self._partial:

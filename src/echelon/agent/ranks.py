@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 LEFTOVER_GRACE = 2.0  # seconds that children of an ended rank get
 _SET_PIPE_SIZE = 1031  # fcntl.F_SETPIPE_SZ, named since Python 3.10
 _PIPE_SIZE = 1024 * 1024
+_PIECE = 96 * 1024  # bytes read at a time; larger ones cost more in memory than they save in calls
 
 
 class Rank:
@@ -205,7 +206,7 @@ class Ranks:
     def _read(self, rank: Rank, descriptor: int) -> bool:
         """Take what there is; True if there may be more."""
         try:
-            data = os.read(descriptor, _PIPE_SIZE)
+            data = os.read(descriptor, _PIECE)
         except BlockingIOError:
             return False
         except OSError:
@@ -230,7 +231,7 @@ class Ranks:
         for descriptor, stream in rank.streams.items():
             # What the rank itself wrote is in the pipe by now; what its children still write is not waited
             # for.
-            for _ in range(4):
+            for _ in range(2 * _PIPE_SIZE // _PIECE):
                 if not self._read(rank, descriptor):
                     break
             self._loop.forget(descriptor)

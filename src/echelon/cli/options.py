@@ -45,10 +45,11 @@ def target_options(function: F) -> F:
 def complete_runs(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Names of runs, for the shell."""
     from echelon.engines.local.store import RunStore
+    from echelon.errors import EchelonError
 
     try:
         return [CompletionItem(name) for name in RunStore().names() if name.startswith(incomplete)]
-    except OSError:
+    except EchelonError:
         return []  # the command itself will say what is wrong
 
 

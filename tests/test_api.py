@@ -1,0 +1,353 @@
+"""The Python face, against the real local engine: `echelon.run`, `attach`, `runs`, and the handle."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import subprocess
+import sys
+import textwrap
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import echelon
+from echelon.engines.base import Engine
+from echelon.errors import (
+    CannotShip,
+    EchelonError,
+    InvalidJob,
+    RunExists,
+    RunTimedOut,
+    StateTrouble,
+    Unavailable,
+    UnknownRun,
+    Unplaceable,
+)
+from echelon.handle import Run, whole_lines
+from echelon.model.log import LogLine
+from echelon.model.run import RunRef
+from tests.conftest import wait_until
+
+PATIENCE = 60.0
+STAY = """
+    import os, pathlib, time
+    (pathlib.Path(os.environ["ECHELON_OUTPUT"]) / f"ready-{os.environ['ECHELON_WORKER']}").touch()
+    print("ready", flush=True)
+    while not pathlib.Path("go").exists():
+        time.sleep(0.02)
+    print("done")
+"""
+
+
+def write(name: str, text: str) -> Path:
+    path = Path(name)
+    path.write_text(textwrap.dedent(text))
+    return path
+
+
+def test_a_script(home: Path) -> None:
+    write("train.py", "import os, sys; print(os.environ['ECHELON_WORKER'], *sys.argv[1:])")
+    run = echelon.run("train.py", args=["--epochs", 3], workers=2, name="fm")
+    assert (run.name, str(run), repr(run)) == ("fm", "local://fm", "<Run local://fm>")
+    status = run.wait(PATIENCE)
+    assert (status.state, status.exit_code) == ("succeeded", 0)
+    assert run.status() == status
+    assert sorted(line.text for line in run.logs()) == ["0 --epochs 3", "1 --epochs 3"]
+    (line,) = run.logs(rank=1)
+    assert (line.text, line.worker, line.rank, line.stream) == ("1 --epochs 3", 1, 1, "stdout")
+    assert list(run.logs(worker=0)) == list(run.logs(rank=0))
+    assert run.get() == Path.cwd() / "runs" / "fm"
+    run.remove()
+    with pytest.raises(UnknownRun):
+        run.status()
+    assert Path("runs/fm/logs/rank-0.log").exists()
+
+
+def test_a_path_a_module_a_command(home: Path) -> None:
+    script = write("train.py", "print('as a script')")
+    runs = {
+        "as a script\n": echelon.run(script.absolute()),
+        "as a module\n": echelon.run(module="train"),
+        "as a command\n": echelon.run(command=["echo", "as a", "command"]),
+        "as a line\n": echelon.run(command="echo 'as a line'"),
+    }
+    for said, run in runs.items():
+        assert run.wait(PATIENCE).state == "succeeded"
+        assert "".join(f"{line.text}\n" for line in run.logs()) == said.replace("module", "script")
+
+
+@pytest.fixture
+def module(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Any]]:
+    """Import a file of the working folder."""
+    monkeypatch.syspath_prepend(str(Path.cwd()))
+    made: list[str] = []
+
+    def load(text: str) -> Any:
+        made.append(f"jobs_{os.getpid()}_{len(made)}")
+        write(f"{made[-1]}.py", text)
+        return importlib.import_module(made[-1])
+
+    yield load
+    for name in made:
+        del sys.modules[name]
+
+
+def test_a_function_of_a_file(module: Callable[[str], Any]) -> None:
+    jobs = module(
+        """
+        import os, pathlib
+
+        def helper(text):
+            return text.upper()
+
+        def train(name, *, lr):
+            rank = os.environ["ECHELON_WORKER"]
+            print(helper(name), lr, rank)
+            (pathlib.Path(os.environ["ECHELON_OUTPUT"]) / f"model-{rank}.pt").write_text(str(lr))
+        """
+    )
+    run = echelon.run(jobs.train, args=["net"], kwargs={"lr": 1e-3}, workers=2)
+    assert run.name.startswith("train-")
+    assert run.wait(PATIENCE).state == "succeeded", list(run.logs())
+    assert sorted(line.text for line in run.logs()) == ["NET 0.001 0", "NET 0.001 1"]
+    assert run.get("model-1.pt").read_text() == "0.001"
+    assert run.get("model-0.pt", "there") == Path("there/model-0.pt")
+
+
+def test_a_function_that_fails_names_its_error(module: Callable[[str], Any]) -> None:
+    jobs = module("def train():\n    raise ValueError('no data')\n")
+    status = echelon.run(jobs.train, workers=2).wait(PATIENCE)
+    assert (status.state, status.exit_code) == ("failed", 1)
+    assert status.root_cause is not None
+    assert status.root_cause.error == "ValueError: no data"
+
+
+def test_a_function_of_the_main_program(home: Path) -> None:
+    write(
+        "main.py",
+        """
+        import echelon
+
+        SCALE = 3
+
+        def helper(x):
+            return x * SCALE
+
+        def train(x):
+            print("computed", helper(x))
+
+        if __name__ == "__main__":
+            run = echelon.run(train, args=[14], name="fm")
+            print(run.wait(60).state, [line.text for line in run.logs()])
+        """,
+    )
+    done = subprocess.run([sys.executable, "main.py"], capture_output=True, text=True, check=True, timeout=90)
+    assert done.stdout == "succeeded ['computed 42']\n"
+    assert done.stderr == ""
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("default")  # the kernel's own libraries warn about what is none of our business
+def test_a_function_typed_in_a_notebook(home: Path) -> None:
+    nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
+    cells = [
+        "import echelon, os\nscale = 3",
+        "def helper(x):\n    return x * scale",
+        "def train(x):\n    print('computed', helper(x), os.environ['ECHELON_WORKERS'])",
+        "run = echelon.run(train, kwargs={'x': 14}, workers=2, name='fm')",
+        "status = run.wait(60)\nprint(status.state, [line.text for line in run.logs()])",
+    ]
+    book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
+    where = {"metadata": {"path": str(Path.cwd())}}
+    nbclient.NotebookClient(book, timeout=120, kernel_name="python3", resources=where).execute()
+    assert book.cells[-1].outputs[0].text == "succeeded ['computed 42 2', 'computed 42 2']\n"
+    assert echelon.attach("fm").status().state == "succeeded"
+
+
+def test_attach_and_runs_in_another_process(home: Path) -> None:
+    write("stay.py", STAY)
+    run = echelon.run("stay.py", workers=2, name="fm")
+    code = """
+import sys, echelon
+run = echelon.attach(sys.argv[1])
+assert [row.name for row in echelon.runs()] == ["fm"]
+for line in run.logs(follow=True):
+    if line.text == "ready":
+        open("go", "w").close()
+print(run.wait(60).state)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(run)], capture_output=True, text=True, check=True, timeout=90
+    )
+    assert done.stdout == "succeeded\n"
+    assert echelon.attach("fm").status() == run.status()
+    (row,) = echelon.runs()
+    assert (row.name, row.state, row.workers, row.command) == ("fm", "succeeded", 2, "stay.py")
+
+
+def test_waiting_stopping_and_removing(home: Path) -> None:
+    write("stay.py", STAY)
+    run = echelon.run("stay.py", name="fm")
+    with pytest.raises(RunTimedOut, match="still (starting|running) after 0.05 s"):
+        run.wait(0.05)
+    wait_until(Path("runs/fm/ready-0").exists, "the rank")
+    with pytest.raises(StateTrouble, match="has not ended"):
+        run.remove()
+    with pytest.raises(RunExists, match="a run named 'fm' exists"):
+        echelon.run("stay.py", name="fm", results="elsewhere")
+    run.stop()
+    status = run.wait(PATIENCE)
+    assert (status.state, status.exit_code) == ("stopped", 143)
+    run.stop()  # again: nothing happens
+    run.stop(now=True)
+    assert run.status() == status
+    run.remove()
+    assert echelon.runs() == []
+
+
+def test_logs_as_they_come(home: Path) -> None:
+    write("stay.py", STAY)
+    run = echelon.run("stay.py", name="fm")
+    lines = run.logs(follow=True)
+    assert next(lines).text == "ready"
+    Path("go").touch()
+    assert [line.text for line in lines] == ["done"]
+    assert [line.text for line in run.logs(tail=1)] == ["done"]
+    assert [line.text for line in run.logs(tail=1, follow=True)] == ["done"]
+    first, second = run.logs()
+    assert [line.text for line in run.logs(since=(first.at + second.at) / 2)] == ["done"]
+
+
+@pytest.mark.parametrize(
+    ("what", "more", "kind", "said"),
+    [
+        ("no.py", {}, InvalidJob, "script: 'no.py' does not exist"),
+        (None, {}, InvalidJob, "give one of script, module, command"),
+        ("train.py", {"module": "train"}, InvalidJob, "script and module"),
+        ("train.py", {"worker": 2}, InvalidJob, "workers"),
+        ("train.py", {"workers": 0}, InvalidJob, "workers: 0 is less than 1"),
+        ("train.py", {"workers": "two"}, InvalidJob, "two"),
+        ("train.py", {"workers": True}, InvalidJob, "workers"),
+        ("train.py", {"kwargs": {"lr": 1}}, InvalidJob, "is for a function"),
+        ("train.py", {"name": "No Name"}, InvalidJob, "'no-name'"),
+        ("train.py", {"framework": "jax"}, InvalidJob, "jax"),
+        ("train.py", {"timeout": "soon"}, InvalidJob, "soon"),
+        ("train.py", {"dry_run": True}, InvalidJob, "echelon run --dry-run"),
+        ("train.py", {"cpus": 99999}, Unplaceable, "99999 CPUs asked for"),
+        ("train.py", {"on": "k8s"}, Unavailable, "Kubernetes"),
+        ("train.py", {"on": "mars"}, InvalidJob, "mars"),
+        (print, {}, CannotShip, "print"),
+    ],
+)
+def test_mistakes(home: Path, what: Any, more: dict[str, Any], kind: type[EchelonError], said: str) -> None:
+    write("train.py", "print('hi')")
+    with pytest.raises(kind) as caught:
+        echelon.run(what, **more)
+    assert said in str(caught.value)
+    assert caught.value.hint
+    assert isinstance(caught.value, echelon.EchelonError)
+    assert not (home / "runs").exists()
+    assert not Path("runs").exists()
+
+
+def test_a_run_that_is_not_there(home: Path) -> None:
+    with pytest.raises(UnknownRun, match="no run named 'fm'"):
+        echelon.attach("fm")
+    with pytest.raises(InvalidJob, match="names no engine"):
+        echelon.attach("mars://fm")
+    with pytest.raises(InvalidJob, match="is not a run's name"):
+        echelon.attach("../fm")
+    assert echelon.runs() == []
+
+
+def test_every_flag_is_a_keyword_and_none_means_not_said(home: Path) -> None:
+    from dataclasses import fields
+
+    from echelon.model.settings import Settings
+
+    write("train.py", "print('hi')")
+    nothing = {each.name: None for each in fields(Settings) if each.name not in ("script", "args")}
+    assert echelon.run("train.py", **nothing).wait(PATIENCE).state == "succeeded"  # type: ignore[arg-type]
+
+
+def test_the_public_names(home: Path) -> None:
+    assert echelon.__all__ == sorted(echelon.__all__)
+    for name in echelon.__all__:
+        assert getattr(echelon, name) is getattr(sys.modules["echelon"], name)
+        assert name in dir(echelon)
+    with pytest.raises(AttributeError, match="nothing"):
+        echelon.nothing  # noqa: B018
+
+
+def test_many_runs_from_many_threads(home: Path) -> None:
+    write("train.py", "print('hi')")
+    made: list[Run] = []
+    threads = [
+        threading.Thread(target=lambda n=n: made.append(echelon.run("train.py", name=f"r{n}")))
+        for n in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE)
+    assert [run.wait(PATIENCE).state for run in made] == ["succeeded"] * 4
+    assert sorted(row.name for row in echelon.runs()) == ["r0", "r1", "r2", "r3"]
+
+
+# The handle, over an engine that says what a test wants
+
+
+def line(text: str, *, worker: int = 0, at: float = 1.0, unfinished: bool = False) -> LogLine:
+    return LogLine(text=text, at=at, worker=worker, rank=worker, unfinished=unfinished)
+
+
+class Growing:
+    """An engine whose run writes more between two looks."""
+
+    def __init__(self, before: list[LogLine], after: list[LogLine]) -> None:
+        self.before, self.after = before, after
+
+    def read(self, _ref: RunRef) -> Any:
+        from echelon.model.job import Job
+        from echelon.model.run import Record
+
+        ref = RunRef(engine="memory", name="fm")
+        return Record(ref=ref, job=Job(name="fm", script="x"), created=0.0, owner="me", results="runs/fm")
+
+    def logs(self, _ref: RunRef, *, ranks: object = None, follow: bool = False) -> Iterator[LogLine]:
+        yield from [*self.before, *self.after] if follow else self.before
+
+
+def handle(before: list[LogLine], after: list[LogLine]) -> Run:
+    engine: Engine = Growing(before, after)  # type: ignore[assignment]
+    return Run(RunRef(engine="memory", name="fm"), engine)
+
+
+@pytest.mark.parametrize("tail", [0, 1, 2, 9])
+def test_the_last_lines_and_then_what_comes(tail: int) -> None:
+    before = [line("a"), line("b", worker=1), line("c")]
+    after = [line("late, of an earlier time", worker=1, at=0.5), line("d"), line("d")]
+    shown = [each.text for each in handle(before, after).logs(tail=tail, follow=True)]
+    expected = [each.text for each in before][-tail or len(before) :] + [each.text for each in after]
+    assert shown == expected
+
+
+def test_pieces_become_lines() -> None:
+    pieces = [
+        line("a", unfinished=True),
+        line("x", worker=1),
+        line("b", unfinished=True),
+        line("c", at=2.0),
+        line("d", unfinished=True, at=3.0),
+    ]
+    made = list(whole_lines(iter(pieces)))
+    assert [(each.text, each.worker, each.at) for each in made] == [
+        ("x", 1, 1.0),
+        ("abc", 0, 2.0),
+        ("d", 0, 3.0),
+    ]
+    assert not any(each.unfinished for each in made)
