@@ -162,9 +162,9 @@ def _full_path(python: str) -> str:
 
 def _check_script(script: Path) -> None:
     if not script.exists():
-        near = difflib.get_close_matches(script.name, _siblings(script), n=1)
+        near = difflib.get_close_matches(script.stem, [path.stem for path in _siblings(script)], n=1)
         hint = (
-            f"did you mean {script.with_name(near[0])}?"
+            f"did you mean {script.with_name(f'{near[0]}.py')}?"
             if near
             else "give the path of a Python file; -- COMMAND runs anything else"
         )
@@ -175,9 +175,9 @@ def _check_script(script: Path) -> None:
         raise InvalidJob("script", str(script), "cannot be read", hint=f"chmod +r {script}")
 
 
-def _siblings(script: Path) -> list[str]:
+def _siblings(script: Path) -> list[Path]:
     try:
-        return [path.name for path in script.parent.glob("*.py")]
+        return list(script.parent.glob("*.py"))
     except OSError:
         return []
 

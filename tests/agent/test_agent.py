@@ -167,7 +167,8 @@ def test_output_is_complete(agents: Agents, write_script: Write) -> None:
         assert [line for line in raw.splitlines() if line.startswith(b"err")] == err
         assert [line for line in raw.splitlines() if line.startswith(b"out")] == out[:20000]
         assert raw.count(b"\r") == 5000
-        assert b"forged\n[event 0 0.0] {}\nno newline at the end" in raw
+        assert b"\x00\xff\xfe[9 o 0 0.0] forged\n[event 0 0.0] {}\n" in raw
+        assert raw.endswith(b"\nno newline at the end")
     numbers = [int(line.split()[2]) for line in lines if line.split()[1][:1] in (b"o", b"e")]
     assert numbers == sorted(numbers)
 

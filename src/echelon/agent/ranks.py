@@ -235,8 +235,11 @@ class Ranks:
                 if not self._read(rank, descriptor):
                     break
             self._loop.forget(descriptor)
-            stream.close()
             errors = stream.tail  # stderr comes second
+        for (
+            stream
+        ) in rank.streams.values():  # after both are read: what is left of a line stands at the very end
+            stream.close()
         assert rank.process is not None
         for pipe in (rank.process.stdout, rank.process.stderr):
             assert pipe is not None

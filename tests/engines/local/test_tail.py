@@ -1,0 +1,95 @@
+"""Output files read as one stream of lines while they are being written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from echelon.engines.local.rundir import RunDir
+from echelon.engines.local.tail import follow_logs
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> RunDir:
+    return RunDir(tmp_path)
+
+
+def write(folder: RunDir, worker: int, text: str, failures: int = 0) -> None:
+    with folder.worker_log(worker, failures).open("a") as file:
+        file.write(text)
+
+
+def test_what_lies_there_comes_in_the_order_of_time(folder: RunDir) -> None:
+    write(folder, 0, "[0 o 1 1.000] a\n[0 o 2 3.000] c\n")
+    write(folder, 1, "[1 e 1 2.000] b\n[event 2 2.500] {}\n[1 o 3 4.000] d\n")
+    lines = list(follow_logs(folder, lambda: True, 0))
+    assert [(line.text, line.rank, line.worker, line.stream) for line in lines] == [
+        ("a", 0, 0, "stdout"), ("b", 1, 1, "stderr"), ("c", 0, 0, "stdout"), ("d", 1, 1, "stdout"),
+    ]  # fmt: skip
+
+
+def test_no_output_yet(folder: RunDir) -> None:
+    assert list(follow_logs(folder, lambda: True, 0)) == []
+
+
+def test_what_comes_later_and_whoever_comes_later(folder: RunDir) -> None:
+    looks = 0
+
+    def is_last_look() -> bool:
+        nonlocal looks
+        looks += 1
+        if looks == 2:
+            write(folder, 0, "ne\n[0 o 2 2.000] two\n")
+        if looks == 3:
+            write(folder, 1, "[1 o 1 3.000] another worker\n")
+            write(folder, 0, "[0 o 1 4.000] replaced\n", failures=1)
+        return looks == 5
+
+    write(folder, 0, "[0 o 1 1.000] o")
+    lines = follow_logs(folder, is_last_look, 0)
+    assert [line.text for line in lines] == ["one", "two", "replaced", "another worker"]
+
+
+def test_all_that_was_written_before_the_last_look_is_told(folder: RunDir) -> None:
+    """The end is known before the look begins, so nothing written before the end is missed."""
+
+    def is_last_look() -> bool:
+        write(folder, 0, "[0 o 1 1.000] last words\n")
+        return True
+
+    assert [line.text for line in follow_logs(folder, is_last_look, 0)] == ["last words"]
+
+
+def test_words_of_the_agent_itself_and_garbage(folder: RunDir) -> None:
+    folder.worker_log(3, 0).write_bytes(b"Fatal Python error\n\xff\xfe\n[0 x 1] no\n[9 o 1 1.0] \xff\n")
+    lines = list(follow_logs(folder, lambda: True, 0))
+    assert [(line.text, line.rank, line.worker) for line in lines] == [
+        ("Fatal Python error", None, 3), ("\\xff\\xfe", None, 3), ("[0 x 1] no", None, 3), ("\\xff", 9, 3),
+    ]  # fmt: skip
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
+@given(
+    st.lists(st.text(st.characters(exclude_characters="\n\r", exclude_categories=["Cs"])), max_size=10),
+    st.lists(st.integers(0, 400), max_size=6),
+)
+def test_however_the_bytes_arrive_the_lines_are_the_same(
+    folder: RunDir, texts: list[str], cuts: list[int]
+) -> None:
+    whole = "".join(f"[0 o {n} {n}.000] {text}\n" for n, text in enumerate(texts)).encode()
+    ends = sorted({min(cut, len(whole)) for cut in cuts} | {len(whole)})
+    file = folder.worker_log(0, 0)
+    file.write_bytes(b"")
+    written = 0
+
+    def is_last_look() -> bool:
+        nonlocal written
+        with file.open("ab") as out:
+            out.write(whole[written : ends[0]])
+        written = ends.pop(0)
+        return not ends
+
+    assert [line.text for line in follow_logs(folder, is_last_look, 0)] == texts
