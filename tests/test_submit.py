@@ -53,12 +53,30 @@ def test_the_active_environments_python() -> None:
 
 @pytest.mark.parametrize(
     ("given", "settled"),
-    [("python3.12", "python3.12"), ("./venv/bin/python", "{here}/venv/bin/python"), ("/opt/py", "/opt/py")],
+    [
+        ("python3", "python3"),
+        ("./venv/bin/python", "{here}/venv/bin/python"),
+        (sys.executable, sys.executable),
+    ],
 )
 def test_a_python_that_was_chosen(given: str, settled: str) -> None:
     write("train.py")
+    python_in("venv")
     job = prepare(Settings(script="train.py", python=given)).job
     assert job.python == settled.replace("{here}", str(Path.cwd()))
+
+
+@pytest.mark.parametrize(
+    ("given", "hint"), [("venv", ""), ("./venv", "venv/bin/python?"), ("no/py", ""), ("pyhton", "")]
+)
+def test_a_python_that_is_none(given: str, hint: str) -> None:
+    write("train.py")
+    python_in("venv")
+    with pytest.raises(InvalidJob, match="is not a program") as caught:
+        prepare(Settings(script="train.py", python=given))
+    assert hint in caught.value.hint
+    prepare(Settings(script="train.py", python=given, on="k8s"))  # there it is the image's
+    prepare(Settings(script="train.py", python=given, env={"PATH": "/opt/python/bin"}))
 
 
 @pytest.mark.parametrize(

@@ -66,6 +66,8 @@ def prepare(said: Settings, environment: Mapping[str, str] = os.environ) -> Prep
         job = replace(job, framework=_find_framework(job))
     if not job.command:
         job = replace(job, python=_full_path(job.python) if job.python else find_python(environment))
+        if said.on in (None, "local") and "PATH" not in job.env:
+            _check_python(job.python or "", environment)
     here = Path.cwd()
     if not job.snapshot:
         return Prepared(job=replace(job, cwd=str(here)))
@@ -158,6 +160,15 @@ def find_python(environment: Mapping[str, str]) -> str:
 def _full_path(python: str) -> str:
     """A Python's path from anywhere; a name is left to the PATH. Links in it are kept."""
     return str(Path(python).expanduser().absolute()) if "/" in python else python
+
+
+def _check_python(python: str, environment: Mapping[str, str]) -> None:
+    if shutil.which(python, path=environment.get("PATH")) is None:
+        inside = Path(python) / "bin" / "python"
+        hint = (
+            f"did you mean {inside}?" if inside.exists() else "leave it out to use the active environment's"
+        )
+        raise InvalidJob("python", python, "is not a program", hint=hint)
 
 
 def _check_script(script: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 from tests.cli.terminal import ECHELON
 
+from echelon import errors
 from echelon.cli import main
 
 Call = Callable[..., subprocess.CompletedProcess[str]]
@@ -75,6 +77,7 @@ def check_nothing_left(home: Path) -> None:
             ["secret: 'NO_SUCH' is not in your environment", "export"],
         ),
         (["--secret", "A=@/no/such/file", "hello.py"], 110, ["cannot be read", "name a file"]),
+        (["--python", "no/python", "hello.py"], 110, ["no/python' is not a program", "active environment"]),
         (["--name", "My_Run", "hello.py"], 110, ["name: 'My_Run' is not a run's name", "'my-run'"]),
         (["--name", "a" * 41, "hello.py"], 110, ["at most 40 characters"]),
         (["--name", "../../etc", "hello.py"], 110, ["is not a run's name"]),
@@ -233,6 +236,28 @@ def test_a_results_folder_that_may_not_be_written(
     Path("runs").mkdir(mode=0o555)
     check_refused(as_nobody("run", *words, hello), 115, "locked" if words else "runs", "--results")
     assert not list((home / "runs").iterdir()) if (home / "runs").exists() else True
+
+
+def test_a_working_folder_that_is_gone(cli: Call, hello: str, tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    code = (
+        "import os, sys; os.rmdir('../gone'); from echelon.cli import main; sys.exit(main.call(sys.argv[1:]))"
+    )
+    command = [sys.executable, "-c", code, "run", str(Path(hello).absolute())]
+    done = subprocess.run(command, cwd=gone, capture_output=True, text=True, check=False)
+    check_refused(done, 115, "the working folder: No such file or directory")
+
+
+def test_every_error_has_a_code_of_its_own_and_is_documented() -> None:
+    kinds: list[type[errors.EchelonError]] = [errors.EchelonError, *errors.EchelonError.__subclasses__()]
+    codes = [kind.exit_code for kind in kinds]
+    assert len(set(codes)) == len(codes)
+    assert errors.__doc__ is not None
+    for kind in kinds:
+        assert re.search(rf"\b{kind.__name__} +{kind.exit_code}\b", errors.__doc__)
+        assert not 3 <= kind.exit_code < 100  # where programs have theirs
+        assert kind.exit_code < 126  # where shells and signals have theirs
 
 
 def test_errors_of_no_kind_of_ours_are_not_hidden() -> None:

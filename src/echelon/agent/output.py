@@ -181,7 +181,7 @@ class Stream:
             self._unkept = b""
 
     def _keep(self, data: bytes) -> None:
-        """Write to the log file, in whole lines, or the rank's two streams would cut each other's lines in two."""
+        """Write to the log file in whole lines, or the rank's two streams would cut each other's in two."""
         data = self._unkept + data
         end = data.rfind(b"\n") + 1
         if len(data) - end > LONGEST_LINE:

@@ -110,7 +110,12 @@ def _report(error: Exception) -> int:
     from echelon.errors import EchelonError, from_os_error
 
     if isinstance(error, OSError):
-        error = from_os_error(error)
+        import errno
+
+        from echelon.engines.local.rundir import state_home
+
+        # Where the error names no file, it is about what is being written, or about where we are.
+        error = from_os_error(error, state_home() if error.errno == errno.ENOSPC else "the working folder")
     if not isinstance(error, EchelonError):
         raise error
     click.echo(f"echelon: {error.message}", err=True)

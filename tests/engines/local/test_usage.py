@@ -39,7 +39,7 @@ def test_a_run_that_computes(home: Path, tmp_path: Path, monkeypatch: pytest.Mon
     usage = measure_usage(LocalEngine())
     (use,) = usage.runs
     assert (use.name, use.state, use.gpus) == ("busy", "running", ("0",))
-    assert use.cpus > 0.02  # it computes as much as a loaded machine lets it
+    wait_until(lambda: measure_usage(LocalEngine()).runs[0].cpus > 0, "it to get a share of a loaded machine")
     assert use.memory > 50_000_000
     assert use.processes >= 3
     assert [gpu.user for gpu in usage.gpus] == ["busy", None]

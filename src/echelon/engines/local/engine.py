@@ -10,7 +10,6 @@ import getpass
 import os
 import platform
 import shutil
-import sys
 import time
 import uuid
 from collections.abc import Iterator, Sequence
@@ -20,14 +19,15 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from echelon.engines.base import Taken, read_secrets
-from echelon.engines.local import devices, processes, rundir, store
+from echelon.engines.local import devices, rundir, store
+from echelon.engines.local.custody import is_over, never_ran, spawn_supervisor
 from echelon.engines.local.rundir import RunDir
 from echelon.engines.local.store import RunStore, run_exists
 from echelon.engines.local.tail import follow_logs
 from echelon.engines.local.task import write_task
 from echelon.errors import InvalidJob, StateTrouble, from_os_error
 from echelon.model.cluster import Cluster, Node
-from echelon.model.event import Event, RootCause
+from echelon.model.event import Event
 from echelon.model.job import Job
 from echelon.model.log import LogLine
 from echelon.model.plan import Plan
@@ -37,8 +37,6 @@ from echelon.model.status import RunSummary, fold
 if TYPE_CHECKING:
     from echelon.bundle import Bundle
 
-_LOCK_DESCRIPTOR = 3  # where a supervisor finds the lock it is handed
-_started: list[int] = []  # supervisors that this process has started and not yet seen the end of
 POLL = 0.03  # seconds between two looks at a run's files while following it
 
 
@@ -82,7 +80,7 @@ class LocalEngine:
         read_secrets(job, os.environ)  # what is missing is said now, not when the workers start
         ref = RunRef(engine="local", name=job.name)
         folder = self.store.dir(job.name)
-        if _never_ran(folder) and store.read_record(folder).job == job:
+        if never_ran(folder) and store.read_record(folder).job == job:
             if not folder.final.exists():
                 return ref
             self.store.delete(job.name)  # its submission was interrupted at the worst moment: begin again
@@ -109,7 +107,7 @@ class LocalEngine:
             if told[-1:] != [reason]:
                 store.append_event(folder, Event(kind="queued", at=rundir.now(), reason=reason))
             if lock is not None and not folder.final.exists():
-                self._spawn_supervisor(folder, lock)
+                spawn_supervisor(folder, lock, keep_stdin=self._keep_stdin)
 
     def start(self, ref: RunRef, plan: Plan) -> None:
         """Take the plan's GPUs under the lock, and leave the run to its supervisor."""
@@ -126,7 +124,7 @@ class LocalEngine:
             store.write_plan(folder, plan)
             write_task(folder, store.read_record(folder), plan)
             if lock is not None:
-                self._spawn_supervisor(folder, lock)
+                spawn_supervisor(folder, lock, keep_stdin=self._keep_stdin)
 
     def preview(self, job: Job, plan: Plan) -> str:
         """The plan in words."""
@@ -141,7 +139,7 @@ class LocalEngine:
         position = 0
         ended = False
         while True:
-            last_look = self._is_over(folder) or not follow
+            last_look = is_over(folder) or not follow
             events, position = store.read_events(folder, position)
             for event in events:
                 ended = ended or event.kind == "finished"
@@ -164,7 +162,7 @@ class LocalEngine:
     ) -> Iterator[LogLine]:
         """Read the agents' output files, and go on reading them."""
         folder = self.store.find(ref.name)
-        for line in follow_logs(folder, lambda: self._is_over(folder) or not follow, POLL):
+        for line in follow_logs(folder, lambda: is_over(folder) or not follow, POLL):
             if ranks is None or line.rank in ranks:
                 yield line
 
@@ -198,7 +196,7 @@ class LocalEngine:
     def stop(self, ref: RunRef, *, now: bool = False) -> None:
         """Leave word for the supervisor; a run that never got one ends here."""
         folder = self.store.find(ref.name)
-        if self._is_over(folder):
+        if is_over(folder):
             return
         reason = f"stopped by {getpass.getuser()}"
         with _translated(folder):
@@ -215,7 +213,7 @@ class LocalEngine:
     def remove(self, ref: RunRef) -> None:
         """Forget the run."""
         folder = self.store.find(ref.name)
-        if not self._is_over(folder) and not _never_ran(folder):
+        if not is_over(folder) and not never_ran(folder):
             raise StateTrouble(f"run {ref.name!r} has not ended", hint=f"`echelon stop {ref.name}` first")
         self.store.delete(ref.name)
 
@@ -228,7 +226,7 @@ class LocalEngine:
                 record = store.read_record(folder)
             except StateTrouble:
                 continue  # being removed right now, or broken: its own commands say which
-            self._is_over(folder)
+            is_over(folder)
             final = store.read_final(folder)
             events = [final] if final is not None else store.read_events(folder)[0]
             status = fold(opening_status(record), events)
@@ -271,70 +269,6 @@ class LocalEngine:
                 yield name, store.read_record(folder)
             except StateTrouble:
                 continue
-
-    def _is_over(self, folder: RunDir) -> bool:
-        """Whether the run has ended; if its supervisor died without a word, write that down and clear up
-        after it.
-        """
-        if folder.final.exists() or not folder.path.exists():
-            return True
-        if not folder.supervisor_log.exists():
-            return False  # recorded, and not taken up yet
-        try:
-            with rundir.hold(folder) as lock:
-                if lock is None:
-                    return False
-                if not folder.final.exists():
-                    processes.end_marked_processes(run_id(folder))
-                    store.write_final(folder, _lost(folder))
-        except FileNotFoundError:
-            pass  # removed in the meantime
-        return True
-
-    def _spawn_supervisor(self, folder: RunDir, lock: int) -> None:
-        """Start the supervisor in a session of its own, holding the run's lock, and do not wait for it.
-
-        It outlives us, or we take note of its end when we start the next.
-        """
-        job = store.read_record(folder).job
-        environment = {**os.environ, **read_secrets(job, os.environ), processes.MARK: run_id(folder)}
-        command = [sys.executable, "-P", "-m", "echelon.supervisor", str(folder.path), str(_LOCK_DESCRIPTOR)]
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
-        actions: list[tuple[int, ...] | tuple[int, int, str, int, int]] = [
-            (os.POSIX_SPAWN_DUP2, lock, _LOCK_DESCRIPTOR),
-            (os.POSIX_SPAWN_OPEN, 1, str(folder.supervisor_log), flags, 0o600),
-            (os.POSIX_SPAWN_DUP2, 1, 2),
-        ]
-        if not self._keep_stdin:
-            actions.append((os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0))
-        folder.supervisor_log.touch(mode=0o600)
-        _started.append(
-            os.posix_spawn(sys.executable, command, environment, file_actions=actions, setsid=True)
-        )
-        for pid in _started[:-1]:
-            with contextlib.suppress(ChildProcessError):
-                if os.waitpid(pid, os.WNOHANG) == (0, 0):
-                    continue
-            _started.remove(pid)
-
-
-def run_id(folder: RunDir) -> str:
-    """What marks every process of a run: the same name at another time is another run."""
-    return f"{folder.path}@{store.read_record(folder).created}"
-
-
-def _never_ran(folder: RunDir) -> bool:
-    """Recorded, but its submission was interrupted before a supervisor said its first word."""
-    return folder.record.exists() and not folder.supervisor.exists() and not rundir.is_held(folder)
-
-
-def _lost(folder: RunDir) -> Event:
-    if folder.supervisor.exists():
-        summary = "the run's supervisor ended without a word: killed, or the machine was restarted"
-    else:
-        summary = f"the run's supervisor did not start; {folder.supervisor_log} may tell why"
-    cause = RootCause(summary=summary, exit_code=117)
-    return Event(kind="finished", at=rundir.now(), outcome="lost", exit_code=117, cause=cause)
 
 
 @contextlib.contextmanager

@@ -1,0 +1,57 @@
+"""What agent and client must agree on, although neither may import the other's word for it."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from echelon.agent import gang, launch
+from echelon.agent import task as agent_task
+from echelon.engines.local import task as local_task
+from echelon.errors import RunLost, RunTimedOut
+from echelon.model.run import Record
+from echelon.model.world import Group, World, members
+
+GROUPS = st.lists(
+    st.builds(
+        Group,
+        role=st.sampled_from(["chief", "worker", "ps"]),
+        workers=st.integers(1, 4),
+        procs=st.integers(1, 3),
+        essential=st.booleans(),
+    ),
+    min_size=1,
+    max_size=4,
+)
+
+
+def test_exit_codes_and_schemas() -> None:
+    assert gang.LOST_EXIT_CODE == RunLost.exit_code
+    assert gang.TIMEOUT_EXIT_CODE == RunTimedOut.exit_code
+    assert local_task.SCHEMA == agent_task.SCHEMA
+    assert Record.__dataclass_fields__["schema"].default == 1
+
+
+@given(groups=GROUPS)
+def test_who_is_who(groups: list[Group]) -> None:
+    """Worker numbers, ranks and indexes are counted twice, here and there, and must come out the same."""
+    world = World(groups=tuple(groups))
+    theirs = agent_task._places(
+        [{"role": g.role, "workers": g.workers, "procs": g.procs, "essential": g.essential} for g in groups]
+    )
+    for mine, place in zip(members(world), theirs, strict=True):
+        assert (mine.worker, mine.group, mine.role, mine.index, mine.first_rank, mine.procs) == (
+            place.worker,
+            place.group,
+            place.role,
+            place.index,
+            place.first_rank,
+            place.procs,
+        )
+        assert place.essential == groups[place.group].essential
+
+
+def test_every_word_of_a_launch_is_understood() -> None:
+    """The words that frameworks may write are told in `Launch`'s docstring; the agent must know each."""
+    for word in ("rank", "local_rank", "worker", "index", "error_file", "address:0", "port:12", "members:ps"):
+        assert launch._WORD.fullmatch(f"{{{word}}}"), word
