@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from echelon.engines.base import Engine
-from echelon.errors import InvalidJob, RunTimedOut
+from echelon.errors import InvalidJob, RunTimedOut, StateTrouble
 from echelon.model.event import Event
 from echelon.model.log import LogLine
 from echelon.model.run import RunRef, opening_status
@@ -48,9 +48,14 @@ class Run:
         for _ in self._engine.events(self._ref, follow=True, timeout=timeout):
             pass
         status = self.status()
+        if status.state == "recorded":
+            raise StateTrouble(
+                f"run {self.name!r} was recorded and never started",
+                hint=f"submit it again, or `echelon rm {self.name}`",
+            )
         if status.state not in FINAL:
             raise RunTimedOut(
-                f"run {self.name!r} is still {status.state} after {timeout:g} s",
+                f"run {self.name!r} is still {status.state} after {timeout} s",
                 hint="it goes on; wait longer",
             )
         return status

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ import pytest
 from echelon.admission import admit
 from echelon.engines.local import rundir
 from echelon.engines.local.engine import LocalEngine
+from echelon.errors import StateTrouble
 from echelon.handle import Run
 from echelon.model.job import Job
 from echelon.model.run import parse_uri
@@ -88,3 +91,21 @@ def test_a_run_is_known_to_another_engine_of_the_same_home(engine: LocalEngine, 
     run = submit(Prepared(job=job()), engine)
     assert Run(parse_uri(str(run), ""), LocalEngine(home)).wait(PATIENCE).state == "succeeded"
     assert [summary.uri for summary in LocalEngine(home).runs()] == [str(run)]
+
+
+def test_waiting_for_a_run_whose_submission_was_interrupted_is_not_for_ever(engine: LocalEngine) -> None:
+    ref = engine.record(job(), None)
+    long_ago = time.time() - 3600
+    os.utime(engine.store.dir(ref.name).record, (long_ago, long_ago))
+    with pytest.raises(StateTrouble, match="never started"):
+        Run(ref, engine).wait()
+    engine.remove(ref)
+    assert engine.runs() == []
+
+
+def test_a_submission_that_was_interrupted_at_the_worst_moment_is_taken_up(engine: LocalEngine) -> None:
+    """Killed between taking the run and starting its supervisor: it is lost; submitted again, it runs."""
+    ref = engine.record(job(), None)
+    engine.store.dir(ref.name).supervisor_log.touch()
+    assert Run(ref, engine).status().state == "lost"
+    assert submit(Prepared(job=job()), engine).wait(PATIENCE).state == "succeeded"

@@ -66,8 +66,6 @@ class RecordConformance:
         assert run.wait(PATIENCE).state == "succeeded"
         assert kinds(engine, ref).count("recorded") == 1
 
-    # BUG: LocalEngine.record looks at the results folder before the name, so that a name that is taken is
-    # reported as a results folder that is not empty, with the hint to --resume.
     def test_the_name_of_a_run_is_taken_until_it_is_removed(self, harness: Harness) -> None:
         engine, job = harness.engine, harness.job("lasts.py")
         run = submit(Prepared(job=job), engine)

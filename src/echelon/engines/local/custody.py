@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import time
 
 from echelon.engines.base import read_secrets
 from echelon.engines.local import processes, rundir, store
@@ -18,6 +19,7 @@ from echelon.errors import RunLost
 from echelon.model.event import Event, RootCause
 
 _LOCK_DESCRIPTOR = 3  # where a supervisor finds the lock it is handed
+_SUBMISSION = 10.0  # seconds within which whoever has recorded a run has started it
 _started: list[int] = []  # supervisors that this process has started and not yet seen the end of
 
 
@@ -66,7 +68,14 @@ def is_over(folder: RunDir) -> bool:
 
 def never_ran(folder: RunDir) -> bool:
     """Recorded, but its submission was interrupted before a supervisor said its first word."""
-    return folder.record.exists() and not folder.supervisor.exists() and not rundir.is_held(folder)
+    return not folder.supervisor.exists() and folder.record.exists() and not rundir.is_held(folder)
+
+
+def nothing_comes(folder: RunDir) -> bool:
+    """Whether waiting is in vain: the run is over, or its submission was interrupted a while ago."""
+    if is_over(folder):
+        return True
+    return never_ran(folder) and time.time() - folder.record.stat().st_mtime > _SUBMISSION
 
 
 def run_id(folder: RunDir) -> str:

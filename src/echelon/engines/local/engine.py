@@ -20,7 +20,7 @@ import msgspec
 
 from echelon.engines.base import Taken, read_secrets
 from echelon.engines.local import devices, rundir, store
-from echelon.engines.local.custody import is_over, never_ran, spawn_supervisor
+from echelon.engines.local.custody import is_over, never_ran, nothing_comes, spawn_supervisor
 from echelon.engines.local.rundir import RunDir
 from echelon.engines.local.store import RunStore, run_exists
 from echelon.engines.local.tail import follow_logs
@@ -135,11 +135,12 @@ class LocalEngine:
     def events(self, ref: RunRef, *, follow: bool = False, timeout: float | None = None) -> Iterator[Event]:
         """Read the run's event file, and go on reading it."""
         folder = self.store.find(ref.name)
+        is_over(folder)  # a supervisor that died without a word is missed now
         deadline = None if timeout is None else time.monotonic() + timeout
         position = 0
         ended = False
         while True:
-            last_look = is_over(folder) or not follow
+            last_look = not follow or nothing_comes(folder)
             events, position = store.read_events(folder, position)
             for event in events:
                 ended = ended or event.kind == "finished"
@@ -147,9 +148,8 @@ class LocalEngine:
             if ended:
                 return
             if last_look:
-                final = store.read_final(
-                    folder
-                )  # written, but its line in the events was not, when somebody was killed
+                # An end that stands in its file but not among the events: somebody was killed in between.
+                final = store.read_final(folder)
                 if final is not None:
                     yield final
                 return
@@ -162,7 +162,7 @@ class LocalEngine:
     ) -> Iterator[LogLine]:
         """Read the agents' output files, and go on reading them."""
         folder = self.store.find(ref.name)
-        for line in follow_logs(folder, lambda: is_over(folder) or not follow, POLL):
+        for line in follow_logs(folder, lambda: not follow or nothing_comes(folder), POLL):
             if ranks is None or line.rank in ranks:
                 yield line
 
