@@ -37,8 +37,9 @@ class Run:
 
     def status(self) -> Status:
         """How the run stands now."""
-        record = self._engine.read(self._ref)
-        return fold(opening_status(record), self._engine.events(self._ref))
+        events = list(self._engine.events(self._ref))
+        # Read after the events: a plan that they know of is in it.
+        return fold(opening_status(self._engine.read(self._ref)), events)
 
     def wait(self, timeout: float | None = None) -> Status:
         """Wait for the end and say how it was; RunTimedOut if it does not come within `timeout` seconds.

@@ -64,6 +64,8 @@ def prepare(said: Settings, environment: Mapping[str, str] = os.environ) -> Prep
         _check_script(Path(job.script))
     if job.framework == "auto":
         job = replace(job, framework=_find_framework(job))
+    if job.framework == "tensorflow" and said.procs is None:
+        job = replace(job, procs=1)  # one TensorFlow process drives all GPUs of its worker
     if not job.command:
         job = replace(job, python=_full_path(job.python) if job.python else find_python(environment))
         if said.on in (None, "local") and "PATH" not in job.env:

@@ -26,8 +26,8 @@ GROUPS = st.lists(
 
 
 def test_exit_codes_and_schemas() -> None:
-    assert gang.LOST_EXIT_CODE == RunLost.exit_code
-    assert gang.TIMEOUT_EXIT_CODE == RunTimedOut.exit_code
+    assert RunLost.exit_code == gang.LOST_EXIT_CODE
+    assert RunTimedOut.exit_code == gang.TIMEOUT_EXIT_CODE
     assert local_task.SCHEMA == agent_task.SCHEMA
     assert Record.__dataclass_fields__["schema"].default == 1
 

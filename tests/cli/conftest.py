@@ -14,6 +14,8 @@ from tests.cli.nvidia_smi import StandIn
 from tests.cli.terminal import ECHELON, PATIENCE, Terminal
 from tests.conftest import wait_until
 
+from echelon.cli import main
+
 HELLO = """
     import os, sys
     print("hello from", os.environ["ECHELON_WORKER"], *sys.argv[1:])
@@ -58,6 +60,19 @@ class Background:
 
     def end(self) -> int:
         return self.process.wait(PATIENCE)
+
+
+@pytest.fixture
+def call(home: Path, capfd: pytest.CaptureFixture[str]) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """The command line in this process: for the many commands whose own process is not the point."""
+
+    def call(*words: str) -> subprocess.CompletedProcess[str]:
+        capfd.readouterr()
+        code = main.call(list(words))
+        out, err = capfd.readouterr()
+        return subprocess.CompletedProcess(words, code, out, err)
+
+    return call
 
 
 @pytest.fixture

@@ -14,7 +14,6 @@ import pytest
 from tests.cli.terminal import ECHELON
 
 from echelon import errors
-from echelon.cli import main
 
 Call = Callable[..., subprocess.CompletedProcess[str]]
 Write = Callable[..., Path]
@@ -29,19 +28,6 @@ def check_refused(done: subprocess.CompletedProcess[str], code: int, *said: str)
     for text in said:
         assert text in done.stderr
     assert done.stdout == ""
-
-
-@pytest.fixture
-def call(home: Path, capfd: pytest.CaptureFixture[str]) -> Call:
-    """The command line without the start of a process: there are many mistakes to make."""
-
-    def call(*words: str) -> subprocess.CompletedProcess[str]:
-        capfd.readouterr()
-        code = main.call(list(words))
-        out, err = capfd.readouterr()
-        return subprocess.CompletedProcess(words, code, out, err)
-
-    return call
 
 
 def check_nothing_left(home: Path) -> None:

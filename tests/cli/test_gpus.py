@@ -18,7 +18,6 @@ from tests.cli.conftest import Background, wait_for
 from tests.cli.nvidia_smi import GIB, StandIn, uuid
 from tests.conftest import wait_until
 
-from echelon.cli import main
 from echelon.engines.local.store import RunStore
 
 Call = Callable[..., subprocess.CompletedProcess[str]]
@@ -56,12 +55,12 @@ def hold(write: Callable[..., Path]) -> str:
 
 
 @pytest.fixture
-def status(home: Path, capfd: pytest.CaptureFixture[str]) -> Callable[[str], dict[str, Any]]:
+def status(call: Call) -> Callable[[str], dict[str, Any]]:
     def status(name: str) -> dict[str, Any]:
-        capfd.readouterr()
-        code = main.call(["status", name, "-o", "json"])
-        out = capfd.readouterr().out
-        found: dict[str, Any] = json.loads(out) if code == 0 else {"state": f"not there: exit code {code}"}
+        done = call("status", name, "-o", "json")
+        if done.returncode != 0:
+            return {"state": f"not there: exit code {done.returncode}"}
+        found: dict[str, Any] = json.loads(done.stdout)
         return found
 
     return status
@@ -82,7 +81,7 @@ def admitted_at(home: Path, name: str) -> float:
 
 
 @pytest.mark.slow
-def test_many_runs_at_once_never_share_a_gpu(gpus: StandIn, background: Start, cli: Call, hold: str) -> None:
+def test_many_runs_at_once_never_share_a_gpu(gpus: StandIn, background: Start, call: Call, hold: str) -> None:
     gpus.show(4)
     Path("go").touch()
     wanted = [(1, 1), (1, 2), (2, 1), (1, 1), (1, 3), (2, 2), (1, 1), (1, 1)]  # workers, GPUs each
@@ -94,7 +93,7 @@ def test_many_runs_at_once_never_share_a_gpu(gpus: StandIn, background: Start, c
     ]
     assert [each.end() for each in started] == [0] * len(wanted), [each.err for each in started]
     for number in range(len(wanted)):
-        assert cli("wait", f"r{number}").returncode == 0
+        assert call("wait", f"r{number}").returncode == 0
     held = [Held(**json.loads(path.read_text())) for path in Path.cwd().glob("held-*")]
     assert len(held) == sum(workers for workers, _ in wanted)
     for number, (workers, each) in enumerate(wanted):
@@ -108,11 +107,11 @@ def test_many_runs_at_once_never_share_a_gpu(gpus: StandIn, background: Start, c
 
 
 def test_each_rank_of_a_worker_sees_the_workers_gpus(
-    gpus: StandIn, cli: Call, hold: str, status: Status
+    gpus: StandIn, call: Call, hold: str, status: Status
 ) -> None:
     gpus.show(4)
     Path("go").touch()
-    assert cli("run", "-n", "2", "--gpus", "2", "--name", "fm", hold).returncode == 0
+    assert call("run", "-n", "2", "--gpus", "2", "--name", "fm", hold).returncode == 0
     held = [Held(**json.loads(path.read_text())) for path in sorted(Path.cwd().glob("held-fm-*"))]
     assert [entry.gpus for entry in held] == [
         ["0", "1"],
@@ -124,21 +123,21 @@ def test_each_rank_of_a_worker_sees_the_workers_gpus(
 
 
 def test_a_run_waits_in_line_says_why_and_is_served_in_order(
-    gpus: StandIn, cli: Call, hold: str, status: Status, background: Start, home: Path
+    gpus: StandIn, call: Call, hold: str, status: Status, background: Start, home: Path
 ) -> None:
     gpus.show(2)
-    assert cli("run", "-d", "--name", "a", "--gpus", "1", hold).returncode == 0
+    assert call("run", "-d", "--name", "a", "--gpus", "1", hold).returncode == 0
     wait_for("holds-a-0")
     waiting = background("run", "--name", "b", "--gpus", "2", hold)
     wait_for_state(status, "b", "queued")
-    assert cli("run", "-d", "--name", "c", "--gpus", "1", hold).stdout == "c\n"
+    assert call("run", "-d", "--name", "c", "--gpus", "1", hold).stdout == "c\n"
     assert status("b")["reason"] == "waiting for 2 GPUs: 1 of 2 free, held by a"
     assert wait_for_state(status, "c", "queued")["reason"] == "waiting in line behind b"  # though one is free
-    assert "waiting for 2 GPUs: 1 of 2 free, held by a" in cli("ps").stdout
+    assert "waiting for 2 GPUs: 1 of 2 free, held by a" in call("ps").stdout
     assert "echelon: waiting for 2 GPUs: 1 of 2 free, held by a\n" in waiting.err
-    preview = cli("run", "--dry-run", "--gpus", "1", hold)
+    preview = call("run", "--dry-run", "--gpus", "1", hold)
     assert "it would wait: waiting in line behind b and 1 more" in preview.stderr
-    assert cli("run", "--name", "d", "--", "true").returncode == 0  # who wants no GPU does not wait for one
+    assert call("run", "--name", "d", "--", "true").returncode == 0  # who wants no GPU does not wait for one
     Path("go-a").touch()
     wait_for("holds-b-0")
     assert sorted(Path("holds-b-0").read_text().split(",")) == ["0", "1"]
@@ -148,55 +147,55 @@ def test_a_run_waits_in_line_says_why_and_is_served_in_order(
     assert waiting.end() == 0
     assert "echelon: starting\n" in waiting.err
     Path("go-c").touch()
-    assert cli("wait", "c").returncode == 0
+    assert call("wait", "c").returncode == 0
     assert admitted_at(home, "b") < admitted_at(home, "c")
 
 
 def test_a_run_in_line_can_be_stopped(
-    gpus: StandIn, cli: Call, hold: str, status: Status, background: Start
+    gpus: StandIn, call: Call, hold: str, status: Status, background: Start
 ) -> None:
     gpus.show(1)
     gpus.compute((0, os.getpid(), "/usr/bin/somebody"))
-    assert cli("run", "-d", "--name", "a", "--gpus", "1", hold).returncode == 0
+    assert call("run", "-d", "--name", "a", "--gpus", "1", hold).returncode == 0
     waiting = background("run", "--name", "b", "--gpus", "1", hold)
     wait_for_state(status, "b", "queued")
     wait_until(lambda: "waiting" in waiting.err, "the reason to be told")
     waiting.process.send_signal(signal.SIGINT)
     assert waiting.end() == 130
     assert status("b")["state"] == "stopped"
-    assert cli("stop", "a").stdout.startswith("a stopped")
-    assert cli("rm", "a", "b").returncode == 0
+    assert call("stop", "a").stdout.startswith("a stopped")
+    assert call("rm", "a", "b").returncode == 0
     assert not Path("runs/a").exists()  # it never began to write
 
 
 def test_gpus_of_other_peoples_processes_are_not_taken(
-    gpus: StandIn, cli: Call, hold: str, status: Status
+    gpus: StandIn, call: Call, hold: str, status: Status
 ) -> None:
     gpus.show(3, used=(0, 0, 40 * GIB))  # the third is used by a process that cannot be seen from here
     gpus.compute((0, os.getpid(), "/opt/conda/bin/python"))
     Path("go").touch()
-    assert cli("run", "--name", "a", "--gpus", "1", hold).returncode == 0
+    assert call("run", "--name", "a", "--gpus", "1", hold).returncode == 0
     assert Path("holds-a-0").read_text() == "1"
-    refused = cli("run", "--name", "b", "--gpus", "2", "--no-wait", hold)
+    refused = call("run", "--name", "b", "--gpus", "2", "--no-wait", hold)
     assert refused.returncode == 114
     assert f"1 of 3 free, held by python (pid {os.getpid()}), somebody's process" in refused.stderr
     assert "hint: leave --no-wait out to stand in line" in refused.stderr
-    assert cli("status", "b").returncode == 111
+    assert call("status", "b").returncode == 111
     assert not Path("runs/b").exists()
-    assert cli("run", "-d", "--name", "b", "--gpus", "2", hold).returncode == 0
+    assert call("run", "-d", "--name", "b", "--gpus", "2", hold).returncode == 0
     wait_for_state(status, "b", "queued")
     gpus.compute()  # that process has ended
-    assert cli("wait", "b").returncode == 0
+    assert call("wait", "b").returncode == 0
     assert Path("holds-b-0").read_text() == "0,1"
 
 
 def test_who_does_not_wait_is_refused_even_when_late_by_a_moment(
-    gpus: StandIn, background: Start, cli: Call, hold: str
+    gpus: StandIn, background: Start, call: Call, hold: str
 ) -> None:
     gpus.show(1)
     started = [background("run", "-d", "--name", f"r{n}", "--gpus", "1", "--no-wait", hold) for n in range(4)]
     assert sorted(each.end() for each in started) == [0, 114, 114, 114]
-    assert len(json.loads(cli("ps", "-a", "-o", "json").stdout)) == 1
+    assert len(json.loads(call("ps", "-a", "-o", "json").stdout)) == 1
 
 
 @pytest.mark.parametrize(
@@ -204,27 +203,27 @@ def test_who_does_not_wait_is_refused_even_when_late_by_a_moment(
     [("2,3", "2,3"), (f"{uuid(3)},1", "3,1"), ("3, 2", "3,2"), ("2,3,9,0", "2,3")],
 )
 def test_an_outer_choice_is_respected(
-    gpus: StandIn, cli: Call, hold: str, monkeypatch: pytest.MonkeyPatch, visible: str, given: str
+    gpus: StandIn, call: Call, hold: str, monkeypatch: pytest.MonkeyPatch, visible: str, given: str
 ) -> None:
     gpus.show(4)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     Path("go").touch()
-    assert cli("run", "--name", "fm", "--gpus", "2", hold).returncode == 0
+    assert call("run", "--name", "fm", "--gpus", "2", hold).returncode == 0
     assert Path("holds-fm-0").read_text() == given
-    too_many = cli("run", "--gpus", "3", hold)
+    too_many = call("run", "--gpus", "3", hold)
     assert too_many.returncode == 113
     assert "3 GPUs asked for, this machine has 2" in too_many.stderr
 
 
 def test_without_gpus_an_outer_choice_is_left_alone(
-    gpus: StandIn, cli: Call, monkeypatch: pytest.MonkeyPatch
+    gpus: StandIn, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gpus.show(4)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,3")
-    assert cli("run", "--", "printenv", "CUDA_VISIBLE_DEVICES").stdout == "2,3\n"
+    assert call("run", "--", "printenv", "CUDA_VISIBLE_DEVICES").stdout == "2,3\n"
 
 
-def test_larger_than_the_machine(gpus: StandIn, cli: Call, hold: str, home: Path) -> None:
+def test_larger_than_the_machine(gpus: StandIn, call: Call, hold: str, home: Path) -> None:
     gpus.show(4, models=("NVIDIA A100-SXM4-80GB", "NVIDIA H100 PCIe"))
     for words, said in (
         (["--gpus", "5"], "5 GPUs asked for, this machine has 4"),
@@ -232,48 +231,48 @@ def test_larger_than_the_machine(gpus: StandIn, cli: Call, hold: str, home: Path
         (["--gpus", "1", "--gpu-type", "V100"], "gpu_type 'V100': this machine has no such GPU"),
         (["--gpus", "3", "--gpu-type", "a100"], "a100"),
     ):
-        refused = cli("run", *words, hold)
+        refused = call("run", *words, hold)
         assert refused.returncode == 113
         assert said in refused.stderr
         assert "hint: " in refused.stderr
     assert not (home / "runs").exists()
 
 
-def test_gpus_of_one_model(gpus: StandIn, cli: Call, hold: str) -> None:
+def test_gpus_of_one_model(gpus: StandIn, call: Call, hold: str) -> None:
     gpus.show(4, models=("NVIDIA A100-SXM4-80GB", "NVIDIA H100 PCIe"))
     Path("go").touch()
-    assert cli("run", "--name", "fm", "--gpus", "2", "--gpu-type", "h100", hold).returncode == 0
+    assert call("run", "--name", "fm", "--gpus", "2", "--gpu-type", "h100", hold).returncode == 0
     assert Path("holds-fm-0").read_text() == "1,3"
 
 
 @pytest.mark.parametrize("ending", ["stop", "kill"])
 def test_gpus_are_free_again_however_the_run_ends(
-    gpus: StandIn, cli: Call, hold: str, home: Path, ending: str
+    gpus: StandIn, call: Call, hold: str, home: Path, ending: str
 ) -> None:
     gpus.show(1)
-    assert cli("run", "-d", "--name", "a", "--gpus", "1", hold).returncode == 0
+    assert call("run", "-d", "--name", "a", "--gpus", "1", hold).returncode == 0
     wait_for("holds-a-0")
-    assert cli("run", "--gpus", "1", "--no-wait", hold).returncode == 114
+    assert call("run", "--gpus", "1", "--no-wait", hold).returncode == 114
     if ending == "stop":
-        assert cli("stop", "--now", "a").returncode == 0
+        assert call("stop", "--now", "a").returncode == 0
     else:
         supervisor = json.loads(RunStore(home).dir("a").supervisor.read_bytes())["pid"]
         os.kill(supervisor, signal.SIGKILL)
-        assert cli("wait", "a").returncode == 117
+        assert call("wait", "a").returncode == 117
     Path("go").touch()
-    assert cli("run", "--name", "b", "--gpus", "1", "--no-wait", hold).returncode == 0
+    assert call("run", "--name", "b", "--gpus", "1", "--no-wait", hold).returncode == 0
 
 
-def test_top_shows_who_has_which_gpu(gpus: StandIn, cli: Call, hold: str) -> None:
+def test_top_shows_who_has_which_gpu(gpus: StandIn, call: Call, hold: str) -> None:
     gpus.show(3, used=(0, 2 * GIB, 0))
     gpus.compute((1, os.getpid(), "/usr/bin/blender"))
-    assert cli("run", "-d", "--name", "fm", "--gpus", "1", hold).returncode == 0
+    assert call("run", "-d", "--name", "fm", "--gpus", "1", hold).returncode == 0
     wait_for("holds-fm-0")
-    usage = json.loads(cli("top", "-o", "json").stdout)
+    usage = json.loads(call("top", "-o", "json").stdout)
     assert [use["user"] for use in usage["gpus"]] == ["fm", f"blender (pid {os.getpid()})", None]
     assert usage["gpus"][1]["used"] == 2 * 2**30
     assert [use["gpus"] for use in usage["runs"]] == [["0"]]
-    text = cli("top").stdout
+    text = call("top").stdout
     assert re.search(r"^0 +NVIDIA Imagined +0 B of 80 GiB +0 % +fm$", text, re.MULTILINE)
     assert re.search(r"^2 +NVIDIA Imagined +0 B of 80 GiB +0 % +free$", text, re.MULTILINE)
-    assert re.search(r"^ok +GPUs +3: NVIDIA Imagined$", cli("doctor").stdout, re.MULTILINE)
+    assert re.search(r"^ok +GPUs +3: NVIDIA Imagined$", call("doctor").stdout, re.MULTILINE)

@@ -12,8 +12,10 @@ from pathlib import Path
 
 import click
 import pytest
+from click.shell_completion import BashComplete
 
-from echelon.cli.main import COMMANDS, cli
+from echelon.cli.main import COMMANDS
+from echelon.cli.main import cli as group
 from echelon.cli.run import run as run_command
 from echelon.errors import InvalidJob
 from echelon.jobfile import schema, settings_from
@@ -32,7 +34,7 @@ EVERYWHERE = {"-o", "--format", "--on", "--context", "--namespace"}
 
 
 def command(name: str) -> click.Command:
-    found = cli.get_command(click.Context(cli), name)
+    found = group.get_command(click.Context(group), name)
     assert found is not None
     return found
 
@@ -124,36 +126,35 @@ def test_importing_echelon_imports_nothing_else() -> None:
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completion_prints_the_shells_script(cli: Call, shell: str) -> None:
-    done = cli("completion", shell)
+def test_completion_prints_the_shells_script(call: Call, shell: str) -> None:
+    done = call("completion", shell)
     assert done.returncode == 0
     assert "_ECHELON_COMPLETE" in done.stdout
     assert f"{shell}_complete" in done.stdout
 
 
-def complete(*words: str, **environment: str) -> list[str]:
+def test_the_shell_is_answered_quickly_and_quietly(call: Call, hello: str) -> None:
+    assert call("run", "-d", "--name", "fm", hello).returncode == 0
+    question = {"_ECHELON_COMPLETE": "bash_complete", "COMP_WORDS": "echelon status ", "COMP_CWORD": "2"}
     done = subprocess.run(
         [sys.executable, "-m", "echelon.cli.main"],
-        env={
-            **os.environ,
-            **environment,
-            "_ECHELON_COMPLETE": "bash_complete",
-            "COMP_WORDS": " ".join(("echelon", *words)),
-            "COMP_CWORD": str(len(words)),
-        },
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.stderr == ""
-    return [line for line in done.stdout.splitlines() if line]
+        env={**os.environ, **question}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.stdout, done.stderr) == ("plain,fm\n", "")
 
 
 def test_commands_flags_runs_and_files_complete(
-    cli: Call, hello: str, monkeypatch: pytest.MonkeyPatch
+    call: Call, hello: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
+    def complete(*words: str) -> list[str]:
+        monkeypatch.setenv("COMP_WORDS", " ".join(("echelon", *words)))
+        monkeypatch.setenv("COMP_CWORD", str(len(words)))
+        lines = BashComplete(group, {}, "echelon", "_ECHELON_COMPLETE").complete().splitlines()
+        assert capfd.readouterr().err == ""
+        return [line for line in lines if line]
+
     for name in ("fm", "fast"):
-        assert cli("run", "-d", "--name", name, hello).returncode == 0
+        assert call("run", "-d", "--name", name, hello).returncode == 0
     assert complete("st") == ["plain,status", "plain,stop"]
     assert complete("run", "--frame") == ["plain,--framework"]
     assert "plain,tensorflow" in complete("run", "--framework", "")
@@ -184,8 +185,8 @@ def test_commands_flags_runs_and_files_complete(
         (["ps", "-o", "xml"], "'xml' is not one of"),
     ],
 )
-def test_wrong_usage_is_exit_code_2(cli: Call, home: Path, words: list[str], said: str) -> None:
-    done = cli(*words)
+def test_wrong_usage_is_exit_code_2(call: Call, home: Path, words: list[str], said: str) -> None:
+    done = call(*words)
     assert done.returncode == 2
     assert said in done.stderr
     assert "Traceback" not in done.stderr

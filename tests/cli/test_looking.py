@@ -18,7 +18,6 @@ import yaml
 from tests.cli.conftest import Background, wait_for
 from tests.conftest import wait_until
 
-from echelon.cli import main
 from echelon.engines.local.checkup import Finding
 from echelon.engines.local.usage import RunUse, Usage
 from echelon.model.event import RootCause
@@ -43,31 +42,16 @@ def names(kind: type[Any]) -> set[str]:
 
 
 @pytest.fixture
-def call(home: Path, capfd: pytest.CaptureFixture[str]) -> Call:
-    """The command line in this process, for commands that only look."""
-
-    def call(*words: str) -> subprocess.CompletedProcess[str]:
-        capfd.readouterr()
-        code = main.call(list(words))
-        out, err = capfd.readouterr()
-        return subprocess.CompletedProcess(words, code, out, err)
-
-    return call
-
-
-@pytest.fixture
-def talked(cli: Call, write: Write) -> str:
+def talked(call: Call, write: Write) -> str:
     """A run of two workers with two ranks each that has ended."""
     write("talk.py", TALK)
-    assert cli("run", "-n", "2", "--procs", "2", "--name", "talked", "talk.py").returncode == 0
+    assert call("run", "-n", "2", "--procs", "2", "--name", "talked", "talk.py").returncode == 0
     return "talked"
 
 
-def test_every_reading_command_gives_the_same_data_as_json_and_yaml(
-    call: Call, cli: Call, write: Write
-) -> None:
+def test_every_reading_command_gives_the_same_data_as_json_and_yaml(call: Call, write: Write) -> None:
     write("talk.py", TALK)
-    assert cli("run", "-n", "2", "--name", "fm", "talk.py", "--fail").returncode == 3
+    assert call("run", "-n", "2", "--name", "fm", "talk.py", "--fail").returncode == 3
     for words in (["ps", "-a"], ["status", "fm"], ["wait", "fm"], ["stop", "fm"]):
         as_json, as_yaml = call(*words, "-o", "json"), call(*words, "-o", "yaml")
         assert json.loads(as_json.stdout) == yaml.safe_load(as_yaml.stdout)
@@ -79,9 +63,9 @@ def test_every_reading_command_gives_the_same_data_as_json_and_yaml(
             assert yaml.safe_load(call(*words, "-o", format_).stdout)
 
 
-def test_the_fields_are_the_documented_ones(call: Call, cli: Call, write: Write) -> None:
+def test_the_fields_are_the_documented_ones(call: Call, write: Write) -> None:
     write("talk.py", TALK)
-    assert cli("run", "-n", "2", "--name", "fm", "talk.py", "--fail").returncode == 3
+    assert call("run", "-n", "2", "--name", "fm", "talk.py", "--fail").returncode == 3
     status = json.loads(call("status", "fm", "-o", "json").stdout)
     assert set(status) == names(Status)
     assert (status["name"], status["uri"], status["state"], status["exit_code"]) == (
@@ -108,10 +92,10 @@ def test_the_fields_are_the_documented_ones(call: Call, cli: Call, write: Write)
     assert json.loads(call("rm", "fm", "-o", "json").stdout) == {"removed": ["fm"]}
 
 
-def test_a_failed_runs_workers_say_what_became_of_them(call: Call, cli: Call, write: Write) -> None:
+def test_a_failed_runs_workers_say_what_became_of_them(call: Call, write: Write) -> None:
     write("talk.py", TALK)
     assert (
-        cli(
+        call(
             "run",
             "-n",
             "2",
@@ -128,12 +112,12 @@ def test_a_failed_runs_workers_say_what_became_of_them(call: Call, cli: Call, wr
     assert [worker["state"] for worker in workers] == ["stopped", "failed"]
 
 
-def test_ps_lists_what_goes_on_and_with_a_everything(call: Call, cli: Call, stay: str, hello: str) -> None:
+def test_ps_lists_what_goes_on_and_with_a_everything(call: Call, stay: str, hello: str) -> None:
     none = call("ps")
     assert (none.stdout, none.returncode) == ("", 0)
     assert "-a" in none.stderr
-    assert cli("run", "--name", "old", hello).returncode == 0
-    assert cli("run", "-d", "-n", "2", "--name", "new", stay, "a b\nc").returncode == 0
+    assert call("run", "--name", "old", hello).returncode == 0
+    assert call("run", "-d", "-n", "2", "--name", "new", stay, "a b\nc").returncode == 0
     wait_for("runs/new/pid-0", "runs/new/pid-1")
     wait_until(lambda: " running " in call("ps").stdout, "the run to be seen running")
     head, row = call("ps").stdout.splitlines()
@@ -154,9 +138,9 @@ def test_ps_watch_until_interrupted(background: Callable[..., Background]) -> No
     assert watching.err.strip() == ""
 
 
-def test_status_of_a_running_run(call: Call, cli: Call, stay: str) -> None:
+def test_status_of_a_running_run(call: Call, stay: str) -> None:
     assert (
-        cli("run", "-d", "-n", "2", "--procs", "2", "--restarts", "3", "--name", "fm", stay).returncode == 0
+        call("run", "-d", "-n", "2", "--procs", "2", "--restarts", "3", "--name", "fm", stay).returncode == 0
     )
     wait_until(lambda: " running" in call("status", "fm").stdout.splitlines()[0], "the run to run")
     shown = call("status", "fm").stdout
@@ -217,7 +201,7 @@ def test_logs_since_and_with_times(call: Call, talked: str) -> None:
 
 
 def test_following_from_another_process(
-    cli: Call, background: Callable[..., Background], write: Write
+    call: Call, background: Callable[..., Background], write: Write
 ) -> None:
     write(
         "slow.py",
@@ -230,7 +214,7 @@ def test_following_from_another_process(
         print("three")
         """,
     )
-    assert cli("run", "-d", "--name", "fm", "slow.py").returncode == 0
+    assert call("run", "-d", "--name", "fm", "slow.py").returncode == 0
     followers = [background("logs", "-f", "fm"), background("logs", "-f", "fm", "--tail", "1")]
     wait_until(lambda: all("one\n" in each.out for each in followers), "the first line")
     Path("one").touch()
@@ -240,8 +224,8 @@ def test_following_from_another_process(
     assert [each.out for each in followers] == ["one\ntwo\nthree\n"] * 2
 
 
-def test_waiting(cli: Call, call: Call, stay: str) -> None:
-    assert cli("run", "-d", "--name", "fm", stay).returncode == 0
+def test_waiting(call: Call, stay: str) -> None:
+    assert call("run", "-d", "--name", "fm", stay).returncode == 0
     done = call("wait", "fm", "--timeout", "0.1s")
     assert done.returncode == 118
     assert "run 'fm' is still" in done.stderr
@@ -251,8 +235,8 @@ def test_waiting(cli: Call, call: Call, stay: str) -> None:
     assert (done.returncode, done.stdout) == (0, "fm succeeded\n")
 
 
-def test_stopping(cli: Call, call: Call, stay: str) -> None:
-    assert cli("run", "-d", "-n", "2", "--name", "fm", stay).returncode == 0
+def test_stopping(call: Call, stay: str) -> None:
+    assert call("run", "-d", "-n", "2", "--name", "fm", stay).returncode == 0
     wait_for("runs/fm/pid-0", "runs/fm/pid-1")
     refused = call("rm", "fm")
     assert refused.returncode == 115
@@ -272,9 +256,9 @@ def test_stopping(cli: Call, call: Call, stay: str) -> None:
     assert call("ps", "-a").stdout == ""
 
 
-def test_stopping_several_and_killing(cli: Call, call: Call, stay: str) -> None:
+def test_stopping_several_and_killing(call: Call, stay: str) -> None:
     for name in ("a", "b"):
-        assert cli("run", "-d", "--name", name, stay, "--stubborn").returncode == 0
+        assert call("run", "-d", "--name", name, stay, "--stubborn").returncode == 0
     wait_for("runs/a/pid-0", "runs/b/pid-0")
     done = call("stop", "--now", "a", "b", "a")
     assert [line.split(":")[0] for line in done.stdout.splitlines()] == ["a stopped", "b stopped"]
@@ -282,7 +266,7 @@ def test_stopping_several_and_killing(cli: Call, call: Call, stay: str) -> None:
     assert call("rm", "a", "b").stdout == "a\nb\n"
 
 
-def test_getting_results(cli: Call, call: Call, write: Write) -> None:
+def test_getting_results(call: Call, write: Write) -> None:
     write(
         "save.py",
         """
@@ -292,7 +276,7 @@ def test_getting_results(cli: Call, call: Call, write: Write) -> None:
         (out / "ckpt" / "model.pt").write_bytes(bytes(range(256)))
         """,
     )
-    assert cli("run", "--name", "fm", "save.py").returncode == 0
+    assert call("run", "--name", "fm", "save.py").returncode == 0
     assert call("get", "fm").stdout == "runs/fm\n"
     assert call("get", "fm", "ckpt/model.pt").stdout == "runs/fm/ckpt/model.pt\n"
     assert call("get", "fm", "ckpt/model.pt", "--to", "there/new").stdout == "there/new/model.pt\n"
@@ -304,8 +288,8 @@ def test_getting_results(cli: Call, call: Call, write: Write) -> None:
     assert not list(Path.cwd().rglob(".*"))  # no half-copied file is left
 
 
-def test_top_shows_who_uses_the_machine(cli: Call, call: Call, stay: str) -> None:
-    assert cli("run", "-d", "-n", "2", "--name", "fm", stay).returncode == 0
+def test_top_shows_who_uses_the_machine(call: Call, stay: str) -> None:
+    assert call("run", "-d", "-n", "2", "--name", "fm", stay).returncode == 0
     wait_for("runs/fm/pid-0", "runs/fm/pid-1")
     usage = json.loads(call("top", "-o", "json").stdout)
     assert usage["cpus"] >= 1

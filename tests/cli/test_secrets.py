@@ -31,7 +31,7 @@ def files_below(*folders: Path) -> Iterator[tuple[Path, bytes]]:
 
 
 def test_a_secret_is_seen_by_the_ranks_alone(
-    cli: Call, write: Callable[..., Path], home: Path, monkeypatch: pytest.MonkeyPatch
+    call: Call, write: Callable[..., Path], home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TOKEN", VALUE)
     key = write("../key", f"{OTHER}\n")
@@ -48,18 +48,18 @@ def test_a_secret_is_seen_by_the_ranks_alone(
     )
     flags = ["-n", "2", "--name", "fm", "--secret", "TOKEN", "--secret", f"KEY=@{key}"]
     said = [
-        cli("run", "--dry-run", *flags, "train.py"),
-        cli("run", "--dry-run", "-o", "json", *flags, "train.py"),
+        call("run", "--dry-run", *flags, "train.py"),
+        call("run", "--dry-run", "-o", "json", *flags, "train.py"),
     ]
     assert "TOKEN=***" in said[0].stdout
-    said.append(cli("run", "-d", *flags, "train.py"))
+    said.append(call("run", "-d", *flags, "train.py"))
     wait_for("runs/fm/seen")
     for line in command_lines():
         assert VALUE.encode() not in line
         assert OTHER.encode() not in line
-    said += [cli(*words, "-o", "json") for words in (["ps"], ["status", "fm"], ["logs", "fm"], ["top"])]
+    said += [call(*words, "-o", "json") for words in (["ps"], ["status", "fm"], ["logs", "fm"], ["top"])]
     Path("runs/fm/go").touch()
-    said.append(cli("wait", "fm", "-o", "json"))
+    said.append(call("wait", "fm", "-o", "json"))
     for done in said:
         assert done.returncode == 0
         assert VALUE not in done.stdout + done.stderr
@@ -75,15 +75,15 @@ def test_a_secret_is_seen_by_the_ranks_alone(
     ]
 
 
-def test_a_value_on_the_command_line_is_refused_and_not_repeated(cli: Call, hello: str) -> None:
-    done = cli("run", "--secret", f"TOKEN={VALUE}", hello)
+def test_a_value_on_the_command_line_is_refused_and_not_repeated(call: Call, hello: str) -> None:
+    done = call("run", "--secret", f"TOKEN={VALUE}", hello)
     assert done.returncode == 110
     assert VALUE not in done.stdout + done.stderr
     assert "--secret TOKEN" in done.stderr
 
 
-def test_the_gangs_own_secret_is_in_its_file_alone(cli: Call, stay: str, home: Path) -> None:
-    assert cli("run", "-d", "-n", "2", "--name", "fm", stay).returncode == 0
+def test_the_gangs_own_secret_is_in_its_file_alone(call: Call, stay: str, home: Path) -> None:
+    assert call("run", "-d", "-n", "2", "--name", "fm", stay).returncode == 0
     wait_for("runs/fm/pid-0", "runs/fm/pid-1")
     file = home / "runs" / "fm" / "secret"
     secret = file.read_bytes()
@@ -91,6 +91,6 @@ def test_the_gangs_own_secret_is_in_its_file_alone(cli: Call, stay: str, home: P
     assert file.stat().st_mode & 0o077 == 0
     assert not any(secret in line for line in command_lines())
     Path("go").touch()
-    assert json.loads(cli("wait", "fm", "-o", "json").stdout)["state"] == "succeeded"
+    assert json.loads(call("wait", "fm", "-o", "json").stdout)["state"] == "succeeded"
     assert [path for path, content in files_below(home, Path("runs")) if secret in content] == [file]
     assert (home / "runs" / "fm").stat().st_mode & 0o077 == 0

@@ -25,19 +25,18 @@ def test_ranks_are_coloured(terminal: Open, hello: str) -> None:
     assert "\x1b[32msucceeded\x1b[0m" in screen.shown
 
 
-@pytest.mark.parametrize("environment", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
-def test_no_colour_where_none_is_wanted(
-    terminal: Open, hello: str, write: Write, environment: dict[str, str]
-) -> None:
+@pytest.mark.slow
+def test_no_colour_where_none_is_wanted(terminal: Open, hello: str, write: Write) -> None:
     write("fail.py", "raise SystemExit(3)")
-    for words in (
-        ["run", "-n", "2", "--name", "fm", hello],
-        ["run", "-n", "2", "--name", "bad", "fail.py"],
-        ["ps", "-a"],
-        ["status", "bad"],
-        ["wait", "fm"],
-        ["doctor"],
-        ["top", "--once"],
+    for words, environment in (
+        (["run", "-n", "2", "--name", "fm", hello], {"NO_COLOR": "1"}),
+        (["run", "-n", "2", "--name", "bad", "fail.py"], {"TERM": "dumb"}),
+        (["ps", "-a"], {"NO_COLOR": "1"}),
+        (["status", "bad"], {"NO_COLOR": "1"}),
+        (["status", "bad"], {"TERM": "dumb"}),
+        (["wait", "fm"], {"NO_COLOR": "1"}),
+        (["doctor"], {"NO_COLOR": "1"}),
+        (["top", "--once"], {"NO_COLOR": "1"}),
     ):
         screen = terminal(*words, environment=environment)
         screen.end()
@@ -45,7 +44,7 @@ def test_no_colour_where_none_is_wanted(
         assert ESCAPE not in screen.shown, words
 
 
-def test_nothing_of_a_terminal_in_a_pipe(cli: Call, hello: str, write: Write) -> None:
+def test_nothing_of_a_terminal_in_a_pipe(call: Call, hello: str, write: Write) -> None:
     write("fail.py", "raise SystemExit(3)")
     for words in (
         ["run", "-n", "2", "--name", "fm", hello],
@@ -55,14 +54,14 @@ def test_nothing_of_a_terminal_in_a_pipe(cli: Call, hello: str, write: Write) ->
         ["doctor"],
         ["top"],
     ):
-        done = cli(*words)
+        done = call(*words)
         assert ESCAPE not in done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("columns", [60, 80, 200])
-def test_a_run_is_one_line_of_the_table(terminal: Open, cli: Call, write: Write, columns: int) -> None:
+def test_a_run_is_one_line_of_the_table(terminal: Open, call: Call, write: Write, columns: int) -> None:
     write("fail.py", "raise ValueError('a very long explanation of what went wrong, ' * 4)")
-    assert cli("run", "--name", "bad", "fail.py", "--one-flag", "with-a-long-value" * 3).returncode == 1
+    assert call("run", "--name", "bad", "fail.py", "--one-flag", "with-a-long-value" * 3).returncode == 1
     screen = terminal("ps", "-a", columns=columns, environment={"NO_COLOR": "1"})
     assert screen.end() == 0
     head, row = screen.shown.rstrip().split("\n")

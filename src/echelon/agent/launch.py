@@ -66,11 +66,12 @@ def environment(
     """Everything a rank finds in its environment. The user's own variables have the last word."""
     launch = task.groups[place.group]["launch"]
     rank = place.first_rank + local
+    before = (each for each in task.places if each.role == place.role and each.worker < place.worker)
     values = {
         "rank": str(rank),
         "local_rank": str(local),
         "worker": str(place.worker),
-        "index": str(place.index),
+        "index": str(sum(each.procs for each in before) + local),
         "error_file": error_file,
     }
 

@@ -199,8 +199,21 @@ class Stream:
             # Only the present painting can become a line; forget what it covered.
             self._partial = painting + (b"\r" if self._partial.endswith(b"\r") else b"")
         elif not self._hold or len(self._partial) >= LONGEST_LINE:
-            self._sink.lines(self._piece, [self._partial], now)
-            self._partial = b""
+            end = _whole_characters(self._partial)
+            if end:
+                self._sink.lines(self._piece, [self._partial[:end]], now)
+                self._partial = self._partial[end:]
+
+
+def _whole_characters(data: bytes) -> int:
+    """How many bytes of a piece can be shown by themselves: all but the beginning of a UTF-8 character."""
+    for back in range(1, min(3, len(data)) + 1):
+        byte = data[-back]
+        if 0xC0 <= byte < 0xF8:  # the first byte says how many there are
+            return len(data) - back if back < (2 if byte < 0xE0 else 3 if byte < 0xF0 else 4) else len(data)
+        if not 0x80 <= byte < 0xC0:
+            break
+    return len(data)
 
 
 def _last_painting(line: bytes) -> bytes:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from echelon.errors import InvalidJob
+from echelon.errors import InvalidJob, RunExists, UnknownRun
 from echelon.model.cluster import Cluster
 from echelon.model.event import Event
 from echelon.model.job import Job
@@ -113,3 +113,18 @@ def read_secrets(job: Job, environment: Mapping[str, str]) -> dict[str, str]:
                 hint=f"export {secret.name}=..., or use {secret.name}=@FILE",
             )
     return values
+
+
+def run_exists(name: str) -> RunExists:
+    """The error for a name that is taken."""
+    hint = f"`echelon rm {name}` frees the name, or choose another with --name"
+    return RunExists(f"a run named {name!r} exists", hint=hint)
+
+
+def unknown_run(name: str, names: list[str]) -> UnknownRun:
+    """The error for a name that no run has."""
+    import difflib
+
+    near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    hint = f"did you mean {near[0]!r}?" if near else "`echelon ps -a` lists the runs"
+    return UnknownRun(f"no run named {name!r}", hint=hint)

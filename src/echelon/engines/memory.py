@@ -26,16 +26,15 @@ from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 
 from echelon.bundle import Bundle
-from echelon.engines.base import Taken, read_secrets
-from echelon.engines.local.store import unknown_run
+from echelon.engines.base import Taken, read_secrets, run_exists, unknown_run
 from echelon.engines.script import Act, Program, one_node, perform
-from echelon.errors import InvalidJob, RunExists, StateTrouble
+from echelon.errors import InvalidJob, StateTrouble
 from echelon.model.cluster import Cluster
 from echelon.model.event import Event, Kind
 from echelon.model.job import Job
 from echelon.model.log import LogLine
 from echelon.model.plan import Plan
-from echelon.model.run import Record, RunRef, opening_status
+from echelon.model.run import Record, RunRef, opening_status, summarise
 from echelon.model.status import RunSummary, fold
 from echelon.model.world import members
 
@@ -98,7 +97,7 @@ class MemoryEngine:
                     free_memory=node.free_memory - (need.memory.request if need.memory else 0),
                     gpus=tuple(replace(g, holder=name) if g.id in seat.gpus else g for g in node.gpus),
                 )
-        waiting = tuple(summary.name for summary in map(_summarise, self._in_line()) if summary.gpus)
+        waiting = tuple(summary.name for summary in map(_summary, self._in_line()) if summary.gpus)
         return Cluster(nodes=tuple(nodes.values()), waiting=waiting)
 
     def record(self, job: Job, bundle: Bundle | None) -> RunRef:  # noqa: ARG002 - no code runs here
@@ -112,8 +111,7 @@ class MemoryEngine:
                     return ref
                 del self._runs[job.name]  # stopped before it began: it begins again
             if job.name in self._runs:
-                hint = f"`echelon rm {job.name}` frees the name, or choose another with --name"
-                raise RunExists(f"a run named {job.name!r} exists", hint=hint)
+                raise run_exists(job.name)
             if self.results.get(results) and not job.resume:
                 hint = "--resume goes on in it; --results chooses another"
                 raise StateTrouble(f"the results folder {results} is not empty", hint=hint)
@@ -206,7 +204,7 @@ class MemoryEngine:
 
     def runs(self) -> Sequence[RunSummary]:
         """Every run."""
-        return [_summarise(run) for run in reversed(list(self._runs.values()))]
+        return [_summary(run) for run in reversed(list(self._runs.values()))]
 
     # Playing
 
@@ -283,17 +281,5 @@ class MemoryEngine:
                 return
 
 
-def _summarise(run: _Run) -> RunSummary:
-    record, job = run.record, run.record.job
-    status = fold(opening_status(record), run.events)
-    return RunSummary(
-        name=job.name,
-        uri=str(record.ref),
-        state=status.state,
-        created=record.created,
-        ended=status.ended,
-        workers=job.workers + sum(role.workers for role in job.roles),
-        gpus=job.workers * job.resources.gpus + sum(role.workers * role.resources.gpus for role in job.roles),
-        command=" ".join([job.script or job.module or " ".join(job.command), *job.args]),
-        reason=status.reason,
-    )
+def _summary(run: _Run) -> RunSummary:
+    return summarise(run.record, fold(opening_status(run.record), run.events))

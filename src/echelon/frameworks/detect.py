@@ -37,18 +37,20 @@ def detect(source: bytes, roots: tuple[Path, ...] = ()) -> str:
     unread: list[tuple[bytes, Path]] = [(source, folder)]
     seen: set[Path] = set()
     while unread and len(seen) < _MOST_FILES:
-        for name in _imported_names(*unread.pop()):
+        for name, places in _imported_names(*unread.pop(), roots):
             top = name.partition(".")[0]
-            if top in _FRAMEWORKS:
+            if places is roots and top in _FRAMEWORKS:
                 found.add(_FRAMEWORKS[top])
-            for file in _own_files(name, roots):
+            for file in _own_files(name, places):
                 if file not in seen:
                     seen.add(file)
                     unread.append((file.read_bytes(), file.parent))
     return next((framework for framework in _ORDER if framework in found), "plain")
 
 
-def _imported_names(source: bytes, folder: Path) -> Iterator[str]:
+def _imported_names(
+    source: bytes, folder: Path, roots: tuple[Path, ...]
+) -> Iterator[tuple[str, tuple[Path, ...]]]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a script's own invalid escapes are not ours to report
@@ -57,15 +59,13 @@ def _imported_names(source: bytes, folder: Path) -> Iterator[str]:
         return  # the script's own run will say what is wrong with it
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            yield from ((alias.name, roots) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            above = folder.parts[len(folder.parts) - node.level :] if node.level else ()
-            for start in (
-                range(len(above)) if node.level else (0,)
-            ):  # we do not know how deep the package lies
-                module = ".".join(filter(None, [*above[start:], node.module]))
-                yield module
-                yield from (f"{module}.{alias.name}" if module else alias.name for alias in node.names)
+            # A relative import starts from the folder its file lies in, one up for each further dot.
+            places = (folder, *folder.parents)[node.level - 1 : node.level] if node.level else roots
+            module = node.module or ""
+            yield module, places
+            yield from ((f"{module}.{alias.name}" if module else alias.name, places) for alias in node.names)
 
 
 def _own_files(name: str, roots: tuple[Path, ...]) -> Iterator[Path]:

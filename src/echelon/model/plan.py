@@ -14,7 +14,7 @@ class Launch:
     """How the ranks of one group are started: a template that the agent fills in for every generation.
 
     In `argv` only `{output}` and `{run}` are filled in. In `wiring`, the agent's words are: `{rank}`,
-    `{local_rank}`, `{worker}`, `{index}` (among the workers of the role), `{address:N}` and `{port:N}` (of
+    `{local_rank}`, `{worker}`, `{index}` (among the ranks of the role), `{address:N}` and `{port:N}` (of
     rank N) and `{members:ROLE}` (a JSON list of "address:port" of all ranks of a role). `per` says whether
     the command starts once per rank, or once per worker because it starts the ranks by itself. `ports` names
     the ranks that need a free port. `if_importable` adds variables where the workers' Python has a module.

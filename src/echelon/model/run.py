@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from echelon.errors import InvalidJob
 from echelon.model.job import Job, check_name
 from echelon.model.plan import Plan
-from echelon.model.status import Status, WorkerStatus
+from echelon.model.status import RunSummary, Status, WorkerStatus
 from echelon.model.world import members
 
 SCHEMA = 1
@@ -71,4 +71,20 @@ def opening_status(record: Record) -> Status:
         restarts_allowed=record.job.restarts,
         workers=workers,
         results=record.results,
+    )
+
+
+def summarise(record: Record, status: Status) -> RunSummary:
+    """The row that lists a run among others."""
+    job = record.job
+    return RunSummary(
+        name=record.ref.name,
+        uri=str(record.ref),
+        state=status.state,
+        created=record.created,
+        ended=status.ended,
+        workers=job.workers + sum(role.workers for role in job.roles),
+        gpus=job.workers * job.resources.gpus + sum(role.workers * role.resources.gpus for role in job.roles),
+        command=" ".join([job.script or job.module or " ".join(job.command), *job.args]),
+        reason=status.reason,
     )

@@ -109,6 +109,10 @@ def apply(status: Status, event: Event) -> Status:
         case "restarting":
             return replace(
                 status,
+                workers=tuple(
+                    worker if worker.state == "lost" else replace(worker, state="starting")
+                    for worker in status.workers
+                ),
                 state="restarting",
                 restarts=event.restart or 0,
                 reason=event.cause.summary if event.cause else event.reason,
@@ -153,13 +157,14 @@ def _worker_after(worker: WorkerStatus, event: Event) -> WorkerStatus:
         case "worker-running":
             return replace(worker, state="running", reason=None)
         case "worker-ended":
-            state: WorkerState = (
-                "done" if event.exit_code == 0 else "failed" if worker.state == "failed" else "stopped"
-            )
-            return replace(worker, state=state, pid=None)
+            if worker.state in ("failed", "stopped"):  # of its ranks; the agent itself leaves in order
+                return replace(worker, pid=None)
+            return replace(worker, state="done" if event.exit_code == 0 else "stopped", pid=None)
         case "worker-lost":
             return replace(worker, state="lost", reason=event.reason)
         case "rank-ended" if event.reason is not None:  # by itself, not because it was told to
             return replace(worker, state="failed", reason=event.reason)
+        case "rank-ended" if event.exit_code != 0 and worker.state != "failed":
+            return replace(worker, state="stopped")
         case _:
             return worker

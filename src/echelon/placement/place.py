@@ -14,6 +14,8 @@ from echelon.model.plan import Placement, Seat
 from echelon.model.resources import Resources, format_memory
 from echelon.model.world import World, members
 
+_DUST = 1e-6  # of a core: what rounding may leave of sums of fractions
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoRoom:
@@ -77,7 +79,7 @@ def _seat(world: World, rooms: Sequence[_Room]) -> list[Seat] | None:
 def _fits(need: Resources, room: _Room) -> bool:
     return (
         len(_matching(need, room.gpus)) >= need.gpus
-        and room.cpus >= (need.cpus.request if need.cpus else 0)
+        and room.cpus >= (need.cpus.request if need.cpus else 0) - _DUST
         and room.memory >= (need.memory.request if need.memory else 0)
         and all(room.other.get(name, 0) >= count for name, count in need.other.items())
     )
@@ -144,13 +146,15 @@ def _what_is_missing(world: World, cluster: Cluster) -> str:
     gpus, cpus, memory = _total(world)
     have = [gpu for node in cluster.nodes for gpu in node.gpus]
     free = [gpu for gpu in have if gpu.holder is None]
-    if gpus > len(free) or (gpus and not cpus and not memory):
+    free_cpus = sum(node.free_cpus for node in cluster.nodes)
+    free_memory = sum(node.free_memory for node in cluster.nodes)
+    if gpus <= len(free) and cpus > free_cpus:
+        return f"waiting for {cpus:g} CPUs: {free_cpus:g} not promised to other runs"
+    if gpus <= len(free) and memory > free_memory:
+        wanted = format_memory(memory)
+        return f"waiting for {wanted} of memory: {format_memory(free_memory)} not promised to other runs"
+    if gpus:  # too few, or of another model, or on different nodes
         holders = sorted({gpu.holder for gpu in have if gpu.holder is not None})
         wanted = f"{gpus} GPU{'s' * (gpus != 1)}"
         return f"waiting for {wanted}: {len(free)} of {len(have)} free, held by {', '.join(holders)}"
-    free_cpus = sum(node.free_cpus for node in cluster.nodes)
-    if cpus > free_cpus:
-        return f"waiting for {cpus:g} CPUs: {free_cpus:g} not promised to other runs"
-    free_memory = sum(node.free_memory for node in cluster.nodes)
-    wanted = format_memory(memory)
-    return f"waiting for {wanted} of memory: {format_memory(free_memory)} not promised to other runs"
+    return "waiting until one node has room for a worker"

@@ -15,7 +15,7 @@ import time
 from echelon.engines.base import read_secrets
 from echelon.engines.local import processes, rundir, store
 from echelon.engines.local.rundir import RunDir
-from echelon.errors import RunLost
+from echelon.errors import RunLost, StateTrouble
 from echelon.model.event import Event, RootCause
 
 _LOCK_DESCRIPTOR = 3  # where a supervisor finds the lock it is handed
@@ -61,7 +61,7 @@ def is_over(folder: RunDir) -> bool:
             if not folder.final.exists():
                 processes.end_marked_processes(run_id(folder))
                 store.write_final(folder, _loss(folder))
-    except FileNotFoundError:
+    except (FileNotFoundError, StateTrouble):
         pass  # removed in the meantime
     return True
 

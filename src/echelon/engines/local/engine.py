@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from echelon.engines.base import Taken, read_secrets
+from echelon.engines.base import Taken, read_secrets, run_exists
 from echelon.engines.local import devices, rundir, store
 from echelon.engines.local.custody import is_over, never_ran, nothing_comes, spawn_supervisor
 from echelon.engines.local.rundir import RunDir
-from echelon.engines.local.store import RunStore, run_exists
+from echelon.engines.local.store import RunStore
 from echelon.engines.local.tail import follow_logs
 from echelon.engines.local.task import write_task
 from echelon.errors import InvalidJob, StateTrouble, from_os_error
@@ -31,12 +31,13 @@ from echelon.model.event import Event
 from echelon.model.job import Job
 from echelon.model.log import LogLine
 from echelon.model.plan import Plan
-from echelon.model.run import Record, RunRef, opening_status
+from echelon.model.run import Record, RunRef, opening_status, summarise
 from echelon.model.status import RunSummary, fold
 
 if TYPE_CHECKING:
     from echelon.bundle import Bundle
 
+_LAST_WORD = 5.0  # seconds that a supervisor may take from the end of its run to its own
 POLL = 0.03  # seconds between two looks at a run's files while following it
 
 
@@ -56,7 +57,7 @@ class LocalEngine:
         waiting = []
         for name, record in self._unfinished():
             if record.plan is None:
-                if record.job.resources.gpus:
+                if record.job.resources.gpus or any(role.resources.gpus for role in record.job.roles):
                     waiting.append((record.created, name))
                 continue
             for group in record.plan.world.groups:
@@ -104,9 +105,11 @@ class LocalEngine:
         with rundir.hold(folder) as lock:
             events, _ = store.read_events(folder)
             told = [event.reason for event in events if event.kind == "queued"]
+            if folder.final.exists():
+                return
             if told[-1:] != [reason]:
                 store.append_event(folder, Event(kind="queued", at=rundir.now(), reason=reason))
-            if lock is not None and not folder.final.exists():
+            if lock is not None:
                 spawn_supervisor(folder, lock, keep_stdin=self._keep_stdin)
 
     def start(self, ref: RunRef, plan: Plan) -> None:
@@ -211,10 +214,13 @@ class LocalEngine:
                     )
 
     def remove(self, ref: RunRef) -> None:
-        """Forget the run."""
+        """Forget the run, once its supervisor has said its last word."""
         folder = self.store.find(ref.name)
         if not is_over(folder) and not never_ran(folder):
             raise StateTrouble(f"run {ref.name!r} has not ended", hint=f"`echelon stop {ref.name}` first")
+        deadline = time.monotonic() + _LAST_WORD
+        while rundir.is_held(folder) and time.monotonic() < deadline:
+            time.sleep(0.01)
         self.store.delete(ref.name)
 
     def runs(self) -> Sequence[RunSummary]:
@@ -229,22 +235,7 @@ class LocalEngine:
             is_over(folder)
             final = store.read_final(folder)
             events = [final] if final is not None else store.read_events(folder)[0]
-            status = fold(opening_status(record), events)
-            job = record.job
-            summaries.append(
-                RunSummary(
-                    name=name,
-                    uri=str(record.ref),
-                    state=status.state,
-                    created=record.created,
-                    ended=status.ended,
-                    workers=job.workers + sum(role.workers for role in job.roles),
-                    gpus=job.workers * job.resources.gpus
-                    + sum(role.workers * role.resources.gpus for role in job.roles),
-                    command=" ".join([job.script or job.module or " ".join(job.command), *job.args]),
-                    reason=status.reason,
-                )
-            )
+            summaries.append(summarise(record, fold(opening_status(record), events)))
         return sorted(summaries, key=lambda each: -each.created)
 
     def gpus_held(self, but: str | None = None) -> dict[str, str]:

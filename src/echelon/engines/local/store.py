@@ -17,9 +17,10 @@ from typing import TypeVar
 
 import msgspec
 
+from echelon.engines.base import run_exists, unknown_run
 from echelon.engines.local import rundir
 from echelon.engines.local.rundir import RunDir, state_home
-from echelon.errors import RunExists, StateTrouble, UnknownRun, from_os_error
+from echelon.errors import StateTrouble, from_os_error
 from echelon.model.event import Event
 from echelon.model.plan import Plan
 from echelon.model.run import Record
@@ -96,21 +97,6 @@ class RunStore:
             yield
         except OSError as error:
             raise from_os_error(error, self.home) from error
-
-
-def run_exists(name: str) -> RunExists:
-    """The error for a name that is taken."""
-    hint = f"`echelon rm {name}` frees the name, or choose another with --name"
-    return RunExists(f"a run named {name!r} exists", hint=hint)
-
-
-def unknown_run(name: str, names: list[str]) -> UnknownRun:
-    """The error for a name that no run has."""
-    import difflib
-
-    near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-    hint = f"did you mean {near[0]!r}?" if near else "`echelon ps -a` lists the runs"
-    return UnknownRun(f"no run named {name!r}", hint=hint)
 
 
 def read_record(folder: RunDir) -> Record:

@@ -30,6 +30,13 @@ class _Tail:
                 if isinstance(line, LogLine):
                     yield line
 
+    def rest(self) -> Iterator[LogLine]:
+        """Half a line that an agent left when it was killed."""
+        if self._partial:
+            line = parse_line(self._partial, self._worker)
+            if isinstance(line, LogLine):
+                yield line
+
     def close(self) -> None:
         self._file.close()
 
@@ -55,6 +62,8 @@ def follow_logs(folder: RunDir, is_last_look: Callable[[], bool], pause: float) 
                 yield line
             first = False
             if last:
+                for tail in tails.values():
+                    yield from tail.rest()
                 return
             if not found:
                 time.sleep(pause)
