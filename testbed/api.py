@@ -30,7 +30,9 @@ class Api:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._connection.close()
 
     def call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> tuple[int, Object]:
@@ -38,7 +40,9 @@ class Api:
         kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
         content = None if body is None else json.dumps(body)
         try:
-            self._connection.request(method, path, body=content, headers={"Content-Type": kind, "Accept": "application/json"})
+            self._connection.request(
+                method, path, body=content, headers={"Content-Type": kind, "Accept": "application/json"}
+            )
             response = self._connection.getresponse()
             answer: Object = json.loads(response.read())
         except (OSError, http.client.HTTPException, ValueError) as error:

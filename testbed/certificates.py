@@ -13,6 +13,7 @@ from pathlib import Path
 import yaml
 
 from echelon.errors import Unavailable
+from testbed.debian import tool
 from testbed.network import FIRST_SERVICE, GATEWAY
 from testbed.paths import CERTIFICATES, write
 
@@ -31,8 +32,16 @@ def make_authority() -> None:
         "req", "-x509", "-new", "-key", AUTHORITY_KEY, "-subj", "/CN=testbed", "-days", DAYS, "-out", AUTHORITY,
         "-addext", "keyUsage=critical,keyCertSign,cRLSign",
     )  # fmt: skip
-    names = ["localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"]
-    alternatives = [f"DNS:{name}" for name in names] + [f"IP:{address}" for address in ("127.0.0.1", FIRST_SERVICE, GATEWAY)]
+    names = [
+        "localhost",
+        "kubernetes",
+        "kubernetes.default",
+        "kubernetes.default.svc",
+        "kubernetes.default.svc.cluster.local",
+    ]
+    alternatives = [f"DNS:{name}" for name in names] + [
+        f"IP:{address}" for address in ("127.0.0.1", FIRST_SERVICE, GATEWAY)
+    ]
     _issue("apiserver", "/CN=kube-apiserver", extensions=f"subjectAltName={','.join(alternatives)}\n")
     _new_key(SERVICE_ACCOUNT_KEY)
 
@@ -40,10 +49,14 @@ def make_authority() -> None:
 def client_certificate(user: str, groups: Sequence[str] = ()) -> tuple[Path, Path]:
     """The certificate and key of a user; its name and groups are what RBAC sees."""
     subject = "".join(f"/O={group}" for group in groups) + f"/CN={user}"
-    return _issue(user.replace(":", "-").replace("/", "-"), subject, extensions="extendedKeyUsage=clientAuth\n")
+    return _issue(
+        user.replace(":", "-").replace("/", "-"), subject, extensions="extendedKeyUsage=clientAuth\n"
+    )
 
 
-def write_kubeconfig(path: Path, user: str, groups: Sequence[str] = (), *, namespace: str = "default") -> Path:
+def write_kubeconfig(
+    path: Path, user: str, groups: Sequence[str] = (), *, namespace: str = "default"
+) -> Path:
     """A kubeconfig that holds everything it needs, so that it can be copied."""
     certificate, key = client_certificate(user, groups)
     content = {
@@ -51,12 +64,20 @@ def write_kubeconfig(path: Path, user: str, groups: Sequence[str] = (), *, names
         "kind": "Config",
         "current-context": "testbed",
         "clusters": [
-            {"name": "testbed", "cluster": {"server": SERVER, "certificate-authority-data": _encoded(AUTHORITY)}}
+            {
+                "name": "testbed",
+                "cluster": {"server": SERVER, "certificate-authority-data": _encoded(AUTHORITY)},
+            }
         ],
         "users": [
-            {"name": user, "user": {"client-certificate-data": _encoded(certificate), "client-key-data": _encoded(key)}}
+            {
+                "name": user,
+                "user": {"client-certificate-data": _encoded(certificate), "client-key-data": _encoded(key)},
+            }
         ],
-        "contexts": [{"name": "testbed", "context": {"cluster": "testbed", "user": user, "namespace": namespace}}],
+        "contexts": [
+            {"name": "testbed", "context": {"cluster": "testbed", "user": user, "namespace": namespace}}
+        ],
     }
     return write(path, yaml.safe_dump(content, sort_keys=False), mode=0o600)
 
@@ -79,9 +100,11 @@ def _new_key(path: Path) -> None:
 
 
 def _openssl(*words: str | Path) -> None:
-    done = subprocess.run(["openssl", *map(str, words)], capture_output=True, text=True, check=False)
+    done = subprocess.run([tool("openssl"), *map(str, words)], capture_output=True, text=True, check=False)
     if done.returncode:
-        raise Unavailable(f"openssl {words[0]} failed: {done.stderr.strip()}", hint="install openssl 3 or newer")
+        raise Unavailable(
+            f"openssl {words[0]} failed: {done.stderr.strip()}", hint="install openssl 3 or newer"
+        )
 
 
 def _encoded(path: Path) -> str:

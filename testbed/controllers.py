@@ -12,6 +12,7 @@ from pathlib import Path
 from echelon.errors import Unavailable
 from testbed import processes, programs
 from testbed.certificates import write_kubeconfig
+from testbed.debian import tool
 from testbed.images import reference
 from testbed.kubectl import Kubectl
 from testbed.paths import KUBECONFIG, STATE
@@ -20,7 +21,9 @@ from testbed.paths import KUBECONFIG, STATE
 def start(name: str) -> None:
     """Build a controller if need be and start it, unless it runs."""
     if name not in CONTROLLERS:
-        raise Unavailable(f"no controller is called {name!r}", hint=f"there are: {', '.join(sorted(CONTROLLERS))}")
+        raise Unavailable(
+            f"no controller is called {name!r}", hint=f"there are: {', '.join(sorted(CONTROLLERS))}"
+        )
     record = processes.read(f"controller-{name}")
     if record is None or not processes.is_alive(record):
         CONTROLLERS[name]()
@@ -32,7 +35,9 @@ def stop(name: str) -> None:
 
 
 def _kubeconfig(name: str) -> Path:
-    return write_kubeconfig(STATE / f"controller-{name}.kubeconfig", f"testbed:{name}", ["system:masters", "testbed:components"])
+    return write_kubeconfig(
+        STATE / f"controller-{name}.kubeconfig", f"testbed:{name}", ["system:masters", "testbed:components"]
+    )
 
 
 def _start_kwok() -> None:
@@ -54,7 +59,11 @@ def _start_training_operator() -> None:
     kubectl("apply", "--server-side", "--force-conflicts", "-k", str(home / "crds"))
     kubectl.apply(
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kubeflow"}},
-        {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "training-operator-webhook-cert", "namespace": "kubeflow"}},
+        {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": "training-operator-webhook-cert", "namespace": "kubeflow"},
+        },
     )
     # The operator reads its webhook's certificate from a fixed folder below the temporary one: give it a private one.
     temporary = STATE / "training-operator"
@@ -62,7 +71,7 @@ def _start_training_operator() -> None:
     serving.mkdir(parents=True, exist_ok=True)
     subprocess.run(
         [
-            "openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "30",
+            tool("openssl"), "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "30",
             "-subj", "/CN=training-operator", "-keyout", str(serving / "tls.key"), "-out", str(serving / "tls.crt"),
         ],
         capture_output=True,
@@ -79,5 +88,7 @@ def _start_training_operator() -> None:
     )  # fmt: skip
 
 
-CONTROLLERS: dict[str, Callable[[], None]] = {"kwok": _start_kwok, "training-operator": _start_training_operator}
-
+CONTROLLERS: dict[str, Callable[[], None]] = {
+    "kwok": _start_kwok,
+    "training-operator": _start_training_operator,
+}

@@ -26,8 +26,14 @@ AUDIT_POLICY = {
     "kind": "Policy",
     "omitStages": ["RequestReceived"],
     "rules": [
-        {"level": "None", "userGroups": ["system:nodes", "system:serviceaccounts:kube-system", "testbed:components"]},
-        {"level": "None", "users": ["system:apiserver", "system:kube-controller-manager", "system:kube-scheduler"]},
+        {
+            "level": "None",
+            "userGroups": ["system:nodes", "system:serviceaccounts:kube-system", "testbed:components"],
+        },
+        {
+            "level": "None",
+            "users": ["system:apiserver", "system:kube-controller-manager", "system:kube-scheduler"],
+        },
         {"level": "None", "nonResourceURLs": ["/healthz*", "/readyz*", "/livez*", "/openapi*", "/version"]},
         {"level": "Metadata"},
     ],
@@ -95,7 +101,9 @@ def start_etcd() -> None:
 def start_api_server() -> None:
     """The API server, ready when this returns."""
     server = CERTIFICATES / "apiserver"
-    kubelet_certificate, kubelet_key = certificates.client_certificate("kube-apiserver-kubelet-client", ["system:masters"])
+    kubelet_certificate, kubelet_key = certificates.client_certificate(
+        "kube-apiserver-kubelet-client", ["system:masters"]
+    )
     processes.start(
         "kube-apiserver",
         [

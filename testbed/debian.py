@@ -39,9 +39,23 @@ def missing() -> str:
     return ""
 
 
+def tool(name: str) -> str:
+    """The full path of a program of the machine."""
+    path = shutil.which(name)
+    if not path:
+        raise Unavailable(
+            f"{name} is not on this machine", hint="`python -m testbed up` installs what is missing"
+        )
+    return path
+
+
 def absent_packages() -> list[str]:
     """The Debian packages that this machine lacks."""
-    return [name for name, proof in PACKAGES.items() if not (Path(proof).exists() if "/" in proof else shutil.which(proof))]
+    return [
+        name
+        for name, proof in PACKAGES.items()
+        if not (Path(proof).exists() if "/" in proof else shutil.which(proof))
+    ]
 
 
 def install_packages() -> None:
@@ -50,10 +64,15 @@ def install_packages() -> None:
         raise Unavailable(reason, hint="or set ECHELON_TEST_KUBECONFIG to use a cluster that exists")
     if absent := absent_packages():
         env = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
-        run_long("apt-get update", ["apt-get", "update", "-q"], log=CACHE / "logs" / "apt-update.log", env=env)
+        run_long(
+            "apt-get update",
+            [tool("apt-get"), "update", "-q"],
+            log=CACHE / "logs" / "apt-update.log",
+            env=env,
+        )
         run_long(
             f"installing {', '.join(absent)}",
-            ["apt-get", "install", "-q", "-y", "--no-install-recommends", *absent],
+            [tool("apt-get"), "install", "-q", "-y", "--no-install-recommends", *absent],
             log=CACHE / "logs" / "apt-install.log",
             env=env,
         )

@@ -9,7 +9,9 @@ SELECTOR = "testbed/fake=true"
 _PATH = "/api/v1/nodes"
 
 
-def add(count: int, *, gpus_each: int = 8, model: str = "NVIDIA-A100-SXM4-80GB", first: int = 0, racks: int = 10) -> list[str]:
+def add(
+    count: int, *, gpus_each: int = 8, model: str = "NVIDIA-A100-SXM4-80GB", first: int = 0, racks: int = 10
+) -> list[str]:
     """Add fake nodes and answer their names; kwok is started if it does not run."""
     controllers.start("kwok")
     made = [_node(number, gpus_each, model, number % racks) for number in range(first, first + count)]
@@ -49,7 +51,5 @@ def _node(number: int, gpus_each: int, model: str, rack: int) -> Object:
                 **(gpus.labels(gpus_each, model) if gpus_each else {}),
             },
         },
-        # Only pods that ask for a fake node come here: their containers never run.
-        "spec": {"taints": [{"key": "kwok.x-k8s.io/node", "value": "fake", "effect": "NoSchedule"}]},
         "status": {"capacity": room, "allocatable": room},
     }

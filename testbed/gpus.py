@@ -39,9 +39,15 @@ def labels(count: int, model: str) -> dict[str, str]:
     }
 
 
-def give(kubectl: Kubectl, node: str, count: int, *, model: str = "NVIDIA-A100-SXM4-80GB", taint: bool = False) -> None:
+def give(
+    kubectl: Kubectl, node: str, count: int, *, model: str = "NVIDIA-A100-SXM4-80GB", taint: bool = False
+) -> None:
     """Give a node GPUs of a model; with a taint, only pods that tolerate it come there."""
-    kubectl.patch("node", node, {"metadata": {"labels": labels(count, model)}, "spec": {"taints": [TAINT] if taint else None}})
+    kubectl.patch(
+        "node",
+        node,
+        {"metadata": {"labels": labels(count, model)}, "spec": {"taints": [TAINT] if taint else None}},
+    )
     kubectl.patch("node", node, _status(str(count)), subresource="status")
 
 

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from echelon.errors import Unavailable
 from testbed import programs
+from testbed.debian import tool
 from testbed.locking import held
 from testbed.paths import CACHE, NODES
 from testbed.progress import run_long
@@ -57,7 +58,9 @@ def build(name: str) -> Path:
     if name == SANDBOX:
         key = programs.folder("sandbox").name
     elif name in RECIPES:
-        key = hashlib.sha256(repr((RECIPES[name], SUITE, RECIPE, platform.machine())).encode()).hexdigest()[:12]
+        key = hashlib.sha256(repr((RECIPES[name], SUITE, RECIPE, platform.machine())).encode()).hexdigest()[
+            :12
+        ]
     else:
         raise Unavailable(f"no image is called {name!r}", hint=f"there are: {', '.join(sorted(RECIPES))}")
     stem = f"{name}-{key}-{hashlib.sha256(PREFIX.encode()).hexdigest()[:6]}"
@@ -71,13 +74,26 @@ def build(name: str) -> Path:
 
 def load(name: str, node: str) -> None:
     """Make an image known to a node, if it is not yet; pods there then start without pulling anything."""
-    ctr = [str(programs.program("containerd", "ctr")), "--address", str(NODES / node / "containerd.sock"), "--namespace", "k8s.io"]
-    listed = subprocess.run([*ctr, "images", "list", "-q"], capture_output=True, text=True, check=True).stdout.split()
+    ctr = [
+        str(programs.program("containerd", "ctr")),
+        "--address",
+        str(NODES / node / "containerd.sock"),
+        "--namespace",
+        "k8s.io",
+    ]
+    listed = subprocess.run(
+        [*ctr, "images", "list", "-q"], capture_output=True, text=True, check=True
+    ).stdout.split()
     if reference(name) in listed:
         return
-    done = subprocess.run([*ctr, "images", "import", str(build(name))], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [*ctr, "images", "import", str(build(name))], capture_output=True, text=True, check=False
+    )
     if done.returncode:
-        raise Unavailable(f"importing {reference(name)} into {node} failed: {done.stderr.strip()}", hint="is the node alive?")
+        raise Unavailable(
+            f"importing {reference(name)} into {node} failed: {done.stderr.strip()}",
+            hint="is the node alive?",
+        )
 
 
 def _build(name: str, target: Path) -> None:
@@ -92,7 +108,13 @@ def _build(name: str, target: Path) -> None:
             recipe = RECIPES[name]
             run_long(
                 f"building the image {name} from Debian {SUITE} (once)",
-                ["mmdebstrap", "--variant=minbase", f"--include={','.join(recipe.packages)}", SUITE, str(layer)],
+                [
+                    tool("mmdebstrap"),
+                    "--variant=minbase",
+                    f"--include={','.join(recipe.packages)}",
+                    SUITE,
+                    str(layer),
+                ],
                 log=CACHE / "logs" / f"image-{name}.log",
             )
             path = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -119,14 +141,25 @@ def write_archive(archive: Path, name: str, layer: Path, settings: dict[str, lis
             "schemaVersion": 2,
             "mediaType": f"{kind}.manifest.v1+json",
             "config": _descriptor(f"{kind}.config.v1+json", configuration),
-            "layers": [{"mediaType": f"{kind}.layer.v1.tar", "digest": f"sha256:{layer_digest}", "size": layer.stat().st_size}],
+            "layers": [
+                {
+                    "mediaType": f"{kind}.layer.v1.tar",
+                    "digest": f"sha256:{layer_digest}",
+                    "size": layer.stat().st_size,
+                }
+            ],
         }
     ).encode()
     entry = _descriptor(f"{kind}.manifest.v1+json", manifest) | {
         "platform": {"architecture": architecture, "os": "linux"},
-        "annotations": {"io.containerd.image.name": reference(name), "org.opencontainers.image.ref.name": "1"},
+        "annotations": {
+            "io.containerd.image.name": reference(name),
+            "org.opencontainers.image.ref.name": "1",
+        },
     }
-    index = json.dumps({"schemaVersion": 2, "mediaType": f"{kind}.index.v1+json", "manifests": [entry]}).encode()
+    index = json.dumps(
+        {"schemaVersion": 2, "mediaType": f"{kind}.index.v1+json", "manifests": [entry]}
+    ).encode()
     with tarfile.open(archive, "w") as tar:
         _add(tar, "oci-layout", b'{"imageLayoutVersion":"1.0.0"}')
         _add(tar, "index.json", index)

@@ -73,7 +73,9 @@ class Kubectl:
         """Create objects; one that is there already is refused."""
         self("create", "-f", "-", stdin=_listed(objects))
 
-    def patch(self, what: str, name: str, change: object, *, kind: str = "merge", subresource: str = "") -> None:
+    def patch(
+        self, what: str, name: str, change: object, *, kind: str = "merge", subresource: str = ""
+    ) -> None:
         """Change one object by a merge, JSON or strategic patch."""
         more = [f"--subresource={subresource}"] if subresource else []
         self("patch", what, name, f"--type={kind}", "--patch", json.dumps(change), *more)

@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from echelon.errors import Unavailable
+from testbed.debian import tool
 from testbed.paths import STATE, write
 
 BRIDGE = "echelon0"
@@ -32,7 +33,10 @@ def make_bridge() -> None:
     if not Path("/sys/class/net", BRIDGE).exists():
         taken = _ip("route", "show", "to", "match", POD_NETWORK)
         if any(line.startswith("10.") for line in taken.splitlines()):
-            raise Unavailable(f"this machine has a route into {POD_NETWORK} already: {taken.strip()}", hint="end that network first")
+            raise Unavailable(
+                f"this machine has a route into {POD_NETWORK} already: {taken.strip()}",
+                hint="end that network first",
+            )
         _ip("link", "add", BRIDGE, "type", "bridge")
     _ip("address", "replace", f"{GATEWAY}/16", "dev", BRIDGE)
     _ip("link", "set", BRIDGE, "up")
@@ -82,10 +86,12 @@ def write_cni(folder: Path, index: int) -> Path:
 def remove() -> None:
     """Everything that was made: rules, the bridge, what still hangs on it, and forwarding as it was."""
     for family in ("ip", "ip6"):
-        subprocess.run(["nft", "delete", "table", family, "kube-proxy"], capture_output=True, check=False)
+        subprocess.run(
+            [tool("nft"), "delete", "table", family, "kube-proxy"], capture_output=True, check=False
+        )
     for path in Path("/sys/class/net").glob("*/master"):
         if path.resolve().name == BRIDGE:
-            subprocess.run(["ip", "link", "delete", path.parent.name], capture_output=True, check=False)
+            subprocess.run([tool("ip"), "link", "delete", path.parent.name], capture_output=True, check=False)
     if Path("/sys/class/net", BRIDGE).exists():
         _ip("link", "delete", BRIDGE)
     with suppress(OSError):
@@ -93,7 +99,10 @@ def remove() -> None:
 
 
 def _ip(*words: str) -> str:
-    done = subprocess.run(["ip", *words], capture_output=True, text=True, check=False)
+    done = subprocess.run([tool("ip"), *words], capture_output=True, text=True, check=False)
     if done.returncode:
-        raise Unavailable(f"ip {' '.join(words)}: {done.stderr.strip()}", hint="the testbed needs root and a kernel with bridges")
+        raise Unavailable(
+            f"ip {' '.join(words)}: {done.stderr.strip()}",
+            hint="the testbed needs root and a kernel with bridges",
+        )
     return done.stdout

@@ -41,7 +41,9 @@ def start(name: str) -> None:
     index = _take_index(name)
     network.add_node_address(index)
     cgroups.make(name)
-    configuration = write(folder / "containerd.toml", _containerd_settings(folder, network.write_cni(folder / "cni", index)))
+    configuration = write(
+        folder / "containerd.toml", _containerd_settings(folder, network.write_cni(folder / "cni", index))
+    )
     home = programs.folder("containerd")
     processes.start(
         f"containerd-{name}",
@@ -72,7 +74,9 @@ def start_kubelet(name: str) -> None:
 def kill(name: str) -> None:
     """What a power cut does: every process of the node is gone at once, and nobody tells the API server."""
     processes.stop([f"kubelet-{name}", f"containerd-{name}"], now=True)
-    left_behind = [_shim_socket(path) for path in (NODES / name / "run").glob("io.containerd.runtime.v2.task/*/*")]
+    left_behind = [
+        _shim_socket(path) for path in (NODES / name / "run").glob("io.containerd.runtime.v2.task/*/*")
+    ]
     processes.sweep(name)
     cgroups.kill(name)
     for path in left_behind:
@@ -157,7 +161,11 @@ def _kubelet_settings(name: str, index: int) -> str:
             "address": address,
             "healthzBindAddress": address,
             "containerRuntimeEndpoint": f"unix://{socket_path(name)}",
-            "authentication": {"x509": {"clientCAFile": str(AUTHORITY)}, "anonymous": {"enabled": False}, "webhook": {"enabled": False}},
+            "authentication": {
+                "x509": {"clientCAFile": str(AUTHORITY)},
+                "anonymous": {"enabled": False},
+                "webhook": {"enabled": False},
+            },
             "authorization": {"mode": "AlwaysAllow"},
             "cgroupDriver": "cgroupfs",
             "cgroupRoot": cgroups.kubelet_root(name),
@@ -165,7 +173,12 @@ def _kubelet_settings(name: str, index: int) -> str:
             "failSwapOn": False,
             "enforceNodeAllocatable": [],
             # The machine's disk is shared by all nodes and by whatever else runs here: never evict for it.
-            "evictionHard": {"memory.available": "0%", "nodefs.available": "0%", "nodefs.inodesFree": "0%", "imagefs.available": "0%"},
+            "evictionHard": {
+                "memory.available": "0%",
+                "nodefs.available": "0%",
+                "nodefs.inodesFree": "0%",
+                "imagefs.available": "0%",
+            },
             "imageGCHighThresholdPercent": 100,
             "clusterDNS": [network.GATEWAY],
             "clusterDomain": "cluster.local",

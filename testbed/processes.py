@@ -33,7 +33,9 @@ class Record:
     environment: dict[str, str]
 
 
-def start(name: str, command: Sequence[str | Path], *, environment: Mapping[str, str] | None = None, part: str = "") -> Record:
+def start(
+    name: str, command: Sequence[str | Path], *, environment: Mapping[str, str] | None = None, part: str = ""
+) -> Record:
     """Start a daemon in a session of its own; `part` names what it belongs to (a node), for `sweep`."""
     words = [str(word) for word in command]
     extra = {**(environment or {}), MARK: f"{STATE}/{part}"}
@@ -44,7 +46,13 @@ def start(name: str, command: Sequence[str | Path], *, environment: Mapping[str,
         os.environ | extra,
         file_actions=[
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-            (os.POSIX_SPAWN_OPEN, 1, str(LOGS / f"{name}.log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644),
+            (
+                os.POSIX_SPAWN_OPEN,
+                1,
+                str(LOGS / f"{name}.log"),
+                os.O_WRONLY | os.O_CREAT | os.O_APPEND,
+                0o644,
+            ),
             (os.POSIX_SPAWN_DUP2, 1, 2),
         ],
         setsid=True,
@@ -62,7 +70,9 @@ def restart(name: str) -> Record | None:
     record = read(name)
     if record is None or is_alive(record):
         return record
-    return start(name, record.command, environment=record.environment, part=record.environment[MARK].rpartition("/")[2])
+    return start(
+        name, record.command, environment=record.environment, part=record.environment[MARK].rpartition("/")[2]
+    )
 
 
 def read(name: str) -> Record | None:

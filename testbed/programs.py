@@ -63,7 +63,9 @@ def program(source: str, name: str = "") -> Path:
 def folder(name: str) -> Path:
     """The folder of one module's programs, built if it is not in the cache."""
     if name not in SOURCES:
-        raise Unavailable(f"no Go program is called {name!r}", hint="there are: " + ", ".join(sorted(SOURCES)))
+        raise Unavailable(
+            f"no Go program is called {name!r}", hint="there are: " + ", ".join(sorted(SOURCES))
+        )
     target = CACHE / "bin" / f"{name}-{_key(name)}"
     if target.is_dir():
         return target
@@ -115,9 +117,16 @@ def _build(name: str, target: Path) -> None:
 
 def _module_folder(go: str, module: Path, env: dict[str, str]) -> Path:
     """Where Go keeps the sources of the one module that our go.mod requires."""
-    edited = subprocess.run([go, "mod", "edit", "-json"], cwd=module, env=env, capture_output=True, check=True)
+    edited = subprocess.run(
+        [go, "mod", "edit", "-json"], cwd=module, env=env, capture_output=True, check=True
+    )
     required = next(entry for entry in json.loads(edited.stdout)["Require"] if not entry.get("Indirect"))
     listed = subprocess.run(
-        [go, "list", "-m", "-f", "{{.Dir}}", required["Path"]], cwd=module, env=env, capture_output=True, check=True, text=True
+        [go, "list", "-m", "-f", "{{.Dir}}", required["Path"]],
+        cwd=module,
+        env=env,
+        capture_output=True,
+        check=True,
+        text=True,
     )
     return Path(listed.stdout.strip())

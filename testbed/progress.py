@@ -20,7 +20,12 @@ def say(text: str) -> None:
 
 
 def run_long(
-    what: str, command: Sequence[str | Path], *, log: Path, cwd: Path | None = None, env: Mapping[str, str] | None = None
+    what: str,
+    command: Sequence[str | Path],
+    *,
+    log: Path,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
 ) -> float:
     """Run a command of minutes with a counting line; answer its seconds. A failure shows the log's end."""
     log.parent.mkdir(parents=True, exist_ok=True)
@@ -32,14 +37,15 @@ def run_long(
             command, cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
         )
         try:
-            while True:
+            while process.returncode is None:
                 try:
-                    code = process.wait(PULSE)
-                    break
+                    process.wait(PULSE)
                 except subprocess.TimeoutExpired:
                     now = time.monotonic()
                     if live:
-                        print(f"\rtestbed: {what} ... {now - began:.0f} s ", end="", file=sys.stderr, flush=True)
+                        print(
+                            f"\rtestbed: {what} ... {now - began:.0f} s ", end="", file=sys.stderr, flush=True
+                        )
                     elif now - last_said > QUIET_PULSE:
                         last_said = now
                         say(f"testbed: {what} ... {now - began:.0f} s")
@@ -48,8 +54,10 @@ def run_long(
             process.wait()
             raise
     seconds = time.monotonic() - began
-    if code != 0:
+    if process.returncode:
         tail = "\n".join(log.read_text(errors="replace").splitlines()[-20:])
-        raise Unavailable(f"{what} failed with exit code {code}:\n{tail}", hint=f"the whole log is {log}")
+        raise Unavailable(
+            f"{what} failed with exit code {process.returncode}:\n{tail}", hint=f"the whole log is {log}"
+        )
     say(f"{chr(13) if live else ''}testbed: {what}: {seconds:.0f} s")
     return seconds

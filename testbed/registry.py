@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import subprocess
 
 import yaml
@@ -24,11 +25,17 @@ def start() -> str:
         write(STATE / "registries" / ADDRESS / "hosts.toml", f'server = "http://{ADDRESS}"\n')
         settings = {
             "version": 0.1,
-            "storage": {"filesystem": {"rootdirectory": str(STATE / "registry")}, "delete": {"enabled": True}},
+            "storage": {
+                "filesystem": {"rootdirectory": str(STATE / "registry")},
+                "delete": {"enabled": True},
+            },
             "http": {"addr": ADDRESS},
             "log": {"level": "warn"},
         }
-        processes.start("registry", [programs.program("registry"), "serve", write(STATE / "registry.yaml", yaml.safe_dump(settings))])
+        processes.start(
+            "registry",
+            [programs.program("registry"), "serve", write(STATE / "registry.yaml", yaml.safe_dump(settings))],
+        )
         wait_for(_answers, "registry", "the registry", 30)
     return ADDRESS
 
@@ -38,15 +45,20 @@ def push(name: str, node: str) -> str:
     start()
     build(name)
     load(name, node)
-    ctr = [str(programs.program("containerd", "ctr")), "--address", str(socket_path(node)), "--namespace", "k8s.io", "images"]
+    ctr = [
+        str(programs.program("containerd", "ctr")),
+        "--address",
+        str(socket_path(node)),
+        "--namespace",
+        "k8s.io",
+        "images",
+    ]
     target = f"{ADDRESS}/testbed/{name}:1"
     subprocess.run([*ctr, "push", "--plain-http", target, reference(name)], capture_output=True, check=True)
     return target
 
 
 def _answers() -> bool:
-    import http.client
-
     connection = http.client.HTTPConnection(ADDRESS, timeout=2)
     try:
         connection.request("GET", "/v2/")

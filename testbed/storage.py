@@ -24,8 +24,12 @@ SELECTED = "volume.kubernetes.io/selected-node"
 
 def start(kubectl: Kubectl) -> None:
     """Make the classes and start the provisioner."""
-    kubectl.apply(_storage_class(LOCAL, "WaitForFirstConsumer", default=True), _storage_class(SHARED, "Immediate"))
-    processes.start("provisioner", [sys.executable, "-m", "testbed.storage"], environment={"PYTHONPATH": str(CHECKOUT)})
+    kubectl.apply(
+        _storage_class(LOCAL, "WaitForFirstConsumer", default=True), _storage_class(SHARED, "Immediate")
+    )
+    processes.start(
+        "provisioner", [sys.executable, "-m", "testbed.storage"], environment={"PYTHONPATH": str(CHECKOUT)}
+    )
 
 
 def serve() -> None:
@@ -83,7 +87,10 @@ def volume_for(claim: Object, node: str) -> Object | str:
     }
     if node:
         here = {"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}
-        spec |= {"local": {"path": folder}, "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [here]}]}}}
+        spec |= {
+            "local": {"path": folder},
+            "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [here]}]}},
+        }
     else:
         spec |= {"hostPath": {"path": folder, "type": "DirectoryOrCreate"}}
     return {
@@ -101,7 +108,12 @@ def _refuse(api: Api, claim: Object, reason: str) -> None:
         "apiVersion": "v1",
         "kind": "Event",
         "metadata": {"name": f"{about['name']}.refused", "namespace": about["namespace"]},
-        "involvedObject": {"kind": "PersistentVolumeClaim", "namespace": about["namespace"], "name": about["name"], "uid": about["uid"]},
+        "involvedObject": {
+            "kind": "PersistentVolumeClaim",
+            "namespace": about["namespace"],
+            "name": about["name"],
+            "uid": about["uid"],
+        },
         "type": "Warning",
         "reason": "ProvisioningFailed",
         "message": reason,

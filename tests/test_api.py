@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 
 import echelon
-from echelon.engines.base import Engine
 from echelon.errors import (
     CannotShip,
     EchelonError,
@@ -27,9 +26,7 @@ from echelon.errors import (
     UnknownRun,
     Unplaceable,
 )
-from echelon.handle import Run, whole_lines
-from echelon.model.log import LogLine
-from echelon.model.run import RunRef
+from echelon.handle import Run
 from tests.conftest import wait_until
 
 PATIENCE = 60.0
@@ -296,58 +293,3 @@ def test_many_runs_from_many_threads(home: Path) -> None:
         thread.join(PATIENCE)
     assert [run.wait(PATIENCE).state for run in made] == ["succeeded"] * 4
     assert sorted(row.name for row in echelon.runs()) == ["r0", "r1", "r2", "r3"]
-
-
-# The handle, over an engine that says what a test wants
-
-
-def line(text: str, *, worker: int = 0, at: float = 1.0, unfinished: bool = False) -> LogLine:
-    return LogLine(text=text, at=at, worker=worker, rank=worker, unfinished=unfinished)
-
-
-class Growing:
-    """An engine whose run writes more between two looks."""
-
-    def __init__(self, before: list[LogLine], after: list[LogLine]) -> None:
-        self.before, self.after = before, after
-
-    def read(self, _ref: RunRef) -> Any:
-        from echelon.model.job import Job
-        from echelon.model.run import Record
-
-        ref = RunRef(engine="memory", name="fm")
-        return Record(ref=ref, job=Job(name="fm", script="x"), created=0.0, owner="me", results="runs/fm")
-
-    def logs(self, _ref: RunRef, *, follow: bool = False, **_more: object) -> Iterator[LogLine]:
-        yield from [*self.before, *self.after] if follow else self.before
-
-
-def handle(before: list[LogLine], after: list[LogLine]) -> Run:
-    engine: Engine = Growing(before, after)  # type: ignore[assignment]
-    return Run(RunRef(engine="memory", name="fm"), engine)
-
-
-@pytest.mark.parametrize("tail", [0, 1, 2, 9])
-def test_the_last_lines_and_then_what_comes(tail: int) -> None:
-    before = [line("a"), line("b", worker=1), line("c")]
-    after = [line("late, of an earlier time", worker=1, at=0.5), line("d"), line("d")]
-    shown = [each.text for each in handle(before, after).logs(tail=tail, follow=True)]
-    expected = [each.text for each in before][-tail or len(before) :] + [each.text for each in after]
-    assert shown == expected
-
-
-def test_pieces_become_lines() -> None:
-    pieces = [
-        line("a", unfinished=True),
-        line("x", worker=1),
-        line("b", unfinished=True),
-        line("c", at=2.0),
-        line("d", unfinished=True, at=3.0),
-    ]
-    made = list(whole_lines(iter(pieces)))
-    assert [(each.text, each.worker, each.at) for each in made] == [
-        ("x", 1, 1.0),
-        ("abc", 0, 2.0),
-        ("d", 0, 3.0),
-    ]
-    assert not any(each.unfinished for each in made)

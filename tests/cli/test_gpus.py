@@ -122,6 +122,7 @@ def test_each_rank_of_a_worker_sees_the_workers_gpus(
     assert [worker["gpus"] for worker in status("fm")["workers"]] == [["0", "1"], ["2", "3"]]
 
 
+@pytest.mark.slow
 def test_a_run_waits_in_line_says_why_and_is_served_in_order(
     gpus: StandIn, call: Call, hold: str, status: Status, background: Start, home: Path
 ) -> None:
@@ -189,6 +190,7 @@ def test_gpus_of_other_peoples_processes_are_not_taken(
     assert Path("holds-b-0").read_text() == "0,1"
 
 
+@pytest.mark.slow
 def test_who_does_not_wait_is_refused_even_when_late_by_a_moment(
     gpus: StandIn, background: Start, call: Call, hold: str
 ) -> None:

@@ -280,6 +280,7 @@ def test_several_ranks_get_no_stdin(cli: Call) -> None:
     assert (done.returncode, done.stdout) == (0, "")
 
 
+@pytest.mark.slow
 def test_a_reader_that_goes_away(home: Path, cli: Call, write: Write) -> None:
     """`| head`: no complaint, and the run goes on."""
     write("count.py", "import pathlib\nfor n in range(100000): print(n)\npathlib.Path('done').touch()")

@@ -1,6 +1,7 @@
 """The example's data: read in each of its forms, refused in one clear line, fetched with the real apt-get."""
 
 import gzip
+import importlib.util
 import re
 import shutil
 import struct
@@ -101,24 +102,41 @@ def test_hugging_face_folder_without_its_package(
         example["data"].load(tmp_path)
 
 
+ROUND_TRIP = """
+import sys
+from pathlib import Path
+import datasets, PIL.Image, torch
+sys.path.insert(0, sys.argv[1])
+import data
+folder = Path(sys.argv[2])
+expected = data.load(folder / "idx")
+features = datasets.Features({"image": datasets.Image(), "label": datasets.ClassLabel(num_classes=10)})
+
+def column_wise(split):
+    pictures = [PIL.Image.fromarray(picture.numpy()) for picture in split.images]
+    return datasets.Dataset.from_dict({"image": pictures, "label": split.labels.tolist()}, features=features)
+
+splits = {"train": column_wise(expected[0]), "test": column_wise(expected[1])}
+datasets.DatasetDict(splits).save_to_disk(str(folder / "hf"))
+for one, other in zip(data.load(folder / "hf"), expected, strict=True):
+    assert torch.equal(one.images, other.images)
+    assert torch.equal(one.labels, other.labels)
+"""
+
+
+@pytest.mark.slow
 def test_hugging_face_folder(
-    make_idx_folder: MakeIdxFolder, example: dict[str, ModuleType], tmp_path: Path
+    make_idx_folder: MakeIdxFolder, clean_environment: dict[str, str], tmp_path: Path
 ) -> None:
-    datasets = pytest.importorskip("datasets", reason="the package datasets is not installed")
-    image = pytest.importorskip("PIL.Image", reason="the package pillow is not installed")
-    folder = make_idx_folder(tmp_path / "idx", train=20, test=10)
-    expected = example["data"].load(folder)
-    features = datasets.Features({"image": datasets.Image(), "label": datasets.ClassLabel(num_classes=10)})
-
-    def column_wise(split: tuple[torch.Tensor, torch.Tensor]) -> object:
-        pictures = [image.fromarray(picture.numpy()) for picture in split[0]]
-        return datasets.Dataset.from_dict({"image": pictures, "label": split[1].tolist()}, features=features)
-
-    splits = {"train": column_wise(expected[0]), "test": column_wise(expected[1])}
-    datasets.DatasetDict(splits).save_to_disk(str(tmp_path / "hf"))
-    for one, other in zip(example["data"].load(tmp_path / "hf"), expected, strict=True):
-        assert torch.equal(one.images, other.images)
-        assert torch.equal(one.labels, other.labels)
+    """In a process of its own: the library loads every framework it finds, and not all of them get along."""
+    for package in ("datasets", "PIL"):
+        if importlib.util.find_spec(package) is None:
+            pytest.skip(f"the package {package} is not installed")
+    make_idx_folder(tmp_path / "idx", train=20, test=10)
+    command = [sys.executable, "-c", ROUND_TRIP, str(EXAMPLE), str(tmp_path)]
+    environment = clean_environment | {"USE_TF": "0", "USE_JAX": "0", "PYTHONWARNINGS": "default"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.fixture

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from echelon.cli.words import coloured, duration, named_ranks, near, one_line, ranges, state, style
+from echelon.cli.words import cause_lines, coloured, duration, near, one_line, ranges, state, style
 from echelon.engines.base import Engine
 from echelon.handle import Run
-from echelon.model.event import RootCause
 from echelon.model.job import Job
 from echelon.model.plan import Plan
 from echelon.model.resources import format_memory
@@ -85,7 +84,7 @@ def ending(status: Status) -> None:
         return
     notice(f"{state(status.state)} after {took}: {status.reason}")
     if status.root_cause is not None:
-        for text in _cause_lines(status.root_cause, with_tail=len(ranks_of(status)) > 1):
+        for text in cause_lines(status.root_cause, with_tail=len(ranks_of(status)) > 1):
             click.echo(text, err=True)
     notice(f"all output is in {near(status.results)}/logs")
 
@@ -183,7 +182,7 @@ def status(found: Status, format_: str) -> None:
         table(("WORKER", "ROLE", "RANKS", "STATE", "NODE", "GPUS", "PID", "REASON"), rows)
     if found.root_cause is not None:
         click.echo()
-        for text in _cause_lines(found.root_cause, with_tail=True):
+        for text in cause_lines(found.root_cause, with_tail=True):
             click.echo(text)
 
 
@@ -241,24 +240,6 @@ def findings(found: Iterable[Finding], format_: str) -> list[Finding]:
             click.echo(f"{'':28}{each.fix}")
         shown.append(each)
     return shown
-
-
-def _cause_lines(cause: RootCause, *, with_tail: bool) -> list[str]:
-    lines = []
-    if cause.rank is not None:
-        lines.append(f"  first to fail: rank {cause.rank} (worker {cause.worker})")
-    if cause.error and cause.error not in cause.summary:
-        lines.append(f"  error: {cause.error}")
-    if with_tail and cause.tail:
-        lines.append("  its last lines:")
-        lines += [f"    {text}" for text in cause.tail[-12:]]
-    followed = [end for end in cause.others if end.consequence]
-    failed = [end for end in cause.others if not end.consequence]
-    if followed:
-        lines.append(f"  died of the consequence: {named_ranks([end.rank for end in followed])}")
-    if failed:
-        lines.append(f"  failed too: {named_ranks([end.rank for end in failed])}")
-    return lines
 
 
 def ranks_of(found: Status) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""How single things are written for people: states, times, paths, ranks. For `render` and `lines`."""
+"""How single things are written for people: states, times, paths, ranks, causes. For `render` and `lines`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import click
+
+from echelon.model.event import RootCause
 
 _STATE_COLOURS = {
     "running": "green", "succeeded": "green", "failed": "red", "lost": "red", "timed-out": "red",
@@ -74,3 +76,22 @@ def named_ranks(ranks: Sequence[int]) -> str:
 def one_line(text: str) -> str:
     """Text that may hold anything, as one line of a table."""
     return " ".join(text.split())
+
+
+def cause_lines(cause: RootCause, *, with_tail: bool) -> list[str]:
+    """Why a run failed, as far as its reason does not say: who, its last lines, and who followed."""
+    lines = []
+    if cause.rank is not None:
+        lines.append(f"  first to fail: rank {cause.rank} (worker {cause.worker})")
+    if cause.error and cause.error not in cause.summary:
+        lines.append(f"  error: {cause.error}")
+    if with_tail and cause.tail:
+        lines.append("  its last lines:")
+        lines += [f"    {text}" for text in cause.tail[-12:]]
+    followed = [end for end in cause.others if end.consequence]
+    failed = [end for end in cause.others if not end.consequence]
+    if followed:
+        lines.append(f"  died of the consequence: {named_ranks([end.rank for end in followed])}")
+    if failed:
+        lines.append(f"  failed too: {named_ranks([end.rank for end in failed])}")
+    return lines

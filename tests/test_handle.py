@@ -1,0 +1,62 @@
+"""The handle on a run, over an engine that says what a test wants: which lines are shown, each of them once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from echelon.engines.base import Engine
+from echelon.handle import Run, whole_lines
+from echelon.model.job import Job
+from echelon.model.log import LogLine
+from echelon.model.run import Record, RunRef
+
+
+def line(text: str, *, worker: int = 0, at: float = 1.0, unfinished: bool = False) -> LogLine:
+    return LogLine(text=text, at=at, worker=worker, rank=worker, unfinished=unfinished)
+
+
+class Growing:
+    """An engine whose run writes more between two looks."""
+
+    def __init__(self, before: list[LogLine], after: list[LogLine]) -> None:
+        self.before, self.after = before, after
+
+    def read(self, _ref: RunRef) -> Record:
+        ref = RunRef(engine="memory", name="fm")
+        return Record(ref=ref, job=Job(name="fm", script="x"), created=0.0, owner="me", results="runs/fm")
+
+    def logs(self, _ref: RunRef, *, follow: bool = False, **_more: object) -> Iterator[LogLine]:
+        yield from [*self.before, *self.after] if follow else self.before
+
+
+def handle(before: list[LogLine], after: list[LogLine]) -> Run:
+    engine: Engine = Growing(before, after)  # type: ignore[assignment]
+    return Run(RunRef(engine="memory", name="fm"), engine)
+
+
+@pytest.mark.parametrize("tail", [0, 1, 2, 9])
+def test_the_last_lines_and_then_what_comes(tail: int) -> None:
+    before = [line("a"), line("b", worker=1), line("c")]
+    after = [line("late, of an earlier time", worker=1, at=0.5), line("d"), line("d")]
+    shown = [each.text for each in handle(before, after).logs(tail=tail, follow=True)]
+    expected = [each.text for each in before][-tail or len(before) :] + [each.text for each in after]
+    assert shown == expected
+
+
+def test_pieces_become_lines() -> None:
+    pieces = [
+        line("a", unfinished=True),
+        line("x", worker=1),
+        line("b", unfinished=True),
+        line("c", at=2.0),
+        line("d", unfinished=True, at=3.0),
+    ]
+    made = list(whole_lines(iter(pieces)))
+    assert [(each.text, each.worker, each.at) for each in made] == [
+        ("x", 1, 1.0),
+        ("abc", 0, 2.0),
+        ("d", 0, 3.0),
+    ]
+    assert not any(each.unfinished for each in made)
