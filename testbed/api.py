@@ -1,4 +1,4 @@
-"""The API server over one kept connection, for the testbed's own loops: kubectl takes a tenth of a second a call.
+"""The API server over one kept connection, for the testbed's own loops: kubectl would take 0.1 s a call.
 
 The provisioner and the maker of fake nodes use it, with certificates that the testbed issued itself.
 """
@@ -36,7 +36,7 @@ class Api:
         self._connection.close()
 
     def call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> tuple[int, Object]:
-        """One request: its status and its object. A lost connection is an OSError, and the next call connects anew."""
+        """One request: its status and object. A lost connection is an OSError; the next call connects anew."""
         kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
         content = None if body is None else json.dumps(body)
         try:

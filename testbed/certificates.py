@@ -29,9 +29,20 @@ def make_authority() -> None:
     CERTIFICATES.mkdir(parents=True, exist_ok=True, mode=0o700)
     _new_key(AUTHORITY_KEY)
     _openssl(
-        "req", "-x509", "-new", "-key", AUTHORITY_KEY, "-subj", "/CN=testbed", "-days", DAYS, "-out", AUTHORITY,
-        "-addext", "keyUsage=critical,keyCertSign,cRLSign",
-    )  # fmt: skip
+        "req",
+        "-x509",
+        "-new",
+        "-key",
+        AUTHORITY_KEY,
+        "-subj",
+        "/CN=testbed",
+        "-days",
+        DAYS,
+        "-out",
+        AUTHORITY,
+        "-addext",
+        "keyUsage=critical,keyCertSign,cRLSign",
+    )
     names = [
         "localhost",
         "kubernetes",
@@ -88,9 +99,21 @@ def _issue(name: str, subject: str, *, extensions: str) -> tuple[Path, Path]:
     _openssl("req", "-new", "-key", key, "-subj", subject, "-out", request)
     wanted = write(CERTIFICATES / f"{name}.ext", extensions)
     _openssl(
-        "x509", "-req", "-in", request, "-CA", AUTHORITY, "-CAkey", AUTHORITY_KEY, "-days", DAYS, "-out", certificate,
-        "-extfile", wanted,
-    )  # fmt: skip
+        "x509",
+        "-req",
+        "-in",
+        request,
+        "-CA",
+        AUTHORITY,
+        "-CAkey",
+        AUTHORITY_KEY,
+        "-days",
+        DAYS,
+        "-out",
+        certificate,
+        "-extfile",
+        wanted,
+    )
     return certificate, key
 
 

@@ -1,7 +1,7 @@
-"""The cluster as a whole: up, down, status, reset, and one node more or less. The command and the fixtures call it.
+"""The cluster as a whole: up, down, status, reset, a node more or less. The command and the fixtures call it.
 
-One cluster per machine. The state folder says who started it and where from, so that a second checkout is told
-so; whatever a crash left behind is known from the same folder, and `down` ends it.
+One cluster per machine. The state folder says who started it and where from, so that a second checkout is
+told so; whatever a crash left behind is known from the same folder, and `down` ends it.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def claim() -> Claim | None:
 
 
 def up() -> None:
-    """Build what is missing and start the cluster; one that this checkout started and that runs is left as it is."""
+    """Build what is missing and start the cluster; one that runs and that this checkout started is left."""
     debian.install_packages()
     for source in programs.ALWAYS:
         programs.folder(source)
@@ -188,9 +188,8 @@ def _begin() -> None:
 def _end() -> None:
     if not STATE.exists():
         return
-    kubelets = [record.name for record in processes.recorded() if record.name.startswith("kubelet-")]
-    processes.stop(kubelets, now=True)
-    processes.stop([record.name for record in processes.recorded()])
+    # Nothing here outlives the cluster, so nobody needs time to put things in order.
+    processes.stop([record.name for record in processes.recorded()], now=True)
     for name in [path.name for path in NODES.iterdir()] if NODES.is_dir() else []:
         node.remove(name)
     processes.sweep()

@@ -44,15 +44,18 @@ def _start_kwok() -> None:
     processes.start(
         "controller-kwok",
         [
-            programs.program("kwok"), f"--kubeconfig={_kubeconfig('kwok')}", "--manage-all-nodes=false",
-            "--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake", "--node-lease-duration-seconds=200",
+            programs.program("kwok"),
+            f"--kubeconfig={_kubeconfig('kwok')}",
+            "--manage-all-nodes=false",
+            "--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake",
+            "--node-lease-duration-seconds=200",
             "--server-address=127.0.0.1:10247",
         ],
-    )  # fmt: skip
+    )
 
 
 def _start_training_operator() -> None:
-    """Kubeflow's operator of the first generation: without its webhook, which would have to be reached from the API server."""
+    """Kubeflow's operator of the first generation, without its webhook: nothing checks what tests write."""
     kubectl = Kubectl(kubeconfig=KUBECONFIG)
     home = programs.folder("training-operator")
     # Server side: these definitions are larger than the annotation that client-side apply keeps.
@@ -65,27 +68,46 @@ def _start_training_operator() -> None:
             "metadata": {"name": "training-operator-webhook-cert", "namespace": "kubeflow"},
         },
     )
-    # The operator reads its webhook's certificate from a fixed folder below the temporary one: give it a private one.
+    # The operator reads its webhook's certificate from a fixed folder below TMPDIR: give it its own.
     temporary = STATE / "training-operator"
     serving = temporary / "k8s-webhook-server" / "serving-certs"
     serving.mkdir(parents=True, exist_ok=True)
     subprocess.run(
         [
-            tool("openssl"), "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "30",
-            "-subj", "/CN=training-operator", "-keyout", str(serving / "tls.key"), "-out", str(serving / "tls.crt"),
+            tool("openssl"),
+            "req",
+            "-x509",
+            "-newkey",
+            "ec",
+            "-pkeyopt",
+            "ec_paramgen_curve:prime256v1",
+            "-nodes",
+            "-days",
+            "30",
+            "-subj",
+            "/CN=training-operator",
+            "-keyout",
+            str(serving / "tls.key"),
+            "-out",
+            str(serving / "tls.crt"),
         ],
         capture_output=True,
         check=True,
-    )  # fmt: skip
+    )
     processes.start(
         "controller-training-operator",
         [
-            home / "training-operator.v1", f"--kubeconfig={_kubeconfig('training-operator')}", "--enable-scheme=pytorchjob",
-            "--enable-scheme=tfjob", "--metrics-bind-address=0", "--health-probe-bind-address=127.0.0.1:18081",
-            "--webhook-server-port=19443", f"--pytorch-init-container-image={reference('busybox')}",
+            home / "training-operator.v1",
+            f"--kubeconfig={_kubeconfig('training-operator')}",
+            "--enable-scheme=pytorchjob",
+            "--enable-scheme=tfjob",
+            "--metrics-bind-address=0",
+            "--health-probe-bind-address=127.0.0.1:18081",
+            "--webhook-server-port=19443",
+            f"--pytorch-init-container-image={reference('busybox')}",
         ],
         environment={"TMPDIR": str(temporary), "MY_POD_NAMESPACE": "kubeflow"},
-    )  # fmt: skip
+    )
 
 
 CONTROLLERS: dict[str, Callable[[], None]] = {

@@ -1,4 +1,4 @@
-"""The control plane: etcd, API server, controller manager, scheduler, DNS and the service proxy, as host processes.
+"""The control plane: etcd, API server, controller manager, scheduler, DNS, service proxy, as host processes.
 
 Called by `cluster.up`. Each daemon's flags stand here and nowhere else.
 """
@@ -61,28 +61,45 @@ def start() -> None:
     processes.start(
         "kube-controller-manager",
         [
-            kubernetes, "kube-controller-manager", f"--kubeconfig={manager}", "--leader-elect=false",
-            "--bind-address=127.0.0.1", f"--root-ca-file={certificates.AUTHORITY}",
+            kubernetes,
+            "kube-controller-manager",
+            f"--kubeconfig={manager}",
+            "--leader-elect=false",
+            "--bind-address=127.0.0.1",
+            f"--root-ca-file={certificates.AUTHORITY}",
             f"--service-account-private-key-file={certificates.SERVICE_ACCOUNT_KEY}",
-            f"--cluster-signing-cert-file={certificates.AUTHORITY}", f"--cluster-signing-key-file={certificates.AUTHORITY_KEY}",
-            f"--node-monitor-grace-period={NODE_SILENCE}", "--node-monitor-period=2s", "--use-service-account-credentials=true",
+            f"--cluster-signing-cert-file={certificates.AUTHORITY}",
+            f"--cluster-signing-key-file={certificates.AUTHORITY_KEY}",
+            f"--node-monitor-grace-period={NODE_SILENCE}",
+            "--node-monitor-period=2s",
+            "--use-service-account-credentials=true",
         ],
-    )  # fmt: skip
+    )
     processes.start(
         "kube-scheduler",
         [
-            kubernetes, "kube-scheduler", f"--kubeconfig={_component('system:kube-scheduler')}", "--leader-elect=false",
+            kubernetes,
+            "kube-scheduler",
+            f"--kubeconfig={_component('system:kube-scheduler')}",
+            "--leader-elect=false",
             "--bind-address=127.0.0.1",
         ],
-    )  # fmt: skip
+    )
     processes.start(
         "kube-proxy",
         [
-            kubernetes, "kube-proxy", f"--kubeconfig={_component('system:kube-proxy')}", "--proxy-mode=nftables",
-            "--conntrack-max-per-core=0", "--hostname-override=node-a", "--masquerade-all", "--metrics-bind-address=127.0.0.1:10249",
-            "--healthz-bind-address=127.0.0.1:10256", f"--bind-address={network.GATEWAY}",
+            kubernetes,
+            "kube-proxy",
+            f"--kubeconfig={_component('system:kube-proxy')}",
+            "--proxy-mode=nftables",
+            "--conntrack-max-per-core=0",
+            "--hostname-override=node-a",
+            "--masquerade-all",
+            "--metrics-bind-address=127.0.0.1:10249",
+            "--healthz-bind-address=127.0.0.1:10256",
+            f"--bind-address={network.GATEWAY}",
         ],
-    )  # fmt: skip
+    )
     corefile = COREFILE.replace("{kubeconfig}", str(_component("testbed:dns", "system:masters")))
     processes.start("coredns", [programs.program("coredns"), "-conf", write(STATE / "Corefile", corefile)])
 
@@ -92,10 +109,16 @@ def start_etcd() -> None:
     processes.start(
         "etcd",
         [
-            programs.program("etcd", "server"), f"--data-dir={STATE / 'etcd'}", f"--listen-client-urls={ETCD}", f"--advertise-client-urls={ETCD}",
-            "--listen-peer-urls=http://127.0.0.1:23800", "--unsafe-no-fsync", "--log-level=warn", "--quota-backend-bytes=4294967296",
+            programs.program("etcd", "server"),
+            f"--data-dir={STATE / 'etcd'}",
+            f"--listen-client-urls={ETCD}",
+            f"--advertise-client-urls={ETCD}",
+            "--listen-peer-urls=http://127.0.0.1:23800",
+            "--unsafe-no-fsync",
+            "--log-level=warn",
+            "--quota-backend-bytes=4294967296",
         ],
-    )  # fmt: skip
+    )
 
 
 def start_api_server() -> None:
@@ -107,18 +130,29 @@ def start_api_server() -> None:
     processes.start(
         "kube-apiserver",
         [
-            programs.program("kubernetes"), "kube-apiserver", f"--etcd-servers={ETCD}", f"--bind-address={network.GATEWAY}",
-            f"--advertise-address={network.GATEWAY}", f"--service-cluster-ip-range={network.SERVICE_NETWORK}",
-            "--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction", "--allow-privileged",
-            f"--tls-cert-file={server}.crt", f"--tls-private-key-file={server}.key", f"--client-ca-file={certificates.AUTHORITY}",
-            f"--service-account-key-file={certificates.SERVICE_ACCOUNT_KEY}", f"--service-account-signing-key-file={certificates.SERVICE_ACCOUNT_KEY}",
+            programs.program("kubernetes"),
+            "kube-apiserver",
+            f"--etcd-servers={ETCD}",
+            f"--bind-address={network.GATEWAY}",
+            f"--advertise-address={network.GATEWAY}",
+            f"--service-cluster-ip-range={network.SERVICE_NETWORK}",
+            "--authorization-mode=Node,RBAC",
+            "--enable-admission-plugins=NodeRestriction",
+            "--allow-privileged",
+            f"--tls-cert-file={server}.crt",
+            f"--tls-private-key-file={server}.key",
+            f"--client-ca-file={certificates.AUTHORITY}",
+            f"--service-account-key-file={certificates.SERVICE_ACCOUNT_KEY}",
+            f"--service-account-signing-key-file={certificates.SERVICE_ACCOUNT_KEY}",
             "--service-account-issuer=https://kubernetes.default.svc.cluster.local",
-            f"--kubelet-client-certificate={kubelet_certificate}", f"--kubelet-client-key={kubelet_key}",
+            f"--kubelet-client-certificate={kubelet_certificate}",
+            f"--kubelet-client-key={kubelet_key}",
             "--kubelet-preferred-address-types=InternalIP",
-            f"--audit-policy-file={write(STATE / 'audit-policy.yaml', yaml.safe_dump(AUDIT_POLICY))}", f"--audit-log-path={AUDIT_LOG}",
+            f"--audit-policy-file={write(STATE / 'audit-policy.yaml', yaml.safe_dump(AUDIT_POLICY))}",
+            f"--audit-log-path={AUDIT_LOG}",
             "--audit-log-mode=blocking",
         ],
-    )  # fmt: skip
+    )
     wait_ready()
 
 
@@ -133,7 +167,7 @@ def is_ready() -> bool:
 
 
 def wait_for(condition: Callable[[], bool], daemon: str, what: str, patience: float) -> None:
-    """Wait for something that a daemon brings about; a daemon that ends meanwhile is named with its last words."""
+    """Wait for what a daemon brings about; a daemon that ends meanwhile is named with its last words."""
     deadline = time.monotonic() + patience
     while not condition():
         record = processes.read(daemon)

@@ -1,4 +1,4 @@
-"""What the testbed needs from the machine: one predicate for tests, and the packages that it installs itself."""
+"""What the testbed needs from the machine: one predicate for tests, and the packages that it installs."""
 
 from __future__ import annotations
 

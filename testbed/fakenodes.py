@@ -1,4 +1,4 @@
-"""Hundreds or thousands of nodes that exist in the API only; kwok keeps them Ready and runs their pods in name."""
+"""Thousands of nodes that exist in the API only; kwok keeps them Ready and runs their pods in name."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Container images without Docker and without a registry: Debian's own packages, written as an OCI layout.
 
-A root file system from `mmdebstrap` becomes the one layer of an image; the tar is kept in the cache and imported
-into a node's containerd. `sandbox` is the testbed's own program that holds a pod's namespaces.
+A root file system from `mmdebstrap` becomes the one layer of an image; the tar is kept in the cache and
+imported into a node's containerd. `sandbox` is the testbed's own program that holds a pod's namespaces.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -35,8 +36,14 @@ class Kubectl:
         """Run kubectl and answer its output; raise what it says when it fails."""
         done = subprocess.run(
             [*self.command(), *words],
-            input=stdin, capture_output=True, text=True, errors="replace", timeout=patience, check=False, env=_environment(),
-        )  # fmt: skip
+            input=stdin,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=patience,
+            check=False,
+            env=_environment(),
+        )
         if done.returncode:
             raise Refused(f"kubectl {' '.join(words)}: {done.stderr.strip()}", hint="")
         return done.stdout
@@ -44,7 +51,7 @@ class Kubectl:
     def command(self) -> list[str]:
         """The words before every call, for a test that wants the process itself."""
         chosen = ["--namespace", self.namespace] if self.namespace else []
-        return [str(programs.program("kubernetes")), "kubectl", "--kubeconfig", str(self.kubeconfig), *chosen]
+        return [*_program(), "--kubeconfig", str(self.kubeconfig), *chosen]
 
     def within(self, namespace: str) -> Kubectl:
         """The same user in another namespace."""
@@ -87,6 +94,14 @@ class Kubectl:
             if time.monotonic() > deadline:
                 raise Refused(f"waited {patience:g} s in vain for {what}", hint="")
             time.sleep(0.25)
+
+
+def _program() -> list[str]:
+    # Against a cluster that exists, nobody should have to build Kubernetes first.
+    installed = shutil.which("kubectl")
+    if installed and not programs.is_built("kubernetes"):
+        return [installed]
+    return [str(programs.program("kubernetes")), "kubectl"]
 
 
 def _listed(objects: Sequence[Mapping[str, Any]]) -> str:

@@ -1,4 +1,4 @@
-"""One at a time: a lock that the kernel frees when its holder dies. Builds, image builds and the cluster use it."""
+"""One at a time: a lock that the kernel frees when its holder dies. Builds, images and the cluster use it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is mounted below the state folder (pods' volumes, root file systems, network namespaces), and ending it."""
+"""What is mounted below the state folder (volumes, root file systems, network namespaces), and ending it."""
 
 from __future__ import annotations
 

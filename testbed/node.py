@@ -59,16 +59,21 @@ def start_kubelet(name: str) -> None:
     """Start a node's kubelet, which registers the node."""
     folder = NODES / name
     index = int((folder / "index").read_text())
+    identity = write_kubeconfig(folder / "kubeconfig", f"system:node:{name}", ["system:nodes"])
     processes.start(
         f"kubelet-{name}",
         [
-            programs.program("kubernetes"), "kubelet", f"--config={write(folder / 'kubelet.yaml', _kubelet_settings(name, index))}",
-            f"--kubeconfig={write_kubeconfig(folder / 'kubeconfig', f'system:node:{name}', ['system:nodes'])}",
-            f"--root-dir={folder / 'kubelet'}", f"--cert-dir={folder / 'pki'}", f"--hostname-override={name}",
+            programs.program("kubernetes"),
+            "kubelet",
+            f"--config={write(folder / 'kubelet.yaml', _kubelet_settings(name, index))}",
+            f"--kubeconfig={identity}",
+            f"--root-dir={folder / 'kubelet'}",
+            f"--cert-dir={folder / 'pki'}",
+            f"--hostname-override={name}",
             f"--node-ip={network.node_address(index)}",
         ],
         part=name,
-    )  # fmt: skip
+    )
 
 
 def kill(name: str) -> None:

@@ -1,8 +1,8 @@
 """The testbed's daemons: started apart from whoever asked, ended by exactly what was recorded of them.
 
 A process is known by its pid and its start time together, written to the state folder, so that a pid that was
-given to somebody else meanwhile is never touched. What the daemons start in turn (containerd's shims) inherits
-a mark in its environment, so that nothing of the cluster outlives `down`, even when a record is missing.
+given to somebody else meanwhile is never touched. What the daemons start in turn (containerd's shims)
+inherits a mark in its environment, so that nothing of the cluster outlives `down`, even without a record.
 """
 
 from __future__ import annotations

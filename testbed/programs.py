@@ -1,7 +1,7 @@
 """The Go programs of the testbed: which module each comes from, built once and kept by version.
 
-Versions are pinned in `testbed/go/NAME/go.mod` and nowhere else. A build happens in a temporary folder that is
-renamed when it is whole, so that an interrupted or failed build leaves nothing that looks like a result.
+Versions are pinned in `testbed/go/NAME/go.mod` and nowhere else. A build happens in a temporary folder that
+is renamed when it is whole, so that an interrupted or failed build leaves nothing that looks like a result.
 """
 
 from __future__ import annotations
@@ -73,6 +73,11 @@ def folder(name: str) -> Path:
         if not target.is_dir():
             _build(name, target)
     return target
+
+
+def is_built(name: str) -> bool:
+    """Whether a module's programs are in the cache."""
+    return (CACHE / "bin" / f"{name}-{_key(name)}").is_dir()
 
 
 def version(name: str) -> str:

@@ -1,7 +1,7 @@
 """Volumes: a default class whose claims are node-affine local folders, and a class that all nodes share.
 
-Runs as a daemon of the cluster (`python -m testbed.storage`), started by `cluster.up`: a provisioner as small as it
-can be. It looks twice a second instead of watching, so an API server that goes away and comes back is no event.
+Runs as a daemon of the cluster (`python -m testbed.storage`), started by `cluster.up`: a small provisioner.
+It looks twice a second instead of watching, so an API server that goes away and comes back is no event.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def volume_for(claim: Object, node: str) -> Object | str:
     """The volume that serves a claim, or why none can."""
     modes = claim["spec"].get("accessModes", [])
     if node and any(mode in ("ReadWriteMany", "ReadOnlyMany") for mode in modes):
-        return f"class {LOCAL} is ReadWriteOnce only: its volumes are folders of one node; class {SHARED} is shared"
+        return f"class {LOCAL} is ReadWriteOnce only, a folder of one node; class {SHARED} is shared"
     name = f"pvc-{claim['metadata']['uid']}"
     folder = str(VOLUMES / (node or SHARED) / name)
     spec: Object = {

@@ -1,4 +1,4 @@
-"""The handle on a run, over an engine that says what a test wants: which lines are shown, each of them once."""
+"""The handle on a run, over an engine that says what a test wants: every line is shown, and once."""
 
 from __future__ import annotations
 

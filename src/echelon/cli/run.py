@@ -37,8 +37,8 @@ class RunCommand(click.Command):
         """Keep a module's arguments from click, and remember the `--`, which it would swallow."""
         end = _end_of_flags(self.params, args)
         flags, after = args[:end], args[end:]
-        ctx.meta["command"] = after[:1] == ["--"]
         rest = super().parse_args(ctx, flags)
+        ctx.meta["command"] = after[:1] == ["--"] and ctx.params.get("module") is None
         ctx.params["words"] = tuple(after[1:] if ctx.meta["command"] else after)
         return rest
 
