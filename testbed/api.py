@@ -36,7 +36,7 @@ class Api:
         self._connection.close()
 
     def call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> tuple[int, Object]:
-        """One request: its status and object. A lost connection is an OSError; the next call connects anew."""
+        """One request: its status and object; a lost connection is an OSError, and the next call connects."""
         kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
         content = None if body is None else json.dumps(body)
         try:

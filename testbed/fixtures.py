@@ -1,7 +1,7 @@
 """The pytest face of the testbed: a cluster per test run, a namespace per test, and what tests do to both.
 
-A `conftest.py` imports the fixtures that its tests use. With ECHELON_TEST_KUBECONFIG set they serve that cluster
-instead, and skip, each with its reason, only what cannot be done there.
+A `conftest.py` imports the fixtures that its tests use. With ECHELON_TEST_KUBECONFIG set they serve that
+cluster instead, and skip, each with its reason, only what cannot be done there.
 """
 
 from __future__ import annotations
@@ -137,6 +137,7 @@ def give_gpus(cluster: Target) -> Iterator[Callable[..., None]]:
 @pytest.fixture
 def fake_nodes(own_cluster: Target) -> Iterator[Callable[..., list[str]]]:
     """`fake_nodes(1000, gpus_each=8)`: nodes that exist in the API only, removed after the test."""
+    assert own_cluster.ours
     yield fakenodes.add
     fakenodes.remove()
 
@@ -173,6 +174,7 @@ def user(cluster: Target, namespace: Kubectl, tmp_path: Path) -> Callable[[str, 
 @pytest.fixture
 def spare_node(own_cluster: Target) -> Iterator[str]:
     """One more node, which the test may kill; removed afterwards."""
+    assert own_cluster.ours
     name = whole.add_node()
     yield name
     if name in node.names():
@@ -181,7 +183,8 @@ def spare_node(own_cluster: Target) -> Iterator[str]:
 
 @pytest.fixture
 def api_outage(own_cluster: Target) -> Iterator[tuple[Callable[[], None], Callable[[], None]]]:
-    """Two calls, one that takes the API server away and one that brings it back; it is back after the test."""
+    """Two calls: take the API server away, bring it back; it is back after the test."""
+    assert own_cluster.ours
     yield whole.stop_api, whole.start_api
     whole.start_api()
 
@@ -189,6 +192,7 @@ def api_outage(own_cluster: Target) -> Iterator[tuple[Callable[[], None], Callab
 @pytest.fixture
 def audit(own_cluster: Target) -> Callable[[], list[Object]]:
     """Every request that reached the API server since the test began, but those of Kubernetes itself."""
+    assert own_cluster.ours
     start = AUDIT_LOG.stat().st_size if AUDIT_LOG.exists() else 0
 
     def entries() -> list[Object]:

@@ -69,7 +69,7 @@ def test_every_command_works_as_it_stands_there(project: Path) -> None:
 
 def test_the_python_example_runs(project: Path) -> None:
     (python,) = blocks("python")
-    before = "import os\n\ndef train(lr):\n    open(os.environ['ECHELON_OUTPUT'] + '/model.pt', 'w').write('x')\n\n"
+    before = "import os\ndef train(lr):\n    open(os.environ['ECHELON_OUTPUT'] + '/model.pt', 'w').close()\n"
     after = 'assert {each.state for each in echelon.runs()} == {"succeeded"}\n'
     # The run that the last lines attach to is one named fm, as in the commands above.
     text = before + python.replace("workers=2)   # a script\n", 'workers=2, name="fm")\nrun.wait()\n') + after
