@@ -41,7 +41,7 @@ check: $(READY) ## formatting, lint, types, layers, the agent's Python
 	@echo "checks passed: format, lint, types, layers, agent on Python 3.8"
 
 test: check $(DATA)/.complete ## every check and test
-	@ECHELON_TEST_DATA=$(DATA) $(BIN)/python -m pytest -m "not soak" --durations=15
+	@ECHELON_TEST_DATA=$(DATA) $(BIN)/python -m pytest -m "not soak" -n auto --maxprocesses 4 --durations=15
 
 quick: $(READY) ## the fast tests only
 	@$(BIN)/python -m pytest -m "not soak and not slow" -q -x

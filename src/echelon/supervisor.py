@@ -63,7 +63,6 @@ class Supervisor:
         self._stop_reason: str | None = None
         self._losses: dict[int, str] = {}  # worker -> how its agent ended
         self._ending = False  # every agent was told to leave
-        self._killed = False
 
     def run(self) -> Event:
         """Start the agents, and return how the run ended when nothing of it is left."""
@@ -196,11 +195,11 @@ class Supervisor:
 
     def _look_for_stop(self) -> None:
         word = rundir.read_json(self._folder.stop)
-        if word is not None:
+        if word is not None and word.get("now"):
+            self._stop_reason = str(word.get("reason"))
+            self._kill_agents()
+        elif word is not None:
             self._end(str(word.get("reason")))
-            if word.get("now") and not self._killed:
-                self._killed = True
-                self._kill_agents()
         self._loop.call_later(LOOK, self._look_for_stop)
 
     def _end(self, reason: str) -> None:

@@ -1,15 +1,15 @@
-"""The testbed is a real cluster: pods on two nodes compute together, DNS, logs, exec, the scheduler, RBAC, a dead node."""
+"""The testbed is a real cluster: nodes compute together; DNS, logs, exec, scheduler, RBAC, a dead node."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
 import pytest
-
-from testbed import cluster as whole
 from testbed.fixtures import Target
 from testbed.kubectl import Kubectl, Object, Refused
 from tests.testbed import manifests
+
+from testbed import cluster as whole
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
@@ -156,7 +156,7 @@ def test_the_api_server_goes_away_and_comes_back(
     namespace.create(manifests.pod("steady", image("python"), manifests.SLEEP))
     before = manifests.wait_phase(namespace, "steady", "Running")
     stop()
-    with pytest.raises(Refused, match="refused|unable to connect|was refused"):
+    with pytest.raises(Refused, match="refused"):
         namespace("get", "pods")
     start()
     after = namespace.get("pod", "steady")

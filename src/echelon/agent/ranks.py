@@ -165,6 +165,8 @@ class Ranks:
             text = "cannot start in %s: %s" % (where, words)
         else:
             text = "cannot start %s: %s" % (program, words)
+            if missing and "/" not in program and os.path.exists(os.path.join(self._task.cwd, program)):
+                text += " on the PATH; it is in the working folder: ./%s" % program
         log.write(text.encode() + b"\n")
         log.close()
         rank.words = text.encode()

@@ -121,11 +121,17 @@ def _too_large(world: World, cluster: Cluster) -> Unplaceable:
                 return Unplaceable(
                     f"resource {name!r}: {where} none of it", hint="`echelon doctor` lists what there is"
                 )
-    if gpus > len(have) or (gpus and any(group.resources.gpus > len(have) for group in world.groups)):
-        return Unplaceable(
-            f"{gpus} GPU{'s' * (gpus != 1)} asked for, {where} {len(have) or 'none'}",
-            hint="lower --gpus or --workers; `echelon top` shows the GPUs",
+    hint = "lower --gpus or --workers; `echelon top` shows the GPUs"
+    for kind in {group.resources.gpu_type for group in world.groups if group.resources.gpu_type}:
+        wanting = [group for group in world.groups if group.resources.gpu_type == kind]
+        asked, there = (
+            sum(each.workers * each.resources.gpus for each in wanting),
+            len(_matching(wanting[0].resources, have)),
         )
+        if asked > there:
+            return Unplaceable(f"{_counted(asked)} of type {kind} asked for, {where} {there}", hint=hint)
+    if gpus > len(have):
+        return Unplaceable(f"{_counted(gpus)} asked for, {where} {len(have) or 'none'}", hint=hint)
     if cpus > sum(node.cpus for node in cluster.nodes):
         return Unplaceable(
             f"{cpus:g} CPUs asked for, {where} {sum(node.cpus for node in cluster.nodes):g}",
@@ -155,6 +161,9 @@ def _what_is_missing(world: World, cluster: Cluster) -> str:
         return f"waiting for {wanted} of memory: {format_memory(free_memory)} not promised to other runs"
     if gpus:  # too few, or of another model, or on different nodes
         holders = sorted({gpu.holder for gpu in have if gpu.holder is not None})
-        wanted = f"{gpus} GPU{'s' * (gpus != 1)}"
-        return f"waiting for {wanted}: {len(free)} of {len(have)} free, held by {', '.join(holders)}"
+        return f"waiting for {_counted(gpus)}: {len(free)} of {len(have)} free, held by {', '.join(holders)}"
     return "waiting until one node has room for a worker"
+
+
+def _counted(gpus: int) -> str:
+    return f"{gpus} GPU{'s' * (gpus != 1)}"

@@ -48,22 +48,33 @@ def spawn_supervisor(folder: RunDir, lock: int, *, keep_stdin: bool) -> None:
         _started.remove(pid)
 
 
-def is_over(folder: RunDir) -> bool:
-    """Whether the run has ended. If its supervisor has died without a word, that is its end."""
-    if folder.final.exists() or not folder.path.exists():
-        return True
+def end_of(folder: RunDir) -> Event | None:
+    """How the run ended, or None.
+
+    If its supervisor has died without a word, that is the end, and it is written down.
+    """
+    if folder.final.exists():
+        return store.read_final(folder)
     if not folder.supervisor_log.exists():
-        return False  # recorded, and not taken up yet
+        return None  # recorded, and not taken up yet
     try:
         with rundir.hold(folder) as lock:
             if lock is None:
-                return False
-            if not folder.final.exists():
-                processes.end_marked_processes(run_id(folder))
-                store.write_final(folder, _loss(folder))
+                return None
+            if folder.final.exists():
+                return store.read_final(folder)
+            processes.end_marked_processes(run_id(folder))
+            loss = _loss(folder)
+            with contextlib.suppress(OSError):  # on a full disk it can still be told, by everybody who asks
+                store.write_final(folder, loss)
+            return loss
     except (FileNotFoundError, StateTrouble):
-        pass  # removed in the meantime
-    return True
+        return None  # removed in the meantime
+
+
+def is_over(folder: RunDir) -> bool:
+    """Whether the run has ended."""
+    return end_of(folder) is not None or not folder.path.exists()
 
 
 def never_ran(folder: RunDir) -> bool:

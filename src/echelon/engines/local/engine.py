@@ -10,6 +10,7 @@ import getpass
 import os
 import platform
 import shutil
+import signal
 import time
 import uuid
 from collections.abc import Iterator, Sequence
@@ -20,7 +21,7 @@ import msgspec
 
 from echelon.engines.base import Taken, read_secrets, run_exists
 from echelon.engines.local import devices, rundir, store
-from echelon.engines.local.custody import is_over, never_ran, nothing_comes, spawn_supervisor
+from echelon.engines.local.custody import end_of, is_over, never_ran, nothing_comes, spawn_supervisor
 from echelon.engines.local.rundir import RunDir
 from echelon.engines.local.store import RunStore
 from echelon.engines.local.tail import follow_logs
@@ -89,7 +90,7 @@ class LocalEngine:
             raise run_exists(job.name)
         results = Path(job.results or Path("runs") / job.name).absolute()
         _check_results(results, resume=job.resume)
-        record = Record(ref=ref, job=job, created=rundir.now(), owner=getpass.getuser(), results=str(results))
+        record = Record(ref=ref, job=job, created=rundir.now(), owner=_user(), results=str(results))
         self.store.create(
             record, secret=uuid.uuid4().hex + uuid.uuid4().hex, bundle=bundle.data if bundle else None
         )
@@ -151,8 +152,8 @@ class LocalEngine:
             if ended:
                 return
             if last_look:
-                # An end that stands in its file but not among the events: somebody was killed in between.
-                final = store.read_final(folder)
+                # An end that does not stand among the events: somebody was killed, or the disk is full.
+                final = end_of(folder)
                 if final is not None:
                     yield final
                 return
@@ -201,17 +202,16 @@ class LocalEngine:
         folder = self.store.find(ref.name)
         if is_over(folder):
             return
-        reason = f"stopped by {getpass.getuser()}"
-        with _translated(folder):
+        reason = f"stopped by {_user()}"
+        try:
             rundir.write_atomically(folder.stop, msgspec.json.encode({"now": now, "reason": reason}))
-            with rundir.hold(folder) as lock:
-                if lock is not None:
-                    store.write_final(
-                        folder,
-                        Event(
-                            kind="finished", at=rundir.now(), outcome="stopped", exit_code=143, reason=reason
-                        ),
-                    )
+        except OSError:  # a full disk must not keep a run going: tell its supervisor by a signal
+            _signal_supervisor(folder, signal.SIGKILL if now else signal.SIGTERM)
+            return
+        with _translated(folder), rundir.hold(folder) as lock:
+            if lock is not None:
+                end = Event(kind="finished", at=rundir.now(), outcome="stopped", exit_code=143, reason=reason)
+                store.write_final(folder, end)
 
     def remove(self, ref: RunRef) -> None:
         """Forget the run, once its supervisor has said its last word."""
@@ -232,8 +232,7 @@ class LocalEngine:
                 record = store.read_record(folder)
             except StateTrouble:
                 continue  # being removed right now, or broken: its own commands say which
-            is_over(folder)
-            final = store.read_final(folder)
+            final = end_of(folder)
             events = [final] if final is not None else store.read_events(folder)[0]
             summaries.append(summarise(record, fold(opening_status(record), events)))
         return sorted(summaries, key=lambda each: -each.created)
@@ -273,6 +272,7 @@ def _translated(folder: RunDir) -> Iterator[None]:
 def _check_results(results: Path, *, resume: bool) -> None:
     try:
         occupied = results.exists() and (not results.is_dir() or any(results.iterdir()))
+        nearest = next(folder for folder in (results, *results.parents) if folder.exists())
     except OSError as error:
         raise from_os_error(error, results) from error
     if occupied and not results.is_dir():
@@ -282,3 +282,21 @@ def _check_results(results: Path, *, resume: bool) -> None:
             f"the results folder {results} is not empty",
             hint="--resume goes on in it; --results chooses another",
         )
+    if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
+        raise StateTrouble(
+            f"results cannot be written to {results}", hint="choose another folder with --results"
+        )
+
+
+def _signal_supervisor(folder: RunDir, number: int) -> None:
+    supervisor = rundir.read_json(folder.supervisor)
+    if supervisor is not None and rundir.is_held(folder):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(int(str(supervisor["pid"])), number)
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())  # a container's user need not have a name
