@@ -31,6 +31,7 @@ class Terminal:
     ) -> None:
         ours, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        around = {key: value for key, value in os.environ.items() if key not in ("COLUMNS", "LINES")}
         self._file = ours
         self.shown = ""
         self.process = subprocess.Popen(
@@ -40,7 +41,7 @@ class Terminal:
             stderr=theirs,
             start_new_session=True,
             preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # noqa: PLW1509 - one thread
-            env={**os.environ, "TERM": "xterm", **(environment or {})},
+            env={**around, "TERM": "xterm", **(environment or {})},
             cwd=cwd,
         )
         os.close(theirs)

@@ -1,3 +1,0 @@
-module testbed/sandbox
-
-go 1.26
