@@ -72,7 +72,7 @@ def test_the_python_example_runs(project: Path) -> None:
     before = "import os\ndef train(lr):\n    open(os.environ['ECHELON_OUTPUT'] + '/model.pt', 'w').close()\n"
     after = 'assert {each.state for each in echelon.runs()} == {"succeeded"}\n'
     # The run that the last lines attach to is one named fm, as in the commands above.
-    text = before + python.replace("workers=2)   # a script\n", 'workers=2, name="fm")\nrun.wait()\n') + after
+    text = before + python.replace("workers=2)  # a script\n", 'workers=2, name="fm")\nrun.wait()\n') + after
     Path("example.py").write_text(text)
     done = subprocess.run(
         [sys.executable, "example.py"], capture_output=True, text=True, timeout=120, check=False
