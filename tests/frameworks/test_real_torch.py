@@ -66,7 +66,9 @@ def test_the_rank_that_failed_first_is_named_with_its_exception() -> None:
     assert status.state == "failed"
     cause = status.root_cause
     assert cause is not None
-    assert (cause.rank, cause.worker, cause.exit_code) == (2, 1, 1)
+    assert (cause.rank, cause.worker) == (2, 1)
+    assert cause.exit_code in (1, 134)  # torch's own threads sometimes abort a rank that is on its way out
+    assert "ValueError: a sample is broken" in cause.summary
     assert cause.error == "ValueError: a sample is broken"
     assert any("a sample is broken" in line for line in cause.tail)
     assert all(other.consequence for other in cause.others), cause.others

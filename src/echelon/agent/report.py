@@ -61,7 +61,10 @@ def describe_end(code: int, error: str | None) -> str:
         name = signal_name(-code)
         hint = _SIGNAL_HINTS.get(name)
         text = "was killed by %s%s" % (name, ": " + hint if hint else "")
-        return "%s (%s)" % (text, error) if error and name not in _SIGNAL_HINTS else text
+        # A Python that has failed may still fall over its native threads on the way out; what it said first
+        # is why.
+        said_why = name == "SIGABRT" or name not in _SIGNAL_HINTS
+        return "%s (%s)" % (text, error) if error and said_why else text
     return "exited with code %d%s" % (code, ": " + error if error else "")
 
 
