@@ -114,7 +114,7 @@ except CannotShip as error:
 
 @pytest.mark.slow
 def test_a_tensor_on_a_device_is_refused(tmp_path):
-    """In a process of its own: what torch loads for this does not get along with all that other tests load."""
+    """In a process of its own: what torch loads for this does not get along with what other tests load."""
     script = tmp_path / "script.py"
     script.write_text(ON_A_DEVICE)
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False)
