@@ -293,3 +293,27 @@ def test_many_runs_from_many_threads(home: Path) -> None:
         thread.join(PATIENCE)
     assert [run.wait(PATIENCE).state for run in made] == ["succeeded"] * 4
     assert sorted(row.name for row in echelon.runs()) == ["r0", "r1", "r2", "r3"]
+
+
+def test_stop_returns_when_the_run_has_ended_so_that_it_can_be_removed(home: Path) -> None:
+    run = echelon.run(command=["sleep", "600"], workers=2)
+    run.stop()
+    assert run.status().state == "stopped"
+    run.remove()
+    assert list(echelon.runs()) == []
+
+
+def test_arguments_are_words(home: Path) -> None:
+    with pytest.raises(EchelonError, match="is one text"):
+        echelon.run("train.py", args="--epochs 3")
+
+
+def test_the_processes_of_ranks_are_told(home: Path) -> None:
+    run = echelon.run(command=["sleep", "600"], workers=1, procs=2)
+    wait_until(lambda: run.status().state == "running", "the run")
+    (worker,) = run.status().workers
+    assert sorted(worker.rank_pids) == ["0", "1"]
+    for pid in worker.rank_pids.values():
+        assert Path(f"/proc/{pid}/comm").read_text() == "sleep\n"
+    run.stop(now=True)
+    assert run.status().workers[0].rank_pids == {}

@@ -216,3 +216,27 @@ def test_a_script_that_cannot_run(script: str) -> None:
 def test_a_folder_with_a_main_is_a_script() -> None:
     write("app/__main__.py", "import torch\n")
     assert prepare(Settings(script="app")).job.script == "app"
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [("notes.ipynb", "echelon.run"), ("job.yaml", "-f job.yaml"), ("data.json", "-f data.json")],
+)
+def test_what_is_not_a_script_is_not_run_as_one(home: Path, name: str, hint: str) -> None:
+    Path(name).write_text("{}")
+    with pytest.raises(InvalidJob) as caught:
+        prepare(Settings(script=name))
+    assert hint in caught.value.hint
+
+
+def test_resuming_needs_a_folder(home: Path) -> None:
+    Path("train.py").touch()
+    with pytest.raises(InvalidJob, match="resume"):
+        prepare(Settings(script="train.py", resume=True))
+    assert prepare(Settings(script="train.py", resume=True, name="fm")).job.resume
+
+
+def test_roles_are_not_for_torch(home: Path) -> None:
+    Path("train.py").write_text("import torch")
+    with pytest.raises(InvalidJob, match="role"):
+        prepare(Settings(script="train.py", roles={"ps": 1}))

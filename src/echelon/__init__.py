@@ -1,4 +1,4 @@
-"""Train a script, a function or a notebook on many workers: on this machine, or on Kubernetes.
+"""Train a script or a function on many workers.
 
 import echelon
 

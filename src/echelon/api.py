@@ -44,6 +44,8 @@ def run(
             raise InvalidJob(
                 "kwargs", kwargs, "is for a function", hint='a script takes args=["--epochs", "3"]'
             )
+        if isinstance(args, str):
+            raise InvalidJob("args", args, "is one text", hint='give a list of words: args=["--epochs", "3"]')
         if what is not None:
             settings["script"] = os.fspath(what)
         if args:

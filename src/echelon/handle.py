@@ -10,8 +10,11 @@ from echelon.engines.base import Engine
 from echelon.errors import InvalidJob, RunTimedOut, StateTrouble
 from echelon.model.event import Event
 from echelon.model.log import LogLine
+from echelon.model.resources import parse_duration
 from echelon.model.run import RunRef, opening_status
 from echelon.model.status import FINAL, Status, fold
+
+STOP_PATIENCE = 60.0  # seconds that a run may take to end once it was told to
 
 
 class Run:
@@ -41,12 +44,13 @@ class Run:
         # Read after the events: a plan that they know of is in it.
         return fold(opening_status(self._engine.read(self._ref)), events)
 
-    def wait(self, timeout: float | None = None) -> Status:
-        """Wait for the end and say how it was; RunTimedOut if it does not come within `timeout` seconds.
+    def wait(self, timeout: float | str | None = None) -> Status:
+        """Wait for the end and say how it was; RunTimedOut if it does not come within `timeout` (90, "5m").
 
         The run goes on then.
         """
-        for _ in self._engine.events(self._ref, follow=True, timeout=timeout):
+        seconds = parse_duration("timeout", timeout) if isinstance(timeout, str) else timeout
+        for _ in self._engine.events(self._ref, follow=True, timeout=seconds):
             pass
         status = self.status()
         if status.state == "recorded":
@@ -143,9 +147,14 @@ class Run:
         target = Path(to) if to is not None else Path(record.results) / Path(path).parent
         return self._engine.fetch(self._ref, path, target)
 
-    def stop(self, *, now: bool = False) -> None:
-        """Ask for the end: SIGTERM to the ranks and, after a while, SIGKILL. `now` kills at once."""
+    def stop(self, *, now: bool = False, wait: bool = True) -> None:
+        """End the run: SIGTERM to the ranks and, ten seconds later, SIGKILL; `now` kills at once.
+
+        Returns when it has ended; without `wait`, at once.
+        """
         self._engine.stop(self._ref, now=now)
+        if wait:
+            self.wait(STOP_PATIENCE)
 
     def remove(self) -> None:
         """Forget the run, which must have ended; its name is free again, its results stay."""

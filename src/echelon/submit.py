@@ -64,6 +64,14 @@ def prepare(said: Settings, environment: Mapping[str, str] = os.environ) -> Prep
         _check_script(Path(job.script))
     if job.framework == "auto":
         job = replace(job, framework=_find_framework(job))
+    if job.roles and job.framework == "torch":
+        raise InvalidJob(
+            "role", job.roles[0].name, "is not a role of PyTorch", hint="leave it out, or say --framework"
+        )
+    if said.resume and said.results is None and said.name is None:
+        raise InvalidJob(
+            "resume", True, "says no folder", hint="add --results DIR, or --name RUN to go on in runs/RUN"
+        )
     if job.framework == "tensorflow" and said.procs is None:
         job = replace(job, procs=1)  # one TensorFlow process drives all GPUs of its worker
     if not job.command:
@@ -182,6 +190,11 @@ def _check_script(script: Path) -> None:
             else "give the path of a Python file; -- COMMAND runs anything else"
         )
         raise InvalidJob("script", str(script), "does not exist", hint=hint)
+    if script.suffix == ".ipynb":
+        hint = "notebooks come later; `echelon.run(function)` in it trains a function of it"
+        raise InvalidJob("script", str(script), "is a notebook", hint=hint)
+    if script.suffix in (".yaml", ".yml", ".json"):
+        raise InvalidJob("script", str(script), "is not a script", hint=f"a job file is run with -f {script}")
     if script.is_dir() and not (script / "__main__.py").exists():
         raise InvalidJob("script", str(script), "is a folder", hint="name a file in it, or use -m MODULE")
     if not os.access(script, os.R_OK):

@@ -30,6 +30,10 @@ RuntimeError: no data
         (CHAINED, "RuntimeError: no data"),
         (b"Traceback (most recent call last):\n  x\nKeyError: 'a'", "KeyError: 'a'"),
         (b"ls: cannot access 'x': No such file\n\n", "ls: cannot access 'x': No such file"),
+        (
+            b"[rank1]: Traceback (most recent call last):\n[rank1]:   File 'x'\n[rank1]: KeyError: 'a'",
+            "KeyError: 'a'",
+        ),
         (b"", None),
         (b"\xff\xfe", "\\xff\\xfe"),
         (

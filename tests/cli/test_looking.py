@@ -240,3 +240,15 @@ def test_doctor(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
         done.stdout,
         re.MULTILINE,
     )
+
+
+def test_a_name_that_is_wrong_does_not_keep_the_others_waiting(call: Call) -> None:
+    for name in ("one", "two"):
+        assert call("run", "-d", "--name", name, "--", "sleep", "600").returncode == 0
+    stopped = call("stop", "--now", "one", "typo", "two")
+    assert stopped.returncode == 111
+    assert "one stopped" in stopped.stdout
+    assert "two stopped" in stopped.stdout
+    removed = call("rm", "one", "typo", "two")
+    assert removed.returncode == 111
+    assert removed.stdout.split() == ["one", "two"]

@@ -60,8 +60,10 @@ def test_a_command_that_calls_torchrun_is_started_once_per_worker() -> None:
     assert all("sum 10" in line for line in lines)
 
 
-def test_the_rank_that_failed_first_is_named_with_its_exception() -> None:
-    Path("train.py").write_text(FAILS)
+@pytest.mark.parametrize("recorded", [True, False])
+def test_the_rank_that_failed_first_is_named_with_its_exception(recorded: bool) -> None:
+    """With torch's error file, and without: then torch has put its rank before each line of the traceback."""
+    Path("train.py").write_text(FAILS if recorded else FAILS.replace("@record\n", ""))
     status = echelon.run("train.py", workers=2, procs=2).wait(120)
     assert status.state == "failed"
     cause = status.root_cause

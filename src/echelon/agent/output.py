@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from typing import Callable
 
 LONGEST_LINE = 256 * 1024  # a longer one is passed on in pieces
-PROGRESS_EVERY = 5.0  # seconds between two sights of a progress bar
+PROGRESS_EVERY = 5.0  # seconds between two sights of a progress bar; one, for a rank that is alone
 TAIL = 8192  # bytes of a rank's last output kept for the report
 BACKLOG = 1024 * 1024  # bytes waiting for a slow reader before the ranks are made to wait
 
@@ -193,7 +193,7 @@ class Stream:
     def _handle_partial(self, now: float) -> None:
         if b"\r" in self._partial:
             painting = _last_painting(self._partial)
-            if now - self._painted >= PROGRESS_EVERY:
+            if now - self._painted >= (PROGRESS_EVERY if self._hold else 1.0):
                 self._painted = now
                 self._sink.lines(self._progress, [painting], now)
             # Only the present painting can become a line; forget what it covered.

@@ -270,8 +270,8 @@ class Ranks:
             signal=end["signal"],
             reason=None if code == 0 or self._stopping else end["summary"],
         )
-        if code != 0 and not self._stopping:
-            self.on_failed(end)
+        if code != 0 and (not self._stopping or end["consequence"]):
+            self.on_failed(end)  # also while it is being stopped, if it says itself that a peer has gone
         if any(one.code is None for one in self._all):
             return
         if self._stopping:

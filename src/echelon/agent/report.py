@@ -38,6 +38,7 @@ _CONSEQUENCES = re.compile(
     ),
     re.IGNORECASE,
 )
+_RANK_PREFIX = re.compile(r"^\[rank ?:? ?\d+\]:? ?")  # torch puts it before each line of a traceback
 _SIGNAL_HINTS = {
     "SIGKILL": "out of memory?",
     "SIGSEGV": "a crash in native code",
@@ -70,7 +71,9 @@ def describe_end(code: int, error: str | None) -> str:
 
 def find_error(stderr_tail: bytes) -> str | None:
     """The exception, or else the last words, in the end of a rank's stderr."""
-    lines = stderr_tail.decode("utf-8", "backslashreplace").splitlines()
+    lines = [
+        _RANK_PREFIX.sub("", line) for line in stderr_tail.decode("utf-8", "backslashreplace").splitlines()
+    ]
     starts = [number for number, line in enumerate(lines) if "Traceback (most recent call last)" in line]
     if starts:
         for line in lines[starts[-1] + 1 :]:

@@ -70,7 +70,7 @@ def _stopping_on_signals(run: Run) -> Iterator[list[int]]:
             first = len(came) == 1
             render.notice("stopping; once more kills" if first else "killing")
             try:
-                run.stop(now=not first)
+                run.stop(now=not first, wait=False)
             except (EchelonError, OSError) as error:
                 render.notice(f"it cannot be stopped: {error}")
 

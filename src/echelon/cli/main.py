@@ -81,7 +81,7 @@ class LazyGroup(click.Group):
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]}, epilog=_EXAMPLES)
 @click.version_option(__version__, "--version", prog_name="echelon")
 def cli() -> None:
-    """Train on many workers: on this machine, or with `--on k8s` on a Kubernetes cluster."""
+    """Train a script or a function on many workers of this machine."""
 
 
 def main() -> None:

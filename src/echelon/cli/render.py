@@ -155,6 +155,7 @@ def status(found: Status, format_: str) -> None:
         + (f"  {found.reason}" if found.reason else "")
     )
     facts = [
+        ("command", found.command or "-"),
         ("framework", found.framework or "-"),
         ("elapsed", duration((found.ended or now) - (found.started or found.created))),
         ("restarts", f"{found.restarts} of {found.restarts_allowed}"),
@@ -174,12 +175,12 @@ def status(found: Status, format_: str) -> None:
                 state(each.state),
                 each.node or "-",
                 ",".join(each.gpus) or "-",
-                str(each.pid or "-"),
+                ",".join(map(str, each.rank_pids.values())) or "-",
                 each.reason or "",
             )
             for each in found.workers
         ]
-        table(("WORKER", "ROLE", "RANKS", "STATE", "NODE", "GPUS", "PID", "REASON"), rows)
+        table(("WORKER", "ROLE", "RANKS", "STATE", "NODE", "GPUS", "RANK PIDS", "REASON"), rows)
     if found.root_cause is not None:
         click.echo()
         for text in cause_lines(found.root_cause, with_tail=True):

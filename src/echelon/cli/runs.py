@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import time
+from typing import TYPE_CHECKING
 
 import click
 
 from echelon.cli.options import complete_runs, target_options
 
-_STOP_PATIENCE = 60.0
+if TYPE_CHECKING:
+    from echelon.errors import EchelonError
+    from echelon.handle import Run
 
 
 @click.command("ps", short_help="List runs.")
@@ -87,13 +90,16 @@ def stop(names: tuple[str, ...], now: bool, **target: str | None) -> int:
       echelon stop RUN
       echelon stop --now RUN1 RUN2
     """
-    from echelon.api import attach
     from echelon.cli import render
+    from echelon.handle import STOP_PATIENCE
 
-    handles = [attach(name, on=target["on"]) for name in dict.fromkeys(names)]
+    handles, trouble = _attach_all(names, target["on"])
     for handle in handles:
-        handle.stop(now=now)
-    render.outcomes([handle.wait(_STOP_PATIENCE) for handle in handles], target["format"] or "text")
+        handle.stop(now=now, wait=False)
+    if handles:
+        render.outcomes([handle.wait(STOP_PATIENCE) for handle in handles], target["format"] or "text")
+    if trouble is not None:
+        raise trouble
     return 0
 
 
@@ -108,18 +114,21 @@ def rm(names: tuple[str, ...], **target: str | None) -> int:
       echelon rm RUN
       echelon rm RUN1 RUN2
     """
-    from echelon.api import attach
     from echelon.cli import render
+    from echelon.errors import EchelonError
 
-    handles = [attach(name, on=target["on"]) for name in dict.fromkeys(names)]
+    handles, trouble = _attach_all(names, target["on"])
     gone: list[str] = []
-    try:
-        for handle in handles:
+    for handle in handles:
+        try:
             handle.remove()
             gone.append(handle.name)
-    finally:
-        if gone:
-            render.removed(gone, target["format"] or "text")
+        except EchelonError as error:
+            trouble = trouble or error
+    if gone:
+        render.removed(gone, target["format"] or "text")
+    if trouble is not None:
+        raise trouble
     return 0
 
 
@@ -143,3 +152,19 @@ def get(name: str, path: str, to: str | None, **target: str | None) -> int:
     where = attach(name, on=target["on"]).get(path, to)
     render.fetched(where, time.monotonic() - started, target["format"] or "text")
     return 0
+
+
+def _attach_all(names: tuple[str, ...], on: str | None) -> tuple[list[Run], EchelonError | None]:
+    """The runs of those names, and what is wrong with the first that is none: the others are not kept waiting
+    for it.
+    """
+    from echelon.api import attach
+    from echelon.errors import EchelonError
+
+    handles, trouble = [], None
+    for name in dict.fromkeys(names):
+        try:
+            handles.append(attach(name, on=on))
+        except EchelonError as error:
+            trouble = trouble or error
+    return handles, trouble

@@ -66,12 +66,25 @@ def opening_status(record: Record) -> Status:
     return Status(
         name=record.ref.name,
         uri=str(record.ref),
+        command=describe_command(record.job),
         framework=record.job.framework,
         created=record.created,
         restarts_allowed=record.job.restarts,
         workers=workers,
         results=record.results,
     )
+
+
+def describe_command(job: Job) -> str:
+    """What a job runs, as the user would type it."""
+    if job.module is not None:
+        words: tuple[str, ...] = ("-m", job.module)
+    elif job.script is not None:
+        # A script that was made from a function lies among the shipped code; its name is the function's.
+        words = (job.script.rpartition("/")[2] if job.script.startswith("{code}") else job.script,)
+    else:
+        words = job.command
+    return " ".join([*words, *job.args])
 
 
 def summarise(record: Record, status: Status) -> RunSummary:
@@ -85,6 +98,6 @@ def summarise(record: Record, status: Status) -> RunSummary:
         ended=status.ended,
         workers=job.workers + sum(role.workers for role in job.roles),
         gpus=job.workers * job.resources.gpus + sum(role.workers * role.resources.gpus for role in job.roles),
-        command=" ".join([job.script or job.module or " ".join(job.command), *job.args]),
+        command=describe_command(job),
         reason=status.reason,
     )

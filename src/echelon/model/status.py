@@ -4,8 +4,8 @@ dashboard.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from echelon.model.event import Event, Outcome, RootCause
@@ -37,7 +37,8 @@ class WorkerStatus:
     state: WorkerState = "waiting"
     node: str | None = None
     gpus: tuple[str, ...] = ()
-    pid: int | None = None
+    pid: int | None = None  # of its agent
+    rank_pids: Mapping[str, int] = field(default_factory=dict)
     reason: str | None = None
 
 
@@ -49,6 +50,7 @@ class Status:
     uri: str
     state: State = "recorded"
     reason: str | None = None
+    command: str = ""
     framework: str | None = None
     created: float = 0.0
     started: float | None = None
@@ -141,7 +143,7 @@ def _finish(status: Status, event: Event) -> Status:
 def _settle(worker: WorkerStatus, outcome: Outcome) -> WorkerStatus:
     if worker.state in ("done", "failed", "lost"):
         return worker
-    return replace(worker, state="done" if outcome == "succeeded" else "stopped", pid=None)
+    return replace(worker, state="done" if outcome == "succeeded" else "stopped", pid=None, rank_pids={})
 
 
 def _update_worker(workers: tuple[WorkerStatus, ...], event: Event) -> tuple[WorkerStatus, ...]:
@@ -155,11 +157,13 @@ def _worker_after(worker: WorkerStatus, event: Event) -> WorkerStatus:
         case "worker-started":
             return replace(worker, state="starting", pid=event.pid, reason=None)
         case "worker-running":
-            return replace(worker, state="running", reason=None)
+            return replace(worker, state="running", reason=None, rank_pids=event.pids or {})
         case "worker-ended":
             if worker.state in ("failed", "stopped"):  # of its ranks; the agent itself leaves in order
-                return replace(worker, pid=None)
-            return replace(worker, state="done" if event.exit_code == 0 else "stopped", pid=None)
+                return replace(worker, pid=None, rank_pids={})
+            return replace(
+                worker, state="done" if event.exit_code == 0 else "stopped", pid=None, rank_pids={}
+            )
         case "worker-lost":
             return replace(worker, state="lost", reason=event.reason)
         case "rank-ended" if event.reason is not None:  # by itself, not because it was told to

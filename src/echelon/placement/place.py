@@ -119,7 +119,8 @@ def _too_large(world: World, cluster: Cluster) -> Unplaceable:
         for name in need.other:
             if not any(name in node.other for node in cluster.nodes):
                 return Unplaceable(
-                    f"resource {name!r}: {where} none of it", hint="`echelon doctor` lists what there is"
+                    f"resource {name!r}: {where} none of it",
+                    hint="leave it out; GPUs are asked for with --gpus",
                 )
     hint = "lower --gpus or --workers; `echelon top` shows the GPUs"
     for kind in {group.resources.gpu_type for group in world.groups if group.resources.gpu_type}:

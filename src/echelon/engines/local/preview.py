@@ -14,14 +14,18 @@ def preview(job: Job, plan: Plan) -> str:
     lines = [f"run {plan.run} on this machine, framework {plan.framework}", f"working folder {job.cwd}"]
     lines.append(f"results in {job.results or f'runs/{plan.run}'}")
     if plan.restarts:
-        lines.append(f"up to {plan.restarts} restarts")
+        lines.append(f"up to {plan.restarts} restart{'s' * (plan.restarts != 1)}")
     if plan.timeout is not None:
         lines.append(f"ended after {plan.timeout:g} s")
     for number, (group, launch) in enumerate(zip(plan.world.groups, plan.launches, strict=True)):
         starts = group.procs if launch.per == "rank" else 1
         lines += ["", f"{group.workers} x {group.role}, {starts} process{'es' * (starts != 1)} each:"]
         lines.append(f"  {shlex.join(launch.argv)}")
-        variables = {**launch.wiring, "OMP_NUM_THREADS": str(plan.threads[number]), **plan.env}
+        variables = {
+            **launch.wiring,
+            "OMP_NUM_THREADS": f"{plan.threads[number]} (unless your environment has it)",
+            **plan.env,
+        }
         variables.update(dict.fromkeys(plan.secrets, "***"))
         lines += [f"    {key}={value}" for key, value in sorted(variables.items())]
     lines.append("")
