@@ -24,7 +24,7 @@ from echelon.errors import CannotShip, EchelonError, InvalidJob, NoRoomNow
 from echelon.frameworks.detect import detect
 from echelon.frameworks.torch import calls_torchrun
 from echelon.handle import Run
-from echelon.model.job import NAME_LENGTH, Job, suggest_name
+from echelon.model.job import NAME_LENGTH, Job, is_unicode, suggest_name
 from echelon.model.settings import Settings, merge, split_words, to_job
 
 _SUFFIX = 4
@@ -79,6 +79,8 @@ def prepare(said: Settings, environment: Mapping[str, str] = os.environ) -> Prep
         if said.on in (None, "local") and "PATH" not in job.env:
             _check_python(job.python or "", environment)
     here = Path.cwd()
+    if not is_unicode(str(here)):
+        raise InvalidJob("cwd", str(here), "is not UTF-8", hint="rename the folder, or work in another")
     if not job.snapshot:
         return Prepared(job=replace(job, cwd=str(here)))
     project = find_project(Path(job.script).absolute() if job.script else here / "any")

@@ -33,6 +33,7 @@ LOOK = 0.1  # seconds between two looks for a word to stop
 QUEUE_LOOK = 1.0  # seconds between two tries of a run in line
 _AGENT = Path(agent_task.__file__).with_name("__main__.py")
 
+_told: list[str] = []  # to end, by a signal, while still in line
 Event = dict[str, Any]  # as agents write it; model/event.py tells what is in it
 
 
@@ -61,6 +62,7 @@ class Supervisor:
         ]
         self._verdict: Event | None = None
         self._stop_reason: str | None = None
+        self._generations = 0  # that were started so far
         self._losses: dict[int, str] = {}  # worker -> how its agent ended
         self._ending = False  # every agent was told to leave
 
@@ -90,7 +92,7 @@ class Supervisor:
             "--worker",
             str(worker.number),
         ]
-        command += ["--control-fd", str(theirs.fileno()), "--failures", str(worker.failures)]
+        command += ["--control-fd", str(theirs.fileno()), "--failures", str(self._generations)]
         if worker.number == 0:
             handed.append(self._listener.fileno())
             command += ["--listen-fd", str(self._listener.fileno())]
@@ -116,11 +118,20 @@ class Supervisor:
         self._tell("worker-started", worker, pid=worker.process.pid)
 
     def _reap(self) -> None:
-        for pid, code in self._collect():
-            for worker in self._workers:
-                if worker.process is not None and worker.process.pid == pid:
-                    worker.process.returncode = code
-                    self._agent_ended(worker, code)
+        ended = dict(self._collect())
+        gone = [
+            worker for worker in self._workers if worker.process is not None and worker.process.pid in ended
+        ]
+        codes = []
+        for worker in gone:
+            assert worker.process is not None
+            worker.process.returncode = ended[worker.process.pid]
+            codes.append(worker.process.returncode)
+            worker.process = None
+        if gone:
+            self._end_orphans()
+        for worker, code in zip(gone, codes, strict=True):
+            self._agent_ended(worker, code)
         if not any(worker.process for worker in self._workers):
             self._loop.stop()
 
@@ -133,16 +144,14 @@ class Supervisor:
         return ended
 
     def _agent_ended(self, worker: _Worker, code: int) -> None:
-        worker.process = None
         if worker.control is not None:
             worker.control.read_rest()
             worker.control.close()
-        self._end_orphans()
         over = self._verdict is not None or self._stop_reason is not None or self._ending
         if code in (0, agent_task.RUN_OVER, agent_task.NO_LEADER) or over:
             self._tell("worker-ended", worker, exit_code=code)
-            if code != 0 and (worker.number == 0 or code == agent_task.NO_LEADER):
-                self._end_agents()
+            if worker.number == 0 or code == agent_task.NO_LEADER:
+                self._end_agents()  # whoever has not left yet would wait for a leader that is gone
             return
         reason = (
             f"its agent was killed by {signal_name(-code)}"
@@ -162,8 +171,7 @@ class Supervisor:
         one.
         """
         agents = {worker.process.pid for worker in self._workers if worker.process is not None}
-        looked_after = agents.union(*(descendants(agent) for agent in agents))
-        for pid in set(descendants(os.getpid())) - looked_after:
+        for pid in descendants(os.getpid(), but=agents):
             send(pid, signal.SIGKILL)
 
     def _end_agents(self) -> None:
@@ -184,6 +192,8 @@ class Supervisor:
         """Pass on what an agent says of its worker, and keep the verdict."""
         if message.get("kind") == "verdict":
             self._verdict = message
+        if message.get("kind") == "worker-running":
+            self._generations = max(self._generations, message["restart"] + 1)
         with contextlib.suppress(OSError):  # a full disk must not end the run
             rundir.append_event(self._folder, message)
 
@@ -262,14 +272,13 @@ def wait_in_line(folder: RunDir) -> Event | None:
     engine = LocalEngine(folder.path.parent.parent)
     while not folder.task.exists():
         word = rundir.read_json(folder.stop)
-        if word is not None:
-            return stopped(str(word.get("reason")))
+        if word is not None or _told:
+            return stopped(str(word.get("reason")) if word is not None else _told[0])
         try:
             outcome = admit(RunRef(engine="local", name=folder.path.name), engine)
         except EchelonError as error:
             return failed(str(error), error.exit_code)
-        if isinstance(outcome, Queued):
-            time.sleep(QUEUE_LOOK)
+        time.sleep(QUEUE_LOOK if isinstance(outcome, Queued) else LOOK)
     return None
 
 
@@ -288,11 +297,13 @@ def main() -> None:
     """Look after the run in the folder given, holding the lock given."""
     folder, lock = RunDir(Path(sys.argv[1])), int(sys.argv[2])
     os.set_inheritable(lock, False)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda *_: None)  # not SIG_IGN, which the ranks would inherit
+    signal.signal(signal.SIGTERM, lambda *_: _told.append("the supervisor was told to end (SIGTERM)"))
     adopt_orphans()
     rundir.write_atomically(folder.supervisor, json.dumps({"pid": os.getpid(), "at": rundir.now()}).encode())
-    rundir.write_final(folder, look_after(folder))
+    with contextlib.suppress(OSError):  # a full disk: whoever asks next finds the verdict among the events
+        rundir.write_final(folder, look_after(folder))
 
 
 if __name__ == "__main__":

@@ -242,3 +242,79 @@ def test_a_full_disk_costs_lines_not_the_run(agents: Agents, write_script: Write
         agents.processes[0] = process
         assert process.wait(60) == 0
     assert agents.verdict()["outcome"] == "succeeded"
+
+
+SAVES = """
+import os, signal, sys, time
+def save(*_):
+    print("saving", flush=True)
+    time.sleep(1.5)
+    print("saved", flush=True)
+    sys.exit(0)
+signal.signal(signal.SIGTERM, save)
+print("up", os.environ["ECHELON_RESTART"], flush=True)
+if os.environ["ECHELON_RESTART"] == "0":
+    time.sleep(600)
+"""
+
+
+def said(agents: Agents, worker: int) -> list[str]:
+    lines = (line for line in agents.output(worker) if line.split()[1:2] in ([b"o"], [b"e"]))
+    return [line.partition(b"] ")[2].decode() for line in lines]
+
+
+def test_an_agent_told_to_leave_leaves_although_the_leader_speaks_to_it_meanwhile(
+    agents: Agents, write_script: Write
+) -> None:
+    """Its rank takes a while to save; before that is over, the gang is stopped by another failure."""
+    script = write_script(SAVES + "if os.environ['ECHELON_RANK'] == '0': sys.exit(3)\n")
+    agents.describe(sys.executable, script, workers=2, restarts=1, grace=5.0)
+    agents.start(0)
+    leaver = agents.start(1)
+    wait_until(lambda: "up 0" in said(agents, 1), "the rank")
+    leaver.terminate()
+    wait_until(lambda: "saving" in said(agents, 1), "the rank to save")
+    agents.processes[0].send_signal(signal.SIGTERM)
+    assert leaver.wait(60) == INTERRUPTED
+
+
+def test_generations_do_not_overlap_when_a_leader_comes_back(agents: Agents, write_script: Write) -> None:
+    agents.describe(sys.executable, write_script(SAVES), workers=2, restarts=1, grace=5.0)
+    agents.start(0)
+    agents.start(1)
+    wait_until(lambda: "up 0" in said(agents, 0) and "up 0" in said(agents, 1), "both ranks")
+    agents.processes[0].kill()
+    agents.processes[0].wait()
+    agents.start(0, failures=1)
+    assert agents.processes[0].wait(60) == 0
+    assert said(agents, 1) == ["up 0", "saving", "saved", "up 1"]
+
+
+def test_ranks_can_be_interrupted(agents: Agents, write_script: Write) -> None:
+    """The agent does not mind SIGINT and SIGHUP; what it starts must be able to."""
+    agents.describe(
+        sys.executable, write_script("import signal; print(signal.getsignal(2), signal.getsignal(1))")
+    )
+    agents.start(0)
+    assert agents.processes[0].wait(60) == 0
+    assert (
+        said(agents, 0) == ["<built-in function default_int_handler> 0"]
+        or "Handlers.SIG_DFL" in said(agents, 0)[0]
+    )
+
+
+def test_everybody_frozen_for_a_while_is_not_a_loss(agents: Agents, write_script: Write) -> None:
+    """A laptop's lid, a paused container: nobody was heard of, but nobody is gone."""
+    script = write_script(
+        "import time, os\nprint('up', flush=True)\nwhile not os.path.exists('go'): time.sleep(0.05)"
+    )
+    agents.describe(sys.executable, script, workers=2, heartbeat=0.1, lost_after=1.0)
+    for worker in (0, 1):
+        agents.start(worker)
+    wait_until(lambda: is_up(agents, 0, 1), "both workers")
+    for number in (signal.SIGSTOP, signal.SIGCONT):
+        for process in agents.processes.values():
+            process.send_signal(number)
+        time.sleep(2.0)
+    (agents.folder / "go").touch()
+    assert agents.processes[0].wait(60) == 0

@@ -95,6 +95,15 @@ def test_a_parameter_server_that_fails_early_fails_the_run() -> None:
     assert made.verdict["outcome"] == "failed"
 
 
+def test_a_parameter_server_that_falls_while_the_workers_end_well_decides_nothing() -> None:
+    made = running(2, essential={0})
+    made.failed(1, 0, end(1, 1, "Connection reset by peer"), NOW)
+    made.done(0, 0, NOW + 0.5)
+    made.stopped(1, 0, NOW + 0.6)
+    assert made.verdict is not None
+    assert made.verdict["outcome"] == "succeeded"
+
+
 def test_a_failure_stops_the_others_and_names_the_rank() -> None:
     made = running(3)
     made.failed(1, 0, end(1, 3), NOW)

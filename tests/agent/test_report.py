@@ -113,3 +113,20 @@ def test_last_lines_are_few_short_and_as_a_terminal_shows_them() -> None:
     lines = last_lines(b"first\n" * 50 + b"0%\r50%\r100%\r\n" + b"x" * 5000 + b"\n\n")
     assert len(lines) == 20
     assert lines[-2:] == ["100%", "x" * 400]
+
+
+def test_an_exception_group_is_named_without_its_frame() -> None:
+    stderr = b"""  + Exception Group Traceback (most recent call last):
+  |   File "a.py", line 3, in <module>
+  | ExceptionGroup: unhandled errors in a TaskGroup (1 sub-exception)
+  +-+---------------- 1 ----------------
+    | Traceback (most recent call last):
+    |   File "a.py", line 2, in f
+    | ValueError: boom
+    +------------------------------------
+"""
+    assert find_error(stderr) == "ExceptionGroup: unhandled errors in a TaskGroup (1 sub-exception)"
+
+
+def test_a_rank_that_said_nothing_has_no_last_lines() -> None:
+    assert last_lines(b"") == last_lines(b"\n\n") == []

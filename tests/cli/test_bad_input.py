@@ -133,7 +133,7 @@ def test_mistakes_about_a_run(cli: Call, call: Call, hello: str) -> None:
         (["status", "mars://fm"], 110, "names no engine"),
         (["status", "k8s://fm"], 119, "Kubernetes"),
         (["status", "fm", "--on", "k8s"], 119, "Kubernetes"),
-        (["rm", "fm", "fmm"], 111, "no run named 'fmm'"),
+        (["rm", "fmm"], 111, "no run named 'fmm'"),
     ):
         check_refused(call(*words), code, said)
     assert call("status", "fm", "-o", "json").stdout == before  # nothing of it was touched

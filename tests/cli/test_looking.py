@@ -139,8 +139,8 @@ def test_status_of_a_running_run(call: Call, stay: str) -> None:
     assert re.search(r"^  elapsed +\d+\.\d s$", shown, re.MULTILINE)
     assert re.search(r"^  restarts +0 of 3$", shown, re.MULTILINE)
     assert re.search(r"^  results +runs/fm$", shown, re.MULTILINE)
-    assert re.search(r"^WORKER +ROLE +RANKS +STATE +NODE +GPUS +PID", shown, re.MULTILINE)
-    assert re.search(r"^1 +worker +2-3 +running +\S+ +- +\d+$", shown, re.MULTILINE)
+    assert re.search(r"^WORKER +ROLE +RANKS +STATE +NODE +GPUS +RANK PIDS", shown, re.MULTILINE)
+    assert re.search(r"^1 +worker +2-3 +running +\S+ +- +\d+,\d+$", shown, re.MULTILINE)
     assert call("status", "local://fm").stdout.splitlines()[0] == "fm  running"
 
 

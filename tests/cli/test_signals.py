@@ -6,12 +6,15 @@ import json
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from tests.cli.conftest import Background, wait_for
 from tests.conftest import wait_until
+
+import echelon
 
 Call = Callable[..., subprocess.CompletedProcess[str]]
 Start = Callable[..., Background]
@@ -132,3 +135,20 @@ def _sleeps(pid: int) -> bool:
     """Whether a process has got past its imports, and waits."""
     maps = Path(f"/proc/{pid}/maps").read_text()
     return "msgspec" in maps and Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] == "S"
+
+
+def test_ctrl_c_stops_the_run_although_nobody_reads_our_words(home: Path) -> None:
+    """`echelon run ... 2>&1 | tee log`: tee dies of the same Ctrl-C."""
+    command = [sys.executable, "-m", "echelon.cli.main", "run", "--name", "fm", "--", "sleep", "600"]
+    read, write = os.pipe()
+    with subprocess.Popen(command, stdout=write, stderr=write) as asker:
+        os.close(write)
+        wait_until(lambda: running("fm"), "the run")
+        os.close(read)
+        asker.send_signal(signal.SIGINT)
+        asker.wait(60)
+    assert echelon.attach("fm").wait(60).state == "stopped"
+
+
+def running(name: str) -> bool:
+    return any(run.name == name and run.state == "running" for run in echelon.runs())

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
+import signal
 import sys
 import threading
 import time
 from pathlib import Path
 
 import pytest
+from tests.conftest import wait_until
 
 from echelon.admission import admit
+from echelon.bundle import pack_files
 from echelon.engines.local import rundir
 from echelon.engines.local.engine import LocalEngine
 from echelon.errors import StateTrouble
@@ -109,3 +113,34 @@ def test_a_submission_that_was_interrupted_at_the_worst_moment_is_taken_up(engin
     engine.store.dir(ref.name).supervisor_log.touch()
     assert Run(ref, engine).status().state == "lost"
     assert submit(Prepared(job=job()), engine).wait(PATIENCE).state == "succeeded"
+
+
+def test_a_verdict_whose_end_could_not_be_written_is_not_a_loss(engine: LocalEngine) -> None:
+    """A disk that was full at the very end."""
+    run = submit(Prepared(job=job()), engine)
+    run.wait(PATIENCE)
+    folder = engine.store.dir(run.name)
+    wait_until(lambda: not rundir.is_held(folder), "the supervisor to leave")
+    folder.final.unlink()
+    kept = [line for line in folder.events.read_bytes().splitlines() if b'"finished"' not in line]
+    folder.events.write_bytes(b"\n".join(kept) + b"\n")
+    assert run.status().state == "succeeded"
+
+
+def test_other_code_under_the_same_name_is_not_mistaken_for_an_interrupted_submission(
+    engine: LocalEngine,
+) -> None:
+    old, new = pack_files({"code.py": b"old"}), pack_files({"code.py": b"new"})
+    engine.record(job(), old)
+    assert engine.record(job(), new).name == "the-run"
+    assert engine.store.dir("the-run").bundle.read_bytes() == new.data
+
+
+def test_a_supervisor_in_line_that_is_told_to_end_says_so(engine: LocalEngine) -> None:
+    ref = engine.record(job(), None)
+    engine.queue(ref, "waiting for a test")
+    folder = engine.store.dir(ref.name)
+    wait_until(folder.supervisor.exists, "the supervisor")
+    # It finds room at its first look; what matters is that it never ends without a word.
+    os.kill(json.loads(folder.supervisor.read_bytes())["pid"], signal.SIGTERM)
+    assert Run(ref, engine).wait(PATIENCE).state in ("stopped", "succeeded")

@@ -34,7 +34,6 @@ class Agent:
     ) -> None:
         self.code = 0
         self._task = task
-        self._leaving = False
         self._loop = Loop()
         self._sink = Sink(self._loop)
         place = task.places[worker]
@@ -47,8 +46,8 @@ class Agent:
         adopt_orphans()
         self._loop.on_signal(signal.SIGCHLD, self._member.ranks.reap)
         self._loop.on_signal(signal.SIGTERM, lambda: self._leave_after_ranks(INTERRUPTED))
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        for number in (signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, lambda *_: None)  # not SIG_IGN, which the ranks would inherit
         self._control: Connection | None = None
         if control_fd is not None:
             self._control = Connection(self._loop, socket.socket(fileno=control_fd))
@@ -94,8 +93,10 @@ class Agent:
         code = 0 if verdict["outcome"] == "succeeded" else RUN_OVER
         self._leader.leave(lambda: self._leave_after_ranks(code))
 
-    def _on_finish(self, _outcome: object) -> None:
-        if self._leader is None:
+    def _on_finish(self, word: str) -> None:
+        if word == "leave":  # we did not stop in time: somebody else may take our place
+            self._leave_after_ranks(INTERRUPTED)
+        elif self._leader is None:
             self._leave_after_ranks(0)
 
     def _on_leader_lost(self) -> None:
@@ -118,8 +119,8 @@ class Agent:
         self._leave(INTERRUPTED)
 
     def _leave_after_ranks(self, code: int) -> None:
-        if not self._leaving:
-            self._leaving = True
+        if not self._member.leaving:
+            self._member.leaving = True
             self._member.stop_ranks(lambda: self._leave(code))
 
     def _leave(self, code: int) -> None:

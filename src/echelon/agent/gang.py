@@ -117,7 +117,9 @@ class Gang:
             return
         self._done.add(worker)
         self._busy.discard(worker)
-        if self.rules.essential <= self._done and not self._ends:
+        # A parameter server may have fallen over because the workers have gone.
+        ends = [end for end in self._ends if end["worker"] in self.rules.essential or not end["consequence"]]
+        if self.rules.essential <= self._done and not ends:
             self._outcome = "succeeded"
             self._stop(now)
 

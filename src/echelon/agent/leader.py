@@ -44,6 +44,7 @@ class Leader:
         self._own_address = "127.0.0.1"
         self._timer: Timer | None = None
         self._deadline: float | None = None
+        self._last_beat = time.monotonic()
         self.on_over: Callable[[dict[str, object]], object] | None = None
         essential = {place.worker for place in task.places if place.essential}
         rules = Rules(
@@ -140,6 +141,10 @@ class Leader:
 
     def _on_heartbeat(self) -> None:
         now = time.monotonic()
+        if now - self._last_beat > 3 * self._task.heartbeat:
+            for peer in self._peers.values():
+                peer.heard_at = now  # it was we who were away: frozen, or swapped out; they may have spoken
+        self._last_beat = now
         raw = encode({"say": "beat"})
         for worker, peer in list(self._peers.items()):
             if now - peer.heard_at > self._task.lost_after:

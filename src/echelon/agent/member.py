@@ -31,10 +31,10 @@ class Member:
         self._reservation: ports.Reservation | None = None
         self.last_started = last_started
         self.busy = False
-        self.say: Callable[[dict[str, object]], object] = lambda _message: (
-            None
-        )  # takes a message to the leader
-        self.on_finish: Callable[[object], object] = lambda _outcome: None
+        self.leaving = False  # told to go: it starts nothing any more
+        # Takes a message to the leader.
+        self.say: Callable[[dict[str, object]], object] = lambda _message: None
+        self.on_finish: Callable[[str], object] = lambda _word: None
         self.ranks = Ranks(loop, task, place, sink)
         self.ranks.on_failed = self._on_failed
         self.ranks.on_done = self._on_done
@@ -42,14 +42,14 @@ class Member:
     def obey(self, message: dict[str, object]) -> None:
         """Do what the leader says."""
         word = message.get("say")
-        if word == "prepare":
+        if word == "prepare" and not self.leaving:
             self._prepare(int(message["generation"]))  # type: ignore[call-overload]
-        elif word == "start":
+        elif word == "start" and not self.leaving:
             self._start(message)
         elif word == "stop":
             self.stop_ranks(self._say_stopped)
         elif word in ("finish", "leave"):
-            self.on_finish(message.get("outcome"))
+            self.on_finish(word)
 
     def stop_ranks(self, then: Callable[[], object]) -> None:
         """Stop the ranks, if any run, and call `then()`."""
@@ -59,6 +59,12 @@ class Member:
             then()
 
     def _prepare(self, generation: int) -> None:
+        """Get ready, once nothing of the generation before is left: its ranks may still be saving when a new
+        leader calls.
+        """
+        self.stop_ranks(lambda: self.ranks.find_modules(lambda: self._reserve(generation)))
+
+    def _reserve(self, generation: int) -> None:
         self._generation = generation
         if self._reservation is not None:
             self._reservation.release()
@@ -111,6 +117,7 @@ class Call:
         self._their_nonce = ""
         self._give_up = time.monotonic() + task.join_timeout
         self._retry: Timer | None = None
+        self._last_beat = time.monotonic()
         self.closing = False
         self.on_given_up: Callable[[], object] = lambda: None
         self.on_lost: Callable[[], object] = lambda: None
@@ -186,6 +193,9 @@ class Call:
 
     def _on_heartbeat(self) -> None:
         now = time.monotonic()
+        if now - self._last_beat > 3 * self._task.heartbeat and self._connection is not None:
+            self._connection.heard_at = now  # it was we who were away: frozen, or swapped out
+        self._last_beat = now
         if not self._welcome and now >= self._give_up:
             self.on_given_up()
         elif self._connection is not None and self._connection.open:

@@ -154,7 +154,7 @@ class Stream:
         self._partial = b""
         self._unkept = b""  # the beginning of a line that is not in the log file yet
         self._hold = hold
-        self._painted = 0.0
+        self._painted = -PROGRESS_EVERY
         self.tail = b""
 
     def feed(self, data: bytes) -> None:
@@ -183,7 +183,7 @@ class Stream:
     def _keep(self, data: bytes) -> None:
         """Write to the log file in whole lines, or the rank's two streams would cut each other's in two."""
         data = self._unkept + data
-        end = data.rfind(b"\n") + 1
+        end = max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
         if len(data) - end > LONGEST_LINE:
             end = len(data)
         self._unkept = data[end:]
@@ -193,8 +193,9 @@ class Stream:
     def _handle_partial(self, now: float) -> None:
         if b"\r" in self._partial:
             painting = _last_painting(self._partial)
-            if now - self._painted >= (PROGRESS_EVERY if self._hold else 1.0):
-                self._painted = now
+            ticks = time.monotonic()
+            if ticks - self._painted >= (PROGRESS_EVERY if self._hold else 1.0):
+                self._painted = ticks
                 self._sink.lines(self._progress, [painting], now)
             # Only the present painting can become a line; forget what it covered.
             self._partial = painting + (b"\r" if self._partial.endswith(b"\r") else b"")

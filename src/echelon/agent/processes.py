@@ -47,8 +47,8 @@ def die_with_parent() -> None:
         _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
-def descendants(root: int) -> list[int]:
-    """Every process below `root`, zombies left out."""
+def descendants(root: int, but: set[int] | None = None) -> list[int]:
+    """Every process below `root`, zombies left out, and those in `but` with all that is below them."""
     children: dict[int, list[int]] = {}
     try:
         entries = os.listdir("/proc")
@@ -63,8 +63,9 @@ def descendants(root: int) -> list[int]:
     unseen = [root]
     while unseen:
         for child in children.get(unseen.pop(), ()):
-            found.append(child)
-            unseen.append(child)
+            if not but or child not in but:
+                found.append(child)
+                unseen.append(child)
     return found
 
 
@@ -105,6 +106,7 @@ def kill_below(
         reap()
         left = descendants(root)
         if not left:
+            reap()  # those that ended while we looked
             return True
         for pid in left:
             send(pid, signal.SIGKILL)

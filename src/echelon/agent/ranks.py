@@ -12,7 +12,7 @@ import time
 from functools import partial
 
 from . import launch, report
-from .loop import READ, Loop
+from .loop import READ, Loop, Timer
 from .output import RankLog, Sink, Stream
 from .processes import descendants, die_with_parent, kill_below, send
 from .task import Place, Task
@@ -53,8 +53,11 @@ class Ranks:
         self._sink = sink
         self._ranks: dict[int, Rank] = {}  # by process id
         self._all: list[Rank] = []
+        self._modules: set[str] | None = None  # those that the launch asks about and the ranks' Python has
         self._stopping = False
-        self._on_stopped: Callable[[], object] | None = None
+        self._settling = False
+        self._kill_timer: Timer | None = None
+        self._on_stopped: list[Callable[[], object]] = []
         self.on_failed: Callable[[dict[str, Any]], object] = lambda _end: None
         self.on_done: Callable[[], object] = lambda: None
         sink.on_drained = self._watch_all
@@ -64,7 +67,6 @@ class Ranks:
         self._stopping = False
         self._all = []
         details = self._task.groups[self._place.group]["launch"]
-        importable = self._importable(details)
         argv = launch.fill_argv(details["argv"], self._task)
         for local in range(launch.starts(self._task, self._place)):
             rank = Rank(self._place.first_rank + local)
@@ -78,7 +80,7 @@ class Ranks:
                 generation,
                 roll,
                 rank.error_file,
-                importable,
+                self._modules or set(),
             )
             self._all.append(rank)
             self._spawn(rank, argv, env, generation)
@@ -106,15 +108,18 @@ class Ranks:
                 self._ended(rank, code)
 
     def stop(self, grace: float, on_stopped: Callable[[], object]) -> None:
-        """SIGTERM to every rank, SIGKILL to what is left after `grace` seconds; then call `on_stopped()`."""
-        self._on_stopped = on_stopped
+        """SIGTERM to every rank, SIGKILL to what is left after `grace` seconds; then call `on_stopped()`.
+
+        Several may ask; all are told.
+        """
+        self._on_stopped.append(on_stopped)
         if not self._stopping:
             self._stopping = True
             for pid in list(self._ranks):
                 send(pid, signal.SIGTERM)
-            self._loop.call_later(grace, self._kill)
+            self._kill_timer = self._loop.call_later(grace, self._kill_all)
         if not self._ranks:
-            self._clear_leftovers(self._announce_stopped)
+            self._settle()
 
     def kill_now(self) -> None:
         """End everything at once, without a word to anybody."""
@@ -173,24 +178,42 @@ class Ranks:
         rank.code = 127 if missing else 126
         self._report(rank, text)
 
-    def _importable(self, details: dict[str, Any]) -> set[str]:
-        """Which of the modules that the launch asks about the ranks' Python has."""
+    def find_modules(self, then: Callable[[], object]) -> None:
+        """Find out which of the modules that the launch asks about the ranks' Python has, once; then call
+        `then()`.
+
+        Without blocking: a Python on a slow disk takes its time, and the leader wants to hear of us
+        meanwhile."""
+        details = self._task.groups[self._place.group]["launch"]
         wanted = details.get("if_importable")
-        if not wanted:
-            return set()
+        if not wanted or self._modules is not None:
+            then()
+            return
         code = "import sys, importlib.util as u; print(*[m for m in sys.argv[1:] if u.find_spec(m)])"
-        python = details["argv"][0]
+        heard = b""
         try:
-            found = subprocess.run(
-                [python, "-c", code, *wanted],
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                timeout=30,
-                check=False,
+            asked = subprocess.Popen(
+                [details["argv"][0], "-c", code, *wanted], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
             )
-        except (OSError, subprocess.SubprocessError):
-            return set()
-        return set(found.stdout.decode("ascii", "replace").split())
+        except OSError:
+            self._modules = set()
+            then()
+            return
+        pipe = asked.stdout
+        assert pipe is not None
+
+        def hear(_events: int) -> None:
+            nonlocal heard
+            data = os.read(pipe.fileno(), 4096)
+            heard += data
+            if not data:
+                self._loop.forget(pipe)
+                pipe.close()
+                asked.returncode = 0  # `reap` takes note of its end
+                self._modules = set(heard.decode("ascii", "replace").split())
+                then()
+
+        self._loop.watch(pipe, READ, hear)
 
     # Reading
 
@@ -274,25 +297,17 @@ class Ranks:
             self.on_failed(end)  # also while it is being stopped, if it says itself that a peer has gone
         if any(one.code is None for one in self._all):
             return
-        if self._stopping:
-            self._clear_leftovers(self._announce_stopped)
-        elif all(one.code == 0 for one in self._all):
-            self._clear_leftovers(self.on_done)
-
-    def _announce_stopped(self) -> None:
-        announce, self._on_stopped = self._on_stopped, None
-        if announce is not None:
-            announce()
-
-    def _kill(self) -> None:
-        if self._stopping and self._on_stopped is not None:
-            self._kill_all()
+        if self._stopping or all(one.code == 0 for one in self._all):
+            self._settle()
 
     def _kill_all(self) -> None:
         kill_below(os.getpid(), self.reap, [rank.process.pid for rank in self._all if rank.process])
 
-    def _clear_leftovers(self, then: Callable[[], object]) -> None:
-        """End what ended ranks have left behind, then go on."""
+    def _settle(self) -> None:
+        """All ranks have ended: end what they left behind, then say so, once, to whoever wants to know."""
+        if self._settling:
+            return
+        self._settling = True
         deadline = time.monotonic() + LEFTOVER_GRACE
 
         def look(first: bool = False) -> None:
@@ -305,9 +320,21 @@ class Ranks:
                 self._loop.call_later(0.02, look)
                 return
             self._kill_all()
-            then()
+            self._settled()
 
         look(first=True)
+
+    def _settled(self) -> None:
+        self._settling = False
+        if self._kill_timer is not None:
+            self._kill_timer.cancel()
+            self._kill_timer = None
+        if self._stopping:
+            announcements, self._on_stopped = self._on_stopped, []
+            for announce in announcements:
+                announce()
+        else:
+            self.on_done()
 
 
 def _widen(descriptor: int) -> None:

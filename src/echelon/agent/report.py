@@ -38,7 +38,9 @@ _CONSEQUENCES = re.compile(
     ),
     re.IGNORECASE,
 )
-_RANK_PREFIX = re.compile(r"^\[rank ?:? ?\d+\]:? ?")  # torch puts it before each line of a traceback
+# What stands before a line of a traceback: torch's rank, the frame around an exception group.
+_RANK_PREFIX = re.compile(r"^\[rank ?:? ?\d+\]:? ?")
+_GROUP_FRAME = re.compile(r"^ *[|+](?: |-+$|$)")
 _SIGNAL_HINTS = {
     "SIGKILL": "out of memory?",
     "SIGSEGV": "a crash in native code",
@@ -74,6 +76,13 @@ def find_error(stderr_tail: bytes) -> str | None:
     lines = [
         _RANK_PREFIX.sub("", line) for line in stderr_tail.decode("utf-8", "backslashreplace").splitlines()
     ]
+    if any("Exception Group Traceback" in line for line in lines):
+        lines = [_GROUP_FRAME.sub("", line) for line in lines]
+        lines = lines[
+            next(number for number, line in enumerate(lines) if "Exception Group Traceback" in line) :
+        ]
+        named = [line.strip() for line in lines if re.match(r"\w*ExceptionGroup: ", line)]
+        return named[0] if named else lines[-1].strip()
     starts = [number for number, line in enumerate(lines) if "Traceback (most recent call last)" in line]
     if starts:
         for line in lines[starts[-1] + 1 :]:
@@ -98,7 +107,7 @@ def last_lines(tail: bytes) -> list[str]:
     """The last lines of a rank's output, as text short enough to travel."""
     text = tail.decode("utf-8", "backslashreplace").replace("\r\n", "\n")
     lines = [line.rpartition("\r")[2].rstrip() for line in text.rstrip().split("\n")]
-    return [line[:400] for line in lines[-TAIL_LINES:]]
+    return [line[:400] for line in lines[-TAIL_LINES:]] if text.strip() else []
 
 
 def is_consequence(code: int, error: str | None) -> bool:

@@ -43,7 +43,8 @@ def follow(run: Run, job: Job, format_: str) -> int:
                 printer.show(line)
             printer.finish()
         except BrokenPipeError:
-            render.notice(f"nobody reads on; run {run.name} goes on: `echelon logs -f {run.name}`")
+            if not signals:
+                render.notice(f"nobody reads on; run {run.name} goes on: `echelon logs -f {run.name}`")
             raise
         watcher.join()
     status = run.status()
@@ -68,11 +69,15 @@ def _stopping_on_signals(run: Run) -> Iterator[list[int]]:
         while (number := news.get()) is not None:
             came.append(number)
             first = len(came) == 1
-            render.notice("stopping; once more kills" if first else "killing")
+            words = "stopping; once more kills" if first else "killing"
             try:
                 run.stop(now=not first, wait=False)
             except (EchelonError, OSError) as error:
-                render.notice(f"it cannot be stopped: {error}")
+                words = f"it cannot be stopped: {error}"
+            with contextlib.suppress(
+                OSError
+            ):  # who reads our words may have died of the same Ctrl-C (`| tee`)
+                render.notice(words)
 
     heeding = threading.Thread(target=heed, daemon=True)
     heeding.start()

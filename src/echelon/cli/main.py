@@ -86,10 +86,23 @@ def cli() -> None:
 
 def main() -> None:
     """Run the command line and exit with the code that `echelon.errors` documents."""
+    _open_what_is_closed()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # what a terminal cannot show is not worth an error
     sys.exit(call(sys.argv[1:]))
+
+
+def _open_what_is_closed() -> None:
+    """Started with a standard stream closed (`>&-`), the next file opened would take its place."""
+    import os
+
+    for descriptor, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            while os.open(os.devnull, os.O_RDWR) < descriptor:
+                pass
+            os.set_inheritable(descriptor, True)
+            setattr(sys, name, open(descriptor, "r" if descriptor == 0 else "w"))  # noqa: SIM115, PTH123
 
 
 def call(arguments: list[str]) -> int:

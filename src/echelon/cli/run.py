@@ -163,6 +163,6 @@ def _pair(field: str, text: str, hint: str, *, number: bool) -> tuple[str, Any]:
         raise InvalidJob(field, text, "is not KEY=VALUE", hint=hint)
     if not number:
         return key, value
-    if not value.isdigit():
+    if not (value.isascii() and value.isdecimal()):
         raise InvalidJob(f"{field} {key}", value, "is not a whole number", hint=hint)
     return key, int(value)

@@ -114,6 +114,15 @@ def suggest_name(text: str) -> str:
     return name or "run"
 
 
+def is_unicode(text: str) -> bool:
+    """Whether a text can be written down: what the system gave us need not be UTF-8."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def _at_least(field_name: str, value: int, least: int, hint: str) -> None:
     if isinstance(value, bool) or value < least:
         raise InvalidJob(field_name, value, f"is less than {least}", hint=hint)
@@ -144,3 +153,7 @@ def _check_text(job: Job) -> None:
         for text in values:
             if text is not None and "\0" in text:
                 raise InvalidJob(field_name, text, "holds a NUL byte", hint="no program can be given one")
+            if text is not None and not is_unicode(text):
+                raise InvalidJob(
+                    field_name, text, "is not UTF-8", hint="rename it, or pass it in another way"
+                )

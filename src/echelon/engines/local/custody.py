@@ -11,6 +11,7 @@ import contextlib
 import os
 import sys
 import time
+from dataclasses import replace
 
 from echelon.engines.base import read_secrets
 from echelon.engines.local import processes, rundir, store
@@ -64,7 +65,7 @@ def end_of(folder: RunDir) -> Event | None:
             if folder.final.exists():
                 return store.read_final(folder)
             processes.end_marked_processes(run_id(folder))
-            loss = _loss(folder)
+            loss = _verdict(folder) or _loss(folder)
             with contextlib.suppress(OSError):  # on a full disk it can still be told, by everybody who asks
                 store.write_final(folder, loss)
             return loss
@@ -92,6 +93,13 @@ def nothing_comes(folder: RunDir) -> bool:
 def run_id(folder: RunDir) -> str:
     """What marks every process of a run: the same name at another time is another run."""
     return f"{folder.path}@{store.read_record(folder).created}"
+
+
+def _verdict(folder: RunDir) -> Event | None:
+    """The leader's verdict, if it came to that before the supervisor could write down the end."""
+    events, _ = store.read_events(folder)
+    said = [event for event in events if event.kind == "verdict"]
+    return replace(said[-1], kind="finished") if said else None
 
 
 def _loss(folder: RunDir) -> Event:

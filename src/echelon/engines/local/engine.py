@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import getpass
+import hashlib
 import os
 import platform
 import shutil
@@ -83,9 +84,10 @@ class LocalEngine:
         ref = RunRef(engine="local", name=job.name)
         folder = self.store.dir(job.name)
         if never_ran(folder) and store.read_record(folder).job == job:
-            if not folder.final.exists():
+            if not folder.final.exists() and _digest(folder) == (bundle.digest if bundle else None):
                 return ref
-            self.store.delete(job.name)  # its submission was interrupted at the worst moment: begin again
+            # Its code has changed since, or it was interrupted at the worst moment: begin again.
+            self.store.delete(job.name)
         if folder.record.exists():
             raise run_exists(job.name)
         results = Path(job.results or Path("runs") / job.name).absolute()
@@ -119,7 +121,7 @@ class LocalEngine:
         wanted = {gpu for seat in plan.placement.seats for gpu in seat.gpus}
         # One lock within the other, since a plan holds its GPUs only while somebody looks after the run.
         with self.store.devices_locked(), rundir.hold(folder) as lock:
-            if folder.final.exists() or (lock is None and folder.plan.exists()):
+            if folder.final.exists() or (lock is None and folder.task.exists()):
                 return
             held = self.gpus_held(but=ref.name)
             for gpu in wanted & held.keys():
@@ -286,6 +288,11 @@ def _check_results(results: Path, *, resume: bool) -> None:
         raise StateTrouble(
             f"results cannot be written to {results}", hint="choose another folder with --results"
         )
+
+
+def _digest(folder: RunDir) -> str | None:
+    """What identifies the code that was shipped with a run."""
+    return hashlib.sha256(folder.bundle.read_bytes()).hexdigest() if folder.bundle.exists() else None
 
 
 def _signal_supervisor(folder: RunDir, number: int) -> None:

@@ -20,7 +20,6 @@ class _Tail:
         self._file = path.open("rb")
         self._worker = worker
         self._partial = b""
-        self._last = 0.0
 
     def read(self) -> Iterator[LogLine]:
         while piece := self._file.read(_PIECE):
