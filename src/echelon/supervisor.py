@@ -22,7 +22,7 @@ from typing import Any
 from echelon.agent import task as agent_task
 from echelon.agent.gang import LOST_EXIT_CODE, STOPPED_EXIT_CODE
 from echelon.agent.loop import Loop
-from echelon.agent.processes import adopt_orphans, descendants, kill_below, send
+from echelon.agent.processes import adopt_orphans, allow_descriptors, descendants, kill_below, send
 from echelon.agent.report import signal_name
 from echelon.agent.wire import Connection
 from echelon.engines.local import rundir
@@ -60,6 +60,7 @@ class Supervisor:
         self._workers = [
             _Worker(number) for number in range(sum(group["workers"] for group in task["groups"]))
         ]
+        allow_descriptors(len(self._workers))
         self._verdict: Event | None = None
         self._stop_reason: str | None = None
         self._generations = 0  # that were started so far

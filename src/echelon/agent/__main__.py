@@ -21,7 +21,7 @@ from echelon.agent.leader import Leader
 from echelon.agent.loop import Loop
 from echelon.agent.member import Call, Member
 from echelon.agent.output import Sink
-from echelon.agent.processes import adopt_orphans
+from echelon.agent.processes import adopt_orphans, allow_descriptors
 from echelon.agent.task import INTERRUPTED, NO_LEADER, RUN_OVER, Task, read_task, write_atomically
 from echelon.agent.wire import Connection
 
@@ -74,7 +74,7 @@ class Agent:
             listener = socket.socket(fileno=listen_fd)
         else:
             listener = socket.create_server(("", self._task.leader[1]), backlog=4096)
-        _allow_descriptors(len(self._task.places))
+        allow_descriptors(len(self._task.places))
         leader = Leader(self._loop, self._task, listener, self._sink)
         self._leader = leader
         self._member.say = lambda message: self._loop.call_later(0, lambda: leader.hear(0, message))
@@ -130,19 +130,6 @@ class Agent:
         if self._control is not None:
             self._control.drain(1.0)
         self._loop.stop()
-
-
-def _allow_descriptors(workers: int) -> None:
-    """A large gang needs more connections than a shell's usual limit; take what the system grants."""
-    if workers < 100:
-        return
-    import resource
-
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = workers + 2048
-    if soft < wanted and soft != resource.RLIM_INFINITY:
-        limit = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
 
 
 def _unpack(bundle: dict[str, str]) -> None:

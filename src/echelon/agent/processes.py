@@ -113,3 +113,14 @@ def kill_below(
         if time.monotonic() > deadline:
             return False
         time.sleep(0.005)
+
+
+def allow_descriptors(workers: int) -> None:
+    """A large gang needs more connections than a shell's usual limit; take what the system grants."""
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 2 * workers + 768  # the strangers that a leader holds at its door included
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        limit = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from echelon.agent.processes import allow_descriptors
 from echelon.engines.local.rundir import RunDir
 from echelon.model.log import LogLine, parse_line
 
@@ -51,7 +52,9 @@ def follow_logs(folder: RunDir, is_last_look: Callable[[], bool], pause: float) 
         first = True
         while True:
             last = is_last_look()
-            for worker, _failures, path in folder.worker_logs():
+            logs = folder.worker_logs()
+            allow_descriptors(len(logs))
+            for worker, _failures, path in logs:
                 if path not in tails:
                     tails[path] = _Tail(path, worker)
             found = False
