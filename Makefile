@@ -8,10 +8,10 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 DATA ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/echelon/fashion-mnist
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick check bench soak schema clean
+.PHONY: help demo test quick check bench soak schema clean cluster cluster-down cluster-test
 
 help: ## this list
-	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 # The environment: uv hard-links from its cache, so a second checkout is ready in seconds.
 $(READY): pyproject.toml constraints.txt
@@ -41,13 +41,22 @@ check: $(READY) ## formatting, lint, types, layers, the agent's Python
 	@echo "checks passed: format, lint, types, layers, agent on Python 3.8"
 
 test: check $(DATA)/.complete ## every check and test
-	@ECHELON_TEST_DATA=$(DATA) $(BIN)/python -m pytest -m "not soak" -n auto --maxprocesses 4 --durations=15
+	@ECHELON_TEST_DATA=$(DATA) $(BIN)/python -m pytest -m "not soak and not cluster" -n auto --maxprocesses 4 --durations=15
 
 quick: $(READY) ## the fast tests only
-	@$(BIN)/python -m pytest -m "not soak and not slow" -q -x
+	@$(BIN)/python -m pytest -m "not soak and not slow and not cluster" -q -x
 
 soak: $(READY) $(DATA)/.complete ## the fault tests with their full counts
 	@ECHELON_TEST_DATA=$(DATA) $(BIN)/python -m pytest -m soak --durations=0
+
+cluster: $(READY) ## a real Kubernetes on this machine (Linux, root, Go); prints the line that exports KUBECONFIG
+	@$(BIN)/python -m testbed up
+
+cluster-down: $(READY) ## end it, and all it made
+	@$(BIN)/python -m testbed down
+
+cluster-test: $(READY) ## the tests that need it; starts it and ends it
+	@$(BIN)/python -m pytest -m cluster --durations=15
 
 bench: $(READY) ## figures, as ratios against peers measured in the same run
 	@for file in bench/*.py; do $(BIN)/python $$file || exit 1; done

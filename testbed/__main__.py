@@ -1,0 +1,84 @@
+"""The command: `python -m testbed up|down|status|reset|kubeconfig|node|api|image|controller|registry`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable
+
+from echelon.errors import EchelonError
+from testbed import cluster, controllers, images, programs, registry
+from testbed.paths import KUBECONFIG
+
+
+def main() -> int:
+    """Parse, one call, print."""
+    words = _parser().parse_args()
+    actions: dict[str, Callable[[], str | None]] = {
+        "up": _up,
+        "down": cluster.down,
+        "status": lambda: json.dumps(cluster.status(), indent=2),
+        "reset": cluster.reset,
+        "kubeconfig": lambda: str(KUBECONFIG),
+        "build": lambda: "\n".join(str(programs.folder(name)) for name in programs.ALWAYS),
+        "node add": lambda: cluster.add_node(words.name),
+        "node kill": lambda: cluster.kill_node(words.name),
+        "node remove": lambda: cluster.remove_node(words.name),
+        "api stop": cluster.stop_api,
+        "api start": cluster.start_api,
+        "image build": lambda: str(images.build(words.name)),
+        "image load": lambda: cluster.load_image(words.name),
+        "controller start": lambda: controllers.start(words.name),
+        "controller stop": lambda: controllers.stop(words.name),
+        "registry start": registry.start,
+    }
+    try:
+        answer = actions[" ".join(filter(None, (words.command, getattr(words, "action", ""))))]()
+    except EchelonError as error:
+        print(f"testbed: {error.message}", file=sys.stderr)
+        if error.hint:
+            print(f"  {error.hint}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        return 130
+    if answer:
+        print(answer)
+    return 0
+
+
+def _up() -> str:
+    cluster.up()
+    return f"export KUBECONFIG={KUBECONFIG}"
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="testbed", description="A real Kubernetes, for tests.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    for name, text in {
+        "up": "build what is missing, start the cluster, print the export line",
+        "down": "end everything that was made, also after a crash",
+        "status": "who started the cluster, its daemons, its nodes",
+        "reset": "back to how it was after `up`",
+        "kubeconfig": "the path of the administrator's kubeconfig",
+        "build": "build the programs only",
+    }.items():
+        commands.add_parser(name, help=text)
+    groups: dict[str, tuple[str, dict[str, str | None]]] = {
+        "node": ("a node more, or less", {"add": "?", "kill": None, "remove": None}),
+        "api": ("the API server goes away, and comes back", {"stop": "", "start": ""}),
+        "image": ("container images for tests", {"build": None, "load": None}),
+        "controller": ("controllers by name", {"start": None, "stop": None}),
+        "registry": ("an image registry", {"start": ""}),
+    }
+    for group, (text, actions) in groups.items():
+        each = commands.add_parser(group, help=text).add_subparsers(dest="action", required=True)
+        for action, arity in actions.items():
+            word = each.add_parser(action)
+            if arity != "":
+                word.add_argument("name", nargs=arity, default="" if arity else None)
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

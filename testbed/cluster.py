@@ -1,0 +1,243 @@
+"""The cluster as a whole: up, down, status, reset, a node more or less. The command and the fixtures call it.
+
+One cluster per machine. The state folder says who started it and where from, so that a second checkout is
+told so; whatever a crash left behind is known from the same folder, and `down` ends it.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+
+from echelon.errors import StateTrouble, Unavailable
+from testbed import (
+    cgroups,
+    controlplane,
+    debian,
+    fakenodes,
+    gpus,
+    images,
+    kernel,
+    network,
+    node,
+    processes,
+    programs,
+    storage,
+)
+from testbed.certificates import make_authority, write_kubeconfig
+from testbed.kubectl import Kubectl, Refused
+from testbed.locking import held
+from testbed.mounts import unmount_below
+from testbed.paths import AUDIT_LOG, CHECKOUT, CLUSTER_FILE, KUBECONFIG, LOCK, STATE, write
+from testbed.progress import say
+from testbed.trash import discard
+
+FIRST_NODES = ("node-a", "node-b")
+BASIC_IMAGES = (images.SANDBOX, "python")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Claim:
+    """Who started the cluster of this machine, and how far that went."""
+
+    checkout: str
+    since: str
+    complete: bool
+
+
+def claim() -> Claim | None:
+    """The claim on this machine's cluster, if there is one."""
+    try:
+        return Claim(**json.loads(CLUSTER_FILE.read_text()))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def up() -> None:
+    """Build what is missing and start the cluster; one that runs and that this checkout started is left."""
+    debian.install_packages()
+    for source in programs.ALWAYS:
+        programs.folder(source)
+    for image in BASIC_IMAGES:
+        images.build(image)
+    with held(LOCK):
+        present = claim()
+        if present and present.checkout != str(CHECKOUT) and _daemons_alive():
+            raise StateTrouble(
+                f"a cluster runs on this machine already, started from {present.checkout} at {present.since}",
+                hint=f"use it with: export KUBECONFIG={KUBECONFIG}; or end it with: python -m testbed down",
+            )
+        if present and present.complete and controlplane.is_ready():
+            return
+        _end()
+        _begin()
+
+
+def down() -> None:
+    """End exactly what was made: processes, pods, mounts, links, cgroups, and the state folder."""
+    with held(LOCK):
+        _end()
+
+
+def reset() -> None:
+    """Back to how it was after `up`: first nodes only, no GPUs, no namespaces or controllers of tests."""
+    _must_run()
+    processes.stop([record.name for record in processes.recorded() if record.name.startswith("controller-")])
+    start_api()
+    kubectl = Kubectl(kubeconfig=KUBECONFIG)
+    fakenodes.remove()
+    kept = {"default", "kube-system", "kube-public", "kube-node-lease"}
+    namespaces = [item["metadata"]["name"] for item in kubectl.items("namespaces")]
+    if doomed := [name for name in namespaces if name not in kept]:
+        kubectl("delete", "namespace", *doomed)
+    for name in node.names():
+        if name not in FIRST_NODES:
+            remove_node(name)
+        elif not _node_alive(name):
+            remove_node(name)
+            add_node(name)
+        else:
+            gpus.take(kubectl, name)
+
+
+def add_node(name: str = "") -> str:
+    """Add a node and wait until it is Ready; answer its name."""
+    _must_run()
+    letters = (f"node-{chr(code)}" for code in range(ord("a"), ord("z") + 1))
+    name = name or next(letter for letter in letters if letter not in node.names())
+    _prepare_node(name)
+    node.start_kubelet(name)
+    _wait_ready(name)
+    return name
+
+
+def kill_node(name: str) -> None:
+    """Kill a node as a power cut would."""
+    if name not in node.names():
+        raise Unavailable(f"no node is called {name!r}", hint=f"there are: {', '.join(node.names())}")
+    node.kill(name)
+
+
+def remove_node(name: str) -> None:
+    """Remove a node from the machine and from the API."""
+    node.remove(name)
+    Kubectl(kubeconfig=KUBECONFIG)("delete", "node", name, "--ignore-not-found")
+
+
+def stop_api() -> None:
+    """Take the API server away; everything else keeps running, as in a real outage."""
+    processes.stop(["kube-apiserver"], now=True, forget=False)
+
+
+def start_api() -> None:
+    """Bring the API server back, with the same settings."""
+    processes.restart("kube-apiserver")
+    controlplane.wait_ready()
+
+
+def load_image(name: str) -> str:
+    """Make an image known to every living node, and answer the name under which pods ask for it."""
+    images.build(name)
+    alive = [each for each in node.names() if _node_alive(each)]
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(lambda each: images.load(name, each), alive))
+    return images.reference(name)
+
+
+def status() -> dict[str, object]:
+    """What is there: the claim, the daemons, the nodes as the API sees them."""
+    present = claim()
+    answer: dict[str, object] = {"cluster": asdict(present) if present else None}
+    if present:
+        answer["kubeconfig"] = str(KUBECONFIG)
+        answer["daemons"] = {record.name: processes.is_alive(record) for record in processes.recorded()}
+        answer["api_ready"] = controlplane.is_ready()
+        if answer["api_ready"]:
+            answer["nodes"] = _nodes_ready()
+        answer["audit_log"] = str(AUDIT_LOG)
+    return answer
+
+
+def _begin() -> None:
+    began = time.monotonic()
+    STATE.mkdir(parents=True, exist_ok=True)
+    mine = Claim(
+        checkout=str(CHECKOUT), since=datetime.now(UTC).isoformat(timespec="seconds"), complete=False
+    )
+    write(CLUSTER_FILE, json.dumps(asdict(mine)))
+    kernel.prepare()
+    network.make_bridge()
+    make_authority()
+    write_kubeconfig(KUBECONFIG, "admin", ["system:masters"])
+    # Importing images takes the disk, starting the API server the processor: together they take no longer.
+    with ThreadPoolExecutor(max_workers=len(FIRST_NODES) + 1) as pool:
+        nodes = [pool.submit(_prepare_node, name) for name in FIRST_NODES]
+        controlplane.start()
+        for prepared in nodes:
+            prepared.result()
+    for name in FIRST_NODES:
+        node.start_kubelet(name)
+    storage.start(Kubectl(kubeconfig=KUBECONFIG))
+    for name in FIRST_NODES:
+        _wait_ready(name)
+    write(CLUSTER_FILE, json.dumps(asdict(mine) | {"complete": True}))
+    say(f"testbed: cluster up in {time.monotonic() - began:.0f} s")
+
+
+def _end() -> None:
+    if not STATE.exists():
+        return
+    # Nothing here outlives the cluster, so nobody needs time to put things in order.
+    processes.stop([record.name for record in processes.recorded()], now=True)
+    for name in node.names():
+        node.remove(name)
+    processes.sweep()
+    cgroups.kill()
+    unmount_below(STATE)
+    cgroups.remove()
+    network.remove()
+    kernel.restore()
+    discard(STATE)
+
+
+def _prepare_node(name: str) -> None:
+    node.start(name)
+    for image in BASIC_IMAGES:
+        images.load(image, name)
+
+
+def _wait_ready(name: str) -> None:
+    def ready() -> bool:
+        with suppress(Refused):
+            return _nodes_ready().get(name) == "True"
+        return False
+
+    controlplane.wait_for(ready, f"kubelet-{name}", f"{name} to be Ready", 90)
+
+
+def _nodes_ready() -> dict[str, str]:
+    found = {}
+    for item in Kubectl(kubeconfig=KUBECONFIG).items("nodes"):
+        conditions = {
+            entry["type"]: entry["status"] for entry in item.get("status", {}).get("conditions", [])
+        }
+        found[item["metadata"]["name"]] = conditions.get("Ready", "Unknown")
+    return found
+
+
+def _node_alive(name: str) -> bool:
+    records = [processes.read(f"containerd-{name}"), processes.read(f"kubelet-{name}")]
+    return all(record is not None and processes.is_alive(record) for record in records)
+
+
+def _daemons_alive() -> bool:
+    return any(processes.is_alive(record) for record in processes.recorded())
+
+
+def _must_run() -> None:
+    if not claim():
+        raise Unavailable("no cluster runs on this machine", hint="start one with: python -m testbed up")

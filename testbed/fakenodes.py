@@ -1,0 +1,55 @@
+"""Thousands of nodes that exist in the API only; kwok keeps them Ready and runs their pods in name."""
+
+from __future__ import annotations
+
+from testbed import controllers, gpus
+from testbed.api import Api, Object
+
+SELECTOR = "testbed/fake=true"
+_PATH = "/api/v1/nodes"
+
+
+def add(
+    count: int, *, gpus_each: int = 8, model: str = "NVIDIA-A100-SXM4-80GB", first: int = 0, racks: int = 10
+) -> list[str]:
+    """Add fake nodes and answer their names; kwok is started if it does not run."""
+    controllers.start("kwok")
+    made = [_node(number, gpus_each, model, number % racks) for number in range(first, first + count)]
+    with Api("testbed:fake-nodes") as api:
+        for node in made:
+            status, answer = api.call("POST", _PATH, node)
+            if status not in (201, 409):
+                raise ConnectionError(f"making {node['metadata']['name']}: {answer.get('message')}")
+    return [str(node["metadata"]["name"]) for node in made]
+
+
+def remove() -> None:
+    """Remove every fake node."""
+    with Api("testbed:fake-nodes") as api:
+        for node in api.items(f"{_PATH}?labelSelector={SELECTOR.replace('=', '%3D').replace('/', '%2F')}"):
+            api.call("DELETE", f"{_PATH}/{node['metadata']['name']}")
+
+
+def _node(number: int, gpus_each: int, model: str, rack: int) -> Object:
+    name = f"fake-{number:04d}"
+    room = {"cpu": "64", "memory": "512Gi", "pods": "110", "ephemeral-storage": "1Ti"}
+    if gpus_each:
+        room[gpus.RESOURCE] = str(gpus_each)
+    key, value = SELECTOR.split("=")
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": name,
+            "annotations": {"kwok.x-k8s.io/node": "fake"},
+            "labels": {
+                "kubernetes.io/hostname": name,
+                "kubernetes.io/os": "linux",
+                "kubernetes.io/arch": "amd64",
+                "topology.kubernetes.io/zone": f"zone-{rack}",
+                key: value,
+                **(gpus.labels(gpus_each, model) if gpus_each else {}),
+            },
+        },
+        "status": {"capacity": room, "allocatable": room},
+    }

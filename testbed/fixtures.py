@@ -1,0 +1,208 @@
+"""The pytest face of the testbed: a cluster per test run, a namespace per test, and what tests do to both.
+
+A `conftest.py` imports the fixtures that its tests use. With ECHELON_TEST_KUBECONFIG set they serve that
+cluster instead, and skip, each with its reason, only what cannot be done there.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+import yaml
+
+from testbed import cluster as whole
+from testbed import controlplane, fakenodes, gpus, images, node
+from testbed.debian import missing
+from testbed.kubectl import Kubectl, Object, Refused
+from testbed.locking import held, tried
+from testbed.paths import AUDIT_LOG, KUBECONFIG, STATE
+
+# Every test run on this machine holds it; the last one that lets go ends a cluster that tests started.
+USERS = STATE.with_name(STATE.name + ".users")
+FOR_TESTS = STATE / "for-tests"
+FOREIGN = "ECHELON_TEST_KUBECONFIG"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Target:
+    """The cluster under test, as its administrator; `ours` if it is the testbed and may be hurt."""
+
+    kubectl: Kubectl
+    ours: bool
+
+
+def give_up(reason: str) -> NoReturn:
+    """Skip with the reason; in CI a cluster that is missing is a failure."""
+    if os.environ.get("CI", "").lower() in ("1", "true"):
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Target]:
+    """The cluster of this test run: one that exists, or the testbed, started if need be and then ended."""
+    if foreign := os.environ.get(FOREIGN):
+        yield Target(kubectl=Kubectl(kubeconfig=Path(foreign)), ours=False)
+        return
+    if reason := missing():
+        give_up(reason)
+    with held(USERS, shared=True):
+        present = whole.claim()
+        before = bool(present and present.complete and controlplane.is_ready())
+        whole.up()
+        if not before:
+            FOR_TESTS.touch()
+        yield Target(kubectl=Kubectl(kubeconfig=KUBECONFIG), ours=True)
+    with tried(USERS) as alone:
+        if alone and FOR_TESTS.exists():
+            whole.down()
+
+
+@pytest.fixture
+def own_cluster(cluster: Target) -> Target:
+    """The testbed itself, for a test that hurts or rebuilds it."""
+    if not cluster.ours:
+        pytest.skip(
+            f"{FOREIGN} names a cluster of somebody else: nodes, API server and audit log are not ours"
+        )
+    return cluster
+
+
+@pytest.fixture
+def namespace(cluster: Target) -> Iterator[Kubectl]:
+    """A fresh namespace; kubectl as the administrator in it."""
+    name = f"test-{secrets.token_hex(4)}"
+    cluster.kubectl.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    # Pods that start before their service account exists are refused.
+    inside = cluster.kubectl.within(name)
+    inside.wait_for(lambda: inside.find("serviceaccount", "default"), "the default service account")
+    yield inside
+    with suppress(Refused):
+        cluster.kubectl("delete", "namespace", name, "--wait=false")
+
+
+@pytest.fixture
+def image(cluster: Target) -> Callable[[str], str]:
+    """`image("torch")` makes that image available on every node and answers its name."""
+
+    def available(name: str) -> str:
+        if cluster.ours:
+            return whole.load_image(name)
+        if "ECHELON_TESTBED_IMAGES" not in os.environ:
+            pytest.skip(
+                f"push {name}:1 where {FOREIGN} can pull it, and set ECHELON_TESTBED_IMAGES to its prefix"
+            )
+        return images.reference(name)
+
+    return available
+
+
+@pytest.fixture
+def real_nodes(cluster: Target) -> list[str]:
+    """The names of the nodes whose pods really run, at least two."""
+    names = [
+        item["metadata"]["name"]
+        for item in cluster.kubectl.items("nodes", "-l", "!testbed/fake")
+        if _is_ready(item)
+    ]
+    if len(names) < 2:
+        give_up(f"two Ready nodes are needed, and there are {len(names)}")
+    return sorted(names)
+
+
+@pytest.fixture
+def give_gpus(cluster: Target) -> Iterator[Callable[..., None]]:
+    """`give_gpus(node, 4, model=..., taint=True)`, taken away after the test."""
+    given: list[str] = []
+
+    def give(name: str, count: int, **more: Any) -> None:
+        if not cluster.ours:
+            pytest.skip(f"the nodes of {FOREIGN} are not ours to be given GPUs")
+        given.append(name)
+        gpus.give(cluster.kubectl, name, count, **more)
+
+    yield give
+    for name in given:
+        gpus.take(cluster.kubectl, name)
+
+
+@pytest.fixture
+def fake_nodes(own_cluster: Target) -> Iterator[Callable[..., list[str]]]:
+    """`fake_nodes(1000, gpus_each=8)`: nodes that exist in the API only, removed after the test."""
+    assert own_cluster.ours
+    yield fakenodes.add
+    fakenodes.remove()
+
+
+@pytest.fixture
+def user(cluster: Target, namespace: Kubectl, tmp_path: Path) -> Callable[[str, Sequence[Object]], Kubectl]:
+    """`user("ann", rules)`: kubectl as somebody with exactly these rights in the test's namespace."""
+
+    def with_rights(name: str, rules: Sequence[Object]) -> Kubectl:
+        about = {"name": name, "namespace": namespace.namespace}
+        group = "rbac.authorization.k8s.io"
+        namespace.apply(
+            {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": about},
+            {"apiVersion": f"{group}/v1", "kind": "Role", "metadata": about, "rules": list(rules)},
+            {
+                "apiVersion": f"{group}/v1",
+                "kind": "RoleBinding",
+                "metadata": about,
+                "subjects": [{"kind": "ServiceAccount", **about}],
+                "roleRef": {"apiGroup": group, "kind": "Role", "name": name},
+            },
+        )
+        token = namespace("create", "token", name).strip()
+        view = json.loads(cluster.kubectl("config", "view", "--raw", "--minify", "--flatten", "-o", "json"))
+        view["users"] = [{"name": name, "user": {"token": token}}]
+        view["contexts"][0]["context"] |= {"user": name, "namespace": namespace.namespace}
+        path = tmp_path / f"{name}.kubeconfig"
+        path.write_text(yaml.safe_dump(view))
+        return Kubectl(kubeconfig=path, namespace=namespace.namespace)
+
+    return with_rights
+
+
+@pytest.fixture
+def spare_node(own_cluster: Target) -> Iterator[str]:
+    """One more node, which the test may kill; removed afterwards."""
+    assert own_cluster.ours
+    name = whole.add_node()
+    yield name
+    if name in node.names():
+        whole.remove_node(name)
+
+
+@pytest.fixture
+def api_outage(own_cluster: Target) -> Iterator[tuple[Callable[[], None], Callable[[], None]]]:
+    """Two calls: take the API server away, bring it back; it is back after the test."""
+    assert own_cluster.ours
+    yield whole.stop_api, whole.start_api
+    whole.start_api()
+
+
+@pytest.fixture
+def audit(own_cluster: Target) -> Callable[[], list[Object]]:
+    """Every request that reached the API server since the test began, but those of Kubernetes itself."""
+    assert own_cluster.ours
+    start = AUDIT_LOG.stat().st_size if AUDIT_LOG.exists() else 0
+
+    def entries() -> list[Object]:
+        with AUDIT_LOG.open() as file:
+            file.seek(start)
+            return [json.loads(line) for line in file]
+
+    return entries
+
+
+def _is_ready(item: Object) -> bool:
+    conditions = item.get("status", {}).get("conditions", [])
+    return any(entry["type"] == "Ready" and entry["status"] == "True" for entry in conditions)

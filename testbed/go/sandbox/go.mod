@@ -1,0 +1,3 @@
+module testbed/sandbox
+
+go 1.26

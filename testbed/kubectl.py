@@ -1,0 +1,113 @@
+"""Talking to a cluster through kubectl: the testbed's own program for its own cluster, or for any other.
+
+One file knows how kubectl is called; tests and the testbed itself hand over objects and read objects.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from echelon.errors import EchelonError
+from testbed import programs
+
+Object = dict[str, Any]
+
+
+class Refused(EchelonError):
+    """The API server or kubectl said no; the message is theirs."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Kubectl:
+    """Calls as one user, in one namespace."""
+
+    kubeconfig: Path
+    namespace: str = ""
+
+    def __call__(self, *words: str, stdin: str | None = None, patience: float = 120.0) -> str:
+        """Run kubectl and answer its output; raise what it says when it fails."""
+        done = subprocess.run(
+            [*self.command(), *words],
+            input=stdin,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=patience,
+            check=False,
+            env=_environment(),
+        )
+        if done.returncode:
+            raise Refused(f"kubectl {' '.join(words)}: {done.stderr.strip()}", hint="")
+        return done.stdout
+
+    def command(self) -> list[str]:
+        """The words before every call, for a test that wants the process itself."""
+        chosen = ["--namespace", self.namespace] if self.namespace else []
+        return [*_program(), "--kubeconfig", str(self.kubeconfig), *chosen]
+
+    def within(self, namespace: str) -> Kubectl:
+        """The same user in another namespace."""
+        return Kubectl(kubeconfig=self.kubeconfig, namespace=namespace)
+
+    def get(self, *words: str) -> Object:
+        """One object, or a list of them."""
+        answer: Object = json.loads(self("get", *words, "-o", "json"))
+        return answer
+
+    def find(self, *words: str) -> Object | None:
+        """One object, or nothing when it is not there."""
+        output = self("get", *words, "-o", "json", "--ignore-not-found")
+        return json.loads(output) if output.strip() else None
+
+    def items(self, *words: str) -> list[Object]:
+        """The objects of a list."""
+        found: list[Object] = self.get(*words)["items"]
+        return found
+
+    def apply(self, *objects: Mapping[str, Any]) -> None:
+        """Create objects, or change them to what is given."""
+        self("apply", "-f", "-", stdin=_listed(objects))
+
+    def create(self, *objects: Mapping[str, Any]) -> None:
+        """Create objects; one that is there already is refused."""
+        self("create", "-f", "-", stdin=_listed(objects))
+
+    def patch(
+        self, what: str, name: str, change: object, *, kind: str = "merge", subresource: str = ""
+    ) -> None:
+        """Change one object by a merge, JSON or strategic patch."""
+        more = [f"--subresource={subresource}"] if subresource else []
+        self("patch", what, name, f"--type={kind}", "--patch", json.dumps(change), *more)
+
+    def wait_for(self, condition: Callable[[], object], what: str, patience: float = 120.0) -> None:
+        """Wait until something holds; what takes too long is named."""
+        deadline = time.monotonic() + patience
+        while not condition():
+            if time.monotonic() > deadline:
+                raise Refused(f"waited {patience:g} s in vain for {what}", hint="")
+            time.sleep(0.25)
+
+
+def _program() -> list[str]:
+    # Against a cluster that exists, nobody should have to build Kubernetes first.
+    installed = shutil.which("kubectl")
+    if installed and not programs.is_built("kubernetes"):
+        return [installed]
+    return [str(programs.program("kubernetes")), "kubectl"]
+
+
+def _listed(objects: Sequence[Mapping[str, Any]]) -> str:
+    return json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)})
+
+
+def _environment() -> dict[str, str]:
+    # A developer's own cluster must not leak in.
+    return {name: value for name, value in os.environ.items() if name != "KUBECONFIG"}

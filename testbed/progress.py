@@ -1,0 +1,63 @@
+"""What a person sees while something takes minutes: one line that counts, or a line now and then in a log."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from echelon.errors import Unavailable
+
+PULSE = 0.5
+QUIET_PULSE = 30.0
+
+
+def say(text: str) -> None:
+    """One line on standard error; standard output belongs to the answer of a command."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def run_long(
+    what: str,
+    command: Sequence[str | Path],
+    *,
+    log: Path,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+) -> float:
+    """Run a command of minutes with a counting line; answer its seconds. A failure shows the log's end."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    began = last_said = time.monotonic()
+    live = sys.stderr.isatty()
+    say(f"testbed: {what} ...")
+    with log.open("w") as output:
+        process = subprocess.Popen(
+            command, cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
+        )
+        try:
+            while process.returncode is None:
+                try:
+                    process.wait(PULSE)
+                except subprocess.TimeoutExpired:
+                    now = time.monotonic()
+                    if live:
+                        print(
+                            f"\rtestbed: {what} ... {now - began:.0f} s ", end="", file=sys.stderr, flush=True
+                        )
+                    elif now - last_said > QUIET_PULSE:
+                        last_said = now
+                        say(f"testbed: {what} ... {now - began:.0f} s")
+        except BaseException:
+            process.terminate()
+            process.wait()
+            raise
+    seconds = time.monotonic() - began
+    if process.returncode:
+        tail = "\n".join(log.read_text(errors="replace").splitlines()[-20:])
+        raise Unavailable(
+            f"{what} failed with exit code {process.returncode}:\n{tail}", hint=f"the whole log is {log}"
+        )
+    say(f"{chr(13) if live else ''}testbed: {what}: {seconds:.0f} s")
+    return seconds
