@@ -123,16 +123,15 @@ class Supervisor:
         gone = [
             worker for worker in self._workers if worker.process is not None and worker.process.pid in ended
         ]
-        codes = []
+        codes = {}
         for worker in gone:
             assert worker.process is not None
-            worker.process.returncode = ended[worker.process.pid]
-            codes.append(worker.process.returncode)
+            codes[worker.number] = worker.process.returncode = ended[worker.process.pid]
             worker.process = None
         if gone:
             self._end_orphans()
-        for worker, code in zip(gone, codes, strict=True):
-            self._agent_ended(worker, code)
+        for worker in gone:
+            self._agent_ended(worker, codes[worker.number])
         if not any(worker.process for worker in self._workers):
             self._loop.stop()
 

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 
@@ -45,7 +45,13 @@ class Agents:
         self.task.update(more)
         (self.folder / "task.json").write_text(json.dumps(self.task))
 
-    def start(self, worker: int, python: str = sys.executable, failures: int = 0) -> subprocess.Popen[bytes]:
+    def start(
+        self,
+        worker: int,
+        python: str = sys.executable,
+        failures: int = 0,
+        stdout: IO[bytes] | int | None = None,
+    ) -> subprocess.Popen[bytes]:
         command = [python, "-I", "-S", str(AGENT), str(self.folder / "task.json"), "--worker", str(worker)]
         command += ["--failures", str(failures)]
         handed = []
@@ -53,7 +59,9 @@ class Agents:
             handed = [self._listener.fileno()]
             command += ["--listen-fd", str(handed[0])]
         with (self.folder / f"worker-{worker}.log").open("ab") as log:
-            process = subprocess.Popen(command, stdout=log, stderr=log, pass_fds=handed)
+            process = subprocess.Popen(
+                command, stdout=log if stdout is None else stdout, stderr=log, pass_fds=handed
+            )
         self.processes[worker] = process
         return process
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -182,23 +181,11 @@ def test_a_reader_that_is_slow_makes_the_ranks_wait_and_loses_nothing(
     """
     agents.describe(sys.executable, write_script("import sys\nfor n in range(300000): print('line', n)"))
     read, write = os.pipe()
-    command = [
-        sys.executable,
-        "-I",
-        "-S",
-        str(agents_main()),
-        str(agents.folder / "task.json"),
-        "--worker",
-        "0",
-    ]
-    command += ["--listen-fd", str(agents._listener.fileno())]
-    with subprocess.Popen(command, stdout=write, pass_fds=[agents._listener.fileno()]) as process:
-        agents.processes[0] = process
+    with agents.start(0, stdout=write) as process:
         os.close(write)
         data = [os.read(read, 10)]
-        time.sleep(
-            1.0
-        )  # a reader that is slow: by now a rank that nobody holds back would have written it all
+        # A reader that is slow: by now a rank that nobody holds back would have written it all.
+        time.sleep(1.0)
         peak = 0
         while piece := os.read(read, 65536):
             data.append(piece)
@@ -208,12 +195,6 @@ def test_a_reader_that_is_slow_makes_the_ranks_wait_and_loses_nothing(
     lines = [line for line in b"".join(data).splitlines() if line.startswith(b"[0 o")]
     assert [line.partition(b"] ")[2] for line in lines] == [b"line %d" % number for number in range(300000)]
     assert peak < 64 * 2**20
-
-
-def agents_main() -> Path:
-    from tests.agent.conftest import AGENT
-
-    return AGENT
 
 
 def _resident(pid: int) -> int:
@@ -227,20 +208,8 @@ def test_a_full_disk_costs_lines_not_the_run(agents: Agents, write_script: Write
     agents.describe(
         sys.executable, write_script("for n in range(1000): print('line', n)"), logs="/dev/full/logs"
     )
-    command = [
-        sys.executable,
-        "-I",
-        "-S",
-        str(agents_main()),
-        str(agents.folder / "task.json"),
-        "--worker",
-        "0",
-    ]
-    command += ["--listen-fd", str(agents._listener.fileno())]
     with Path("/dev/full").open("wb") as full:
-        process = subprocess.Popen(command, stdout=full, pass_fds=[agents._listener.fileno()])
-        agents.processes[0] = process
-        assert process.wait(60) == 0
+        assert agents.start(0, stdout=full).wait(60) == 0
     assert agents.verdict()["outcome"] == "succeeded"
 
 

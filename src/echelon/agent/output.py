@@ -28,7 +28,7 @@ BACKLOG = 1024 * 1024  # bytes waiting for a slow reader before the ranks are ma
 class Sink:
     """The agent's standard output. Never blocks the agent: a reader that is slow makes `full` true instead.
 
-    A disk that is full loses lines, never the run: what was dropped is counted and told.
+    A disk that is full loses lines, never the run.
     """
 
     def __init__(self, loop: Loop, descriptor: int = 1) -> None:
@@ -36,7 +36,6 @@ class Sink:
         self._descriptor = descriptor
         self._waiting = bytearray()
         self._sequence = 0
-        self.dropped = 0
         self.on_drained: Callable[[], object] | None = None
         self.on_event: Callable[[dict[str, object]], object] | None = None  # told of every event too
         self._plain = stat.S_ISREG(os.fstat(descriptor).st_mode)
@@ -103,7 +102,6 @@ class Sink:
                 except BlockingIOError:
                     return done
                 except OSError:  # a full disk, or nobody reads any more: the run matters more than its words
-                    self.dropped += len(view) - done
                     return len(view)
         finally:
             view.release()

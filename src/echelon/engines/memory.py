@@ -25,6 +25,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 
+from echelon.agent.gang import STOPPED_EXIT_CODE
 from echelon.bundle import Bundle
 from echelon.engines.base import Taken, read_secrets, run_exists, unknown_run
 from echelon.engines.script import Act, Program, one_node, perform
@@ -190,7 +191,7 @@ class MemoryEngine:
             if run.record.plan is not None and not run.ended:
                 self._tell(run, "stopping", reason=reason)
             if not run.ended:
-                self._tell(run, "finished", outcome="stopped", exit_code=143, reason=reason)
+                self._tell(run, "finished", outcome="stopped", exit_code=STOPPED_EXIT_CODE, reason=reason)
                 self._serve_line()
 
     def remove(self, ref: RunRef) -> None:

@@ -14,12 +14,13 @@ import shutil
 import signal
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from echelon.agent.gang import STOPPED_EXIT_CODE
 from echelon.engines.base import Taken, read_secrets, run_exists
 from echelon.engines.local import devices, rundir, store
 from echelon.engines.local.custody import end_of, is_over, never_ran, nothing_comes, spawn_supervisor
@@ -52,12 +53,12 @@ class LocalEngine:
 
     def cluster(self, *, gpus: bool = True) -> Cluster:
         """This machine as one node; without `gpus` nvidia-smi need not be called."""
-        held = self.gpus_held()
+        living = list(self._unfinished())
         cpus = float(devices.count_cpus())
         memory = float(devices.total_memory())
         free_cpus, free_memory = cpus, memory
         waiting = []
-        for name, record in self._unfinished():
+        for name, record in living:
             if record.plan is None:
                 if record.job.resources.gpus or any(role.resources.gpus for role in record.job.roles):
                     waiting.append((record.created, name))
@@ -67,7 +68,7 @@ class LocalEngine:
                 free_memory -= group.workers * (
                     group.resources.memory.request if group.resources.memory else 0
                 )
-        found = devices.to_gpus(devices.read_gpus(), held) if gpus else ()
+        found = devices.to_gpus(devices.read_gpus(), _gpus_of(living)) if gpus else ()
         node = Node(
             name=platform.node() or "localhost",
             cpus=cpus,
@@ -210,9 +211,15 @@ class LocalEngine:
         except OSError:  # a full disk must not keep a run going: tell its supervisor by a signal
             _signal_supervisor(folder, signal.SIGKILL if now else signal.SIGTERM)
             return
-        with _translated(folder), rundir.hold(folder) as lock:
+        with store.translated(folder.path), rundir.hold(folder) as lock:
             if lock is not None:
-                end = Event(kind="finished", at=rundir.now(), outcome="stopped", exit_code=143, reason=reason)
+                end = Event(
+                    kind="finished",
+                    at=rundir.now(),
+                    outcome="stopped",
+                    exit_code=STOPPED_EXIT_CODE,
+                    reason=reason,
+                )
                 store.write_final(folder, end)
 
     def remove(self, ref: RunRef) -> None:
@@ -241,13 +248,7 @@ class LocalEngine:
 
     def gpus_held(self, but: str | None = None) -> dict[str, str]:
         """Which run holds which GPU; `but` names one that does not count."""
-        return {
-            gpu: name
-            for name, record in self._unfinished(but)
-            if record.plan is not None
-            for seat in record.plan.placement.seats
-            for gpu in seat.gpus
-        }
+        return _gpus_of(self._unfinished(but))
 
     # What else there is to know of a run's folder
 
@@ -263,12 +264,14 @@ class LocalEngine:
                 continue
 
 
-@contextlib.contextmanager
-def _translated(folder: RunDir) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise from_os_error(error, folder.path) from error
+def _gpus_of(runs: Iterable[tuple[str, Record]]) -> dict[str, str]:
+    return {
+        gpu: name
+        for name, record in runs
+        if record.plan is not None
+        for seat in record.plan.placement.seats
+        for gpu in seat.gpus
+    }
 
 
 def _check_results(results: Path, *, resume: bool) -> None:

@@ -57,7 +57,7 @@ class RunStore:
 
     def create(self, record: Record, secret: str, bundle: bytes | None) -> RunDir:
         """Write a new run, all of it or nothing; RunExists if the name is taken."""
-        with self._translated():
+        with translated(self.home):
             self._runs.mkdir(parents=True, exist_ok=True, mode=0o700)
             folder = RunDir(self._runs / f".new-{uuid.uuid4().hex}")
             folder.path.mkdir(mode=0o700)
@@ -77,7 +77,7 @@ class RunStore:
 
     def delete(self, name: str) -> None:
         """Forget a run: its name is free at once, its folder gone soon after."""
-        with self._translated():
+        with translated(self.home):
             gone = self._runs / f".gone-{uuid.uuid4().hex}"
             self.find(name).path.rename(gone)
             shutil.rmtree(gone, ignore_errors=True)
@@ -86,17 +86,19 @@ class RunStore:
     def devices_locked(self) -> Iterator[None]:
         """Hold the lock under which runs take devices, so that no two take the same."""
         with contextlib.ExitStack() as stack:
-            with self._translated():
+            with translated(self.home):
                 self.home.mkdir(parents=True, exist_ok=True, mode=0o700)
                 stack.enter_context(rundir.open_locked(self.home / "devices.lock"))
             yield
 
-    @contextlib.contextmanager
-    def _translated(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise from_os_error(error, self.home) from error
+
+@contextlib.contextmanager
+def translated(path: Path) -> Iterator[None]:
+    """Make an error of ours of an operating system's refusal at or below `path`."""
+    try:
+        yield
+    except OSError as error:
+        raise from_os_error(error, path) from error
 
 
 def read_record(folder: RunDir) -> Record:

@@ -6,13 +6,13 @@ import hashlib
 
 import msgspec
 
+from echelon.agent.task import SCHEMA
 from echelon.engines.local import rundir
 from echelon.engines.local.rundir import RunDir
 from echelon.model.plan import Plan
 from echelon.model.run import Record
 from echelon.model.world import rank_count
 
-SCHEMA = 1
 JOIN_TIMEOUT = 60.0
 GRACE = 10.0  # seconds that ranks get between SIGTERM and SIGKILL
 
