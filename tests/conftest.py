@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -18,6 +19,10 @@ from echelon.engines.local.processes import MARK
 from echelon.errors import EchelonError
 
 PATIENCE = 60.0
+
+# A shell's background jobs ignore Ctrl-C, and so would every process that the tests start and interrupt.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture
