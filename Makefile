@@ -8,7 +8,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 DATA ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/echelon/fashion-mnist
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick check bench soak schema clean cluster cluster-down cluster-test
+.PHONY: help demo data test quick check bench soak schema clean cluster cluster-down cluster-test
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -27,6 +27,8 @@ demo: $(READY) $(DATA)/.complete ## train the example on two workers of this mac
 	@$(BIN)/echelon run -n 2 examples/fashion_mnist/train.py --data_path $(DATA) --checkpoint_path '{output}/ckpt' \
 		--log_path '{output}/tb' --epochs 1
 
+data: $(DATA)/.complete
+
 $(DATA)/.complete: | $(READY)
 	@$(BIN)/python examples/fashion_mnist/fetch_data.py $(DATA)
 	@touch $@
@@ -40,8 +42,8 @@ check: $(READY) ## formatting, lint, types, layers, the agent's Python
 	$(BIN)/vermin --no-tips --violations -t=3.8- src/echelon/agent >$(VENV)/vermin.log || { cat $(VENV)/vermin.log; exit 1; }'
 	@echo "checks passed: format, lint, types, layers, agent on Python 3.8"
 
-test: check $(DATA)/.complete ## every check and test
-	@ECHELON_TEST_DATA=$(DATA) $(BIN)/python -m pytest -m "not soak and not cluster" -n auto --maxprocesses 4 --durations=15
+test: $(READY) ## every check and test; says how long each part took
+	@ECHELON_TEST_DATA=$(DATA) $(BIN)/python -m tests.parts
 
 quick: $(READY) ## the fast tests only
 	@$(BIN)/python -m pytest -m "not soak and not slow and not cluster" -q -x
@@ -55,8 +57,8 @@ cluster: $(READY) ## a real Kubernetes on this machine (Linux, root, Go); prints
 cluster-down: $(READY) ## end it, and all it made
 	@$(BIN)/python -m testbed down
 
-cluster-test: $(READY) ## the tests that need it; starts it and ends it
-	@$(BIN)/python -m pytest -m cluster --durations=15
+cluster-test: $(READY) $(DATA)/.complete ## the tests that need it; starts it and ends it
+	@ECHELON_TEST_DATA=$(DATA) $(BIN)/python -m tests.parts cluster
 
 bench: $(READY) ## figures, as ratios against peers measured in the same run
 	@for file in bench/*.py; do $(BIN)/python $$file || exit 1; done

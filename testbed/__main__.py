@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 
 from echelon.errors import EchelonError
-from testbed import cluster, controllers, images, programs, registry
+from testbed import cluster, controllers, debian, images, programs, registry
 from testbed.paths import KUBECONFIG
 
 
@@ -21,7 +21,7 @@ def main() -> int:
         "status": lambda: json.dumps(cluster.status(), indent=2),
         "reset": cluster.reset,
         "kubeconfig": lambda: str(KUBECONFIG),
-        "build": lambda: "\n".join(str(programs.folder(name)) for name in programs.ALWAYS),
+        "build": _build,
         "node add": lambda: cluster.add_node(words.name),
         "node kill": lambda: cluster.kill_node(words.name),
         "node remove": lambda: cluster.remove_node(words.name),
@@ -47,6 +47,13 @@ def main() -> int:
     return 0
 
 
+def _build() -> str:
+    debian.install_packages()
+    built = [programs.folder(name) for name in programs.SOURCES]
+    built += [images.build(name) for name in (images.SANDBOX, *images.RECIPES)]
+    return "\n".join(map(str, built))
+
+
 def _up() -> str:
     cluster.up()
     return f"export KUBECONFIG={KUBECONFIG}"
@@ -61,7 +68,7 @@ def _parser() -> argparse.ArgumentParser:
         "status": "who started the cluster, its daemons, its nodes",
         "reset": "back to how it was after `up`",
         "kubeconfig": "the path of the administrator's kubeconfig",
-        "build": "build the programs only",
+        "build": "build every program and image that is missing, and start nothing",
     }.items():
         commands.add_parser(name, help=text)
     groups: dict[str, tuple[str, dict[str, str | None]]] = {

@@ -27,6 +27,9 @@ from testbed.paths import AUDIT_LOG, KUBECONFIG, STATE
 
 # Every test run on this machine holds it; the last one that lets go ends a cluster that tests started.
 USERS = STATE.with_name(STATE.name + ".users")
+# Tests run side by side, but one that changes nodes or takes the API server away has the cluster to itself.
+TURN = STATE.with_name(STATE.name + ".turn")
+UNSETTLING = {"api_outage", "fake_nodes", "give_gpus", "spare_node"}
 FOR_TESTS = STATE / "for-tests"
 FOREIGN = "ECHELON_TEST_KUBECONFIG"
 
@@ -67,7 +70,17 @@ def cluster() -> Iterator[Target]:
 
 
 @pytest.fixture
-def own_cluster(cluster: Target) -> Target:
+def turn(request: pytest.FixtureRequest, cluster: Target) -> Iterator[None]:
+    """The test's time with the cluster: beside others, or alone if it asks for something that unsettles."""
+    if not cluster.ours:
+        yield
+        return
+    with held(TURN, shared=not UNSETTLING.intersection(request.fixturenames)):
+        yield
+
+
+@pytest.fixture
+def own_cluster(cluster: Target, turn: None) -> Target:
     """The testbed itself, for a test that hurts or rebuilds it."""
     if not cluster.ours:
         pytest.skip(
@@ -77,7 +90,7 @@ def own_cluster(cluster: Target) -> Target:
 
 
 @pytest.fixture
-def namespace(cluster: Target) -> Iterator[Kubectl]:
+def namespace(cluster: Target, turn: None) -> Iterator[Kubectl]:
     """A fresh namespace; kubectl as the administrator in it."""
     name = f"test-{secrets.token_hex(4)}"
     cluster.kubectl.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
@@ -106,7 +119,7 @@ def image(cluster: Target) -> Callable[[str], str]:
 
 
 @pytest.fixture
-def real_nodes(cluster: Target) -> list[str]:
+def real_nodes(cluster: Target, turn: None) -> list[str]:
     """The names of the nodes whose pods really run, at least two."""
     names = [
         item["metadata"]["name"]
@@ -119,7 +132,7 @@ def real_nodes(cluster: Target) -> list[str]:
 
 
 @pytest.fixture
-def give_gpus(cluster: Target) -> Iterator[Callable[..., None]]:
+def give_gpus(cluster: Target, turn: None) -> Iterator[Callable[..., None]]:
     """`give_gpus(node, 4, model=..., taint=True)`, taken away after the test."""
     given: list[str] = []
 

@@ -13,6 +13,7 @@ from testbed.fixtures import (
     own_cluster,
     real_nodes,
     spare_node,
+    turn,
     user,
 )
 
@@ -27,5 +28,6 @@ __all__ = [
     "own_cluster",
     "real_nodes",
     "spare_node",
+    "turn",
     "user",
 ]

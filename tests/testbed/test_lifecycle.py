@@ -18,7 +18,7 @@ from tests.testbed import manifests
 
 from testbed import cgroups, cluster, network, node, processes
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+pytestmark = [pytest.mark.cluster, pytest.mark.restart, pytest.mark.slow]
 
 
 @pytest.fixture
