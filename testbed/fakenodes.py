@@ -10,11 +10,23 @@ _PATH = "/api/v1/nodes"
 
 
 def add(
-    count: int, *, gpus_each: int = 8, model: str = "NVIDIA-A100-SXM4-80GB", first: int = 0, racks: int = 10
+    count: int,
+    *,
+    gpus_each: int = 8,
+    model: str = "NVIDIA-A100-SXM4-80GB",
+    first: int = 0,
+    racks: int = 10,
+    tainted: bool = False,
 ) -> list[str]:
-    """Add fake nodes and answer their names; kwok is started if it does not run."""
+    """Add fake nodes and answer their names; kwok is started if it does not run.
+
+    Tainted ones (key `testbed/fake`) take only the pods that tolerate it.
+    """
     controllers.start("kwok")
     made = [_node(number, gpus_each, model, number % racks) for number in range(first, first + count)]
+    if tainted:
+        for node in made:
+            node["spec"] = {"taints": [{"key": SELECTOR.partition("=")[0], "effect": "NoSchedule"}]}
     with Api("testbed:fake-nodes") as api:
         for node in made:
             status, answer = api.call("POST", _PATH, node)

@@ -99,6 +99,8 @@ def namespace(cluster: Target, turn: None) -> Iterator[Kubectl]:
     inside.wait_for(lambda: inside.find("serviceaccount", "default"), "the default service account")
     yield inside
     with suppress(Refused):
+        # Jobs first: one that replaces what it loses keeps its pods, and so the namespace, from going.
+        inside("delete", "jobs", "--all", "--wait=false")
         cluster.kubectl("delete", "namespace", name, "--wait=false")
 
 

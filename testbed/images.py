@@ -12,6 +12,7 @@ import json
 import os
 import platform
 import subprocess
+import sys
 import tarfile
 import tempfile
 from dataclasses import dataclass
@@ -33,17 +34,26 @@ ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Recipe:
-    """The Debian packages of an image beyond the bare base, and the environment that they need."""
+    """The Debian packages of an image beyond the bare base, their environment, and what Debian lacks.
+
+    `wheels` are pure Python packages with their version; what they depend on is among `packages`.
+    """
 
     packages: tuple[str, ...]
     environment: tuple[str, ...] = ()
+    wheels: tuple[str, ...] = ()
 
 
 RECIPES = {
     # What a user's own image may be: Python, and nothing else that echelon could lean on.
     "python": Recipe(packages=("python3",)),
     # Debian's torch is built without libuv, which init_process_group asks for unless told otherwise.
-    "torch": Recipe(packages=("python3", "python3-torch"), environment=("USE_LIBUV=0",)),
+    # TensorBoard is there as in most images for training: pods of the testbed cannot fetch it with pip.
+    "torch": Recipe(
+        packages=("python3", "python3-torch", "python3-protobuf", "python3-absl", "python3-packaging"),
+        environment=("USE_LIBUV=0",),
+        wheels=("tensorboard==2.21.0",),
+    ),
     # Kubeflow's init containers ask `nslookup`; busybox's fails if any of the search domains lacks the name.
     "nslookup": Recipe(packages=("bind9-dnsutils",)),
 }
@@ -113,9 +123,23 @@ def _build(name: str, target: Path) -> None:
                 [*words, SUITE, str(layer)],
                 log=CACHE / "logs" / f"image-{name}.log",
             )
+            if recipe.wheels:
+                _add_wheels(name, layer, recipe.wheels, Path(scratch, "wheels"))
             path = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
             write_archive(archive, name, layer, {"Env": [path, *recipe.environment], "Cmd": ["/bin/sh"]})
         archive.replace(target)
+
+
+def _add_wheels(name: str, layer: Path, wheels: tuple[str, ...], folder: Path) -> None:
+    """Put packages where every Python 3 of Debian looks, with this machine's pip: the image needs none."""
+    pip = [sys.executable, "-m", "pip", "install", "--no-deps", "--no-compile", "--only-binary", ":all:"]
+    run_long(
+        f"adding {', '.join(wheels)} to the image {name}",
+        [*pip, "--quiet", "--disable-pip-version-check", "--target", str(folder), *wheels],
+        log=CACHE / "logs" / f"image-{name}-wheels.log",
+    )
+    with tarfile.open(layer, "a") as tar:
+        tar.add(folder, arcname="./usr/lib/python3/dist-packages")
 
 
 def write_archive(archive: Path, name: str, layer: Path, settings: dict[str, list[str]]) -> None:

@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import pytest
 from testbed.fixtures import Target
-from testbed.kubectl import Kubectl
+from testbed.kubectl import Kubectl, Refused
+from testbed.paths import LOGS
 from tests.testbed import manifests
 
 from testbed import controllers, registry
@@ -54,8 +55,13 @@ def test_the_training_operator_runs_a_pytorch_job(
         namespace.wait_for(
             lambda: manifests.conditions(namespace.get("pytorchjob", "sum")).get("Succeeded") == "True",
             "the PyTorchJob",
+            patience=300,
         )
         assert "total 2.0" in namespace("logs", "sum-master-0")
+    except Refused:
+        print(namespace("get", "pods", "-o", "wide"), namespace("get", "events"), sep="\n")
+        print((LOGS / "controller-training-operator.log").read_text()[-4000:])
+        raise
     finally:
         namespace("delete", "pytorchjob", "sum")
         controllers.stop("training-operator")
