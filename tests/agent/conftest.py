@@ -6,11 +6,13 @@ import json
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
 import pytest
+from tests.agent.pods import Pods
 
 from echelon.agent import task as agent_task
 
@@ -91,6 +93,14 @@ def agents(tmp_path: Path) -> Iterator[Agents]:
     made = Agents(tmp_path)
     yield made
     made.close()
+
+
+@pytest.fixture
+def pods() -> Iterator[Pods]:
+    with tempfile.TemporaryDirectory() as folder:  # a short name: a socket's must be
+        made = Pods(Path(folder))
+        yield made
+        made.close()
 
 
 @pytest.fixture

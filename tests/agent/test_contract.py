@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from echelon.agent import gang, launch
+from echelon.agent import gang, launch, packages, setup
 from echelon.agent import task as agent_task
-from echelon.engines.local import task as local_task
-from echelon.errors import RunLost, RunTimedOut
+from echelon.engines import task as client_task
+from echelon.errors import CannotShip, RunLost, RunTimedOut, StateTrouble, Unavailable
 from echelon.model.run import Record
 from echelon.model.world import Group, World, members
 
@@ -28,7 +28,10 @@ GROUPS = st.lists(
 def test_exit_codes_and_schemas() -> None:
     assert RunLost.exit_code == gang.LOST_EXIT_CODE
     assert RunTimedOut.exit_code == gang.TIMEOUT_EXIT_CODE
-    assert local_task.SCHEMA == agent_task.SCHEMA
+    assert StateTrouble.exit_code == setup.FOLDER_EXIT_CODE
+    assert CannotShip.exit_code == setup.CODE_EXIT_CODE
+    assert Unavailable.exit_code == packages.EXIT_CODE
+    assert client_task.SCHEMA == agent_task.SCHEMA
     assert Record.__dataclass_fields__["schema"].default == 1
 
 

@@ -6,46 +6,7 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from echelon.agent.gang import Gang, Rules
-from echelon.agent.report import make_end
-
-NOW = 100.0
-
-
-def gang(workers: int = 2, **rules: Any) -> Gang:
-    rules.setdefault("essential", set(range(workers)))
-    return Gang(Rules(workers=workers, **rules), NOW)
-
-
-def said(gang: Gang) -> list[tuple[int | None, str]]:
-    out, gang.outbox = gang.outbox, []
-    return [(worker, str(message["say"])) for worker, message in out]
-
-
-def events(gang: Gang) -> list[str]:
-    out, gang.events = gang.events, []
-    return [str(event["kind"]) for event in out]
-
-
-def running(workers: int = 2, **rules: Any) -> Gang:
-    made = gang(workers, **rules)
-    for worker in range(workers):
-        made.joined(worker, f"10.0.0.{worker}", -1, NOW)
-    for worker in range(workers):
-        made.ready(worker, 0, [20000 + worker], NOW)
-    assert made.phase == "running"
-    assert said(made) == [(None, "prepare"), (None, "start")]
-    return made
-
-
-def end(rank: int, code: int = 1, error: str | None = "ValueError: boom") -> dict[str, Any]:
-    return make_end(rank, rank, code, error, ["last words"], NOW)
-
-
-def stop_all(made: Gang, *workers: int) -> None:
-    for worker in workers:
-        made.stopped(worker, made.generation, NOW)
+from tests.agent.gangs import NOW, UNFIT, end, events, gang, running, said, stop_all
 
 
 def test_everybody_is_waited_for_and_told_the_addresses() -> None:
@@ -64,6 +25,7 @@ def test_everybody_is_waited_for_and_told_the_addresses() -> None:
         "generation": 0,
         "addresses": ["a", "b", "c"],
         "ports": [[0], [1], [2]],
+        "elapsed": 0.0,
     }
 
 
@@ -230,7 +192,20 @@ def test_stop_while_gathering() -> None:
 WORDS = st.lists(
     st.tuples(
         st.sampled_from(
-            ["joined", "ready", "failed", "consequence", "done", "stopped", "lost", "stop", "tick"]
+            [
+                "joined",
+                "ready",
+                "failed",
+                "consequence",
+                "done",
+                "stopped",
+                "lost",
+                "unfit",
+                "adopt",
+                "stop",
+                "stop-now",
+                "tick",
+            ]
         ),
         st.integers(0, 2),
         st.integers(0, 3),
@@ -252,7 +227,7 @@ def test_whatever_is_heard_the_gang_stays_sane_and_can_be_ended(
         verdict = made.verdict
         match word:
             case "joined":
-                made.joined(worker, "x", generation - 1, now)
+                made.joined(worker, "x", generation - 1, now, elapsed=now if generation else None)
             case "ready":
                 made.ready(worker, generation, [1], now)
             case "failed":
@@ -265,8 +240,14 @@ def test_whatever_is_heard_the_gang_stays_sane_and_can_be_ended(
                 made.stopped(worker, generation, now)
             case "lost":
                 made.lost(worker, "gone", now)
+            case "unfit":
+                made.unfit(UNFIT, now)
+            case "adopt":
+                made.adopt({"outcome": "succeeded"})
             case "stop":
                 made.stop_requested("stopped", "enough", now)
+            case "stop-now":
+                made.stop_requested("stopped", "enough", now, at_once=True)
             case "tick":
                 made.tick(now + generation * 20)
         assert made.generation <= restarts or made.phase == "over"

@@ -50,6 +50,23 @@ def test_timers_come_in_order_and_can_be_cancelled(loop: Loop) -> None:
     assert seen == ["first", "second"]
 
 
+def test_nothing_is_called_after_a_stop(loop: Loop) -> None:
+    """What is due in the same round may write to what has been closed."""
+    pair = socket.socketpair()
+    pair[1].send(b"x")
+    seen: list[str] = []
+    loop.watch(pair[0], READ, lambda _events: (seen.append("read"), loop.stop()))
+    loop.call_later(0, lambda: seen.append("late"))
+    loop.run()
+    loop.forget(pair[0])
+    loop.call_later(0, lambda: (seen.append("timer"), loop.stop()))
+    loop.call_later(0, lambda: seen.append("later"))
+    loop.run()
+    assert seen == ["read", "late", "timer"]
+    for sock in pair:
+        sock.close()
+
+
 def test_signals_are_heard_in_the_loop(loop: Loop) -> None:
     before = signal.getsignal(signal.SIGUSR1)
     try:

@@ -15,6 +15,7 @@ SETTLE = 1.0  # seconds to wait for the real cause when the first failure looks 
 LOST_EXIT_CODE = 117  # what a run exits with that lost a worker: no rank's exit code is there to be passed on
 TIMEOUT_EXIT_CODE = 118
 STOPPED_EXIT_CODE = 143
+OUTCOMES = ("succeeded", "failed", "stopped", "timed-out")
 
 
 class Rules:
@@ -52,6 +53,7 @@ class Gang:
         ] = []  # (worker, or None for everybody; message)
         self.events: list[dict[str, object]] = []
         self.verdict: dict[str, object] | None = None
+        self.has_run = False  # ranks were started, under whichever leader: there may be results
         self._joined: set[int] = set()
         self._addresses: dict[int, str] = {}
         self._ports: dict[int, list[int]] = {}
@@ -63,23 +65,38 @@ class Gang:
         self._lost: list[tuple[int, str]] = []
         self._outcome: str | None = None  # set when the run must end after stopping
         self._reason: str | None = None
+        self._final_cause: dict[str, object] | None = None  # that no restart would mend
+        self._at_once = False  # ranks get no time to save
         self._last_cause: dict[str, object] | None = None
         self._deadline: float | None = now + rules.join_timeout
+        self._began: float | None = None  # when the first generation started, under whichever leader
         self._run_deadline: float | None = None
 
     # What is heard
 
-    def joined(self, worker: int, address: str, last_started: int, now: float) -> None:
+    def joined(
+        self, worker: int, address: str, last_started: int, now: float, elapsed: float | None = None
+    ) -> None:
         """A worker is there.
 
-        `last_started` is the last generation it knows of; a leader that came back learns it so.
+        `last_started` is the last generation it knows of, `elapsed` how long ago the first one started, if it
+        knows; a leader that came back learns it so.
         """
         if worker in self._joined:
             self.lost(worker, "it was replaced", now)
         self._joined.add(worker)
         self._addresses[worker] = address
         self.last_started = max(self.last_started, last_started)
-        if self.phase == "gathering" and len(self._joined) == self.rules.workers:
+        if elapsed is not None:
+            self.has_run = True
+            self._count_from(now - elapsed)
+        if self.phase != "gathering":
+            return
+        if self.last_started >= self.rules.restarts:
+            # Only a leader that took another's place can learn this now: nobody needs to be waited for.
+            words = "its agent had to be replaced, and no restart is left"
+            self._conclude("failed", self._cause_of_loss(words))
+        elif len(self._joined) == self.rules.workers:
             self._prepare(now)
 
     def set_address(self, worker: int, address: str) -> None:
@@ -131,6 +148,22 @@ class Gang:
         if self.phase == "stopping" and not self._busy:
             self._stopped_all(now)
 
+    def unfit(self, cause: dict[str, object], now: float) -> None:
+        """A worker cannot get what its ranks need, such as the code; no restart would change that."""
+        if self.phase == "over" or self._outcome is not None:
+            return
+        self._outcome, self._final_cause = "failed", cause
+        self.events.append({"kind": "failed", "cause": cause})
+        self._stop(now)
+
+    def adopt(self, verdict: dict[str, object]) -> None:
+        """A worker knows the verdict of a leader whose place this one took: it stays as it was."""
+        if self.phase != "over":
+            self.phase = "over"
+            self.has_run = True
+            self.verdict = verdict
+            self._say_finish()
+
     def lost(self, worker: int, reason: str, now: float) -> None:
         """A worker is not there any more."""
         if worker not in self._joined:
@@ -138,6 +171,9 @@ class Gang:
         self._joined.discard(worker)
         self._busy.discard(worker)
         if self.phase == "over":
+            return
+        if self.phase == "gathering":
+            self.events.append({"kind": "worker-lost", "worker": worker, "reason": reason})
             return
         needed = not (self.rules.essential <= self._done or worker in self._done)
         if self.phase in ("preparing", "running") and needed:
@@ -147,12 +183,17 @@ class Gang:
         elif self.phase == "stopping" and not self._busy:
             self._stopped_all(now)
 
-    def stop_requested(self, outcome: str, reason: str, now: float) -> None:
-        """Somebody wants the run to end."""
-        if self.phase == "over" or self._outcome is not None:
+    def stop_requested(self, outcome: str, reason: str, now: float, at_once: bool = False) -> None:
+        """Somebody wants the run to end; `at_once`, if need be in the middle of a stop that takes long."""
+        if self.phase == "over":
             return
-        self._outcome, self._reason = outcome, reason
-        self.events.append({"kind": "stopping", "reason": reason})
+        if self._outcome is None:
+            self._outcome, self._reason = outcome, reason
+            self.events.append({"kind": "stopping", "reason": reason})
+        if at_once and not self._at_once:
+            self._at_once = True
+            if self.phase == "stopping":
+                self._tell_busy_to_stop(now)
         self._stop(now)
 
     # Time
@@ -185,13 +226,15 @@ class Gang:
 
     # Decisions
 
+    def _count_from(self, began: float) -> None:
+        """The run began then, or earlier: its time limit does not begin anew with a new leader."""
+        if self._began is None or began < self._began:
+            self._began = began
+            if self.rules.timeout is not None:
+                self._run_deadline = began + self.rules.timeout
+
     def _prepare(self, now: float) -> None:
         self.generation = self.last_started + 1
-        if self.generation > self.rules.restarts:
-            self._conclude(
-                "failed", self._cause_of_loss("its agent had to be replaced, and no restart is left")
-            )
-            return
         self.phase = "preparing"
         if self.generation > 0:
             # A leader that took another's place has not seen what went wrong; it knows that its own worker
@@ -208,10 +251,12 @@ class Gang:
     def _start(self, now: float) -> None:
         self.phase = "running"
         self.last_started = self.generation
+        self.has_run = True
         self._busy = set(self._joined)
         self._deadline = None
-        if self.rules.timeout is not None and self._run_deadline is None:
-            self._run_deadline = now + self.rules.timeout
+        if self._began is None:
+            self._count_from(now)
+        assert self._began is not None
         order = range(self.rules.workers)
         self.outbox.append(
             (
@@ -221,6 +266,7 @@ class Gang:
                     "generation": self.generation,
                     "addresses": [self._addresses[worker] for worker in order],
                     "ports": [self._ports[worker] for worker in order],
+                    "elapsed": now - self._began,
                 },
             )
         )
@@ -230,18 +276,21 @@ class Gang:
             return
         was_running = self.phase == "running"
         self.phase = "stopping"
-        self._deadline = now + self.rules.grace + 5.0
         self._busy &= self._joined
         if was_running and self._busy:
-            for worker in sorted(self._busy):
-                self.outbox.append((worker, {"say": "stop", "generation": self.generation}))
+            self._tell_busy_to_stop(now)
         else:
             self._busy.clear()
             self._stopped_all(now)
 
+    def _tell_busy_to_stop(self, now: float) -> None:
+        self._deadline = now + (0.0 if self._at_once else self.rules.grace) + 5.0
+        for worker in sorted(self._busy):
+            self.outbox.append((worker, {"say": "stop", "generation": self.generation, "now": self._at_once}))
+
     def _stopped_all(self, now: float) -> None:
         if self._outcome is not None:
-            self._conclude(self._outcome, None)
+            self._conclude(self._outcome, self._final_cause)
             return
         cause = self._cause()
         self.events.append({"kind": "failed", "cause": cause})
@@ -264,7 +313,7 @@ class Gang:
         else:
             missing = sorted(self._joined - set(self._ports))
             verb = "did not get ready"
-        names = ("worker " if len(missing) == 1 else "workers ") + _listed(missing)
+        names = ("worker " if len(missing) == 1 else "workers ") + report.listed(missing)
         summary = "%s %s within %g s" % (names, verb, self.rules.join_timeout)
         cause = {"summary": summary, "worker": missing[0], "exit_code": LOST_EXIT_CODE}
         self.events.append({"kind": "failed", "cause": cause})
@@ -289,10 +338,7 @@ class Gang:
         code = codes[outcome] if cause is None else cause["exit_code"]
         self.phase = "over"
         self.verdict = {"outcome": outcome, "exit_code": code, "reason": self._reason, "cause": cause}
-        self.outbox.append((None, {"say": "finish", "outcome": outcome}))
+        self._say_finish()
 
-
-def _listed(numbers: list[int]) -> str:
-    """0, 1, 2, 5 and 9 more: enough to know where to look."""
-    shown = ", ".join(str(number) for number in numbers[:8])
-    return shown if len(numbers) <= 8 else "%s and %d more" % (shown, len(numbers) - 8)
+    def _say_finish(self) -> None:
+        self.outbox.append((None, {"say": "finish", "verdict": self.verdict}))

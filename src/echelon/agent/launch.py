@@ -1,10 +1,15 @@
-"""A launch template filled in: what one rank is started with in one generation. Pure."""
+"""A launch template filled in: what one rank is started with in one generation.
+
+Pure, but for the CPUs it may ask for.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import re
 
+from . import surroundings
 from .task import Place, Task
 
 _WORD = re.compile(r"\{(rank|local_rank|worker|index|error_file|address:\d+|port:\d+|members:\w+)\}")
@@ -62,8 +67,11 @@ def environment(
     roll: Roll,
     error_file: str,
     importable: set[str],
+    ahead: dict[str, str] | None = None,
 ) -> dict[str, str]:
-    """Everything a rank finds in its environment. The user's own variables have the last word."""
+    """Everything a rank finds in its environment. The user's own variables have the last word; `ahead` is put
+    before their values.
+    """
     launch = task.groups[place.group]["launch"]
     rank = place.first_rank + local
     before = (each for each in task.places if each.role == place.role and each.worker < place.worker)
@@ -88,7 +96,7 @@ def environment(
     env = dict(inherited)
     env.setdefault("PYTHONUNBUFFERED", "1")
     if "threads" in launch:
-        env.setdefault("OMP_NUM_THREADS", str(launch["threads"]))
+        env.setdefault("OMP_NUM_THREADS", str(launch["threads"] or surroundings.threads(place.procs)))
     env.update({key: _WORD.sub(look_up, text) for key, text in launch.get("wiring", {}).items()})
     for module, extra in launch.get("if_importable", {}).items():
         if module in importable:
@@ -104,4 +112,11 @@ def environment(
         ECHELON_OUTPUT=task.output,
     )
     env.update({key: fill_argv([text], task)[0] for key, text in task.env.items()})
+    return with_ahead(env, ahead or {})
+
+
+def with_ahead(env: dict[str, str], ahead: dict[str, str]) -> dict[str, str]:
+    """Put folders before those that a path variable has already."""
+    for key, folders in ahead.items():
+        env[key] = folders + os.pathsep + env[key] if env.get(key) else folders
     return env

@@ -11,11 +11,11 @@ import time
 from collections import OrderedDict
 from functools import partial
 
-from .gang import Gang, Rules
+from .gang import OUTCOMES, Gang, Rules
 from .loop import READ, Loop, Timer
 from .output import Sink
 from .task import Task
-from .wire import GREETING_TIME, Connection, encode, fresh_nonce, prove, proven
+from .wire import GREETING_TIME, Connection, encode, fresh_nonce, is_address, prove, proven
 
 TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank its first milliseconds
 if TYPE_CHECKING:
@@ -28,20 +28,36 @@ GOODBYE = 5.0  # seconds that the others get to leave before the leader does
 
 
 class Leader:
-    """Hears every worker, decides by `Gang`, tells them."""
+    """Hears every worker, decides by `Gang`, tells them.
 
-    def __init__(self, loop: Loop, task: Task, listener: socket.socket, sink: Sink) -> None:
+    With `chronicle` its own log tells the whole run's story: nobody else writes one. `address` is how the
+    others' ranks reach ours, where that is known; `failures` counts the leaders that were lost before it.
+    """
+
+    def __init__(
+        self,
+        loop: Loop,
+        task: Task,
+        listener: socket.socket,
+        sink: Sink,
+        chronicle: bool = False,
+        address: str = "",
+        failures: int = 0,
+    ) -> None:
         self._loop = loop
         self._task = task
         self._secret = task.secret()
         self._listener = listener
         self._sink = sink
+        self._chronicle = chronicle
+        self._failures = failures
         self._strangers: OrderedDict[Connection, str] = OrderedDict()  # each with the number it must sign
         self._peers: dict[int, Connection] = {}
+        self._ended: set[int] = set()  # peers that have nothing more to tell
         # A whole gang may call at once; if there were less room, its own members would push each other out.
         self._room = max(WAITING_ROOM, 2 * len(task.places))
         self._own: Member | None = None
-        self._own_address = "127.0.0.1"
+        self._address = address
         self._timer: Timer | None = None
         self._deadline: float | None = None
         self._last_beat = time.monotonic()
@@ -63,7 +79,9 @@ class Leader:
     def attach_own(self, member: Member, last_started: int) -> None:
         """Take worker 0 in, which needs no connection."""
         self._own = member
-        self.gang.joined(0, self._own_address, last_started, time.monotonic())
+        if self._chronicle:
+            self._sink.event("worker-started", worker=0)
+        self.gang.joined(0, self._address or "127.0.0.1", last_started, time.monotonic())
         self.act()
 
     def hear(self, worker: int, message: dict[str, object]) -> None:
@@ -78,14 +96,34 @@ class Leader:
             self.gang.done(worker, generation, now)  # type: ignore[arg-type]
         elif say == "stopped":
             self.gang.stopped(worker, generation, now)  # type: ignore[arg-type]
+        elif say == "unfit":
+            self.gang.unfit(message["cause"], now)  # type: ignore[arg-type]
+        elif say == "bye":
+            self.gang.lost(worker, str(message.get("reason")), now)  # its connection may stay for a while
+        elif say == "event":
+            self._hear_event(worker, message.get("event"))
+        elif say == "verdict":
+            self._hear_verdict(message.get("verdict"))
+        elif say == "please-stop":
+            self.stop("stopped", str(message.get("reason")), bool(message.get("now")))
         else:
             return  # a heartbeat: that it was heard is noted where it is read
         self.act()
 
-    def stop(self, outcome: str, reason: str) -> None:
+    def stop(self, outcome: str, reason: str, at_once: bool = False) -> None:
         """End the run because somebody asked for it."""
-        self.gang.stop_requested(outcome, reason, time.monotonic())
+        self.gang.stop_requested(outcome, reason, time.monotonic(), at_once)
         self.act()
+
+    def lose_own(self, reason: str) -> None:
+        """Worker 0 itself is told to go, and with it this leader, as soon as the gang has settled."""
+        self.gang.lost(0, reason, time.monotonic())
+        self.act()
+
+    def tell_all(self, word: str) -> None:
+        """Say one word to every peer."""
+        for peer in list(self._peers.values()):
+            peer.send({"say": word})
 
     def act(self) -> None:
         """Carry out what the gang has decided, and set the clock for what it waits for."""
@@ -103,15 +141,35 @@ class Leader:
 
     def leave(self, done: Callable[[], object]) -> None:
         """Call `done()` when every peer has left, or has had its time to."""
+        self._when(lambda: not self._peers, done)
+
+    def hear_out(self, done: Callable[[], object]) -> None:
+        """Call `done()` when every peer has told all it has to tell, or has had its time to."""
+        self._when(lambda: self._ended >= set(self._peers), done)
+
+    def _when(self, settled: Callable[[], bool], done: Callable[[], object]) -> None:
         deadline = time.monotonic() + GOODBYE
 
         def look() -> None:
-            if not self._peers or time.monotonic() > deadline:
+            if settled() or time.monotonic() > deadline:
                 done()
             else:
                 self._loop.call_later(0.005, look)
 
         look()
+
+    def _hear_event(self, worker: int, event: object) -> None:
+        """Take another worker's event into our own log, under its own number, whatever it says."""
+        if not (self._chronicle and isinstance(event, dict) and isinstance(event.get("kind"), str)):
+            return
+        event["worker"] = worker
+        if event["kind"] == "worker-ended":
+            self._ended.add(worker)
+        self._sink.pass_on(event)
+
+    def _hear_verdict(self, verdict: object) -> None:
+        if isinstance(verdict, dict) and verdict.get("outcome") in OUTCOMES:
+            self.gang.adopt(verdict)
 
     def _tell(self, worker: int | None, message: dict[str, object]) -> None:
         if worker is None:
@@ -203,20 +261,30 @@ class Leader:
         if old is not None:
             old.close()
         self._peers[worker] = connection
-        last_started = message.get("last_started")
+        self._ended.discard(worker)
+        if message.get("finished") is True:
+            self._ended.add(worker)  # it says next with which verdict
+            return
         if self.gang.phase == "over":
-            connection.send({"say": "finish", "outcome": self.gang.verdict["outcome"]})  # type: ignore[index]
+            connection.send({"say": "finish", "verdict": self.gang.verdict})
             return
         if not connection.open:
             return
-        # How this worker sees us is how its ranks will reach ours.
-        self._own_address = connection.local_address()
-        self.gang.set_address(0, self._own_address)
+        if self._chronicle:
+            self._sink.event("worker-started", worker=worker)
+        # Unless we know better: how this worker sees us is how its ranks will reach ours.
+        self.gang.set_address(0, self._address or connection.local_address())
+        address = message.get("address")
+        known = [_number(message.get("last_started"), -1)]
+        if self._failures:  # nobody here has seen it all; whoever was replaced most often knows most
+            known.append(_number(message.get("failures"), 0) - 1)
+        elapsed = message.get("elapsed")
         self.gang.joined(
             worker,
-            connection.peer_address(),
-            last_started if type(last_started) is int else -1,
+            address if is_address(address) else connection.peer_address(),  # type: ignore[arg-type]
+            max(known),
             time.monotonic(),
+            elapsed if isinstance(elapsed, (int, float)) and 0 <= elapsed < 1e9 else None,
         )
         self.act()
 
@@ -225,3 +293,7 @@ class Leader:
             del self._peers[worker]
             self.gang.lost(worker, reason, time.monotonic())
             self.act()
+
+
+def _number(value: object, otherwise: int) -> int:
+    return value if type(value) is int else otherwise

@@ -80,16 +80,18 @@ class Loop:
         self._running = True
         while self._running:
             for key, events in self._selector.select(self._patience()):
+                if self._stopped():
+                    return
                 if self._selector.get_map().get(key.fd) is key:  # an earlier callback may have forgotten it
                     key.data(events)
             now = time.monotonic()
-            while self._timers and self._timers[0].at <= now:
+            while self._timers and self._timers[0].at <= now and not self._stopped():
                 action = heapq.heappop(self._timers).action
                 if action is not None:
                     action()
 
     def stop(self) -> None:
-        """Leave `run` after this round."""
+        """Leave `run` after what is going on now."""
         self._running = False
 
     def close(self) -> None:
@@ -97,6 +99,9 @@ class Loop:
         self._selector.close()
         self._wake_read.close()
         self._wake_write.close()
+
+    def _stopped(self) -> bool:
+        return not self._running
 
     def _patience(self) -> float | None:
         while self._timers and self._timers[0].action is None:

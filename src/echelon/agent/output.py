@@ -1,9 +1,9 @@
 """From a rank's pipes to the agent's standard output and the rank's log file, line by line.
 
-Who calls it: `ranks.py`, with every piece that a rank writes. What the lines look like is told in the
-client's `model/log.py`. Bytes stay bytes all the way: what a rank writes need not be text. A progress bar
-that paints over itself with carriage returns is shown now and then, not every time; its log file holds all of
-it."""
+Who calls it: `ranks.py`, with every piece that a rank writes, `packages.py` with what pip says, and whoever
+has an event to tell. What the lines look like is told in the client's `model/log.py`. Bytes stay bytes all
+the way: what a rank writes need not be text. A progress bar that paints over itself with carriage returns is
+shown now and then, not every time; its log file holds all of it."""
 
 from __future__ import annotations
 
@@ -36,6 +36,10 @@ class Sink:
         self._descriptor = descriptor
         self._waiting = bytearray()
         self._sequence = 0
+        self._volume = 0
+        self._next_reminder: float = float("inf")
+        self._remind: Callable[[], int] = lambda: 0
+        self._on_empty: list[Callable[[], object]] = []
         self.on_drained: Callable[[], object] | None = None
         self.on_event: Callable[[dict[str, object]], object] | None = None  # told of every event too
         self._plain = stat.S_ISREG(os.fstat(descriptor).st_mode)
@@ -52,19 +56,32 @@ class Sink:
         stamp = b" %.3f] " % now
         first = self._sequence
         self._sequence += len(lines)
-        self.write(
-            b"".join(
-                [b"%b%d%b%b\n" % (head, number, stamp, line) for number, line in enumerate(lines, first)]
-            )
+        data = b"".join(
+            [b"%b%d%b%b\n" % (head, number, stamp, line) for number, line in enumerate(lines, first)]
         )
+        self.write(data)
+        self._volume += len(data)
+        if self._volume >= self._next_reminder:
+            self._next_reminder = float("inf")  # what is written now must not remind again
+            self.remind(self._remind, self._remind())
 
     def event(self, kind: str, **fields: object) -> None:
         """Write an event line."""
-        now = time.time()
-        fields.update(kind=kind, at=round(now, 3))
+        fields.update(kind=kind, at=round(time.time(), 3))
+        self.pass_on(fields)
+
+    def pass_on(self, event: dict[str, object]) -> int:
+        """Write an event that has its kind and time already; how many bytes it took."""
         if self.on_event is not None:
-            self.on_event(fields)
-        self.lines(b"[event ", [json.dumps(fields).encode()], now)
+            self.on_event(event)
+        text = json.dumps(event).encode()
+        self.lines(b"[event ", [text], time.time())
+        return len(text)
+
+    def remind(self, action: Callable[[], int], after: int) -> None:
+        """Call `action()` after so many bytes more, and again after as many as it returns each time."""
+        self._remind = action
+        self._next_reminder = self._volume + after
 
     def write(self, data: bytes) -> None:
         """Write, or keep for later what the reader does not take now."""
@@ -76,7 +93,21 @@ class Sink:
             self._waiting += data[taken:]
             self._loop.watch(self._descriptor, WRITE, self._on_writable)
 
-    def flush(self, patience: float = 5.0) -> None:
+    def when_empty(self, then: Callable[[], object], patience: float) -> None:
+        """Call `then()` when the reader has taken everything, or `patience` seconds have passed."""
+        if not self._waiting:
+            then()
+            return
+
+        def once() -> None:
+            if once in self._on_empty:
+                self._on_empty.remove(once)
+                then()
+
+        self._on_empty.append(once)
+        self._loop.call_later(patience, once)
+
+    def flush(self, patience: float = 15.0) -> None:
         """Write what waits, for the end of the agent; give up after `patience` seconds."""
         deadline = time.monotonic() + patience
         while self._waiting and time.monotonic() < deadline:
@@ -91,6 +122,8 @@ class Sink:
             self._loop.forget(self._descriptor)
             if self.on_drained is not None:
                 self.on_drained()
+            for action in list(self._on_empty):
+                action()
 
     def _try(self, data: bytes | bytearray) -> int:
         done = 0
@@ -141,14 +174,13 @@ class RankLog:
 
 
 class Stream:
-    """One stream of one rank: cuts what comes into lines."""
+    """One stream of one rank, or of what serves the worker as a whole: cuts what comes into lines."""
 
-    def __init__(self, sink: Sink, log: RankLog, rank: int, letter: str, hold: bool = True) -> None:
+    def __init__(self, sink: Sink, log: RankLog, rank: int | None, letter: str, hold: bool = True) -> None:
         self._sink = sink
         self._log = log
-        self._whole = b"[%d %s " % (rank, letter.encode())
-        self._piece = b"[%d %s+ " % (rank, letter.encode())
-        self._progress = b"[%d %s~ " % (rank, letter.encode())
+        begin = "[%s %s" % ("-" if rank is None else rank, letter)
+        self._whole, self._piece, self._progress = ((begin + mark).encode() for mark in (" ", "+ ", "~ "))
         self._partial = b""
         self._unkept = b""  # the beginning of a line that is not in the log file yet
         self._hold = hold

@@ -11,7 +11,7 @@ import subprocess
 import time
 from functools import partial
 
-from . import launch, report
+from . import interpreter, launch, report
 from .loop import READ, Loop, Timer
 from .output import RankLog, Sink, Stream
 from .processes import descendants, die_with_parent, kill_below, send
@@ -53,13 +53,16 @@ class Ranks:
         self._sink = sink
         self._ranks: dict[int, Rank] = {}  # by process id
         self._all: list[Rank] = []
-        self._modules: set[str] | None = None  # those that the launch asks about and the ranks' Python has
+        self._modules: set[str] = set()  # those that the launch asks about and the ranks' Python has
+        self._asked = False
         self._stopping = False
         self._settling = False
         self._kill_timer: Timer | None = None
         self._on_stopped: list[Callable[[], object]] = []
         self.on_failed: Callable[[dict[str, Any]], object] = lambda _end: None
         self.on_done: Callable[[], object] = lambda: None
+        self.ahead: dict[str, str] = {}  # what is put before the value of a variable of the ranks
+        self.helpers: dict[int, Callable[[int], object]] = {}  # processes of others; told of their end
         sink.on_drained = self._watch_all
 
     def start(self, generation: int, roll: launch.Roll) -> None:
@@ -80,7 +83,8 @@ class Ranks:
                 generation,
                 roll,
                 rank.error_file,
-                self._modules or set(),
+                self._modules,
+                self.ahead,
             )
             self._all.append(rank)
             self._spawn(rank, argv, env, generation)
@@ -100,12 +104,14 @@ class Ranks:
                 return
             if pid == 0:
                 return
+            code = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
             rank = self._ranks.pop(pid, None)
             if rank is not None:
-                code = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
                 assert rank.process is not None
                 rank.process.returncode = code
                 self._ended(rank, code)
+            elif pid in self.helpers:
+                self.helpers.pop(pid)(code)
 
     def stop(self, grace: float, on_stopped: Callable[[], object]) -> None:
         """SIGTERM to every rank, SIGKILL to what is left after `grace` seconds; then call `on_stopped()`.
@@ -118,6 +124,8 @@ class Ranks:
             for pid in list(self._ranks):
                 send(pid, signal.SIGTERM)
             self._kill_timer = self._loop.call_later(grace, self._kill_all)
+        elif grace == 0:
+            self._loop.call_later(0, self._kill_all)  # somebody has lost patience
         if not self._ranks:
             self._settle()
 
@@ -125,6 +133,23 @@ class Ranks:
         """End everything at once, without a word to anybody."""
         self._stopping = True
         self._kill_all()
+
+    def find_modules(self, then: Callable[[], object]) -> None:
+        """Find out which of the modules that the launch asks about the ranks' Python has, once; then call
+        `then()`.
+        """
+        details = self._task.groups[self._place.group]["launch"]
+        wanted = details.get("if_importable")
+        if not wanted or self._asked:
+            then()
+            return
+
+        def heard(modules: set[str]) -> None:
+            self._asked, self._modules = True, modules
+            then()
+
+        env = launch.with_ahead(dict(os.environ), self.ahead)
+        interpreter.find_modules(self._loop, self.helpers, details["argv"][0], wanted, env, heard)
 
     # Starting
 
@@ -177,43 +202,6 @@ class Ranks:
         rank.words = text.encode()
         rank.code = 127 if missing else 126
         self._report(rank, text)
-
-    def find_modules(self, then: Callable[[], object]) -> None:
-        """Find out which of the modules that the launch asks about the ranks' Python has, once; then call
-        `then()`.
-
-        Without blocking: a Python on a slow disk takes its time, and the leader wants to hear of us
-        meanwhile."""
-        details = self._task.groups[self._place.group]["launch"]
-        wanted = details.get("if_importable")
-        if not wanted or self._modules is not None:
-            then()
-            return
-        code = "import sys, importlib.util as u; print(*[m for m in sys.argv[1:] if u.find_spec(m)])"
-        heard = b""
-        try:
-            asked = subprocess.Popen(
-                [details["argv"][0], "-c", code, *wanted], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-            )
-        except OSError:
-            self._modules = set()
-            then()
-            return
-        pipe = asked.stdout
-        assert pipe is not None
-
-        def hear(_events: int) -> None:
-            nonlocal heard
-            data = os.read(pipe.fileno(), 4096)
-            heard += data
-            if not data:
-                self._loop.forget(pipe)
-                pipe.close()
-                asked.returncode = 0  # `reap` takes note of its end
-                self._modules = set(heard.decode("ascii", "replace").split())
-                then()
-
-        self._loop.watch(pipe, READ, hear)
 
     # Reading
 

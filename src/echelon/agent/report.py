@@ -145,3 +145,9 @@ def choose_cause(ends: list[dict[str, Any]]) -> dict[str, Any]:
 def outline(end: dict[str, Any]) -> dict[str, Any]:
     """A rank's end without its words, for the list of those that were not the cause."""
     return {key: end[key] for key in ("rank", "worker", "exit_code", "signal", "error", "consequence")}
+
+
+def listed(numbers: list[int]) -> str:
+    """0, 1, 2, 5 and 9 more: enough to know where to look."""
+    shown = ", ".join(str(number) for number in numbers[:8])
+    return shown if len(numbers) <= 8 else "%s and %d more" % (shown, len(numbers) - 8)

@@ -1,6 +1,7 @@
 """The task: what the client tells the agents of a run, as one JSON file that is the same for all of them.
 
-Written by the client from a Plan; read here. An agent's own number comes on its command line.
+Written by the client from a Plan; read here. An agent's own number comes on its command line, or from the
+environment of its pod.
 """
 
 from __future__ import annotations
@@ -60,7 +61,15 @@ class Task:
         self.heartbeat: float = raw.get("heartbeat", 1.0)
         self.lost_after: float = raw.get("lost_after", 10.0)
         self.interactive: bool = raw.get("interactive", False)
-        self.bundle: dict[str, str] | None = raw.get("bundle")
+        # The code that was shipped: its digest, its target, and a path or the paths of its parts.
+        self.bundle: dict[str, Any] | None = raw.get("bundle")
+        # packages, requirements (a path or None), wheel_parts (paths of pip's own wheel, or None)
+        self.pip: dict[str, Any] | None = raw.get("pip")
+        # What only an agent in a pod has, that nobody stands beside:
+        self.hold: float = raw.get("hold") or 0.0  # seconds that results are kept for whoever fetches them
+        self.control: str | None = raw.get("control")  # path of the socket on which it takes orders
+        self.termination: str | None = raw.get("termination")  # path of the container's last words
+        self.repeat_state: bool = raw.get("repeat_state", False)  # its log is rotated: tell now and then
         self.places: list[Place] = list(_places(self.groups))
 
     def secret(self) -> bytes:

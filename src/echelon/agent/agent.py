@@ -1,0 +1,344 @@
+"""One worker from its start to its end.
+
+Two kinds of company: on this machine a supervisor stands above the agents, hears their events over the
+control descriptor and ends with them. In a pod there is nobody. There the members tell their events to the
+leader, whose log is the run's chronicle; orders come over a socket (`control.py`); and when the run is over,
+results that lie in the pod are held for whoever fetches them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import time
+
+from . import last_words, surroundings
+from .history import History
+from .loop import Loop
+from .member import Member
+from .output import Sink
+from .processes import adopt_orphans, allow_descriptors
+from .setup import Setup
+from .task import INTERRUPTED, NO_LEADER, RUN_OVER, Task, write_atomically
+from .wire import Connection, own_address
+
+TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank its first milliseconds
+if TYPE_CHECKING:
+    from .call import Call
+    from .control import Door
+    from .leader import Leader
+
+FLUSH = 10.0  # seconds that a slow reader gets to take a worker's output before its end is told
+SLACK = 15.0  # seconds that a member holds its results longer than the leader, who releases it
+REPEAT = 1 << 20  # bytes of the leader's output after which it tells again how the run stands
+TOLD_TO_LEAVE = "its agent was told to leave (SIGTERM)"
+
+
+class Agent:
+    """What ties a worker's parts together. `failures` counts the agents that were lost in its place."""
+
+    def __init__(
+        self,
+        task: Task,
+        worker: int,
+        *,
+        listen_fd: int | None = None,
+        control_fd: int | None = None,
+        failures: int = 0,
+    ) -> None:
+        self.code = 0
+        self._task = task
+        self._worker = worker
+        self._failures = failures
+        self._in_pod = control_fd is None
+        self._final: int | None = None  # the exit code, once the run is over
+        self._until: float | None = None  # the end of holding results
+        self._released = self._part_over = self._leaving = self._left = self._told_to_leave = False
+        self._cause: dict[str, object] | None = None  # why this worker will never be ready
+        self._loop = Loop()
+        self._sink = Sink(self._loop)
+        self._history = History()
+        place = task.places[worker]
+        # Whoever replaces the Nth agent of a worker knows that N generations were tried, whatever was
+        # forgotten with it. In a pod it may have been lost before the first: there only the leader, who has
+        # nobody else to ask, takes that for granted.
+        guess = failures - 1 if worker == 0 or not self._in_pod else -1
+        self._member = Member(self._loop, task, place, self._sink, last_started=guess)
+        self._setup = Setup(self._loop, task, place, self._sink, self._member.ranks)
+        self._member.on_finish = self._on_finish
+        self._member.when_set_up = self._setup.when_done
+        self._setup.on_failed = self._on_unfit
+        self._call: Call | None = None
+        self._leader: Leader | None = None
+        self._control: Connection | None = None
+        self._door: Door | None = None
+        adopt_orphans()
+        self._loop.on_signal(signal.SIGCHLD, self._member.ranks.reap)
+        self._loop.on_signal(signal.SIGTERM, self._on_sigterm)
+        for number in (signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, lambda *_: None)  # not SIG_IGN, which the ranks would inherit
+        if control_fd is not None:
+            self._control = Connection(self._loop, socket.socket(fileno=control_fd))
+            self._control.trust()
+            self._control.on_message = self._on_control
+            self._control.on_closed = self._on_abandoned
+            self._sink.on_event = self._control.send
+        else:
+            os.makedirs(task.reports, mode=0o700, exist_ok=True)
+            surroundings.complete(os.environ, task.reports)
+        if task.control is not None:
+            self._open_door(task.control)
+        if worker == 0:
+            self._lead(listen_fd)
+        else:
+            self._follow()
+
+    def run(self) -> int:
+        """Live, and return the exit code."""
+        self._loop.call_later(0, self._setup.begin)
+        self._loop.run()
+        self._member.ranks.kill_now()
+        self._sink.flush()
+        return self.code
+
+    # Beginning
+
+    def _lead(self, listen_fd: int | None) -> None:
+        from .leader import Leader  # here, since from a zip file every module is compiled when it is imported
+
+        address = own_address()
+        if listen_fd is not None:
+            listener = socket.socket(fileno=listen_fd)
+        else:
+            family = socket.AF_INET6 if ":" in address else socket.AF_INET
+            listener = socket.create_server(("", self._task.leader[1]), family=family, backlog=4096)
+        allow_descriptors(len(self._task.places))
+        leader = Leader(self._loop, self._task, listener, self._sink, self._in_pod, address, self._failures)
+        self._leader = leader
+        if self._in_pod:
+            self._sink.on_event = self._history.note
+            if self._task.repeat_state:
+                self._sink.remind(self._repeat_state, REPEAT)
+        self._member.say = lambda message: self._loop.call_later(0, lambda: leader.hear(0, message))
+        leader.on_over = self._on_verdict
+        self._loop.call_later(0, lambda: leader.attach_own(self._member, self._member.last_started))
+
+    def _follow(self) -> None:
+        from .call import Call
+
+        place = self._task.places[self._worker]
+        self._call = Call(self._loop, self._task, place, self._member, self._failures)
+        self._call.on_welcome = self._say_unfit
+        self._call.on_given_up = self._on_no_leader
+        self._call.on_lost = self._on_leader_lost
+        if self._in_pod:
+            self._sink.on_event = self._call.forward
+
+    def _open_door(self, path: str) -> None:
+        from .control import Door
+
+        try:
+            self._door = Door(self._loop, path, self._answer)
+        except OSError as error:
+            reason = "worker %d takes no orders: %s: %s" % (self._worker, path, error.strerror or error)
+            self._sink.event("note", worker=self._worker, reason=reason)
+
+    def _on_unfit(self, cause: dict[str, object]) -> None:
+        self._cause = cause
+        self._say_unfit()
+
+    def _say_unfit(self) -> None:
+        """To the leader of the moment; a new one is told again."""
+        if self._cause is not None:
+            self._member.say({"say": "unfit", "cause": self._cause})
+
+    def _repeat_state(self) -> int:
+        state = {"kind": "state", "at": round(time.time(), 3), "events": self._history.events()}
+        return max(REPEAT, 8 * self._sink.pass_on(state))
+
+    # The end of the run
+
+    def _on_verdict(self, verdict: dict[str, object]) -> None:
+        """The leader has decided: write it down first, let the others go, then leave as the last one."""
+        try:
+            write_atomically(os.path.join(self._task.reports, "verdict.json"), json.dumps(verdict).encode())
+        except OSError as error:
+            self._sink.event("note", reason="the verdict cannot be written: %s" % error.strerror)
+        last_words.write(self._task.termination, dict(verdict, at=round(time.time(), 3)))
+        self._sink.event("verdict", **verdict)
+        self._setup.cancel()
+        code = self._final = 0 if verdict["outcome"] == "succeeded" else RUN_OVER
+        leader = self._leader
+        assert leader is not None
+        if self._in_pod:
+            leader.hear_out(lambda: self._member.stop_ranks(self._end_part))
+        else:
+            leader.leave(lambda: self._leave_after_ranks(code))
+
+    def _on_finish(self, message: dict[str, object]) -> None:
+        """The leader has something to say that concerns this agent, and not only its ranks."""
+        word = message["say"]
+        if word == "leave":  # we did not stop in time: somebody else may take our place
+            self._leave_after_ranks(INTERRUPTED, "it did not stop in time")
+        elif word == "release":
+            self._release()
+        elif self._call is not None and self._final is None:
+            self._final = 0
+            self._setup.cancel()
+            if self._in_pod:
+                verdict = message.get("verdict")
+                self._call.verdict = verdict if isinstance(verdict, dict) else None
+                self._member.stop_ranks(self._end_part)
+            else:
+                self._leave_after_ranks(0)
+
+    def _end_part(self) -> None:
+        """Every rank here has ended; once their words are out, this worker's part is over."""
+        self._sink.when_empty(self._hold, FLUSH)
+
+    def _hold(self) -> None:
+        """Keep the results for whoever fetches them, if there can be any; else go."""
+        some = self._leader.gang.has_run if self._leader is not None else self._member.ran
+        if self._task.hold > 0 and some and not self._released and not self._told_to_leave:
+            self._until = time.time() + self._task.hold
+            if self._leader is not None:
+                self._sink.event("holding", until=round(self._until, 3))
+            slack = SLACK if self._leader is None else 0.0
+            self._loop.call_later(self._task.hold + slack, self._depart)
+            self._say_part_over()
+        else:
+            self._say_part_over()
+            self._depart()
+
+    def _say_part_over(self, code: int | None = None) -> None:
+        if self._in_pod and not self._part_over:
+            self._part_over = True
+            self._sink.event(
+                "worker-ended", worker=self._worker, exit_code=self._final if code is None else code
+            )
+
+    def _release(self) -> None:
+        """The results were fetched."""
+        self._released = True
+        if self._until is not None:
+            self._depart()
+
+    def _depart(self) -> None:
+        """Leave with the code of the verdict; the leader after everybody else."""
+        if self._leaving or self._final is None:
+            return
+        self._leaving = True
+        code = self._final
+        if self._leader is not None:
+            self._leader.tell_all("release")
+            self._leader.leave(lambda: self._leave(code))
+        else:
+            self._leave(code)
+
+    # Other ends
+
+    def _on_sigterm(self) -> None:
+        self._told_to_leave = True
+        if not self._in_pod:
+            self._leave_after_ranks(INTERRUPTED)
+        elif self._final is not None:
+            if self._leader is not None:
+                self._leader.tell_all("release")
+            self._leave(self._final)
+        elif self._leader is not None:
+            if not self._member.leaving:
+                self._member.leaving = True
+                self._leader.lose_own(TOLD_TO_LEAVE)
+                self._member.stop_ranks(self._leave_when_settled)
+        else:
+            self._member.say({"say": "bye", "reason": TOLD_TO_LEAVE})
+            self._leave_after_ranks(INTERRUPTED, TOLD_TO_LEAVE)
+
+    def _leave_when_settled(self) -> None:
+        """The gang may come to its verdict without us; then that is how we leave."""
+        assert self._leader is not None
+        if self._final is not None:
+            return
+        if self._leader.gang.phase == "stopping":
+            self._loop.call_later(0.02, self._leave_when_settled)
+        else:
+            self._leave(INTERRUPTED, TOLD_TO_LEAVE)
+
+    def _on_leader_lost(self) -> None:
+        """Without a leader the generation is over: its ranks would wait for ever for those that died."""
+        if self._final is not None:
+            return
+        if self._member.last_started >= self._task.restarts:
+            self._leave_after_ranks(NO_LEADER, "worker 0 was lost, and no restart is left")
+        else:
+            self._member.stop_ranks(lambda: None)
+
+    def _on_no_leader(self) -> None:
+        if self._final is not None:
+            self._depart()
+        else:
+            self._leave_after_ranks(NO_LEADER, "worker 0 did not answer in %g s" % self._task.join_timeout)
+
+    def _on_control(self, _connection: Connection, message: dict[str, object]) -> None:
+        if self._leader is not None and message.get("say") == "stop":
+            self._leader.stop("stopped", str(message.get("reason", "stopped")))
+
+    def _on_abandoned(self, _connection: Connection, _reason: str) -> None:
+        """Whoever started us is gone, and nobody else would end what runs here."""
+        self._member.ranks.kill_now()
+        self._leave(INTERRUPTED)
+
+    def _leave_after_ranks(self, code: int, reason: str = "") -> None:
+        if not self._member.leaving:
+            self._member.leaving = True
+            self._member.stop_ranks(lambda: self._leave(code, reason))
+
+    def _leave(self, code: int, reason: str = "") -> None:
+        if self._left:
+            return
+        self._left = True
+        self.code = code if self._final is None else self._final
+        if self._in_pod:
+            self._say_part_over(self.code)
+            if reason and self._final is None:
+                last_words.write(self._task.termination, {"reason": reason})
+        if self._call is not None:
+            self._call.close()
+        if self._control is not None:
+            self._control.drain(1.0)
+        if self._door is not None:
+            self._door.close()
+        self._loop.stop()
+
+    # Orders
+
+    def _answer(self, word: str, details: dict[str, object]) -> dict[str, object]:
+        if word == "state":
+            return self._state()
+        if word == "release":
+            if self._final is None:
+                return {"ok": False, "error": "the run is not over yet"}
+            self._loop.call_later(0, self._release)
+            return {"ok": True}
+        reason, at_once = str(details.get("reason") or "stopped"), bool(details.get("now"))
+        leader = self._leader
+        if leader is not None:  # after the answer: this may be the end
+            self._loop.call_later(0, lambda: leader.stop("stopped", reason, at_once))
+        elif self._call is not None and self._call.connected:
+            self._call.send({"say": "please-stop", "reason": reason, "now": at_once})
+        else:
+            return {"ok": False, "error": "worker %d does not reach worker 0, which leads" % self._worker}
+        return {"ok": True, "over": self._final is not None}
+
+    def _state(self) -> dict[str, object]:
+        gang = self._leader.gang if self._leader is not None else None
+        return {
+            "ok": True,
+            "worker": self._worker,
+            "phase": gang.phase if gang is not None else "over" if self._final is not None else "following",
+            "restart": max(0, self._member.last_started),
+            "holding_until": self._until,
+            "verdict": gang.verdict if gang is not None else None,
+            "events": self._history.events(),
+        }

@@ -1,0 +1,247 @@
+"""Two ends of a copy talk: lines of JSON, and the bytes of files in chunks between them.
+
+The stream below is whatever carries bytes both ways: a pod's `exec`, or pipes. It has no messages of its own
+and may end at any moment, so every part here says how long it is, and silence is told from death: an end that
+is busy says so (`tick`), and one that is silent for too long is given up.
+
+A chunk is a line with its length and that many bytes: `65536`, or `z1234` where they are compressed; `t` is a
+sign of life between chunks. The first line that begins with `{` ends the chunks of a file.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import time
+import zlib
+
+TYPE_CHECKING = False  # as mypy reads it; `typing` is not needed at run time
+if TYPE_CHECKING:
+    from typing import Any, Callable
+
+CHUNK = 1 << 18  # bytes of a file that are read, compressed and framed together
+SILENCE = 120.0  # seconds without a sign of life after which the other end is given up
+_LONGEST_LINE = 1 << 17  # two names of 4,096 bytes fit, however they are escaped
+_HEARTBEAT = 5.0  # seconds after which a busy end says that it is alive
+_BUFFER = 1 << 16  # bytes of lines that are gathered before they are written
+
+
+class Broken(Exception):
+    """The stream ended, or fell silent, before all was said: worth another try."""
+
+
+class Garbled(ValueError):
+    """What came is not what this protocol says: not worth another try."""
+
+
+class Trouble(Exception):
+    """The other end cannot go on, and says why: an error's name (ENOSPC), the path, the words."""
+
+    def __init__(self, code: str, path: str, words: str) -> None:
+        super().__init__(words)
+        self.code = code
+        self.path = path
+
+
+class Wire:
+    """Lines and chunks over a stream.
+
+    `receive(seconds)` gives the next bytes: some, none when nothing came in that time; it raises Broken at
+    the end. `send` writes all it is given.
+    """
+
+    def __init__(self, receive: Callable[[float], bytes], send: Callable[[bytes], None]) -> None:
+        self._receive = receive
+        self._send = send
+        self._came = bytearray()
+        self._heard: list[dict[str, Any]] = []
+        self._gathered = bytearray()
+        self._last_sign = time.monotonic()
+        self.rate = float("inf")  # bytes a second that the stream took lately
+
+    def say(self, **message: object) -> None:
+        """Write a line, soon; `flush` has it written now."""
+        self._gathered += json.dumps(message, separators=(",", ":")).encode() + b"\n"
+        if len(self._gathered) >= _BUFFER or time.monotonic() - self._last_sign > _HEARTBEAT:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what was gathered."""
+        data, self._gathered = bytes(self._gathered), bytearray()
+        if data:
+            begun = time.monotonic()
+            self._send(data)
+            if len(data) >= _BUFFER:  # a moving average, by time; little ones say nothing
+                took = max(time.monotonic() - begun, 1e-6) / len(data)
+                self.rate = 1 / (0.8 / self.rate + 0.2 * took)
+        self._last_sign = time.monotonic()
+
+    def send_chunk(self, data: bytes, packed: bool) -> None:
+        """Write bytes of a file."""
+        self._gathered += b"%s%d\n" % (b"z" if packed else b"", len(data))
+        self._gathered += data
+        if len(self._gathered) >= _BUFFER:
+            self.flush()
+
+    def tick_chunk(self) -> None:
+        """Say, between chunks, that this end is busy and alive."""
+        if time.monotonic() - self._last_sign > _HEARTBEAT:
+            self._gathered += b"t\n"
+            self.flush()
+
+    def tick(self) -> None:
+        """Say, between lines, that this end is busy and alive."""
+        if time.monotonic() - self._last_sign > _HEARTBEAT:
+            self.say(tick=1)
+            self.flush()
+
+    def hear(self) -> dict[str, Any]:
+        """Wait for the next line that says something; what the other end cannot go on for is raised."""
+        while not self._heard:
+            self._understand(self._line())
+        return self._heard.pop(0)
+
+    def hear_trouble(self) -> None:
+        """Raise what the other end cannot go on for, if that is among what came already; waits for nothing.
+
+        For an end to which nothing but lines comes.
+        """
+        try:
+            piece = self._receive(0)
+            while piece:
+                self._came += piece
+                piece = self._receive(0)
+        finally:  # also when that was the end: its last words are what matters
+            while b"\n" in self._came:
+                self._understand(self._line())
+
+    def _understand(self, line: bytes) -> None:
+        message = _parse(line)
+        if "trouble" in message:
+            raise Trouble(*(str(message.get(name, "")) for name in ("code", "path", "trouble")))
+        if "tick" not in message:
+            self._heard.append(message)
+
+    def skip(self, seconds: float) -> None:
+        """Wait for what comes next, and drop it."""
+        self._receive(seconds)
+
+    def read_chunks(self, take: Callable[[bytes], None]) -> dict[str, Any]:
+        """Hand over the bytes of a file as they come; returns the line behind them."""
+        while True:
+            line = self._line()
+            if line.startswith(b"{"):
+                return _parse(line)
+            if line == b"t":
+                continue
+            packed, digits = line.startswith(b"z"), line.lstrip(b"z")
+            if not digits.isdigit() or len(digits) > 8 or int(digits) > 2 * CHUNK:
+                raise Garbled("a chunk of no known length: %.40r" % line)
+            if packed:
+                take(_unpack(self._exactly(int(digits))))
+            else:
+                self._pass_on(int(digits), take)
+
+    def _pass_on(self, left: int, take: Callable[[bytes], None]) -> None:
+        while left:
+            if not self._came:
+                self._wait()
+            piece = bytes(self._came[:left])
+            del self._came[: len(piece)]
+            left -= len(piece)
+            take(piece)
+
+    def _exactly(self, size: int) -> bytes:
+        while len(self._came) < size:
+            self._wait()
+        data = bytes(self._came[:size])
+        del self._came[:size]
+        return data
+
+    def _line(self) -> bytes:
+        searched = 0
+        while True:
+            end = self._came.find(b"\n", searched)
+            if end >= 0:
+                line = bytes(self._came[:end])
+                del self._came[: end + 1]
+                return line
+            searched = len(self._came)
+            if searched > _LONGEST_LINE:
+                raise Garbled("a line without an end: %.40r" % bytes(self._came[:40]))
+            self._wait()
+
+    def _wait(self) -> None:
+        self.flush()  # what the other end is waiting for, perhaps
+        piece = self._receive(SILENCE)
+        if not piece:
+            raise Broken("nothing came for %d seconds" % SILENCE)
+        self._came += piece
+
+
+def standard_wire() -> Wire:
+    """A wire over this process's standard input and output."""
+
+    def receive(seconds: float) -> bytes:
+        if not select.select([0], [], [], seconds)[0]:
+            return b""
+        piece = os.read(0, 1 << 17)
+        if not piece:
+            raise Broken("the other end is gone")
+        return piece
+
+    def send(data: bytes) -> None:
+        rest = memoryview(data)
+        while rest:
+            try:
+                rest = rest[os.write(1, rest) :]
+            except BrokenPipeError as error:
+                raise Broken("the other end is gone") from error
+
+    return Wire(receive, send)
+
+
+class Packing:
+    """Whether chunks are worth compressing: only on a stream that is slower than the compression, and only as
+    long as it makes them smaller.
+    """
+
+    SLOW = 24e6  # bytes a second; zlib's first level does 50 to 100 million on one core
+    WORTH = 0.8  # compressed to this part of its size, or less
+    PAUSE = 64  # chunks that are sent as they are after one that was not worth it
+
+    def __init__(self) -> None:
+        self._pause = 0
+
+    def pack(self, data: bytes, rate: float) -> tuple[bytes, bool]:
+        """The chunk as it should travel at this rate, and whether that is compressed."""
+        if self._pause or rate > self.SLOW:
+            self._pause = max(0, self._pause - 1)
+            return data, False
+        packed = zlib.compress(data, 1)
+        if len(packed) > self.WORTH * len(data):
+            self._pause = self.PAUSE
+            return data, False
+        return packed, True
+
+
+def _unpack(data: bytes) -> bytes:
+    engine = zlib.decompressobj()
+    try:
+        unpacked = engine.decompress(data, CHUNK)
+    except zlib.error as error:
+        raise Garbled("a damaged chunk: %s" % error) from error
+    if not engine.eof:
+        raise Garbled("a chunk that grows too large")
+    return unpacked
+
+
+def _parse(line: bytes) -> dict[str, Any]:
+    try:
+        message = json.loads(line.decode("utf-8", "surrogateescape"))
+    except ValueError as error:
+        raise Garbled("not a line of ours: %.200r" % line) from error
+    if not isinstance(message, dict):
+        raise Garbled("not a line of ours: %.200r" % line)
+    return message

@@ -1,0 +1,46 @@
+"""A gang on paper: brought to where a test begins, and what it has decided since."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from echelon.agent.gang import Gang, Rules
+from echelon.agent.report import make_end
+
+NOW = 100.0
+UNFIT = {"summary": "worker 1: the code cannot be unpacked", "worker": 1, "exit_code": 116}
+
+
+def gang(workers: int = 2, **rules: Any) -> Gang:
+    rules.setdefault("essential", set(range(workers)))
+    return Gang(Rules(workers=workers, **rules), NOW)
+
+
+def said(gang: Gang) -> list[tuple[int | None, str]]:
+    out, gang.outbox = gang.outbox, []
+    return [(worker, str(message["say"])) for worker, message in out]
+
+
+def events(gang: Gang) -> list[str]:
+    out, gang.events = gang.events, []
+    return [str(event["kind"]) for event in out]
+
+
+def running(workers: int = 2, **rules: Any) -> Gang:
+    made = gang(workers, **rules)
+    for worker in range(workers):
+        made.joined(worker, f"10.0.0.{worker}", -1, NOW)
+    for worker in range(workers):
+        made.ready(worker, 0, [20000 + worker], NOW)
+    assert made.phase == "running"
+    assert said(made) == [(None, "prepare"), (None, "start")]
+    return made
+
+
+def end(rank: int, code: int = 1, error: str | None = "ValueError: boom") -> dict[str, Any]:
+    return make_end(rank, rank, code, error, ["last words"], NOW)
+
+
+def stop_all(made: Gang, *workers: int) -> None:
+    for worker in workers:
+        made.stopped(worker, made.generation, NOW)

@@ -1,0 +1,283 @@
+"""Orders to an agent in a pod, and results that are held for whoever fetches them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import random
+import socket
+import stat
+import time
+from pathlib import Path
+
+import pytest
+from tests.agent.pods import UP, Pods
+from tests.conftest import find_python, wait_until
+
+from echelon.agent import control
+from echelon.agent.task import RUN_OVER
+
+FOR_LONG = 3600.0
+
+
+def test_results_are_held_until_released(pods: Pods) -> None:
+    """Every log is complete before; the leader lets the members go first."""
+    pods.script("print('hello')", workers=3, hold=FOR_LONG)
+    pods.start_all()
+    before = time.time()
+    for worker in range(3):
+        pods.wait_for("worker-ended", worker, of=worker)
+    story = pods.events(0)
+    holding = [event for event in story if event["kind"] == "holding"]
+    assert len(holding) == 1
+    assert before + FOR_LONG < holding[0]["until"] < time.time() + FOR_LONG
+    assert [event["kind"] for event in story if event.get("worker") in (0, None)][-3:] == [
+        "verdict",
+        "holding",
+        "worker-ended",
+    ]
+    assert story[-1]["worker"] == 0
+    state = json.loads(pods.order(0, "state").stdout)
+    assert (state["phase"], state["verdict"]["outcome"]) == ("over", "succeeded")
+    assert state["holding_until"] == pytest.approx(holding[0]["until"], abs=0.01)
+    assert all(process.poll() is None for process in pods.processes.values())
+    assert pods.order(0, "release").returncode == 0
+    assert [pods.code(worker) for worker in range(3)] == [0, 0, 0]
+    assert pods.events(0) == story  # nothing comes after the end
+    assert not (pods.place(0) / "state" / "c").exists()
+
+
+def test_a_failed_run_holds_its_results_too(pods: Pods) -> None:
+    pods.script("raise SystemExit(3)", workers=2, hold=FOR_LONG)
+    pods.start_all()
+    pods.wait_for("holding")
+    pods.wait_for("worker-ended", of=0)
+    assert pods.order(0, "release").returncode == 0
+    assert [pods.code(worker) for worker in (0, 1)] == [RUN_OVER, 0]
+    assert pods.last_words()["exit_code"] == 3
+
+
+def test_nobody_fetches_them(pods: Pods) -> None:
+    pods.script("print('hello')", workers=2, hold=0.5)
+    pods.start_all()
+    assert [pods.code(worker) for worker in (0, 1)] == [0, 0]
+    assert "holding" in pods.kinds()
+
+
+@pytest.mark.parametrize(("exit_code", "expected"), [(0, 0), (3, RUN_OVER)])
+def test_sigterm_while_holding(pods: Pods, exit_code: int, expected: int) -> None:
+    pods.script(f"raise SystemExit({exit_code})", workers=2, hold=FOR_LONG)
+    pods.start_all()
+    pods.wait_for("worker-ended", of=0)
+    pods.processes[0].terminate()
+    assert [pods.code(worker) for worker in (0, 1)] == [expected, 0]
+    assert pods.last_words()["outcome"] in ("succeeded", "failed")  # the verdict, not why it left
+
+
+def test_sigterm_to_a_member_that_holds(pods: Pods) -> None:
+    pods.script("print('hello')", workers=2, hold=FOR_LONG)
+    pods.start_all()
+    pods.wait_for("worker-ended", of=0)
+    pods.processes[1].terminate()
+    assert pods.code(1) == 0
+    assert pods.order(0, "release").returncode == 0
+    assert pods.code(0) == 0
+    assert "worker-lost" not in pods.kinds()
+
+
+def test_a_member_is_released_by_itself(pods: Pods) -> None:
+    pods.script("print('hello')", workers=2, hold=FOR_LONG)
+    pods.start_all()
+    pods.wait_for("worker-ended", of=0)
+    assert pods.order(1, "release").returncode == 0
+    assert pods.code(1) == 0
+    assert pods.processes[0].poll() is None
+
+
+def test_a_new_leader_takes_over_the_verdict_of_a_run_whose_results_are_held(pods: Pods) -> None:
+    """The leader's machine dies when all is done: nothing starts over, and the others' results are kept."""
+    pods.script("print('hello')", workers=3, hold=FOR_LONG, restarts=2)
+    pods.start_all()
+    pods.wait_for("worker-ended", of=0)
+    pods.processes[0].kill()
+    pods.processes[0].wait()
+    pods.start(0, failures=1)
+    pods.wait_for("worker-ended", of=0)
+    assert pods.verdict()["outcome"] == "succeeded"
+    assert "worker-running" not in pods.kinds()
+    assert "holding" in pods.kinds()
+    assert pods.order(0, "release").returncode == 0
+    assert [pods.code(worker) for worker in range(3)] == [0, 0, 0]
+    assert pods.said(1) == ["hello"]
+
+
+def test_without_a_leader_members_hold_on(pods: Pods) -> None:
+    pods.script("print('hello')", workers=2, hold=FOR_LONG, lost_after=1.0, heartbeat=0.2)
+    pods.start_all()
+    pods.wait_for("worker-ended", of=0)
+    pods.processes[0].kill()
+    time.sleep(1.5)
+    assert pods.processes[1].poll() is None
+    assert pods.order(1, "release").returncode == 0
+    assert pods.code(1) == 0
+
+
+# Stop
+
+SAVES = """
+import signal, sys, time
+def save(*_):
+    print("saving", flush=True)
+    time.sleep(float(sys.argv[1]) if sys.argv[1:] else 0)
+    print("saved", flush=True)
+    sys.exit(0)
+signal.signal(signal.SIGTERM, save)
+"""
+
+
+@pytest.mark.parametrize("python", ["3.8", None])
+@pytest.mark.parametrize("told", [0, 1])
+def test_stop(pods: Pods, told: int, python: str | None) -> None:
+    """To the leader, or to any member, who passes it on; the ranks may save."""
+    interpreter = find_python(python) if python else None
+    pods.script(SAVES + UP, workers=2)
+    pods.start_all()
+    pods.wait_up(0, 1)
+    done = pods.order(
+        told, "stop", '{"reason": "enough"}', **({"python": interpreter} if interpreter else {})
+    )
+    assert (done.returncode, json.loads(done.stdout)) == (0, {"ok": True, "over": False})
+    assert [pods.code(worker) for worker in (0, 1)] == [RUN_OVER, 0]
+    assert pods.said(0) == pods.said(1) == ["up", "saving", "saved"]
+    words = pods.last_words()
+    assert (words["outcome"], words["reason"], words["exit_code"]) == ("stopped", "enough", 143)
+
+
+def test_stop_now_gives_nobody_time(pods: Pods) -> None:
+    pods.script("import signal\nsignal.signal(15, signal.SIG_IGN)\n" + UP, workers=2, grace=FOR_LONG)
+    pods.start_all()
+    pods.wait_up(0, 1)
+    assert pods.order(0, "stop", '{"reason": "gently"}').returncode == 0
+    pods.wait_for("stopping")
+    time.sleep(0.5)
+    assert pods.processes[0].poll() is None
+    assert pods.order(0, "stop", '{"reason": "at once", "now": true}').returncode == 0
+    assert [pods.code(worker) for worker in (0, 1)] == [RUN_OVER, 0]
+    assert pods.last_words()["reason"] == "gently"  # the first to say so
+
+
+def test_stop_while_the_gang_gathers(pods: Pods) -> None:
+    pods.script(UP, workers=2, hold=FOR_LONG)
+    pods.start(0)
+    pods.wait_for("worker-started")
+    assert pods.order(0, "stop").returncode == 0
+    assert pods.code(0) == RUN_OVER  # nothing was made that could be fetched: it does not wait
+    assert pods.last_words()["outcome"] == "stopped"
+
+
+def test_stop_to_a_member_without_a_leader(pods: Pods) -> None:
+    pods.script(UP, workers=2)
+    pods.start(1)
+    wait_until((pods.place(1) / "state" / "c").exists, "the socket")
+    done = pods.order(1, "stop")
+    assert done.returncode == 1
+    assert done.stderr == "worker 1 does not reach worker 0, which leads\n"
+
+
+# The talk itself
+
+
+def test_state_and_refusals(pods: Pods) -> None:
+    pods.script(UP, workers=2)
+    pods.start_all()
+    pods.wait_up(0, 1)
+    pods.wait_for("worker-running", of=1)
+    state = json.loads(pods.order(0, "state").stdout)
+    assert (state["worker"], state["phase"], state["verdict"]) == (0, "running", None)
+    assert sorted((event["kind"], event["worker"]) for event in state["events"]) == [
+        ("worker-running", 0),
+        ("worker-running", 1),
+        ("worker-started", 0),
+        ("worker-started", 1),
+    ]
+    assert json.loads(pods.order(1, "state").stdout)["phase"] == "following"
+    refused = pods.order(0, "release")
+    assert (refused.returncode, refused.stderr) == (1, "the run is not over yet\n")
+
+
+def test_the_socket_is_for_its_user_alone(pods: Pods) -> None:
+    pods.script(UP)
+    pods.start(0)
+    path = pods.place(0) / "state" / "c"
+    pods.wait_up(0)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+
+
+def test_a_stale_socket_is_replaced(pods: Pods) -> None:
+    """An agent was killed here before."""
+    folder = pods.folder / "shared"
+    folder.mkdir()
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.bind(str(folder / "c"))
+    pods.script(UP, control=str(folder / "c"))
+    pods.start(0)
+    pods.wait_up(0)
+    assert control.main([str(folder / "c"), "state"]) == 0
+
+
+def test_a_socket_that_cannot_be_made_is_told_and_the_run_goes_on(pods: Pods) -> None:
+    pods.script("print('hello')", control=str(pods.folder / ("x" * 120)))
+    pods.start(0)
+    assert pods.code(0) == 0
+    (note,) = [event["reason"] for event in pods.events() if event["kind"] == "note"]
+    assert note.startswith("worker 0 takes no orders: ")
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_garbage_on_the_socket(pods: Pods, seed: int) -> None:
+    chance = random.Random(seed)
+    pods.script(UP)
+    pods.start(0)
+    pods.wait_up(0)
+    path = str(pods.place(0) / "state" / "c")
+    pieces = [
+        chance.randbytes(chance.randrange(1, 5000)),
+        b"\n" * 500,
+        b"{" * 200_000,
+        b'{"word": "dance"}\n',
+        b'{"word": ["stop"]}\n',
+        b'["stop"]\n',
+        b'{"word": "release", "x": "' + b"y" * 100_000 + b'"}\n',
+        b'{"word": "state"}\n' * 50,
+        b"{}\n{}\n",
+    ]
+    crowd = []
+    for piece in chance.sample(pieces * 4, len(pieces) * 4):
+        sock = socket.socket(socket.AF_UNIX)
+        sock.connect(path)
+        sock.settimeout(5)
+        with contextlib.suppress(OSError):
+            sock.sendall(piece)
+        if chance.random() < 0.5:
+            crowd.append(sock)  # held open, and never read from
+        else:
+            sock.close()
+    assert json.loads(pods.order(0, "state").stdout)["phase"] == "running"
+    assert pods.order(0, "stop", '{"now": true}').returncode == 0
+    assert pods.code(0) == RUN_OVER
+    for sock in crowd:
+        sock.close()
+
+
+@pytest.mark.parametrize(
+    "words", [[], ["x"], ["x", "dance"], ["x", "stop", "{"], ["x", "stop", "[]"], ["x", "stop", "{}", "more"]]
+)
+def test_orders_that_make_no_sense(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert control.main(words) == 2
+    assert capsys.readouterr().err
+
+
+def test_nobody_answers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert control.main([str(tmp_path / "nothing"), "state"]) == 2
+    assert "does not answer" in capsys.readouterr().err

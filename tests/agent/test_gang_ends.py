@@ -1,0 +1,110 @@
+"""The leader's decisions where another led before it, and ends that no restart would mend."""
+
+from __future__ import annotations
+
+from tests.agent.gangs import NOW, UNFIT, events, gang, running, said, stop_all
+
+
+def test_a_leader_without_a_restart_left_waits_for_nobody() -> None:
+    made = gang(4, restarts=1)
+    made.joined(0, "a", 1, NOW)
+    assert made.verdict is not None
+    words = "worker 0 was lost: its agent had to be replaced, and no restart is left"
+    assert made.verdict["cause"]["summary"] == words  # type: ignore[index]
+    assert not made.has_run
+
+
+def test_a_leader_that_learns_from_a_peer_that_no_restart_is_left_waits_for_nobody_else() -> None:
+    made = gang(4, restarts=1)
+    made.joined(0, "a", -1, NOW)
+    made.joined(3, "d", 0, NOW)
+    assert made.verdict is None
+    made.joined(2, "c", 1, NOW)
+    assert made.verdict is not None
+
+
+def test_the_time_limit_counts_from_the_first_start() -> None:
+    """A new leader learns from its peers how long the run has been going; the oldest memory counts."""
+    made = gang(2, timeout=100, restarts=9)
+    made.joined(0, "a", 0, NOW)
+    made.joined(1, "b", 0, NOW, elapsed=60.0)
+    for worker in (0, 1):
+        made.ready(worker, 1, [], NOW + 10)
+    start = made.outbox[-1][1]
+    assert (start["say"], start["elapsed"]) == ("start", 70.0)
+    made.tick(NOW + 39)
+    assert made.phase == "running"
+    made.tick(NOW + 40)
+    assert made.phase == "stopping"
+    stop_all(made, 0, 1)
+    assert made.verdict is not None
+    assert made.verdict["outcome"] == "timed-out"
+
+
+def test_the_time_limit_may_pass_before_the_gang_is_whole_again() -> None:
+    made = gang(3, timeout=100, restarts=9)
+    made.joined(1, "b", 0, NOW, elapsed=200.0)
+    deadline = made.next_deadline()
+    assert deadline is not None
+    assert deadline <= NOW
+    made.tick(NOW)
+    assert made.verdict is not None
+    assert made.verdict["outcome"] == "timed-out"
+
+
+def test_a_worker_that_cannot_be_made_ready_ends_the_run_whatever_restarts_are_left() -> None:
+    made = gang(3, restarts=5)
+    made.joined(0, "a", -1, NOW)
+    made.joined(1, "b", -1, NOW)
+    made.unfit(UNFIT, NOW)
+    assert events(made) == ["failed"]
+    assert made.verdict is not None
+    assert (made.verdict["cause"], made.verdict["exit_code"]) == (UNFIT, 116)
+    assert not made.has_run
+
+
+def test_a_replacement_that_cannot_be_made_ready_comes_while_the_others_stop() -> None:
+    made = running(3, restarts=5)
+    made.lost(1, "gone", NOW)
+    made.joined(1, "b", -1, NOW)
+    made.unfit(UNFIT, NOW)
+    assert made.verdict is None
+    stop_all(made, 0, 2)
+    assert made.verdict is not None
+    assert made.verdict["cause"] == UNFIT
+    assert made.has_run
+
+
+def test_somebody_loses_patience_with_a_stop() -> None:
+    made = running(2, grace=1000)
+    made.stop_requested("stopped", "gently", NOW)
+    assert [message["now"] for _, message in made.outbox] == [False, False]
+    said(made)
+    made.stop_requested("stopped", "at once", NOW, at_once=True)
+    assert [message["now"] for _, message in made.outbox] == [True, True]
+    deadline = made.next_deadline()
+    assert deadline is not None
+    made.tick(deadline)
+    assert deadline < NOW + 10
+    assert made.verdict is not None
+    assert made.verdict["reason"] == "gently"
+
+
+def test_a_verdict_that_was_given_before_stays() -> None:
+    made = gang(3, restarts=5)
+    made.joined(0, "a", 0, NOW)
+    verdict: dict[str, object] = {"outcome": "succeeded", "exit_code": 0, "reason": None, "cause": None}
+    made.adopt(verdict)
+    assert (made.phase, made.verdict, made.has_run) == ("over", verdict, True)
+    made.adopt({"outcome": "failed"})
+    made.stop_requested("stopped", "enough", NOW)
+    assert made.verdict is verdict
+
+
+def test_who_is_lost_while_the_gang_gathers_is_told() -> None:
+    made = gang(3)
+    made.joined(0, "a", -1, NOW)
+    made.joined(1, "b", -1, NOW)
+    made.lost(1, "gone", NOW)
+    assert events(made) == ["worker-lost"]
+    assert made.phase == "gathering"

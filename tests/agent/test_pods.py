@@ -1,0 +1,312 @@
+"""Gangs of agents in pods: how they form, whose log tells what, and how each may be told to leave."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from tests.agent.pods import UP, Pods
+from tests.conftest import find_python, wait_until
+
+from echelon.agent.task import INTERRUPTED, NO_LEADER, RUN_OVER
+from echelon.agent.wire import encode, fresh_nonce, prove
+
+NEWEST = next((version for version in ("3.14", "3.13", "3.12", "3.11") if find_python(version)), "3.11")
+ADDRESSES = "import os; print(os.environ['PEERS'], os.environ['ECHELON_WORKER'])"
+PEERS = {"launch": {"wiring": {"PEERS": "{address:0} {address:1}"}}}
+
+
+@pytest.mark.parametrize("version", ["3.8", NEWEST])
+def test_a_gang_from_a_zip_file(pods: Pods, version: str) -> None:
+    """The members call before there is a leader; their numbers come from their environment."""
+    python = find_python(version)
+    if python is None:
+        pytest.skip(f"no Python {version} on this machine")
+    pods.script(ADDRESSES, workers=4, python=python, **PEERS)
+    pods.start_all(python=python)
+    assert [pods.code(worker) for worker in range(4)] == [0, 0, 0, 0]
+    for worker in range(4):
+        assert pods.said(worker) == [f"127.0.0.1 127.0.0.1 {worker}"]
+    assert pods.last_words()["outcome"] == "succeeded"
+
+
+def test_the_leaders_log_tells_the_whole_story(pods: Pods) -> None:
+    pods.script("print('hello')", workers=3)
+    pods.start_all()
+    assert [pods.code(worker) for worker in range(3)] == [0, 0, 0]
+    for worker in (1, 2):
+        own = pods.events(worker)
+        assert [event["kind"] for event in own] == ["worker-running", "rank-ended", "worker-ended"]
+        retold = [event for event in pods.events(0) if event.get("worker") == worker]
+        assert retold[0]["kind"] == "worker-started"
+        assert retold[1:] == own  # their times are those of the member
+    assert pods.kinds(0, of=0) == ["worker-started", "worker-running", "rank-ended", "worker-ended"]
+    story = pods.events(0)
+    verdict = [event["kind"] for event in story].index("verdict")
+    assert {event["kind"] for event in story[verdict + 1 :]} == {"worker-ended"}
+    assert (story[-1]["kind"], story[-1]["worker"]) == ("worker-ended", 0)
+
+
+def test_the_end_of_a_worker_is_told_after_its_last_word(pods: Pods) -> None:
+    pods.script("for number in range(30000): print('line', number)", workers=2)
+    pods.start_all()
+    assert [pods.code(worker) for worker in (0, 1)] == [0, 0]
+    for worker in (0, 1):
+        assert pods.said(worker) == [f"line {number}" for number in range(30000)]
+        assert b'"worker-ended"' in pods.log(worker)[-1]
+        numbers = [int(line.split()[1 if line.startswith(b"[event") else 2]) for line in pods.log(worker)]
+        assert numbers == list(range(len(numbers)))
+
+
+def test_an_address_is_taken_as_it_is_said(pods: Pods) -> None:
+    pods.script(ADDRESSES, workers=2, **PEERS)
+    pods.start(1, env={"ECHELON_POD_IP": "::1"})
+    pods.start(0, env={"ECHELON_POD_IP": "127.0.0.7"})
+    assert pods.code(0) == 0
+    assert pods.said(0) == ["127.0.0.7 ::1 0"]
+
+
+@pytest.mark.parametrize("nonsense", ["", "elsewhere", "127.0.0.1:80", "127.1", "[::1]", "{address:0}"])
+def test_an_address_that_is_none_is_not_believed(pods: Pods, nonsense: str) -> None:
+    pods.script(ADDRESSES, workers=2, **PEERS)
+    pods.start(1, env={"ECHELON_POD_IP": nonsense})
+    pods.start(0, env={"ECHELON_POD_IP": nonsense})
+    assert pods.code(0) == 0
+    assert pods.said(0) == ["127.0.0.1 127.0.0.1 0"]
+
+
+GREETINGS: list[dict[str, object]] = [
+    {"address": "evil", "last_started": "5", "elapsed": "x", "failures": None, "finished": "yes"},
+    {"address": ["127.0.0.1"], "last_started": 1.5, "elapsed": -1, "failures": -7},
+    {"address": {}, "last_started": None, "elapsed": 1e300, "failures": "many"},
+    {"elapsed": float("nan"), "finished": 1},
+]
+
+
+@pytest.mark.parametrize("greeting", GREETINGS)
+def test_a_member_that_greets_in_nonsense_is_a_member_all_the_same(
+    pods: Pods, greeting: dict[str, object]
+) -> None:
+    """It knows the secret; what else it says is taken only as far as it makes sense."""
+    pods.script("print('hello')", workers=2, timeout=300)
+    pods.start(0)
+    with _member(pods, greeting) as sock:
+        file = sock.makefile("rb")
+        heard = [json.loads(file.readline())["say"] for _ in range(2)]
+        assert heard == ["welcome", "prepare"]
+        for event in ("word", None, {}, {"kind": 3}, {"kind": "note", "worker": 0, "reason": "x"}):
+            sock.sendall(encode({"say": "event", "event": event}))
+        for word in ("verdict", "nonsense", None):
+            sock.sendall(encode({"say": word, "verdict": {"outcome": "glory"}}))
+        sock.sendall(encode({"say": "ready", "generation": 0, "ports": []}))
+        assert json.loads(file.readline())["addresses"][1] == "127.0.0.1"
+        sock.sendall(encode({"say": "done", "generation": 0}))
+        while json.loads(file.readline())["say"] != "finish":
+            pass
+        file.close()
+    assert pods.code(0) == 0
+    assert pods.verdict()["outcome"] == "succeeded"
+    assert [event["worker"] for event in pods.events(0) if event["kind"] == "note"] == [1]
+
+
+def _member(pods: Pods, greeting: dict[str, object]) -> socket.socket:
+    wait_until(lambda: _listens(pods.port), "the leader to listen")
+    sock = socket.create_connection(("127.0.0.1", pods.port))
+    sock.settimeout(30)
+    theirs = json.loads(sock.makefile("rb", buffering=0).readline())["nonce"]
+    mine = fresh_nonce()
+    proof = prove((pods.folder / "gang").read_bytes(), "member", 1, theirs, mine)
+    sock.sendall(encode({"say": "me", "worker": 1, "nonce": mine, "proof": proof, **greeting}))
+    return sock
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as sock:
+        return sock.connect_ex(("127.0.0.1", port)) == 0
+
+
+# Told to leave
+
+
+@pytest.mark.parametrize("moment", [0.0, 0.05, 0.1, 0.15, 0.2, 0.3])
+def test_sigterm_at_the_very_beginning(pods: Pods, moment: float) -> None:
+    """Before Python itself is up nobody hears it; then it leaves, with a word if it has begun to speak."""
+    pods.script(UP, restarts=1)
+    pods.start(0)
+    time.sleep(moment)
+    pods.processes[0].terminate()
+    assert pods.code(0) in (INTERRUPTED, -signal.SIGTERM)
+    if pods.log(0):
+        assert pods.kinds()[-1] == "worker-ended"
+        assert pods.last_words() == {"reason": "its agent was told to leave (SIGTERM)"}
+
+
+def test_sigterm_while_the_gang_gathers(pods: Pods) -> None:
+    pods.script(UP, workers=3)
+    pods.start(0)
+    pods.start(1)
+    pods.wait_for("worker-started", of=1)
+    for worker in (1, 0):
+        pods.processes[worker].terminate()
+        assert pods.code(worker) == INTERRUPTED
+        assert pods.last_words(worker) == {"reason": "its agent was told to leave (SIGTERM)"}
+        assert (pods.events(worker)[-1]["kind"], pods.events(worker)[-1]["exit_code"]) == (
+            "worker-ended",
+            194,
+        )
+    lost = [event for event in pods.events(0) if event["kind"] == "worker-lost"]
+    assert [(event["worker"], event["reason"]) for event in lost][:1] == [
+        (1, "its agent was told to leave (SIGTERM)")
+    ]
+
+
+def test_sigterm_to_a_member_whose_ranks_run(pods: Pods) -> None:
+    pods.script(UP, workers=2)
+    pods.start_all()
+    pods.wait_up(0, 1)
+    pods.processes[1].terminate()
+    assert pods.code(0) == RUN_OVER
+    assert pods.last_words()["cause"]["summary"] == "worker 1 was lost: its agent was told to leave (SIGTERM)"
+    assert pods.code(1) in (INTERRUPTED, 0)  # it may hear of the end before its own ranks are gone
+
+
+def test_sigterm_to_the_leader_when_no_restart_is_left_ends_the_run_with_that_cause(pods: Pods) -> None:
+    pods.script(UP, workers=2)
+    pods.start_all()
+    pods.wait_up(0, 1)
+    pods.processes[0].terminate()
+    assert pods.code(0) == RUN_OVER
+    assert pods.code(1) == 0
+    assert pods.last_words()["cause"]["summary"] == "worker 0 was lost: its agent was told to leave (SIGTERM)"
+    assert pods.kinds()[-1] == "worker-ended"
+
+
+def test_sigterm_to_the_leader_with_restarts_left_lets_another_go_on(pods: Pods) -> None:
+    script = "import os, sys\nif os.environ['ECHELON_RESTART'] == '1': sys.exit(print('again'))\n"
+    pods.script(script + UP, workers=2, restarts=1)
+    pods.start_all()
+    pods.wait_up(0, 1)
+    pods.processes[0].terminate()
+    assert pods.code(0) == INTERRUPTED
+    assert "verdict" not in pods.kinds()
+    assert pods.kinds()[-1] == "worker-ended"
+    pods.start(0, failures=1)
+    assert [pods.code(worker) for worker in (0, 1)] == [0, 0]
+    assert pods.said(0) == ["again"]
+    assert pods.said(1) == ["up", "again"]
+
+
+# Replaced
+
+
+def test_a_member_lost_before_the_first_start_costs_no_restart(pods: Pods) -> None:
+    """Its pod was evicted while the others' images were pulled: nothing has happened yet."""
+    pods.script("print('hello')", workers=2)
+    pods.start(1, failures=1)
+    pods.start(0)
+    assert [pods.code(worker) for worker in (0, 1)] == [0, 0]
+    assert "restarting" not in pods.kinds()
+
+
+def test_a_replaced_leader_without_a_restart_left_concludes_at_once(pods: Pods) -> None:
+    """Nobody else is there, and nobody is waited for."""
+    pods.script(UP, workers=4, restarts=1, join_timeout=3600, hold=3600)
+    pods.start(0, failures=2)
+    assert pods.code(0) == RUN_OVER
+    words = "worker 0 was lost: its agent had to be replaced, and no restart is left"
+    assert pods.last_words()["cause"]["summary"] == words
+    assert pods.kinds() == ["worker-started", "verdict", "worker-ended"]
+
+
+def test_members_whose_leader_is_lost_for_good_say_why_they_leave(pods: Pods) -> None:
+    pods.script(UP, workers=2)
+    pods.start_all()
+    pods.wait_up(0, 1)
+    pods.processes[0].kill()
+    assert pods.code(1) == NO_LEADER
+    assert pods.last_words(1) == {"reason": "worker 0 was lost, and no restart is left"}
+
+
+def test_a_new_leader_hears_what_happened_while_there_was_none(pods: Pods) -> None:
+    pods.script(UP, workers=2, restarts=2, timeout=3600)
+    pods.start_all()
+    pods.wait_up(0, 1)
+    pods.processes[0].kill()
+    pods.processes[0].wait()
+    pods.wait_for("rank-ended", 1)
+    pods.start(0, failures=1)
+    pods.wait_for("worker-running", of=1)
+    assert pods.kinds(0, of=1) == ["worker-started", "rank-ended", "worker-running"]
+
+
+def test_a_time_limit_does_not_begin_anew_with_a_new_leader(pods: Pods) -> None:
+    """The first leader dies before the limit; the second has been there for no time at all when it ends."""
+    pods.script(UP, workers=2, restarts=5, timeout=4.0)
+    pods.start_all()
+    pods.wait_up(0, 1)
+    os.kill(pods.processes[0].pid, signal.SIGKILL)
+    pods.processes[0].wait()
+    time.sleep(4)
+    pods.start(0, failures=1)
+    assert pods.code(0) == RUN_OVER
+    assert pods.last_words()["outcome"] == "timed-out"
+    assert pods.said(0) == []  # it never came to a start of its own
+
+
+def test_whoever_was_replaced_most_often_counts_where_nobody_has_seen_it_all(pods: Pods) -> None:
+    pods.script("import os; print(os.environ['ECHELON_RESTART'])", workers=2, restarts=5)
+    pods.start(1, failures=3)
+    pods.start(0, failures=1)
+    assert pods.code(0) == 0
+    assert pods.said(0) == ["3"]
+
+
+# Small things
+
+
+def test_a_task_that_cannot_be_used_is_named(pods: Pods) -> None:
+    for content in ("{", "[]", '{"schema": 99}', json.dumps({"schema": 1})):
+        (pods.folder / "bad.json").write_text(content)
+        done = _run(pods, str(pods.folder / "bad.json"))
+        assert done.returncode == RUN_OVER
+        assert "bad.json cannot be used" in done.stderr
+    assert _run(pods).returncode == 2
+
+
+def test_a_worker_that_the_run_does_not_have(pods: Pods) -> None:
+    pods.script(UP)
+    pods.start(0, env={"JOB_COMPLETION_INDEX": "7"})
+    assert pods.code(0) == RUN_OVER
+    assert pods.log(0) == [b"the run has no worker 7"]
+
+
+def test_a_port_that_is_taken_is_told_in_the_last_words(pods: Pods) -> None:
+    pods.script(UP)
+    with socket.create_server(("", pods.port)):
+        pods.start(0)
+        assert pods.code(0) == 1
+    assert "Address already in use" in pods.last_words()["reason"]
+
+
+def test_output_folders_are_made_and_a_refusal_ends_the_run(pods: Pods) -> None:
+    Path(pods.folder / "file").touch()
+    pods.script(UP, restarts=3, output=str(pods.folder / "file" / "output"))
+    pods.start(0)
+    assert pods.code(0) == RUN_OVER
+    cause = pods.last_words()["cause"]
+    assert "the output folder cannot be made: " in cause["summary"]
+    assert cause["exit_code"] == 115
+    assert pods.said(0) == []
+
+
+def _run(pods: Pods, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, str(pods.archive), *words], capture_output=True, text=True, timeout=60, check=False
+    )
