@@ -1,0 +1,220 @@
+"""Why a run in a cluster does not run: every trouble that its objects tell of, the most telling first. Pure.
+
+The engine brings the objects and tells the first trouble to whoever follows the run or asks for its status.
+The parts, in the order of a pod's life: `creation` (no pod can be made), `claims`, `scheduling` (it finds no
+node), `starting` and `pulling` (its container does not start), `workers` (it was lost)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from echelon.engines.kubernetes import labels
+from echelon.engines.kubernetes.diagnose.claims import claim_trouble, claims_of, is_tied
+from echelon.engines.kubernetes.diagnose.creation import missing_pods
+from echelon.engines.kubernetes.diagnose.happenings import Events, Happening, last_of
+from echelon.engines.kubernetes.diagnose.scheduling import (
+    Unfit,
+    explain_unfit,
+    lacks_room,
+    missing_claim,
+    read_scheduler,
+)
+from echelon.engines.kubernetes.diagnose.starting import start_trouble, waiting_trouble
+from echelon.engines.kubernetes.diagnose.trouble import PATIENCE, Finding, Kind, Trouble, gives_up, tell
+from echelon.engines.kubernetes.reading import condition_of, moment, one_line
+from echelon.engines.kubernetes.workers import (
+    START_ERRORS,
+    container_end,
+    has_ended,
+    is_running,
+    loss_of,
+    loss_time,
+    pods_by_worker,
+)
+from echelon.model.cluster import Cluster
+
+if TYPE_CHECKING:
+    from echelon.engines.kubernetes.api import Object
+
+__all__ = ["PATIENCE", "Trouble", "diagnose", "gives_up"]
+
+_SCHEDULER_SILENCE = 10.0  # seconds within which a scheduler has looked at a new pod
+_SCALING = ("TriggeredScaleUp", "Nominated")  # the words of the cluster autoscaler, and of Karpenter
+_NOT_SCALING = ("NotTriggerScaleUp", "FailedScaleUp")
+_ELSEWHERE = "with --restarts the run goes on on another node"
+# By the words of `loss_of`, the more special first: the kind of loss, and what helps.
+_LOSSES: tuple[tuple[str, Kind, str], ...] = (
+    ("ran out of memory", "oom", "give the workers more with --memory, or load less at a time"),
+    ("was preempted", "preempted", f"a higher --priority-class is not preempted; {_ELSEWHERE}"),
+    ("as when the node is drained", "evicted", _ELSEWHERE),
+    ("(a NoExecute taint)", "evicted", _ELSEWHERE),
+    ("EmptyDir volume", "evicted", "write less there, or give it more: --shm, --mount emptydir:SIZE:/path"),
+    ("ephemeral", "evicted", "write less to the node's disk: results and data can go to a volume (--output)"),
+    (
+        "was evicted",
+        "evicted",
+        "ask for as much as the workers use (--memory), so that others are evicted first",
+    ),
+    ("was lost (", "node-lost", _ELSEWHERE),
+    ("was removed from the cluster", "node-lost", _ELSEWHERE),
+    ("told it to leave", "node-lost", _ELSEWHERE),
+    ("its init container", "lost", "the cluster's administrators know what it is for"),
+    ("", "lost", "`echelon logs` has its last words"),
+)
+
+
+def diagnose(
+    *,
+    jobs: Sequence[Object],
+    pods: Sequence[Object],
+    now: float,
+    events: Sequence[Object] = (),
+    nodes: Sequence[Object] | None = None,
+    claims: Sequence[Object] | None = None,
+    cluster: Cluster | None = None,
+) -> list[Trouble]:
+    """Every trouble of a run's workers, the most telling first; none if all is well or it is in line.
+
+    `events` are those of the namespace, or of its Jobs, pods and claims; `nodes` and `claims` are None where
+    they may not be listed; `cluster` says how much is free where."""
+    told = Events(events)
+    look = _Look(events=told, nodes=nodes, claims=claims, cluster=cluster, now=now)
+    findings: list[Finding] = []
+    workers = pods_by_worker(pods)
+    for job in jobs:
+        spec = job.get("spec") or {}
+        if spec.get("suspend") or _is_over(job):
+            continue
+        first = int((job["metadata"].get("annotations") or {}).get(labels.FIRST_WORKER) or 0)
+        own = range(first, first + int(spec.get("completions") or 1))
+        mine = [pod for worker in own for pod in workers.get(worker, [])]
+        missing = [worker for worker in own if worker not in workers]
+        findings += missing_pods(job, mine, missing, told, now)
+        for worker in own:
+            if worker in workers:
+                findings += look.at_worker(worker, workers[worker])
+    return tell(findings)
+
+
+class _Look:
+    """What is at hand to judge a pod by."""
+
+    def __init__(
+        self,
+        *,
+        events: Events,
+        nodes: Sequence[Object] | None,
+        claims: Sequence[Object] | None,
+        cluster: Cluster | None,
+        now: float,
+    ) -> None:
+        self._events = events
+        self._nodes = nodes
+        self._claims = None if claims is None else {each["metadata"]["name"]: each for each in claims}
+        self._cluster = cluster
+        self._now = now
+
+    def at_worker(self, worker: int, pods: Sequence[Object]) -> Iterator[Finding]:
+        """The troubles of one worker, whose incarnations are given, the oldest first."""
+        pod = pods[-1]
+        said = self._events.of("Pod", pod)
+        loss = loss_of(pod)
+        if loss is not None:
+            yield self._lost(worker, pods, loss)
+        elif has_ended(pod) or is_running(pod):
+            return
+        elif not (pod.get("spec") or {}).get("nodeName"):
+            yield from self._unscheduled(worker, pod, said)
+        elif (finding := waiting_trouble(pod, said, self._now)) is not None:
+            yield finding
+
+    def _lost(self, worker: int, pods: Sequence[Object], loss: str) -> Finding:
+        pod, end = pods[-1], container_end(pods[-1])
+        if end is not None and end.reason in START_ERRORS:
+            return start_trouble(pod, end.message, end.at or None)
+        failures = sum(loss_of(each) is not None for each in pods)
+        kind, hint = next((kind, hint) for mark, kind, hint in _LOSSES if mark in loss)
+        if failures > 1:
+            kind = "crash-loop" if kind == "lost" else kind
+            text = f"{{who}} was lost for the {_ordinal(failures)} time: {loss}"
+        else:
+            text = f"{{who}} was lost: {loss}"
+        # Each by itself: "workers 1, 2 was lost" is no sentence, and their reasons may differ later.
+        text = text.replace("{who}", f"worker {worker}")
+        return Finding(kind=kind, text=text, workers=(worker,), hint=hint, since=loss_time(pod))
+
+    def _unscheduled(self, worker: int, pod: Object, said: Sequence[Happening]) -> Iterator[Finding]:
+        condition = condition_of(pod, "PodScheduled") or {}
+        since = moment(condition.get("lastTransitionTime"))
+        begun = moment(pod["metadata"].get("creationTimestamp"))
+        if condition.get("reason") == "SchedulingGated":
+            gates = ", ".join(each["name"] for each in pod["spec"].get("schedulingGates") or [])
+            yield Finding(
+                kind="unschedulable",
+                text=f"{{who}} cannot start before somebody takes away the gate {gates}",
+                workers=(worker,),
+                hint="a queueing system of the cluster (Kueue?) decides that",
+                since=since,
+            )
+            return
+        message = one_line(condition.get("message"))
+        if not condition or (not message and condition.get("status") != "True"):
+            if begun is not None and self._now - begun >= _SCHEDULER_SILENCE:
+                yield Finding(
+                    kind="silent",
+                    text="no scheduler has looked at the pod of {who} yet",
+                    workers=(worker,),
+                    hint="if that goes on, the cluster's scheduler is not at work: `echelon doctor --on k8s`",
+                    since=begun,
+                )
+            return
+        unfit = read_scheduler(message)
+        known, missing = self._claims or {}, missing_claim(unfit)
+        named = claims_of(pod["spec"]) if self._claims is not None else [missing] if missing else []
+        looked = (claim_trouble(name, known.get(name), self._events, worker, since) for name in named)
+        found = [each for each in looked if each is not None]
+        if found:
+            yield from found
+            return
+        yield self._no_node(worker, pod, unfit, said, since)
+
+    def _no_node(
+        self, worker: int, pod: Object, unfit: Unfit, said: Sequence[Happening], since: float | None
+    ) -> Finding:
+        claims = self._claims or {}
+        tied = [name for name in claims_of(pod["spec"]) if is_tied(claims.get(name))]
+        why, hint = explain_unfit(unfit, pod, self._nodes, self._cluster, tied)
+        verb = "has room for" if lacks_room(unfit) else "will take"
+        text = f"no node {verb} {{who}}: {why}"
+        nominated = (pod.get("status") or {}).get("nominatedNodeName")
+        scaling = last_of(said, *_SCALING, *_NOT_SCALING)
+        kind: Kind = "unschedulable"
+        if nominated:
+            text = f"room is being made for {{who}} on node {nominated}: pods of lower priority are leaving"
+            hint = "it starts there when they have gone"
+        elif scaling is not None and scaling.reason in _SCALING:
+            kind = "scaling"
+            text = f"the cluster is adding a node for {{who}} ({_scaling_words(scaling)}): {why}"
+            hint = "that takes some minutes"
+        elif scaling is not None:
+            text += f"; the cluster's autoscaler adds none ({_scaling_words(scaling)})"
+        return Finding(kind=kind, text=text, workers=(worker,), hint=hint, since=since)
+
+
+def _scaling_words(scaling: Happening) -> str:
+    words = scaling.message
+    for lead in ("pod triggered scale-up: ", "pod didn't trigger scale-up: ", "Pod should schedule on: "):
+        words = words.removeprefix(lead)
+    return words.strip("[{}]")
+
+
+def _is_over(job: Object) -> bool:
+    return any(
+        (condition_of(job, name) or {}).get("status") == "True"
+        for name in ("Complete", "Failed", "FailureTarget", "SuccessCriteriaMet")
+    )
+
+
+def _ordinal(number: int) -> str:
+    return {1: "first", 2: "second", 3: "third"}.get(number, f"{number}th")

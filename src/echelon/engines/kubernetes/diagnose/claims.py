@@ -1,0 +1,128 @@
+"""Volume claims that pods wait for: missing, unbound, or bound where the pod cannot be. Pure.
+
+Called by `diagnose` with the claims that the run's pods name, and what was said of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from echelon.engines.kubernetes.diagnose.happenings import Events, Happening
+from echelon.engines.kubernetes.diagnose.trouble import Finding
+from echelon.engines.kubernetes.reading import moment
+
+if TYPE_CHECKING:
+    from echelon.engines.kubernetes.api import Object
+
+_SHARED = ("ReadWriteMany", "ReadOnlyMany")
+
+
+def claims_of(spec: Mapping[str, Any]) -> list[str]:
+    """The claims that a pod names, each once."""
+    names = [
+        volume["persistentVolumeClaim"]["claimName"]
+        for volume in spec.get("volumes") or []
+        if volume.get("persistentVolumeClaim")
+    ]
+    return list(dict.fromkeys(names))
+
+
+def claim_trouble(
+    name: str, claim: Object | None, events: Events, worker: int, since: float | None
+) -> Finding | None:
+    """What is wrong with a claim that a worker waits for; None if it is bound, or will be with the pod.
+
+    `claim` is None if it is not there."""
+    if claim is None:
+        return Finding(
+            kind="claim",
+            text=f"volume claim {name}, which {{who}} would mount, does not exist",
+            workers=(worker,),
+            hint=f"`echelon volume create {name}` makes one; `echelon volume ls` shows what there is",
+            healable=False,
+            since=since,
+        )
+    status, spec = claim.get("status") or {}, claim.get("spec") or {}
+    begun = moment(claim["metadata"].get("creationTimestamp"))
+    if claim["metadata"].get("deletionTimestamp"):
+        return Finding(
+            kind="claim",
+            text=f"volume claim {name} is being deleted",
+            workers=(worker,),
+            hint="wait until it is gone and make it again, or mount another",
+            healable=False,
+            since=since,
+        )
+    if status.get("phase") == "Lost":
+        return Finding(
+            kind="claim",
+            text=f"volume claim {name} has lost its volume {spec.get('volumeName', '')}".rstrip(),
+            workers=(worker,),
+            hint="its data are gone with it: `echelon volume rm` and make another",
+            healable=False,
+            since=since,
+        )
+    if status.get("phase") == "Bound":
+        return None
+    return _unbound(name, spec, events.of("PersistentVolumeClaim", claim), worker, begun)
+
+
+def is_tied(claim: Object | None) -> bool:
+    """Whether a claim can be mounted on one node at a time only."""
+    modes = ((claim or {}).get("spec") or {}).get("accessModes") or []
+    return bool(modes) and not any(mode in _SHARED for mode in modes)
+
+
+def _unbound(
+    name: str, spec: Mapping[str, Any], said: Sequence[Happening], worker: int, begun: float | None
+) -> Finding | None:
+    last = said[-1] if said else None
+    reason, message = (last.reason, last.message) if last else ("", "")
+    kind_of = spec.get("storageClassName")
+    if reason == "ProvisioningFailed":
+        missing = "not found" in message and "storageclass" in message
+        text = (
+            f"volume claim {name} asks for storage class {kind_of}, which does not exist"
+            if missing
+            else f"no volume can be made for claim {name}: {message}"
+        )
+        hint = (
+            "`kubectl get storageclass` shows what there is; make the claim again with one of them"
+            if missing
+            else f"`kubectl describe pvc {name}` has more; another storage class may serve"
+        )
+        return Finding(
+            kind="claim",
+            text=text,
+            workers=(worker,),
+            hint=hint,
+            healable=False,
+            since=last.first if last else None,
+        )
+    if reason == "FailedBinding" and not kind_of:
+        return Finding(
+            kind="claim",
+            text=f"volume claim {name} has no storage class, and no volume that is there fits it",
+            workers=(worker,),
+            hint="make it again with a class of `kubectl get storageclass`, or ask for a volume that fits",
+            healable=False,
+            since=last.first if last else None,
+        )
+    if reason == "ExternalProvisioning":
+        return Finding(
+            kind="volume",
+            text=f"{{who}} cannot start before volume claim {name} has its volume, which is being made",
+            workers=(worker,),
+            hint=f"if that goes on, is the provisioner of class {kind_of} at work?"
+            f" `kubectl describe pvc {name}`",
+            since=begun,
+        )
+    if reason in ("WaitForFirstConsumer", "WaitForPodScheduled"):
+        return None  # it is bound with the pod; what keeps the pod from its place is the reason
+    return Finding(
+        kind="volume",
+        text=f"{{who}} cannot start before volume claim {name} is bound to a volume",
+        workers=(worker,),
+        hint=f"`kubectl describe pvc {name}` says what it waits for",
+        since=begun,
+    )

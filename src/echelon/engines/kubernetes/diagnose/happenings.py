@@ -1,0 +1,67 @@
+"""Events of the API, read alike whichever of its two recorders wrote them. Pure.
+
+The kubelet and the controllers write `count` and `lastTimestamp`, the scheduler `series` and `eventTime`; and
+what repeats often is written as "(combined from similar events)". Called by the parts of the diagnosis."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from echelon.engines.kubernetes.reading import moment, one_line
+
+if TYPE_CHECKING:
+    from echelon.engines.kubernetes.api import Object
+
+_COMBINED = "(combined from similar events): "
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Happening:
+    """Something that was said of an object, from its first time to its last."""
+
+    reason: str
+    message: str
+    first: float
+    last: float
+
+
+class Events:
+    """All events at hand, found by the object that they tell of; a namespace can have thousands."""
+
+    def __init__(self, events: Iterable[Object]) -> None:
+        self._by_object: dict[tuple[str, str], list[Object]] = {}
+        for event in events:
+            target = event.get("involvedObject") or {}
+            key = str(target.get("kind")), str(target.get("name"))
+            self._by_object.setdefault(key, []).append(event)
+
+    def of(self, kind: str, obj: Object) -> list[Happening]:
+        """What was said of one object, the last word last."""
+        about = obj["metadata"]
+        found = []
+        for event in self._by_object.get((kind, about["name"]), ()):
+            uid = event["involvedObject"].get("uid")
+            if uid and about.get("uid") and uid != about["uid"]:
+                continue  # of an object that had the name before
+            found.append(_read(event))
+        return sorted(found, key=lambda each: each.last)
+
+
+def last_of(happenings: Sequence[Happening], *reasons: str) -> Happening | None:
+    """The last happening with one of these reasons."""
+    return next((each for each in reversed(happenings) if each.reason in reasons), None)
+
+
+def _read(event: Object) -> Happening:
+    series = event.get("series") or {}
+    made = moment(event.get("eventTime")) or moment((event.get("metadata") or {}).get("creationTimestamp"))
+    first = moment(event.get("firstTimestamp")) or made or 0.0
+    last = moment(series.get("lastObservedTime")) or moment(event.get("lastTimestamp")) or first
+    return Happening(
+        reason=str(event.get("reason") or ""),
+        message=one_line(event.get("message")).removeprefix(_COMBINED),
+        first=first,
+        last=last,
+    )

@@ -1,0 +1,244 @@
+"""Why a pod that has its node does not start its container. Pure.
+
+The kubelet tells it in the container's state, and, for volumes and the sandbox, only in events. Called by
+`diagnose` for the newest pod of every worker."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from echelon.engines.kubernetes.diagnose.happenings import Happening, last_of
+from echelon.engines.kubernetes.diagnose.pulling import read_pull_error
+from echelon.engines.kubernetes.diagnose.trouble import Finding, Kind
+from echelon.engines.kubernetes.reading import moment, one_line
+from echelon.engines.kubernetes.workers import (
+    container_state,
+    node_name,
+    start_error,
+    worker_container,
+    worker_of,
+)
+
+if TYPE_CHECKING:
+    from echelon.engines.kubernetes.api import Object
+
+_PULL_REASONS = (
+    "ErrImagePull",
+    "ImagePullBackOff",
+    "ErrImageNeverPull",
+    "ImageInspectError",
+    "RegistryUnavailable",
+    "SignatureValidationFailed",
+)
+_SET_UP = ("Pulling", "Pulled", "Created", "Started")  # come after the volumes and the sandbox
+_SILENCE = 20.0  # seconds within which a node takes up a pod that was given to it
+_KEY = re.compile(r"couldn't find key (?P<key>\S+) in (?P<kind>ConfigMap|Secret) [^/\s]+/(?P<name>\S+)")
+_OBJECT = re.compile(r'(?P<kind>configmap|secret) "(?P<name>[^"]+)" not found')
+_REFERENCE = re.compile(r"references non-existent (?:config|secret) key: (?P<key>\S+)")
+_COMMAND = re.compile(
+    r'exec: \\?"(?P<command>[^"\\]+)\\?": '
+    r"(?P<why>executable file not found|stat \S+: no such file|permission denied)"
+)
+_NO_FILE = re.compile(r"exec (?P<command>\S+): no such file or directory")
+# Of a volume: what no waiting will change.
+_FOR_GOOD = re.compile(
+    r"type check failed|access denied|permission denied|no such file or directory|wrong fs type"
+    r"|does not exist"
+)
+_SANDBOX_ID = re.compile(r' (?:for|of) (?:pod )?sandbox "[0-9a-f]{16,}"')
+_VOLUME = re.compile(r'for volume "(?P<name>[^"]+)"')
+
+
+def waiting_trouble(pod: Object, said: Sequence[Happening], now: float) -> Finding | None:
+    """What keeps the container of a pod that has its node from starting; None if it runs or has run."""
+    waiting = container_state(pod).get("waiting") or {}
+    if container_state(pod) and not waiting:
+        return None
+    reason, message = str(waiting.get("reason") or ""), one_line(waiting.get("message"))
+    if reason == "InvalidImageName":
+        return _finding(
+            pod,
+            "invalid-image",
+            f"{_image(pod)!r} is not the name of an image",
+            "as in docker.io/library/python:3.12; give it with --image",
+            moment((pod.get("status") or {}).get("startTime")),
+        )
+    if reason in _PULL_REASONS:
+        return _pull(pod, reason, message, said)
+    if reason == "CreateContainerConfigError":
+        return _config(pod, message, said)
+    if reason in ("CreateContainerError", "RunContainerError", "PreCreateHookError", "PreStartHookError"):
+        return start_trouble(pod, message, _first(pod, said, "Failed"), again=True)
+    if reason == "CrashLoopBackOff":
+        return _finding(
+            pod,
+            "crash-loop",
+            f"the container of {{who}} ends again and again: {message}",
+            f"`kubectl logs --previous {pod['metadata']['name']}` shows its last words",
+            None,
+            healable=True,
+        )
+    for each in (pod.get("status") or {}).get("initContainerStatuses") or []:
+        why = (each.get("state") or {}).get("waiting") or {}
+        if why.get("reason") not in (None, "PodInitializing", "ContainerCreating"):
+            # Put there by the cluster (a mesh, a policy): the user can do little but ask.
+            words = one_line(why.get("message")) or why["reason"]
+            text = (
+                f"init container {each['name']}, which the cluster has added, keeps {{who}} waiting: {words}"
+            )
+            hint = "the cluster's administrators know what it is for"
+            return _finding(pod, "create", text, hint, _since(pod, ()), healable=True)
+    return _setting_up(pod, said, now)
+
+
+def start_trouble(pod: Object, message: str, since: float | None, *, again: bool = False) -> Finding:
+    """A container whose command cannot be started; `again` if its node goes on trying."""
+    image, node = _image(pod), node_name(pod).removeprefix("its ")
+    found = _COMMAND.search(message) or _NO_FILE.search(message)
+    if found and (found.groupdict().get("why") or "") == "permission denied":
+        text = f"{found['command']} in image {image} may not be executed: {{who}} cannot start"
+        hint = "name another Python of the image with --python, or use another image"
+    elif found:
+        text = f"image {image} has no {found['command']}: {{who}} cannot start"
+        hint = "use an image with Python 3.8 or newer, or say where its Python is with --python"
+    elif "exec format error" in message:
+        text = f"image {image} is not made for the processor of {node}"
+        hint = "use one that is (or a node that fits, with --node-selector kubernetes.io/arch=amd64)"
+    else:
+        text = f"the container of {{who}} cannot start: {start_error(message) or 'no reason was given'}"
+        hint = f"`kubectl describe pod {pod['metadata']['name']}` has more"
+        # Another node, or the same one later, may do better; a pod that failed of it is replaced.
+        return _finding(pod, "create" if again else "start", text, hint, since, healable=not again)
+    return _finding(pod, "start", text, hint, since)
+
+
+def _pull(pod: Object, reason: str, message: str, said: Sequence[Happening]) -> Finding:
+    failed = [each for each in said if each.reason == "Failed" and "pull image" in each.message]
+    if reason == "ErrImageNeverPull":
+        text = f"image {_image(pod)} is not on {node_name(pod).removeprefix('its ')}, and must not be pulled"
+        return _finding(pod, "image", text, "use --pull missing", _since(pod, failed))
+    if (not message or message.endswith(f'"{_image(pod)}"')) and failed:
+        message = failed[-1].message  # before Kubernetes 1.30, a back-off does not say what it backs off from
+    missing = last_of(said, "FailedToRetrieveImagePullSecret")
+    lost = re.search(r"\(([^)]*)\)", missing.message) if missing else None
+    secrets = [each["name"] for each in (pod.get("spec") or {}).get("imagePullSecrets") or []]
+    kind, text, hint = read_pull_error(_image(pod), message, secrets, lost[1] if lost else "")
+    return _finding(pod, kind, text, hint, _since(pod, failed))
+
+
+def _config(pod: Object, message: str, said: Sequence[Happening]) -> Finding:
+    since = _first(pod, said, "Failed")
+    if found := _KEY.search(message):
+        text = f"{found['kind'].lower()} {found['name']}, which {{who}} would read, has no key {found['key']}"
+        return _finding(pod, "config", text, "add the key, or name another", since)
+    if found := _OBJECT.search(message):
+        text = f"{found['kind']} {found['name']}, which {{who}} would read, does not exist in the namespace"
+        return _finding(
+            pod, "config", text, f"make it: `kubectl create {_created(**found.groupdict())}`", since
+        )
+    if "runAsNonRoot" in message:
+        text = f"image {_image(pod)} runs as root, which its pod forbids: {{who}} cannot start"
+        hint = "use an image with a numeric user of its own, or a namespace with another Pod Security level"
+        return _finding(pod, "config", text, hint, since)
+    hint = f"`kubectl describe pod {pod['metadata']['name']}` has more"
+    return _finding(pod, "config", f"the container of {{who}} cannot be made: {message}", hint, since)
+
+
+def _setting_up(pod: Object, said: Sequence[Happening], now: float) -> Finding | None:
+    """Volumes, the sandbox, and an image on its way: only events tell."""
+    done = last_of(said, *_SET_UP)
+    late = [each for each in said if done is None or each.last > done.last]
+    mount = last_of(late, "FailedMount", "FailedAttachVolume", "FailedMapVolume")
+    if mount is not None:
+        return _mount(pod, mount)
+    sandbox = last_of(late, "FailedCreatePodSandBox", "NetworkNotReady", "FailedPrepareDynamicResources")
+    if sandbox is not None:
+        why = _SANDBOX_ID.sub("", start_error(sandbox.message.removeprefix("Failed to create pod sandbox: ")))
+        hint = (
+            f"the cluster's administrators can look at {node_name(pod).removeprefix('its ')}; it tries again"
+        )
+        text = f"{node_name(pod).removeprefix('its ')} cannot set up the pod of {{who}}: {why}"
+        return _finding(pod, "sandbox", text, hint, sandbox.first, healable=True)
+    if done is not None and done.reason == "Pulling":
+        text = f"image {_image(pod)} is being pulled for {{who}}"
+        hint = "a large one takes minutes the first time on a node"
+        return _finding(pod, "pulling", text, hint, done.last, healable=True)
+    bound = moment(_scheduled_at(pod))
+    if (pod.get("status") or {}).get("startTime") or bound is None or now - bound < _SILENCE:
+        return None
+    text = f"{node_name(pod).removeprefix('its ')} has not taken up the pod of {{who}} yet"
+    hint = f"is the node well? `kubectl describe {node_name(pod).removeprefix('its ')}`"
+    return _finding(pod, "silent", text, hint, bound, healable=True)
+
+
+def _mount(pod: Object, mount: Happening) -> Finding:
+    named = _VOLUME.search(mount.message)
+    what = _volume_words(pod, named["name"]) if named else "a volume"
+    hint = f"`kubectl describe pod {pod['metadata']['name']}` has more"
+    if "Multi-Attach" in mount.message:
+        text = f"{what} is in use on another node, and cannot be mounted for {{who}} as well"
+        hint = "a claim for several nodes needs the access mode ReadWriteMany; or wait until it is let go"
+        return _finding(pod, "attach", text, hint, mount.first, healable=True)
+    if found := _REFERENCE.search(mount.message):
+        text = f"{what} has no key {found['key']}, and cannot be mounted for {{who}}"
+        return _finding(pod, "mount", text, "add the key, or mount another", mount.first)
+    if found := _OBJECT.search(mount.message):
+        text = f"{found['kind']} {found['name']}, which {{who}} would mount, does not exist in the namespace"
+        hint = f"make it (`kubectl create {_created(**found.groupdict())}`), or mount another with --mount"
+        return _finding(pod, "mount", text, hint, mount.first)
+    why = mount.message.partition(" : ")[2] or mount.message
+    kind: Kind = "mount" if mount.reason != "FailedAttachVolume" and _FOR_GOOD.search(why) else "attach"
+    return _finding(pod, kind, f"{what} cannot be mounted for {{who}}: {why}", hint, mount.first)
+
+
+def _volume_words(pod: Object, name: str) -> str:
+    """A volume as the user gave it to --mount."""
+    for volume in (pod.get("spec") or {}).get("volumes") or []:
+        claim = (volume.get("persistentVolumeClaim") or {}).get("claimName")
+        if volume["name"] != name and claim is None:
+            continue
+        if claim and (volume["name"] == name or name.startswith("pvc-")):
+            return f"volume claim {claim}"
+        if volume["name"] != name:
+            continue
+        if volume.get("nfs"):
+            return f"nfs:{volume['nfs'].get('server')}:{volume['nfs'].get('path')}"
+        if volume.get("hostPath"):
+            return f"hostPath:{volume['hostPath'].get('path')}"
+        for kind, key in (("configMap", "name"), ("secret", "secretName")):
+            if volume.get(kind):
+                return f"{kind.lower()} {volume[kind].get(key)}"
+    return f"volume {name}"
+
+
+def _created(kind: str, name: str) -> str:
+    return f"secret generic {name} ..." if kind == "secret" else f"configmap {name} ..."
+
+
+def _image(pod: Object) -> str:
+    return str(worker_container(pod.get("spec") or {}).get("image") or "")
+
+
+def _scheduled_at(pod: Object) -> object:
+    conditions = (pod.get("status") or {}).get("conditions") or []
+    return next(
+        (each.get("lastTransitionTime") for each in conditions if each["type"] == "PodScheduled"), None
+    )
+
+
+def _first(pod: Object, said: Sequence[Happening], reason: str) -> float | None:
+    return _since(pod, [each for each in said if each.reason == reason])
+
+
+def _since(pod: Object, said: Sequence[Happening]) -> float | None:
+    """When it was first said; without events, when the kubelet took up the pod."""
+    begun = moment((pod.get("status") or {}).get("startTime"))
+    return min((each.first for each in said), default=begun)
+
+
+def _finding(
+    pod: Object, kind: Kind, text: str, hint: str, since: float | None, *, healable: bool = False
+) -> Finding:
+    return Finding(kind=kind, text=text, workers=(worker_of(pod),), hint=hint, healable=healable, since=since)

@@ -1,0 +1,89 @@
+"""Nodes, pods, Jobs and records as an API server would list them, for the tests of what a cluster holds."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from echelon.engines.kubernetes import labels
+
+Object = dict[str, Any]
+ME = "mine"
+GIB = 2**30
+
+
+def node(name: str, *, gpus: int = 0, ready: bool = True, **more: Any) -> Object:
+    amounts = {"cpu": "8", "memory": "32Gi", "pods": "110", "ephemeral-storage": "100Gi"}
+    if gpus:
+        amounts[labels.GPU] = str(gpus)
+    about = {labels.GPU_PRODUCT: "NVIDIA-A100-SXM4-80GB", "nvidia.com/gpu.memory": "81920"} if gpus else {}
+    return {
+        "metadata": {
+            "name": name,
+            "labels": {"kubernetes.io/os": "linux", **about, **more.pop("labels", {})},
+        },
+        "spec": {"taints": more.pop("taints", None), "unschedulable": more.pop("unschedulable", False)},
+        "status": {
+            "allocatable": {**amounts, **more.pop("allocatable", {})},
+            "conditions": [
+                {"type": "MemoryPressure", "status": "False"},
+                {"type": "Ready", "status": "True" if ready else "Unknown"},
+            ],
+        },
+    }
+
+
+def container(**asked: str) -> Object:
+    names = {"gpu": labels.GPU, "cpu": "cpu", "memory": "memory"}
+    return {"name": "c", "resources": {"requests": {names[key]: value for key, value in asked.items()}}}
+
+
+def pod(name: str, on: str | None, *containers: Object, namespace: str = "other", **more: Any) -> Object:
+    found: Object = {
+        "metadata": {
+            "name": name,
+            "namespace": namespace,
+            "labels": more.pop("labels", {}),
+            "annotations": more.pop("annotations", {}),
+        },
+        "spec": {"containers": list(containers), **more.pop("spec", {})},
+        "status": {"phase": more.pop("phase", "Running")},
+    }
+    if on is not None:
+        found["spec"]["nodeName"] = on
+    return found
+
+
+def worker(run: str, index: int, on: str | None, *containers: Object, namespace: str = ME) -> Object:
+    return pod(
+        f"{run}-{index}-abcde",
+        on,
+        *containers,
+        namespace=namespace,
+        labels={labels.RUN: run, labels.COMPONENT: "worker", "batch.kubernetes.io/job-name": run},
+        annotations={labels.COMPLETION_INDEX: str(index)},
+    )
+
+
+def job(run: str, on: list[str], *containers: Object, namespace: str = ME, **more: Any) -> Object:
+    return {
+        "metadata": {
+            "name": run,
+            "namespace": namespace,
+            "labels": {labels.RUN: run},
+            "annotations": {labels.NODES: json.dumps(on)},
+        },
+        "spec": {
+            "completions": len(on),
+            "suspend": more.pop("suspend", False),
+            "template": {"metadata": {"creationTimestamp": None}, "spec": {"containers": list(containers)}},
+        },
+        "status": more,
+    }
+
+
+def record(run: str, created: float, *, namespace: str = ME, **more: Any) -> Object:
+    return {
+        "metadata": {"name": run, "namespace": namespace, **more.pop("metadata", {})},
+        "data": {"record.json": json.dumps({"created": created}), "queued.json": "[]", **more},
+    }
