@@ -1,0 +1,106 @@
+"""How a cluster is printed: its nodes, their GPUs, and who uses them. Called by `top`."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import click
+
+from echelon.cli.render import data, table
+from echelon.cli.words import state, style
+from echelon.model.resources import format_memory
+
+if TYPE_CHECKING:
+    from echelon.engines.kubernetes.usage import ClusterUsage, NodeUse, RunUse
+
+_NAMED = 3  # users or nodes that a cell names before it counts the rest
+_AROUND = 9  # lines on the screen that are not rows of nodes or runs
+
+
+def cluster_usage(found: ClusterUsage, format_: str) -> None:
+    """The cluster, its GPUs and who uses them. A terminal gets what fits on it, a pipe gets all."""
+    if format_ != "text":
+        data(found, format_)
+        return
+    room = max(4, shutil.get_terminal_size().lines - _AROUND) if sys.stdout.isatty() else None
+    if found.nodes is None:
+        click.echo("nodes: unknown; you may not list them (`echelon doctor --on k8s` says what is missing)")
+    else:
+        click.echo(_headline(found.nodes))
+        click.echo()
+        runs = min(len(found.runs), room // 2) if room is not None else 0
+        _rows(
+            ("NODE", "STATE", "MODEL", "GPUS", "USED", "FREE", "CPUS", "MEMORY", "USED BY"),
+            [_node_row(each) for each in found.nodes],
+            None if room is None else room - runs,
+            "nodes",
+        )
+    click.echo()
+    if found.runs:
+        heads = ("RUN", "STATE", "WORKERS", "CPUS", "MEMORY", "GPUS", "NODES")
+        _rows(heads, [_run_row(each) for each in found.runs], None if room is None else room // 2, "runs")
+    else:
+        click.echo("no runs")
+
+
+def _headline(nodes: tuple[NodeUse, ...]) -> str:
+    total = sum(each.gpus for each in nodes)
+    used = [each.gpus_used for each in nodes if each.gpus_used is not None]
+    taken = f"{sum(used)} used, {_free_now(nodes)} free" if len(used) == len(nodes) else "free: unknown"
+    return f"{len(nodes)} node{'s' * (len(nodes) != 1)}, {total} GPU{'s' * (total != 1)}" + (
+        f": {taken}" if total else ""
+    )
+
+
+def _free_now(nodes: tuple[NodeUse, ...]) -> int:
+    """GPUs that a run could have: of nodes that take workers."""
+    return sum(each.gpus - (each.gpus_used or 0) for each in nodes if each.state == "ready")
+
+
+def _node_row(each: NodeUse) -> tuple[str, ...]:
+    free = None if each.gpus_used is None else each.gpus - each.gpus_used
+    memory = "?" if each.memory_used is None else format_memory(each.memory_used)
+    return (
+        each.node,
+        style(each.state, fg="green" if each.state == "ready" else "yellow"),
+        each.model or "-",
+        str(each.gpus or "-"),
+        "-" if not each.gpus else "?" if each.gpus_used is None else str(each.gpus_used),
+        "-" if not each.gpus else "?" if free is None else style(str(free), fg="green" if free else None),
+        f"{'?' if each.cpus_used is None else f'{each.cpus_used:g}'} of {each.cpus:g}",
+        f"{memory} of {format_memory(each.memory)}",
+        _users(each.users or {}),
+    )
+
+
+def _run_row(each: RunUse) -> tuple[str, ...]:
+    return (
+        each.name,
+        state(each.state),
+        str(each.workers or "-"),
+        f"{each.cpus:g}",
+        format_memory(each.memory),
+        str(each.gpus or "-"),
+        _some(list(each.nodes)) or "-",
+    )
+
+
+def _users(users: Mapping[str, int]) -> str:
+    """Who has GPUs here, those with the most first."""
+    most = sorted(users.items(), key=lambda each: (-each[1], each[0]))
+    return _some([f"{name} ({count})" for name, count in most])
+
+
+def _some(names: list[str]) -> str:
+    more = len(names) - _NAMED
+    return ", ".join(names) if more <= 1 else f"{', '.join(names[:_NAMED])} and {more} more"
+
+
+def _rows(heads: tuple[str, ...], rows: list[tuple[str, ...]], room: int | None, what: str) -> None:
+    shown = rows if room is None else rows[:room]
+    table(heads, shown)
+    if len(shown) < len(rows):
+        click.echo(f"and {len(rows) - len(shown)} more {what}; -o json shows all")

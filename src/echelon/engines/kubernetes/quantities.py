@@ -1,0 +1,40 @@
+"""Amounts as Kubernetes writes them (`1500m`, `2Gi`, `1e3`, `128974848`), read exactly.
+
+Everybody who adds up what nodes have and pods ask for counts in thousandths, as whole numbers, since sums of
+fractions would drift."""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+from functools import lru_cache
+
+_FORM = re.compile(r"([+-]?)(\d+(?:\.\d*)?|\.\d+)([numkMGTPE]|[KMGTPE]i|[eE][+-]?\d{1,2})?")
+_SUFFIXES = {
+    "n": Fraction(1, 10**9), "u": Fraction(1, 10**6), "m": Fraction(1, 10**3), "": Fraction(1),
+    "k": Fraction(10**3), "M": Fraction(10**6), "G": Fraction(10**9), "T": Fraction(10**12),
+    "P": Fraction(10**15), "E": Fraction(10**18),
+    "Ki": Fraction(2**10), "Mi": Fraction(2**20), "Gi": Fraction(2**30), "Ti": Fraction(2**40),
+    "Pi": Fraction(2**50), "Ei": Fraction(2**60),
+}  # fmt: skip
+
+Quantity = str | int | float  # the API server writes strings; people also write numbers
+
+
+@lru_cache(maxsize=4096)  # a cluster has many pods, but few different amounts
+def to_thousandths(quantity: Quantity) -> int:
+    """How many thousandths an amount is, rounded up as the scheduler does. ValueError if it is none."""
+    match = _FORM.fullmatch(str(quantity))
+    if match is None:
+        raise ValueError(f"not a quantity: {quantity!r}")
+    sign, number, suffix = match[1], match[2], match[3] or ""
+    scale = _SUFFIXES.get(suffix)
+    if scale is None:  # 1e3; a lone E was an exa
+        scale = Fraction(10) ** int(suffix[1:])
+    exact = Fraction(number.rstrip(".")) * scale * (-1000 if sign == "-" else 1000)
+    return -(-exact.numerator // exact.denominator)
+
+
+def to_whole(quantity: Quantity) -> int:
+    """An amount of things that are not divided (GPUs, bytes, pods), rounded up."""
+    return -(-to_thousandths(quantity) // 1000)
