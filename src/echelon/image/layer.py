@@ -1,0 +1,117 @@
+"""A layer: files of this machine as a compressed tar that is the same wherever and whenever it is made.
+
+`build` makes one of the project and one of the installed packages. Like a bundle it holds no times, no
+owners and no permissions but "executable"; unlike a bundle it goes to a file, since packages may be
+gigabytes. The file has no name: whatever interrupts a build leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import tarfile
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from echelon.bundle.archive import read_content, squeeze
+from echelon.bundle.survey import Found, unreadable
+from echelon.image import oci
+from echelon.image.compose import Layer
+from echelon.image.oci import Descriptor
+
+_PIECE = 1 << 20
+_BLOCK = 512
+# The first moment that a zip file can tell: wheels and zipapps are made from files in images, too.
+_EPOCH = 315532800
+
+
+@contextmanager
+def packed(origin: str, root: Path, found: Iterable[Found], below: str) -> Iterator[tuple[Layer, IO[bytes]]]:
+    """Pack files of `root` so that they lie below an absolute folder of the image, which has that folder even
+    when there are none; the file is gone when the caller is done with it.
+    """
+    with tempfile.TemporaryFile(prefix="echelon-layer-") as file:
+        blob, tar = hashlib.sha256(), hashlib.sha256()
+        for piece in squeeze(_hashed(tar, _tar(root, found, below.strip("/")))):
+            blob.update(piece)
+            file.write(piece)
+        file.flush()
+        layer = Layer(
+            origin=origin,
+            blob=Descriptor(media_type=oci.LAYER, digest=f"sha256:{blob.hexdigest()}", size=file.tell()),
+            tar_digest=f"sha256:{tar.hexdigest()}",
+        )
+        yield layer, file
+
+
+def read(file: IO[bytes]) -> Iterator[bytes]:
+    """All of a layer's file from its beginning, piece by piece; as often as it is needed."""
+    file.seek(0)
+    while piece := file.read(_PIECE):
+        yield piece
+
+
+def list_tree(root: Path) -> list[Found]:
+    """Everything below a folder that we made ourselves: files, links, and folders that are empty."""
+    found = []
+    for folder, folders, files in os.walk(root):
+        here = Path(folder)
+        names = files if files or folders or here == root else [""]
+        names = [*names, *(name for name in folders if (here / name).is_symlink())]
+        for name in names:
+            full = here / name
+            target = os.readlink(full) if full.is_symlink() else ""  # noqa: PTH115 - Path changes what it reads
+            found.append(Found(path=str(full.relative_to(root)), status=full.lstat(), target=target))
+    return sorted(found, key=lambda each: os.fsencode(each.path))
+
+
+def _tar(root: Path, found: Iterable[Found], below: str) -> Iterator[bytes]:
+    """The tar, piece by piece: a folder before what is in it."""
+    folders: set[str] = set()
+    yield from _folders(f"{below}/.", folders)
+    for each in found:
+        name = f"{below}/{each.path}"
+        yield from _folders(name, folders)
+        if stat.S_ISDIR(each.status.st_mode):
+            yield from _folders(f"{name}/.", folders)
+        elif stat.S_ISLNK(each.status.st_mode):
+            yield _header(name, tarfile.SYMTYPE, 0o777, target=each.target)
+        elif stat.S_ISREG(each.status.st_mode):
+            executable = each.status.st_mode & stat.S_IXUSR
+            yield _header(name, tarfile.REGTYPE, 0o755 if executable else 0o644, size=each.status.st_size)
+            yield from read_content(root, each)
+            yield b"\0" * (-each.status.st_size % _BLOCK)
+        else:
+            raise unreadable(each.path, OSError(0, "it is no file"))
+    yield b"\0" * (2 * _BLOCK)
+
+
+def _folders(name: str, seen: set[str]) -> Iterator[bytes]:
+    """The folders above a name that were not told of yet."""
+    for at in (at for at, letter in enumerate(name) if letter == "/"):
+        folder = name[:at]
+        if folder not in seen:
+            seen.add(folder)
+            yield _header(folder, tarfile.DIRTYPE, 0o755)
+
+
+def _header(name: str, kind: bytes, mode: int, *, size: int = 0, target: str = "") -> bytes:
+    info = tarfile.TarInfo(_portable(name))
+    info.type, info.mode, info.size, info.mtime = kind, mode, size, _EPOCH
+    info.linkname = _portable(target)
+    return info.tobuf(tarfile.PAX_FORMAT, "utf-8", "surrogateescape")
+
+
+def _portable(path: str) -> str:
+    """A name by its bytes, whatever encoding this machine gives to names."""
+    return os.fsencode(path).decode("utf-8", "surrogateescape")
+
+
+def _hashed(into: hashlib._Hash, pieces: Iterable[bytes]) -> Iterator[bytes]:
+    for piece in pieces:
+        into.update(piece)
+        yield piece

@@ -1,0 +1,96 @@
+"""A registry's no, in words that help: which right is missing, who asked, and where to log in. Pure.
+
+`transport` translates every answer that is not the hoped-for one here, and nowhere else.
+"""
+
+from __future__ import annotations
+
+import json
+
+from echelon.errors import Denied, EchelonError, Refused, Unavailable
+from echelon.image.credentials import Credential
+from echelon.image.reference import HUB, Reference
+
+_MEANING = {"pull": "read", "push": "write to"}
+
+
+def registry_words(body: bytes) -> str:
+    """What the registry itself says, on one line and without anything that a terminal would obey."""
+    try:
+        errors = json.loads(body)["errors"]
+        said = "; ".join(
+            ": ".join(str(each[key]) for key in ("code", "message") if each.get(key)) for each in errors
+        )
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        said = ""
+    printable = "".join(letter if letter.isprintable() else " " for letter in said)
+    return " ".join(printable.split())[:300]
+
+
+def refusal(
+    status: int, words: str, *, right: str, image: Reference, credential: Credential | None
+) -> EchelonError:
+    """The error for an answer; `right` is what the request needed: pull or push."""
+    place = f"{image.registry}/{image.repository}"
+    said = f" (the registry says: {words})" if words else ""
+    if status == 401 and credential is None:
+        return Denied(
+            f"{image.registry} does not let just anybody {_MEANING[right]} {image.repository}: you are not"
+            f" logged in there, and need the right to {right}{said}",
+            hint=log_in(image.registry),
+        )
+    if status == 401:
+        return Denied(
+            f"{image.registry} does not accept the login{_of(credential)}, or it lacks the right to {right}"
+            f" {image.repository}{said}",
+            hint=f"{log_in(image.registry)} as somebody who may {right} {place}",
+        )
+    if status == 403:
+        who = f"the login{_of(credential)}" if credential else "somebody who is not logged in"
+        return Denied(
+            f"{who} lacks the right to {right} {place}{said}",
+            hint=f"ask whoever runs the registry for it, or {log_in(image.registry)} as somebody who has it",
+        )
+    if status == 404 and right == "push":
+        return Unavailable(
+            f"{image.registry} has no repository {image.repository} to push to{said}",
+            hint="create it there first, or check its name",
+        )
+    if status == 404:
+        return Unavailable(f"there is no image {image}{said}", hint="check its name and tag")
+    if status in (405, 415):
+        return Refused(
+            f"{image.registry} does not take images like this: status {status}{said}",
+            hint="is it a registry that one can push to, and not a cache or a mirror?",
+        )
+    if status == 413:
+        return Refused(
+            f"{image.registry} finds a layer too large{said}",
+            hint="a proxy before it may limit the size of uploads",
+        )
+    return Refused(
+        f"{image.registry} answered with status {status}{said}",
+        hint="is it an image registry?",
+    )
+
+
+def token_refusal(
+    status: int, words: str, *, right: str, image: Reference, credential: Credential | None
+) -> EchelonError:
+    """The error when not even a token was given out."""
+    if status in (400, 401, 403):
+        return refusal(401, words, right=right, image=image, credential=credential)
+    return refusal(status if status != 404 else 400, words, right=right, image=image, credential=credential)
+
+
+def log_in(registry: str) -> str:
+    """The command that leaves a login where echelon finds it."""
+    name = "" if registry == HUB else f" {registry}"
+    return f"log in with `docker login{name}` or `podman login {registry}`"
+
+
+def _of(credential: Credential | None) -> str:
+    if credential is None:
+        return ""
+    who = f" of {credential.user}" if credential.user else ""
+    return f"{who} from {credential.source}"

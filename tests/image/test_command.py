@@ -1,0 +1,191 @@
+"""`echelon image build` as a user calls it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.conftest import wait_until
+from tests.image.bases import Base, digest, write_layout
+from tests.image.registries import Registry
+
+from echelon.cli.image import build
+from echelon.errors import Denied, Unavailable
+from echelon.image import architecture
+from echelon.image.wheels import LIBC
+
+Call = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> str:
+    """A base that needs no registry."""
+    return f"oci-archive:{write_layout(tmp_path / 'base.tar', Base(), Base(architecture='arm64'))}"
+
+
+def test_the_result_is_on_standard_output_and_the_rest_is_not(call: Call, base: str, project: Path) -> None:
+    done = call("image", "build", str(project / "package"), "--base", base, "--to", "image.tar")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "image.tar\n"
+    assert "project: a layer of" in done.stderr
+    again = call("image", "build", str(project), "--base", base, "--to", "image.tar", "-o", "json")
+    found = json.loads(again.stdout)
+    assert found["archive"] == "image.tar"
+    assert [layer["origin"] for layer in found["layers"]] == ["base", "project"]
+    assert found["digest"].startswith("sha256:")
+
+
+@pytest.mark.slow
+def test_a_pushed_image_is_named_by_its_digest(
+    call: Call, base: str, project: Path, open_registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(project)
+    name = f"{open_registry.address}/command/pushed"
+    done = call("image", "build", "--base", base, "--push", f"{name}:1")
+    assert done.returncode == 0, done.stderr
+    pushed = done.stdout.strip()
+    assert pushed.startswith(f"{name}:1@sha256:")
+    status, manifest = open_registry.get(f"/v2/command/pushed/manifests/{pushed.partition('@')[2]}")
+    assert status == 200
+    assert digest(manifest) == pushed.partition("@")[2]
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        ([], 2, "Missing option '--base'"),
+        (["--base", "python"], 110, "push: '' is missing"),
+        (["--base", "UPPER", "--to", "x.tar"], 110, "base: 'UPPER' is not the name"),
+        (["--base", "python", "--to", "x.tar", "--platform", "mars"], 110, "platform: 'mars'"),
+        (["--base", "127.0.0.1:1/x", "--to", "x.tar"], 120, "127.0.0.1:1 does not answer"),
+        (["--base", "oci-archive:gone.tar", "--to", "x.tar"], 119, "there is no archive gone.tar"),
+    ],
+)
+def test_a_mistake_is_one_line_and_a_hint(
+    call: Call, monkeypatch: pytest.MonkeyPatch, words: list[str], code: int, said: str
+) -> None:
+    monkeypatch.setattr("echelon.image.transport.time.sleep", lambda _seconds: None)
+    done = call("image", "build", *words)
+    assert done.returncode == code
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+
+
+def test_the_default_of_the_c_library_is_said_once() -> None:
+    (option,) = (param for param in build.params if param.name == "libc")
+    assert option.default == LIBC  # written out in the command, so that --help imports nothing
+
+
+def test_the_platform_is_asked_of_the_cluster(
+    call: Call, base: str, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(project)
+    asked: list[object] = []
+
+    def nodes(context: str | None, namespace: str | None) -> object:
+        asked.append((context, namespace))
+        return architecture.parse_platform("linux/arm64")
+
+    monkeypatch.setattr(architecture, "cluster_platform", nodes)
+    for words in (["--on", "k8s"], ["--context", "far"]):
+        done = call("image", "build", "--base", base, "--to", "image.tar", "-o", "json", *words)
+        assert json.loads(done.stdout)["platform"] == "linux/arm64"
+    said = call(
+        "image",
+        "build",
+        "--base",
+        base,
+        "--to",
+        "x.tar",
+        "-o",
+        "json",
+        "--on",
+        "k8s",
+        "--platform",
+        "linux/amd64",
+    )
+    assert json.loads(said.stdout)["platform"] == "linux/amd64"
+    assert asked == [(None, None), ("far", None)]
+
+
+def with_nodes(monkeypatch: pytest.MonkeyPatch, *kinds: tuple[str, str]) -> None:
+    nodes = [{"status": {"nodeInfo": {"operatingSystem": os_, "architecture": kind}}} for os_, kind in kinds]
+
+    class Listed:
+        items = nodes
+
+    class Cluster:
+        def __init__(self, *_: object) -> None: ...
+
+        def list(self, _kind: str) -> Listed:
+            return Listed()
+
+    monkeypatch.setattr(architecture, "load_access", lambda *_: None)
+    monkeypatch.setattr(architecture, "Api", Cluster)
+
+
+def test_nodes_of_one_kind_are_the_platform(monkeypatch: pytest.MonkeyPatch) -> None:
+    with_nodes(monkeypatch, ("linux", "arm64"), ("linux", "arm64"), ("windows", "amd64"))
+    assert str(architecture.cluster_platform(None, None)) == "linux/arm64"
+
+
+@pytest.mark.parametrize("kinds", [[], [("windows", "amd64")], [("linux", "amd64"), ("linux", "arm64")]])
+def test_nodes_of_several_kinds_are_a_question(
+    monkeypatch: pytest.MonkeyPatch, kinds: list[tuple[str, str]]
+) -> None:
+    with_nodes(monkeypatch, *kinds)
+    with pytest.raises(Unavailable) as caught:
+        architecture.cluster_platform(None, None)
+    assert "--platform" in caught.value.hint
+
+
+def test_who_may_not_list_nodes_says_the_platform(monkeypatch: pytest.MonkeyPatch) -> None:
+    def denied(*_: object) -> None:
+        raise Denied("you may not list nodes", hint="ask the administrator")
+
+    monkeypatch.setattr(architecture, "load_access", denied)
+    with pytest.raises(Denied, match="you may not list nodes") as caught:
+        architecture.cluster_platform(None, None)
+    assert "--platform" in caught.value.hint
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_in_the_middle_leaves_nothing(
+    tmp_path: Path, base: str, project: Path, number: signal.Signals
+) -> None:
+    work, scratch = tmp_path / "work", tmp_path / "scratch"
+    work.mkdir()
+    scratch.mkdir()
+    (tmp_path / "bin").mkdir()
+    # An installer that never ends, so that the signal comes in the middle.
+    (tmp_path / "bin" / "uv").write_text(f"#!/bin/sh\ntouch {tmp_path}/begun\nexec sleep 600\n")
+    (tmp_path / "bin" / "uv").chmod(0o755)
+    words = ["image", "build", str(project), "--base", base, "--to", str(work / "image.tar"), "--pip", "x"]
+    environment = os.environ | {"TMPDIR": str(scratch), "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}"}
+    process = subprocess.Popen([sys.executable, "-m", "echelon.cli.main", *words], env=environment)
+    try:
+        wait_until((tmp_path / "begun").exists, "the installer to begin")
+        process.send_signal(number)
+        assert process.wait(60) == {signal.SIGTERM: 143, signal.SIGINT: 130}[number]
+    finally:
+        process.kill()
+        process.wait()
+    assert list(scratch.iterdir()) == []
+    assert list(work.iterdir()) == []
+
+
+def test_the_command_costs_nothing_before_it_is_needed() -> None:
+    code = (
+        "import sys; from echelon.cli.main import call; code = call(['image', 'build', '--help']);"
+        "dear = {'httpx2', 'msgspec', 'yaml', 'rich', 'ssl', 'asyncio', 'echelon.image.build'};"
+        "print(sorted(dear & set(sys.modules)), file=sys.stderr); sys.exit(code)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr == "[]\n"
