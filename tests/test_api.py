@@ -235,7 +235,7 @@ def test_logs_as_they_come(home: Path) -> None:
         ("train.py", {"timeout": "soon"}, InvalidJob, "soon"),
         ("train.py", {"dry_run": True}, InvalidJob, "echelon run --dry-run"),
         ("train.py", {"cpus": 99999}, Unplaceable, "99999 CPUs asked for"),
-        ("train.py", {"on": "k8s"}, Unavailable, "Kubernetes"),
+        ("train.py", {"on": "k8s"}, Unavailable, "no kubeconfig"),
         ("train.py", {"on": "mars"}, InvalidJob, "mars"),
         (print, {}, CannotShip, "print"),
     ],

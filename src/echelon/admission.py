@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from echelon.engines.base import Engine, Taken
+from echelon.model.cluster import Cluster
 from echelon.model.job import Job
 from echelon.model.plan import Plan
 from echelon.model.run import RunRef
@@ -29,7 +30,7 @@ def find_plan(job: Job, engine: Engine) -> Plan | Queued:
     """
     world = make_world(job)
     wants_gpus = any(group.resources.gpus for group in world.groups)
-    cluster = engine.cluster(gpus=wants_gpus)
+    cluster = engine.cluster(gpus=wants_gpus, job=job)
     placement = place(world, cluster)
     if isinstance(placement, NoRoom):
         return Queued(reason=placement.reason)
@@ -40,6 +41,14 @@ def find_plan(job: Job, engine: Engine) -> Plan | Queued:
         more = f" and {len(ahead) - 1} more" if len(ahead) > 1 else ""
         return Queued(reason=f"waiting in line behind {ahead[0]}{more}")
     return make_plan(job, placement, cluster)
+
+
+def plan_anywhere(job: Job) -> Plan:
+    """The plan of a run that takes whatever place it is given."""
+    unknown = Cluster(nodes=(), known=False)
+    placement = place(make_world(job), unknown)
+    assert not isinstance(placement, NoRoom)
+    return make_plan(job, placement, unknown)
 
 
 def admit(ref: RunRef, engine: Engine, found: Plan | Queued | None = None) -> Plan | Queued:

@@ -61,18 +61,21 @@ def start(prepared: Prepared, said: Settings) -> Run:
         raise InvalidJob(
             "dry_run", True, "leaves no run to return", hint="`echelon run --dry-run` shows what would happen"
         )
-    return submit(prepared, choose_engine(said.on), no_wait=bool(said.no_wait))
+    engine = choose_engine(said.on, context=said.context, namespace=said.namespace)
+    return submit(prepared, engine, no_wait=bool(said.no_wait), stays=False)
 
 
-def attach(uri: str, *, on: str | None = None) -> Run:
+def attach(
+    uri: str, *, on: str | None = None, context: str | None = None, namespace: str | None = None
+) -> Run:
     """The handle on a run that exists, by its address or its name."""
-    engine_name = on or os.environ.get("ECHELON_ON") or "local"
-    ref = parse_uri(uri, engine_name)
-    engine = choose_engine(ref.engine)
-    engine.read(ref)  # says so if there is no such run
-    return Run(ref, engine)
+    ref = parse_uri(uri, on or os.environ.get("ECHELON_ON") or "local")
+    engine = choose_engine(ref.engine, context=ref.context or context, namespace=ref.namespace or namespace)
+    return Run(engine.read(ref).ref, engine)  # says so if there is no such run
 
 
-def runs(*, on: str | None = None) -> Sequence[RunSummary]:
+def runs(
+    *, on: str | None = None, context: str | None = None, namespace: str | None = None
+) -> Sequence[RunSummary]:
     """Every run there is, the newest first."""
-    return choose_engine(on).runs()
+    return choose_engine(on, context=context, namespace=namespace).runs()

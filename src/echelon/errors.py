@@ -13,7 +13,10 @@ this tree only::
     ├── CannotShip                   116  a function or a project that cannot travel
     ├── RunLost                      117  the run ended without anybody to say how
     ├── RunTimedOut                  118  --timeout ended it, or a wait took too long
-    └── Unavailable                  119  something needed is missing here
+    ├── Unavailable                  119  something needed is missing here
+    ├── Unreachable                  120  the cluster does not answer
+    ├── Denied                       121  the cluster does not know the user, or does not let them
+    └── Refused                      122  the cluster said no to what was asked: quota, webhook, invalid
 
 A run's own failure is not an error of echelon: `run` and `wait` exit with the code of the first failing rank
 (128+n for a signal). 2 is a usage error, 130 an interruption."""
@@ -98,6 +101,24 @@ class Unavailable(EchelonError):
     """Something that the request needs is not here."""
 
     exit_code = 119
+
+
+class Unreachable(EchelonError):
+    """The cluster's API server does not answer."""
+
+    exit_code = 120
+
+
+class Denied(EchelonError):
+    """The API server does not know the user, or the user lacks a right."""
+
+    exit_code = 121
+
+
+class Refused(EchelonError):
+    """The API server understood, and said no."""
+
+    exit_code = 122
 
 
 def from_os_error(error: OSError, path: object = None) -> StateTrouble:

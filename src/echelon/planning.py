@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from echelon.frameworks import launch
-from echelon.model.cluster import Cluster
+from echelon.model.cluster import Cluster, matches_type
 from echelon.model.job import Job
 from echelon.model.plan import Placement, Plan
 from echelon.model.world import Group, World, members
@@ -55,7 +55,19 @@ def make_plan(job: Job, placement: Placement, cluster: Cluster) -> Plan:
         threads=tuple(threads_per_rank(world, placement, cluster)),
         restarts=job.restarts,
         timeout=job.timeout,
+        gpu_models=gpu_models(world, cluster),
     )
+
+
+def gpu_models(world: World, cluster: Cluster) -> dict[str, tuple[str, ...]]:
+    """For each type of GPU that is asked for, the models that it means in this cluster."""
+    there = {gpu.model for node in cluster.nodes for gpu in node.gpus}
+    wanted = {group.resources.gpu_type for group in world.groups}
+    return {
+        kind: tuple(sorted(model for model in there if matches_type(kind, model)))
+        for kind in wanted
+        if kind is not None
+    }
 
 
 def command_line(job: Job) -> tuple[str, ...]:
@@ -73,12 +85,12 @@ def threads_per_rank(world: World, placement: Placement, cluster: Cluster) -> li
     """For each group, the computing threads that a rank gets if the user has not said: its share of the CPUs.
 
     Numeric libraries start as many threads as the machine has cores, in every rank; the ranks of one machine
-    then fight for them."""
+    then fight for them. Where a worker's node is not known beforehand it is 0: its agent decides."""
     cpus = {node.name: node.cpus for node in cluster.nodes}
     load: dict[str, int] = {}
     for member, seat in zip(members(world), placement.seats, strict=True):
         load[seat.node] = load.get(seat.node, 0) + member.procs
-    shares: Mapping[str, float] = {node: cpus.get(node, 1) / ranks for node, ranks in load.items()}
+    shares: Mapping[str, float] = {node: cpus[node] / ranks for node, ranks in load.items() if node in cpus}
     threads = []
     for number, group in enumerate(world.groups):
         if group.resources.cpus is not None:
@@ -89,6 +101,9 @@ def threads_per_rank(world: World, placement: Placement, cluster: Cluster) -> li
                 for member, seat in zip(members(world), placement.seats, strict=True)
                 if member.group == number
             ]
+            if any(seat.node not in shares for seat in seats):
+                threads.append(0)
+                continue
             share = min(shares[seat.node] for seat in seats)
         threads.append(max(1, int(share)))
     return threads

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from echelon.admission import Queued, admit, find_plan
+from echelon.admission import Queued, admit, find_plan, plan_anywhere
 from echelon.bundle import Bundle, find_project, pack, pack_files
 from echelon.engines.base import Engine
 from echelon.errors import CannotShip, EchelonError, InvalidJob, NoRoomNow
@@ -26,6 +26,7 @@ from echelon.frameworks.torch import calls_torchrun
 from echelon.handle import Run
 from echelon.model.job import NAME_LENGTH, Job, is_unicode, suggest_name
 from echelon.model.settings import Settings, merge, split_words, to_job
+from echelon.shipping import LIMIT, notes_for_pods, settle_for_pods
 
 _SUFFIX = 4
 _PATIENCE = 10.0  # seconds for a run that was withdrawn to end
@@ -60,7 +61,10 @@ def gather(said: Settings, overrides: Sequence[str] = (), file: Path | None = No
 def prepare(said: Settings, environment: Mapping[str, str] = os.environ) -> Prepared:
     """Settle what the user left open: the name, the framework, the Python, the folder."""
     job = to_job(said, name=_fresh_name(_what_runs(said)))
-    if job.script is not None:
+    in_pods = said.on == "k8s"
+    if in_pods:
+        job = settle_for_pods(job, said)
+    if job.script is not None and not (in_pods and job.pod.code):
         _check_script(Path(job.script))
     if job.framework == "auto":
         job = replace(job, framework=_find_framework(job))
@@ -74,22 +78,23 @@ def prepare(said: Settings, environment: Mapping[str, str] = os.environ) -> Prep
         )
     if job.framework == "tensorflow" and said.procs is None:
         job = replace(job, procs=1)  # one TensorFlow process drives all GPUs of its worker
-    if not job.command:
+    if not job.command and not in_pods:
         job = replace(job, python=_full_path(job.python) if job.python else find_python(environment))
-        if said.on in (None, "local") and "PATH" not in job.env:
+        if "PATH" not in job.env:
             _check_python(job.python or "", environment)
     here = Path.cwd()
     if not is_unicode(str(here)):
         raise InvalidJob("cwd", str(here), "is not UTF-8", hint="rename the folder, or work in another")
+    notes = notes_for_pods(job) if in_pods else ()
     if not job.snapshot:
-        return Prepared(job=replace(job, cwd=str(here)))
+        return Prepared(job=job if in_pods else replace(job, cwd=str(here)), notes=notes)
     project = find_project(Path(job.script).absolute() if job.script else here / "any")
     moved = _in_snapshot(job, project, here)
     include = job.include
     if job.script is not None:  # it runs, so it travels, whatever .gitignore says of it
         include = (*include, os.path.relpath(Path(job.script).resolve(), project))
-    bundle = pack(project, include=include)
-    return Prepared(job=moved, bundle=bundle, notes=bundle.notes)
+    bundle = pack(project, include=include, limit=LIMIT if in_pods else None)
+    return Prepared(job=moved, bundle=bundle, notes=(*bundle.notes, *notes))
 
 
 def prepare_function(
@@ -99,10 +104,16 @@ def prepare_function(
     from echelon.function import script_of
 
     script = script_of(function, args, kwargs)
+    in_pods = said.on == "k8s"
     said = replace(
-        said, python=said.python or sys.executable, script=f"{{code}}/{_FUNCTIONS}/{script.name}.py"
+        said,
+        python=said.python or (None if in_pods else sys.executable),
+        script=f"{{code}}/{_FUNCTIONS}/{script.name}.py",
     )
     job = to_job(said, name=_fresh_name(script.name))
+    if in_pods:
+        job = settle_for_pods(job, said)
+    limit = LIMIT if in_pods else None
     if job.framework == "auto":
         job = replace(job, framework=_framework_of_function(function, script.text))
     files = {f"{_FUNCTIONS}/{script.name}.py": script.text.encode()}
@@ -114,16 +125,19 @@ def prepare_function(
                 f"{script.name} imports from {places}, outside its project",
                 hint="leave --snapshot out, or move it in",
             )
-        bundle = pack(script.project, include=job.include, extra=files)
+        bundle = pack(script.project, include=job.include, extra=files, limit=limit)
     else:
-        bundle = pack_files(files)
-    return Prepared(job=replace(job, cwd=str(Path.cwd())), bundle=bundle, notes=bundle.notes)
+        bundle = pack_files(files, limit=limit)
+    return Prepared(
+        job=replace(job, cwd="{code}" if in_pods else str(Path.cwd())), bundle=bundle, notes=bundle.notes
+    )
 
 
-def submit(prepared: Prepared, engine: Engine, *, no_wait: bool = False) -> Run:
+def submit(prepared: Prepared, engine: Engine, *, no_wait: bool = False, stays: bool = True) -> Run:
     """Record the run, then let it in or leave it in line.
 
-    What can never fit is refused before anything exists.
+    What can never fit is refused before anything exists. If nobody keeps a line there and the caller does not
+    stay (`stays`) to do it, the run starts without a place of its own, and whoever schedules makes it wait.
     """
     found = find_plan(prepared.job, engine)
     if isinstance(found, Queued) and no_wait:
@@ -131,6 +145,8 @@ def submit(prepared: Prepared, engine: Engine, *, no_wait: bool = False) -> Run:
     ref = engine.record(prepared.job, prepared.bundle)
     run = Run(ref, engine)
     try:
+        if isinstance(found, Queued) and not (no_wait or stays or engine.keeps_line):
+            found = plan_anywhere(prepared.job)
         outcome = admit(ref, engine, found)
     except BaseException:  # a full disk, Ctrl-C: nothing is left behind
         _withdraw(run)

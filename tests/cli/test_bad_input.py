@@ -76,7 +76,7 @@ def check_nothing_left(home: Path) -> None:
         (["-f", "good.yaml", "--set", "workers"], 110, ["--set", "is not KEY=VALUE"]),
         (["-f", "good.yaml", "--set", "workers=two"], 110, ["workers", "two"]),
         (["--framework", "mpi", "hello.py"], 119, ["framework 'mpi' is not there yet", "torch"]),
-        (["--on", "k8s", "hello.py"], 119, ["Kubernetes", "leave --on out"]),
+        (["--on", "k8s", "hello.py"], 119, ["no kubeconfig", "set KUBECONFIG"]),
         (["--cpus", "99999", "hello.py"], 113, ["99999 CPUs asked for, this machine has", "lower --cpus"]),
         (["--memory", "9999Ti", "hello.py"], 113, ["memory asked for", "lower --memory"]),
         (["--resource", "rdma/hca=1", "hello.py"], 113, ["resource 'rdma/hca'"]),
@@ -131,8 +131,8 @@ def test_mistakes_about_a_run(cli: Call, call: Call, hello: str) -> None:
         (["get", "fm", "/etc/passwd"], 110, "path: '/etc/passwd' is outside the results"),
         (["get", "fm", "--to", "hello.py"], 115, "hello.py"),
         (["status", "mars://fm"], 110, "names no engine"),
-        (["status", "k8s://fm"], 119, "Kubernetes"),
-        (["status", "fm", "--on", "k8s"], 119, "Kubernetes"),
+        (["status", "k8s://fm"], 119, "no kubeconfig"),
+        (["status", "fm", "--on", "k8s"], 119, "no kubeconfig"),
         (["rm", "fmm"], 111, "no run named 'fmm'"),
     ):
         check_refused(call(*words), code, said)

@@ -39,8 +39,19 @@ def command(name: str) -> click.Command:
     return found
 
 
+def parts_of(name: str) -> list[click.Command]:
+    """The command, or all that a group of them has."""
+    found = command(name)
+    return list(found.commands.values()) if isinstance(found, click.Group) else [found]
+
+
 def flags_of(name: str) -> set[str]:
-    return {flag for param in command(name).params for flag in param.opts if isinstance(param, click.Option)}
+    return set.union(
+        *(
+            {flag for param in part.params for flag in param.opts if isinstance(param, click.Option)}
+            for part in parts_of(name)
+        )
+    )
 
 
 def test_help_lists_every_command_and_examples(cli: Call) -> None:

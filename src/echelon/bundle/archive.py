@@ -79,7 +79,7 @@ def _pack(surveyed: Survey, extra: Mapping[str, bytes], limit: int | None) -> Bu
         raise _too_large(surveyed.root, sizes, limit)
     pieces: list[bytes] = []
     written = 0
-    for piece in _squeeze(_archive(surveyed.root, members)):
+    for piece in squeeze(_archive(surveyed.root, members)):
         pieces.append(piece)
         written += len(piece)
         if limit is not None and written > limit:
@@ -103,7 +103,7 @@ def _check_names(members: Mapping[str, Found | bytes], extra: Mapping[str, bytes
         if len(parts) > _DEEPEST:
             raise CannotShip(f"{path} lies more than {_DEEPEST} folders deep", hint="move it, or ignore it")
         if _size(member) > _LARGEST_FILE:
-            raise CannotShip(f"{path} is {_human(_size(member))} large", hint=_WAYS_OUT)
+            raise CannotShip(f"{path} is {human_size(_size(member))} large", hint=_WAYS_OUT)
         for depth in range(1, len(parts)):
             above = "/".join(parts[:depth])
             holder = members.get(above)
@@ -129,7 +129,7 @@ def _archive(root: Path, members: Mapping[str, Found | bytes]) -> Iterator[bytes
         if isinstance(member, bytes):
             yield member
         elif stat.S_ISREG(member.status.st_mode):
-            yield from _content(root, member)
+            yield from read_content(root, member)
         yield b"\0" * (-_size(member) % _BLOCK)
     yield b"\0" * (2 * _BLOCK)
 
@@ -155,7 +155,7 @@ def _portable(path: str) -> str:
     return os.fsencode(path).decode("utf-8", "surrogateescape")
 
 
-def _content(root: Path, member: Found) -> Iterator[bytes]:
+def read_content(root: Path, member: Found) -> Iterator[bytes]:
     """A file's bytes, unless it is no longer the file that was found."""
     left = member.status.st_size
     try:
@@ -178,7 +178,7 @@ def _content(root: Path, member: Found) -> Iterator[bytes]:
         raise _changed(member.path, "changed")
 
 
-def _squeeze(pieces: Iterable[bytes]) -> Iterator[bytes]:
+def squeeze(pieces: Iterable[bytes]) -> Iterator[bytes]:
     """Gzip, with a header that holds neither time nor name nor system."""
     import zlib  # only who packs pays for it
 
@@ -195,10 +195,11 @@ def _squeeze(pieces: Iterable[bytes]) -> Iterator[bytes]:
 
 def _too_large(root: Path, sizes: Mapping[str, int], limit: int) -> CannotShip:
     largest = sorted(sizes, key=lambda path: (-sizes[path], path))[:5]
-    named = ", ".join(f"{path} {_human(sizes[path])}" for path in largest)
+    named = ", ".join(f"{path} {human_size(sizes[path])}" for path in largest)
     return CannotShip(
-        f"{'the code' if root == Path() else root} holds {_human(sum(sizes.values()))} in {len(sizes)} files,"
-        f" more than the {_human(limit)} that can be shipped when compressed",
+        f"{'the code' if root == Path() else root} holds {human_size(sum(sizes.values()))} in"
+        f" {len(sizes)} files,"
+        f" more than the {human_size(limit)} that can be shipped when compressed",
         hint=f"the largest: {named}; {_WAYS_OUT}",
     )
 
@@ -208,7 +209,8 @@ def _changed(path: str, what: str) -> CannotShip:
     return CannotShip(f"{path} {what} while it was being packed", hint=hint)
 
 
-def _human(size: float) -> str:
+def human_size(size: float) -> str:
+    """A size for a person to read."""
     unit = "bytes"
     for larger in ("kB", "MB", "GB"):
         if size < 999.95:

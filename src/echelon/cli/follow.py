@@ -26,6 +26,7 @@ _SAID_ANYWAY = (
     "failed",
     "verdict",
     "stopping",
+    "holding",
     "finished",
 )
 
@@ -47,6 +48,7 @@ def follow(run: Run, job: Job, format_: str) -> int:
                 render.notice(f"nobody reads on; run {run.name} goes on: `echelon logs -f {run.name}`")
             raise
         watcher.join()
+        render.collecting(run)
     status = run.status()
     render.ending(status)
     if format_ != "text":

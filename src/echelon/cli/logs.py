@@ -6,7 +6,7 @@ import time
 
 import click
 
-from echelon.cli.options import complete_runs, target_options
+from echelon.cli.options import complete_runs, target_options, where
 
 
 @click.command("logs", short_help="Show what the ranks wrote.")
@@ -39,7 +39,7 @@ def logs(
     from echelon.cli.lines import DataPrinter, LinePrinter
     from echelon.model.resources import parse_duration
 
-    run = attach(name, on=target["on"])
+    run = attach(name, **where(target))
     format_ = target["format"] or "text"
     start = time.time() - parse_duration("since", since) if since else None
     lines = run.logs(rank=rank, worker=worker, follow=follow, tail=tail, since=start)

@@ -4,23 +4,42 @@ from __future__ import annotations
 
 import dataclasses
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import click
 from click.shell_completion import CompletionItem
 
+from echelon.errors import InvalidJob
 from echelon.model.settings import Settings
 
 F = TypeVar("F", bound=Callable[..., Any])
-_PAIRS = ("env", "resource", "roles")
-_LISTS = ("secret", "include")
+_PAIRS = ("env", "resource", "roles", "node_selector")
+_LISTS = ("secret", "include", "pull_secret", "mount", "toleration", "pip", "collect")
 _METAVARS = {
     "name": "NAME", "module": "MODULE", "gpu_type": "MODEL", "cpus": "N[:N]", "memory": "SIZE[:SIZE]",
     "secret": "NAME[=@FILE]", "python": "FILE", "timeout": "TIME", "results": "DIR", "include": "PATTERN",
-    "context": "NAME", "namespace": "NAME",
+    "context": "NAME", "namespace": "NAME", "image": "IMAGE", "pull_secret": "NAME",
+    "mount": "KIND:SOURCE:/PATH[:ro]", "toleration": "KEY[=VALUE][:EFFECT]", "service_account": "NAME",
+    "priority_class": "NAME", "shm": "SIZE", "code": "pvc:NAME/PATH", "pip": "PACKAGE",
+    "requirements": "FILE", "output": "VOLUME", "linger": "TIME", "ttl": "TIME", "collect": "PATH",
 }  # fmt: skip
-_PATHS = {"results": "dir", "python": "file", "include": "file"}
+_PATHS = {"results": "dir", "python": "file", "include": "file", "requirements": "file"}
+_SECTIONS = {field.name: field.metadata.get("section") for field in dataclasses.fields(Settings)}
+
+
+class SectionedCommand(click.Command):
+    """A command whose help lists the settings of each section under its own heading."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options that stand in no section, then each section."""
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for param in self.get_params(ctx):
+            if (record := param.get_help_record(ctx)) is not None:
+                sections.setdefault(_SECTIONS.get(param.name or "") or "Options", []).append(record)
+        for title, records in sections.items():
+            with formatter.section(title):
+                formatter.write_dl(records)
 
 
 def setting_options(*, everywhere: bool) -> list[click.Option]:
@@ -42,6 +61,11 @@ def target_options(function: F) -> F:
     return function
 
 
+def where(target: Mapping[str, str | None]) -> dict[str, str | None]:
+    """Where the command is to look, of what `target_options` has heard."""
+    return {name: target[name] for name in ("on", "context", "namespace")}
+
+
 def complete_runs(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Names of runs, for the shell."""
     from echelon.engines.local.store import RunStore
@@ -58,8 +82,13 @@ def _option(field: dataclasses.Field[Any], hint: Any) -> click.Option:
     names = [*([field.metadata["short"]] if "short" in field.metadata else []), f"--{flag}", field.name]
     text = field.metadata["help"]
     if field.name in _PAIRS:
+        texts = field.name in ("env", "node_selector")
         return click.Option(
-            names, multiple=True, metavar="KEY=VALUE" if field.name == "env" else "NAME=N", help=text
+            names,
+            multiple=True,
+            metavar="KEY=VALUE" if texts else "NAME=N",
+            help=text,
+            callback=_node_labels if field.name == "node_selector" else None,
         )
     if field.name in _LISTS:
         return click.Option(
@@ -86,6 +115,20 @@ def _option(field: dataclasses.Field[Any], hint: Any) -> click.Option:
         help=text,
         shell_complete=_completion(field.name),
     )
+
+
+def _node_labels(
+    _ctx: click.Context, _param: click.Parameter, said: tuple[str, ...]
+) -> dict[str, str] | None:
+    """The labels of `--node-selector`, which a file writes as names and values."""
+    labels = {}
+    for text in said:
+        key, separator, value = text.partition("=")
+        if not separator or not key:
+            hint = "--node-selector KEY=VALUE; `kubectl get nodes --show-labels` shows what nodes have"
+            raise InvalidJob("node_selector", text, "is not KEY=VALUE", hint=hint)
+        labels[key] = value
+    return labels or None
 
 
 def _completion(name: str) -> Callable[..., list[CompletionItem]] | None:

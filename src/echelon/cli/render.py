@@ -19,9 +19,11 @@ from echelon.handle import Run
 from echelon.model.job import Job
 from echelon.model.plan import Plan
 from echelon.model.resources import format_memory
+from echelon.model.settings import Settings
 from echelon.model.status import RunSummary, Status
 from echelon.model.world import rank_count, worker_count
 from echelon.planning import make_world
+from echelon.submit import Prepared
 
 if TYPE_CHECKING:
     from echelon.engines.local.checkup import Finding
@@ -65,15 +67,32 @@ def submitted(run: Run, format_: str) -> None:
         data({"name": run.name, "uri": str(run)}, format_)
 
 
-def preview(job: Job, plan: object, engine: Engine, format_: str) -> None:
-    """What a submission would do."""
+def preview(prepared: Prepared, plan: object, engine: Engine, settings: Settings) -> None:
+    """What a submission would do; on Kubernetes, the very objects."""
+    job, format_ = prepared.job, settings.format or "text"
     if not isinstance(plan, Plan):
         notice(f"it would wait: {getattr(plan, 'reason', '')}")
         return
-    if format_ == "text":
-        click.echo(engine.preview(job, plan), nl=False)
+    if format_ == "text" or (settings.on == "k8s" and format_ == "yaml"):
+        click.echo(engine.preview(job, plan, prepared.bundle), nl=False)
     else:
         data({"job": job, "plan": plan}, format_)
+
+
+def collecting(run: Run) -> None:
+    """Bring the results home, and say how far that is when it takes a while."""
+    began = said = time.monotonic()
+
+    def progress(done: int, total: int) -> None:
+        nonlocal said
+        now = time.monotonic()
+        if now - said > 2.0:
+            said = now
+            notice(f"fetching results: {format_memory(done)} of {format_memory(total)}")
+
+    run.collect(progress)
+    if said != began:
+        notice("results fetched")
 
 
 def ending(status: Status) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from echelon.cli.options import setting_options
+from echelon.cli.options import SectionedCommand, setting_options
 from echelon.errors import InvalidJob
 from echelon.model.settings import Settings
 
@@ -30,7 +30,7 @@ Examples:
 """
 
 
-class RunCommand(click.Command):
+class RunCommand(SectionedCommand):
     """A command that leaves everything after its script or module alone, and knows what came after `--`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -84,18 +84,25 @@ def run(
         _settings(said, words, is_command=ctx.meta["command"], has_file=file is not None), overrides, file
     )
     prepared = prepare(settings)
-    for note in prepared.notes:
-        render.notice(note)
     job = prepared.job
     foreground = not settings.detach and not settings.dry_run
     only_rank = rank_count(make_world(job)) == 1
-    engine = choose_engine(settings.on, keep_stdin=foreground and only_rank)
+    engine = choose_engine(
+        settings.on,
+        context=settings.context,
+        namespace=settings.namespace,
+        keep_stdin=foreground and only_rank,
+    )
+    for note in prepared.notes:
+        render.notice(note)
     if settings.dry_run:
         from echelon.admission import find_plan
 
-        render.preview(job, find_plan(job, engine), engine, settings.format or "text")
+        render.preview(prepared, find_plan(job, engine), engine, settings)
         return 0
-    handle = submit(prepared, engine, no_wait=bool(settings.no_wait))
+    handle = submit(prepared, engine, no_wait=bool(settings.no_wait), stays=foreground)
+    for note in engine.notes(job):
+        render.notice(note)
     if not foreground:
         render.submitted(handle, settings.format or "text")
         return 0

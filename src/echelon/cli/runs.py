@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import click
 
-from echelon.cli.options import complete_runs, target_options
+from echelon.cli.options import complete_runs, target_options, where
 
 if TYPE_CHECKING:
     from echelon.errors import EchelonError
@@ -31,7 +32,7 @@ def ps(everything: bool, watch: bool, **target: str | None) -> int:
     from echelon.model.status import FINAL
 
     render.repeatedly(
-        lambda: [row for row in runs(on=target["on"]) if everything or row.state not in FINAL],
+        lambda: [row for row in runs(**where(target)) if everything or row.state not in FINAL],
         lambda found: render.runs(found, target["format"] or "text", ended_too=everything),
         every=1.0 if watch else None,
     )
@@ -52,7 +53,7 @@ def status(name: str, **target: str | None) -> int:
     from echelon.api import attach
     from echelon.cli import render
 
-    render.status(attach(name, on=target["on"]).status(), target["format"] or "text")
+    render.status(attach(name, **where(target)).status(), target["format"] or "text")
     return 0
 
 
@@ -72,7 +73,7 @@ def wait(name: str, timeout: str | None, **target: str | None) -> int:
     from echelon.cli import render
     from echelon.model.resources import parse_duration
 
-    ended = attach(name, on=target["on"]).wait(parse_duration("timeout", timeout) if timeout else None)
+    ended = attach(name, **where(target)).wait(parse_duration("timeout", timeout) if timeout else None)
     render.outcome(ended, target["format"] or "text")
     return ended.exit_code or 0
 
@@ -93,7 +94,7 @@ def stop(names: tuple[str, ...], now: bool, **target: str | None) -> int:
     from echelon.cli import render
     from echelon.handle import STOP_PATIENCE
 
-    handles, trouble = _attach_all(names, target["on"])
+    handles, trouble = _attach_all(names, target)
     for handle in handles:
         handle.stop(now=now, wait=False)
     if handles:
@@ -117,7 +118,7 @@ def rm(names: tuple[str, ...], **target: str | None) -> int:
     from echelon.cli import render
     from echelon.errors import EchelonError
 
-    handles, trouble = _attach_all(names, target["on"])
+    handles, trouble = _attach_all(names, target)
     gone: list[str] = []
     for handle in handles:
         try:
@@ -149,12 +150,14 @@ def get(name: str, path: str, to: str | None, **target: str | None) -> int:
     from echelon.cli import render
 
     started = time.monotonic()
-    where = attach(name, on=target["on"]).get(path, to)
-    render.fetched(where, time.monotonic() - started, target["format"] or "text")
+    fetched = attach(name, **where(target)).get(path, to)
+    render.fetched(fetched, time.monotonic() - started, target["format"] or "text")
     return 0
 
 
-def _attach_all(names: tuple[str, ...], on: str | None) -> tuple[list[Run], EchelonError | None]:
+def _attach_all(
+    names: tuple[str, ...], target: Mapping[str, str | None]
+) -> tuple[list[Run], EchelonError | None]:
     """The runs of those names, and what is wrong with the first that is none: the others are not kept waiting
     for it.
     """
@@ -164,7 +167,7 @@ def _attach_all(names: tuple[str, ...], on: str | None) -> tuple[list[Run], Eche
     handles, trouble = [], None
     for name in dict.fromkeys(names):
         try:
-            handles.append(attach(name, on=on))
+            handles.append(attach(name, **where(target)))
         except EchelonError as error:
             trouble = trouble or error
     return handles, trouble

@@ -1,15 +1,16 @@
 """What every engine offers, and nothing that can be computed above it.
 
-`memory` is a scripted fake, `local` this machine. The conformance suite in the tests is what the words here
-mean exactly."""
+`memory` is a scripted fake, `local` this machine, `kubernetes` a cluster. The conformance suite in the tests
+is what the words here mean exactly."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from echelon.errors import InvalidJob, RunExists, UnknownRun
+from echelon.errors import InvalidJob, RunExists, StateTrouble, UnknownRun, from_os_error
 from echelon.model.cluster import Cluster
 from echelon.model.event import Event
 from echelon.model.job import Job
@@ -27,10 +28,16 @@ class Taken(Exception):
 
 
 class Engine(Protocol):
-    """A place where runs happen."""
+    """A place where runs happen.
 
-    def cluster(self, *, gpus: bool = True) -> Cluster:
-        """What there is, and who holds it, now. Without `gpus` they need not be looked at."""
+    `keeps_line` says whether somebody there tries again for a run in line; if not, whoever follows the run
+    does.
+    """
+
+    keeps_line: bool
+
+    def cluster(self, *, gpus: bool = True, job: Job | None = None) -> Cluster:
+        """What there is for a job, and who holds it, now. Without `gpus` they need not be looked at."""
         ...
 
     def record(self, job: Job, bundle: Bundle | None) -> RunRef:
@@ -55,7 +62,11 @@ class Engine(Protocol):
         """
         ...
 
-    def preview(self, job: Job, plan: Plan) -> str:
+    def notes(self, job: Job) -> Sequence[str]:
+        """What the user should know of how a job would run here."""
+        ...
+
+    def preview(self, job: Job, plan: Plan, bundle: Bundle | None = None) -> str:
         """What `start` would do, for a person to read."""
         ...
 
@@ -73,6 +84,13 @@ class Engine(Protocol):
 
     def fetch(self, ref: RunRef, path: str, to: Path) -> Path:
         """Copy a file or folder of the results (all of them for `.`) to `to`; returns where it is."""
+        ...
+
+    def collect(self, ref: RunRef, progress: Callable[[int, int], object] | None = None) -> None:
+        """Bring the results of a run that has ended to where they belong, and let its workers go.
+
+        Where they are there already, and after the first time, it does nothing. `progress` hears the bytes
+        that have come, and how many there are."""
         ...
 
     def stop(self, ref: RunRef, *, now: bool = False) -> None:
@@ -113,6 +131,36 @@ def read_secrets(job: Job, environment: Mapping[str, str]) -> dict[str, str]:
                 hint=f"export {secret.name}=..., or use {secret.name}=@FILE",
             )
     return values
+
+
+def check_results(results: Path, *, resume: bool) -> None:
+    """Say so now if the results of a run could not be written to its folder, or would mix with others."""
+    try:
+        occupied = results.exists() and (not results.is_dir() or any(results.iterdir()))
+        nearest = next(folder for folder in (results, *results.parents) if folder.exists())
+    except OSError as error:
+        raise from_os_error(error, results) from error
+    if occupied and not results.is_dir():
+        raise StateTrouble(f"{results} is not a folder", hint="choose another with --results")
+    if occupied and not resume:
+        raise StateTrouble(
+            f"the results folder {results} is not empty",
+            hint="--resume goes on in it; --results chooses another",
+        )
+    if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
+        raise StateTrouble(
+            f"results cannot be written to {results}", hint="choose another folder with --results"
+        )
+
+
+def current_user() -> str:
+    """Who asks, by name."""
+    import getpass
+
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())  # a container's user need not have a name
 
 
 def run_exists(name: str) -> RunExists:

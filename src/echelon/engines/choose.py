@@ -5,10 +5,16 @@ from __future__ import annotations
 import os
 
 from echelon.engines.base import Engine
-from echelon.errors import InvalidJob, Unavailable
+from echelon.errors import InvalidJob
 
 
-def choose_engine(name: str | None = None, *, keep_stdin: bool = False) -> Engine:
+def choose_engine(
+    name: str | None = None,
+    *,
+    context: str | None = None,
+    namespace: str | None = None,
+    keep_stdin: bool = False,
+) -> Engine:
     """The engine of that name; `keep_stdin` lets a single local rank read the caller's terminal."""
     name = name or os.environ.get("ECHELON_ON") or "local"
     if name == "local":
@@ -16,7 +22,7 @@ def choose_engine(name: str | None = None, *, keep_stdin: bool = False) -> Engin
 
         return LocalEngine(keep_stdin=keep_stdin)
     if name == "k8s":
-        raise Unavailable(
-            "the Kubernetes engine is not part of this version", hint="leave --on out to run on this machine"
-        )
+        from echelon.engines.kubernetes.engine import KubernetesEngine
+
+        return KubernetesEngine(context=context, namespace=namespace)
     raise InvalidJob("on", name, "is not known", hint="local or k8s")

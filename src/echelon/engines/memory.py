@@ -67,6 +67,8 @@ class MemoryEngine:
     that is up to the caller. `results` are all result files ever written, by folder and by path in it.
     """
 
+    keeps_line = True
+
     def __init__(
         self,
         programs: Mapping[str, Program] | None = None,
@@ -83,7 +85,7 @@ class MemoryEngine:
         self._clock = time.time()
         self._changed = threading.Condition()  # one thread of the caller's may follow what another one stops
 
-    def cluster(self, *, gpus: bool = True) -> Cluster:
+    def cluster(self, *, gpus: bool = True, job: Job | None = None) -> Cluster:  # noqa: ARG002 - all fits all
         """The cluster it was made with, less what unfinished runs hold."""
         nodes = {node.name: node if gpus else replace(node, gpus=()) for node in self._cluster.nodes}
         for name, run in list(self._runs.items()):
@@ -148,7 +150,11 @@ class MemoryEngine:
             self._tell(run, "admitted")
             self._play(run, plan)
 
-    def preview(self, job: Job, plan: Plan) -> str:
+    def notes(self, job: Job) -> Sequence[str]:  # noqa: ARG002
+        """Nothing: nothing runs."""
+        return ()
+
+    def preview(self, job: Job, plan: Plan, bundle: Bundle | None = None) -> str:  # noqa: ARG002
         """The plan in words."""
         commands = [shlex.join(launch.argv) for launch in plan.launches]
         return "\n".join([f"run {job.name} in memory, framework {plan.framework}", *commands]) + "\n"
@@ -182,6 +188,9 @@ class MemoryEngine:
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_bytes(content)
         return target
+
+    def collect(self, ref: RunRef, progress: Callable[[int, int], object] | None = None) -> None:
+        """Nothing: results are where they belong."""
 
     def stop(self, ref: RunRef, *, now: bool = False) -> None:  # noqa: ARG002 - no rank can refuse
         """End the run here."""

@@ -1,9 +1,10 @@
 """Paths in a file are relative to that file's folder; here they are made right from the working directory.
 
 `script` and a `command`'s program become what the user would have typed here: relative where they are below
-the working directory, absolute elsewhere. `results`, `python` and the file of a secret become absolute. A
-program without a slash is looked up on the PATH, as everywhere; all other words of a command, and `args`, are
-passed on untouched, for only the program they are given to knows which of them are paths.
+the working directory, absolute elsewhere. `results`, `python`, `requirements` and the file of a secret become
+absolute. A program without a slash is looked up on the PATH, as everywhere; all other words of a command, and
+`args`, are passed on untouched, for only the program they are given to knows which of them are paths. Paths
+in a pod (`mount`, `code`, `output`, `collect`) are none of this machine's.
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ def settings_seen_from(said: Settings, folder: Path, at: At) -> Settings:
         changes["script"] = short_path("script", said.script)
     if said.results:
         changes["results"] = path("results", said.results)
+    if said.requirements:
+        changes["requirements"] = path("requirements", said.requirements)
     if said.python and "/" in said.python:
         changes["python"] = path("python", said.python)
     if said.secret:

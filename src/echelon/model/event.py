@@ -10,6 +10,7 @@ Kind = Literal[
     "recorded",  # the run exists under its name; nothing runs yet
     "queued",  # it stays in line; `reason` says why
     "admitted",  # it has its place; its workers are being started
+    "waiting",  # something keeps its workers from starting; `reason` says what, and what helps
     "worker-started",  # an agent runs
     "worker-running",  # the worker's ranks run
     "rank-ended",  # one rank ended; `exit_code` or `signal`
@@ -18,6 +19,7 @@ Kind = Literal[
     "failed",  # `cause` ended a generation
     "restarting",  # the gang starts again; `restart` counts
     "verdict",  # the leader has decided; its workers are leaving
+    "holding",  # workers keep what they hold, for their results to be fetched, at most `until`
     "stopping",  # somebody asked for the end; `reason` says who or what
     "note",  # a word to the user
     "finished",  # the run is over: `outcome`
@@ -71,3 +73,5 @@ class Event:
     reason: str | None = None
     cause: RootCause | None = None
     outcome: Outcome | None = None
+    until: float | None = None
+    node: str | None = None

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from echelon.errors import InvalidJob
+from echelon.model.pod import PodOptions, check_mounts
 from echelon.model.resources import Resources
 
 FRAMEWORKS = ("auto", "torch", "tensorflow", "horovod", "mpi", "plain")
@@ -57,6 +58,7 @@ class Job:
     cwd: str = "."  # where the ranks start; `{code}` is the folder that shipped code is unpacked into
     snapshot: bool = False
     include: tuple[str, ...] = ()
+    pod: PodOptions = field(default_factory=PodOptions)
 
 
 def validate(job: Job) -> None:
@@ -92,6 +94,7 @@ def validate(job: Job) -> None:
             raise InvalidJob(
                 "env", name, "is not a variable's name", hint="letters, digits and _, as in --env KEY=VALUE"
             )
+    check_mounts(job.pod.mounts)
     _check_text(job)
 
 
@@ -148,6 +151,9 @@ def _check_text(job: Job) -> None:
         "python": [job.python],
         "results": [job.results],
         "include": job.include,
+        "pip": job.pod.pip,
+        "requirements": [job.pod.requirements],
+        "collect": job.pod.collect,
     }
     for field_name, values in texts.items():
         for text in values:

@@ -6,7 +6,8 @@ one::
     [3 o 17 1763173621.250] Train Epoch: 1      rank 3, stdout, the agent's 17th line, written at that time
     [3 e+ 18 1763173621.251] half a             stderr; the line goes on in the next piece of that stream
     [3 o~ 19 1763173621.252] 41%|####           a progress bar's state at that moment
-    [event 20 1763173621.253] {"kind": ...}     something happened; not output
+    [- o 20 1763173621.253] Collecting numpy    not a rank: what the agent runs before them, such as pip
+    [event 21 1763173621.254] {"kind": ...}     something happened; not output
 
 A line without such a beginning is a word of the agent itself. The writing half is `echelon/agent/output.py`.
 """
@@ -17,7 +18,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-_LINE = re.compile(rb"\[(?:(\d+) ([oe])([+~]?)|event) (\d+) (\d+\.\d+)\] ?(.*)", re.DOTALL)
+_LINE = re.compile(rb"\[(?:(\d+|-) ([oe])([+~]?)|event) (\d+) (\d+\.\d+)\] ?(.*)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +60,7 @@ def parse_line(raw: bytes, worker: int) -> LogLine | EventLine:
         text=decode(rest),
         at=float(at),
         worker=worker,
-        rank=int(rank),
+        rank=None if rank == b"-" else int(rank),
         sequence=int(sequence),
         stream="stdout" if stream == b"o" else "stderr",
         unfinished=flag == b"+",

@@ -45,7 +45,10 @@ class Placement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """A run, decided: its world, how each group starts, who sits where, and the rules it runs under."""
+    """A run, decided: its world, how each group starts, who sits where, and the rules it runs under.
+
+    `gpu_models` are the models in the cluster that a wanted type of GPU means.
+    """
 
     run: str
     framework: str
@@ -57,3 +60,4 @@ class Plan:
     threads: tuple[int, ...] = ()  # per rank, for each group
     restarts: int = 0
     timeout: float | None = None
+    gpu_models: Mapping[str, tuple[str, ...]] = field(default_factory=dict)

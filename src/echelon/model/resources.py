@@ -46,6 +46,15 @@ def parse_memory(field_name: str, text: object) -> Amount:
     return _amount(field_name, text, _bytes, "an amount such as 16Gi or 500M; request:limit as 16Gi:32Gi")
 
 
+def parse_size(field_name: str, text: object) -> int:
+    """Read one size, in whole bytes: `16Gi`, `500M`, plain bytes."""
+    hint = "an amount such as 16Gi or 500M"
+    amount = _amount(field_name, text, _bytes, hint)
+    if amount.limit is not None or amount.request < 1:
+        raise InvalidJob(field_name, text, "is not a size", hint=f"use {hint}")
+    return round(amount.request)
+
+
 def parse_duration(field_name: str, text: object) -> float:
     """Read a time: seconds, or `30s`, `5m`, `2h`, `1d`, or several together as `1h30m`."""
     hint = "use seconds, or a time such as 30s, 5m, 2h or 1h30m"

@@ -19,9 +19,16 @@ class RunRef:
 
     engine: str
     name: str
+    namespace: str | None = None  # and context: where in which cluster, for Kubernetes
+    context: str | None = None
 
     def __str__(self) -> str:
-        return f"{self.engine}://{self.name}"
+        from urllib.parse import quote
+
+        where = f"{self.namespace}/" if self.namespace else ""
+        return f"{self.engine}://{where}{self.name}" + (
+            f"?context={quote(self.context, safe='')}" if self.context else ""
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,14 +45,22 @@ class Record:
 
 
 def parse_uri(text: str, default_engine: str) -> RunRef:
-    """Read `local://name`, or a bare name of the default engine's."""
-    engine, separator, name = text.partition("://")
+    """Read `local://name`, `k8s://namespace/name?context=...`, or a bare name of the default engine's."""
+    engine, separator, rest = text.partition("://")
     if not separator:
-        engine, name = default_engine, text
+        engine, rest = default_engine, text
     if engine not in ("local", "k8s", "memory"):
         raise InvalidJob("run", text, "names no engine", hint="for example local://NAME")
+    if engine != "k8s" or not separator:
+        check_name(rest)
+        return RunRef(engine=engine, name=rest)
+    from urllib.parse import parse_qs
+
+    path, _, query = rest.partition("?")
+    namespace, _, name = path.rpartition("/")
     check_name(name)
-    return RunRef(engine=engine, name=name)
+    context = parse_qs(query).get("context", [None])[0]
+    return RunRef(engine=engine, name=name, namespace=namespace or None, context=context)
 
 
 def opening_status(record: Record) -> Status:
@@ -100,4 +115,5 @@ def summarise(record: Record, status: Status) -> RunSummary:
         gpus=job.workers * job.resources.gpus + sum(role.workers * role.resources.gpus for role in job.roles),
         command=describe_command(job),
         reason=status.reason,
+        owner=record.owner,
     )

@@ -12,10 +12,13 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 from echelon.errors import InvalidJob
+from echelon.model import pod
 from echelon.model.job import Job, Role, Secret, validate
-from echelon.model.resources import Resources, parse_cpus, parse_duration, parse_memory
+from echelon.model.resources import Resources, parse_cpus, parse_duration, parse_memory, parse_size
 
 Text = str | int | float
+ON_KUBERNETES = "On Kubernetes"
+"""The section of `--help` for what only pods have; on this machine it is heard and has no effect."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +33,10 @@ class RoleSettings:
 
 def _said(text: str, **more: object) -> Any:
     return field(default=None, metadata={"help": text, **more})
+
+
+def _of_pods(text: str, **more: object) -> Any:
+    return _said(text, section=ON_KUBERNETES, **more)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,8 +79,30 @@ class Settings:
         "how to print: text, json or yaml", short="-o", everywhere=True
     )
     on: Literal["local", "k8s"] | None = _said("where: local (default) or k8s", everywhere=True)
-    context: str | None = _said("the kubeconfig context, for k8s", everywhere=True)
-    namespace: str | None = _said("the namespace, for k8s", everywhere=True)
+    context: str | None = _of_pods("the kubeconfig context, for k8s", everywhere=True)
+    namespace: str | None = _of_pods("the namespace, for k8s", everywhere=True)
+    image: str | None = _of_pods("the workers' image (default: one for the framework)")
+    pull: Literal["missing", "always"] | None = _of_pods("when to pull the image (default missing)")
+    pull_secret: Sequence[str] | None = _of_pods("a Secret that lets nodes pull the image")
+    mount: Sequence[str] | None = _of_pods(
+        "a volume in every worker; KIND: pvc, configmap, secret, nfs (SERVER:/export), hostPath, emptydir"
+    )
+    code: str | None = _of_pods("run code that lies on a volume; nothing is shipped")
+    pip: Sequence[str] | None = _of_pods("install this package before the start")
+    requirements: str | None = _of_pods("install what this file names before the start")
+    output: str | None = _of_pods(
+        "results on a volume: pvc:NAME[/path], or new:[SIZE] for one made for the run (default 10Gi)"
+    )
+    linger: Text | None = _of_pods(  # noqa: RUF009 - as the others
+        "how long workers keep results that are on no volume and not fetched yet (default 5m)"
+    )
+    collect: Sequence[str] | None = _of_pods("fetch this folder of the workers too")
+    shm: Text | None = _of_pods("the size of /dev/shm (default: half of the memory's limit)")  # noqa: RUF009 - as the others
+    node_selector: Mapping[str, Text] | None = _of_pods("only on nodes with this label: KEY=VALUE")
+    toleration: Sequence[str] | None = _of_pods("on nodes with this taint too")
+    service_account: str | None = _of_pods("the workers' service account")
+    priority_class: str | None = _of_pods("the workers' priority class")
+    ttl: Text | None = _of_pods("forget the run this long after its end (default 7d)")  # noqa: RUF009 - as the others
 
 
 NAMES = tuple(setting.name for setting in fields(Settings))
@@ -137,9 +166,32 @@ def to_job(said: Settings, *, name: str) -> Job:
         resume=bool(said.resume),
         snapshot=bool(said.snapshot),
         include=tuple(said.include or ()),
+        pod=_pod(said),
     )
     validate(job)
     return job
+
+
+def _pod(said: Settings) -> pod.PodOptions:
+    named = pod.parse_object_name
+    return pod.PodOptions(
+        image=None if said.image is None else pod.parse_image(said.image),
+        pull=said.pull or "missing",
+        pull_secrets=tuple(named("pull_secret", text) for text in said.pull_secret or ()),
+        mounts=tuple(pod.parse_mount(text) for text in said.mount or ()),
+        node_selector=pod.parse_node_selector(said.node_selector or {}),
+        tolerations=tuple(pod.parse_toleration(text) for text in said.toleration or ()),
+        service_account=said.service_account and named("service_account", said.service_account),
+        priority_class=said.priority_class and named("priority_class", said.priority_class),
+        shm=None if said.shm is None else parse_size("shm", said.shm),
+        code=None if said.code is None else pod.parse_volume_path("code", said.code),
+        pip=tuple(pod.parse_package(text) for text in said.pip or ()),
+        requirements=said.requirements,
+        output=None if said.output is None else pod.parse_output(said.output),
+        linger=pod.LINGER if said.linger is None else pod.parse_linger(said.linger),
+        ttl=pod.TTL if said.ttl is None else pod.parse_ttl(said.ttl),
+        collect=tuple(said.collect or ()),
+    )
 
 
 def _number(field_name: str, value: int | None, default: int) -> int:

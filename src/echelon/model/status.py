@@ -61,6 +61,7 @@ class Status:
     root_cause: RootCause | None = None
     exit_code: int | None = None
     results: str | None = None
+    held_until: float | None = None  # its workers keep their place for so long, until results are fetched
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +77,7 @@ class RunSummary:
     gpus: int = 0
     command: str = ""
     reason: str | None = None
+    owner: str = ""
 
 
 def fold(status: Status, events: Iterable[Event]) -> Status:
@@ -96,6 +98,10 @@ def apply(status: Status, event: Event) -> Status:
             return replace(status, state="queued", reason=event.reason)
         case "admitted":
             return replace(status, state="starting", reason=None, started=event.at)
+        case "waiting" | "holding":
+            return replace(
+                status, reason=event.reason or status.reason, held_until=event.until or status.held_until
+            )
         case "worker-running" if status.state != "stopping":
             everybody = all(worker.state in ("running", "done") for worker in status.workers)
             return replace(
@@ -155,7 +161,9 @@ def _update_worker(workers: tuple[WorkerStatus, ...], event: Event) -> tuple[Wor
 def _worker_after(worker: WorkerStatus, event: Event) -> WorkerStatus:
     match event.kind:
         case "worker-started":
-            return replace(worker, state="starting", pid=event.pid, reason=None)
+            return replace(
+                worker, state="starting", pid=event.pid, node=event.node or worker.node, reason=None
+            )
         case "worker-running":
             return replace(worker, state="running", reason=None, rank_pids=event.pids or {})
         case "worker-ended":

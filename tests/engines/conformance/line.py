@@ -86,8 +86,9 @@ class LineConformance:
         assert [summary.name for summary in harness.engine.runs()] == ["third", "first"]
 
     def test_cpus_are_waited_for_too(self, harness: Harness) -> None:
-        every_cpu = Amount(request=sum(node.cpus for node in harness.engine.cluster(gpus=False).nodes))
-        first = start(harness, "lasts.py", name="first", resources=Resources(cpus=every_cpu))
+        nodes = harness.engine.cluster(gpus=False).nodes
+        every_cpu = Resources(cpus=Amount(request=min(node.free_cpus for node in nodes)))
+        first = start(harness, "lasts.py", name="first", workers=len(nodes), resources=every_cpu)
         second = start(harness, "talks.py", name="second", resources=Resources(cpus=Amount(request=1)))
         status = second.status()
         assert status.state == "queued"

@@ -6,29 +6,28 @@ the run's folder: a run goes on when its asker is gone, and any process can foll
 from __future__ import annotations
 
 import contextlib
-import getpass
 import hashlib
 import os
 import platform
-import shutil
 import signal
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from echelon.agent.gang import STOPPED_EXIT_CODE
-from echelon.engines.base import Taken, read_secrets, run_exists
+from echelon.engines.base import Taken, check_results, current_user, read_secrets, run_exists
 from echelon.engines.local import devices, rundir, store
 from echelon.engines.local.custody import end_of, is_over, never_ran, nothing_comes, spawn_supervisor
 from echelon.engines.local.rundir import RunDir
 from echelon.engines.local.store import RunStore
 from echelon.engines.local.tail import follow_logs
 from echelon.engines.local.task import write_task
-from echelon.errors import InvalidJob, StateTrouble, from_os_error
+from echelon.engines.results import copy_result
+from echelon.errors import StateTrouble
 from echelon.model.cluster import Cluster, Node
 from echelon.model.event import Event
 from echelon.model.job import Job
@@ -47,11 +46,13 @@ POLL = 0.03  # seconds between two looks at a run's files while following it
 class LocalEngine:
     """Runs on this machine."""
 
+    keeps_line = True  # a run in line has a supervisor
+
     def __init__(self, home: Path | None = None, *, keep_stdin: bool = False) -> None:
         self.store = RunStore(home)
         self._keep_stdin = keep_stdin
 
-    def cluster(self, *, gpus: bool = True) -> Cluster:
+    def cluster(self, *, gpus: bool = True, job: Job | None = None) -> Cluster:  # noqa: ARG002 - all fits all
         """This machine as one node; without `gpus` nvidia-smi need not be called."""
         living = list(self._unfinished())
         cpus = float(devices.count_cpus())
@@ -92,8 +93,8 @@ class LocalEngine:
         if folder.record.exists():
             raise run_exists(job.name)
         results = Path(job.results or Path("runs") / job.name).absolute()
-        _check_results(results, resume=job.resume)
-        record = Record(ref=ref, job=job, created=rundir.now(), owner=_user(), results=str(results))
+        check_results(results, resume=job.resume)
+        record = Record(ref=ref, job=job, created=rundir.now(), owner=current_user(), results=str(results))
         self.store.create(
             record, secret=uuid.uuid4().hex + uuid.uuid4().hex, bundle=bundle.data if bundle else None
         )
@@ -133,7 +134,11 @@ class LocalEngine:
             if lock is not None:
                 spawn_supervisor(folder, lock, keep_stdin=self._keep_stdin)
 
-    def preview(self, job: Job, plan: Plan) -> str:
+    def notes(self, job: Job) -> Sequence[str]:  # noqa: ARG002 - all is as the user knows it
+        """Nothing: it runs where the user is."""
+        return ()
+
+    def preview(self, job: Job, plan: Plan, bundle: Bundle | None = None) -> str:  # noqa: ARG002
         """The plan in words."""
         from echelon.engines.local.preview import preview
 
@@ -175,37 +180,17 @@ class LocalEngine:
 
     def fetch(self, ref: RunRef, path: str, to: Path) -> Path:
         """Copy from the results folder; what is there already is not copied onto itself."""
-        results = Path(self.read(ref).results)
-        source = (results / path).resolve()
-        if source != results.resolve() and results.resolve() not in source.parents:
-            raise InvalidJob("path", path, "is outside the results", hint=f"name a file below {results}")
-        if not source.exists():
-            raise InvalidJob("path", path, "is not among the results", hint=f"look into {results}")
-        target = to if source == results.resolve() else to / source.name
-        if target.resolve() == source:
-            return target
-        try:
-            if source.is_dir():
-                shutil.copytree(source, target, dirs_exist_ok=True, symlinks=True)
-            else:
-                target.parent.mkdir(parents=True, exist_ok=True)
-                partial = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
-                shutil.copy2(source, partial)
-                partial.replace(target)
-        except shutil.Error as error:
-            raise StateTrouble(
-                f"cannot copy {source}: {error}", hint="choose another folder with --to"
-            ) from error
-        except OSError as error:
-            raise from_os_error(error, target) from error
-        return target
+        return copy_result(Path(self.read(ref).results), path, to)
+
+    def collect(self, ref: RunRef, progress: Callable[[int, int], object] | None = None) -> None:
+        """Nothing: ranks write to the results folder themselves."""
 
     def stop(self, ref: RunRef, *, now: bool = False) -> None:
         """Leave word for the supervisor; a run that never got one ends here."""
         folder = self.store.find(ref.name)
         if is_over(folder):
             return
-        reason = f"stopped by {_user()}"
+        reason = f"stopped by {current_user()}"
         try:
             rundir.write_atomically(folder.stop, msgspec.json.encode({"now": now, "reason": reason}))
         except OSError:  # a full disk must not keep a run going: tell its supervisor by a signal
@@ -274,25 +259,6 @@ def _gpus_of(runs: Iterable[tuple[str, Record]]) -> dict[str, str]:
     }
 
 
-def _check_results(results: Path, *, resume: bool) -> None:
-    try:
-        occupied = results.exists() and (not results.is_dir() or any(results.iterdir()))
-        nearest = next(folder for folder in (results, *results.parents) if folder.exists())
-    except OSError as error:
-        raise from_os_error(error, results) from error
-    if occupied and not results.is_dir():
-        raise StateTrouble(f"{results} is not a folder", hint="choose another with --results")
-    if occupied and not resume:
-        raise StateTrouble(
-            f"the results folder {results} is not empty",
-            hint="--resume goes on in it; --results chooses another",
-        )
-    if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
-        raise StateTrouble(
-            f"results cannot be written to {results}", hint="choose another folder with --results"
-        )
-
-
 def _digest(folder: RunDir) -> str | None:
     """What identifies the code that was shipped with a run."""
     return hashlib.sha256(folder.bundle.read_bytes()).hexdigest() if folder.bundle.exists() else None
@@ -303,10 +269,3 @@ def _signal_supervisor(folder: RunDir, number: int) -> None:
     if supervisor is not None and rundir.is_held(folder):
         with contextlib.suppress(ProcessLookupError):
             os.kill(int(str(supervisor["pid"])), number)
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return str(os.getuid())  # a container's user need not have a name

@@ -1,0 +1,77 @@
+"""The agent as one file that any Python 3.8 can run, and pip's wheel for images that have no pip.
+
+The Kubernetes engine ships both beside the code: `python3 agent.pyz TASK` is the command of a pod's
+container. The same sources give the same bytes, so that what a run was shipped can be compared. Where echelon
+was installed from does not matter: the sources are read as package resources.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+_MAIN = """\
+import os
+import signal
+import sys
+
+# The first process of a container does not die of a signal that it has not asked for: until the agent has,
+# a pod that is deleted while it starts would last until it is killed.
+signal.signal(signal.SIGTERM, lambda *_: os._exit(194))
+
+from echelon.agent.__main__ import main
+
+code = main()
+try:
+    sys.stdout.flush()
+except OSError:  # nobody reads it any more
+    pass
+# Without the interpreter's farewell, as when the agent is started as a module.
+os._exit(code)
+"""
+_ROOT = '"""The agent\'s part of echelon, shipped to where it runs."""\n'
+_EPOCH = (1980, 1, 1, 0, 0, 0)  # the first moment that a zip file can tell
+
+
+@cache
+def agent_archive() -> bytes:
+    """A zip of the package `echelon.agent` with a `__main__`, made once per process."""
+    from importlib.resources import files
+
+    sources = {"__main__.py": _MAIN.encode(), "echelon/__init__.py": _ROOT.encode()}
+    for source in files("echelon.agent").iterdir():
+        if source.is_file() and source.name.endswith(".py"):
+            sources[f"echelon/agent/{source.name}"] = source.read_bytes()
+    return _zip(sources)
+
+
+@cache
+def pip_wheel() -> bytes | None:
+    """The wheel of pip that came with this Python, if it came with one; pip runs from it uninstalled."""
+    import sysconfig
+    from importlib.resources import files
+    from pathlib import Path
+
+    places = [files("ensurepip").joinpath("_bundled")]
+    if folder := sysconfig.get_config_var("WHEEL_PKG_DIR"):  # where distributions keep their own
+        places.append(Path(folder))
+    for place in places:
+        if place.is_dir():
+            for entry in sorted(place.iterdir(), key=lambda each: each.name):
+                if entry.name.startswith("pip-") and entry.name.endswith(".whl"):
+                    return entry.read_bytes()
+    return None
+
+
+def _zip(sources: dict[str, bytes]) -> bytes:
+    import io
+    import zipfile
+
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+        for name in sorted(sources):
+            info = zipfile.ZipInfo(name, date_time=_EPOCH)
+            info.compress_type = zipfile.ZIP_DEFLATED
+            info.external_attr = 0o644 << 16
+            info.create_system = 3  # Unix, wherever it is made
+            archive.writestr(info, sources[name])
+    return buffer.getvalue()

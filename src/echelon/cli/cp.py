@@ -1,0 +1,176 @@
+"""`echelon cp`: files between this machine and a cluster's volumes, or from a run's results."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import click
+
+from echelon.cli.options import target_options, where
+
+if TYPE_CHECKING:
+    from echelon.engines.kubernetes.transfer import Copied
+    from echelon.model.pod import PodOptions
+
+_SHOWN = 20  # files that are named when something is left out
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Place:
+    """One end of a copy, as it was typed; `name` is the volume's or the run's."""
+
+    kind: Literal["local", "volume", "run"]
+    text: str
+    name: str = ""
+    path: str = ""
+
+
+@click.command("cp", short_help="Copy files to and from a cluster's volumes.")
+@click.argument("source")
+@click.argument("destination")
+@click.option("--image", metavar="IMAGE", help="for the pod that copies: any with Python 3.8 or newer")
+@target_options
+def cp(source: str, destination: str, image: str | None, **target: str | None) -> int:
+    """Copy a file or a folder's content to a volume (pvc:NAME/path) and back, or from a run's results
+    (RUN:path).
+
+    A file goes into a folder that exists, or gets the name that is given. What is there already and the same
+    is not copied again; a copy that was cut off goes on when the same command is given again. Every file is
+    checked by its sha256.
+
+    \b
+    Examples:
+      echelon cp data/ pvc:data/fashion-mnist
+      echelon cp pvc:results/run-7/ckpt .
+      echelon cp RUN:logs logs/
+    """
+    ends = parse_place(source), parse_place(destination)
+    kinds = tuple(end.kind for end in ends)
+    if kinds == ("run", "local"):
+        return _from_run(*ends, target)
+    if kinds not in (("local", "volume"), ("volume", "local")):
+        raise click.UsageError(
+            "one of the two is on this machine, the other is pvc:NAME/path or, to copy from, RUN:path"
+        )
+    return _with_volume(*ends, image, target)
+
+
+def parse_place(text: str) -> Place:
+    """Read one end of a copy. A local file whose name has a colon in it is written ./NAME."""
+    from echelon.model.pod import parse_volume_path
+
+    if text.startswith("pvc:"):
+        on = parse_volume_path("volume", text.rstrip("/"))
+        return Place(kind="volume", text=text, name=on.claim, path=on.path + "/" * text.endswith("/"))
+    name, colon, path = text.partition(":")
+    if colon and name and "/" not in name and not name.startswith(".") and not Path(text).exists():
+        return Place(kind="run", text=text, name=name, path=path or ".")
+    if not text:
+        raise click.UsageError("an empty path names nothing")
+    return Place(kind="local", text=text)
+
+
+def _with_volume(
+    source: Place, destination: Place, image: str | None, target: Mapping[str, str | None]
+) -> int:
+    from echelon.cli.progress import CopyProgress
+    from echelon.engines.base import current_user
+    from echelon.engines.kubernetes.courier import MOUNT, reach_volume
+    from echelon.engines.kubernetes.engine import KubernetesEngine
+    from echelon.engines.kubernetes.transfer import fetch_tree, send_tree
+    from echelon.engines.kubernetes.volumes import read_volume
+
+    sends = destination.kind == "volume"
+    volume = destination if sends else source
+    if sends and not Path(source.text).exists():
+        from echelon.errors import InvalidJob
+
+        raise InvalidJob("source", source.text, "is not there", hint="check its spelling")
+    api = KubernetesEngine(context=target["context"], namespace=target["namespace"]).api
+    began = time.monotonic()
+    with CopyProgress(volume.text) as show:
+        try:
+            with reach_volume(
+                api,
+                read_volume(api, volume.name),
+                _pod_options(image, target),
+                owner=current_user(),
+                writes=sends,
+                notice=show.notice,
+            ) as opener:
+                if sends:
+                    root = f"{MOUNT}/{destination.path}"
+                    copied = send_tree(opener, Path(source.text), root, into=True, progress=show.hear)
+                else:
+                    copied = fetch_tree(
+                        opener,
+                        MOUNT,
+                        destination.text,
+                        path=source.path.rstrip("/") or ".",
+                        into=True,
+                        progress=show.hear,
+                    )
+        except KeyboardInterrupt:
+            show.notice("interrupted; the same command goes on from here")
+            raise
+    where_ = f"pvc:{volume.name}{copied.target.removeprefix(MOUNT)}" if sends else copied.target
+    return _tell(copied, where_, time.monotonic() - began, target["format"] or "text")
+
+
+def _from_run(source: Place, destination: Place, target: Mapping[str, str | None]) -> int:
+    from echelon.api import attach
+    from echelon.cli import render
+
+    began = time.monotonic()
+    fetched = attach(source.name, **where(target)).get(source.path, destination.text)
+    render.fetched(fetched, time.monotonic() - began, target["format"] or "text")
+    return 0
+
+
+def _pod_options(image: str | None, target: Mapping[str, str | None]) -> PodOptions:
+    """What [tool.echelon] says of pods, as far as it concerns one that only copies."""
+    from dataclasses import replace
+
+    from echelon.model.settings import Settings, to_job
+    from echelon.submit import gather
+
+    said = gather(Settings(image=image, on="k8s", context=target["context"], namespace=target["namespace"]))
+    said = replace(said, script=None, module=None, command=("cp",), args=None, roles=None)
+    return to_job(said, name="cp").pod
+
+
+def _tell(copied: Copied, place: str, seconds: float, format_: str) -> int:
+    from echelon.cli import render
+    from echelon.cli.words import duration, near, one_line
+    from echelon.model.resources import format_memory
+
+    if format_ != "text":
+        render.data(
+            {
+                "target": place,
+                "files": copied.files,
+                "bytes": copied.size,
+                "there": copied.there,
+                "seconds": round(seconds, 3),
+                "left_out": copied.left_out,
+                "changed": copied.changed,
+            },
+            format_,
+        )
+    else:
+        click.echo(place if place.startswith("pvc:") else near(place))
+        there = f", {copied.there} of them were there already" if copied.there else ""
+        files = f"{copied.files} file{'s' * (copied.files != 1)}"
+        render.notice(f"{files}, {format_memory(copied.size)} in {duration(seconds)}{there}")
+    for number, each in enumerate(copied.left_out):
+        if number == _SHOWN:
+            render.notice(f"and {len(copied.left_out) - _SHOWN} more were not copied")
+            break
+        render.notice(f"not copied: {one_line(each.path)}: {each.why}")
+    for path in copied.changed[:_SHOWN]:
+        render.notice(f"was being written all the while, and may be torn: {one_line(path)}")
+    return 1 if copied.left_out or copied.changed else 0

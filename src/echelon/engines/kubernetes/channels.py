@@ -1,0 +1,133 @@
+"""How Kubernetes packs the streams of a command into WebSocket messages: the first byte says which.
+
+Bytes in, pieces out, and the other way round; no connection is touched here. Called by `execute`."""
+
+from __future__ import annotations
+
+import base64
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+INPUT, OUTPUT, ERRORS, STATUS, SIZE, END = 0, 1, 2, 3, 4, 255
+# `v5` can say that a stream has ended; servers before 1.30 speak `v4` only.
+V5, V4 = "v5.channel.k8s.io", "v4.channel.k8s.io"
+# Every WebSocket server mixes this into its answer, which shows that it is one (RFC 6455).
+RFC_6455 = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Piece:
+    """A part of what one stream carries; `last` if the message is whole with it."""
+
+    channel: int
+    data: bytes
+    last: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ping:
+    """The other side wants to know whether we are there."""
+
+    data: bytes
+
+
+class Closed:
+    """The other side has nothing more to say."""
+
+
+def new_key() -> str:
+    """A key for one handshake."""
+    return base64.b64encode(os.urandom(16)).decode()
+
+
+def handshake(key: str) -> list[tuple[str, str]]:
+    """The headers that ask for a WebSocket with Kubernetes' channels."""
+    return [
+        ("Connection", "Upgrade"),
+        ("Upgrade", "websocket"),
+        ("Sec-WebSocket-Version", "13"),
+        ("Sec-WebSocket-Key", key),
+        ("Sec-WebSocket-Protocol", f"{V5}, {V4}"),
+    ]
+
+
+def is_answer_to(key: str, answer: Mapping[str, str]) -> bool:
+    """Whether the headers of an answer are those of a WebSocket server that speaks of channels."""
+    import hashlib
+
+    digest = hashlib.sha1(key.encode() + RFC_6455, usedforsecurity=False).digest()
+    accepted = answer.get("sec-websocket-accept") == base64.b64encode(digest).decode()
+    return accepted and answer.get("sec-websocket-protocol") in (V5, V4)
+
+
+class Packing:
+    """One connection's messages, both ways."""
+
+    def __init__(self) -> None:
+        from wsproto import ConnectionType
+        from wsproto.connection import Connection
+
+        self._connection = Connection(ConnectionType.CLIENT)
+        self._channel: int | None = None
+
+    def pack(self, channel: int, data: bytes) -> bytes:
+        """A message on a channel."""
+        from wsproto.events import BytesMessage
+
+        return self._connection.send(BytesMessage(data=bytes((channel,)) + data))
+
+    def ping(self) -> bytes:
+        """A question whether the other side is there."""
+        from wsproto import events
+
+        return self._connection.send(events.Ping(payload=b""))
+
+    def pong(self, data: bytes) -> bytes:
+        """The answer to such a question."""
+        from wsproto import events
+
+        return self._connection.send(events.Pong(payload=data))
+
+    def goodbye(self) -> bytes:
+        """The last message; nothing if it has been sent, or the connection is over."""
+        from wsproto.connection import ConnectionState
+        from wsproto.events import CloseConnection
+
+        if self._connection.state not in (ConnectionState.OPEN, ConnectionState.REMOTE_CLOSING):
+            return b""
+        return self._connection.send(CloseConnection(code=1000))
+
+    def unpack(self, data: bytes) -> Iterator[Piece | Ping | Closed]:
+        """What arrived, as far as it can be told already."""
+        from wsproto import events
+
+        self._connection.receive_data(data)
+        for event in self._connection.events():
+            if isinstance(event, events.BytesMessage):
+                yield from self._piece(bytes(event.data), event.message_finished)
+            elif isinstance(event, events.Ping):
+                yield Ping(data=bytes(event.payload))
+            elif isinstance(event, events.CloseConnection):
+                yield Closed()
+                return
+
+    def _piece(self, data: bytes, last: bool) -> Iterator[Piece]:
+        if self._channel is None and data:
+            self._channel, data = data[0], data[1:]
+        if self._channel is not None and (data or last):
+            yield Piece(channel=self._channel, data=data, last=last)
+        if last:
+            self._channel = None
+
+
+def exit_code_of(status: Mapping[str, Any]) -> int | None:
+    """The exit code in the last message of a command; nothing if it did not run to an end."""
+    if status.get("status") == "Success":
+        return 0
+    causes: Sequence[Mapping[str, Any]] = (status.get("details") or {}).get("causes") or []
+    for cause in causes:
+        if cause.get("reason") == "ExitCode" and str(cause.get("message", "")).isdecimal():
+            return int(cause["message"])
+    return None

@@ -1,0 +1,36 @@
+"""Which image the workers of a run get: the user's, or the framework's default; and what is said of it."""
+
+from __future__ import annotations
+
+from echelon.errors import InvalidJob
+from echelon.model.job import Job
+
+_TORCH = "docker.io/pytorch/pytorch:2.9.1-cuda12.6-cudnn9-runtime"
+_TENSORFLOW = "docker.io/tensorflow/tensorflow:2.20.0"
+_PLAIN = "docker.io/library/python:3.12-slim"
+
+
+def image_of(job: Job) -> str:
+    """The image of a job's workers; InvalidJob where none is given and no default fits."""
+    if job.pod.image is not None:
+        return job.pod.image
+    if job.framework == "torch":
+        return _TORCH
+    if job.framework == "tensorflow":
+        wants_gpus = job.resources.gpus or any(role.resources.gpus for role in job.roles)
+        return f"{_TENSORFLOW}-gpu" if wants_gpus else _TENSORFLOW
+    if job.framework == "plain":
+        return _PLAIN
+    raise InvalidJob(
+        "image",
+        None,
+        f"has no default for {job.framework}",
+        hint=f"say --image, with one that has {job.framework} in it; or image = in [tool.echelon]",
+    )
+
+
+def image_note(job: Job) -> str | None:
+    """What to tell a user who named no image; None if they did."""
+    if job.pod.image is not None:
+        return None
+    return f"image {image_of(job)}, the default for {job.framework}; --image names another"

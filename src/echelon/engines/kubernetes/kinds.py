@@ -1,0 +1,129 @@
+"""Which path of the API serves which kind of object.
+
+Kinds that the engine uses stand in a table, so that no question has to be asked. Any other is written as
+"plural.version.group" (`pytorchjobs.v1.kubeflow.org`) and looked up in the API server's own list, once.
+Called by `api`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+from echelon.errors import Refused
+
+
+class NotThere(Refused):
+    """No such object, or no such kind of object."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Kind:
+    """Where objects of one kind are served."""
+
+    group: str  # "" for the core
+    version: str
+    plural: str
+    namespaced: bool = True
+
+    @property
+    def api_version(self) -> str:
+        """As objects write it: `v1`, `batch/v1`."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+
+def _core(plural: str, *, namespaced: bool = True) -> Kind:
+    return Kind(group="", version="v1", plural=plural, namespaced=namespaced)
+
+
+def _of(group: str, plural: str, *, namespaced: bool = True) -> Kind:
+    return Kind(group=group, version="v1", plural=plural, namespaced=namespaced)
+
+
+KINDS: Mapping[str, Kind] = {
+    "ConfigMap": _core("configmaps"),
+    "Event": _core("events"),
+    "LimitRange": _core("limitranges"),
+    "Namespace": _core("namespaces", namespaced=False),
+    "Node": _core("nodes", namespaced=False),
+    "PersistentVolume": _core("persistentvolumes", namespaced=False),
+    "PersistentVolumeClaim": _core("persistentvolumeclaims"),
+    "Pod": _core("pods"),
+    "ResourceQuota": _core("resourcequotas"),
+    "Secret": _core("secrets"),
+    "Service": _core("services"),
+    "ServiceAccount": _core("serviceaccounts"),
+    "Deployment": _of("apps", "deployments"),
+    "Job": _of("batch", "jobs"),
+    "Lease": _of("coordination.k8s.io", "leases"),
+    "EndpointSlice": _of("discovery.k8s.io", "endpointslices"),
+    "NetworkPolicy": _of("networking.k8s.io", "networkpolicies"),
+    "PriorityClass": _of("scheduling.k8s.io", "priorityclasses", namespaced=False),
+    "StorageClass": _of("storage.k8s.io", "storageclasses", namespaced=False),
+    "CustomResourceDefinition": _of("apiextensions.k8s.io", "customresourcedefinitions", namespaced=False),
+    "SelfSubjectAccessReview": _of("authorization.k8s.io", "selfsubjectaccessreviews", namespaced=False),
+}
+
+
+def split_name(name: str) -> tuple[str, str, str] | None:
+    """The plural, version and group of a "plural.version.group"; nothing if it is not written so."""
+    plural, _, rest = name.partition(".")
+    version, _, group = rest.partition(".")
+    return (plural, version, group) if plural and version and group else None
+
+
+def group_path(api_version: str) -> str:
+    """The path below which a group and version is served: `v1`, `batch/v1`."""
+    return f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
+
+
+def pick_kind(api_version: str, resources: Sequence[Mapping[str, Any]], wanted: str) -> Kind | None:
+    """The entry of an API server's list of resources whose plural or kind is `wanted`."""
+    group, _, version = api_version.rpartition("/")
+    for entry in resources:
+        if "/" not in entry["name"] and wanted in (entry["name"], entry["kind"]):
+            return Kind(
+                group=group, version=version, plural=entry["name"], namespaced=bool(entry["namespaced"])
+            )
+    return None
+
+
+class Catalogue:
+    """The kinds of one cluster: those of the table, and those of groups that it was asked about."""
+
+    def __init__(self) -> None:
+        self._served: dict[str, Sequence[Mapping[str, Any]]] = {}
+
+    def find(self, name: str, api_version: str, ask: Callable[[str], Mapping[str, Any]]) -> Kind:
+        """The kind of that name; NotThere if the cluster does not serve it. `ask` gets what is at a path."""
+        known = KINDS.get(name)
+        if known is not None and api_version in ("", known.api_version):
+            return known
+        wanted = name
+        if not api_version:
+            parts = split_name(name)
+            if parts is None:
+                raise Refused(f"no kind of object is called {name!r}", hint="write plural.version.group")
+            wanted, api_version = parts[0], f"{parts[2]}/{parts[1]}"
+        found = pick_kind(api_version, self._served.get(api_version, ()), wanted)
+        if found is None:
+            self._served[api_version] = ask(group_path(api_version)).get("resources") or ()
+            found = pick_kind(api_version, self._served[api_version], wanted)
+        if found is None:
+            missing = f"the cluster has no {wanted} of {api_version}"
+            raise NotThere(missing, hint="is what defines it installed?")
+        return found
+
+
+def object_path(kind: Kind, namespace: str, name: str = "", subresource: str = "") -> str:
+    """The path of an object, or of all objects of a kind; `namespace` "" is all of them."""
+    place = f"/namespaces/{_quoted(namespace)}" if kind.namespaced and namespace else ""
+    path = f"{group_path(kind.api_version)}{place}/{kind.plural}"
+    if name:
+        path += f"/{_quoted(name)}"
+    return f"{path}/{subresource}" if subresource else path
+
+
+def _quoted(word: str) -> str:
+    return quote(word, safe="")

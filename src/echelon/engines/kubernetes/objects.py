@@ -1,0 +1,99 @@
+"""The objects of a run in the API: made and removed so that any step may be repeated at any time.
+
+The record comes first and reserves the name; all that is made for it belongs to it, and it belongs to the
+run's Jobs once they are there. So Kubernetes itself removes everything with the Jobs, and a submission that
+was cut off anywhere is taken up by making the rest."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from echelon.engines.kubernetes import labels
+from echelon.engines.kubernetes.api import AlreadyThere, Api, NotThere, Object
+from echelon.engines.kubernetes.manifests import owner_reference
+from echelon.errors import Refused
+
+_GONE = 60.0  # seconds that Kubernetes may take to remove what was deleted
+
+
+def create(api: Api, obj: Object, owner: Object | None = None) -> Object:
+    """Make an object, or find that it is there; one of the same name that is on its way out is waited for."""
+    wanted = {**obj, "metadata": {**obj["metadata"]}}
+    if owner is not None:
+        wanted["metadata"]["ownerReferences"] = [owner_reference(owner)]
+    kind, name = obj["kind"], obj["metadata"]["name"]
+    deadline = time.monotonic() + _GONE
+    while True:
+        try:
+            return api.create(wanted)
+        except AlreadyThere:
+            found = api.find(kind, name)
+        if found is None:
+            continue
+        leaves = bool(found["metadata"].get("deletionTimestamp"))
+        theirs = (found["metadata"].get("labels") or {}).get(labels.RUN)
+        if owner is None and not leaves and theirs == wanted["metadata"]["labels"][labels.RUN]:
+            return found  # of this run: records reserve names
+        if owner is not None and not leaves and _owned_by(found, owner):
+            return found
+        if theirs is None:
+            raise Refused(
+                f"a {kind} named {name!r} is in the namespace, and it is not echelon's",
+                hint="choose another name for the run with --name",
+            )
+        if time.monotonic() > deadline:
+            raise Refused(
+                f"the {kind} {name!r} of an earlier run is still being removed",
+                hint="try again in a moment, or choose another name with --name",
+            )
+        # Of a run of the same name that is being forgotten, or that nobody owns any more.
+        api.delete(kind, name, uid=found["metadata"]["uid"], grace=0)
+        time.sleep(0.1)
+
+
+def adopt(api: Api, record: Object, jobs: Sequence[Object]) -> None:
+    """Let the record belong to the run's Jobs, so that it goes when they go.
+
+    If it went meanwhile, the run was removed while it was being started, and they go too."""
+    wanted = [owner_reference(job) for job in jobs]
+    present = {each["uid"] for each in record["metadata"].get("ownerReferences") or ()}
+    if {each["uid"] for each in wanted} <= present:
+        return
+    name = record["metadata"]["name"]
+    try:
+        api.patch("ConfigMap", name, {"metadata": {"ownerReferences": wanted}})
+    except NotThere:
+        for job in jobs:
+            api.delete("Job", job["metadata"]["name"], uid=job["metadata"]["uid"])
+        raise
+
+
+def remove(api: Api, run: str, *, keep_claim: bool) -> None:
+    """Delete everything of a run, and wait until its name is free.
+
+    What is known by its name is not looked for: nobody needs the right to list Secrets for this."""
+    selector = labels.selector(run)
+    for kind in ("Job", "ConfigMap"):
+        for item in api.list(kind, selector=selector).items:
+            api.delete(kind, item["metadata"]["name"], uid=item["metadata"]["uid"])
+    api.delete("Service", run)
+    api.delete("Secret", run)
+    if not keep_claim:
+        api.delete("PersistentVolumeClaim", labels.claim_name(run))
+    deadline = time.monotonic() + _GONE
+    for kind in ("Job", "Pod", "ConfigMap"):
+        while left := api.list(kind, selector=selector).items:
+            if time.monotonic() > deadline:
+                metadata = left[0]["metadata"]
+                held = ", ".join(metadata.get("finalizers") or ()) or "nothing that it says"
+                raise Refused(
+                    f"the {kind} {metadata['name']!r} does not go away: it is held by {held}",
+                    hint=f"kubectl describe {kind.lower()} {metadata['name']}",
+                )
+            time.sleep(0.05)
+
+
+def _owned_by(obj: Object, owner: Object) -> bool:
+    uid = owner["metadata"]["uid"]
+    return any(each["uid"] == uid for each in obj["metadata"].get("ownerReferences") or ())

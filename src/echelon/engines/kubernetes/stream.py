@@ -1,0 +1,200 @@
+"""Connections that live longer than a request: logs that are followed, watches, and other protocols.
+
+A `Stream` is an iterator that may be closed from any thread, also while another waits in it: following a
+hundred pods takes a thread each, and all must end when the user has seen enough. The request is sent when the
+first piece is asked for, since a silent container's log does not even begin. Made by `session`, handed out by
+`api`."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import ssl
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+
+import msgspec
+
+from echelon.engines.kubernetes.refusals import Object
+from echelon.errors import EchelonError, Unavailable
+
+if TYPE_CHECKING:
+    import httpx2
+
+T = TypeVar("T")
+
+# A peer that is gone without a word is known after IDLE + PROBES * BETWEEN seconds.
+IDLE, BETWEEN, PROBES = 15, 5, 4
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Upgraded:
+    """A connection that speaks another protocol from now on, and does not block."""
+
+    socket: socket.socket
+    early: bytes  # what was read from it beyond the answer
+    headers: Mapping[str, str]
+    close: Callable[[], None]
+
+
+class Line:
+    """A connection with one purpose, so that any thread may cut it, and nothing else ends it."""
+
+    def __init__(self) -> None:
+        self.is_cut = threading.Event()
+        self.client: httpx2.Client | None = None
+        self._socket: socket.socket | None = None
+
+    def trace(self, _event: str, info: Mapping[str, Any]) -> None:
+        """Told by the HTTP library what it does; the connection that it told of last is the one in use."""
+        made = getattr(info.get("return_value"), "get_extra_info", None)
+        found = made("socket") if made else None
+        if found is not None:
+            self._socket = found
+            keep_alive(found)
+            if self.is_cut.is_set():
+                self._shut()
+
+    def cut(self) -> None:
+        """Wake whoever waits for it, with nothing more to read."""
+        self.is_cut.set()
+        self._shut()
+
+    def close(self) -> None:
+        """Free it; nobody may be reading."""
+        self.is_cut.set()
+        if self.client is not None:
+            self.client.close()
+
+    def _shut(self) -> None:
+        # Closing a socket does not wake a thread that reads from it; shutting it does. TLS is left as it is.
+        if self._socket is not None:
+            with contextlib.suppress(OSError):
+                socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
+
+
+class Stream(Iterator[T], Generic[T]):
+    """What a response brings, decoded. A broken connection is raised as what `translate` makes of it, or is
+    the end where that is nothing.
+    """
+
+    def __init__(
+        self,
+        send: Callable[[Line], httpx2.Response],
+        decode: Callable[[Iterable[bytes]], Iterator[T]],
+        translate: Callable[[Exception], EchelonError | None],
+    ) -> None:
+        self._line = Line()
+        self._send = send
+        self._decode = decode
+        self._translate = translate
+        self._pieces: Iterator[T] | None = None
+        self._response: httpx2.Response | None = None
+        self._busy = threading.Lock()
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> T:
+        with self._busy:
+            if self._line.is_cut.is_set():
+                raise StopIteration
+            try:
+                if self._pieces is None:
+                    self._response = self._send(self._line)
+                    self._pieces = self._decode(self._response.iter_raw())
+                return next(self._pieces)
+            except Exception as error:
+                ended = isinstance(error, StopIteration) or self._line.is_cut.is_set()
+                self._end()
+                trouble = None if ended else self._trouble(error)
+                if trouble is None:
+                    raise StopIteration from None
+                raise trouble from error
+
+    def close(self) -> None:
+        """End it, from any thread; the connection is gone afterwards."""
+        self._line.cut()
+        with self._busy:
+            self._end()
+
+    def _trouble(self, error: Exception) -> EchelonError | None:
+        return error if isinstance(error, EchelonError) else self._translate(error)
+
+    def _end(self) -> None:
+        with contextlib.suppress(Exception):  # it is over either way
+            if self._response is not None:
+                self._response.close()
+            self._line.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        self._end()
+
+
+def take_over(response: httpx2.Response, line: Line) -> Upgraded:
+    """The connection of an answer that agrees to another protocol."""
+    import httpcore2
+
+    stream = response.extensions["network_stream"]
+    if isinstance(stream.get_extra_info("ssl_object"), ssl.SSLObject):
+        raise Unavailable(
+            "commands in containers cannot be run through a proxy that is itself https://",
+            hint="use an http:// proxy: what passes through it is encrypted all the same",
+        )
+    try:
+        early = stream.read(65536, timeout=0.001)
+    except httpcore2.ReadTimeout:
+        early = b""
+    connection: socket.socket = stream.get_extra_info("socket")
+    connection.setblocking(False)
+
+    def close() -> None:
+        response.close()
+        line.close()
+
+    return Upgraded(socket=connection, early=early, headers=response.headers, close=close)
+
+
+def keep_alive(connection: socket.socket) -> None:
+    """Let the operating system notice that the other side is gone, also when nobody writes."""
+    idle = getattr(socket, "TCP_KEEPIDLE", getattr(socket, "TCP_KEEPALIVE", None))
+    with contextlib.suppress(OSError):
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if idle is not None:
+            connection.setsockopt(socket.IPPROTO_TCP, idle, IDLE)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, BETWEEN)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, PROBES)
+
+
+def split_lines(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """The whole lines among pieces that are cut anywhere; a last one without its end is left out."""
+    started: list[bytes] = []
+    for piece in pieces:
+        first, *more = piece.split(b"\n")
+        started.append(first)
+        for following in more:
+            yield b"".join(started)
+            started = [following]
+
+
+def read_events(
+    pieces: Iterable[bytes], make_error: Callable[[Object], EchelonError]
+) -> Iterator[tuple[str, Object]]:
+    """The events of a watch; its error, which is an event too, is raised."""
+    for line in split_lines(pieces):
+        if line:
+            event = msgspec.json.decode(line)
+            if event["type"] == "ERROR":
+                raise make_error(event["object"])
+            yield event["type"], event["object"]

@@ -1,0 +1,44 @@
+"""Copying from a results folder on this machine: what `get` does once results are home, on every engine."""
+
+from __future__ import annotations
+
+import shutil
+import uuid
+from pathlib import Path
+
+from echelon.errors import InvalidJob, StateTrouble, from_os_error
+
+
+def check_inside(results: Path, path: str) -> Path:
+    """Where a result lies; InvalidJob for a path that leads out of the folder."""
+    source = (results / path).resolve()
+    if source != results.resolve() and results.resolve() not in source.parents:
+        raise InvalidJob("path", path, "is outside the results", hint=f"name a file below {results}")
+    return source
+
+
+def copy_result(results: Path, path: str, to: Path) -> Path:
+    """Copy a file or folder of the results (all of them for `.`) to `to`; returns where it is.
+
+    What is there already is not copied onto itself."""
+    source = check_inside(results, path)
+    if not source.exists():
+        raise InvalidJob("path", path, "is not among the results", hint=f"look into {results}")
+    target = to if source == results.resolve() else to / source.name
+    if target.resolve() == source:
+        return target
+    try:
+        if source.is_dir():
+            shutil.copytree(source, target, dirs_exist_ok=True, symlinks=True)
+        else:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            partial = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
+            shutil.copy2(source, partial)
+            partial.replace(target)
+    except shutil.Error as error:
+        raise StateTrouble(
+            f"cannot copy {source}: {error}", hint="choose another folder with --to"
+        ) from error
+    except OSError as error:
+        raise from_os_error(error, target) from error
+    return target

@@ -1,0 +1,77 @@
+"""The task of a run's agents: a plan in the words that `echelon.agent.task` reads. Pure.
+
+Each engine says where things lie among its workers and how patient they are; what the ranks run is the same
+everywhere, and is written here once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from echelon.agent.task import SCHEMA
+from echelon.model.plan import Plan
+from echelon.model.run import Record
+
+GRACE = 10.0  # seconds that ranks get between SIGTERM and SIGKILL
+HEARTBEAT = 1.0
+LOST_AFTER = 10.0
+
+
+def make_task(
+    record: Record,
+    plan: Plan,
+    *,
+    code: str,
+    output: str,
+    logs: str,
+    reports: str,
+    secret: str,
+    leader: tuple[str, int],
+    bundle: Mapping[str, Any] | None,
+    join_timeout: float,
+    project: bool,
+    interactive: bool = False,
+    **more: object,
+) -> dict[str, Any]:
+    """Everything that all agents of a run are told.
+
+    `code` is the folder that `{code}` means, and with `project` also where functions find their project.
+    `join_timeout` is how long workers wait for their leader, and it for them. `more` are words that only one
+    engine's agents know."""
+    return {
+        "schema": SCHEMA,
+        "run": plan.run,
+        "groups": [
+            {
+                "role": group.role,
+                "workers": group.workers,
+                "procs": group.procs,
+                "essential": group.essential,
+                "launch": {
+                    "argv": [word.replace("{code}", code) for word in launch.argv],
+                    "per": launch.per,
+                    "wiring": dict(launch.wiring),
+                    "ports": launch.ports,
+                    "if_importable": {name: dict(wiring) for name, wiring in launch.if_importable.items()},
+                    "threads": threads,
+                },
+            }
+            for group, launch, threads in zip(plan.world.groups, plan.launches, plan.threads, strict=True)
+        ],
+        "env": {**plan.env, "ECHELON_PROJECT": code} if project else dict(plan.env),
+        "cwd": record.job.cwd.replace("{code}", code),
+        "output": output,
+        "logs": logs,
+        "reports": reports,
+        "secret": secret,
+        "leader": {"host": leader[0], "port": leader[1]},
+        "restarts": plan.restarts,
+        "timeout": plan.timeout,
+        "grace": GRACE,
+        "join_timeout": join_timeout,
+        "heartbeat": HEARTBEAT,
+        "lost_after": LOST_AFTER,
+        "interactive": interactive,
+        "bundle": None if bundle is None else dict(bundle),
+        **more,
+    }

@@ -1,0 +1,62 @@
+"""The testbed's fixtures, and a small API server of the test's own whose answers the test decides."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from testbed.fixtures import (
+    api_outage,
+    audit,
+    cluster,
+    fake_nodes,
+    give_gpus,
+    image,
+    namespace,
+    own_cluster,
+    real_nodes,
+    spare_node,
+    turn,
+    user,
+)
+from tests.engines.kubernetes.stand_in import Certificates, StandIn, make_certificates
+
+from echelon.engines.kubernetes.access import Access
+
+__all__ = [
+    "api_outage",
+    "audit",
+    "cluster",
+    "fake_nodes",
+    "give_gpus",
+    "image",
+    "namespace",
+    "own_cluster",
+    "real_nodes",
+    "spare_node",
+    "turn",
+    "user",
+]
+
+
+@pytest.fixture(scope="session")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    """An authority, and a server and a client that it vouches for."""
+    return make_certificates(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture
+def stand_in(certificates: Certificates) -> Iterator[StandIn]:
+    """A server that speaks HTTPS and answers what the test tells it to."""
+    with StandIn(certificates) as server:
+        yield server
+
+
+@pytest.fixture
+def access(stand_in: StandIn, certificates: Certificates, monkeypatch: pytest.MonkeyPatch) -> Access:
+    """The way to that server, without credentials."""
+    for name in ("HTTPS_PROXY", "https_proxy", "NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    authority = Path(certificates.authority).read_bytes()
+    return Access(server=stand_in.url, context="test", cluster="test", user="ann", authority_data=authority)

@@ -1,0 +1,132 @@
+"""Runs whose objects the tests look at: plain, with everything said, and with roles under `restricted`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from echelon.engines.kubernetes.cargo import Shipped
+from echelon.engines.kubernetes.manifests import render
+from echelon.model.cluster import Cluster, Gpu, Node
+from echelon.model.job import Job
+from echelon.model.plan import Placement, Plan
+from echelon.model.run import Record, RunRef
+from echelon.model.settings import Settings, to_job
+from echelon.placement import place
+from echelon.planning import make_plan, make_world
+
+MODEL = "NVIDIA-A100-SXM4-80GB"
+SHIPPED = Shipped(agent=60_000, code=1_500_000, digest="ab" * 32, rest="cd" * 32)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """A job as the user says it, and how it is rendered."""
+
+    said: Settings
+    shipped: Shipped = SHIPPED
+    gpu_models: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+CASES = {
+    "plain": Case(said=Settings(name="hello", script="hello.py", framework="plain")),
+    "everything": Case(
+        said=Settings(
+            name="fm",
+            script="train.py",
+            args=("--out", "{output}"),
+            workers=2,
+            gpus=4,
+            gpu_type="A100",
+            cpus="4:8",
+            memory="16Gi:32Gi",
+            resource={"rdma/hca": 1},
+            framework="torch",
+            env={"LR": "1e-3"},
+            secret=("TOKEN", "gang"),
+            python="/opt/conda/bin/python",
+            restarts=3,
+            timeout="2h",
+            image="registry.example.com:5000/team/torch:2",
+            pull="always",
+            pull_secret=("registry",),
+            mount=(
+                "pvc:work/data:/data:ro",
+                "configmap:settings:/etc/settings",
+                "secret:keys:/etc/keys",
+                "nfs:10.0.0.5:/export:/nfs",
+                "hostPath:/mnt/scratch:/mnt/scratch",
+                "emptydir:20Gi:/scratch",
+            ),
+            node_selector={"pool": "training"},
+            toleration=("dedicated=training:NoSchedule", "spot"),
+            service_account="trainer",
+            priority_class="training",
+            shm="8Gi",
+            pip=("einops", "timm==1.0"),
+            requirements="requirements.txt",
+            output="pvc:work/results/fm",
+            linger="10m",
+            ttl="1d",
+            collect=("/data/cache",),
+        ),
+        shipped=Shipped(
+            agent=60_000, code=1_500_000, wheel=1_800_000, requirements=30, digest="ab" * 32, rest="cd" * 32
+        ),
+        gpu_models={"A100": (MODEL, "NVIDIA-A100-PCIE-40GB")},
+    ),
+    "roles": Case(
+        said=Settings(
+            name="ps-run",
+            module="pkg.train",
+            workers=2,
+            roles={"chief": 1, "ps": 1},
+            framework="tensorflow",
+            code="pvc:work/project",
+            output="new:5Gi:shared",
+        ),
+        shipped=Shipped(agent=60_000, rest="cd" * 32),
+        options={"security_level": "restricted", "suspend": True, "namespace": "team"},
+    ),
+}
+
+
+def cluster() -> Cluster:
+    """Two nodes of eight GPUs."""
+    return Cluster(
+        nodes=tuple(
+            Node(
+                name=name,
+                cpus=64.0,
+                memory=2.0**38,
+                free_cpus=64.0,
+                free_memory=2.0**38,
+                gpus=tuple(Gpu(id=f"{name}/{number}", model=MODEL) for number in range(8)),
+                other={"rdma/hca": 1},
+            )
+            for name in ("node-a", "node-b")
+        )
+    )
+
+
+def record_of(job: Job) -> Record:
+    """A record as the engine makes it."""
+    ref = RunRef(engine="k8s", name=job.name, namespace="team")
+    return Record(ref=ref, job=job, created=1.5, owner="Ann <ann@example.com>", results="/home/ann/runs/x")
+
+
+def planned(case: Case) -> tuple[Record, Plan]:
+    """The record and the plan of a case, on two nodes."""
+    from dataclasses import replace
+
+    job = replace(to_job(case.said, name="x"), cwd="{code}")
+    found = place(make_world(job), cluster())
+    assert isinstance(found, Placement)
+    return record_of(job), replace(make_plan(job, found, cluster()), gpu_models=case.gpu_models)
+
+
+def objects_of(case: Case) -> list[dict[str, Any]]:
+    """All objects of a case, as the dry run shows them."""
+    record, plan = planned(case)
+    return render(record, plan, case.shipped, **case.options)

@@ -1,0 +1,78 @@
+"""Objects as small as they can be, for what no real one shows: odd fields, rare moments."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from testbed.kubectl import Object
+from tests.engines.kubernetes.situations import run_job
+
+from echelon.engines.kubernetes import labels
+from echelon.model.job import Job
+from echelon.model.run import Record, RunRef
+
+RECORD = Record(
+    ref=RunRef(engine="k8s", name="demo"),
+    job=Job(name="demo", script="train.py", workers=2),
+    created=100.0,
+    owner="ann",
+    results="runs/demo",
+)
+
+
+def record_object(*, stop: object = None, queued: object = None, started: bool = True) -> Object:
+    owners = [{"kind": "Job", "name": "demo", "uid": "1"}] if started else []
+    annotations = {labels.STOP: stop if isinstance(stop, str) else json.dumps(stop)} if stop else {}
+    data = {labels.QUEUED_KEY: queued if isinstance(queued, str) else json.dumps(queued)} if queued else {}
+    about = {"name": "demo", "annotations": annotations, "ownerReferences": owners}
+    return {"kind": "ConfigMap", "metadata": about, "data": data}
+
+
+def pod(
+    worker: int = 0,
+    *,
+    state: Object | None = None,
+    status: Object | None = None,
+    first: int = 0,
+    made: str = "2026-01-01T00:00:00Z",
+    name: str | None = None,
+    **about: Any,
+) -> Object:
+    """A pod as small as it can be."""
+    template = run_job("demo", "image", first=first)["spec"]["template"]
+    statuses = [{"name": labels.CONTAINER, "state": state}] if state is not None else []
+    return {
+        "kind": "Pod",
+        "metadata": {
+            "name": name or f"demo-{worker}-abcde",
+            "annotations": {labels.COMPLETION_INDEX: str(worker - first)},
+            "creationTimestamp": made,
+            **about,
+        },
+        "spec": {**template["spec"], "nodeName": "node-a"},
+        "status": {"phase": "Running", "containerStatuses": statuses, **(status or {})},
+    }
+
+
+def ended(code: int, *, reason: str = "Error", message: str = "", at: str = "2026-01-01T00:01:00Z") -> Object:
+    return {"terminated": {"exitCode": code, "reason": reason, "message": message, "finishedAt": at}}
+
+
+def job(*conditions: str, reason: str = "", workers: int = 2, **spec: Any) -> Object:
+    found = [
+        {
+            "type": name,
+            "status": "True",
+            "reason": reason,
+            "message": "",
+            "lastTransitionTime": "2026-01-01T00:02:00Z",
+        }
+        for name in conditions
+    ]
+    made = run_job("demo", "image", workers=workers, spec=spec)
+    return {**made, "status": {"conditions": found}}
+
+
+RUNNING = {"running": {"startedAt": "2026-01-01T00:00:10Z"}}
+WAITING = {"waiting": {"reason": "ContainerCreating"}}

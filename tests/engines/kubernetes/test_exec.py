@@ -1,0 +1,93 @@
+"""`echelon exec` in a worker of a real run: pipes, exit codes, and a shell on a terminal."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import struct
+import subprocess
+import termios
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from testbed.kubectl import Kubectl
+from tests.cli.terminal import ECHELON, PATIENCE, Terminal
+from tests.conftest import wait_until
+
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+
+STAY = """
+import time
+print("there", flush=True)
+time.sleep(3600)
+"""
+
+
+@pytest.fixture
+def run(
+    home: Path, namespace: Kubectl, image: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[list[str]]:
+    """A run of two workers that goes on; the options by which commands find it."""
+    monkeypatch.setenv("KUBECONFIG", str(namespace.kubeconfig))
+    Path("stay.py").write_text(STAY)
+    where = ["--on", "k8s", "--namespace", namespace.namespace]
+    words = ["run", *where, "--name", "fm", "-n", "2", "--framework", "plain", "--image", image("python")]
+    submitted = echelon(*words, "-d", "--linger", "1m", "stay.py")
+    assert submitted.returncode == 0, submitted.stderr
+    wait_until(lambda: echelon("logs", *where, "fm").stdout.count(b"there") == 2, "two workers")
+    yield where
+    echelon("stop", "--now", *where, "fm")
+
+
+def echelon(*words: str, stdin: bytes | None = None) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run([*ECHELON, *words], input=stdin, capture_output=True, timeout=PATIENCE, check=False)
+
+
+def test_a_command_its_streams_and_its_exit_code(run: list[str]) -> None:
+    done = echelon("exec", *run, "fm", "--", "sh", "-c", "pwd; ls; echo oh >&2; exit 7")
+    assert (done.returncode, done.stdout, done.stderr) == (7, b"/echelon/work/code\nstay.py\n", b"oh\n")
+    content = os.urandom(3_000_000)
+    done = echelon("exec", *run, "fm", "--worker", "1", "--", "cat", stdin=content)
+    assert (done.returncode, done.stdout == content) == (0, True)
+    names = {echelon("exec", *run, "fm", "--worker", number, "--", "hostname").stdout for number in "01"}
+    assert names == {b"fm-0\n", b"fm-1\n"}
+    done = echelon("exec", *run, "fm", "--", "no-such-command")
+    assert (done.returncode, done.stderr) == (127, b"no-such-command: No such file or directory\n")
+    done = echelon("exec", *run, "fm", "--worker", "2")
+    assert (done.returncode, b"they are numbered 0 to 1" in done.stderr) == (110, True)
+    done = echelon("exec", *run, "fn")
+    assert (done.returncode, b"did you mean 'fm'?" in done.stderr) == (111, True)
+
+
+def test_a_shell_on_a_terminal(run: list[str]) -> None:
+    """Keys go through as they are pressed, Ctrl-C too; the window's size is the terminal's, also when it
+    changes.
+    """
+    terminal = Terminal("exec", *run, "fm", columns=91)
+    prompt = r"(?s)%s.*# $"
+    terminal.expect(prompt % "")
+    terminal.type("stty size\r")
+    terminal.expect(prompt % "24 91")
+    terminal.type("echo begun; sleep 1000; echo never\r")
+    terminal.expect("(?<!echo )begun")
+    terminal.type("\x03")
+    terminal.expect(prompt % r"\^C")
+    terminal.type("echo code=$?\r")
+    terminal.expect(prompt % "code=130")
+    fcntl.ioctl(terminal._file, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 120, 0, 0))
+    terminal.type("until stty size | grep '30 120'; do sleep 0.1; done\r")
+    terminal.expect(prompt % "(?<!')30 120")  # said, and not typed
+    terminal.type("exit 5\r")
+    assert terminal.end() == 5
+    terminal.close()
+    assert terminal.shown.count("never") == 1  # what was typed, and not what it would have said
+
+
+def test_a_run_that_has_ended(run: list[str]) -> None:
+    assert echelon("stop", "--now", *run, "fm").returncode == 0
+    wait_until(
+        lambda: echelon("exec", *run, "fm", "--", "true").returncode == 119, "the end of the worker's pod"
+    )
+    done = echelon("exec", *run, "fm", "--", "true")
+    assert b"worker 0 of run 'fm' " in done.stderr
