@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from echelon.bundle import pack, pack_files
-from echelon.bundle.archive import _content, _human, _pack
+from echelon.bundle.archive import _pack, human_size, read_content
 from echelon.bundle.survey import survey
 from echelon.errors import CannotShip
 
@@ -223,7 +223,7 @@ def test_a_file_that_changes_meanwhile_is_named(root: Path, change: Change, what
 def test_a_file_that_grows_while_it_is_read_is_named(root: Path) -> None:
     (root / "big.bin").write_bytes(bytes(3 << 20))
     (big,) = (each for each in survey(root).found if each.path == "big.bin")
-    pieces = _content(root, big)
+    pieces = read_content(root, big)
     next(pieces)
     with (root / "big.bin").open("ab") as file:
         file.write(b"more")
@@ -243,4 +243,4 @@ def test_a_file_that_grows_while_it_is_read_is_named(root: Path) -> None:
     ],
 )
 def test_sizes_in_words(size: float, words: str) -> None:
-    assert _human(size) == words
+    assert human_size(size) == words

@@ -50,7 +50,7 @@ def test_every_setting_is_in_it_with_its_help() -> None:
     properties = schema()["properties"]
     for each in fields(Settings):
         assert properties[each.name]["description"] == each.metadata["help"]
-    assert {"gpu-type", "dry-run", "no-wait", "role"} < set(properties)
+    assert {"gpu-type", "dry-run", "no-wait", "role", "node-selector", "pull-secret"} < set(properties)
 
 
 GOOD: list[dict[str, Any]] = [
@@ -61,6 +61,14 @@ GOOD: list[dict[str, Any]] = [
     {"script": "a.py", "workers": 2.0, "gpu-type": "A100", "no_wait": False},
     {"script": "a.py", "roles": {"ps": 1, "chief": {"workers": 1, "gpus": 0, "cpus": 2, "memory": "1Gi"}}},
     {"script": "a.py", "role": {"ps": 1}, "env": {"A": "", "B": 1.5, "C": False}, "resource": {"x": 1}},
+    {
+        "script": "a.py",
+        "node-selector": {"a": True, "b": 1},
+        "mount": ["pvc:a:/a"],
+        "pull": "always",
+        "shm": 1,
+    },
+    {"script": "a.py", "pip": ["torch"], "ttl": "1d", "linger": 0, "pull-secret": ["a"], "collect": ["x"]},
     {"script": "a.py", "framework": "torch", "format": "json", "on": "k8s", "timeout": 90, "secret": ["A"]},
 ]
 BAD: list[Any] = [
@@ -95,6 +103,10 @@ BAD: list[Any] = [
     {"script": "a.py", "framework": "jax"},
     {"script": "a.py", "resume": "yes"},
     {"script": "a.py", "name": 1},
+    {"script": "a.py", "mount": "pvc:a:/a"},
+    {"script": "a.py", "node_selector": ["a=b"]},
+    {"script": "a.py", "pull": "never"},
+    {"script": "a.py", "pull-secret": ["a"], "pull_secret": ["a"]},
 ]
 
 

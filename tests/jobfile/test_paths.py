@@ -34,6 +34,17 @@ def test_are_relative_to_the_file(tmp_path: Path) -> None:
     assert said.secret == ("A", f"B=@{tmp_path}/jobs/deep/token", "C=@/etc/c")
 
 
+def test_of_pods_are_left_alone_but_for_the_requirements(tmp_path: Path) -> None:
+    said = read(
+        "script: a.py\nrequirements: ../deep.txt\nmount: [hostPath:/data:/data]\ncollect: [cache]\n"
+        "code: pvc:work/a\noutput: pvc:work/b\n",
+        "jobs/job.yaml",
+    )
+    assert said.requirements == str(tmp_path / "deep.txt")
+    assert (said.mount, said.collect) == (("hostPath:/data:/data",), ("cache",))
+    assert (said.code, said.output) == ("pvc:work/a", "pvc:work/b")
+
+
 def test_beside_the_file_in_the_working_directory_stay_as_they_are() -> None:
     assert read("script: train.py\n").script == "train.py"
     assert read("command: [./prog, ./data]\n").command == ("./prog", "./data")

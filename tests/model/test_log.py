@@ -208,3 +208,8 @@ def test_anything_can_be_read(raw: bytes) -> None:
 )
 def test_a_line(raw: bytes, line: LogLine) -> None:
     assert parse_line(raw, 0) == line
+
+
+def test_what_an_agent_runs_before_its_ranks_belongs_to_no_rank() -> None:
+    line = parse_line(b"[- o 17 1763173621.250] Collecting numpy", 2)
+    assert line == LogLine(text="Collecting numpy", at=1763173621.25, worker=2, rank=None, sequence=17)

@@ -9,7 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from echelon.errors import InvalidJob
-from echelon.model.resources import Amount, format_memory, parse_cpus, parse_duration, parse_memory
+from echelon.model.resources import (
+    Amount,
+    format_memory,
+    parse_cpus,
+    parse_duration,
+    parse_memory,
+    parse_size,
+)
 
 UNITS = {
     "": 1,
@@ -42,6 +49,22 @@ def test_request_and_limit(one: int, other: int) -> None:
     if low < high:
         with pytest.raises(InvalidJob, match="limit below its request"):
             parse_cpus("cpus", f"{high}:{low}")
+
+
+@settings(deadline=None)
+@given(COUNTS, st.sampled_from(sorted(UNITS)))
+def test_a_size_is_memory_in_whole_bytes(count: int, unit: str) -> None:
+    size = parse_size("shm", f"{count}{unit}")
+    assert isinstance(size, int)
+    assert size == parse_memory("shm", f"{count}{unit}").request
+
+
+@pytest.mark.parametrize("text", ["1Gi:2Gi", "0.2", "0", "-1", "lots", "", None])
+def test_no_size(text: object) -> None:
+    with pytest.raises(InvalidJob) as caught:
+        parse_size("shm", text)
+    assert caught.value.field == "shm"
+    assert "16Gi" in caught.value.hint
 
 
 def test_cpus() -> None:

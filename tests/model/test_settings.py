@@ -29,6 +29,8 @@ CHOICES: dict[str, st.SearchStrategy[Any]] = {
     "env": st.dictionaries(NAME, SMALL, max_size=3),
     "resource": st.dictionaries(NAME, SMALL, max_size=3),
     "roles": st.dictionaries(NAME, ROLES, max_size=3),
+    "node_selector": st.dictionaries(NAME, SMALL, max_size=3),
+    "mount": st.lists(NAME, max_size=2).map(tuple),
 }
 SAID = st.fixed_dictionaries({}, optional=CHOICES).map(lambda said: Settings(**said))
 WHAT = ("script", "module", "command")
@@ -56,7 +58,7 @@ def test_the_strong_one_wins_and_the_weak_one_fills_in(strong: Settings, weak: S
     says_what = any(getattr(strong, name) is not None for name in WHAT)
     for name in NAMES:
         mine, theirs, result = (getattr(said, name) for said in (strong, weak, merged))
-        if name in ("env", "resource", "roles"):
+        if name in ("env", "resource", "roles", "node_selector"):
             assert set(result or {}) == set(mine or {}) | set(theirs or {})
             if name != "roles":
                 assert (result or {}).items() >= (mine or {}).items()

@@ -1,0 +1,126 @@
+"""The agent as one file, run by the oldest and the newest Python there is; and pip from its wheel."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+from tests.conftest import find_python
+
+from echelon.bundle.zipapp import agent_archive, pip_wheel
+from echelon.engines.task import make_task
+from echelon.model.job import Job
+from echelon.model.plan import Launch, Placement, Plan, Seat
+from echelon.model.run import Record, RunRef
+from echelon.model.world import Group, World
+
+# The oldest that must do, and the newest to be found.
+VERSIONS = ["3.8", next((each for each in ("3.14", "3.13", "3.12") if find_python(each)), "3.11")]
+
+
+def archive_in(folder: Path) -> Path:
+    path = folder / "agent.pyz"
+    path.write_bytes(agent_archive())
+    return path
+
+
+def test_the_same_sources_give_the_same_bytes_in_another_process() -> None:
+    code = (
+        "import sys, os; os.environ['TZ'] = 'Asia/Tokyo';"
+        "from echelon.bundle.zipapp import agent_archive; sys.stdout.buffer.write(agent_archive())"
+    )
+    again = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    assert again.stdout == agent_archive()
+    assert agent_archive() is agent_archive()
+
+
+def test_it_holds_the_agent_and_nothing_of_the_client() -> None:
+    import echelon.agent
+
+    names = zipfile.ZipFile(io.BytesIO(agent_archive())).namelist()
+    sources = Path(str(echelon.agent.__file__)).parent.glob("*.py")
+    assert sorted(names) == sorted(
+        ["__main__.py", "echelon/__init__.py", *(f"echelon/agent/{each.name}" for each in sources)]
+    )
+    assert len(agent_archive()) < 200_000  # it travels with every run
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_it_leads_a_run_from_its_zip(version: str, tmp_path: Path) -> None:
+    python = find_python(version)
+    if python is None:
+        pytest.skip(f"no Python {version} here")
+    secret = tmp_path / "secret"
+    secret.write_text("s")
+    argv = (python, "-c", "import os, sys; print('hello from', os.environ['ECHELON_RUN']); sys.exit(0)")
+    plan = Plan(
+        run="fm",
+        framework="plain",
+        world=World(groups=(Group(workers=1, procs=1),)),
+        launches=(Launch(argv=argv),),
+        placement=Placement(seats=(Seat(worker=0, node="here"),)),
+        threads=(1,),
+    )
+    record = Record(
+        ref=RunRef(engine="k8s", name="fm"),
+        job=Job(name="fm", command=argv, cwd=str(tmp_path)),
+        created=0.0,
+        owner="me",
+        results=str(tmp_path),
+    )
+    task = make_task(
+        record,
+        plan,
+        code=str(tmp_path / "code"),
+        output=str(tmp_path / "out"),
+        logs=str(tmp_path / "out/logs"),
+        reports=str(tmp_path),
+        secret=str(secret),
+        leader=("127.0.0.1", 0),
+        bundle=None,
+        join_timeout=10.0,
+        project=False,
+    )
+    for folder in ("out", "out/logs"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "task.json").write_text(json.dumps(task))
+    done = subprocess.run(
+        [python, str(archive_in(tmp_path)), str(tmp_path / "task.json"), "--worker", "0"],
+        capture_output=True, text=True, timeout=60, check=False, cwd="/", env={"PATH": "/usr/bin:/bin"},
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "hello from fm" in done.stdout
+    assert '"outcome"' in done.stdout
+
+
+def test_what_it_says_reaches_a_pipe_though_it_leaves_abruptly(tmp_path: Path) -> None:
+    """`agent.pyz files list` writes through Python's own buffers."""
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "tree/one.txt").write_text("1")
+    done = subprocess.run(
+        [sys.executable, str(archive_in(tmp_path)), "files", "list", str(tmp_path / "tree")],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert (done.returncode, "one.txt" in done.stdout) == (0, True), done.stderr
+
+
+def test_pip_runs_from_its_wheel(tmp_path: Path) -> None:
+    wheel = pip_wheel()
+    if wheel is None:
+        pytest.skip("this Python came without pip's wheel")
+    path = tmp_path / "pip.whl"
+    path.write_bytes(wheel)
+    code = (
+        f"import runpy, sys; sys.path.insert(0, {str(path)!r}); sys.argv = ['pip', '--version'];"
+        "runpy.run_module('pip', run_name='__main__')"
+    )
+    done = subprocess.run(
+        [sys.executable, "-S", "-I", "-c", code], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert str(path) in done.stdout
