@@ -151,11 +151,11 @@ class Run:
     def _tended(self, timeout: float | None = None) -> Iterator[Event]:
         """The run's events until its end; if it is in line where nobody keeps one, try again now and then."""
         deadline = None if timeout is None else time.monotonic() + timeout
-        told = 0
-        if not self._engine.keeps_line:
+        told: int | None = 0
+        if not self._engine.keeps_line and self._engine.read(self._ref).plan is None:
             told = yield from self._keep_in_line(deadline)
-            if told is None:
-                return
+        if told is None:
+            return
         left = None if deadline is None else max(0.0, deadline - time.monotonic())
         for event in self._engine.events(self._ref, follow=True, timeout=left):
             told -= event.kind in _IN_LINE

@@ -6,7 +6,7 @@ import contextlib
 import queue
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from echelon.cli import render
 from echelon.cli.lines import LinePrinter
@@ -48,14 +48,34 @@ def follow(run: Run, job: Job, format_: str) -> int:
                 render.notice(f"nobody reads on; run {run.name} goes on: `echelon logs -f {run.name}`")
             raise
         watcher.join()
-        render.collecting(run)
+    trouble = _collect(run)
     status = run.status()
     render.ending(status)
     if format_ != "text":
         render.data(status, format_)
+    if trouble is not None:
+        raise trouble
     if signals and status.state == "stopped":
         return 128 + signals[0]
     return status.exit_code or 0
+
+
+def tell_waiting(run: Run) -> None:
+    """Say, in a thread of its own, why a run that somebody else follows does not run yet."""
+    kinds = ("queued", "waiting")
+    threading.Thread(target=_tell_events, args=(run, kinds), name="events", daemon=True).start()
+
+
+def _collect(run: Run) -> EchelonError | None:
+    """Bring the results home. What goes wrong with that does not hide how the run ended."""
+    try:
+        render.collecting(run)
+    except KeyboardInterrupt:
+        render.notice(f"not all results were fetched; `echelon get {run.name}` goes on with it")
+        raise
+    except EchelonError as error:
+        return error
+    return None
 
 
 @contextlib.contextmanager
@@ -94,13 +114,13 @@ def _stopping_on_signals(run: Run) -> Iterator[list[int]]:
         heeding.join()
 
 
-def _tell_events(run: Run) -> None:
+def _tell_events(run: Run, kinds: Sequence[str] | None = None) -> None:
     queued = False
     with contextlib.suppress(EchelonError, OSError):  # whoever reads the lines meets the same, and says so
         for event in run.events():
             text = _in_words(event, was_queued=queued)
             queued = event.kind == "queued"
-            if text:
+            if text and (kinds is None or event.kind in kinds):
                 render.notice(text)
 
 

@@ -36,6 +36,7 @@ def logs(
       echelon logs -f RUN --since 5m
     """
     from echelon.api import attach
+    from echelon.cli.follow import tell_waiting
     from echelon.cli.lines import DataPrinter, LinePrinter
     from echelon.model.resources import parse_duration
 
@@ -49,6 +50,8 @@ def logs(
         printer = LinePrinter(prefix=len(ranks) != 1, timestamps=timestamps, at_once=follow)
     else:
         printer = DataPrinter(format_, at_once=follow)
+    if follow:
+        tell_waiting(run)
     for line in lines:
         printer.show(line)
     printer.finish()

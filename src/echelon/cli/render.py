@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
+from echelon.admission import plan_anywhere
 from echelon.cli.words import cause_lines, coloured, duration, near, one_line, ranges, state, style
 from echelon.engines.base import Engine
 from echelon.handle import Run
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from echelon.engines.local.checkup import Finding
     from echelon.engines.local.usage import Usage
 
+_RUN_HEADS = ("NAME", "STATE", "WORKERS", "GPUS", "AGE", "TOOK", "COMMAND", "REASON")
 _LEVEL_COLOURS = {"ok": "green", "degraded": "yellow", "missing": "red"}
 _SHORTENED = ("COMMAND", "REASON", "MODEL", "USED BY")  # columns that give way on a narrow terminal
 T = TypeVar("T")
@@ -72,7 +74,9 @@ def preview(prepared: Prepared, plan: object, engine: Engine, settings: Settings
     job, format_ = prepared.job, settings.format or "text"
     if not isinstance(plan, Plan):
         notice(f"it would wait: {getattr(plan, 'reason', '')}")
-        return
+        if settings.on != "k8s":
+            return
+        plan = plan_anywhere(job)  # the objects are the same, but for the nodes
     if format_ == "text" or (settings.on == "k8s" and format_ == "yaml"):
         click.echo(engine.preview(job, plan, prepared.bundle), nl=False)
     else:
@@ -98,14 +102,17 @@ def collecting(run: Run) -> None:
 def ending(status: Status) -> None:
     """How a run in the foreground ended."""
     took = duration((status.ended or time.time()) - status.created)
+    home = Path(status.results or "")
     if status.state == "succeeded":
-        notice(f"{style('succeeded', fg='green')} in {took}; results in {near(status.results)}")
+        where = f"results in {near(status.results)}" if home.exists() else "its results are not here"
+        notice(f"{style('succeeded', fg='green')} in {took}; {where}")
         return
     notice(f"{state(status.state)} after {took}: {status.reason}")
     if status.root_cause is not None:
         for text in cause_lines(status.root_cause, with_tail=len(ranks_of(status)) > 1):
             click.echo(text, err=True)
-    notice(f"all output is in {near(status.results)}/logs")
+    if (home / "logs").exists():
+        notice(f"all output is in {near(status.results)}/logs")
 
 
 def outcome(status: Status, format_: str) -> None:
@@ -139,12 +146,15 @@ def fetched(where: Path, seconds: float, format_: str) -> None:
         data({"path": str(where), "seconds": round(seconds, 3)}, format_)
 
 
-def runs(found: Sequence[RunSummary], format_: str, *, ended_too: bool) -> None:
-    """The table of runs."""
+def runs(found: Sequence[RunSummary], format_: str, *, ended_too: bool, everybody: bool = False) -> None:
+    """The table of runs; of everybody's, with whose they are."""
     if format_ != "text":
         data(found, format_)
+    elif found and everybody:
+        heads = ("OWNER", *_RUN_HEADS)
+        table(heads, [(row.owner or "-", *_run_row(row)) for row in found])
     elif found:
-        table(("NAME", "STATE", "WORKERS", "GPUS", "AGE", "TOOK", "COMMAND", "REASON"), map(_run_row, found))
+        table(_RUN_HEADS, map(_run_row, found))
     else:
         notice("no runs" if ended_too else "no run goes on; -a shows those that have ended")
 
@@ -182,6 +192,8 @@ def status(found: Status, format_: str) -> None:
     ]
     if found.exit_code is not None:
         facts.append(("exit code", str(found.exit_code)))
+    if found.held_until is not None:
+        facts.append(("holds", _holding(found, found.held_until - now)))
     for name, value in facts:
         click.echo(f"  {name:<10} {value}")
     if found.workers:
@@ -204,6 +216,17 @@ def status(found: Status, format_: str) -> None:
         click.echo()
         for text in cause_lines(found.root_cause, with_tail=True):
             click.echo(text)
+
+
+def _holding(found: Status, left: float) -> str:
+    """What a run that is over still has, and for how long."""
+    gpus = sum(len(worker.gpus) for worker in found.workers)
+    what = f"its {gpus} GPU{'s' * (gpus != 1)}" if gpus else "its place"
+    until = time.strftime("%H:%M:%S", time.localtime(found.held_until))
+    return (
+        f"{what}, with its results, until {until} (for {duration(max(0.0, left))}); "
+        f"`echelon get {found.name}` fetches them and lets go"
+    )
 
 
 def usage(found: Usage, format_: str) -> None:

@@ -93,7 +93,7 @@ def run(
         namespace=settings.namespace,
         keep_stdin=foreground and only_rank,
     )
-    for note in prepared.notes:
+    for note in (*prepared.notes, *engine.notes(job)):
         render.notice(note)
     if settings.dry_run:
         from echelon.admission import find_plan
@@ -101,8 +101,6 @@ def run(
         render.preview(prepared, find_plan(job, engine), engine, settings)
         return 0
     handle = submit(prepared, engine, no_wait=bool(settings.no_wait), stays=foreground)
-    for note in engine.notes(job):
-        render.notice(note)
     if not foreground:
         render.submitted(handle, settings.format or "text")
         return 0

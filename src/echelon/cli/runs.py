@@ -17,23 +17,34 @@ if TYPE_CHECKING:
 
 @click.command("ps", short_help="List runs.")
 @click.option("-a", "--all", "everything", is_flag=True, help="those that have ended too")
+@click.option("-A", "--everybody", is_flag=True, help="other people's in the namespace too")
 @click.option("--watch", is_flag=True, help="again every second, until Ctrl-C")
 @target_options
-def ps(everything: bool, watch: bool, **target: str | None) -> int:
-    """List the runs that go on; with -a, all of them.
+def ps(everything: bool, everybody: bool, watch: bool, **target: str | None) -> int:
+    """List your runs that go on; with -a, those that have ended too.
 
     \b
     Examples:
       echelon ps
       echelon ps -a -o json
+      echelon ps -A --on k8s
     """
     from echelon.api import runs
     from echelon.cli import render
-    from echelon.model.status import FINAL
+    from echelon.engines.base import current_user
+    from echelon.model.status import FINAL, RunSummary
+
+    me = current_user()
+
+    def wanted(row: RunSummary) -> bool:
+        mine = everybody or row.owner in ("", me) or not row.uri.startswith("k8s:")
+        return mine and (everything or row.state not in FINAL)
 
     render.repeatedly(
-        lambda: [row for row in runs(**where(target)) if everything or row.state not in FINAL],
-        lambda found: render.runs(found, target["format"] or "text", ended_too=everything),
+        lambda: [row for row in runs(**where(target)) if wanted(row)],
+        lambda found: render.runs(
+            found, target["format"] or "text", ended_too=everything, everybody=everybody
+        ),
         every=1.0 if watch else None,
     )
     return 0

@@ -1,16 +1,19 @@
 """Every run of a namespace, for `ps`: from three lists, whatever their number.
 
-Only one thing cannot be seen from outside: that a run is over while its workers stay for their results. So of
-a run that seems to go on, the leader's last lines are read, several at a time."""
+Most runs have ended, and their records say how: Jobs and pods are asked for only of the others. Only one
+thing cannot be seen from outside: that a run is over while its workers stay for their results. So of a run
+that seems to go on, the leader's last lines are read, several at a time."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from typing import Any, TypedDict, cast
 
 from echelon.engines.kubernetes import history, labels, observe, workers
 from echelon.engines.kubernetes.api import Api, Object
 from echelon.engines.kubernetes.logs import is_last_word, split
+from echelon.engines.kubernetes.pages import list_shapes
 from echelon.engines.kubernetes.podtask import hold_of
 from echelon.errors import EchelonError, StateTrouble
 from echelon.model.log import parse_line
@@ -19,17 +22,60 @@ from echelon.model.status import RunSummary, Status, fold
 
 _AT_ONCE = 8
 _LAST = 3  # lines, of which one is the agent's last word if it has said it
+_NAMED = 50  # runs that a selector names one by one; with more, all are asked for
+
+# Of objects, what a row is made of: a thousand whole ones would take a hundred megabytes.
+_Data = TypedDict(
+    "_Data",
+    {labels.RECORD_KEY: str, labels.PLAN_KEY: str, labels.QUEUED_KEY: str, labels.FINISHED_KEY: str},  # type: ignore[misc]
+    total=False,
+)
+
+
+class _Meta(TypedDict, total=False):
+    name: str
+    uid: str
+    labels: dict[str, str]
+    annotations: dict[str, str]
+    creationTimestamp: str
+    deletionTimestamp: str
+    ownerReferences: list[dict[str, Any]]
+
+
+class _RecordOutline(TypedDict, total=False):
+    metadata: _Meta
+    data: _Data
+
+
+class _JobSpec(TypedDict, total=False):
+    suspend: bool
+    completions: int
+
+
+class _JobOutline(TypedDict, total=False):
+    metadata: _Meta
+    spec: _JobSpec
+    status: dict[str, Any]
+
+
+class _PodSpec(TypedDict, total=False):
+    nodeName: str
+    containers: list[dict[str, Any]]
+
+
+class _PodOutline(TypedDict, total=False):
+    metadata: _Meta
+    spec: _PodSpec
+    status: dict[str, Any]
 
 
 def list_runs(
     api: Api, ref_of: Callable[[str], RunRef], look: Callable[[RunRef], Status]
 ) -> list[RunSummary]:
     """The runs, the newest first; `look` says how one stands, by all that is known of it."""
-    records = api.list("ConfigMap", selector=f"{labels.COMPONENT}={labels.RECORD}").items
-    if not records:
-        return []
-    ours = f"{labels.MANAGED_BY}=echelon,{labels.COMPONENT}={labels.WORKER}"
-    jobs, pods = _by_run(api.list("Job", selector=ours).items), _by_run(api.list("Pod", selector=ours).items)
+    selector = f"{labels.COMPONENT}={labels.RECORD}"
+    records = cast(list[Object], list_shapes(api, "ConfigMap", _RecordOutline, selector=selector))
+    jobs, pods = _workers_of(api, [obj for obj in records if history.written_end(obj) is None])
     found: list[RunSummary] = []
     held: list[tuple[Record, RunSummary, Object]] = []
     for obj in records:
@@ -48,6 +94,18 @@ def list_runs(
                 found.append(row)
     found += _look_closer(api, held, look)
     return sorted(found, key=lambda each: -each.created)
+
+
+def _workers_of(api: Api, records: Sequence[Object]) -> tuple[dict[str, list[Object]], ...]:
+    """Jobs and pods of these runs, each by its run; others may be among them."""
+    if not records:
+        return {}, {}
+    ours = f"{labels.MANAGED_BY}=echelon,{labels.COMPONENT}={labels.WORKER}"
+    if len(records) <= _NAMED:
+        ours += f",{labels.RUN} in ({','.join(obj['metadata']['name'] for obj in records)})"
+    jobs = list_shapes(api, "Job", _JobOutline, selector=ours)
+    pods = list_shapes(api, "Pod", _PodOutline, selector=ours)
+    return _by_run(cast(list[Object], jobs)), _by_run(cast(list[Object], pods))
 
 
 def _look_closer(

@@ -77,15 +77,15 @@ def fetch_results(engine: KubernetesEngine, ref: RunRef, path: str, to: Path) ->
     stays = output is not None and output.claim is not None
     if collected is not None and not stays and (_is_here(collected, home) or home.exists()):
         return copy_result(home, path, to)
-    into = path not in (".", "")
+    target = to if path in (".", "") else to / Path(path).name
     leader = [pod for pod in workers.leader_pods(engine.pods_of(ref)) if workers.is_running(pod)]
     if leader:
         root = labels.OUTPUT if output is None else labels.RESULTS_VOLUME
         opener = pod_opener(engine.api, leader[-1]["metadata"]["name"], python=record.job.python)
-        return Path(fetch_tree(opener, root, to, path=path, into=into).target)
+        return Path(fetch_tree(opener, root, target, path=path).target)
     if output is not None and engine.jobs_of(ref):
         with _reached(engine, record) as (opener, root):
-            return Path(fetch_tree(opener, root, to, path=path, into=into).target)
+            return Path(fetch_tree(opener, root, target, path=path).target)
     raise _nowhere(record, path, collected)
 
 
