@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
+import base64
 import os
-import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -15,7 +12,7 @@ from pathlib import Path
 import pytest
 from testbed.kubectl import Kubectl, Object
 from tests.agent.trees import tree
-from tests.conftest import wait_until
+from tests.engines.kubernetes.copies import TRANSFER, fill, left
 from tests.engines.kubernetes.ordinary import claim
 
 from echelon.bundle.zipapp import agent_archive
@@ -23,14 +20,13 @@ from echelon.engines.kubernetes import courier, labels
 from echelon.engines.kubernetes.api import Api
 from echelon.engines.kubernetes.courier import MOUNT, reach_volume
 from echelon.engines.kubernetes.kubeconfig import load_access
-from echelon.engines.kubernetes.transfer import Opener, Progress, fetch_tree, pod_opener, send_tree
+from echelon.engines.kubernetes.persistence import Opener
+from echelon.engines.kubernetes.transfer import Progress, fetch_tree, pod_opener, send_tree
 from echelon.engines.kubernetes.volumes import read_volume
 from echelon.errors import InvalidJob, Refused, StateTrouble, Unavailable
 from echelon.model.pod import PodOptions
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
-
-TRANSFER = f"{labels.COMPONENT}={labels.TRANSFER}"
 
 
 @pytest.fixture
@@ -60,24 +56,6 @@ def reach(
     notice: Callable[[str], object] = lambda _: None,
 ) -> AbstractContextManager[Opener]:
     return reach_volume(api, read_volume(api, name), options, owner="ann", writes=writes, notice=notice)
-
-
-def left(namespace: Kubectl) -> list[str]:
-    """What is there of couriers."""
-    return [
-        f"{item['kind']}/{item['metadata']['name']}"
-        for item in namespace.items("jobs,pods,configmaps", "-l", TRANSFER)
-    ]
-
-
-def fill(folder: Path, size: int) -> Path:
-    (folder / "sub").mkdir(parents=True)
-    (folder / "large").write_bytes(os.urandom(size))
-    (folder / "sub" / "run.sh").write_text("#!/bin/sh\n")
-    (folder / "sub" / "run.sh").chmod(0o750)
-    (folder / "empty").mkdir()
-    (folder / "link").symlink_to("sub/run.sh")
-    return folder
 
 
 def test_there_and_back_and_nothing_left(
@@ -160,8 +138,6 @@ def test_a_volume_that_is_full(
 ) -> None:
     """Eight MiB of memory play the volume: it is full for as long as nobody makes room."""
     agent = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "agent"}}
-    import base64
-
     agent["binaryData"] = {labels.AGENT_KEY: base64.b64encode(agent_archive()).decode()}
     mounts = [{"name": "agent", "mountPath": labels.BUNDLE_DIR}, {"name": "small", "mountPath": MOUNT}]
     container: Object = {"name": labels.CONTAINER, "image": image("python"), "volumeMounts": mounts}
@@ -250,95 +226,6 @@ def test_it_ends_by_itself_when_nobody_is_left_to_remove_it(
     with reach(api, data, options):
         assert len(left(namespace)) == 3
     namespace.wait_for(lambda: not left(namespace), "the end of what copied")
-
-
-# The command
-
-
-@pytest.fixture
-def echelon(namespace: Kubectl, image: Callable[[str], str], monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The words before every call, in the test's namespace."""
-    monkeypatch.setenv("KUBECONFIG", str(namespace.kubeconfig))
-    Path("pyproject.toml").write_text(f'[tool.echelon]\nimage = "{image("python")}"\n')
-    return ["--namespace", namespace.namespace]
-
-
-Call = Callable[..., subprocess.CompletedProcess[str]]
-
-
-def test_from_the_command_line(cli: Call, echelon: list[str], namespace: Kubectl, tmp_path: Path) -> None:
-    import json
-
-    source = fill(tmp_path / "source", 1_000_000)
-    assert cli("volume", "create", "data", "--size", "1Mi", *echelon).stdout == "data\n"
-    done = cli("cp", str(source), "pvc:data/in", *echelon)
-    assert (done.returncode, done.stdout) == (0, "pvc:data/in\n"), done.stderr
-    assert "2 files, 977 KiB" in done.stderr
-    done = cli("cp", "pvc:data/in/", "back", *echelon, "-o", "json")
-    told = json.loads(done.stdout)
-    assert (done.returncode, told["files"], told["bytes"], told["there"]) == (0, 2, 1_000_010, 0)
-    assert tree(Path("back")) == tree(source)
-    done = cli("cp", "pvc:data/in/sub/run.sh", ".", *echelon)
-    assert (done.stdout, Path("run.sh").read_text()) == ("run.sh\n", "#!/bin/sh\n")
-    done = cli("cp", "run.sh", "pvc:data/", *echelon)
-    assert done.stdout == "pvc:data/run.sh\n"
-    (source / "out").symlink_to("/etc")
-    done = cli("cp", str(source), "pvc:data/in", *echelon)
-    assert done.returncode == 1
-    assert "not copied: out: a link to an absolute path" in done.stderr
-    done = cli("cp", "pvc:data/nothing", "back", *echelon)
-    assert done.returncode == 110
-    assert "'nothing' is not there" in done.stderr
-    done = cli("cp", "pvc:dato/in", "back", *echelon)
-    assert done.returncode == 110
-    assert "did you mean 'data'?" in done.stderr
-    rows = [line.split() for line in cli("volume", "ls", *echelon).stdout.splitlines()]
-    assert rows[0][:6] == ["NAME", "STATUS", "CAPACITY", "MODE", "CLASS", "RECLAIM"]
-    assert rows[1][:7] == ["data", "Bound", "1", "MiB", "RWO", "local", "Delete"]
-    refused = cli("volume", "rm", "data", *echelon, stdin=subprocess.DEVNULL)
-    assert (refused.returncode, "--yes" in refused.stderr) == (110, True)
-    namespace.wait_for(lambda: not left(namespace), "the end of what copied")
-    assert cli("volume", "rm", "--yes", "data", *echelon).stdout == "data\n"
-    assert json.loads(cli("volume", "ls", "-o", "json", *echelon).stdout) == []
-
-
-def test_ctrl_c_leaves_nothing_and_the_same_command_goes_on(
-    home: Path, echelon: list[str], namespace: Kubectl, tmp_path: Path
-) -> None:
-    namespace.create(claim("data"))
-    source = fill(tmp_path / "source", 400_000_000)
-    digest = hashlib.sha256((source / "large").read_bytes()).hexdigest()
-    words = [sys.executable, "-m", "echelon.cli.main", "cp", str(source), "pvc:data/in", *echelon]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        wait_until(lambda: _partial(namespace) > 1_000_000, "the first bytes")
-        process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=60)
-    assert (process.returncode, out) == (130, ""), err
-    assert "the same command goes on" in err
-    namespace.wait_for(lambda: not left(namespace), "the end of what copied")
-    done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stderr
-    back = [*words[:4], "pvc:data/in", "back", *echelon]
-    assert subprocess.run(back, capture_output=True, timeout=120, check=False).returncode == 0
-    assert hashlib.sha256(Path("back/large").read_bytes()).hexdigest() == digest
-
-
-def _partial(namespace: Kubectl) -> int:
-    """How much has arrived of what is not whole yet."""
-    from testbed.kubectl import Refused as NoAnswer
-
-    code = "import os, sys; print(sum(e.stat().st_size for e in os.scandir(sys.argv[1])))"
-    pods = namespace.items("pods", "-l", TRANSFER)
-    folder = f"{MOUNT}/in/.echelon-partial"
-    try:
-        return int(namespace("exec", pods[0]["metadata"]["name"], "--", "python3", "-c", code, folder))
-    except (NoAnswer, IndexError):
-        return 0
-
-
-def test_a_missing_source_makes_nothing(cli: Call, echelon: list[str], namespace: Kubectl) -> None:
-    done = cli("cp", "nothing", "pvc:data", *echelon)
-    assert (done.returncode, left(namespace)) == (110, [])
 
 
 def test_reaching_a_volume_that_is_not_there(api: Api) -> None:

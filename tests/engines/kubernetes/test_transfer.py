@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-import selectors
 import shutil
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -17,82 +15,19 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.agent.trees import tree
 from tests.conftest import find_python
+from tests.engines.kubernetes.local_pod import Pod
 
 from echelon.agent.file_tree import PARTIAL
 from echelon.bundle.zipapp import agent_archive
-from echelon.engines.kubernetes import transfer
-from echelon.engines.kubernetes.transfer import Channel, Copied, Opener, Progress, fetch_tree, send_tree
+from echelon.engines.kubernetes import persistence
+from echelon.engines.kubernetes.persistence import Channel, Opener
+from echelon.engines.kubernetes.transfer import Copied, Progress, fetch_tree, send_tree
 from echelon.errors import InvalidJob, StateTrouble, Unavailable, Unreachable
-
-
-class Local:
-    """The agent in a process of this machine, as a channel; it may break after so many bytes."""
-
-    def __init__(self, command: Sequence[str], breaks_after: int | None) -> None:
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        self._process = subprocess.Popen(command, bufsize=0, **pipes)  # type: ignore[call-overload]
-        self._selector = selectors.DefaultSelector()
-        for number, stream in ((1, self._process.stdout), (2, self._process.stderr)):
-            self._selector.register(stream, selectors.EVENT_READ, number)
-        self._left = breaks_after
-        self.exit_code: int | None = None
-
-    def read(self, timeout: float | None = None) -> tuple[int, bytes] | None:
-        while self._selector.get_map():
-            ready = self._selector.select(timeout)
-            if not ready:
-                raise TimeoutError
-            key, _ = ready[0]
-            data = os.read(key.fd, 1 << 15)
-            if data:
-                self._count(len(data))
-                return key.data, data
-            self._selector.unregister(key.fileobj)
-        self.exit_code = self._process.wait(60)
-        return None
-
-    def write(self, data: bytes) -> None:
-        self._count(len(data))
-        assert self._process.stdin is not None
-        rest = memoryview(data)
-        while rest:
-            rest = rest[os.write(self._process.stdin.fileno(), rest) :]
-
-    def _count(self, size: int) -> None:
-        if self._left is not None:
-            self._left -= size
-            if self._left < 0:
-                raise Unreachable("the connection was cut", hint="")
-
-    def close(self) -> None:
-        for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
-            assert stream is not None
-            stream.close()
-        self._process.wait(60)
-        self._selector.close()
-
-
-class Pod:
-    """Opens agents; `breaks` says after how many bytes each connection breaks, in turn; then none does."""
-
-    def __init__(self, archive: Path, python: str = sys.executable) -> None:
-        self.words = [python, "-I", str(archive), "files"]
-        self.breaks: list[int] = []
-        self.opened = 0
-
-    @contextlib.contextmanager
-    def open(self, words: Sequence[str]) -> Iterator[Channel]:
-        self.opened += 1
-        channel = Local([*self.words, *words], self.breaks.pop(0) if self.breaks else None)
-        try:
-            yield channel
-        finally:
-            channel.close()
 
 
 @pytest.fixture
 def pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pod:
-    monkeypatch.setattr(transfer, "_FIRST_DELAY", 0.01)
+    monkeypatch.setattr(persistence, "FIRST_DELAY", 0.01)
     archive = tmp_path / "agent.pyz"
     archive.write_bytes(agent_archive())
     return Pod(archive)
@@ -181,9 +116,25 @@ def test_a_path_below_the_root(pod: Pod, tmp_path: Path) -> None:
 
 
 def test_a_source_that_is_not_there_is_named_before_anything_is_opened(pod: Pod, tmp_path: Path) -> None:
-    with pytest.raises(InvalidJob, match="is not there"):
-        send_tree(pod.open, tmp_path / "nothing", str(tmp_path / "target"))
+    (tmp_path / "dangling").symlink_to("nothing")
+    for name in ("nothing", "dangling"):
+        with pytest.raises(InvalidJob, match="is not there"):
+            send_tree(pod.open, tmp_path / name, str(tmp_path / "target"))
     assert pod.opened == 0
+
+
+def test_a_source_that_goes_away_before_it_is_read(pod: Pod, tmp_path: Path) -> None:
+    source = fill(tmp_path / "source", SOME)
+
+    @contextlib.contextmanager
+    def opener(words: Sequence[str]) -> Iterator[Channel]:
+        with pod.open(words) as channel:
+            shutil.rmtree(source)
+            yield channel
+
+    with pytest.raises(InvalidJob, match="is not there"):
+        send_tree(opener, source, str(tmp_path / "target"))
+    assert not (tmp_path / "target").exists()
 
 
 def test_paths_can_be_moved_on_the_way(pod: Pod, tmp_path: Path) -> None:
@@ -266,7 +217,7 @@ def test_a_file_that_changed_meanwhile_comes_as_it_is_now(pod: Pod, tmp_path: Pa
 
 
 def test_a_cluster_that_stays_away_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transfer, "_FIRST_DELAY", 0.01)
+    monkeypatch.setattr(persistence, "FIRST_DELAY", 0.01)
     tries = []
 
     def nobody(words: Sequence[str]) -> contextlib.AbstractContextManager[Channel]:

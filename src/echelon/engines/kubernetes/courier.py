@@ -17,8 +17,9 @@ from echelon.engines.kubernetes import labels, workers
 from echelon.engines.kubernetes.api import Api, Object
 from echelon.engines.kubernetes.diagnose import Trouble, gives_up
 from echelon.engines.kubernetes.manifests import owner_reference
+from echelon.engines.kubernetes.persistence import Opener
 from echelon.engines.kubernetes.pods import to_toleration
-from echelon.engines.kubernetes.transfer import Opener, pod_opener
+from echelon.engines.kubernetes.transfer import pod_opener
 from echelon.engines.kubernetes.volumes import Volume
 from echelon.engines.kubernetes.why import find_troubles
 from echelon.errors import Denied, EchelonError, Refused, Unavailable

@@ -24,14 +24,8 @@ _AT_ONCE = 8
 _LAST = 3  # lines, of which one is the agent's last word if it has said it
 _NAMED = 50  # runs that a selector names one by one; with more, all are asked for
 
+
 # Of objects, what a row is made of: a thousand whole ones would take a hundred megabytes.
-_Data = TypedDict(
-    "_Data",
-    {labels.RECORD_KEY: str, labels.PLAN_KEY: str, labels.QUEUED_KEY: str, labels.FINISHED_KEY: str},  # type: ignore[misc]
-    total=False,
-)
-
-
 class _Meta(TypedDict, total=False):
     name: str
     uid: str
@@ -44,7 +38,7 @@ class _Meta(TypedDict, total=False):
 
 class _RecordOutline(TypedDict, total=False):
     metadata: _Meta
-    data: _Data
+    data: dict[str, str]
 
 
 class _JobSpec(TypedDict, total=False):
@@ -74,7 +68,7 @@ def list_runs(
 ) -> list[RunSummary]:
     """The runs, the newest first; `look` says how one stands, by all that is known of it."""
     selector = f"{labels.COMPONENT}={labels.RECORD}"
-    records = cast(list[Object], list_shapes(api, "ConfigMap", _RecordOutline, selector=selector))
+    records = cast("list[Object]", list_shapes(api, "ConfigMap", _RecordOutline, selector=selector))
     jobs, pods = _workers_of(api, [obj for obj in records if history.written_end(obj) is None])
     found: list[RunSummary] = []
     held: list[tuple[Record, RunSummary, Object]] = []
@@ -105,7 +99,7 @@ def _workers_of(api: Api, records: Sequence[Object]) -> tuple[dict[str, list[Obj
         ours += f",{labels.RUN} in ({','.join(obj['metadata']['name'] for obj in records)})"
     jobs = list_shapes(api, "Job", _JobOutline, selector=ours)
     pods = list_shapes(api, "Pod", _PodOutline, selector=ours)
-    return _by_run(cast(list[Object], jobs)), _by_run(cast(list[Object], pods))
+    return _by_run(cast("list[Object]", jobs)), _by_run(cast("list[Object]", pods))
 
 
 def _look_closer(

@@ -11,59 +11,24 @@ so that tests talk to an agent without a cluster."""
 from __future__ import annotations
 
 import contextlib
-import os
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from echelon.agent.file_receiver import Missing, Receiver
 from echelon.agent.file_sender import Sender
 from echelon.agent.file_tree import BadTree
-from echelon.agent.file_wire import Broken, Garbled, Trouble, Wire
+from echelon.agent.file_wire import Garbled, Trouble, Wire
 from echelon.engines.kubernetes import labels
-from echelon.errors import (
-    EchelonError,
-    InvalidJob,
-    Refused,
-    StateTrouble,
-    Unavailable,
-    Unreachable,
-    from_os_error,
-)
+from echelon.engines.kubernetes.persistence import PATIENCE, Channel, Opener, persist
+from echelon.errors import InvalidJob, StateTrouble, from_os_error
 
 if TYPE_CHECKING:
     from echelon.engines.kubernetes.api import Api
 
-T = TypeVar("T")
-PATIENCE = 300.0  # seconds without a byte after which a connection is no longer made again
-_REFUSED_PATIENCE = 20.0  # an answer of the cluster: most often it means what it says
-_FIRST_DELAY, _LONGEST_DELAY = 0.5, 10.0
-_HOPELESS = (1, 2, 126, 127)  # exit codes: the agent gave up, or there is none
-_GO_ON = "what has arrived is kept: the same command goes on from there"
-_KEPT_WORDS = 4000  # bytes of what the other end says beside the protocol
-
-
-class Channel(Protocol):
-    """A running command and its streams; `Exec` is one."""
-
-    @property
-    def exit_code(self) -> int | None:
-        """How it ended, once it has."""
-        ...
-
-    def read(self, timeout: float | None = None) -> tuple[int, bytes] | None:
-        """What came next on which stream; None at the end. Raises TimeoutError when nothing did."""
-        ...
-
-    def write(self, data: bytes) -> None:
-        """Write to its standard input."""
-        ...
-
-
-Opener = Callable[[Sequence[str]], AbstractContextManager[Channel]]  # words after `files` -> the command
+__all__ = ["Copied", "LeftOut", "Opener", "Progress", "fetch_tree", "pod_opener", "send_tree"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -152,7 +117,7 @@ def fetch_tree(
 
     try:
         with _translated(to):
-            return _copied(_persist(opener, ("send", root, path), converse, progress, patience))
+            return _copied(persist(opener, ("send", root, path), converse, _trouble_to(progress), patience))
     except Missing:
         raise InvalidJob("path", path, "is not there", hint="check its spelling") from None
 
@@ -167,95 +132,19 @@ def send_tree(
     patience: float = PATIENCE,
 ) -> Copied:
     """Copy a file or a folder's content of this machine to `root` in the pod; see `fetch_tree`."""
-    if not os.path.lexists(source):
-        raise InvalidJob("source", str(source), "is not there", hint="check its spelling")
+    missing = InvalidJob("source", str(source), "is not there", hint="check its spelling")
+    if not source.exists():
+        raise missing
 
     def converse(wire: Wire) -> dict[str, Any]:
         return Sender(wire, str(source), on_progress=_reporter(progress)).run()
 
     words = ("receive", root, *(("--into",) if into else ()))
     with _translated(source):
-        return _copied(_persist(opener, words, converse, progress, patience))
-
-
-def _persist(
-    opener: Opener,
-    words: Sequence[str],
-    converse: Callable[[Wire], T],
-    progress: Callable[[Progress], object],
-    patience: float,
-) -> T:
-    """Converse, over as many connections as it takes."""
-    moved = time.monotonic()  # when a byte last came or went
-    delay = _FIRST_DELAY
-    while True:
-        talk: _Talk | None = None
-        limit = patience
-        try:
-            with opener(words) as channel:
-                talk = _Talk(channel)
-                return converse(Wire(talk.receive, talk.send))
-        except Unreachable as error:
-            trouble: EchelonError = error
-        except Refused as error:
-            if type(error) is not Refused:  # the pod is not there
-                raise
-            trouble, limit = error, min(patience, _REFUSED_PATIENCE)
-        except Broken as error:
-            assert talk is not None
-            talk.check_hopeless()
-            trouble = Unreachable(f"the connection to the pod broke: {error}", hint="try again")
-        if talk is not None and talk.moved > moved:
-            moved, delay = talk.moved, _FIRST_DELAY
-        if time.monotonic() - moved + delay > limit:
-            raise type(trouble)(trouble.message, hint=_GO_ON) from None
-        progress(Progress(trouble=trouble.message))
-        time.sleep(delay)
-        delay = min(2 * delay, _LONGEST_DELAY)
-
-
-class _Talk:
-    """A channel as a wire wants it; what comes beside the protocol is kept for the message."""
-
-    def __init__(self, channel: Channel) -> None:
-        self._channel = channel
-        self._words = b""
-        self.moved = 0.0
-
-    def receive(self, seconds: float) -> bytes:
-        """The next bytes of the protocol."""
-        deadline = time.monotonic() + seconds
-        while True:
-            try:
-                got = self._channel.read(timeout=max(0.0, deadline - time.monotonic()))
-            except TimeoutError:
-                return b""
-            if got is None:
-                raise Broken("it ended too early")
-            stream, data = got
-            if stream == 1 and data:
-                self.moved = time.monotonic()
-                return data
-            self._words = (self._words + data)[-_KEPT_WORDS:]
-
-    def send(self, data: bytes) -> None:
-        """Write bytes of the protocol."""
-        try:
-            self._channel.write(data)
-        except BrokenPipeError as error:
-            raise Broken("it ended too early") from error
-        self.moved = time.monotonic()
-
-    def check_hopeless(self) -> None:
-        """Raise if the command at the other end failed in a way that another try will not change."""
-        code = self._channel.exit_code
-        if code in _HOPELESS:
-            last = self._words.decode(errors="replace").strip().rpartition("\n")[2]
-            raise Unavailable(
-                f"files cannot be copied: the agent in the pod ended with code {code}"
-                + (f": {last[:300]}" if last else ""),
-                hint="the image needs Python 3.8 or newer, called python3",
-            )
+        outcome = persist(opener, words, converse, _trouble_to(progress), patience)
+    if "missing" in outcome:  # since a moment ago
+        raise missing
+    return _copied(outcome)
 
 
 @contextlib.contextmanager
@@ -293,6 +182,10 @@ def _reporter(progress: Callable[[Progress], object]) -> Callable[[int, int, int
     return lambda done, total, files_done, files: progress(
         Progress(done=done, total=total, files_done=files_done, files=files)
     )
+
+
+def _trouble_to(progress: Callable[[Progress], object]) -> Callable[[str], object]:
+    return lambda words: progress(Progress(trouble=words))
 
 
 def _copied(outcome: dict[str, Any]) -> Copied:
