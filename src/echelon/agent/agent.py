@@ -20,7 +20,7 @@ from .member import Member
 from .output import Sink
 from .processes import adopt_orphans, allow_descriptors
 from .setup import Setup
-from .task import INTERRUPTED, NO_LEADER, RUN_OVER, Task, write_atomically
+from .task import INTERRUPTED, NO_LEADER, RUN_OVER, TOLD_TO_LEAVE, Task, write_atomically
 from .wire import Connection, own_address
 
 TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank its first milliseconds
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 FLUSH = 10.0  # seconds that a slow reader gets to take a worker's output before its end is told
 SLACK = 15.0  # seconds that a member holds its results longer than the leader, who releases it
 REPEAT = 1 << 20  # bytes of the leader's output after which it tells again how the run stands
-TOLD_TO_LEAVE = "its agent was told to leave (SIGTERM)"
 
 
 class Agent:

@@ -83,9 +83,10 @@ def _stopping_on_signals(run: Run) -> Iterator[list[int]]:
     """Stop the run at the first Ctrl-C (or SIGTERM), kill it at the second; yields the signals that came.
 
     A thread does it, since a signal can arrive in the middle of a line being printed, when nothing else may
-    be printed."""
+    be printed. A run that cannot be stopped (its cluster does not answer) is left alone at the next."""
     came: list[int] = []
     news: queue.SimpleQueue[int | None] = queue.SimpleQueue()
+    helpless = threading.Event()
 
     def heed() -> None:
         while (number := news.get()) is not None:
@@ -94,17 +95,24 @@ def _stopping_on_signals(run: Run) -> Iterator[list[int]]:
             words = "stopping; once more kills" if first else "killing"
             try:
                 run.stop(now=not first, wait=False)
+                helpless.clear()
             except (EchelonError, OSError) as error:
-                words = f"it cannot be stopped: {error}"
+                words = f"it cannot be stopped: {error}; once more leaves it alone"
+                helpless.set()
             with contextlib.suppress(
                 OSError
             ):  # who reads our words may have died of the same Ctrl-C (`| tee`)
                 render.notice(words)
 
+    def hear(number: int, _frame: object) -> None:
+        if helpless.is_set():
+            raise KeyboardInterrupt
+        news.put(number)
+
     heeding = threading.Thread(target=heed, daemon=True)
     heeding.start()
     numbers = (signal.SIGINT, signal.SIGTERM)
-    previous = {number: signal.signal(number, lambda number, _frame: news.put(number)) for number in numbers}
+    previous = {number: signal.signal(number, hear) for number in numbers}
     try:
         yield came
     finally:

@@ -104,7 +104,11 @@ def ending(status: Status) -> None:
     took = duration((status.ended or time.time()) - status.created)
     home = Path(status.results or "")
     if status.state == "succeeded":
-        where = f"results in {near(status.results)}" if home.exists() else "its results are not here"
+        where = (
+            f"results in {near(status.results)}"
+            if home.exists()
+            else f"`echelon get {status.name}` brings its results"
+        )
         notice(f"{style('succeeded', fg='green')} in {took}; {where}")
         return
     notice(f"{state(status.state)} after {took}: {status.reason}")

@@ -19,10 +19,11 @@ from echelon.engines.kubernetes.diagnose import Trouble, gives_up
 from echelon.engines.kubernetes.manifests import owner_reference
 from echelon.engines.kubernetes.persistence import Opener
 from echelon.engines.kubernetes.pods import to_toleration
+from echelon.engines.kubernetes.security import forbids_root, level_of
 from echelon.engines.kubernetes.transfer import pod_opener
 from echelon.engines.kubernetes.volumes import Volume
 from echelon.engines.kubernetes.why import find_troubles
-from echelon.errors import Denied, EchelonError, Refused, Unavailable
+from echelon.errors import EchelonError, Refused, Unavailable
 from echelon.model.pod import PodOptions
 
 MOUNT = f"{labels.ROOT}/volume"
@@ -70,7 +71,7 @@ def reach_volume(
         owner=owner,
         writes=writes,
         nodes=volume.nodes if held else (),
-        level=_security_level(api),
+        level=level_of(api) or "",
     )
     job: Object | None = None
     try:
@@ -231,7 +232,7 @@ def _wait(api: Api, job: Object, notice: Callable[[str], object]) -> str:
 def _check(troubles: Sequence[Trouble], job: Object, waited: float) -> None:
     """Raise what makes waiting pointless."""
     restricted = "runAsNonRoot" in job["spec"]["template"]["spec"]["securityContext"]
-    if not restricted and any("Pod Security level restricted" in each.sentence for each in troubles):
+    if not restricted and forbids_root(troubles):
         raise _Forbidden
     final = gives_up(troubles, time.time())
     if final is not None:
@@ -259,15 +260,6 @@ def _check_free(volume: Volume) -> None:
             f"volume {volume.name} may be used by one pod at a time, and pod {volume.pods[0]} has it",
             hint="copy when that pod has ended",
         )
-
-
-def _security_level(api: Api) -> str:
-    """The Pod Security level that the namespace enforces, if we may know."""
-    try:
-        found = api.find("Namespace", api.namespace)
-    except Denied:
-        return ""
-    return str((((found or {}).get("metadata") or {}).get("labels") or {}).get(labels.SECURITY_LEVEL, ""))
 
 
 def _remove(api: Api, job: Object, notice: Callable[[str], object]) -> None:

@@ -28,9 +28,10 @@ from echelon.engines.kubernetes import (
     observe,
     orders,
     results,
+    security,
     workers,
 )
-from echelon.engines.kubernetes.api import AlreadyThere, Api, Conflict, NotThere, Object
+from echelon.engines.kubernetes.api import AlreadyThere, Api, Conflict, Object
 from echelon.engines.kubernetes.cargo import Shipped, load, weigh
 from echelon.engines.kubernetes.diagnose import Trouble
 from echelon.engines.kubernetes.follow import Followed, follow_events, follow_logs, missing, read_events
@@ -38,7 +39,7 @@ from echelon.engines.kubernetes.images import image_note
 from echelon.engines.kubernetes.kubeconfig import load_access
 from echelon.engines.kubernetes.listing import list_runs
 from echelon.engines.kubernetes.logs import Line, read_all
-from echelon.engines.kubernetes.pods import to_toleration
+from echelon.engines.kubernetes.pods import RESTRICTED, to_toleration
 from echelon.engines.kubernetes.reading import json_object
 from echelon.errors import Denied, EchelonError, Refused, StateTrouble
 from echelon.model.cluster import Cluster
@@ -144,9 +145,8 @@ class KubernetesEngine:
             self._check_taken(ref, plan)
         else:
             plan = record.plan  # of somebody who is starting it at this moment: both do the same
-        rendered = manifests.started_objects(
-            record, plan, manifests.read_shipped(obj), security_level=self._security_level()
-        )
+        level, shipped = security.level_of(self.api), manifests.read_shipped(obj)
+        rendered = manifests.started_objects(record, plan, shipped, security_level=level or "")
         change: Object = {
             "metadata": {
                 "annotations": {labels.ADMITTED: str(round(time.time(), 3))},
@@ -165,6 +165,11 @@ class KubernetesEngine:
         for claim in rendered.claims:
             objects.create(self.api, claim)
         made = [objects.create(self.api, job) for job in rendered.jobs]
+        selector = labels.selector(ref.name, labels.WORKER)
+        if level is None and security.refuses(self.api, made, selector):
+            objects.delete_jobs(self.api, made)
+            jobs = manifests.job_objects(record, plan, shipped, security_level=RESTRICTED)
+            made = [objects.create(self.api, job) for job in jobs]
         objects.adopt(self.api, obj, made)
 
     def preview(self, job: Job, plan: Plan, bundle: Bundle | None = None) -> str:
@@ -183,7 +188,7 @@ class KubernetesEngine:
             record,
             plan,
             shipped,
-            security_level=self._security_level(),
+            security_level=security.level_of(self.api) or "",
             namespace=self.api.namespace,
         )
         return yaml.safe_dump_all(found, sort_keys=False, allow_unicode=True)
@@ -212,8 +217,7 @@ class KubernetesEngine:
 
     def notes(self, job: Job) -> tuple[str, ...]:
         """What was decided for the user that they should know."""
-        note = image_note(job)
-        return () if note is None else (note,)
+        return tuple(filter(None, (image_note(job), results.note_on_rights(self.api, job))))
 
     def collect(self, ref: RunRef, progress: Callable[[int, int], object] | None = None) -> None:
         """Fetch what the workers keep, once, and let them go."""
@@ -332,16 +336,6 @@ class KubernetesEngine:
             for gpu in node.gpus:
                 if gpu.id in wanted and gpu.holder not in (None, ref.name):
                     raise Taken(gpu.holder)
-
-    def _security_level(self) -> str:
-        """The Pod Security level that the namespace enforces; where we may not look, the usual one."""
-        with suppress(Denied, NotThere):
-            return str(
-                (self.api.get("Namespace", self.api.namespace)["metadata"].get("labels") or {}).get(
-                    labels.SECURITY_LEVEL, ""
-                )
-            )
-        return ""
 
     def _followed(self, ref: RunRef) -> Followed:
         return Followed(api=self.api, ref=self._ref(ref.name), give_up=self._give_up)

@@ -69,6 +69,16 @@ def adopt(api: Api, record: Object, jobs: Sequence[Object]) -> None:
         raise
 
 
+def delete_jobs(api: Api, jobs: Sequence[Object]) -> None:
+    """Delete Jobs of a run and wait until their names are free."""
+    deadline = time.monotonic() + _GONE
+    for job in jobs:
+        api.delete("Job", job["metadata"]["name"], uid=job["metadata"]["uid"])
+    for job in jobs:
+        while api.find("Job", job["metadata"]["name"]) is not None and time.monotonic() < deadline:
+            time.sleep(0.05)
+
+
 def remove(api: Api, run: str, *, keep_claim: bool) -> None:
     """Delete everything of a run, and wait until its name is free.
 

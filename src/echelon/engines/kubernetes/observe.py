@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import msgspec
 
 from echelon.agent.gang import LOST_EXIT_CODE, STOPPED_EXIT_CODE, TIMEOUT_EXIT_CODE
-from echelon.agent.task import NO_LEADER, RUN_OVER
+from echelon.agent.task import NO_LEADER, RUN_OVER, TOLD_TO_LEAVE
 from echelon.engines.kubernetes import labels
 from echelon.engines.kubernetes.reading import conditions, json_object, moment, one_line
 from echelon.engines.kubernetes.workers import (
@@ -27,6 +27,7 @@ from echelon.engines.kubernetes.workers import (
     loss_time,
     memory_limit,
     pods_by_worker,
+    taken_away,
     worker_of,
 )
 from echelon.model.event import Event, Outcome, RootCause
@@ -152,6 +153,8 @@ def explain(cause: RootCause, pods: Iterable[Object]) -> RootCause:
     mine = pods_by_worker(pods).get(cause.worker, []) if cause.worker is not None else []
     if cause.rank is None:
         how = next(filter(None, (loss_of(pod) for pod in reversed(mine))), None)
+        if how is None and cause.summary.endswith(TOLD_TO_LEAVE):  # a leader that decides this over itself
+            how = next(filter(None, map(taken_away, reversed(mine))), None)
         return replace(cause, summary=f"worker {cause.worker} was lost: {how}") if how else cause
     for pod in reversed(mine):
         end, limit = container_end(pod), memory_limit(pod)

@@ -189,6 +189,11 @@ def from_status(status: Object, deed: Deed, access: Access) -> EchelonError:
     return Refused(f"the cluster said no: {words}", hint=_refusal_hint(words, code))
 
 
+def comes_from_a_node(body: bytes) -> bool:
+    """Whether the server is well, and a node that it asked for a log did not answer: perhaps it is dead."""
+    return b"/containerLogs/" in body
+
+
 def lacks_quota_for_a_moment(code: int, body: bytes) -> bool:
     """Whether a creation failed only because two were counted against a quota at once; nothing was made."""
     status = _status(body) if code == 409 else None

@@ -19,12 +19,13 @@ import msgspec
 
 from echelon.engines.base import current_user
 from echelon.engines.kubernetes import history, labels, objects, orders, workers
-from echelon.engines.kubernetes.api import NotThere, Object
+from echelon.engines.kubernetes.api import Api, NotThere, Object
 from echelon.engines.kubernetes.reading import json_object
 from echelon.engines.kubernetes.transfer import Opener, Progress, fetch_tree, pod_opener
 from echelon.engines.results import check_inside, copy_result
 from echelon.errors import Denied, EchelonError, InvalidJob, StateTrouble
 from echelon.model.event import Event
+from echelon.model.job import Job
 from echelon.model.run import Record, RunRef
 
 if TYPE_CHECKING:
@@ -109,6 +110,19 @@ def check_fetched(record: Record, obj: Object, pods: Sequence[Object]) -> None:
             f"the results of run {name!r} were not fetched yet, and would be lost",
             hint=f"`echelon get {name}` brings them, and lets the workers go",
         )
+
+
+def note_on_rights(api: Api, job: Job) -> str | None:
+    """What the user should know at once: nobody brings what workers keep without the right to exec."""
+    if job.pod.output is not None and not job.pod.collect:
+        return None
+    with suppress(EchelonError):
+        if not all(api.may(verb, "Pod", subresource="exec") for verb in ("get", "create")):
+            return (
+                "you may not use pods/exec here, so what the workers make is lost with them; "
+                "--output pvc:NAME keeps it, and `echelon doctor` tells how to get the right"
+            )
+    return None
 
 
 def keeps_results(record: Record) -> bool:

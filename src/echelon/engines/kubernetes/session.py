@@ -21,6 +21,7 @@ from echelon.engines.kubernetes.proxies import proxy_for
 from echelon.engines.kubernetes.refusals import (
     NOT_NOW,
     Deed,
+    comes_from_a_node,
     is_hopeless,
     lacks_quota_for_a_moment,
     name_server,
@@ -39,6 +40,7 @@ T = TypeVar("T")
 Pairs = Sequence[tuple[str, str]]
 
 CONNECT, READ = 5.0, 30.0
+NODES_PATIENCE = 1.0  # seconds: whoever asks how a run stands shall not wait for a node that is gone
 # Idle connections are kept for a moment; how many are open at once is the caller's affair.
 KEPT, KEPT_FOR = 10, 30.0
 
@@ -145,7 +147,8 @@ class Session:
         """Send until there is an answer to hand on, or no sense in going on."""
         import httpx2
 
-        deadline = time.monotonic() + self._patience
+        began = time.monotonic()
+        deadline = began + self._patience
         attempt, renewed = 0, False
         while True:
             attempt += 1
@@ -189,6 +192,8 @@ class Session:
                     code == 429 or (again and code in NOT_NOW) or lacks_quota_for_a_moment(code, content)
                 ):
                     raise trouble
+                if comes_from_a_node(content):
+                    deadline = min(deadline, began + NODES_PATIENCE)
                 asked = asked_delay(response.headers.get("retry-after"))
             delay = next_delay(attempt, deadline - time.monotonic(), asked)
             if delay is None:

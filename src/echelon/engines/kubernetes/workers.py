@@ -108,11 +108,8 @@ def loss_of(pod: Object) -> str | None:
     end = container_end(pod)
     if end is not None and end.exit_code in (0, RUN_OVER):
         return None
-    if status.get("reason") == "Evicted":
-        return f"it was evicted from {node_name(pod)}: {one_line(status.get('message'))}"
-    disruption = condition_of(pod, "DisruptionTarget")
-    if disruption and disruption.get("status") == "True":
-        return _disruption(pod, disruption)
+    if (how := _evicted(pod)) is not None:
+        return how
     if is_cut_off(pod):
         since = (condition_of(pod, "Ready") or {}).get("lastTransitionTime")
         return f"{node_name(pod)} was lost (not heard of since {clock(since)})"
@@ -126,6 +123,11 @@ def loss_of(pod: Object) -> str | None:
     if pod["metadata"].get("deletionTimestamp"):
         return "its pod was deleted"
     return None
+
+
+def taken_away(pod: Object) -> str | None:
+    """How a pod was made to leave, whatever its agent made of it; None if nobody made it."""
+    return _evicted(pod) or ("its pod was deleted" if pod["metadata"].get("deletionTimestamp") else None)
 
 
 def failed_before(pod: Object) -> str | None:
@@ -201,6 +203,15 @@ def start_error(message: str) -> str:
     for mark in ("error during container init: ", "unable to start container process: ", "desc = "):
         words = words.rpartition(mark)[2]
     return words.removesuffix(": unknown")
+
+
+def _evicted(pod: Object) -> str | None:
+    status, disruption = pod.get("status") or {}, condition_of(pod, "DisruptionTarget")
+    if status.get("reason") == "Evicted":
+        return f"it was evicted from {node_name(pod)}: {one_line(status.get('message'))}"
+    if disruption and disruption.get("status") == "True":
+        return _disruption(pod, disruption)
+    return None
 
 
 def _disruption(pod: Object, disruption: Mapping[str, Any]) -> str:
