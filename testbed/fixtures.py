@@ -58,11 +58,13 @@ def cluster() -> Iterator[Target]:
     if reason := missing():
         give_up(reason)
     with held(USERS, shared=True):
-        present = whole.claim()
-        before = bool(present and present.complete and controlplane.is_ready())
-        whole.up()
-        if not before:
-            FOR_TESTS.touch()
+        # Not while another test run has taken the API server away: that is no reason to start anew.
+        with held(TURN, shared=True):
+            present = whole.claim()
+            before = bool(present and present.complete and controlplane.is_ready())
+            whole.up()
+            if not before:
+                FOR_TESTS.touch()
         yield Target(kubectl=Kubectl(kubeconfig=KUBECONFIG), ours=True)
     with tried(USERS) as alone:
         if alone and FOR_TESTS.exists():
