@@ -8,7 +8,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 DATA ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/echelon/fashion-mnist
 
 .DEFAULT_GOAL := help
-.PHONY: help demo data test quick check bench soak schema clean cluster cluster-down cluster-test
+.PHONY: help demo demo-k8s data test quick check bench soak schema clean cluster cluster-down cluster-test
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -26,6 +26,19 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY) $(DATA)/.complete ## train the example on two workers of this machine
 	@$(BIN)/echelon run -n 2 examples/fashion_mnist/train.py --data_path $(DATA) --checkpoint_path '{output}/ckpt' \
 		--log_path '{output}/tb' --epochs 1
+
+# A worker asks for 600m of every core that a node has, so that two of them do not fit on one node.
+demo-k8s: export ECHELON_ON := k8s
+demo-k8s: $(READY) $(DATA)/.complete ## the same on two nodes of a real Kubernetes, which it starts (Linux, root, Go)
+	@$(BIN)/python -m testbed up >/dev/null && $(BIN)/python -m testbed image load torch >/dev/null
+	@export KUBECONFIG="$$($(BIN)/python -m testbed kubeconfig)" && \
+	{ $(BIN)/echelon volume ls -o json | grep -q '"fashion-mnist"' || \
+		$(BIN)/echelon volume create fashion-mnist --size 1Gi --mode rwx --class shared; } && \
+	$(BIN)/echelon cp --image docker.io/testbed/python:1 $(DATA)/ pvc:fashion-mnist && \
+	$(BIN)/echelon run -n 2 --cpus $$(( $$(nproc) * 600 ))m --image docker.io/testbed/torch:1 \
+		--mount pvc:fashion-mnist:/data:ro examples/fashion_mnist/train.py --data_path /data \
+		--checkpoint_path '{output}/ckpt' --log_path '{output}/tb' --epochs 1 && \
+	echo "the cluster stays; make cluster-down ends it"
 
 data: $(DATA)/.complete
 

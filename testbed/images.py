@@ -52,7 +52,7 @@ RECIPES = {
     "torch": Recipe(
         packages=("python3", "python3-torch", "python3-protobuf", "python3-absl", "python3-packaging"),
         environment=("USE_LIBUV=0",),
-        wheels=("tensorboard==2.21.0",),
+        wheels=("tensorboard==2.20.0",),  # the last one for Debian's protobuf
     ),
     # Kubeflow's init containers ask `nslookup`; busybox's fails if any of the search domains lacks the name.
     "nslookup": Recipe(packages=("bind9-dnsutils",)),

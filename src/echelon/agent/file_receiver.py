@@ -179,7 +179,8 @@ class Receiver:
         if header.get("path") != path:
             raise Garbled("%s was asked for, not %.200r" % (shown(path), header.get("path")))
         if "why_not" in header:
-            return self._leave_out(wanted.entry, header)
+            self._leave_out(wanted.entry, header)
+            return None
         now = {name: header.get(name) for name in ("size", "mode", "mtime")}
         entry = file_tree.read_entry({"path": path, "kind": FILE, **now})
         offset = header.get("offset")
@@ -218,14 +219,16 @@ class Receiver:
         self._done = before
         landing.partials.discard(wanted.place, entry)
         if "why_not" in trailer or wanted.tries == TRIES:
-            return self._leave_out(entry, trailer)
+            self._leave_out(entry, trailer)
+            return None
         return Wanted(entry, wanted.place, 0, tries=wanted.tries + 1)
 
     def _compare(self, landing: Landing, wanted: Wanted, entry: Entry) -> Wanted | None:
         """Whether the file in its place has the sha256 that comes; if not, it is asked for."""
         trailer = self._wire.read_chunks(_refuse)
         if "why_not" in trailer:
-            return self._leave_out(entry, trailer)
+            self._leave_out(entry, trailer)
+            return None
         if landing.digest(wanted.place, entry.size, self._wire.tick) != trailer.get("sha256"):
             return Wanted(entry, wanted.place, 0)
         landing.settle(wanted.place, entry)

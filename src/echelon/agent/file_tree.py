@@ -56,6 +56,10 @@ class Entry:
         return {name: value for name, value in values.items() if value or name in ("path", "kind")}
 
 
+def _senseless(raw: dict[str, Any]) -> BadTree:
+    return BadTree("an entry of the tree makes no sense: %.200r" % (raw,))
+
+
 def read_entry(raw: dict[str, Any]) -> Entry:
     """An entry as it came; raises BadTree for one that nobody of ours would send."""
     try:
@@ -66,9 +70,9 @@ def read_entry(raw: dict[str, Any]) -> Entry:
         numbers = (entry.size, entry.mode, entry.mtime)
         sound = all(type(text) is str for text in texts) and all(type(value) is int for value in numbers)
     except TypeError:
-        sound = False
+        raise _senseless(raw) from None
     if not sound or entry.kind not in (FILE, FOLDER, LINK, OTHER) or not 0 <= entry.size < 1 << 62:
-        raise BadTree("an entry of the tree makes no sense: %.200r" % (raw,))
+        raise _senseless(raw)
     entry.mode &= 0o777  # never special rights
     return entry
 

@@ -85,7 +85,7 @@ class LazyGroup(click.Group):
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]}, epilog=_EXAMPLES)
 @click.version_option(__version__, "--version", prog_name="echelon")
 def cli() -> None:
-    """Train a script or a function on many workers of this machine."""
+    """Train a script or a function on many workers, here or, with --on k8s, in a cluster."""
 
 
 def main() -> None:
