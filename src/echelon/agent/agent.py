@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 FLUSH = 10.0  # seconds that a slow reader gets to take a worker's output before its end is told
 SLACK = 15.0  # seconds that a member holds its results longer than the leader, who releases it
 REPEAT = 1 << 20  # bytes of the leader's output after which it tells again how the run stands
+REPEAT_HELD = 5.0  # seconds between two times that it does so while nothing happens any more
 
 
 class Agent:
@@ -156,6 +157,11 @@ class Agent:
         state = {"kind": "state", "at": round(time.time(), 3), "events": self._history.events()}
         return max(REPEAT, 8 * self._sink.pass_on(state))
 
+    def _repeat_while_held(self) -> None:
+        """A log may be turned over after its last line, and would tell nothing of the end any more."""
+        self._repeat_state()
+        self._loop.call_later(REPEAT_HELD, self._repeat_while_held)
+
     # The end of the run
 
     def _on_verdict(self, verdict: dict[str, object]) -> None:
@@ -203,6 +209,8 @@ class Agent:
             self._until = time.time() + self._task.hold
             if self._leader is not None:
                 self._sink.event("holding", until=round(self._until, 3))
+                if self._task.repeat_state:
+                    self._loop.call_later(REPEAT_HELD, self._repeat_while_held)
             slack = SLACK if self._leader is None else 0.0
             self._loop.call_later(self._task.hold + slack, self._depart)
             self._say_part_over()

@@ -56,9 +56,10 @@ class Sink:
         stamp = b" %.3f] " % now
         first = self._sequence
         self._sequence += len(lines)
-        data = b"".join(
-            [b"%b%d%b%b\n" % (head, number, stamp, line) for number, line in enumerate(lines, first)]
-        )
+        numbered = enumerate(lines, first)
+        self._pass(b"".join([b"%b%d%b%b\n" % (head, number, stamp, line) for number, line in numbered]))
+
+    def _pass(self, data: bytes) -> None:
         self.write(data)
         self._volume += len(data)
         if self._volume >= self._next_reminder:
@@ -75,7 +76,8 @@ class Sink:
         if self.on_event is not None:
             self.on_event(event)
         text = json.dumps(event).encode()
-        self.lines(b"[event ", [text], time.time())
+        # Its number is that of the line which comes next: who misses lines can count them to the last one.
+        self._pass(b"[event %d %.3f] %b\n" % (self._sequence, time.time(), text))
         return len(text)
 
     def remind(self, action: Callable[[], int], after: int) -> None:

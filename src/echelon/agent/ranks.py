@@ -11,7 +11,7 @@ import subprocess
 import time
 from functools import partial
 
-from . import interpreter, launch, report
+from . import interpreter, launch, memory, report
 from .loop import READ, Loop, Timer
 from .output import RankLog, Sink, Stream
 from .processes import descendants, die_with_parent, kill_below, send
@@ -57,6 +57,7 @@ class Ranks:
         self._asked = False
         self._stopping = False
         self._settling = False
+        self._starved = memory.kills()  # of those that the kernel killed for lack of memory, the known ones
         self._kill_timer: Timer | None = None
         self._on_stopped: list[Callable[[], object]] = []
         self.on_failed: Callable[[dict[str, Any]], object] = lambda _end: None
@@ -273,6 +274,11 @@ class Ranks:
             report.last_lines(rank.words),
             time.time(),
         )
+        if code == -signal.SIGKILL and memory.kills() > self._starved:
+            self._starved += 1
+            limit = memory.limit()
+            at = ", the limit is %s" % limit if limit else ""
+            end["summary"] = "rank %d was killed by SIGKILL: out of memory%s" % (rank.number, at)
         self._sink.event(
             "rank-ended",
             worker=self._place.worker,

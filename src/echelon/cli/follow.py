@@ -92,17 +92,17 @@ def _stopping_on_signals(run: Run) -> Iterator[list[int]]:
         while (number := news.get()) is not None:
             came.append(number)
             first = len(came) == 1
-            words = "stopping; once more kills" if first else "killing"
+            say("stopping; once more kills" if first else "killing")
             try:
                 run.stop(now=not first, wait=False)
                 helpless.clear()
             except (EchelonError, OSError) as error:
-                words = f"it cannot be stopped: {error}; once more leaves it alone"
                 helpless.set()
-            with contextlib.suppress(
-                OSError
-            ):  # who reads our words may have died of the same Ctrl-C (`| tee`)
-                render.notice(words)
+                say(f"it cannot be stopped: {error}; once more leaves it alone")
+
+    def say(words: str) -> None:
+        with contextlib.suppress(OSError):  # who reads it may have died of the same Ctrl-C (`| tee`)
+            render.notice(words)
 
     def hear(number: int, _frame: object) -> None:
         if helpless.is_set():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import types
 from collections.abc import Callable, Mapping
@@ -25,6 +26,7 @@ _METAVARS = {
     "requirements": "FILE", "output": "VOLUME", "linger": "TIME", "ttl": "TIME", "collect": "PATH",
 }  # fmt: skip
 _PATHS = {"results": "dir", "python": "file", "include": "file", "requirements": "file"}
+_SUGGESTION = 2.0  # seconds that a shell's suggestion may take
 _SECTIONS = {field.name: field.metadata.get("section") for field in dataclasses.fields(Settings)}
 
 
@@ -66,15 +68,44 @@ def where(target: Mapping[str, str | None]) -> dict[str, str | None]:
     return {name: target[name] for name in ("on", "context", "namespace")}
 
 
-def complete_runs(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+def complete_runs(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Names of runs, for the shell."""
+    import os
+
+    on = ctx.params.get("on") or os.environ.get("ECHELON_ON") or "local"
+    names = _names_in_cluster(ctx.params) if on == "k8s" else _names_here()
+    return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+
+
+def _names_here() -> list[str]:
     from echelon.engines.local.store import RunStore
     from echelon.errors import EchelonError
 
     try:
-        return [CompletionItem(name) for name in RunStore().names() if name.startswith(incomplete)]
+        return list(RunStore().names())
     except EchelonError:
         return []  # the command itself will say what is wrong
+
+
+def _names_in_cluster(said: Mapping[str, Any]) -> list[str]:
+    """Those of a cluster that answers at once; nobody waits for a shell's suggestion."""
+    import threading
+
+    found: list[str] = []
+
+    def look() -> None:
+        from echelon.engines.kubernetes.engine import KubernetesEngine
+        from echelon.engines.kubernetes.listing import list_names
+        from echelon.errors import EchelonError
+
+        engine = KubernetesEngine(context=said.get("context"), namespace=said.get("namespace"))
+        with contextlib.suppress(EchelonError):
+            found.extend(list_names(engine.api))
+
+    looking = threading.Thread(target=look, daemon=True)
+    looking.start()
+    looking.join(_SUGGESTION)
+    return list(found)
 
 
 def _option(field: dataclasses.Field[Any], hint: Any) -> click.Option:

@@ -7,7 +7,7 @@ one::
     [3 e+ 18 1763173621.251] half a             stderr; the line goes on in the next piece of that stream
     [3 o~ 19 1763173621.252] 41%|####           a progress bar's state at that moment
     [- o 20 1763173621.253] Collecting numpy    not a rank: what the agent runs before them, such as pip
-    [event 21 1763173621.254] {"kind": ...}     something happened; not output
+    [event 21 1763173621.254] {"kind": ...}     something happened; no output: the next line is 21
 
 A line without such a beginning is a word of the agent itself. The writing half is `echelon/agent/output.py`.
 """

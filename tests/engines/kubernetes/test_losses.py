@@ -25,7 +25,8 @@ from echelon.engines.kubernetes.observe import has_ended, is_running, job_end
 from echelon.engines.kubernetes.workers import is_cut_off
 from testbed import cluster as whole
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+# Their words are tested on what was taken here; that they still come about takes five minutes.
+pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.soak]
 
 
 @pytest.fixture(autouse=True)

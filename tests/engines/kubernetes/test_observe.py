@@ -12,6 +12,7 @@ from testbed.kubectl import Object
 from tests.engines.kubernetes.small import RECORD, RUNNING, WAITING, ended, job, pod, record_object
 from tests.engines.kubernetes.taken import load
 
+from echelon.agent.task import TOLD_TO_LEAVE
 from echelon.engines.kubernetes.observe import explain, finished_event, job_end, read_stop, summary
 from echelon.engines.kubernetes.reading import moment
 from echelon.model.event import Event, RootCause
@@ -89,6 +90,28 @@ def test_the_cluster_knows_more_of_a_lost_worker_than_the_leader() -> None:
     assert end is not None
     assert end.cause is not None
     assert end.cause.summary == "worker 1 was lost: it ran out of memory: the limit is 2Gi"
+
+
+def test_the_others_miss_a_leader_that_kubernetes_takes_for_running() -> None:
+    """Its node has died a moment ago, and they have waited for it without a restart left."""
+    leader, member = pod(0, state=RUNNING), pod(1, state=ended(195))
+    end = finished_event(
+        RECORD, record_object(), [job("Failed", reason="PodFailurePolicy")], [leader, member]
+    )
+    assert end is not None
+    assert end.cause is not None
+    words = "worker 0 was lost: the others heard no more of it, on its node node-a"
+    assert (end.cause.worker, end.cause.summary) == (0, words)
+
+
+def test_a_leader_that_was_made_to_leave_is_told_how() -> None:
+    """It ends the run itself, as one that is over, since no restart is left."""
+    words = f"worker 0 was lost: {TOLD_TO_LEAVE}"
+    leader = pod(0, state=ended(193), deletionTimestamp="2026-01-01T00:01:30Z")
+    told = explain(RootCause(summary=words, worker=0), [leader, pod(1, state=RUNNING)])
+    assert told.summary == "worker 0 was lost: its pod was deleted"
+    untouched = explain(RootCause(summary=words, worker=0), [pod(0, state=ended(193))])
+    assert untouched.summary == f"{words} (on node node-a)"
 
 
 def test_a_rank_that_the_memory_limit_killed_is_told_so() -> None:

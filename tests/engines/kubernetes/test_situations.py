@@ -26,7 +26,8 @@ from tests.engines.kubernetes.taken import keep
 from echelon.engines.kubernetes.observe import is_running
 from testbed import registry
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+# Their words are tested on what was taken here; that they still come about takes five minutes.
+pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.soak]
 
 
 @pytest.fixture(autouse=True)

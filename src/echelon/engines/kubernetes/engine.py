@@ -262,7 +262,7 @@ class KubernetesEngine:
             goes_on = not stopped and (in_line or history.is_being_started(obj))
         if goes_on:
             raise StateTrouble(f"run {ref.name!r} has not ended", hint=f"`echelon stop {ref.name}` first")
-        results.check_fetched(record, obj, pods)
+        results.check_fetched(self, record)
         collected = history.annotation(obj, labels.COLLECTED) is not None
         objects.remove(self.api, ref.name, keep_claim=not (results.has_own_claim(record) and collected))
 

@@ -11,10 +11,13 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
+import msgspec
+
 from echelon.engines.base import unknown_run
 from echelon.engines.kubernetes import history, labels, observe, workers
 from echelon.engines.kubernetes.api import Api, NotThere, Object
 from echelon.engines.kubernetes.diagnose import Trouble, gives_up
+from echelon.engines.kubernetes.listing import list_names
 from echelon.engines.kubernetes.logs import Line, read_pod
 from echelon.engines.kubernetes.mirror import Mirror
 from echelon.engines.kubernetes.pod_lines import PodLines
@@ -88,10 +91,10 @@ def follow_events(run: Followed, timeout: float | None) -> Iterator[Event]:
     deadline = None if timeout is None else time.monotonic() + timeout
     heard = history.LeaderEvents()
     told, last_reason, next_look, quiet_since = 0, "", 0.0, time.monotonic()
-    with _mirror(run) as mirror, PodLines(run.api, mirror, wanted=_is_leader) as lines:
+    with _mirror(run) as mirror, _leader_lines(run, mirror) as lines:
         while not mirror.is_ready(_TICK):
             if mirror.trouble is not None and not last_reason:
-                last_reason = out_of_touch(mirror.trouble).sentence
+                last_reason = _gist(out_of_touch(mirror.trouble))
                 yield _waiting(out_of_touch(mirror.trouble))
             if deadline is not None and time.monotonic() >= deadline:
                 return
@@ -109,13 +112,14 @@ def follow_events(run: Followed, timeout: float | None) -> Iterator[Event]:
             if heard.over or not lines.reading or time.monotonic() - quiet_since > _LAST_WORDS:
                 end = _end(_view(run, mirror, uid) or view, heard)
                 if end is not None:
+                    _write_down(run, view, end)
                     yield end
                     return
             if time.monotonic() >= next_look:
                 next_look = time.monotonic() + _DIAGNOSE
                 trouble = _trouble(run, mirror, view)
-                if trouble is not None and trouble.sentence != last_reason:
-                    last_reason = trouble.sentence
+                if trouble is not None and _gist(trouble) != last_reason:
+                    last_reason = _gist(trouble)
                     yield _waiting(trouble)
             if (deadline is not None and time.monotonic() >= deadline) or _is_abandoned(view):
                 return
@@ -147,8 +151,7 @@ def follow_logs(run: Followed) -> Iterator[LogLine]:
 
 def missing(run: Followed) -> Exception:
     """The error for a run that is not there, with the nearest name."""
-    records = run.api.list("ConfigMap", selector=f"{labels.COMPONENT}={labels.RECORD}").items
-    return unknown_run(run.ref.name, [item["metadata"]["name"] for item in records])
+    return unknown_run(run.ref.name, list_names(run.api))
 
 
 def _mirror(run: Followed) -> Mirror:
@@ -192,6 +195,18 @@ def _current(events: Iterator[Event], view: _View) -> Iterator[Event]:
         yield event
 
 
+def _leader_lines(run: Followed, mirror: Mirror) -> PodLines:
+    return PodLines(run.api, mirror, wanted=_is_leader, events_only=True)
+
+
+def _write_down(run: Followed, view: _View, end: Event) -> None:
+    """Keep the end with the record: the log that tells it may be turned over a moment later."""
+    if view.jobs and history.written_end(view.obj) is None:
+        with suppress(EchelonError):
+            change = {"data": {labels.FINISHED_KEY: msgspec.json.encode(end).decode()}}
+            run.api.patch("ConfigMap", run.ref.name, change)
+
+
 def _end(view: _View, heard: history.LeaderEvents) -> Event | None:
     if heard.over:
         return history.finish(heard, view.obj, view.pods)
@@ -217,6 +232,11 @@ def _trouble(run: Followed, mirror: Mirror, view: _View) -> Trouble | None:
         with suppress(Denied, NotThere):  # who may only look leaves it to others
             run.give_up(view.record, hopeless)
     return hopeless or (found[0] if found else None)
+
+
+def _gist(trouble: Trouble) -> str:
+    """What makes a trouble another one; how exactly nothing is heard of a cluster changes with every try."""
+    return trouble.kind if trouble.kind == "unreachable" else trouble.sentence
 
 
 def _waiting(trouble: Trouble) -> Event:

@@ -17,6 +17,7 @@ from echelon.engines.kubernetes import labels
 from echelon.engines.kubernetes.api import Object
 from echelon.engines.kubernetes.logs import Line, is_gap
 from echelon.engines.kubernetes.observe import explain, read_stop, stopped
+from echelon.engines.kubernetes.reading import json_object
 from echelon.engines.kubernetes.workers import loss_of, pods_by_worker
 from echelon.errors import StateTrouble
 from echelon.model.event import Event
@@ -89,12 +90,13 @@ class LeaderEvents:
 
     def hear(self, line: EventLine, pods: Sequence[Object]) -> Iterator[Event]:
         """The events of one line. A state repeats what still matters: only what was missed is told of it."""
-        with contextlib.suppress(msgspec.DecodeError, msgspec.ValidationError, ValueError):
-            raw = json.loads(line.payload)
-            for each in raw.get("events", ()) if raw.get("kind") == "state" else [raw]:
-                known = json.dumps(each, sort_keys=True)
-                if known not in self._told:
-                    self._told.add(known)
+        raw = json_object(line.payload.decode(errors="replace"))
+        repeated = raw.get("events")
+        for each in (repeated if isinstance(repeated, list) else []) if raw.get("kind") == "state" else [raw]:
+            known = json.dumps(each, sort_keys=True)
+            if known not in self._told:
+                self._told.add(known)
+                with contextlib.suppress(msgspec.ValidationError):  # of an agent that is newer than we are
                     yield from self._tell(each, pods)
 
     def _tell(self, raw: Mapping[str, object], pods: Sequence[Object]) -> Iterator[Event]:
@@ -106,7 +108,7 @@ class LeaderEvents:
         if event.kind == "worker-started" and event.worker is not None:
             event = replace(event, node=node_of(pods, event.worker))
         if event.kind == "worker-lost" and event.worker is not None:
-            event = replace(event, reason=how_lost(pods, event.worker) or event.reason)
+            event = replace(event, reason=how_lost(pods, event.worker) or _with_node(event, pods))
         yield event
 
 
@@ -126,15 +128,18 @@ def since_last_gap(lines: Iterable[Line]) -> list[EventLine]:
 
 
 def _is_state(line: EventLine) -> bool:
-    with contextlib.suppress(ValueError):
-        return bool(json.loads(line.payload).get("kind") == "state")
-    return False
+    return bool(json_object(line.payload.decode(errors="replace")).get("kind") == "state")
 
 
 def node_of(pods: Sequence[Object], worker: int) -> str | None:
     """The node of a worker's newest pod."""
     mine = pods_by_worker(pods).get(worker, [])
     return mine[-1]["spec"].get("nodeName") if mine else None
+
+
+def _with_node(event: Event, pods: Sequence[Object]) -> str | None:
+    node = node_of(pods, event.worker) if event.worker is not None else None
+    return f"{event.reason} (on node {node})" if node and event.reason else event.reason
 
 
 def how_lost(pods: Iterable[Object], worker: int) -> str | None:

@@ -102,6 +102,12 @@ def _workers_of(api: Api, records: Sequence[Object]) -> tuple[dict[str, list[Obj
     return _by_run(cast("list[Object]", jobs)), _by_run(cast("list[Object]", pods))
 
 
+def list_names(api: Api) -> list[str]:
+    """The names of all runs, and nothing else of them."""
+    records = api.list("ConfigMap", selector=f"{labels.COMPONENT}={labels.RECORD}").items
+    return sorted(each["metadata"]["name"] for each in records)
+
+
 def _look_closer(
     api: Api, held: Sequence[tuple[Record, RunSummary, Object]], look: Callable[[RunRef], Status]
 ) -> list[RunSummary]:

@@ -55,6 +55,12 @@ class _Read:
             if line.sequence <= self.last:
                 known = known or line.sequence == self.last
                 continue
+            if isinstance(line, EventLine):  # has the number of the next line; to come twice does no harm
+                if line.sequence > self.last + 1:
+                    yield gap(worker, line.sequence - self.last - 1, line.at)
+                    self.last, self.at, self.loose, again, known = line.sequence - 1, line.at, 0, 0, True
+                yield line
+                continue
             if line.sequence > self.last + 1:
                 yield gap(worker, line.sequence - self.last - 1, line.at)
             self.last, self.at, self.loose, again, known = line.sequence, line.at, 0, 0, True

@@ -26,6 +26,7 @@ from echelon.engines.kubernetes.workers import (
     loss_of,
     loss_time,
     memory_limit,
+    node_name,
     pods_by_worker,
     taken_away,
     worker_of,
@@ -155,7 +156,10 @@ def explain(cause: RootCause, pods: Iterable[Object]) -> RootCause:
         how = next(filter(None, (loss_of(pod) for pod in reversed(mine))), None)
         if how is None and cause.summary.endswith(TOLD_TO_LEAVE):  # a leader that decides this over itself
             how = next(filter(None, map(taken_away, reversed(mine))), None)
-        return replace(cause, summary=f"worker {cause.worker} was lost: {how}") if how else cause
+        if how is not None:
+            return replace(cause, summary=f"worker {cause.worker} was lost: {how}")
+        node = mine[-1]["spec"].get("nodeName") if mine else None
+        return replace(cause, summary=f"{cause.summary} (on node {node})") if node else cause
     for pod in reversed(mine):
         end, limit = container_end(pod), memory_limit(pod)
         if end is not None and end.reason == "OOMKilled" and limit and cause.signal == "SIGKILL":
@@ -243,12 +247,15 @@ def _without_verdict(end: JobEnd | None, pods: Sequence[Object], *, at: float) -
                 continue
             when = loss_time(pod) or limit
             # Who misses its leader, or is deleted because the Job has failed, only follows another.
-            follows = (code is not None and code.exit_code == NO_LEADER) + (
+            misses = code is not None and code.exit_code == NO_LEADER
+            follows = misses + (
                 when > limit or (bool(pod["metadata"].get("deletionTimestamp")) and not is_cut_off(pod))
             )
-            known.append((follows, when, worker, how))
+            known.append((follows, when, worker, how, misses))
     if known:
-        _, _, worker, how = min(known)
+        _, _, worker, how, misses = min(known)
+        if misses and (leaders := leader_pods(pods)):  # they know before Kubernetes does
+            worker, how = 0, f"the others heard no more of it, on {node_name(leaders[-1])}"
         return _lost("failed", f"worker {worker} was lost: {how}", at=at, worker=worker)
     if any((code := container_end(pod)) and code.exit_code == RUN_OVER for pod in leader_pods(pods)):
         words = "worker 0 ended the run and left no verdict; its log has its last words"

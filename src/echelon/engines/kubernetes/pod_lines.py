@@ -18,6 +18,7 @@ from echelon.engines.kubernetes.mirror import Mirror
 from echelon.engines.kubernetes.stream import Stream
 from echelon.engines.kubernetes.workers import has_ended, has_started, worker_of
 from echelon.errors import EchelonError
+from echelon.model.log import EventLine
 
 _AHEAD = 5000  # lines that are read before somebody takes them
 _LEFT = 0.2  # seconds within which a thread that may not put a line down notices that it is not wanted
@@ -30,11 +31,17 @@ class PodLines:
     `worker-ended`, after which its pod may stay for its results without a word."""
 
     def __init__(
-        self, api: Api, mirror: Mirror, wanted: Callable[[Object], bool] = lambda _pod: True
+        self,
+        api: Api,
+        mirror: Mirror,
+        wanted: Callable[[Object], bool] = lambda _pod: True,
+        *,
+        events_only: bool = False,
     ) -> None:
         self._api = api
         self._mirror = mirror
         self._wanted = wanted
+        self._events_only = events_only
         self._lines: queue.Queue[tuple[Object, Line | EchelonError | None]] = queue.Queue(_AHEAD)
         self._known: set[str] = set()
         self._left = threading.Event()
@@ -97,7 +104,8 @@ class PodLines:
         try:
             with closing(lines):
                 for line in lines:
-                    self._put(pod, line)
+                    if not self._events_only or isinstance(line, EventLine):
+                        self._put(pod, line)
                     if is_last_word(line, worker) or self._left.is_set():
                         break
             self._put(pod, None)

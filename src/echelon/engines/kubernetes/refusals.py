@@ -189,9 +189,9 @@ def from_status(status: Object, deed: Deed, access: Access) -> EchelonError:
     return Refused(f"the cluster said no: {words}", hint=_refusal_hint(words, code))
 
 
-def comes_from_a_node(body: bytes) -> bool:
+def comes_from_a_node(code: int, deed: Deed) -> bool:
     """Whether the server is well, and a node that it asked for a log did not answer: perhaps it is dead."""
-    return b"/containerLogs/" in body
+    return code == 500 and deed.subresource == "log"
 
 
 def lacks_quota_for_a_moment(code: int, body: bytes) -> bool:

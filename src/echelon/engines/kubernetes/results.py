@@ -45,12 +45,15 @@ def collect_results(engine: KubernetesEngine, ref: RunRef, progress: Heard | Non
         return
     record = history.read_record(obj, ref)
     jobs, pods = engine.jobs_of(ref), engine.pods_of(ref)
-    end = engine.end_of(record, obj, jobs, pods)
+    told = {event.kind: event for event in engine.events(ref)}
+    end = told.get("finished")
     if end is None:
         return
     home, made = home_of(record), has_own_claim(record)
     try:
-        brought = _fetch_from_workers(engine, record, pods, home, progress)
+        brought = _may_hold("holding" in told, pods) and _fetch_from_workers(
+            engine, record, _within_reach(pods, end), home, progress
+        )
         if made and jobs and _volume_of(engine, record).status == "Bound":
             with _reached(engine, record) as (opener, root):
                 fetch_tree(opener, root, home, progress=_told(progress))
@@ -80,7 +83,7 @@ def fetch_results(engine: KubernetesEngine, ref: RunRef, path: str, to: Path) ->
         return copy_result(home, path, to)
     target = to if path in (".", "") else to / Path(path).name
     leader = [pod for pod in workers.leader_pods(engine.pods_of(ref)) if workers.is_running(pod)]
-    if leader:
+    if leader and history.written_end(obj) is None:  # when the run is over, they may leave at any moment
         root = labels.OUTPUT if output is None else labels.RESULTS_VOLUME
         opener = pod_opener(engine.api, leader[-1]["metadata"]["name"], python=record.job.python)
         return Path(fetch_tree(opener, root, target, path=path).target)
@@ -101,10 +104,10 @@ def home_of(record: Record) -> Path:
     return Path("runs").absolute() / record.ref.name
 
 
-def check_fetched(record: Record, obj: Object, pods: Sequence[Object]) -> None:
-    """Refuse to forget a run whose workers still keep results that nobody has fetched."""
-    held = any(map(workers.is_running, pods))
-    if held and keeps_results(record) and history.annotation(obj, labels.COLLECTED) is None:
+def check_fetched(engine: KubernetesEngine, record: Record) -> None:
+    """Refuse to forget a run whose workers still keep results that nobody has fetched, and we could."""
+    held = any(event.kind == "holding" for event in engine.events(record.ref))
+    if held and engine.api.may("create", "Pod", subresource="exec"):
         name = record.ref.name
         raise StateTrouble(
             f"the results of run {name!r} were not fetched yet, and would be lost",
@@ -112,27 +115,39 @@ def check_fetched(record: Record, obj: Object, pods: Sequence[Object]) -> None:
         )
 
 
-def note_on_rights(api: Api, job: Job) -> str | None:
-    """What the user should know at once: nobody brings what workers keep without the right to exec."""
-    if job.pod.output is not None and not job.pod.collect:
-        return None
-    with suppress(EchelonError):
-        if not all(api.may(verb, "Pod", subresource="exec") for verb in ("get", "create")):
-            return (
-                "you may not use pods/exec here, so what the workers make is lost with them; "
-                "--output pvc:NAME keeps it, and `echelon doctor` tells how to get the right"
-            )
-    return None
-
-
 def keeps_results(record: Record) -> bool:
     """Whether the workers themselves keep what the run has made; on a volume it is kept without them."""
     return record.job.pod.output is None or bool(record.job.pod.collect)
 
 
+def note_on_rights(api: Api, job: Job) -> str | None:
+    """What a user without the right to `pods/exec` should know before the run starts."""
+    output = job.pod.output
+    stays = output is not None and output.claim is not None and not job.pod.collect
+    if stays or api.may("create", "Pod", subresource="exec"):
+        return None
+    return (
+        "you may not create pods/exec, so results that lie in the workers cannot be fetched, and a stop ends "
+        "them with their pods; --output pvc:NAME keeps them on a volume"
+    )
+
+
 def has_own_claim(record: Record) -> bool:
     """Whether the results are on a volume that was made for this run alone."""
     return record.job.pod.output is not None and record.job.pod.output.claim is None
+
+
+def _may_hold(told: bool, pods: Sequence[Object]) -> bool:
+    """Whether workers keep results. Their leader says so, but its log may have been turned over since."""
+    return told or any(map(workers.is_running, workers.leader_pods(pods)))
+
+
+def _within_reach(pods: Sequence[Object], end: Event) -> list[Object]:
+    """The pods that may still answer: not those on dead nodes, and not that of the worker whose loss ended
+    the run, which the cluster may take for running for a while yet.
+    """
+    lost = end.cause.worker if end.cause is not None and end.cause.rank is None else None
+    return [pod for pod in pods if workers.worker_of(pod) != lost and not workers.is_cut_off(pod)]
 
 
 def _fetch_from_workers(

@@ -192,7 +192,7 @@ class Session:
                     code == 429 or (again and code in NOT_NOW) or lacks_quota_for_a_moment(code, content)
                 ):
                     raise trouble
-                if comes_from_a_node(content):
+                if comes_from_a_node(code, deed):
                     deadline = min(deadline, began + NODES_PATIENCE)
                 asked = asked_delay(response.headers.get("retry-after"))
             delay = next_delay(attempt, deadline - time.monotonic(), asked)

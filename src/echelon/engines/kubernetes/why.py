@@ -15,7 +15,7 @@ from echelon.engines.kubernetes.diagnose.trouble import Kind
 from echelon.engines.kubernetes.reading import moment
 from echelon.errors import Denied, EchelonError, Unreachable
 
-_SPACE: tuple[Kind, ...] = ("unschedulable", "scaling", "claim", "volume")
+_SPACE: tuple[Kind, ...] = ("unschedulable", "scaling", "claim", "volume", "silent")
 
 
 def find_troubles(api: Api, jobs: Sequence[Object], pods: Sequence[Object]) -> list[Trouble]:

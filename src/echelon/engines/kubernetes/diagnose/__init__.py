@@ -161,6 +161,10 @@ class _Look:
         message = one_line(condition.get("message"))
         if not condition or (not message and condition.get("status") != "True"):
             if begun is not None and self._now - begun >= _SCHEDULER_SILENCE:
+                # A scheduler that has found a node says nothing until the pod's claims are bound.
+                if stuck := self._claim_troubles(worker, pod, begun):
+                    yield from stuck
+                    return
                 yield Finding(
                     kind="silent",
                     text="no scheduler has looked at the pod of {who} yet",
@@ -170,14 +174,20 @@ class _Look:
                 )
             return
         unfit = read_scheduler(message)
-        known, missing = self._claims or {}, missing_claim(unfit)
-        named = claims_of(pod["spec"]) if self._claims is not None else [missing] if missing else []
-        looked = (claim_trouble(name, known.get(name), self._events, worker, since) for name in named)
-        found = [each for each in looked if each is not None]
+        found = self._claim_troubles(worker, pod, since, missing_claim(unfit))
         if found:
             yield from found
             return
         yield self._no_node(worker, pod, unfit, said, since)
+
+    def _claim_troubles(
+        self, worker: int, pod: Object, since: float | None, missing: str | None = None
+    ) -> list[Finding]:
+        """What is wrong with the pod's claims; where they cannot be seen, with the one said to be missing."""
+        known = self._claims or {}
+        named = claims_of(pod["spec"]) if self._claims is not None else [missing] if missing else []
+        looked = (claim_trouble(name, known.get(name), self._events, worker, since) for name in named)
+        return [each for each in looked if each is not None]
 
     def _no_node(
         self, worker: int, pod: Object, unfit: Unfit, said: Sequence[Happening], since: float | None

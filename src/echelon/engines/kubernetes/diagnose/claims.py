@@ -76,7 +76,9 @@ def is_tied(claim: Object | None) -> bool:
 def _unbound(
     name: str, spec: Mapping[str, Any], said: Sequence[Happening], worker: int, begun: float | None
 ) -> Finding | None:
-    last = said[-1] if said else None
+    # Between two failures it is said again and again that the provisioner is awaited: failures matter more.
+    failures = [each for each in said if each.reason == "ProvisioningFailed"]
+    last = failures[-1] if failures else said[-1] if said else None
     reason, message = (last.reason, last.message) if last else ("", "")
     kind_of = spec.get("storageClassName")
     if reason == "ProvisioningFailed":

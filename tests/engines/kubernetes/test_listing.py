@@ -1,0 +1,63 @@
+"""`ps` and `status` of runs in a cluster, as other people and other shells see them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Callable
+
+import pytest
+from testbed.kubectl import Kubectl
+from tests.conftest import wait_until
+
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+
+
+@pytest.fixture
+def call(
+    cli: Callable[..., subprocess.CompletedProcess[str]], namespace: Kubectl
+) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """The command line of a user, by name, in the test's namespace."""
+    where = {"KUBECONFIG": str(namespace.kubeconfig), "ECHELON_ON": "k8s"}
+
+    def called(user: str, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
+        environment = {**os.environ, **where, "LOGNAME": user, **more}
+        command, *rest = words
+        place = () if more else ("--namespace", namespace.namespace)
+        return cli(command, *place, *rest, env=environment, patience=90)
+
+    return called
+
+
+def test_mine_everybodys_and_what_is_held(
+    call: Callable[..., subprocess.CompletedProcess[str]], image: Callable[[str], str], namespace: Kubectl
+) -> None:
+    started = call(
+        "ann", "run", "-d", "--linger", "10m", "--image", image("python"), "--name", "demo", "--", "true"
+    )
+    assert started.stdout == "demo\n", started.stderr
+    wait_until(lambda: "succeeded" in call("ann", "ps", "-a").stdout, "the run to end", 60)
+
+    assert call("bob", "ps", "-a", "-o", "json").stdout == "[]\n"
+    (row,) = json.loads(call("bob", "ps", "-a", "-A", "-o", "json").stdout)
+    assert (row["name"], row["owner"], row["state"]) == ("demo", "ann", "succeeded")
+    assert "OWNER" in call("bob", "ps", "-aA").stdout
+    assert call("ann", "ps", "-o", "json").stdout == "[]\n"  # it is over, though its pod still runs
+
+    status = call("ann", "status", "demo").stdout
+    assert "succeeded" in status
+    assert "holds      its place, with its results, until" in status
+    assert "`echelon get demo`" in status
+    refused = call("ann", "rm", "demo")
+    assert refused.returncode == 115
+    assert "`echelon get demo`" in refused.stderr
+
+    words = {"COMP_WORDS": f"echelon get --namespace {namespace.namespace} d", "COMP_CWORD": "4"}
+    suggested = call("ann", "get", _ECHELON_COMPLETE="bash_complete", **words)
+    assert "plain,demo" in suggested.stdout
+
+    fetched = call("ann", "get", "demo", "-o", "json")
+    assert fetched.returncode == 0, fetched.stderr
+    assert "holds" not in call("ann", "status", "demo").stdout
+    assert call("ann", "rm", "demo").stdout == "demo\n"

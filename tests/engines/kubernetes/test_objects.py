@@ -1,0 +1,120 @@
+"""That the objects of a run are made, adopted and removed, whatever is there already."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from tests.engines.kubernetes.stand_in import Answer, StandIn, refuses, says
+
+from echelon.engines.kubernetes import labels, objects
+from echelon.engines.kubernetes.access import Access
+from echelon.engines.kubernetes.api import Api, NotThere, Object
+from echelon.errors import Refused
+
+THERE = refuses(409, "AlreadyExists", 'jobs "demo" already exists')
+OWNER = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "demo", "uid": "the-record"}}
+
+
+@pytest.fixture
+def api(access: Access) -> Api:
+    return Api(access, "ours", patience=0.1)
+
+
+def thing(
+    kind: str = "Job", *, run: str | None = "demo", uid: str = "", owner: str = "", **more: str
+) -> Object:
+    about: Object = {"name": "demo", "labels": {labels.RUN: run} if run else {}, **more}
+    if uid:
+        about["uid"] = uid
+    if owner:
+        about["ownerReferences"] = [{"kind": "ConfigMap", "name": "demo", "uid": owner}]
+    return {"apiVersion": "batch/v1" if kind == "Job" else "v1", "kind": kind, "metadata": about}
+
+
+def deeds(stand_in: StandIn) -> list[str]:
+    return [seen.method for seen in stand_in.seen]
+
+
+def test_what_is_not_there_is_made(api: Api, stand_in: StandIn) -> None:
+    stand_in.answer_with(says(201, thing(uid="new")))
+    assert objects.create(api, thing(), OWNER)["metadata"]["uid"] == "new"
+    (owner,) = json.loads(stand_in.seen[0].body)["metadata"]["ownerReferences"]
+    assert (owner["kind"], owner["uid"]) == ("ConfigMap", "the-record")
+
+
+@pytest.mark.parametrize("owner", [None, OWNER])
+def test_what_is_there_of_the_same_run_is_taken(api: Api, stand_in: StandIn, owner: Object | None) -> None:
+    stand_in.answer_with(THERE, says(200, thing(uid="old", owner="the-record")))
+    assert objects.create(api, thing(), owner)["metadata"]["uid"] == "old"
+    assert deeds(stand_in) == ["POST", "GET"]
+
+
+@pytest.mark.parametrize("owner", [None, OWNER])
+def test_what_is_somebody_elses_is_left_alone(api: Api, stand_in: StandIn, owner: Object | None) -> None:
+    """A Job of the user's own may have the name of a run."""
+    stand_in.answer_with(THERE, says(200, thing(run=None, uid="theirs")))
+    with pytest.raises(Refused, match="not echelon's") as caught:
+        objects.create(api, thing(), owner)
+    assert "--name" in caught.value.hint
+    assert deeds(stand_in) == ["POST", "GET"]
+
+
+@pytest.mark.parametrize("owner", [None, OWNER])
+def test_what_is_on_its_way_out_is_waited_for(api: Api, stand_in: StandIn, owner: Object | None) -> None:
+    leaving = thing(uid="old", owner="the-record", deletionTimestamp="2026-01-01T00:00:00Z")
+    stand_in.answer_with(THERE, says(200, leaving), says(200, {}), says(201, thing(uid="new")))
+    assert objects.create(api, thing(), owner)["metadata"]["uid"] == "new"
+    assert deeds(stand_in) == ["POST", "GET", "DELETE", "POST"]
+
+
+def test_what_went_between_two_looks_is_made(api: Api, stand_in: StandIn) -> None:
+    stand_in.answer_with(THERE, refuses(404, "NotFound", "gone"), says(201, thing(uid="new")))
+    assert objects.create(api, thing(), OWNER)["metadata"]["uid"] == "new"
+
+
+def test_a_record_belongs_to_its_jobs(api: Api, stand_in: StandIn) -> None:
+    record = thing("ConfigMap", uid="the-record")
+    objects.adopt(api, record, [thing(uid="job-1")])
+    (owner,) = json.loads(stand_in.seen[0].body)["metadata"]["ownerReferences"]
+    assert (owner["kind"], owner["uid"]) == ("Job", "job-1")
+    adopted = thing("ConfigMap", uid="the-record", owner="job-1")
+    objects.adopt(api, adopted, [thing(uid="job-1")])
+    objects.adopt(api, adopted, [])
+    assert deeds(stand_in) == ["PATCH"]
+
+
+def test_jobs_of_a_run_that_was_removed_meanwhile_go_too(api: Api, stand_in: StandIn) -> None:
+    stand_in.answer_with(refuses(404, "NotFound", "no such ConfigMap"), says(200, {}))
+    with pytest.raises(NotThere):
+        objects.adopt(api, thing("ConfigMap", uid="the-record"), [thing(uid="job-1")])
+    assert deeds(stand_in) == ["PATCH", "DELETE"]
+    assert json.loads(stand_in.seen[1].body)["preconditions"] == {"uid": "job-1"}
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_removing_everything_but_what_is_to_be_kept(api: Api, stand_in: StandIn, keep: bool) -> None:
+    left = {"jobs": [thing(uid="job-1")], "configmaps": [thing("ConfigMap", uid="the-record")]}
+
+    def answer(handler: object) -> None:
+        path, method = handler.path, handler.command  # type: ignore[attr-defined]
+        kind = path.partition("?")[0].rpartition("/")[2]
+        chosen: Answer = says(200, {})
+        if method == "GET":
+            chosen = says(200, {"kind": "List", "metadata": {}, "items": left.pop(kind, [])})
+        chosen(handler)  # type: ignore[arg-type]
+
+    stand_in.answer_with(answer)
+    objects.remove(api, "demo", keep_claim=keep)
+    gone = [seen.path.rpartition("/namespaces/ours/")[2] for seen in stand_in.seen if seen.method == "DELETE"]
+    claim = [] if keep else ["persistentvolumeclaims/demo-results"]
+    assert gone == ["jobs/demo", "configmaps/demo", "services/demo", "secrets/demo", *claim]
+
+
+def test_what_does_not_go_away_is_named(api: Api, stand_in: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(objects, "_GONE", 0.1)
+    stuck = thing(uid="job-1")
+    stuck["metadata"]["finalizers"] = ["example.org/hold"]
+    stand_in.answer_with(says(200, {"kind": "JobList", "metadata": {}, "items": [stuck]}))
+    with pytest.raises(Refused, match=r"held by example\.org/hold"):
+        objects.remove(api, "demo", keep_claim=True)
