@@ -20,7 +20,7 @@ PARTS = {
     "data": ["make", "--no-print-directory", "data"],
     "local": [*PYTEST, "not soak and not cluster", "-n", "auto", "--maxprocesses", "4"],
     "builds": [sys.executable, "-m", "testbed", "build"],
-    "cluster": [*PYTEST, "cluster and not restart and not soak", "-n", "3"],
+    "cluster": [*PYTEST, "cluster and not restart and not soak", "-n", "4"],
     "restarts": [*PYTEST, "cluster and restart and not soak"],
 }
 CLUSTER = ("builds", "cluster", "restarts")

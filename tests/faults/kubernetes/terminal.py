@@ -1,0 +1,173 @@
+"""Somebody at a terminal with a kubeconfig: what these tests do a user does, with the command line as a real
+process, and what they see is what the user sees.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from testbed.kubectl import Kubectl
+from tests.conftest import wait_until
+
+# All that a run may leave in a namespace; claims too, since those that it made are its own.
+KINDS = "jobs,pods,configmaps,secrets,services,persistentvolumeclaims"
+PATIENCE = 180.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, repr=False)
+class Command:
+    """`echelon` at work, and what it has printed so far."""
+
+    process: subprocess.Popen[bytes]
+    out: Path
+    err: Path
+
+    @property
+    def lines(self) -> list[str]:
+        """Standard output, line by line."""
+        return self.out.read_text().splitlines()
+
+    @property
+    def said(self) -> str:
+        """Standard error."""
+        return self.err.read_text()
+
+    def wait_for(self, text: str, count: int = 1) -> None:
+        """Wait until something was printed so often; a process that ends before is told with its words."""
+
+        def printed() -> bool:
+            over = self.process.poll() is not None
+            found = self.out.read_text().count(text) + self.err.read_text().count(text)
+            if found < count and over:
+                pytest.fail(
+                    f"ended with {self.process.returncode} before it said {text!r} {count} times: {self}"
+                )
+            return found >= count
+
+        wait_until(printed, f"{text!r} ({count} times)", PATIENCE)
+
+    def wait(self, patience: float = PATIENCE) -> int:
+        """Its exit code."""
+        return self.process.wait(patience)
+
+    def __repr__(self) -> str:
+        return f"{self.out.read_text()[-3000:]}\n{self.said[-3000:]}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Terminal:
+    """A folder to work in, a kubeconfig whose namespace is the test's, an image on the nodes; `kubectl` is
+    the administrator's.
+    """
+
+    folder: Path
+    kubeconfig: Path
+    kubectl: Kubectl
+    image: str
+    started: list[Command] = field(default_factory=list)
+
+    def call(self, *words: str, patience: float = PATIENCE) -> subprocess.CompletedProcess[str]:
+        """Call `echelon` and wait for its end."""
+        return subprocess.run(
+            _command(words),
+            cwd=self.folder,
+            env=self._environment(),
+            capture_output=True,
+            text=True,
+            timeout=patience,
+            check=False,
+        )
+
+    def start(self, *words: str) -> Command:
+        """Call `echelon`, and go on meanwhile."""
+        number = len(list(self.folder.parent.glob("out-*")))
+        out, err = (self.folder.parent / f"{name}-{number}" for name in ("out", "err"))
+        with out.open("wb") as standard, err.open("wb") as words_about_it:
+            process = subprocess.Popen(
+                _command(words),
+                cwd=self.folder,
+                env=self._environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=standard,
+                stderr=words_about_it,
+            )
+        command = Command(process=process, out=out, err=err)
+        self.started.append(command)
+        return command
+
+    def train(self, name: str, *words: str) -> Command:
+        """`echelon run` in the foreground."""
+        return self.start("run", "--name", name, "--image", self.image, *words)
+
+    def leave(self) -> None:
+        """End what a test that failed has left."""
+        for command in self.started:
+            command.process.kill()
+            command.wait()
+
+    def write(self, name: str, text: str) -> None:
+        """A file in the folder."""
+        (self.folder / name).write_text(text)
+
+    def read(self, run: str, path: str) -> str:
+        """A file of a run's results at home."""
+        return (self.folder / "runs" / run / path).read_text()
+
+    def status(self, run: str) -> dict[str, Any]:
+        """`echelon status`, as data."""
+        done = self.call("status", run, "-o", "json")
+        assert done.returncode == 0, done.stderr
+        found: dict[str, Any] = json.loads(done.stdout)
+        return found
+
+    def pods(self, run: str) -> list[dict[str, Any]]:
+        """The run's pods, the oldest first."""
+        found = self.kubectl.items("pods", "-l", f"echelon.dev/run={run}")
+        return sorted(found, key=lambda pod: pod["metadata"]["creationTimestamp"])
+
+    def left_of(self, run: str) -> list[str]:
+        """Every object of a run that is still there."""
+        listed = self.kubectl("get", KINDS, "-l", f"echelon.dev/run={run}", "-o", "name").split()
+        # By their names too: a label may be what went wrong.
+        named = self.kubectl("get", KINDS, "-o", "name").split()
+        return sorted({*listed, *(each for each in named if each.partition("/")[2].startswith(run))})
+
+    def check_removal(self, run: str) -> None:
+        """`rm` works, and leaves nothing."""
+        done = self.call("rm", run)
+        assert done.returncode == 0, done.stderr
+        self.wait_for_nothing(run)
+
+    def wait_for_nothing(self, run: str) -> None:
+        """Kubernetes removes what belongs to what is gone, in its own time."""
+        wait_until(lambda: not self.left_of(run), f"nothing of {run} to be left", 90)
+
+    def as_user(self, kubectl: Kubectl) -> Terminal:
+        """The same folder, under somebody else's kubeconfig."""
+        return replace(self, kubeconfig=kubectl.kubeconfig)
+
+    def _environment(self) -> dict[str, str]:
+        return {**os.environ, "KUBECONFIG": str(self.kubeconfig), "ECHELON_ON": "k8s"}
+
+
+def kubeconfig_in(kubectl: Kubectl, path: Path, server: str = "") -> Path:
+    """The administrator's kubeconfig with the test's namespace, and another server if one is named."""
+    view = json.loads(kubectl("config", "view", "--raw", "--minify", "--flatten", "-o", "json"))
+    view["contexts"][0]["context"]["namespace"] = kubectl.namespace
+    if server:
+        view["clusters"][0]["cluster"] = {"server": server}
+        view["users"][0]["user"] = {}
+    path.write_text(yaml.safe_dump(view))
+    return path
+
+
+def _command(words: tuple[str, ...]) -> list[str]:
+    return [sys.executable, "-m", "echelon.cli.main", *words]

@@ -1,0 +1,56 @@
+"""A hundred megabytes of output, while the kubelet turns the log over again and again: followed, every line
+comes once and in order, or its place says exactly how many are missing; at home all of them are."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from tests.faults.kubernetes.terminal import Terminal
+
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+
+TALKS = """
+import sys
+count, width = map(int, sys.argv[1:])
+padding = "x" * (width - 11)
+for number in range(count):
+    print(f"{number:09d} {padding}")
+"""
+GAP = re.compile(r"^(?:\[agent 0\] )?\[(\d+) lines? (?:is|are) missing here")
+
+
+@pytest.mark.parametrize(
+    ("megabytes", "width"),
+    [
+        (100, 1000),
+        pytest.param(100, 100, marks=pytest.mark.soak),
+        pytest.param(1000, 1000, marks=pytest.mark.soak),
+    ],
+)
+def test_a_flood(terminal: Terminal, megabytes: int, width: int) -> None:
+    count = megabytes * 1_000_000 // width
+    terminal.write("talks.py", TALKS)
+    command = terminal.train("flood", "talks.py", str(count), str(width))
+    assert command.wait(600) == 0, command.said
+    assert terminal.status("flood")["state"] == "succeeded"
+    check_complete(command.lines, count)
+    written = terminal.read("flood", "logs/rank-0.log").splitlines()
+    assert len(written) == count
+    assert [int(line[:9]) for line in written] == list(range(count))
+    later = terminal.call("logs", "flood", patience=300)
+    assert later.returncode == 0
+    check_complete(later.stdout.splitlines(), count)
+    terminal.check_removal("flood")
+
+
+def check_complete(lines: list[str], count: int) -> None:
+    """Numbers go up by one, but where a gap says by how many more."""
+    expected = 0
+    for line in lines:
+        if found := GAP.match(line):
+            expected += int(found[1])
+        else:
+            assert int(line[:9]) == expected, line
+            expected += 1
+    assert expected == count
