@@ -23,7 +23,7 @@ def settle_for_pods(job: Job, said: Settings) -> Job:
     if said.detach and said.output is None and said.linger is None:
         raise InvalidJob(
             "detach",
-            True,
+            "-d",
             "leaves nobody to fetch the results from the workers",
             hint="--output pvc:NAME or new:10Gi keeps them on a volume; --linger 1h keeps the workers, and "
             "what they hold, so much longer for `echelon get`",

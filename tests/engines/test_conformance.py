@@ -58,6 +58,8 @@ PLAYS: dict[str, Program] = {
 class MemoryHarness:
     """Plays instead of scripts."""
 
+    names_devices = True
+
     def __init__(self) -> None:
         self.engine = MemoryEngine(PLAYS, admit=admit)
 
@@ -73,6 +75,8 @@ class MemoryHarness:
 
 class LocalHarness:
     """Real processes, in folders of the test's own."""
+
+    names_devices = True
 
     def __init__(self, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.engine = LocalEngine(home)

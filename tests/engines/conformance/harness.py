@@ -26,6 +26,7 @@ class Harness(Protocol):
     """An engine under test, and what the suite must know of it."""
 
     engine: Engine
+    names_devices: bool  # whether the engine itself says which device is whose
 
     def job(self, program: str, *, name: str = "the-run", **more: Any) -> Job:
         """A job that runs one of the programs."""

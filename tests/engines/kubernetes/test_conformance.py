@@ -40,6 +40,8 @@ IN_PODS = {
 class KubernetesHarness:
     """Real pods, in a namespace of the test's own; the programs lie in a ConfigMap."""
 
+    names_devices = False  # the kubelet hands them out
+
     def __init__(self, namespace: Kubectl, image: str, give_gpus: Callable[[int], None]) -> None:
         self.engine = KubernetesEngine(namespace=namespace.namespace)
         self._image = image

@@ -86,7 +86,7 @@ def test_a_restricted_namespace(
 ) -> None:
     namespace("label", "namespace", namespace.namespace, f"{labels.SECURITY_LEVEL}=restricted")
     if level != "restricted":
-        monkeypatch.setattr(courier, "_security_level", lambda _api: "")
+        monkeypatch.setattr(courier, "level_of", lambda _api: None)
     source = fill(tmp_path / "source", 10_000)
     with reach(api, data, options) as opener:
         send_tree(opener, source, f"{MOUNT}/in")

@@ -23,7 +23,8 @@ GAP = re.compile(r"^(?:\[agent 0\] )?\[(\d+) lines? (?:is|are) missing here")
 @pytest.mark.parametrize(
     ("megabytes", "width"),
     [
-        (100, 1000),
+        # After the end the kubelet may have turned the log over once more, and serves an empty one.
+        pytest.param(100, 1000, marks=pytest.mark.soak),
         pytest.param(100, 100, marks=pytest.mark.soak),
         pytest.param(1000, 1000, marks=pytest.mark.soak),
     ],
