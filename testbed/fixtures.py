@@ -139,8 +139,6 @@ def real_nodes(cluster: Target, turn: None) -> list[str]:
 def give_gpus(cluster: Target, turn: None) -> Iterator[Callable[..., None]]:
     """`give_gpus(node, 4, model=..., taint=True)`, taken away after the test."""
     given: list[str] = []
-    if cluster.ours:  # what an earlier test left may still be leaving
-        cluster.kubectl.wait_for(lambda: not gpus.wanted_by(cluster.kubectl), "pods with GPUs to be gone")
 
     def give(name: str, count: int, **more: Any) -> None:
         if not cluster.ours:

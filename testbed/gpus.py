@@ -58,18 +58,5 @@ def take(kubectl: Kubectl, node: str) -> None:
     kubectl.patch("node", node, _status(None), subresource="status")
 
 
-def wanted_by(kubectl: Kubectl) -> list[str]:
-    """The pods that hold GPUs, or wait for some."""
-    return [
-        item["metadata"]["name"]
-        for item in kubectl.items("pods", "--all-namespaces")
-        if item["status"].get("phase") in ("Pending", "Running")
-        and any(
-            RESOURCE in ((container.get("resources") or {}).get("limits") or {})
-            for container in item["spec"]["containers"]
-        )
-    ]
-
-
 def _status(count: str | None) -> dict[str, object]:
     return {"status": {"capacity": {RESOURCE: count}, "allocatable": {RESOURCE: count}}}

@@ -369,6 +369,7 @@ def test_leaving_a_command(api: Api, sleeper: str) -> None:
 # The API server away
 
 
+@pytest.mark.soak  # it has the cluster to itself
 def test_an_api_server_that_goes_away_and_comes_back(
     api_outage: tuple[Callable[[], None], Callable[[], None]],
     namespace: Kubectl,

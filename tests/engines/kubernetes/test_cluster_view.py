@@ -24,7 +24,8 @@ from echelon.engines.kubernetes.quantities import to_thousandths
 from echelon.model.cluster import Cluster
 from testbed import api as testbed_api
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+# Each of them has the cluster to itself: together they would take most of `make test`.
+pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.soak]
 
 Object = dict[str, Any]
 Echelon = Callable[..., subprocess.CompletedProcess[str]]

@@ -9,7 +9,8 @@ from tests.faults.kubernetes.test_pods import PATIENT
 
 from testbed import cluster as whole
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+# Each of them has the cluster to itself: together they would take most of `make test`.
+pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.soak]
 
 
 def test_a_node_dies(own_cluster: Target, terminal: Terminal, spare_node: str, real_nodes: list[str]) -> None:
