@@ -15,7 +15,8 @@ from tests.engines.kubernetes.stand_in import Answer, StandIn, cuts, refuses, sa
 
 from echelon.engines.kubernetes.access import Access
 from echelon.engines.kubernetes.api import Api
-from echelon.engines.kubernetes.logs import _Read, is_gap, is_last_word, read_all, read_pod, split
+from echelon.engines.kubernetes.logs import _Read, is_gap, is_last_word, read_all, read_pod
+from echelon.engines.kubernetes.stream import split_lines
 from echelon.errors import Denied, Unreachable
 from echelon.model.log import EventLine, LogLine, parse_line
 
@@ -72,8 +73,8 @@ def test_lines_are_put_together(text: bytes, cuts_at: list[int]) -> None:
     edges = [0, *sorted(cuts_at), len(text)]
     pieces = [text[a:b] for a, b in itertools.pairwise(edges)]
     *whole, rest = text.split(b"\n")
-    assert list(split(pieces, with_rest=False)) == whole
-    assert list(split(pieces, with_rest=True)) == whole + ([rest] if rest else [])
+    assert list(split_lines(pieces, with_rest=False)) == whole
+    assert list(split_lines(pieces, with_rest=True)) == whole + ([rest] if rest else [])
 
 
 def test_a_gap_is_told_in_its_place() -> None:

@@ -12,9 +12,10 @@ from typing import Any, TypedDict, cast
 
 from echelon.engines.kubernetes import history, labels, observe, workers
 from echelon.engines.kubernetes.api import Api, Object
-from echelon.engines.kubernetes.logs import is_last_word, split
+from echelon.engines.kubernetes.logs import is_last_word
 from echelon.engines.kubernetes.pages import list_shapes
 from echelon.engines.kubernetes.podtask import hold_of
+from echelon.engines.kubernetes.stream import split_lines
 from echelon.errors import EchelonError, StateTrouble
 from echelon.model.log import parse_line
 from echelon.model.run import Record, RunRef, opening_status, summarise
@@ -129,7 +130,7 @@ def _look_closer(
 def _is_over(api: Api, leader: Object) -> bool:
     """Whether the leader has said its last word; it stays to keep its results."""
     with api.logs(leader["metadata"]["name"], container=labels.CONTAINER, tail=_LAST) as pieces:
-        return any(is_last_word(parse_line(raw, 0), 0) for raw in split(pieces, with_rest=True))
+        return any(is_last_word(parse_line(raw, 0), 0) for raw in split_lines(pieces, with_rest=True))
 
 
 def _by_run(items: Sequence[Object]) -> dict[str, list[Object]]:

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 
 from echelon.engines.kubernetes.api import Api, NotThere, Object
 from echelon.engines.kubernetes.labels import CONTAINER
-from echelon.engines.kubernetes.stream import Stream
+from echelon.engines.kubernetes.stream import Stream, split_lines
 from echelon.engines.kubernetes.workers import has_ended, has_started, worker_of
 from echelon.errors import Denied, EchelonError
 from echelon.model.log import EventLine, LogLine, parse_line
@@ -89,7 +89,7 @@ def read_pod(
             with api.logs(name, container=CONTAINER, follow=follow, since=_since(read.at)) as stream:
                 opened(stream)
                 # A line that was cut with its connection is whole the next time.
-                yield from read.fresh(split(stream, with_rest=was_ended), worker)
+                yield from read.fresh(split_lines(stream, with_rest=was_ended), worker)
         except NotThere:
             return  # the pod is gone, and its log with it
         except Denied:
@@ -147,19 +147,6 @@ def is_last_word(line: Line, worker: int) -> bool:
         raw = json.loads(line.payload)
         return bool(raw["kind"] == "worker-ended" and raw.get("worker") == worker)
     return False
-
-
-def split(pieces: Iterable[bytes], *, with_rest: bool) -> Iterator[bytes]:
-    """The lines among pieces that are cut anywhere; what follows the last line's end only `with_rest`."""
-    begun: list[bytes] = []
-    for piece in pieces:
-        first, *more = piece.split(b"\n")
-        begun.append(first)
-        for following in more:
-            yield b"".join(begun)
-            begun = [following]
-    if with_rest and any(begun):
-        yield b"".join(begun)
 
 
 def _since(at: float) -> str:

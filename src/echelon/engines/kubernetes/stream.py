@@ -177,8 +177,8 @@ def keep_alive(connection: socket.socket) -> None:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, PROBES)
 
 
-def split_lines(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """The whole lines among pieces that are cut anywhere; a last one without its end is left out."""
+def split_lines(pieces: Iterable[bytes], *, with_rest: bool = False) -> Iterator[bytes]:
+    """The lines among pieces that are cut anywhere; what follows the last line's end only `with_rest`."""
     started: list[bytes] = []
     for piece in pieces:
         first, *more = piece.split(b"\n")
@@ -186,6 +186,8 @@ def split_lines(pieces: Iterable[bytes]) -> Iterator[bytes]:
         for following in more:
             yield b"".join(started)
             started = [following]
+    if with_rest and any(started):
+        yield b"".join(started)
 
 
 def read_events(
