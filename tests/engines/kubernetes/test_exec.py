@@ -46,7 +46,7 @@ def echelon(*words: str, stdin: bytes | None = None) -> subprocess.CompletedProc
 
 def test_a_command_its_streams_and_its_exit_code(run: list[str]) -> None:
     done = echelon("exec", *run, "fm", "--", "sh", "-c", "pwd; ls; echo oh >&2; exit 7")
-    assert (done.returncode, done.stdout, done.stderr) == (7, b"/echelon/work/code\nstay.py\n", b"oh\n")
+    assert (done.returncode, done.stdout, done.stderr) == (7, b"/echelon/space/code\nstay.py\n", b"oh\n")
     content = os.urandom(3_000_000)
     done = echelon("exec", *run, "fm", "--worker", "1", "--", "cat", stdin=content)
     assert (done.returncode, done.stdout == content) == (0, True)

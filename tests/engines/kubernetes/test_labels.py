@@ -98,6 +98,6 @@ def test_selectors_and_commands() -> None:
         "/opt/python",
         "/echelon/bundle/agent.pyz",
         "control",
-        "/echelon/work/state/control.sock",
+        "/echelon/space/state/control.sock",
         "stop",
     ]

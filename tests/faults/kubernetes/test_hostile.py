@@ -44,9 +44,9 @@ def member(name: str, content: bytes = b"harm", **more: object) -> tuple[tarfile
 HARM: dict[str, list[tuple[tarfile.TarInfo, bytes]]] = {
     "absolute": [member("/tmp/evil-absolute")],
     "parents": [member("../output/evil-parents")],
-    "parents-inside": [member("a/../../../work/output/evil-within")],
+    "parents-inside": [member("a/../../../space/output/evil-within")],
     "link": [
-        member("out", type=tarfile.SYMTYPE, linkname="/echelon/work/output"),
+        member("out", type=tarfile.SYMTYPE, linkname="/echelon/space/output"),
         member("out/evil-through-link"),
     ],
     "relative-link": [
@@ -111,7 +111,7 @@ def test_nothing_is_written_outside(terminal: Terminal) -> None:
         "import sys, hashlib; sys.path.insert(0, '/echelon/bundle/agent.pyz')\n"
         "from echelon.agent.unpack import BadBundle, unpack\n"
         "data = sys.stdin.buffer.read()\n"
-        "try:\n    unpack(data, hashlib.sha256(data).hexdigest(), '/echelon/work/' + sys.argv[1])\n"
+        "try:\n    unpack(data, hashlib.sha256(data).hexdigest(), '/echelon/space/' + sys.argv[1])\n"
         "except BadBundle as error:\n    print('refused:', error)\n"
     )
     for name, members in HARM.items():

@@ -58,7 +58,7 @@ def test_a_secret_is_nowhere_to_be_read(
     for pod in pods:
         seen[f"command lines in {pod}"] = terminal.kubectl("exec", pod, "--", "python3", "-c", COMMAND_LINES)
         assert "script.py" in seen[f"command lines in {pod}"]
-        terminal.kubectl("exec", pod, "--", "touch", "/echelon/work/output/go")
+        terminal.kubectl("exec", pod, "--", "touch", "/echelon/space/output/go")
     assert command.wait() == 0, command
     assert command.lines.count(f"[0] knows {hashlib.sha256(CANARY.encode()).hexdigest()}") == 1
     seen["output"] = str(command) + terminal.call("logs", "quiet", "-o", "json").stdout

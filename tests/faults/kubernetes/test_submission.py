@@ -58,7 +58,7 @@ def check_end(terminal: Terminal, name: str) -> None:
     assert ended.returncode == 0, ended.stderr + ended.stdout
     output = terminal.call("logs", name)
     assert sorted(output.stdout.splitlines()) == [
-        f"[{rank}] hello from /echelon/work/code/hello.py" for rank in range(2)
+        f"[{rank}] hello from /echelon/space/code/hello.py" for rank in range(2)
     ]
 
 

@@ -207,7 +207,7 @@ def _own_mounts() -> list[Object]:
     return [
         {"name": "bundle", "mountPath": labels.BUNDLE_DIR, "readOnly": True},
         {"name": "secret", "mountPath": labels.SECRET_DIR, "readOnly": True},
-        {"name": "work", "mountPath": labels.WORK},
+        {"name": "work", "mountPath": labels.SPACE},
         {"name": "shm", "mountPath": labels.SHM},
     ]
 
