@@ -23,6 +23,7 @@ PARTS = {
     "cluster": [*PYTEST, "cluster and not restart and not soak", "-n", "4"],
     "restarts": [*PYTEST, "cluster and restart and not soak"],
 }
+SIDE_BY_SIDE = ("local", "cluster")
 CLUSTER = ("builds", "cluster", "restarts")
 
 
@@ -40,10 +41,11 @@ def main() -> int:
     for name in chosen:
         began = time.monotonic()
         code = subprocess.run(PARTS[name], check=False).returncode
-        if code == 1 and name == "cluster":
+        if code == 1 and name in SIDE_BY_SIDE:
             # Side by side on a small machine, one test's load is another's time-out; alone it must pass.
-            print("cluster: what failed beside others is tried once more, alone", flush=True)
-            code = subprocess.run([*PARTS[name][:-2], "--last-failed"], check=False).returncode
+            print(f"{name}: what failed beside others is tried once more, alone", flush=True)
+            again = [*PARTS[name], "-n", "0", "--last-failed", "--last-failed-no-failures", "none"]
+            code = subprocess.run(again, check=False).returncode
         took[name] = time.monotonic() - began
         if code:
             print(f"{name}: failed with exit code {code}", flush=True)

@@ -11,12 +11,13 @@ import echelon
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("home")]
 
 ALL_REDUCE = """
-import os, torch, torch.distributed as dist
+import os, sys, torch, torch.distributed as dist
 dist.init_process_group("gloo")
 value = torch.tensor([float(dist.get_rank() + 1)])
 dist.all_reduce(value)
-print(f"rank {dist.get_rank()} of {dist.get_world_size()} local {os.environ['LOCAL_RANK']} "
-      f"of {os.environ['LOCAL_WORLD_SIZE']} node {os.environ['GROUP_RANK']} sum {value.item():g}")
+# One write a line: ranks under torchrun share a pipe, and print() writes the end of line apart.
+sys.stdout.write(f"rank {dist.get_rank()} of {dist.get_world_size()} local {os.environ['LOCAL_RANK']} "
+      f"of {os.environ['LOCAL_WORLD_SIZE']} node {os.environ['GROUP_RANK']} sum {value.item():g}\\n")
 dist.barrier()
 dist.destroy_process_group()
 """
