@@ -1,7 +1,7 @@
 """The pytest face of the testbed: a cluster per test run, a namespace per test, and what tests do to both.
 
-A `conftest.py` imports the fixtures that its tests use. With ECHELON_TEST_KUBECONFIG set they serve that
-cluster instead, and skip, each with its reason, only what cannot be done there.
+It is a plugin: `pytest_plugins` of the tests' `conftest.py` names it. With ECHELON_TEST_KUBECONFIG set the
+fixtures serve that cluster instead, and skip, each with its reason, only what cannot be done there.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import json
 import os
 import secrets
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -49,14 +49,20 @@ def give_up(reason: str) -> NoReturn:
     pytest.skip(reason)
 
 
-@pytest.fixture(scope="session")
-def cluster() -> Iterator[Target]:
-    """The cluster of this test run: one that exists, or the testbed, started if need be and then ended."""
-    if foreign := os.environ.get(FOREIGN):
-        yield Target(kubectl=Kubectl(kubeconfig=Path(foreign)), ours=False)
-        return
-    if reason := missing():
-        give_up(reason)
+@pytest.hookimpl(tryfirst=True)  # before tests are chosen by their marks
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests that must have the cluster to themselves."""
+    for item in items:
+        if UNSETTLING.intersection(getattr(item, "fixturenames", ())):
+            item.add_marker("alone")
+
+
+@contextmanager
+def running() -> Iterator[None]:
+    """The testbed runs inside the block; whoever leaves last ends it, unless a person has started it."""
+    with tried(USERS) as alone:
+        if alone and FOR_TESTS.exists():
+            whole.down()  # what a test run that was killed has left behind, from whichever checkout
     with held(USERS, shared=True):
         # Not while another test run has taken the API server away: that is no reason to start anew.
         with held(TURN, shared=True):
@@ -65,10 +71,22 @@ def cluster() -> Iterator[Target]:
             whole.up()
             if not before:
                 FOR_TESTS.touch()
-        yield Target(kubectl=Kubectl(kubeconfig=KUBECONFIG), ours=True)
+        yield
     with tried(USERS) as alone:
         if alone and FOR_TESTS.exists():
             whole.down()
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Target]:
+    """The cluster of this test run: one that exists, or the testbed, started if need be and then ended."""
+    if foreign := os.environ.get(FOREIGN):
+        yield Target(kubectl=Kubectl(kubeconfig=Path(foreign)), ours=False)
+        return
+    if reason := missing():
+        give_up(reason)
+    with running():
+        yield Target(kubectl=Kubectl(kubeconfig=KUBECONFIG), ours=True)
 
 
 @pytest.fixture

@@ -141,6 +141,10 @@ address = '{folder}/containerd.sock.ttrpc'
 [plugins.'io.containerd.internal.v1.opt']
 path = '{folder}/opt'
 
+[plugins.'io.containerd.nri.v1.nri']
+# Its socket has one path for the whole machine, and two nodes that start at once would both want it.
+disable = true
+
 [plugins.'io.containerd.cri.v1.images'.pinned_images]
 sandbox = '{reference(SANDBOX)}'
 

@@ -18,6 +18,7 @@ import pytest
 from echelon.engines.local.processes import MARK
 from echelon.errors import EchelonError
 
+pytest_plugins = ["testbed.fixtures"]
 PATIENCE = 60.0
 
 # A shell's background jobs ignore Ctrl-C, and so would every process that the tests start and interrupt.

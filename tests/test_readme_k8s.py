@@ -10,12 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from testbed.fixtures import cluster, give_gpus, image, namespace, real_nodes, turn
 from testbed.kubectl import Kubectl
 
 from tests.test_readme import SCRIPT, blocks
-
-__all__ = ["cluster", "give_gpus", "image", "namespace", "real_nodes", "turn"]
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 

@@ -103,6 +103,21 @@ def test_a_leader_that_talks_much_tells_now_and_then_how_the_run_stands(pods: Po
     assert "state" not in [event["kind"] for event in states[-1]["events"]]
 
 
+def test_the_last_line_of_every_log_counts_those_before_it(pods: Pods) -> None:
+    """A log that was turned over right after the end still tells that there was more, and how much."""
+    pods.script("print('a line')", workers=2, hold=600, repeat_state=True)
+    pods.start_all()
+    for worker in range(2):
+        pods.wait_for("worker-ended", worker, of=worker)
+    assert pods.order(0, "release").returncode == 0
+    for worker in range(2):
+        assert pods.code(worker) == 0
+        assert pods.kinds(worker)[-1] == "state"
+        assert pods.log(worker)[-1].startswith(b"[event 1 ")
+    assert "verdict" in [event["kind"] for event in pods.events()[-1]["events"]]
+    assert pods.kinds().count("state") == 1  # a member's is no news for the leader
+
+
 def test_only_when_it_is_asked_to(pods: Pods) -> None:
     pods.script("print('x' * 1000, end='\\n' * 3000)\nprint('y' * 3000000)")
     pods.start(0)

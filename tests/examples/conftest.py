@@ -11,9 +11,6 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from testbed.fixtures import cluster, image, namespace, real_nodes, turn
-
-__all__ = ["cluster", "image", "namespace", "real_nodes", "turn"]  # for the test that needs the testbed
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "fashion_mnist"
 

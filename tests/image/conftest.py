@@ -11,15 +11,13 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from testbed.fixtures import cluster, give_up, namespace, own_cluster, real_nodes, turn
+from testbed.fixtures import give_up
 from tests.image.meddler import Meddler
 from tests.image.registries import Registry
 from tests.image.tokens import TokenService
 
 from echelon.cli import main
 from testbed import programs
-
-__all__ = ["cluster", "namespace", "own_cluster", "real_nodes", "turn"]
 
 
 @pytest.fixture(scope="session")

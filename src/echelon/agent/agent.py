@@ -154,11 +154,12 @@ class Agent:
             self._member.say({"say": "unfit", "cause": self._cause})
 
     def _repeat_state(self) -> int:
-        state = {"kind": "state", "at": round(time.time(), 3), "events": self._history.events()}
-        return max(REPEAT, 8 * self._sink.pass_on(state))
+        return max(REPEAT, 8 * self._sink.state(self._history.events()))
 
     def _repeat_while_held(self) -> None:
-        """A log may be turned over after its last line, and would tell nothing of the end any more."""
+        """A log may be turned over after its last line; an empty one would not even tell that lines are
+        missing. So members, who have no events of the run to repeat, do it too.
+        """
         self._repeat_state()
         self._loop.call_later(REPEAT_HELD, self._repeat_while_held)
 
@@ -209,8 +210,8 @@ class Agent:
             self._until = time.time() + self._task.hold
             if self._leader is not None:
                 self._sink.event("holding", until=round(self._until, 3))
-                if self._task.repeat_state:
-                    self._loop.call_later(REPEAT_HELD, self._repeat_while_held)
+            if self._task.repeat_state:
+                self._loop.call_later(REPEAT_HELD, self._repeat_while_held)
             slack = SLACK if self._leader is None else 0.0
             self._loop.call_later(self._task.hold + slack, self._depart)
             self._say_part_over()
@@ -308,6 +309,8 @@ class Agent:
         self.code = code if self._final is None else self._final
         if self._in_pod:
             self._say_part_over(self.code)
+            if self._task.repeat_state and self._until is not None:
+                self._repeat_state()
             if reason and self._final is None:
                 last_words.write(self._task.termination, {"reason": reason})
         if self._call is not None:

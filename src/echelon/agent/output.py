@@ -75,6 +75,13 @@ class Sink:
         """Write an event that has its kind and time already; how many bytes it took."""
         if self.on_event is not None:
             self.on_event(event)
+        return self._write_event(event)
+
+    def state(self, events: list[dict[str, object]]) -> int:
+        """Tell again what still matters: nothing new, so nobody else hears of it; how many bytes it took."""
+        return self._write_event({"kind": "state", "at": round(time.time(), 3), "events": events})
+
+    def _write_event(self, event: dict[str, object]) -> int:
         text = json.dumps(event).encode()
         # Its number is that of the line which comes next: who misses lines can count them to the last one.
         self._pass(b"[event %d %.3f] %b\n" % (self._sequence, time.time(), text))

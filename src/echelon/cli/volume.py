@@ -140,12 +140,8 @@ def remove(names: tuple[str, ...], yes: bool, **target: str | None) -> int:
 
 
 def _confirm(chosen: Sequence[Volume]) -> None:
-    from echelon.errors import InvalidJob
-
     if not sys.stdin.isatty():
-        raise InvalidJob(
-            "yes", False, "leaves nobody to ask whether the data may go", hint="say --yes if it may"
-        )
+        raise click.UsageError("there is nobody to ask whether the data may go; say --yes if it may")
     for each in chosen:
         fate = {"Delete": "its data is deleted", "Retain": "its data is kept by the cluster"}
         click.echo(f"{each.name}: {_size(each)}, {fate.get(each.reclaim or '', 'its data may be deleted')}")

@@ -169,10 +169,10 @@ def run_exists(name: str) -> RunExists:
     return RunExists(f"a run named {name!r} exists", hint=hint)
 
 
-def unknown_run(name: str, names: list[str]) -> UnknownRun:
-    """The error for a name that no run has."""
+def unknown_run(name: str, names: list[str], where: str = "") -> UnknownRun:
+    """The error for a name that no run has; `where` was looked, and how to look elsewhere."""
     import difflib
 
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-    hint = f"did you mean {near[0]!r}?" if near else "`echelon ps -a` lists the runs"
+    hint = f"did you mean {near[0]!r}?" if near else where or "`echelon ps -a` lists the runs"
     return UnknownRun(f"no run named {name!r}", hint=hint)

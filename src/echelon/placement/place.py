@@ -138,7 +138,7 @@ def _too_large(world: World, cluster: Cluster) -> Unplaceable:
     for group in world.groups:
         need = group.resources
         if need.gpu_type is not None and not _matching(need, have):
-            there_is = f"there is {', '.join(models)}" if models else "there is no GPU at all"
+            there_is = f"there is {', '.join(models)}" if models else "leave it out: there is no GPU at all"
             return Unplaceable(
                 f"gpu_type {need.gpu_type!r}: {where} no such GPU", hint=_joined(there_is, shut)
             )

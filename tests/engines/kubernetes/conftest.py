@@ -1,4 +1,4 @@
-"""The testbed's fixtures, and a small API server of the test's own whose answers the test decides."""
+"""A small API server of the test's own whose answers the test decides."""
 
 from __future__ import annotations
 
@@ -6,38 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from testbed.fixtures import (
-    api_outage,
-    audit,
-    cluster,
-    fake_nodes,
-    give_gpus,
-    image,
-    namespace,
-    own_cluster,
-    real_nodes,
-    spare_node,
-    turn,
-    user,
-)
 from tests.engines.kubernetes.stand_in import Certificates, StandIn, make_certificates
 
 from echelon.engines.kubernetes.access import Access
-
-__all__ = [
-    "api_outage",
-    "audit",
-    "cluster",
-    "fake_nodes",
-    "give_gpus",
-    "image",
-    "namespace",
-    "own_cluster",
-    "real_nodes",
-    "spare_node",
-    "turn",
-    "user",
-]
 
 
 @pytest.fixture(scope="session")

@@ -136,8 +136,20 @@ def place(name: str, gpus: int, free: int, *, cpus: float = 8.0, memory: float =
                 ),
             },
             (
-                "no node has room for worker 0: 1 of 2 nodes has fewer than 4 CPUs free (at most 8, on b);"
+                "no node has room for worker 0: 1 of 2 nodes has fewer than 4 CPUs free;"
                 " both nodes have less than 32Gi of memory free (at most 16 GiB, on b)"
+            ),
+            "wait until more is free (`echelon top --on k8s` shows who has it), or ask for less with --cpus",
+        ),
+        (
+            "0/2 nodes are available: 2 Insufficient cpu.",
+            {
+                "limits": {"cpu": "100m"},
+                "cluster": Cluster(nodes=(place("a", 0, 0, cpus=0.05), place("b", 0, 0, cpus=2))),
+            },
+            (
+                "no node has room for worker 0: both nodes have fewer than 100m CPUs free"
+                " as the scheduler last saw it (by now 2, on b)"
             ),
             "wait until more is free (`echelon top --on k8s` shows who has it), or ask for less with --cpus",
         ),

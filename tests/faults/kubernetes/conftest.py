@@ -1,4 +1,4 @@
-"""The testbed's fixtures, and a terminal in the test's own namespace."""
+"""A terminal in the test's own namespace."""
 
 from __future__ import annotations
 
@@ -6,33 +6,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from testbed.fixtures import (
-    api_outage,
-    audit,
-    cluster,
-    image,
-    namespace,
-    own_cluster,
-    real_nodes,
-    spare_node,
-    turn,
-    user,
-)
 from testbed.kubectl import Kubectl
 from tests.faults.kubernetes.terminal import Terminal, kubeconfig_in
-
-__all__ = [
-    "api_outage",
-    "audit",
-    "cluster",
-    "image",
-    "namespace",
-    "own_cluster",
-    "real_nodes",
-    "spare_node",
-    "turn",
-    "user",
-]
 
 
 @pytest.fixture

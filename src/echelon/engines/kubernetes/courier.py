@@ -247,7 +247,8 @@ def _check(troubles: Sequence[Trouble], job: Object, waited: float) -> None:
 
 def _ours(trouble: Trouble) -> Trouble:
     """The diagnosis speaks of runs, whose only worker this pod would be."""
-    return replace(trouble, sentence=trouble.sentence.replace("worker 0", _POD_NAME))
+    sentence = trouble.sentence.replace("the pod of worker 0", _POD_NAME).replace("worker 0", _POD_NAME)
+    return replace(trouble, sentence=sentence)
 
 
 def _as_somebody(courier: Courier) -> Courier:

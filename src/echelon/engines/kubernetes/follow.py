@@ -111,8 +111,7 @@ def follow_events(run: Followed, timeout: float | None) -> Iterator[Event]:
                         yield event
             if heard.over or not lines.reading or time.monotonic() - quiet_since > _LAST_WORDS:
                 end = _end(_view(run, mirror, uid) or view, heard)
-                if end is not None:
-                    _write_down(run, view, end)
+                if end is not None and _is_kept(run, view, end):
                     yield end
                     return
             if time.monotonic() >= next_look:
@@ -151,7 +150,9 @@ def follow_logs(run: Followed) -> Iterator[LogLine]:
 
 def missing(run: Followed) -> Exception:
     """The error for a run that is not there, with the nearest name."""
-    return unknown_run(run.ref.name, list_names(run.api))
+    there = run.api.namespace
+    where = f"`echelon ps -a -A --on k8s` lists those of namespace {there}; --namespace names another"
+    return unknown_run(run.ref.name, list_names(run.api), where)
 
 
 def _mirror(run: Followed) -> Mirror:
@@ -199,12 +200,19 @@ def _leader_lines(run: Followed, mirror: Mirror) -> PodLines:
     return PodLines(run.api, mirror, wanted=_is_leader, events_only=True)
 
 
-def _write_down(run: Followed, view: _View, end: Event) -> None:
-    """Keep the end with the record: the log that tells it may be turned over a moment later."""
+def _is_kept(run: Followed, view: _View, end: Event) -> bool:
+    """Keep the end with the record: the log that tells it may be turned over a moment later, or its node be
+    out of reach when the results are fetched. An API server that is away is waited for, as ever.
+    """
     if view.jobs and history.written_end(view.obj) is None:
-        with suppress(EchelonError):
-            change = {"data": {labels.FINISHED_KEY: msgspec.json.encode(end).decode()}}
+        change = {"data": {labels.FINISHED_KEY: msgspec.json.encode(end).decode()}}
+        try:
             run.api.patch("ConfigMap", run.ref.name, change)
+        except Unreachable:
+            return False
+        except EchelonError:
+            pass  # who may only look leaves it to others
+    return True
 
 
 def _end(view: _View, heard: history.LeaderEvents) -> Event | None:

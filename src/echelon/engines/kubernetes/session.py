@@ -40,6 +40,7 @@ T = TypeVar("T")
 Pairs = Sequence[tuple[str, str]]
 
 CONNECT, READ = 5.0, 30.0
+STRANGERS_PATIENCE = 3.0  # seconds: a server that has never answered is rather a wrong address than busy
 NODES_PATIENCE = 1.0  # seconds: whoever asks how a run stands shall not wait for a node that is gone
 # Idle connections are kept for a moment; how many are open at once is the caller's affair.
 KEPT, KEPT_FOR = 10, 30.0
@@ -51,6 +52,7 @@ class Session:
     def __init__(self, access: Access, patience: float) -> None:
         self.access = access
         self._patience = patience
+        self._heard = False  # whether the server has ever answered
         self._credentials = Credentials(access)
         self._proxy = proxy_for(access.server, access.proxy, os.environ)
         self._lock = threading.Lock()
@@ -148,7 +150,7 @@ class Session:
         import httpx2
 
         began = time.monotonic()
-        deadline = began + self._patience
+        deadline = began + (self._patience if self._heard else min(self._patience, STRANGERS_PATIENCE))
         attempt, renewed = 0, False
         while True:
             attempt += 1
@@ -167,6 +169,8 @@ class Session:
             try:
                 response = client.send(request, stream=True)
                 code = response.status_code
+                if not self._heard:
+                    self._heard, deadline = True, began + self._patience
                 if code < 300 and not whole:
                     return response
                 content = response.read()

@@ -26,6 +26,7 @@ from echelon.model.plan import Plan
 from echelon.model.run import Record
 
 T = TypeVar("T")
+_ELSEWHERE = "`echelon ps -a` lists the runs of this machine; --on k8s asks the cluster"
 
 
 class RunStore:
@@ -52,7 +53,7 @@ class RunStore:
         """The folder of a run that exists; UnknownRun with the nearest name otherwise."""
         folder = self.dir(name)
         if not folder.record.exists():
-            raise unknown_run(name, self.names())
+            raise unknown_run(name, self.names(), _ELSEWHERE)
         return folder
 
     def create(self, record: Record, secret: str, bundle: bytes | None) -> RunDir:

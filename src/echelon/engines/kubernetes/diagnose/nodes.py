@@ -58,7 +58,11 @@ def product_trouble(pod: Object, nodes: Sequence[Object]) -> tuple[str, str] | N
         {str(_labels(node)[labels.GPU_PRODUCT]) for node in nodes if labels.GPU_PRODUCT in _labels(node)}
     )
     asked = " or ".join(wanted[0].get("values") or ["the one asked for"])
-    hint = f"change --gpu-type; there are: {', '.join(there)}" if there else "there is no GPU at all"
+    hint = (
+        f"change --gpu-type; there are: {', '.join(there)}"
+        if there
+        else "no node has any GPU; leave out --gpu-type"
+    )
     return f"no node has a GPU of model {asked}", hint
 
 

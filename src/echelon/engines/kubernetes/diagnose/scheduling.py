@@ -169,7 +169,9 @@ def _shortage(
     elif few == "fewer" and asked == "1":
         clause = f"{have} no {unit.removesuffix('s')} free"
     else:
-        clause = f"{have} {few} than {asked} {unit} free{_most_free(resource, cluster)}"
+        clause = f"{have} {few} than {asked} {unit} free" + _most_free(
+            resource, to_thousandths(asked), cluster, everywhere=count >= total
+        )
     hint = f"wait until more is free (`echelon top --on k8s` shows who has it), or ask for less with {flag}"
     return 0, clause, hint
 
@@ -233,8 +235,10 @@ def _asked(pod: Object, resource: str) -> str:
     return ""
 
 
-def _most_free(resource: str, cluster: Cluster | None) -> str:
-    """Where most of a resource is free, and how much; nothing if that is not known."""
+def _most_free(resource: str, asked: int, cluster: Cluster | None, *, everywhere: bool) -> str:
+    """Where most of a resource is free, and how much; nothing if that is not known, or is not the point: a
+    node that lacks something else. More than was asked for has become free since the scheduler looked.
+    """
     found = []
     for node in cluster.nodes if cluster is not None else ():
         if resource in _GPUS:
@@ -244,5 +248,9 @@ def _most_free(resource: str, cluster: Cluster | None) -> str:
             found.append((node.free_cpus, f"{node.free_cpus:.3g}", node.name))
         elif resource == "memory":
             found.append((node.free_memory, format_memory(node.free_memory), node.name))
-    most = max(found, default=None, key=lambda each: each[0])
-    return f" (at most {most[1]}, on {most[2]})" if most is not None and most[0] > 0 else ""
+    most, words, name = max(found, default=(0.0, "", ""), key=lambda each: each[0])
+    if most <= 0:
+        return ""
+    if most * 1000 < asked:
+        return f" (at most {words}, on {name})"
+    return f" as the scheduler last saw it (by now {words}, on {name})" if everywhere else ""
