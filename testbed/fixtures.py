@@ -157,6 +157,9 @@ def real_nodes(cluster: Target, turn: None) -> list[str]:
 def give_gpus(cluster: Target, turn: None) -> Iterator[Callable[..., None]]:
     """`give_gpus(node, 4, model=..., taint=True)`, taken away after the test."""
     given: list[str] = []
+    if cluster.ours:
+        # Pods of the test before this one may still be leaving.
+        cluster.kubectl.wait_for(lambda: not gpus.holders(cluster.kubectl), "all GPUs to be free")
 
     def give(name: str, count: int, **more: Any) -> None:
         if not cluster.ours:

@@ -58,5 +58,18 @@ def take(kubectl: Kubectl, node: str) -> None:
     kubectl.patch("node", node, _status(None), subresource="status")
 
 
+def holders(kubectl: Kubectl) -> list[str]:
+    """The pods that have a GPU and have not ended."""
+    return [
+        pod["metadata"]["name"]
+        for pod in kubectl.items(
+            "pods", "-A", "--field-selector=status.phase!=Succeeded,status.phase!=Failed"
+        )
+        if any(
+            RESOURCE in (each.get("resources", {}).get("limits") or {}) for each in pod["spec"]["containers"]
+        )
+    ]
+
+
 def _status(count: str | None) -> dict[str, object]:
     return {"status": {"capacity": {RESOURCE: count}, "allocatable": {RESOURCE: count}}}

@@ -83,8 +83,8 @@ def kill(name: str) -> None:
     left_behind = [
         _shim_socket(path) for path in (NODES / name / "run").glob("io.containerd.runtime.v2.task/*/*")
     ]
-    processes.sweep(name)
     cgroups.kill(name)
+    processes.sweep(name)
     for path in left_behind:
         if path:
             path.unlink(missing_ok=True)

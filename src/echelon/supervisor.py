@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Any
 
 from echelon.agent import task as agent_task
-from echelon.agent.gang import LOST_EXIT_CODE, STOPPED_EXIT_CODE
 from echelon.agent.loop import Loop
 from echelon.agent.processes import adopt_orphans, allow_descriptors, descendants, kill_below, send
 from echelon.agent.report import signal_name
+from echelon.agent.verdict import LOST_EXIT_CODE, STOPPED_EXIT_CODE
 from echelon.agent.wire import Connection
 from echelon.engines.local import rundir
 from echelon.engines.local.rundir import RunDir

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
-from echelon.agent.gang import Gang, Rules
+from echelon.agent.gang import Gang
 from echelon.agent.report import make_end
+from echelon.agent.task import Task
 
 NOW = 100.0
 UNFIT = {"summary": "worker 1: the code cannot be unpacked", "worker": 1, "exit_code": 116}
 
 
-def gang(workers: int = 2, **rules: Any) -> Gang:
-    rules.setdefault("essential", set(range(workers)))
-    return Gang(Rules(workers=workers, **rules), NOW)
+def gang(workers: int = 2, *, essential: set[int] | None = None, **rules: Any) -> Gang:
+    groups = [
+        {"role": "worker", "workers": 1, "procs": 1, "essential": essential is None or worker in essential}
+        for worker in range(workers)
+    ]
+    places = dict.fromkeys(("cwd", "output", "logs", "reports", "secret"), "/nowhere")
+    leader = {"host": "nowhere", "port": 1}
+    return Gang(Task({"schema": 1, "run": "r", "groups": groups, "leader": leader, **places, **rules}), NOW)
 
 
 def said(gang: Gang) -> list[tuple[int | None, str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from echelon.agent import gang, launch, packages, setup
+from echelon.agent import launch, packages, setup, verdict
 from echelon.agent import task as agent_task
 from echelon.engines import task as client_task
 from echelon.errors import CannotShip, RunLost, RunTimedOut, StateTrouble, Unavailable
@@ -26,8 +26,8 @@ GROUPS = st.lists(
 
 
 def test_exit_codes_and_schemas() -> None:
-    assert RunLost.exit_code == gang.LOST_EXIT_CODE
-    assert RunTimedOut.exit_code == gang.TIMEOUT_EXIT_CODE
+    assert RunLost.exit_code == verdict.LOST_EXIT_CODE
+    assert RunTimedOut.exit_code == verdict.TIMEOUT_EXIT_CODE
     assert StateTrouble.exit_code == setup.FOLDER_EXIT_CODE
     assert CannotShip.exit_code == setup.CODE_EXIT_CODE
     assert Unavailable.exit_code == packages.EXIT_CODE

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from echelon.agent.report import choose_cause, describe_end, find_error, last_lines, make_end, read_error_file
+from echelon.agent.report import describe_end, find_error, last_lines, make_end, read_error_file
 
 CHAINED = b"""Traceback (most recent call last):
   File "a.py", line 1, in <module>
@@ -82,17 +82,6 @@ def test_what_frameworks_say_when_a_peer_is_gone_is_a_consequence(error: str) ->
 )
 def test_what_a_rank_did_itself_is_not(error: str | None) -> None:
     assert not make_end(0, 0, 1, error, [], 0.0)["consequence"]
-
-
-def test_the_cause_is_the_first_that_is_no_consequence() -> None:
-    ends = [
-        make_end(0, 0, 1, "Connection reset by peer", [], 0.0),
-        make_end(2, 1, -9, None, ["x"], 0.0),
-        make_end(3, 1, 1, "ValueError: late", [], 0.0),
-    ]
-    cause = choose_cause(ends)
-    assert cause["rank"] == 2
-    assert [(other["rank"], other["consequence"]) for other in cause["others"]] == [(0, True), (3, False)]
 
 
 def test_torchs_error_file(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""How many CPUs are ours, by every way that a container can be told."""
+"""What a rank finds around it: its share of the CPUs, a home, a name, a place for temporary files."""
 
 from __future__ import annotations
 
@@ -10,45 +10,16 @@ import pytest
 from echelon.agent import surroundings
 from echelon.agent.surroundings import complete, threads, usable_cpus
 
-UNIFIED = "0::/pods/one\n"
-BOTH = "12:cpu,cpuacct:/pods/one\n5:memory:/pods/one\n0::/unified\n"
 
-# (/proc/self/cgroup, files, the limit)
-LIMITS = [
-    ("", {}, None),
-    (UNIFIED, {}, None),
-    (UNIFIED, {"cpu.max": "max 100000\n"}, None),
-    (UNIFIED, {"cpu.max": "150000 100000\n"}, 1.5),  # a namespace of its own: we are at the top
-    (UNIFIED, {"pods/one/cpu.max": "50000 100000\n"}, 0.5),
-    (UNIFIED, {"pods/one/cpu.max": "max 100000\n", "pods/cpu.max": "25000 100000\n"}, 0.25),
-    (UNIFIED, {"pods/one/cpu.max": "garbage\n", "cpu.max": "1 0\n"}, None),
-    ("0::/../../elsewhere\n", {"elsewhere/cpu.max": "50000 100000"}, 0.5),
-    (BOTH, {"cpu/cpu.cfs_quota_us": "-1\n", "cpu/cpu.cfs_period_us": "100000\n"}, None),
-    (BOTH, {"cpu/cpu.cfs_quota_us": "75000\n", "cpu/cpu.cfs_period_us": "100000\n"}, 0.75),
-    (
-        BOTH,
-        {
-            "cpu,cpuacct/pods/one/cpu.cfs_quota_us": "10000",
-            "cpu,cpuacct/pods/one/cpu.cfs_period_us": "100000",
-        },
-        0.1,
-    ),
-    ("\xff\xfe:::\nnonsense\n", {"cpu.max": "1 1"}, None),
-]
-
-
-@pytest.mark.parametrize(("groups", "files", "limit"), LIMITS)
-def test_limits_of_control_groups(
-    tmp_path: Path, groups: str, files: dict[str, str], limit: float | None, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("limit", "expected"), [("max", 64), ("150000", 1.5)])
+def test_a_limit_makes_cpus_fewer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, expected: float
 ) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: set(range(64)))
-    (tmp_path / "proc/self").mkdir(parents=True)
-    (tmp_path / "proc/self/cgroup").write_text(groups)
-    for name, text in files.items():
-        path = tmp_path / "sys/fs/cgroup" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    assert usable_cpus(str(tmp_path)) == (64 if limit is None else limit)
+    for name, text in (("proc/self/cgroup", "0::/\n"), ("sys/fs/cgroup/cpu.max", f"{limit} 100000\n")):
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_text(text)
+    assert usable_cpus(str(tmp_path)) == expected
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 Two kinds of company: on this machine a supervisor stands above the agents, hears their events over the
 control descriptor and ends with them. In a pod there is nobody. There the members tell their events to the
 leader, whose log is the run's chronicle; orders come over a socket (`control.py`); and when the run is over,
-results that lie in the pod are held for whoever fetches them."""
+results that lie in the pod are held for whoever fetches them (`departure.py`)."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ import socket
 import time
 
 from . import last_words, surroundings
-from .history import History
+from .departure import Departure
+from .history import REPEAT, History
 from .loop import Loop
 from .member import Member
 from .output import Sink
 from .processes import adopt_orphans, allow_descriptors
 from .setup import Setup
-from .task import INTERRUPTED, NO_LEADER, RUN_OVER, TOLD_TO_LEAVE, Task, write_atomically
+from .task import INTERRUPTED, NO_LEADER, RUN_OVER, Task, write_atomically
 from .wire import Connection, own_address
 
 TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank its first milliseconds
@@ -28,11 +29,6 @@ if TYPE_CHECKING:
     from .call import Call
     from .control import Door
     from .leader import Leader
-
-FLUSH = 10.0  # seconds that a slow reader gets to take a worker's output before its end is told
-SLACK = 15.0  # seconds that a member holds its results longer than the leader, who releases it
-REPEAT = 1 << 20  # bytes of the leader's output after which it tells again how the run stands
-REPEAT_HELD = 5.0  # seconds between two times that it does so while nothing happens any more
 
 
 class Agent:
@@ -47,14 +43,10 @@ class Agent:
         control_fd: int | None = None,
         failures: int = 0,
     ) -> None:
-        self.code = 0
         self._task = task
         self._worker = worker
         self._failures = failures
         self._in_pod = control_fd is None
-        self._final: int | None = None  # the exit code, once the run is over
-        self._until: float | None = None  # the end of holding results
-        self._released = self._part_over = self._leaving = self._left = self._told_to_leave = False
         self._cause: dict[str, object] | None = None  # why this worker will never be ready
         self._loop = Loop()
         self._sink = Sink(self._loop)
@@ -66,6 +58,10 @@ class Agent:
         guess = failures - 1 if worker == 0 or not self._in_pod else -1
         self._member = Member(self._loop, task, place, self._sink, last_started=guess)
         self._setup = Setup(self._loop, task, place, self._sink, self._member.ranks)
+        self._departure = Departure(
+            self._loop, task, worker, self._member, self._sink, self._history, self._in_pod
+        )
+        self._departure.on_gone = self._hang_up
         self._member.on_finish = self._on_finish
         self._member.when_set_up = self._setup.when_done
         self._setup.on_failed = self._on_unfit
@@ -75,7 +71,7 @@ class Agent:
         self._door: Door | None = None
         adopt_orphans()
         self._loop.on_signal(signal.SIGCHLD, self._member.ranks.reap)
-        self._loop.on_signal(signal.SIGTERM, self._on_sigterm)
+        self._loop.on_signal(signal.SIGTERM, self._departure.on_sigterm)
         for number in (signal.SIGINT, signal.SIGHUP):
             signal.signal(number, lambda *_: None)  # not SIG_IGN, which the ranks would inherit
         if control_fd is not None:
@@ -100,7 +96,7 @@ class Agent:
         self._loop.run()
         self._member.ranks.kill_now()
         self._sink.flush()
-        return self.code
+        return self._departure.code
 
     # Beginning
 
@@ -115,11 +111,11 @@ class Agent:
             listener = socket.create_server(("", self._task.leader[1]), family=family, backlog=4096)
         allow_descriptors(len(self._task.places))
         leader = Leader(self._loop, self._task, listener, self._sink, self._in_pod, address, self._failures)
-        self._leader = leader
+        self._leader = self._departure.leader = leader
         if self._in_pod:
             self._sink.on_event = self._history.note
             if self._task.repeat_state:
-                self._sink.remind(self._repeat_state, REPEAT)
+                self._sink.remind(lambda: self._history.repeat(self._sink), REPEAT)
         self._member.say = lambda message: self._loop.call_later(0, lambda: leader.hear(0, message))
         leader.on_over = self._on_verdict
         self._loop.call_later(0, lambda: leader.attach_own(self._member, self._member.last_started))
@@ -153,16 +149,6 @@ class Agent:
         if self._cause is not None:
             self._member.say({"say": "unfit", "cause": self._cause})
 
-    def _repeat_state(self) -> int:
-        return max(REPEAT, 8 * self._sink.state(self._history.events()))
-
-    def _repeat_while_held(self) -> None:
-        """A log may be turned over after its last line; an empty one would not even tell that lines are
-        missing. So members, who have no events of the run to repeat, do it too.
-        """
-        self._repeat_state()
-        self._loop.call_later(REPEAT_HELD, self._repeat_while_held)
-
     # The end of the run
 
     def _on_verdict(self, verdict: dict[str, object]) -> None:
@@ -174,119 +160,46 @@ class Agent:
         last_words.write(self._task.termination, dict(verdict, at=round(time.time(), 3)))
         self._sink.event("verdict", **verdict)
         self._setup.cancel()
-        code = self._final = 0 if verdict["outcome"] == "succeeded" else RUN_OVER
+        code = self._departure.final = 0 if verdict["outcome"] == "succeeded" else RUN_OVER
         leader = self._leader
         assert leader is not None
         if self._in_pod:
-            leader.hear_out(lambda: self._member.stop_ranks(self._end_part))
+            leader.hear_out(lambda: self._member.stop_ranks(self._departure.end_part))
         else:
-            leader.leave(lambda: self._leave_after_ranks(code))
+            leader.leave(lambda: self._departure.leave_after_ranks(code))
 
     def _on_finish(self, message: dict[str, object]) -> None:
         """The leader has something to say that concerns this agent, and not only its ranks."""
         word = message["say"]
         if word == "leave":  # we did not stop in time: somebody else may take our place
-            self._leave_after_ranks(INTERRUPTED, "it did not stop in time")
+            self._departure.leave_after_ranks(INTERRUPTED, "it did not stop in time")
         elif word == "release":
-            self._release()
-        elif self._call is not None and self._final is None:
-            self._final = 0
+            self._departure.release()
+        elif self._call is not None and self._departure.final is None:
+            self._departure.final = 0
             self._setup.cancel()
             if self._in_pod:
                 verdict = message.get("verdict")
                 self._call.verdict = verdict if isinstance(verdict, dict) else None
-                self._member.stop_ranks(self._end_part)
+                self._member.stop_ranks(self._departure.end_part)
             else:
-                self._leave_after_ranks(0)
-
-    def _end_part(self) -> None:
-        """Every rank here has ended; once their words are out, this worker's part is over."""
-        self._sink.when_empty(self._hold, FLUSH)
-
-    def _hold(self) -> None:
-        """Keep the results for whoever fetches them, if there can be any; else go."""
-        some = self._leader.gang.has_run if self._leader is not None else self._member.ran
-        if self._task.hold > 0 and some and not self._released and not self._told_to_leave:
-            self._until = time.time() + self._task.hold
-            if self._leader is not None:
-                self._sink.event("holding", until=round(self._until, 3))
-            if self._task.repeat_state:
-                self._loop.call_later(REPEAT_HELD, self._repeat_while_held)
-            slack = SLACK if self._leader is None else 0.0
-            self._loop.call_later(self._task.hold + slack, self._depart)
-            self._say_part_over()
-        else:
-            self._say_part_over()
-            self._depart()
-
-    def _say_part_over(self, code: int | None = None) -> None:
-        if self._in_pod and not self._part_over:
-            self._part_over = True
-            self._sink.event(
-                "worker-ended", worker=self._worker, exit_code=self._final if code is None else code
-            )
-
-    def _release(self) -> None:
-        """The results were fetched."""
-        self._released = True
-        if self._until is not None:
-            self._depart()
-
-    def _depart(self) -> None:
-        """Leave with the code of the verdict; the leader after everybody else."""
-        if self._leaving or self._final is None:
-            return
-        self._leaving = True
-        code = self._final
-        if self._leader is not None:
-            self._leader.tell_all("release")
-            self._leader.leave(lambda: self._leave(code))
-        else:
-            self._leave(code)
-
-    # Other ends
-
-    def _on_sigterm(self) -> None:
-        self._told_to_leave = True
-        if not self._in_pod:
-            self._leave_after_ranks(INTERRUPTED)
-        elif self._final is not None:
-            if self._leader is not None:
-                self._leader.tell_all("release")
-            self._leave(self._final)
-        elif self._leader is not None:
-            if not self._member.leaving:
-                self._member.leaving = True
-                self._leader.lose_own(TOLD_TO_LEAVE)
-                self._member.stop_ranks(self._leave_when_settled)
-        else:
-            self._member.say({"say": "bye", "reason": TOLD_TO_LEAVE})
-            self._leave_after_ranks(INTERRUPTED, TOLD_TO_LEAVE)
-
-    def _leave_when_settled(self) -> None:
-        """The gang may come to its verdict without us; then that is how we leave."""
-        assert self._leader is not None
-        if self._final is not None:
-            return
-        if self._leader.gang.phase == "stopping":
-            self._loop.call_later(0.02, self._leave_when_settled)
-        else:
-            self._leave(INTERRUPTED, TOLD_TO_LEAVE)
+                self._departure.leave_after_ranks(0)
 
     def _on_leader_lost(self) -> None:
         """Without a leader the generation is over: its ranks would wait for ever for those that died."""
-        if self._final is not None:
+        if self._departure.final is not None:
             return
         if self._member.last_started >= self._task.restarts:
-            self._leave_after_ranks(NO_LEADER, "worker 0 was lost, and no restart is left")
+            self._departure.leave_after_ranks(NO_LEADER, "worker 0 was lost, and no restart is left")
         else:
             self._member.stop_ranks(lambda: None)
 
     def _on_no_leader(self) -> None:
-        if self._final is not None:
-            self._depart()
+        if self._departure.final is not None:
+            self._departure.depart()
         else:
-            self._leave_after_ranks(NO_LEADER, "worker 0 did not answer in %g s" % self._task.join_timeout)
+            reason = "worker 0 did not answer in %g s" % self._task.join_timeout
+            self._departure.leave_after_ranks(NO_LEADER, reason)
 
     def _on_control(self, _connection: Connection, message: dict[str, object]) -> None:
         if self._leader is not None and message.get("say") == "stop":
@@ -295,24 +208,9 @@ class Agent:
     def _on_abandoned(self, _connection: Connection, _reason: str) -> None:
         """Whoever started us is gone, and nobody else would end what runs here."""
         self._member.ranks.kill_now()
-        self._leave(INTERRUPTED)
+        self._departure.leave(INTERRUPTED)
 
-    def _leave_after_ranks(self, code: int, reason: str = "") -> None:
-        if not self._member.leaving:
-            self._member.leaving = True
-            self._member.stop_ranks(lambda: self._leave(code, reason))
-
-    def _leave(self, code: int, reason: str = "") -> None:
-        if self._left:
-            return
-        self._left = True
-        self.code = code if self._final is None else self._final
-        if self._in_pod:
-            self._say_part_over(self.code)
-            if self._task.repeat_state and self._until is not None:
-                self._repeat_state()
-            if reason and self._final is None:
-                last_words.write(self._task.termination, {"reason": reason})
+    def _hang_up(self) -> None:
         if self._call is not None:
             self._call.close()
         if self._control is not None:
@@ -327,9 +225,9 @@ class Agent:
         if word == "state":
             return self._state()
         if word == "release":
-            if self._final is None:
+            if self._departure.final is None:
                 return {"ok": False, "error": "the run is not over yet"}
-            self._loop.call_later(0, self._release)
+            self._loop.call_later(0, self._departure.release)
             return {"ok": True}
         reason, at_once = str(details.get("reason") or "stopped"), bool(details.get("now"))
         leader = self._leader
@@ -339,16 +237,17 @@ class Agent:
             self._call.send({"say": "please-stop", "reason": reason, "now": at_once})
         else:
             return {"ok": False, "error": "worker %d does not reach worker 0, which leads" % self._worker}
-        return {"ok": True, "over": self._final is not None}
+        return {"ok": True, "over": self._departure.final is not None}
 
     def _state(self) -> dict[str, object]:
         gang = self._leader.gang if self._leader is not None else None
+        phase = "following" if self._departure.final is None else "over"
         return {
             "ok": True,
             "worker": self._worker,
-            "phase": gang.phase if gang is not None else "over" if self._final is not None else "following",
+            "phase": gang.phase if gang is not None else phase,
             "restart": max(0, self._member.last_started),
-            "holding_until": self._until,
+            "holding_until": self._departure.until,
             "verdict": gang.verdict if gang is not None else None,
             "events": self._history.events(),
         }

@@ -1,8 +1,8 @@
-"""A helper process of the agent (a question to the ranks' Python, pip), read from without blocking.
+"""A process that the agent starts (a rank, a question to the ranks' Python, pip), read from without blocking.
 
 The agent's leader wants to hear of it meanwhile, and a Python on a slow disk takes its time. Who calls it:
-`interpreter.py` and `packages.py`. The one place that reaps processes is `ranks.py`, which tells of the end
-by `helpers`."""
+`ranks.py`, `interpreter.py` and `packages.py`. The one place that reaps processes is `ranks.py`, which tells
+of the end by `children`."""
 
 from __future__ import annotations
 
@@ -18,24 +18,29 @@ TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank 
 if TYPE_CHECKING:
     from typing import Callable
 
-_PIECE = 64 * 1024
-_MOST_PIECES = 64  # read after the end: what is in the pipe by then, not what somebody else still writes
+_SET_PIPE_SIZE = 1031  # fcntl.F_SETPIPE_SZ, named since Python 3.10
+_PIPE_SIZE = 1024 * 1024
+_PIECE = 96 * 1024  # bytes read at a time; larger ones cost more in memory than they save in calls
+_MOST_PIECES = 2 * _PIPE_SIZE // _PIECE  # read after the end
 
 
 class Child:
-    """One helper: `on_data(stream, data)` with 1 or 2 for each piece, `on_end(code)` once. OSError if it
-    cannot be started.
+    """One process: `on_data(stream, data)` with 1 or 2 for each piece, `on_end(code)` once.
+
+    Raises what Popen raises if it cannot be started. `wide` pipes are for one that has much to say.
     """
 
     def __init__(
         self,
         loop: Loop,
-        helpers: dict[int, Callable[[int], object]],
+        children: dict[int, Callable[[int], object]],
         argv: list[str],
         env: dict[str, str],
         on_data: Callable[[int, bytes], object],
         on_end: Callable[[int], object],
         cwd: str | None = None,
+        stdin: int | None = subprocess.DEVNULL,
+        wide: bool = False,
     ) -> None:
         self._loop = loop
         self._on_data = on_data
@@ -44,24 +49,37 @@ class Child:
             argv,
             env=env,
             cwd=cwd,
-            stdin=subprocess.DEVNULL,
+            stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             start_new_session=True,
             preexec_fn=die_with_parent,
         )
-        helpers[self._process.pid] = self._ended
+        self.pid = self._process.pid
+        children[self.pid] = self._ended
         self._pipes = [pipe for pipe in (self._process.stdout, self._process.stderr) if pipe is not None]
-        for number, pipe in enumerate(self._pipes, 1):
+        for pipe in self._pipes:
             os.set_blocking(pipe.fileno(), False)
-            loop.watch(pipe.fileno(), READ, partial(self._on_readable, number, pipe.fileno()))
+            if wide:
+                _widen(pipe.fileno())
+        self.resume()
+
+    def pause(self) -> None:
+        """Do not read for now: what it writes more than a pipe holds makes it wait."""
+        for pipe in self._pipes:
+            self._loop.forget(pipe.fileno())
+
+    def resume(self) -> None:
+        """Read on."""
+        for number, pipe in enumerate(self._pipes, 1):
+            self._loop.watch(pipe.fileno(), READ, partial(self._on_readable, number, pipe.fileno()))
 
     def cancel(self) -> None:
         """End it, and everything it has started; nobody will be told."""
         if self._on_end is not None:
             self._on_end = None
             try:
-                os.killpg(self._process.pid, signal.SIGKILL)
+                os.killpg(self.pid, signal.SIGKILL)
             except (ProcessLookupError, PermissionError):
                 pass
 
@@ -69,6 +87,7 @@ class Child:
         self._read(number, descriptor)
 
     def _read(self, number: int, descriptor: int) -> bool:
+        """Take what there is; True if there may be more."""
         try:
             data = os.read(descriptor, _PIECE)
         except BlockingIOError:
@@ -84,6 +103,7 @@ class Child:
     def _ended(self, code: int) -> None:
         self._process.returncode = code
         for number, pipe in enumerate(self._pipes, 1):
+            # What it wrote itself is in the pipe by now; what its children still write is not waited for.
             for _ in range(_MOST_PIECES):
                 if not self._read(number, pipe.fileno()):
                     break
@@ -92,3 +112,13 @@ class Child:
         announce, self._on_end = self._on_end, None
         if announce is not None:
             announce(code)
+
+
+def _widen(descriptor: int) -> None:
+    """A larger pipe means fewer switches between a talkative process and its agent."""
+    try:
+        import fcntl
+
+        fcntl.fcntl(descriptor, _SET_PIPE_SIZE, _PIPE_SIZE)
+    except (ImportError, OSError):
+        pass

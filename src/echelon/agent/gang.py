@@ -9,48 +9,26 @@ ranks; its number is the number of restarts so far. It goes through::
 
 from __future__ import annotations
 
-from . import report
+from .verdict import OUTCOMES, cause_of_absence, cause_of_loss, find_cause, make_verdict
+
+TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank its first milliseconds
+if TYPE_CHECKING:
+    from .task import Task
 
 SETTLE = 1.0  # seconds to wait for the real cause when the first failure looks like a consequence of another
-LOST_EXIT_CODE = 117  # what a run exits with that lost a worker: no rank's exit code is there to be passed on
-TIMEOUT_EXIT_CODE = 118
-STOPPED_EXIT_CODE = 143
-OUTCOMES = ("succeeded", "failed", "stopped", "timed-out")
-
-
-class Rules:
-    """What does not change during a run."""
-
-    __slots__ = ("essential", "grace", "join_timeout", "restarts", "timeout", "workers")
-
-    def __init__(
-        self,
-        workers: int,
-        essential: set[int],
-        restarts: int = 0,
-        timeout: float | None = None,
-        join_timeout: float = 60.0,
-        grace: float = 10.0,
-    ) -> None:
-        self.workers = workers
-        self.essential = essential
-        self.restarts = restarts
-        self.timeout = timeout
-        self.join_timeout = join_timeout
-        self.grace = grace
 
 
 class Gang:
     """The state of the gang, and every decision about it."""
 
-    def __init__(self, rules: Rules, now: float) -> None:
-        self.rules = rules
+    def __init__(self, task: Task, now: float) -> None:
+        self._task = task
+        self._workers = len(task.places)
+        self._essential = {place.worker for place in task.places if place.essential}
         self.phase = "gathering"
         self.generation = 0
         self.last_started = -1
-        self.outbox: list[
-            tuple[int | None, dict[str, object]]
-        ] = []  # (worker, or None for everybody; message)
+        self.outbox: list[tuple[int | None, dict[str, object]]] = []  # None is everybody
         self.events: list[dict[str, object]] = []
         self.verdict: dict[str, object] | None = None
         self.has_run = False  # ranks were started, under whichever leader: there may be results
@@ -59,16 +37,14 @@ class Gang:
         self._ports: dict[int, list[int]] = {}
         self._busy: set[int] = set()  # workers whose ranks run, or may run
         self._done: set[int] = set()
-        self._ends: list[
-            dict[str, object]
-        ] = []  # failures of this generation, in the order they were heard of
+        self._ends: list[dict[str, object]] = []  # of this generation, in the order they were heard of
         self._lost: list[tuple[int, str]] = []
         self._outcome: str | None = None  # set when the run must end after stopping
         self._reason: str | None = None
         self._final_cause: dict[str, object] | None = None  # that no restart would mend
         self._at_once = False  # ranks get no time to save
         self._last_cause: dict[str, object] | None = None
-        self._deadline: float | None = now + rules.join_timeout
+        self._deadline: float | None = now + task.join_timeout
         self._began: float | None = None  # when the first generation started, under whichever leader
         self._run_deadline: float | None = None
 
@@ -92,11 +68,11 @@ class Gang:
             self._count_from(now - elapsed)
         if self.phase != "gathering":
             return
-        if self.last_started >= self.rules.restarts:
+        if self.last_started >= self._task.restarts:
             # Only a leader that took another's place can learn this now: nobody needs to be waited for.
             words = "its agent had to be replaced, and no restart is left"
-            self._conclude("failed", self._cause_of_loss(words))
-        elif len(self._joined) == self.rules.workers:
+            self._conclude("failed", cause_of_loss(self._lost, words))
+        elif len(self._joined) == self._workers:
             self._prepare(now)
 
     def set_address(self, worker: int, address: str) -> None:
@@ -108,7 +84,7 @@ class Gang:
         if self.phase != "preparing" or generation != self.generation:
             return
         self._ports[worker] = ports
-        if len(self._ports) == self.rules.workers:
+        if len(self._ports) == self._workers:
             self._start(now)
 
     def failed(self, worker: int, generation: int, end: dict[str, object], now: float) -> None:
@@ -120,7 +96,7 @@ class Gang:
             # consequence.
             self._ends.append(end)
             return
-        if self.rules.essential <= self._done and worker not in self.rules.essential:
+        if self._essential <= self._done and worker not in self._essential:
             return  # a parameter server that falls over when its workers have gone
         self._ends.append(end)
         if end["consequence"]:
@@ -135,8 +111,8 @@ class Gang:
         self._done.add(worker)
         self._busy.discard(worker)
         # A parameter server may have fallen over because the workers have gone.
-        ends = [end for end in self._ends if end["worker"] in self.rules.essential or not end["consequence"]]
-        if self.rules.essential <= self._done and not ends:
+        ends = [end for end in self._ends if end["worker"] in self._essential or not end["consequence"]]
+        if self._essential <= self._done and not ends:
             self._outcome = "succeeded"
             self._stop(now)
 
@@ -156,9 +132,9 @@ class Gang:
         self.events.append({"kind": "failed", "cause": cause})
         self._stop(now)
 
-    def adopt(self, verdict: dict[str, object]) -> None:
+    def adopt(self, verdict: object) -> None:
         """A worker knows the verdict of a leader whose place this one took: it stays as it was."""
-        if self.phase != "over":
+        if isinstance(verdict, dict) and verdict.get("outcome") in OUTCOMES and self.phase != "over":
             self.phase = "over"
             self.has_run = True
             self.verdict = verdict
@@ -175,7 +151,7 @@ class Gang:
         if self.phase == "gathering":
             self.events.append({"kind": "worker-lost", "worker": worker, "reason": reason})
             return
-        needed = not (self.rules.essential <= self._done or worker in self._done)
+        needed = not (self._essential <= self._done or worker in self._done)
         if self.phase in ("preparing", "running") and needed:
             self._lost.append((worker, reason))
             self.events.append({"kind": "worker-lost", "worker": worker, "reason": reason})
@@ -208,7 +184,7 @@ class Gang:
         if self._run_deadline is not None and now >= self._run_deadline:
             self._run_deadline = None
             self.stop_requested(
-                "timed-out", "the time limit of %g s has passed" % (self.rules.timeout or 0), now
+                "timed-out", "the time limit of %g s has passed" % (self._task.timeout or 0), now
             )
         if self._deadline is None or now < self._deadline:
             return
@@ -230,8 +206,8 @@ class Gang:
         """The run began then, or earlier: its time limit does not begin anew with a new leader."""
         if self._began is None or began < self._began:
             self._began = began
-            if self.rules.timeout is not None:
-                self._run_deadline = began + self.rules.timeout
+            if self._task.timeout is not None:
+                self._run_deadline = began + self._task.timeout
 
     def _prepare(self, now: float) -> None:
         self.generation = self.last_started + 1
@@ -239,13 +215,13 @@ class Gang:
         if self.generation > 0:
             # A leader that took another's place has not seen what went wrong; it knows that its own worker
             # was lost.
-            cause = self._last_cause or self._cause_of_loss("its agent had to be replaced")
+            cause = self._last_cause or cause_of_loss(self._lost, "its agent had to be replaced")
             self.events.append({"kind": "restarting", "restart": self.generation, "cause": cause})
         self._ports.clear()
         self._done.clear()
         self._ends.clear()
         self._lost.clear()
-        self._deadline = now + self.rules.join_timeout
+        self._deadline = now + self._task.join_timeout
         self.outbox.append((None, {"say": "prepare", "generation": self.generation}))
 
     def _start(self, now: float) -> None:
@@ -257,19 +233,15 @@ class Gang:
         if self._began is None:
             self._count_from(now)
         assert self._began is not None
-        order = range(self.rules.workers)
-        self.outbox.append(
-            (
-                None,
-                {
-                    "say": "start",
-                    "generation": self.generation,
-                    "addresses": [self._addresses[worker] for worker in order],
-                    "ports": [self._ports[worker] for worker in order],
-                    "elapsed": now - self._began,
-                },
-            )
-        )
+        order = range(self._workers)
+        start = {
+            "say": "start",
+            "generation": self.generation,
+            "addresses": [self._addresses[worker] for worker in order],
+            "ports": [self._ports[worker] for worker in order],
+            "elapsed": now - self._began,
+        }
+        self.outbox.append((None, start))
 
     def _stop(self, now: float) -> None:
         if self.phase in ("stopping", "over"):
@@ -284,7 +256,7 @@ class Gang:
             self._stopped_all(now)
 
     def _tell_busy_to_stop(self, now: float) -> None:
-        self._deadline = now + (0.0 if self._at_once else self.rules.grace) + 5.0
+        self._deadline = now + (0.0 if self._at_once else self._task.grace) + 5.0
         for worker in sorted(self._busy):
             self.outbox.append((worker, {"say": "stop", "generation": self.generation, "now": self._at_once}))
 
@@ -292,9 +264,9 @@ class Gang:
         if self._outcome is not None:
             self._conclude(self._outcome, self._final_cause)
             return
-        cause = self._cause()
+        cause = find_cause(self._ends, self._lost)
         self.events.append({"kind": "failed", "cause": cause})
-        if self.generation >= self.rules.restarts:
+        if self.generation >= self._task.restarts:
             self._conclude("failed", cause)
             return
         # A generation that fell apart before its start counts too, or a worker that keeps dying would be
@@ -302,42 +274,24 @@ class Gang:
         self.last_started = max(self.last_started, self.generation)
         self._last_cause = cause
         self.phase = "gathering"
-        self._deadline = now + self.rules.join_timeout
-        if len(self._joined) == self.rules.workers:
+        self._deadline = now + self._task.join_timeout
+        if len(self._joined) == self._workers:
             self._prepare(now)
 
     def _give_up_waiting(self) -> None:
         if self.phase == "gathering":
-            missing = sorted(set(range(self.rules.workers)) - self._joined)
+            missing = sorted(set(range(self._workers)) - self._joined)
             verb = "never arrived" if self.last_started < 0 else "did not come back"
         else:
             missing = sorted(self._joined - set(self._ports))
             verb = "did not get ready"
-        names = ("worker " if len(missing) == 1 else "workers ") + report.listed(missing)
-        summary = "%s %s within %g s" % (names, verb, self.rules.join_timeout)
-        cause = {"summary": summary, "worker": missing[0], "exit_code": LOST_EXIT_CODE}
+        cause = cause_of_absence(missing, verb, self._task.join_timeout)
         self.events.append({"kind": "failed", "cause": cause})
         self._conclude("failed", cause)
 
-    def _cause(self) -> dict[str, object]:
-        """A rank that failed by itself, else a worker that was lost, else whoever was heard of first."""
-        if self._ends and (not self._lost or not all(end["consequence"] for end in self._ends)):
-            return report.choose_cause(self._ends)
-        return {**self._cause_of_loss("it left"), "others": [report.outline(end) for end in self._ends]}
-
-    def _cause_of_loss(self, otherwise: str) -> dict[str, object]:
-        worker, reason = self._lost[0] if self._lost else (0, otherwise)
-        return {
-            "summary": "worker %d was lost: %s" % (worker, reason),
-            "worker": worker,
-            "exit_code": LOST_EXIT_CODE,
-        }
-
     def _conclude(self, outcome: str, cause: dict[str, object] | None) -> None:
-        codes = {"succeeded": 0, "stopped": STOPPED_EXIT_CODE, "timed-out": TIMEOUT_EXIT_CODE}
-        code = codes[outcome] if cause is None else cause["exit_code"]
         self.phase = "over"
-        self.verdict = {"outcome": outcome, "exit_code": code, "reason": self._reason, "cause": cause}
+        self.verdict = make_verdict(outcome, self._reason, cause)
         self._say_finish()
 
     def _say_finish(self) -> None:

@@ -1,11 +1,17 @@
 """The events of a run that still matter: whoever folds them knows how it stands, as if it had read them all.
 
 The log of a pod is rotated, and its beginning is lost with the first file. So the leader repeats now and then
-what its log has told so far, in one event line of the kind `state`. Who calls it: `agent.py`; what folding
-means is in the client's `model/status.py`, with which a test compares it."""
+what its log has told so far, in one event line of the kind `state`. Who calls it: `agent.py`, and
+`departure.py` while results are held; what folding means is in the client's `model/status.py`, with which a
+test compares it."""
 
 from __future__ import annotations
 
+TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank its first milliseconds
+if TYPE_CHECKING:
+    from .output import Sink
+
+REPEAT = 1 << 20  # bytes of the leader's output after which it tells again how the run stands, at least
 _OF_RUN = frozenset(("failed", "restarting", "stopping", "verdict", "holding"))
 # What an event of a worker makes of those it had before.
 _OVERRULES = {
@@ -44,3 +50,7 @@ class History:
     def events(self) -> list[dict[str, object]]:
         """What still matters, oldest first."""
         return list(self._kept.values())
+
+    def repeat(self, sink: Sink) -> int:
+        """Tell it again; after how many bytes more that shall be done the next time."""
+        return max(REPEAT, 8 * sink.state(self.events()))

@@ -22,7 +22,7 @@ _ASK = "import sys, importlib.util as u; print(*[m for m in sys.argv[1:] if u.fi
 
 def find_modules(
     loop: Loop,
-    helpers: dict[int, Callable[[int], object]],
+    children: dict[int, Callable[[int], object]],
     python: str,
     wanted: Iterable[str],
     env: dict[str, str],
@@ -38,7 +38,7 @@ def find_modules(
     try:
         Child(
             loop,
-            helpers,
+            children,
             [python, "-c", _ASK, *wanted],
             env,
             hear,

@@ -11,7 +11,7 @@ import time
 from collections import OrderedDict
 from functools import partial
 
-from .gang import OUTCOMES, Gang, Rules
+from .gang import Gang
 from .loop import READ, Loop, Timer
 from .output import Sink
 from .task import Task
@@ -62,16 +62,7 @@ class Leader:
         self._deadline: float | None = None
         self._last_beat = time.monotonic()
         self.on_over: Callable[[dict[str, object]], object] | None = None
-        essential = {place.worker for place in task.places if place.essential}
-        rules = Rules(
-            workers=len(task.places),
-            essential=essential,
-            restarts=task.restarts,
-            timeout=task.timeout,
-            join_timeout=task.join_timeout,
-            grace=task.grace,
-        )
-        self.gang = Gang(rules, time.monotonic())
+        self.gang = Gang(task, time.monotonic())
         listener.setblocking(False)
         loop.watch(listener, READ, self._on_caller)
         loop.call_later(task.heartbeat, self._on_heartbeat)
@@ -103,7 +94,7 @@ class Leader:
         elif say == "event":
             self._hear_event(worker, message.get("event"))
         elif say == "verdict":
-            self._hear_verdict(message.get("verdict"))
+            self.gang.adopt(message.get("verdict"))
         elif say == "please-stop":
             self.stop("stopped", str(message.get("reason")), bool(message.get("now")))
         else:
@@ -166,10 +157,6 @@ class Leader:
         if event["kind"] == "worker-ended":
             self._ended.add(worker)
         self._sink.pass_on(event)
-
-    def _hear_verdict(self, verdict: object) -> None:
-        if isinstance(verdict, dict) and verdict.get("outcome") in OUTCOMES:
-            self.gang.adopt(verdict)
 
     def _tell(self, worker: int | None, message: dict[str, object]) -> None:
         if worker is None:

@@ -63,7 +63,7 @@ class Installation:
     def __init__(
         self,
         loop: Loop,
-        helpers: dict[int, Callable[[int], object]],
+        children: dict[int, Callable[[int], object]],
         task: Task,
         place: Place,
         sink: Sink,
@@ -73,7 +73,7 @@ class Installation:
         assert task.pip is not None
         self._wish = task.pip
         self._loop = loop
-        self._helpers = helpers
+        self._children = children
         self._task = task
         self._place = place
         self._sink = sink
@@ -109,7 +109,7 @@ class Installation:
             os.makedirs(self._making, exist_ok=True)
             self._child = Child(
                 self._loop,
-                self._helpers,
+                self._children,
                 [python, "-c", _DRIVER, lent, self._making, *words],
                 env,
                 self._on_data,

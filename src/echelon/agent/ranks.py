@@ -11,10 +11,11 @@ import subprocess
 import time
 from functools import partial
 
-from . import interpreter, launch, memory, report
-from .loop import READ, Loop, Timer
+from . import control_groups, interpreter, launch, report
+from .child import Child
+from .loop import Loop, Timer
 from .output import RankLog, Sink, Stream
-from .processes import descendants, die_with_parent, kill_below, send
+from .processes import descendants, kill_below, send
 from .task import Place, Task
 
 TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank its first milliseconds
@@ -22,9 +23,6 @@ if TYPE_CHECKING:
     from typing import Any, Callable
 
 LEFTOVER_GRACE = 2.0  # seconds that children of an ended rank get
-_SET_PIPE_SIZE = 1031  # fcntl.F_SETPIPE_SZ, named since Python 3.10
-_PIPE_SIZE = 1024 * 1024
-_PIECE = 96 * 1024  # bytes read at a time; larger ones cost more in memory than they save in calls
 
 
 class Rank:
@@ -32,8 +30,8 @@ class Rank:
 
     def __init__(self, number: int) -> None:
         self.number = number
-        self.process: subprocess.Popen[bytes] | None = None
-        self.streams: dict[int, Stream] = {}
+        self.child: Child | None = None
+        self.streams: list[Stream] = []  # standard output and standard error
         self.log: RankLog | None = None
         self.words = b""  # the last of both streams, in the order they came
         self.error_file = ""
@@ -51,20 +49,20 @@ class Ranks:
         self._task = task
         self._place = place
         self._sink = sink
-        self._ranks: dict[int, Rank] = {}  # by process id
+        self._ranks: dict[int, Rank] = {}  # those that run, by process id
         self._all: list[Rank] = []
         self._modules: set[str] = set()  # those that the launch asks about and the ranks' Python has
         self._asked = False
         self._stopping = False
         self._settling = False
-        self._starved = memory.kills()  # of those that the kernel killed for lack of memory, the known ones
+        self._starved = control_groups.memory_kills()  # those killed for lack of memory that are known of
         self._kill_timer: Timer | None = None
         self._on_stopped: list[Callable[[], object]] = []
         self.on_failed: Callable[[dict[str, Any]], object] = lambda _end: None
         self.on_done: Callable[[], object] = lambda: None
         self.ahead: dict[str, str] = {}  # what is put before the value of a variable of the ranks
-        self.helpers: dict[int, Callable[[int], object]] = {}  # processes of others; told of their end
-        sink.on_drained = self._watch_all
+        self.children: dict[int, Callable[[int], object]] = {}  # whom to tell of a process's end
+        sink.on_drained = self._resume_all
 
     def start(self, generation: int, roll: launch.Roll) -> None:
         """Start every rank."""
@@ -93,7 +91,7 @@ class Ranks:
             "worker-running",
             worker=self._place.worker,
             restart=generation,
-            pids={str(rank.number): rank.process.pid for rank in self._all if rank.process},
+            pids={str(rank.number): rank.child.pid for rank in self._all if rank.child},
         )
 
     def reap(self) -> None:
@@ -106,13 +104,8 @@ class Ranks:
             if pid == 0:
                 return
             code = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
-            rank = self._ranks.pop(pid, None)
-            if rank is not None:
-                assert rank.process is not None
-                rank.process.returncode = code
-                self._ended(rank, code)
-            elif pid in self.helpers:
-                self.helpers.pop(pid)(code)
+            if pid in self.children:
+                self.children.pop(pid)(code)
 
     def stop(self, grace: float, on_stopped: Callable[[], object]) -> None:
         """SIGTERM to every rank, SIGKILL to what is left after `grace` seconds; then call `on_stopped()`.
@@ -150,7 +143,7 @@ class Ranks:
             then()
 
         env = launch.with_ahead(dict(os.environ), self.ahead)
-        interpreter.find_modules(self._loop, self.helpers, details["argv"][0], wanted, env, heard)
+        interpreter.find_modules(self._loop, self.children, details["argv"][0], wanted, env, heard)
 
     # Starting
 
@@ -163,30 +156,24 @@ class Ranks:
         if generation:
             log.write(b"--- restart %d ---\n" % generation)
         try:
-            rank.process = subprocess.Popen(
+            rank.child = Child(
+                self._loop,
+                self.children,
                 argv,
-                env=env,
+                env,
+                partial(self._on_data, rank),
+                partial(self._ended, rank),
                 cwd=self._task.cwd,
                 stdin=None if self._task.interactive else subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                start_new_session=True,
-                preexec_fn=die_with_parent,
+                wide=True,
             )
         except (OSError, ValueError, subprocess.SubprocessError) as error:
             self._loop.call_later(0, partial(self._never_started, rank, argv[0], error, log))
             return
-        self._ranks[rank.process.pid] = rank
+        self._ranks[rank.child.pid] = rank
         rank.log = log
-        for letter, pipe in (("o", rank.process.stdout), ("e", rank.process.stderr)):
-            assert pipe is not None
-            descriptor = pipe.fileno()
-            os.set_blocking(descriptor, False)
-            _widen(descriptor)
-            rank.streams[descriptor] = Stream(
-                self._sink, log, rank.number, letter, hold=not self._task.interactive
-            )
-        self._watch(rank)
+        hold = not self._task.interactive
+        rank.streams = [Stream(self._sink, log, rank.number, letter, hold) for letter in "oe"]
 
     def _never_started(self, rank: Rank, program: str, error: Exception, log: RankLog) -> None:
         missing = isinstance(error, FileNotFoundError)
@@ -206,59 +193,29 @@ class Ranks:
 
     # Reading
 
-    def _watch(self, rank: Rank) -> None:
-        for descriptor in rank.streams:
-            self._loop.watch(descriptor, READ, partial(self._on_readable, rank, descriptor))
-
-    def _watch_all(self) -> None:
-        for rank in self._ranks.values():
-            self._watch(rank)
-
-    def _on_readable(self, rank: Rank, descriptor: int, _events: int) -> None:
-        self._read(rank, descriptor)
-
-    def _read(self, rank: Rank, descriptor: int) -> bool:
-        """Take what there is; True if there may be more."""
-        try:
-            data = os.read(descriptor, _PIECE)
-        except BlockingIOError:
-            return False
-        except OSError:
-            data = b""
-        if not data:
-            self._loop.forget(descriptor)
-            return False
-        stream = rank.streams[descriptor]
-        stream.feed(data)
+    def _on_data(self, rank: Rank, stream: int, data: bytes) -> None:
+        rank.streams[stream - 1].feed(data)
         rank.words = (rank.words + data[-4096:])[-4096:]
         if self._sink.full:
-            for reader in self._ranks.values():
-                for each in reader.streams:
-                    self._loop.forget(each)
-        return True
+            for each in self._ranks.values():
+                if each.child is not None:
+                    each.child.pause()
+
+    def _resume_all(self) -> None:
+        for rank in self._ranks.values():
+            if rank.child is not None:
+                rank.child.resume()
 
     # Ending
 
     def _ended(self, rank: Rank, code: int) -> None:
+        assert rank.child is not None
+        self._ranks.pop(rank.child.pid, None)
         rank.code = code
-        errors = b""
-        for descriptor, stream in rank.streams.items():
-            # What the rank itself wrote is in the pipe by now; what its children still write is not waited
-            # for.
-            for _ in range(2 * _PIPE_SIZE // _PIECE):
-                if not self._read(rank, descriptor):
-                    break
-            self._loop.forget(descriptor)
-            errors = stream.tail  # stderr comes second
-        for (
-            stream
-        ) in rank.streams.values():  # after both are read: what is left of a line stands at the very end
+        for stream in rank.streams:  # after both are read: what is left of a line stands at the very end
             stream.close()
-        assert rank.process is not None
-        for pipe in (rank.process.stdout, rank.process.stderr):
-            assert pipe is not None
-            pipe.close()
-        rank.streams = {}
+        errors = rank.streams[1].tail
+        rank.streams = []
         if rank.log is not None:
             rank.log.close()
         self._report(rank, report.read_error_file(rank.error_file) or report.find_error(errors))
@@ -274,9 +231,9 @@ class Ranks:
             report.last_lines(rank.words),
             time.time(),
         )
-        if code == -signal.SIGKILL and memory.kills() > self._starved:
+        if code == -signal.SIGKILL and control_groups.memory_kills() > self._starved:
             self._starved += 1
-            limit = memory.limit()
+            limit = control_groups.memory_limit()
             at = ", the limit is %s" % limit if limit else ""
             end["summary"] = "rank %d was killed by SIGKILL: out of memory%s" % (rank.number, at)
         self._sink.event(
@@ -295,7 +252,7 @@ class Ranks:
             self._settle()
 
     def _kill_all(self) -> None:
-        kill_below(os.getpid(), self.reap, [rank.process.pid for rank in self._all if rank.process])
+        kill_below(os.getpid(), self.reap, [rank.child.pid for rank in self._all if rank.child])
 
     def _settle(self) -> None:
         """All ranks have ended: end what they left behind, then say so, once, to whoever wants to know."""
@@ -329,13 +286,3 @@ class Ranks:
                 announce()
         else:
             self.on_done()
-
-
-def _widen(descriptor: int) -> None:
-    """A larger pipe means fewer switches between a talkative rank and its agent."""
-    try:
-        import fcntl
-
-        fcntl.fcntl(descriptor, _SET_PIPE_SIZE, _PIPE_SIZE)
-    except (ImportError, OSError):
-        pass

@@ -1,8 +1,8 @@
 """Why a rank failed, in words: from its exit code or signal, its own last words, and torch's error file where
 a script writes one.
 
-Also tells a cause from a consequence: when one rank dies, its peers see their connections break and die of
-that. Pure, but for reading the error file."""
+Also tells whether that may be a consequence: when one rank dies, its peers see their connections break and
+die of that. Which of many was the cause is chosen in `verdict.py`. Pure, but for reading the error file."""
 
 from __future__ import annotations
 
@@ -132,22 +132,3 @@ def make_end(
         "summary": "rank %d %s" % (rank, describe_end(code, error)),
         "consequence": is_consequence(code, error),
     }
-
-
-def choose_cause(ends: list[dict[str, Any]]) -> dict[str, Any]:
-    """The root cause among the ranks that failed, given in the order in which they were heard of."""
-    first = min(enumerate(ends), key=lambda pair: (pair[1]["consequence"], pair[0]))[1]
-    cause = {key: first[key] for key in ("summary", "worker", "rank", "exit_code", "signal", "error", "tail")}
-    cause["others"] = [outline(end) for end in ends if end is not first]
-    return cause
-
-
-def outline(end: dict[str, Any]) -> dict[str, Any]:
-    """A rank's end without its words, for the list of those that were not the cause."""
-    return {key: end[key] for key in ("rank", "worker", "exit_code", "signal", "error", "consequence")}
-
-
-def listed(numbers: list[int]) -> str:
-    """0, 1, 2, 5 and 9 more: enough to know where to look."""
-    shown = ", ".join(str(number) for number in numbers[:8])
-    return shown if len(numbers) <= 8 else "%s and %d more" % (shown, len(numbers) - 8)

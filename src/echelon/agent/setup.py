@@ -65,7 +65,7 @@ class Setup:
 
             self._installation = Installation(
                 self._loop,
-                self._ranks.helpers,
+                self._ranks.children,
                 self._task,
                 self._place,
                 self._sink,

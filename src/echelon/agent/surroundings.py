@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import os
 
+from . import control_groups
+
 TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank its first milliseconds
 if TYPE_CHECKING:
-    from typing import Iterator, MutableMapping
+    from typing import MutableMapping
 
 NAME = "echelon"  # of a user that has none
 
@@ -37,48 +39,7 @@ def usable_cpus(root: str = "/") -> float:
         cpus = float(len(os.sched_getaffinity(0)))
     except (AttributeError, OSError):  # macOS
         cpus = float(os.cpu_count() or 1)
-    return min([cpus, *_limits(root)])
-
-
-def _limits(root: str) -> Iterator[float]:
-    """The limit of every control group we are in, up to the topmost that can be seen; both versions."""
-    for line in _read(os.path.join(root, "proc/self/cgroup")).splitlines():
-        number, _, rest = line.partition(":")
-        controllers, _, path = rest.partition(":")
-        unified = (number, controllers) == ("0", "")
-        if unified:
-            places = ["sys/fs/cgroup", "sys/fs/cgroup/unified"]
-        elif "cpu" in controllers.split(","):
-            places = ["sys/fs/cgroup/cpu", "sys/fs/cgroup/" + controllers]
-        else:
-            continue
-        for place in places:
-            top = os.path.join(root, place)
-            parts = [part for part in path.split("/") if part not in ("", "..")]
-            for depth in range(len(parts), -1, -1):
-                limit = _limit(os.path.join(top, *parts[:depth]), unified)
-                if limit is not None:
-                    yield limit
-
-
-def _limit(group: str, unified: bool) -> float | None:
-    if unified:
-        words = _read(os.path.join(group, "cpu.max")).split()
-    else:
-        words = [
-            _read(os.path.join(group, name)).strip() for name in ("cpu.cfs_quota_us", "cpu.cfs_period_us")
-        ]
-    if len(words) == 2 and words[0].isdigit() and words[1].isdigit() and int(words[1]):
-        return int(words[0]) / int(words[1])
-    return None  # "max", "-1", or no such file: no limit here
-
-
-def _read(path: str) -> str:
-    try:
-        with open(path, encoding="ascii", errors="replace") as file:
-            return file.read()
-    except OSError:
-        return ""
+    return min([cpus, *control_groups.cpu_limits(root)])
 
 
 def _is_ours(folder: str) -> bool:

@@ -28,7 +28,6 @@ from echelon.submit import Prepared
 
 if TYPE_CHECKING:
     from echelon.engines.local.checkup import Finding
-    from echelon.engines.local.usage import Usage
 
 _RUN_HEADS = ("NAME", "STATE", "WORKERS", "GPUS", "AGE", "TOOK", "COMMAND", "REASON")
 _LEVEL_COLOURS = {"ok": "green", "degraded": "yellow", "missing": "red"}
@@ -231,46 +230,6 @@ def _holding(found: Status, left: float) -> str:
         f"{what}, with its results, until {until} (for {duration(max(0.0, left))}); "
         f"`echelon get {found.name}` fetches them and lets go"
     )
-
-
-def usage(found: Usage, format_: str) -> None:
-    """The machine, its GPUs and who uses them."""
-    if format_ != "text":
-        data(found, format_)
-        return
-    memory = f"{format_memory(found.memory_used)} of {format_memory(found.memory)}"
-    click.echo(f"{found.cpus} CPUs, load {found.load:.2f}; memory {memory}")
-    click.echo()
-    if found.gpus:
-        rows = [
-            (
-                each.gpu,
-                each.model,
-                f"{format_memory(each.used)} of {format_memory(each.memory)}",
-                "-" if each.utilization is None else f"{each.utilization} %",
-                each.user or style("free", fg="green"),
-            )
-            for each in found.gpus
-        ]
-        table(("GPU", "MODEL", "MEMORY", "BUSY", "USED BY"), rows)
-    else:
-        click.echo("no GPUs")
-    click.echo()
-    if found.runs:
-        run_rows = [
-            (
-                each.name,
-                state(each.state),
-                str(each.processes),
-                f"{each.cpus:.2f}",
-                format_memory(each.memory),
-                ",".join(each.gpus) or "-",
-            )
-            for each in found.runs
-        ]
-        table(("RUN", "STATE", "PROCESSES", "CPUS", "MEMORY", "GPUS"), run_rows)
-    else:
-        click.echo("no runs")
 
 
 def findings(found: Iterable[Finding], format_: str) -> list[Finding]:

@@ -32,10 +32,11 @@ def top(once: bool, **target: str | None) -> int:
     live = not once and format_ == "text" and sys.stdout.isatty()
     every = 1.7 if live else None
     if isinstance(engine, LocalEngine):
+        from echelon.cli.render_machine import machine_usage
         from echelon.engines.local import usage
 
         render.repeatedly(
-            lambda: usage.measure_usage(engine), lambda found: render.usage(found, format_), every=every
+            lambda: usage.measure_usage(engine), lambda found: machine_usage(found, format_), every=every
         )
     else:
         from echelon.cli.render_cluster import cluster_usage

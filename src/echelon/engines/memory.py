@@ -25,7 +25,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 
-from echelon.agent.gang import STOPPED_EXIT_CODE
+from echelon.agent.verdict import STOPPED_EXIT_CODE
 from echelon.bundle import Bundle
 from echelon.engines.base import Taken, read_secrets, run_exists, unknown_run
 from echelon.engines.script import Act, Program, one_node, perform

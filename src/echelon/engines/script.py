@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from echelon.agent import report
+from echelon.agent import report, verdict
 from echelon.errors import RunTimedOut
 from echelon.model.cluster import Cluster, Gpu, Node
 from echelon.model.event import Event, RootCause
@@ -55,7 +55,7 @@ def perform(program: Program, plan: Plan, now: Callable[[], float]) -> Iterator[
     for restart in range(plan.restarts + 1):
         lasts, failures = yield from _perform_once(program, plan, restart, now)
         if failures:
-            cause = msgspec.convert(report.choose_cause(failures), RootCause)
+            cause = msgspec.convert(verdict.choose_cause(failures), RootCause)
             yield Event(kind="failed", at=now(), cause=cause)
             if restart < plan.restarts:
                 yield Event(kind="restarting", at=now(), restart=restart + 1, cause=cause)

@@ -9,6 +9,7 @@ import pytest
 from tests.engines.kubernetes.stand_in import Certificates, StandIn, make_certificates
 
 from echelon.engines.kubernetes.access import Access
+from echelon.engines.kubernetes.api import Api
 
 
 @pytest.fixture(scope="session")
@@ -31,3 +32,9 @@ def access(stand_in: StandIn, certificates: Certificates, monkeypatch: pytest.Mo
         monkeypatch.delenv(name, raising=False)
     authority = Path(certificates.authority).read_bytes()
     return Access(server=stand_in.url, context="test", cluster="test", user="ann", authority_data=authority)
+
+
+@pytest.fixture
+def api(access: Access) -> Api:
+    """Somebody who asks that server, and has little patience."""
+    return Api(access, "team", patience=2)

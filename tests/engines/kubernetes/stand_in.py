@@ -197,6 +197,10 @@ def streams(pieces: Sequence[bytes], *, then: Answer | None = None) -> Answer:
     return answer
 
 
+POD = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}}
+BUSY = refuses(503, "ServiceUnavailable", "starting")
+
+
 class Proxy:
     """An HTTP proxy that knows CONNECT, and remembers what it was asked."""
 

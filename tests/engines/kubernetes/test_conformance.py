@@ -86,7 +86,6 @@ class TestKubernetes(RecordConformance, LifeConformance, ResultConformance):
         return place(lambda _count: pytest.fail("GPUs are for the tests of the line"))
 
 
-@pytest.mark.soak  # each has the cluster to itself, and what others left of GPUs must be gone first
 class TestKubernetesLine(LineConformance):
     @pytest.fixture
     def harness(

@@ -95,7 +95,6 @@ def test_a_restricted_namespace(
     namespace.wait_for(lambda: not left(namespace), "the end of what copied")
 
 
-@pytest.mark.soak  # it has the cluster to itself
 @pytest.mark.parametrize("way", ["send", "fetch"])
 def test_the_api_server_goes_away_in_the_middle(
     api: Api,

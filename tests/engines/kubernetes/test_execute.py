@@ -1,4 +1,4 @@
-"""Commands over a WebSocket whose other end misbehaves, or is old; well-behaved ones are in test_api."""
+"""Commands over a WebSocket whose other end misbehaves, or is old; others are in test_containers."""
 
 from __future__ import annotations
 

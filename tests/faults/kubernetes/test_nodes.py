@@ -9,8 +9,7 @@ from tests.faults.kubernetes.test_pods import PATIENT
 
 from testbed import cluster as whole
 
-# Each of them has the cluster to itself: together they would take most of `make test`.
-pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.soak]
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 
 def test_a_node_dies(own_cluster: Target, terminal: Terminal, spare_node: str, real_nodes: list[str]) -> None:
@@ -44,6 +43,5 @@ def test_a_node_dies(own_cluster: Target, terminal: Terminal, spare_node: str, r
     finally:
         for name in (kept, spared, spare_node):
             kubectl("label", "node", name, f"{label}-")
-    whole.remove_node(spare_node)  # what was on it can be forgotten now
-    for name in started:
+    for name in started:  # though Kubernetes itself would wait for the dead node for ever
         terminal.check_removal(name)

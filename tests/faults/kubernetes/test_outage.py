@@ -13,8 +13,7 @@ from collections.abc import Callable
 import pytest
 from tests.faults.kubernetes.terminal import Terminal
 
-# Each of them has the cluster to itself: together they would take most of `make test`.
-pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.soak]
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 Outage = tuple[Callable[[], None], Callable[[], None]]
 AWAY = 30.0

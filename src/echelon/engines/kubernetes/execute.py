@@ -20,8 +20,9 @@ import msgspec
 
 from echelon.engines.kubernetes import channels
 from echelon.engines.kubernetes.access import Access
+from echelon.engines.kubernetes.answers import read_exit_code
 from echelon.engines.kubernetes.channels import Packing, Piece
-from echelon.engines.kubernetes.refusals import Deed, from_status, name_server, unreachable
+from echelon.engines.kubernetes.refusals import Deed, name_server, unreachable
 from echelon.engines.kubernetes.session import Session
 from echelon.engines.kubernetes.stream import Upgraded
 from echelon.errors import EchelonError, Unavailable, Unreachable
@@ -238,11 +239,10 @@ class Exec:
 
     def _read_status(self) -> EchelonError | None:
         try:
-            status = msgspec.json.decode(self._status)
-        except msgspec.DecodeError:
-            return unreachable(ConnectionResetError(), self._access)
-        self.exit_code = channels.exit_code_of(status)
-        return from_status(status, self._deed, self._access) if self.exit_code is None else None
+            self.exit_code = read_exit_code(self._status, self._deed, self._access)
+        except EchelonError as error:
+            return error
+        return None
 
 
 def begin_exec(

@@ -2,7 +2,7 @@
 
 Kinds that the engine uses stand in a table, so that no question has to be asked. Any other is written as
 "plural.version.group" (`pytorchjobs.v1.kubeflow.org`) and looked up in the API server's own list, once.
-Called by `api`."""
+Called by `targets`."""
 
 from __future__ import annotations
 

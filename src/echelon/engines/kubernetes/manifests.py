@@ -17,7 +17,8 @@ import msgspec
 from echelon.agent.task import NO_LEADER, RUN_OVER
 from echelon.engines.kubernetes import labels
 from echelon.engines.kubernetes.cargo import Cargo, Piece, Shipped, content, layout, weigh
-from echelon.engines.kubernetes.mounts import quantity, results_claim
+from echelon.engines.kubernetes.claims import new_claim
+from echelon.engines.kubernetes.mounts import results_claim
 from echelon.engines.kubernetes.pods import planned_nodes, pod_template
 from echelon.engines.kubernetes.podtask import pod_task
 from echelon.errors import StateTrouble
@@ -162,15 +163,12 @@ def claim_object(record: Record, plan: Plan) -> Object | None:
         return None
     name = results_claim(record.job.pod, record.ref.name)
     assert name is not None
-    shared = worker_count(plan.world) > 1
-    spec: Object = {
-        "accessModes": ["ReadWriteMany" if shared else "ReadWriteOnce"],
-        "resources": {"requests": {"storage": quantity(output.size)}},
-    }
-    if output.storage_class is not None:
-        spec["storageClassName"] = output.storage_class
-    about = _about(record, name, labels.RESULTS)
-    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": about, "spec": spec}
+    return new_claim(
+        _about(record, name, labels.RESULTS),
+        mode="ReadWriteMany" if worker_count(plan.world) > 1 else "ReadWriteOnce",
+        size=output.size,
+        storage_class=output.storage_class,
+    )
 
 
 def render(

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 
 from echelon.engines.kubernetes import labels
 from echelon.engines.kubernetes.api import AlreadyThere, Api, NotThere, Object
 from echelon.engines.kubernetes.manifests import owner_reference
-from echelon.errors import Refused
+from echelon.engines.kubernetes.reading import moment
+from echelon.engines.kubernetes.workers import is_cut_off
+from echelon.errors import Denied, Refused
 
 _GONE = 60.0  # seconds that Kubernetes may take to remove what was deleted
 
@@ -94,14 +97,35 @@ def remove(api: Api, run: str, *, keep_claim: bool) -> None:
     deadline = time.monotonic() + _GONE
     for kind in ("Job", "Pod", "ConfigMap"):
         while left := api.list(kind, selector=selector).items:
+            if kind == "Pod":
+                _forget_unreachable(api, left)
             if time.monotonic() > deadline:
-                metadata = left[0]["metadata"]
-                held = ", ".join(metadata.get("finalizers") or ()) or "nothing that it says"
-                raise Refused(
-                    f"the {kind} {metadata['name']!r} does not go away: it is held by {held}",
-                    hint=f"kubectl describe {kind.lower()} {metadata['name']}",
-                )
+                raise _stays(kind, left[0])
             time.sleep(0.05)
+
+
+def _forget_unreachable(api: Api, pods: Sequence[Object]) -> None:
+    """Let go of pods on nodes that are not heard of: Kubernetes waits for ever for a word from there. The run
+    is over, and what may still be alive there has noticed that it is alone.
+    """
+    for pod in pods:
+        due = moment(pod["metadata"].get("deletionTimestamp"))
+        if due is not None and time.time() >= due and is_cut_off(pod):
+            with suppress(Denied):
+                api.delete("Pod", pod["metadata"]["name"], uid=pod["metadata"]["uid"], grace=0)
+
+
+def _stays(kind: str, obj: Object) -> Refused:
+    about = obj["metadata"]
+    if kind == "Pod" and is_cut_off(obj):
+        node = obj["spec"].get("nodeName")
+        why = f"its node {node} is not heard of, and you may not delete pods"
+    else:
+        why = f"it is held by {', '.join(about.get('finalizers') or ()) or 'nothing that it says'}"
+    return Refused(
+        f"the {kind} {about['name']!r} does not go away: {why}",
+        hint=f"kubectl describe {kind.lower()} {about['name']}",
+    )
 
 
 def _owned_by(obj: Object, owner: Object) -> bool:

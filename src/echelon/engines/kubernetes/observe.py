@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import msgspec
 
-from echelon.agent.gang import LOST_EXIT_CODE, STOPPED_EXIT_CODE, TIMEOUT_EXIT_CODE
 from echelon.agent.task import NO_LEADER, RUN_OVER, TOLD_TO_LEAVE
+from echelon.agent.verdict import LOST_EXIT_CODE, STOPPED_EXIT_CODE, TIMEOUT_EXIT_CODE
 from echelon.engines.kubernetes import labels
 from echelon.engines.kubernetes.reading import conditions, json_object, moment, one_line
 from echelon.engines.kubernetes.workers import (

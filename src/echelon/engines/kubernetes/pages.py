@@ -1,19 +1,23 @@
-"""Long lists of large objects, read page by page into shapes.
+"""Long lists, put together from pages; of large objects, read into shapes.
 
-A thousand nodes as they come are 20 MB of text and 120 MB of dictionaries. Here one page's text is in memory
-at a time, and of each object only what its shape has fields for. Called by `inventory`."""
+A thousand nodes as they come are 20 MB of text and 120 MB of dictionaries. As shapes, one page's text is in
+memory at a time, and of each object only what its shape has fields for. Called by `api`; by `inventory` and
+`listing` for shapes."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 import msgspec
 
-from echelon.errors import Unreachable
+from echelon.engines.kubernetes.answers import no_api_server
+from echelon.engines.kubernetes.refusals import Gone
 
 if TYPE_CHECKING:
     from echelon.engines.kubernetes.api import Api
 
+P = TypeVar("P")
 T = TypeVar("T")
 _PAGE = 100
 
@@ -27,32 +31,38 @@ class _Page(msgspec.Struct, Generic[T]):
     items: list[T] | None = None
 
 
-def list_shapes(
-    api: Api, kind: str, shape: type[T], *, selector: str = "", fields: str = "", namespace: str | None = None
-) -> list[T]:
-    """All objects of a kind that fit, each in its shape."""
-    from echelon.engines.kubernetes.api import Gone
-
-    decoder = msgspec.json.Decoder(_Page[shape])  # type: ignore[valid-type]
-    found: list[T] = []
-    mark, limit = "", _PAGE
+def read_pages(fetch: Callable[[int, str], P], mark_of: Callable[[P], str], size: int) -> list[P]:
+    """Every page of a list: `fetch(limit, mark)` gets the one that a mark stands for, `mark_of` is what it
+    says of the next.
+    """
+    found: list[P] = []
+    mark, limit = "", size
     while True:
         try:
-            text = api.page(
-                kind, selector=selector, fields=fields, namespace=namespace, limit=limit, mark=mark
-            )
-            page = decoder.decode(text)
+            page = fetch(limit, mark)
         except Gone:
             if not mark:
                 raise
             found, mark, limit = [], "", 0  # it took too long, and the rest is gone: all in one piece
             continue
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise Unreachable(
-                f"{api.access.server} does not answer as an API server does: {error}",
-                hint="check the server's address in the kubeconfig; a login page may stand in between",
-            ) from None
-        found += page.items or ()
-        mark = page.metadata.more
+        found.append(page)
+        mark = mark_of(page)
         if not mark:
             return found
+
+
+def list_shapes(
+    api: Api, kind: str, shape: type[T], *, selector: str = "", fields: str = "", namespace: str | None = None
+) -> list[T]:
+    """All objects of a kind that fit, each in its shape."""
+    decoder = msgspec.json.Decoder(_Page[shape])  # type: ignore[valid-type]
+
+    def fetch(limit: int, mark: str) -> _Page[T]:
+        text = api.page(kind, selector=selector, fields=fields, namespace=namespace, limit=limit, mark=mark)
+        try:
+            return decoder.decode(text)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise no_api_server(api.access, str(error)) from None
+
+    pages = read_pages(fetch, lambda page: page.metadata.more, _PAGE)
+    return [item for page in pages for item in page.items or ()]

@@ -2,7 +2,7 @@
 
 The one border at which the network's and the API server's troubles become errors of ours: connections that
 are not made or cut, 401 and 403 with who may not do what, 404, 409, 410, and whatever else the server says no
-to. Nothing here talks to anybody. Called by `session`; the engine catches the subclasses."""
+to. Nothing here talks to anybody. Called by `session` and `answers`; the engine catches the subclasses."""
 
 from __future__ import annotations
 

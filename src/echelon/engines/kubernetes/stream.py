@@ -16,9 +16,6 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
-import msgspec
-
-from echelon.engines.kubernetes.refusals import Object
 from echelon.errors import EchelonError, Unavailable
 
 if TYPE_CHECKING:
@@ -188,15 +185,3 @@ def split_lines(pieces: Iterable[bytes], *, with_rest: bool = False) -> Iterator
             started = [following]
     if with_rest and any(started):
         yield b"".join(started)
-
-
-def read_events(
-    pieces: Iterable[bytes], make_error: Callable[[Object], EchelonError]
-) -> Iterator[tuple[str, Object]]:
-    """The events of a watch; its error, which is an event too, is raised."""
-    for line in split_lines(pieces):
-        if line:
-            event = msgspec.json.decode(line)
-            if event["type"] == "ERROR":
-                raise make_error(event["object"])
-            yield event["type"], event["object"]

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 
 from echelon.engines.kubernetes import history, labels
 from echelon.engines.kubernetes.api import AlreadyThere, Api, Listing, Object
+from echelon.engines.kubernetes.claims import new_claim
 from echelon.engines.kubernetes.diagnose.claims import claims_of
-from echelon.engines.kubernetes.mounts import quantity, user_volumes
+from echelon.engines.kubernetes.mounts import user_volumes
 from echelon.engines.kubernetes.quantities import to_whole
 from echelon.engines.kubernetes.reading import moment
 from echelon.errors import Denied, EchelonError, InvalidJob, StateTrouble
@@ -89,15 +90,10 @@ def create_volume(
 ) -> Volume:
     """Make a claim. Many classes give it its storage only when a pod first uses it."""
     _check_class(api, storage_class)
-    spec: Object = {"accessModes": [mode], "resources": {"requests": {"storage": quantity(size)}}}
-    if storage_class is not None:
-        spec["storageClassName"] = storage_class
     own = {labels.MANAGED_BY: "echelon", labels.OWNER: labels.owner_slug(owner)}
     about = {"name": name, "labels": {**own, **(marks or {})}, "annotations": {labels.OWNER: owner}}
     try:
-        made = api.create(
-            {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": about, "spec": spec}
-        )
+        made = api.create(new_claim(about, mode=mode, size=size, storage_class=storage_class))
     except AlreadyThere as error:
         raise InvalidJob("volume", name, "exists", hint="`echelon volume ls` shows it") from error
     return to_volume(made, (), (), (), _policies(api))
