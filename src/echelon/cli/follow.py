@@ -37,7 +37,7 @@ def follow(run: Run, job: Job, format_: str) -> int:
         render.notice(render.headline(job, run))
         only_rank = rank_count(make_world(job)) == 1
         printer = LinePrinter(prefix=not only_rank, to_stderr=format_ != "text")
-        watcher = threading.Thread(target=_tell_events, args=(run,), daemon=True)
+        watcher = threading.Thread(target=_attend, args=(run,), daemon=True)
         watcher.start()
         try:
             for line in run.raw_logs():
@@ -47,8 +47,7 @@ def follow(run: Run, job: Job, format_: str) -> int:
             if not signals:
                 render.notice(f"nobody reads on; run {run.name} goes on: `echelon logs -f {run.name}`")
             raise
-        watcher.join()
-    trouble = _collect(run)
+    trouble = _collect(run, watcher)
     status = run.status()
     render.ending(status)
     if format_ != "text":
@@ -66,9 +65,19 @@ def tell_waiting(run: Run) -> None:
     threading.Thread(target=_tell_events, args=(run, kinds), name="events", daemon=True).start()
 
 
-def _collect(run: Run) -> EchelonError | None:
-    """Bring the results home. What goes wrong with that does not hide how the run ended."""
+def _attend(run: Run) -> None:
+    """Tell what happens, and bring the results home as soon as the run is over: whoever reads its output
+    slowly, or in a pager, may be at it when the workers have gone.
+    """
+    _tell_events(run)
+    with contextlib.suppress(EchelonError, OSError):  # it is tried again when all output is shown
+        render.collecting(run)
+
+
+def _collect(run: Run, watcher: threading.Thread) -> EchelonError | None:
+    """Have the results at home. What goes wrong with that does not hide how the run ended."""
     try:
+        watcher.join()
         render.collecting(run)
     except KeyboardInterrupt:
         render.notice(f"not all results were fetched; `echelon get {run.name}` goes on with it")

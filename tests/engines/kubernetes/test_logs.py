@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -14,7 +15,7 @@ from tests.engines.kubernetes.small import RUNNING, ended, pod
 from tests.engines.kubernetes.stand_in import Answer, StandIn, cuts, refuses, says, streams, waits
 
 from echelon.engines.kubernetes.access import Access
-from echelon.engines.kubernetes.api import Api
+from echelon.engines.kubernetes.api import Api, Object
 from echelon.engines.kubernetes.logs import _Read, is_gap, is_last_word, read_all, read_pod
 from echelon.engines.kubernetes.stream import split_lines
 from echelon.errors import Denied, Unreachable
@@ -32,6 +33,10 @@ def line(number: int, text: str = "") -> bytes:
 
 def log(*lines: bytes) -> bytes:
     return b"".join(each + b"\n" for each in lines)
+
+
+def lines_of(api: Api, of: Object, **more: Any) -> Iterator[LogLine | EventLine]:
+    return itertools.chain.from_iterable(read_pod(api, of, **more))
 
 
 def texts(lines: Iterator[LogLine | EventLine]) -> list[str]:
@@ -64,7 +69,7 @@ def test_every_line_once_however_often_the_connection_breaks(data: st.DataObject
         if read.last == -1:
             begin = 0  # nothing to ask from: all of it comes again
         end = data.draw(st.integers(min(end + 1, len(lines)), len(lines)))
-        got += list(read.fresh(lines[begin:end], 3))
+        got += itertools.chain.from_iterable(read.fresh([lines[begin:end]], 3))
     assert got == [parse_line(each, 3) for each in lines]
 
 
@@ -79,7 +84,7 @@ def test_lines_are_put_together(text: bytes, cuts_at: list[int]) -> None:
 
 def test_a_gap_is_told_in_its_place() -> None:
     read = _Read()
-    got = list(read.fresh([line(3), line(4), line(6)], 1))
+    (got,) = read.fresh([[line(3), line(4), line(6)]], 1)
     assert [each.text if isinstance(each, LogLine) else "" for each in got] == [
         "[3 lines are missing here: the cluster has thrown them away]",
         "line 3",
@@ -98,14 +103,14 @@ def test_a_line_that_was_cut_comes_whole(api: Api, stand_in: StandIn, politely: 
     begun = log(line(0)) + line(1, "not all of it")[:-6]
     everything = log(line(0), line(1, "not all of it"), line(2))
     stand_in.answer_with(streams([begun], then=None if politely else cuts), streams([everything]))
-    got = read_pod(api, pod(state=RUNNING), follow=True, ended=Flag(2))
+    got = lines_of(api, pod(state=RUNNING), follow=True, ended=Flag(2))
     assert texts(got) == ["line 0", "not all of it", "line 2"]
     assert "sinceTime=1970-01-01T00%3A16%3A38Z" in stand_in.paths()[1]  # a moment before the last line
 
 
 def test_last_words_without_an_end_are_kept(api: Api, stand_in: StandIn) -> None:
     stand_in.answer_with(streams([log(line(0)) + b"Killed"]))
-    assert texts(read_pod(api, pod(state=ended(137)), follow=True)) == ["line 0", "Killed"]
+    assert texts(lines_of(api, pod(state=ended(137)), follow=True)) == ["line 0", "Killed"]
 
 
 def test_words_after_a_broken_connection_are_told(api: Api, stand_in: StandIn) -> None:
@@ -113,19 +118,19 @@ def test_words_after_a_broken_connection_are_told(api: Api, stand_in: StandIn) -
         streams([log(b"warming up", line(0), b"odd")], then=cuts),
         streams([log(b"warming up", line(0), b"odd", b"Traceback", line(1))]),
     )
-    got = read_pod(api, pod(state=RUNNING), follow=True, ended=Flag(2))
+    got = lines_of(api, pod(state=RUNNING), follow=True, ended=Flag(2))
     assert texts(got) == ["warming up", "line 0", "odd", "Traceback", "line 1"]
 
 
 def test_a_pod_that_goes_away_ends_its_log(api: Api, stand_in: StandIn) -> None:
     stand_in.answer_with(streams([log(line(0))], then=cuts), refuses(404, "NotFound", "no such pod"))
-    assert texts(read_pod(api, pod(state=RUNNING), follow=True, ended=lambda: False)) == ["line 0"]
+    assert texts(lines_of(api, pod(state=RUNNING), follow=True, ended=lambda: False)) == ["line 0"]
 
 
 def test_a_log_that_nobody_can_read_any_more(api: Api, stand_in: StandIn) -> None:
     """The pod of a node that died: its log is asked for a few times, and then no more."""
     stand_in.answer_with(streams([log(line(0))], then=cuts), says(502, {}))
-    got = texts(read_pod(api, pod(state=ended(1)), follow=True))
+    got = texts(lines_of(api, pod(state=ended(1)), follow=True))
     assert got[0] == "line 0"
     assert len(got) == 2
     assert "cannot be read" in got[1]
@@ -135,7 +140,7 @@ def test_a_log_that_we_may_not_read(api: Api, stand_in: StandIn) -> None:
     words = 'pods "p" is forbidden: User "ann" cannot get resource "pods/log" in API group ""'
     stand_in.answer_with(refuses(403, "Forbidden", words))
     with pytest.raises(Denied):
-        list(read_pod(api, pod(state=RUNNING), follow=True))
+        list(lines_of(api, pod(state=RUNNING), follow=True))
 
 
 def test_one_that_cannot_be_read_hides_no_other(api: Api, stand_in: StandIn) -> None:
@@ -148,7 +153,7 @@ def test_one_that_cannot_be_read_hides_no_other(api: Api, stand_in: StandIn) -> 
     got = texts(read_all(api, [pod(0, state=RUNNING), pod(1, state=RUNNING)]))
     assert sorted(text[:20] for text in got) == ["[the log cannot be r", "line 0"]
     with pytest.raises(Unreachable):
-        list(read_pod(api, pod(1, state=RUNNING)))
+        list(lines_of(api, pod(1, state=RUNNING)))
 
 
 def test_leaving_ends_the_reading(api: Api, stand_in: StandIn) -> None:
@@ -156,7 +161,7 @@ def test_leaving_ends_the_reading(api: Api, stand_in: StandIn) -> None:
     stand_in.answer_with(streams([log(line(0))], then=waits(over)))
     opened: list[object] = []
     got: list[LogLine | EventLine] = []
-    lines = read_pod(
+    lines = lines_of(
         api, pod(state=RUNNING), follow=True, ended=lambda: False, leave=leave, opened=opened.append
     )
     thread = threading.Thread(target=lambda: got.extend(lines))
@@ -180,8 +185,18 @@ def test_an_agents_last_word() -> None:
 def test_events_count_for_no_line() -> None:
     """An event has the number of the line that comes next: lines that are missing are counted exactly."""
     event = b'[event %d 1005.000] {"kind": "state"}'
-    found = list(_Read().fresh([line(0), event % 1, event % 1, event % 5, line(5), line(7)], 0))
+    (found,) = _Read().fresh([[line(0), event % 1, event % 1, event % 5, line(5), line(7)]], 0)
     said = [each.text if isinstance(each, LogLine) else "event" for each in found]
     gaps = [text for text in said if "missing" in text]
     assert [text[:9] for text in gaps] == ["[4 lines ", "[1 line i"]
     assert [text for text in said if text not in gaps] == ["line 0", *["event"] * 3, "line 5", "line 7"]
+
+
+def test_events_alone_survive_a_broken_connection(api: Api, stand_in: StandIn) -> None:
+    said = [b'[event %d %d.000] {"kind": "note", "worker": %d}' % (n, 1000 + n, n) for n in range(6)]
+    whole = [each for n in range(6) for each in (said[n], line(n), b"odd")]
+    stand_in.answer_with(streams([log(*whole[:7]), log(*whole[7:11])], then=cuts), streams([log(*whole[3:])]))
+    got = lines_of(api, pod(state=RUNNING), follow=True, ended=Flag(2), events_only=True)
+    numbers = [each.sequence for each in got if isinstance(each, EventLine)]
+    assert sorted(set(numbers)) == list(range(6))
+    assert numbers == sorted(numbers)

@@ -115,7 +115,7 @@ def test_leaving_while_nobody_takes_the_lines(
 def test_taking_ends_now_and_then_however_much_comes(
     access: Access, stand_in: StandIn, over: threading.Event
 ) -> None:
-    many = b"".join(b"[0 o %d 1.0] x\n" % number for number in range(20_000))
+    many = b"".join(b"[0 o %d 1.0] %s\n" % (number, b"x" * 500) for number in range(20_000))
     serve(stand_in, pods(1), streams([many], then=waits(over)), over)
     api = Api(access, "ours", patience=0.1)
     with Mirror(api, {"Pod": ""}) as mirror, PodLines(api, mirror) as lines:
@@ -123,7 +123,7 @@ def test_taking_ends_now_and_then_however_much_comes(
         counts: list[int] = []
         while sum(counts) < 20_000:
             counts.append(len(list(lines.take(5.0))))
-        assert max(counts) <= 5000
+        assert len(counts) > 1
 
 
 def test_a_missing_right_is_said(access: Access, stand_in: StandIn, over: threading.Event) -> None:

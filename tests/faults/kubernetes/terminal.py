@@ -10,7 +10,7 @@ import subprocess
 import sys
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pytest
 import yaml
@@ -86,11 +86,12 @@ class Terminal:
             check=False,
         )
 
-    def start(self, *words: str) -> Command:
-        """Call `echelon`, and go on meanwhile."""
+    def start(self, *words: str, reader: BinaryIO | None = None) -> Command:
+        """Call `echelon`, and go on meanwhile; its output goes to a file, or to a `reader`."""
         number = len(list(self.folder.parent.glob("out-*")))
         out, err = (self.folder.parent / f"{name}-{number}" for name in ("out", "err"))
-        with out.open("wb") as standard, err.open("wb") as words_about_it:
+        out.touch()
+        with reader or out.open("wb") as standard, err.open("wb") as words_about_it:
             process = subprocess.Popen(
                 _command(words),
                 cwd=self.folder,
@@ -103,9 +104,9 @@ class Terminal:
         self.started.append(command)
         return command
 
-    def train(self, name: str, *words: str) -> Command:
+    def train(self, name: str, *words: str, reader: BinaryIO | None = None) -> Command:
         """`echelon run` in the foreground."""
-        return self.start("run", "--name", name, "--image", self.image, *words)
+        return self.start("run", "--name", name, "--image", self.image, *words, reader=reader)
 
     def leave(self) -> None:
         """End what a test that failed has left."""

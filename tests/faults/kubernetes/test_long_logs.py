@@ -3,9 +3,11 @@ comes once and in order, or its place says exactly how many are missing; at home
 
 from __future__ import annotations
 
+import os
 import re
 
 import pytest
+from tests.conftest import wait_until
 from tests.faults.kubernetes.terminal import Terminal
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
@@ -23,8 +25,7 @@ GAP = re.compile(r"^(?:\[agent 0\] )?\[(\d+) lines? (?:is|are) missing here")
 @pytest.mark.parametrize(
     ("megabytes", "width"),
     [
-        # After the end the kubelet may have turned the log over once more, and serves an empty one.
-        pytest.param(100, 1000, marks=pytest.mark.soak),
+        (100, 1000),
         pytest.param(100, 100, marks=pytest.mark.soak),
         pytest.param(1000, 1000, marks=pytest.mark.soak),
     ],
@@ -43,6 +44,20 @@ def test_a_flood(terminal: Terminal, megabytes: int, width: int) -> None:
     assert later.returncode == 0
     check_complete(later.stdout.splitlines(), count)
     terminal.check_removal("flood")
+
+
+def test_who_reads_slowly_loses_no_results(terminal: Terminal) -> None:
+    """The output stands in a pager while the workers' time to linger passes."""
+    terminal.write("talks.py", TALKS)
+    reading, writing = os.pipe()
+    with os.fdopen(reading, "rb") as pager, os.fdopen(writing, "wb") as reader:
+        command = terminal.train("paged", "--linger", "3s", "talks.py", "20000", "100", reader=reader)
+        wait_until((terminal.folder / "runs/paged/logs/rank-0.log").exists, "the results", 120)
+        assert command.process.poll() is None
+        lines = pager.read().decode().splitlines()
+    assert command.wait() == 0, command
+    check_complete(lines, 20000)
+    terminal.check_removal("paged")
 
 
 def check_complete(lines: list[str], count: int) -> None:

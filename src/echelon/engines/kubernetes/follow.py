@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 
 import msgspec
 
@@ -83,7 +84,7 @@ def read_events(run: Followed) -> Iterator[Event]:
 def _log_of(api: Api, pod: Object) -> Iterator[Line]:
     """What can be read of a log: of a pod on a dead node nothing, and its objects tell how it stands."""
     with suppress(Unreachable, Refused):
-        yield from read_pod(api, pod) if workers.has_started(pod) else ()
+        yield from chain.from_iterable(read_pod(api, pod) if workers.has_started(pod) else ())
 
 
 def follow_events(run: Followed, timeout: float | None) -> Iterator[Event]:

@@ -8,6 +8,7 @@ numbers show how many, and a line in their place says so. How all pods are follo
 from __future__ import annotations
 
 import heapq
+import itertools
 import json
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator
@@ -17,7 +18,7 @@ from datetime import UTC, datetime
 
 from echelon.engines.kubernetes.api import Api, NotThere, Object
 from echelon.engines.kubernetes.labels import CONTAINER
-from echelon.engines.kubernetes.stream import Stream, split_lines
+from echelon.engines.kubernetes.stream import Stream, split_batches
 from echelon.engines.kubernetes.workers import has_ended, has_started, worker_of
 from echelon.errors import Denied, EchelonError
 from echelon.model.log import EventLine, LogLine, parse_line
@@ -26,6 +27,7 @@ Line = LogLine | EventLine
 _AGAIN = 1.0  # seconds before a stream that broke off is opened again
 _OVERLAP = 2.0  # seconds of log that are asked for again then: the kubelet's clock counts whole ones
 _TRIES = 3  # how often the log of a container that has ended is asked for in vain
+_EVENT = b"[event "
 _GAP = -1  # the number of a line that stands for others
 
 
@@ -37,34 +39,42 @@ class _Read:
     at: float = 0.0  # and its time
     loose: int = 0  # lines without a number that came after it
 
-    def fresh(self, raw_lines: Iterable[bytes], worker: int) -> Iterator[Line]:
+    def fresh(self, batches: Iterable[list[bytes]], worker: int) -> Iterator[list[Line]]:
         """Of the lines from `at` on, those that were not read before; a gap is told in its place."""
         again = self.loose  # so many lines without a number are old, once the last numbered one went by
         known = self.last == -1
-        for raw in raw_lines:
-            line = parse_line(raw, worker)
-            if line.at == 0.0:  # a word of Python's or of the agent's, which has no number to know it by
-                if not known:
+        for batch in batches:
+            found: list[Line] = []
+            for raw in batch:
+                line = parse_line(raw, worker)
+                if line.at == 0.0:  # a word of Python's or of the agent's, which has no number to know it by
+                    if not known:
+                        continue
+                    if again > 0:
+                        again -= 1
+                        continue
+                    self.loose += 1
+                    found.append(line)
                     continue
-                if again > 0:
-                    again -= 1
+                if line.sequence <= self.last:
+                    known = known or line.sequence == self.last
                     continue
-                self.loose += 1
-                yield line
-                continue
-            if line.sequence <= self.last:
-                known = known or line.sequence == self.last
-                continue
-            if isinstance(line, EventLine):  # has the number of the next line; to come twice does no harm
                 if line.sequence > self.last + 1:
-                    yield gap(worker, line.sequence - self.last - 1, line.at)
+                    found.append(gap(worker, line.sequence - self.last - 1, line.at))
                     self.last, self.at, self.loose, again, known = line.sequence - 1, line.at, 0, 0, True
-                yield line
-                continue
-            if line.sequence > self.last + 1:
-                yield gap(worker, line.sequence - self.last - 1, line.at)
-            self.last, self.at, self.loose, again, known = line.sequence, line.at, 0, 0, True
-            yield line
+                if isinstance(line, LogLine):  # an event has the next line's number; twice it does no harm
+                    self.last, self.at, self.loose, again, known = line.sequence, line.at, 0, 0, True
+                found.append(line)
+            yield found
+
+    def fresh_events(self, batches: Iterable[list[bytes]], worker: int) -> Iterator[list[Line]]:
+        """Only the events among them; other lines are hardly looked at."""
+        for batch in batches:
+            found = [parse_line(raw, worker) for raw in batch if raw.startswith(_EVENT)]
+            yield [line for line in found if line.sequence > self.last]
+            line = parse_line(batch[-1], worker)
+            if isinstance(line, LogLine) and line.at:
+                self.last, self.at = line.sequence, line.at
 
 
 def read_pod(
@@ -72,24 +82,27 @@ def read_pod(
     pod: Object,
     *,
     follow: bool = False,
+    events_only: bool = False,
     ended: Callable[[], bool] | None = None,
     leave: threading.Event | None = None,
     opened: Callable[[Stream[bytes]], object] = lambda _stream: None,
-) -> Generator[Line, None, None]:
-    """Every line of one pod's agent; with `follow`, until the container has ended (`ended`) and all is
-    read, or until `leave` is set and the stream that `opened` was told of is closed.
+) -> Generator[list[Line], None, None]:
+    """Every line of one pod's agent, as many at once as come at once; with `follow`, until the container has
+    ended (`ended`) and all is read, or until `leave` is set and the stream that `opened` was told of is
+    closed.
     """
     worker, name = worker_of(pod), pod["metadata"]["name"]
     ended = ended or (lambda: has_ended(pod))
     leave = leave or threading.Event()
     read, failed = _Read(), 0
+    choose = read.fresh_events if events_only else read.fresh
     while not leave.is_set():
         was_ended = ended()  # asked before reading: what was written by then will be read
         try:
             with api.logs(name, container=CONTAINER, follow=follow, since=_since(read.at)) as stream:
                 opened(stream)
                 # A line that was cut with its connection is whole the next time.
-                yield from read.fresh(split_lines(stream, with_rest=was_ended), worker)
+                yield from choose(split_batches(stream, with_rest=was_ended), worker)
         except NotThere:
             return  # the pod is gone, and its log with it
         except Denied:
@@ -99,7 +112,7 @@ def read_pod(
                 raise
             failed = failed + 1 if was_ended else 0
             if failed >= _TRIES:
-                yield unreadable(worker, error)
+                yield [unreadable(worker, error)]
                 return
         else:
             if not follow or was_ended:
@@ -132,7 +145,7 @@ def read_all(api: Api, pods: Iterable[Object]) -> Iterator[Line]:
 
 def _readable(api: Api, pod: Object) -> Iterator[Line]:
     try:
-        yield from read_pod(api, pod)
+        yield from itertools.chain.from_iterable(read_pod(api, pod))
     except Denied:
         raise
     except EchelonError as error:

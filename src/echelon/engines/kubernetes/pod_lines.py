@@ -18,9 +18,8 @@ from echelon.engines.kubernetes.mirror import Mirror
 from echelon.engines.kubernetes.stream import Stream
 from echelon.engines.kubernetes.workers import has_ended, has_started, worker_of
 from echelon.errors import EchelonError
-from echelon.model.log import EventLine
 
-_AHEAD = 5000  # lines that are read before somebody takes them
+_AHEAD = 64  # pieces of logs, of some hundred lines each, that are read before somebody takes them
 _LEFT = 0.2  # seconds within which a thread that may not put a line down notices that it is not wanted
 
 
@@ -42,7 +41,7 @@ class PodLines:
         self._mirror = mirror
         self._wanted = wanted
         self._events_only = events_only
-        self._lines: queue.Queue[tuple[Object, Line | EchelonError | None]] = queue.Queue(_AHEAD)
+        self._lines: queue.Queue[tuple[Object, list[Line] | EchelonError | None]] = queue.Queue(_AHEAD)
         self._known: set[str] = set()
         self._left = threading.Event()
         self._lock = threading.Lock()
@@ -74,7 +73,8 @@ class PodLines:
                 if found is None:
                     self.reading.discard(pod["metadata"]["uid"])
                 else:
-                    yield pod, found
+                    for line in found:
+                        yield pod, line
         except queue.Empty:
             return
 
@@ -100,13 +100,21 @@ class PodLines:
                     return
             stream.close()
 
-        lines = read_pod(self._api, pod, follow=True, ended=ended, leave=self._left, opened=opened)
+        batches = read_pod(
+            self._api,
+            pod,
+            follow=True,
+            events_only=self._events_only,
+            ended=ended,
+            leave=self._left,
+            opened=opened,
+        )
         try:
-            with closing(lines):
-                for line in lines:
-                    if not self._events_only or isinstance(line, EventLine):
-                        self._put(pod, line)
-                    if is_last_word(line, worker) or self._left.is_set():
+            with closing(batches):
+                for batch in batches:
+                    if batch:
+                        self._put(pod, batch)
+                    if self._left.is_set() or any(is_last_word(line, worker) for line in batch):
                         break
             self._put(pod, None)
         except EchelonError as error:
@@ -115,7 +123,7 @@ class PodLines:
             with self._lock:
                 self._streams.pop(uid, None)
 
-    def _put(self, pod: Object, found: Line | EchelonError | None) -> None:
+    def _put(self, pod: Object, found: list[Line] | EchelonError | None) -> None:
         while not self._left.is_set():
             try:
                 self._lines.put((pod, found), timeout=_LEFT)

@@ -8,6 +8,7 @@ first piece is asked for, since a silent container's log does not even begin. Ma
 from __future__ import annotations
 
 import contextlib
+import itertools
 import socket
 import ssl
 import threading
@@ -176,12 +177,18 @@ def keep_alive(connection: socket.socket) -> None:
 
 def split_lines(pieces: Iterable[bytes], *, with_rest: bool = False) -> Iterator[bytes]:
     """The lines among pieces that are cut anywhere; what follows the last line's end only `with_rest`."""
+    return itertools.chain.from_iterable(split_batches(pieces, with_rest=with_rest))
+
+
+def split_batches(pieces: Iterable[bytes], *, with_rest: bool = False) -> Iterator[list[bytes]]:
+    """The same, by the piece: who takes many lines at once takes them faster."""
     started: list[bytes] = []
     for piece in pieces:
         first, *more = piece.split(b"\n")
         started.append(first)
-        for following in more:
-            yield b"".join(started)
-            started = [following]
+        if more:
+            more.insert(0, b"".join(started))
+            started = [more.pop()]
+            yield more
     if with_rest and any(started):
-        yield b"".join(started)
+        yield [b"".join(started)]

@@ -1,0 +1,84 @@
+"""What the kernel grants this worker, as its control groups tell: CPUs, memory, and kills for lack of it.
+
+A process sees the whole machine's CPUs and memory, whatever its container was given; and who was killed for
+lack of memory cannot say it. Both versions of control groups are read; `root` is where the file system
+begins. Who calls it: `surroundings.py` for the CPUs, `ranks.py` when a rank was killed."""
+
+from __future__ import annotations
+
+import os
+
+TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank its first milliseconds
+if TYPE_CHECKING:
+    from typing import Iterator
+
+_TOP = "sys/fs/cgroup"
+_MEMORY = (("memory.events", "memory.max"), ("memory/memory.oom_control", "memory/memory.limit_in_bytes"))
+_NO_LIMIT = 1 << 60  # the first version of control groups writes a number near 2**63 for it
+_UNITS = (("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10))
+
+
+def cpu_limits(root: str = "/") -> Iterator[float]:
+    """The limit of every control group we are in, up to the topmost that can be seen."""
+    for line in _read(os.path.join(root, "proc/self/cgroup")).splitlines():
+        number, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        unified = (number, controllers) == ("0", "")
+        if unified:
+            places = [_TOP, _TOP + "/unified"]
+        elif "cpu" in controllers.split(","):
+            places = [_TOP + "/cpu", _TOP + "/" + controllers]
+        else:
+            continue
+        for place in places:
+            top = os.path.join(root, place)
+            parts = [part for part in path.split("/") if part not in ("", "..")]
+            for depth in range(len(parts), -1, -1):
+                limit = _cpu_limit(os.path.join(top, *parts[:depth]), unified)
+                if limit is not None:
+                    yield limit
+
+
+def memory_kills(root: str = "/") -> int:
+    """How many processes were killed for lack of memory in the group that is seen here (in a container its
+    own) since it was made.
+    """
+    for events, _ in _MEMORY:
+        for line in _read(os.path.join(root, _TOP, events)).splitlines():
+            name, _, count = line.partition(" ")
+            if name == "oom_kill" and count.isdigit():
+                return int(count)
+    return 0
+
+
+def memory_limit(root: str = "/") -> str:
+    """That group's limit, as Kubernetes writes it; nothing if there is none."""
+    for _, name in _MEMORY:
+        text = _read(os.path.join(root, _TOP, name)).strip()
+        if text.isdigit() and int(text) < _NO_LIMIT:
+            size = int(text)
+            for unit, factor in _UNITS:
+                if size % factor == 0 and size:
+                    return "%d%s" % (size // factor, unit)
+            return str(size)
+    return ""
+
+
+def _cpu_limit(group: str, unified: bool) -> float | None:
+    if unified:
+        words = _read(os.path.join(group, "cpu.max")).split()
+    else:
+        words = [
+            _read(os.path.join(group, name)).strip() for name in ("cpu.cfs_quota_us", "cpu.cfs_period_us")
+        ]
+    if len(words) == 2 and words[0].isdigit() and words[1].isdigit() and int(words[1]):
+        return int(words[0]) / int(words[1])
+    return None  # "max", "-1", or no such file: no limit here
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="ascii", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return ""
