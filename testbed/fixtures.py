@@ -32,6 +32,7 @@ TURN = STATE.with_name(STATE.name + ".turn")
 UNSETTLING = {"api_outage", "fake_nodes", "give_gpus", "spare_node"}
 FOR_TESTS = STATE / "for-tests"
 FOREIGN = "ECHELON_TEST_KUBECONFIG"
+SHARED_CLASS = "ECHELON_TEST_SHARED_CLASS"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -138,6 +139,13 @@ def image(cluster: Target) -> Callable[[str], str]:
         return images.reference(name)
 
     return available
+
+
+@pytest.fixture
+def shared_class(cluster: Target) -> str:
+    """A storage class whose volumes several nodes can mount at once."""
+    named = "shared" if cluster.ours else os.environ.get(SHARED_CLASS)
+    return named or pytest.skip(f"set {SHARED_CLASS} to a storage class of {FOREIGN} that is ReadWriteMany")
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ PYTEST = [sys.executable, "-m", "pytest", "--durations=12", "-m"]
 PARTS = {
     "checks": ["make", "--no-print-directory", "check"],
     "data": ["make", "--no-print-directory", "data"],
-    "local": [*PYTEST, "not soak and not cluster", "-n", "auto", "--maxprocesses", "4"],
+    "local": [*PYTEST, "not soak and not cluster", "-n", "3"],
     "builds": [sys.executable, "-m", "testbed", "build"],
     "cluster": [*PYTEST, "cluster and not alone and not restart and not soak", "-n", "4"],
     "alone": [*PYTEST, "cluster and alone and not restart and not soak"],

@@ -197,6 +197,10 @@ def test_no_password_of_an_index_is_told() -> None:
         packages.last_error(b"ERROR: no\nERROR: https://a:b@c/ is gone\n\nbye\n") == "https://***@c/ is gone"
     )
     assert packages.last_error(b"last words\n") == "last words"
+    tried = b"WARNING: Retrying (Retry(total=0)) after connection broken by 'NewConnectionError()': /x/\n"
+    missing = b"ERROR: No matching distribution found for x\n"
+    assert "cannot be reached" in str(packages.last_error(tried + missing))
+    assert packages.last_error(missing) == "No matching distribution found for x"
     assert packages.last_error(b"\n") is None
 
 

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from testbed.fixtures import Target
 from testbed.kubectl import Kubectl
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
@@ -66,7 +65,7 @@ def cores(amount: str) -> float:
 
 
 def test_example_trains_on_two_nodes_as_it_does_here(
-    cluster: Target,
+    shared_class: str,
     namespace: Kubectl,
     image: Callable[[str], str],
     real_nodes: Sequence[str],
@@ -75,8 +74,8 @@ def test_example_trains_on_two_nodes_as_it_does_here(
     tmp_path: Path,
 ) -> None:
     there = ("--on", "k8s", "--namespace", namespace.namespace)
-    storage = ("--class", "shared") if cluster.ours else ()
-    echelon("volume", "create", "fashion-mnist", "--size", "1Gi", "--mode", "rwx", *storage, *there)
+    storage = ("--size", "1Gi", "--mode", "rwx", "--class", shared_class)
+    echelon("volume", "create", "fashion-mnist", *storage, *there)
     copied = echelon("cp", *there, "--image", image("python"), f"{real_data}{os.sep}", "pvc:fashion-mnist")
     assert "t10k" not in copied  # one line that counts, no list of files
 

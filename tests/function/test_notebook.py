@@ -126,3 +126,19 @@ def test_a_torch_model_from_a_notebook(notebook):
 def test_what_exists_in_notebooks_only_is_refused(notebook, cell, name):
     sent = notebook(cell)
     assert f"it uses {name!r}, which " in sent.message
+
+
+@pytest.mark.slow
+@in_a_kernel
+def test_what_a_notebook_puts_around_a_builtin_stays_there(notebook):
+    """Its `open` is not Python's own, and would travel as bytecode."""
+    sent = notebook(
+        """
+        def train():
+            with open("made", "w") as file:
+                print(file.write("text"))
+        sending.send(train)
+        """
+    )
+    assert sent.out == "4\n"
+    assert sent.made["python"] is None

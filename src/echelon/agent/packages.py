@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 EXIT_CODE = 119  # what a run exits with that lacks something it needs
 _KEPT = 4096  # bytes of pip's last words that are told with a failure
+# What pip says between two tries, and only then.
+_UNREACHED = re.compile(r"Retrying \(Retry\(.* after connection broken by ")
 _CREDENTIALS = re.compile(r"//[^/@\s]*@")
 
 # Run by the ranks' Python. Its own folder is left out of the path: a `pip.py` of the project is not pip.
@@ -203,11 +205,15 @@ def folders_ahead(site: str) -> dict[str, str]:
 
 
 def last_error(words: bytes) -> str | None:
-    """The last line in which pip says what went wrong, else its last words."""
+    """The last line in which pip says what went wrong, else its last words. Of an index that it did not reach
+    it says in the end no more than that it has not found the package.
+    """
     lines = [line for line in words.decode("utf-8", "backslashreplace").splitlines() if line.strip()]
     errors = [line for line in lines if line.lstrip().upper().startswith("ERROR")]
     if not lines:
         return None
+    if errors and "No matching distribution" in errors[-1] and any(map(_UNREACHED.search, lines)):
+        return "the package index cannot be reached from there (PIP_INDEX_URL in the environment names one)"
     return hide_credentials(re.sub(r"^\s*ERROR:?\s*", "", (errors or lines)[-1])).strip()
 
 

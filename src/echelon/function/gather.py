@@ -191,6 +191,8 @@ class _Gathering:
         if (piece := self._plain_piece(name)) is not None:
             return piece
         value = self._home[name]
+        if _guards_builtin(name, value):
+            return None
         if (path := self._name_in_script(value)) is not None and path != name:
             return Piece(text=f"{name} = {path}\n", now=frozenset({path.partition(".")[0]}))
         if (written := self._definition(name)) is not None:
@@ -292,3 +294,10 @@ class _Gathering:
             problem = f"it needs the module {module.__name__!r}, and no import leads to {module.__file__}"
             hint = "give the file the name of the module"
             raise CannotShip(f"cannot send {self._call.name!r}: {problem}", hint=hint)
+
+
+def _guards_builtin(name: str, value: object) -> bool:
+    """Whether it is the builtin of that name with something of the notebook's around it: `open`, there."""
+    wrapped = getattr(value, "__wrapped__", None)
+    shell = str(getattr(value, "__globals__", {}).get("__name__")).partition(".")[0] == "IPython"
+    return shell and wrapped is not None and wrapped is getattr(builtins, name, None)

@@ -1,4 +1,4 @@
-"""A small API server of the test's own whose answers the test decides."""
+"""A terminal, and a small API server of the test's own whose answers the test decides."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ from pathlib import Path
 
 import pytest
 from tests.engines.kubernetes.stand_in import Certificates, StandIn, make_certificates
+from tests.faults.kubernetes.terminal import terminal
 
 from echelon.engines.kubernetes.access import Access
 from echelon.engines.kubernetes.api import Api
+
+__all__ = ["terminal"]
 
 
 @pytest.fixture(scope="session")

@@ -62,7 +62,7 @@ def test_from_the_command_line(cli: Call, echelon: list[str], namespace: Kubectl
     assert rows[0][:6] == ["NAME", "STATUS", "CAPACITY", "MODE", "CLASS", "RECLAIM"]
     assert rows[1][:7] == ["data", "Bound", "1", "MiB", "RWO", "local", "Delete"]
     refused = cli("volume", "rm", "data", *echelon, stdin=subprocess.DEVNULL)
-    assert (refused.returncode, "--yes" in refused.stderr) == (110, True)
+    assert (refused.returncode, "--yes" in refused.stderr) == (2, True)
     namespace.wait_for(lambda: not left(namespace), "the end of what copied")
     assert cli("volume", "rm", "--yes", "data", *echelon).stdout == "data\n"
     assert json.loads(cli("volume", "ls", "-o", "json", *echelon).stdout) == []

@@ -113,7 +113,11 @@ def test_a_run_of_two_groups_goes_through(
 
 @pytest.mark.parametrize("level", ["", "restricted"])
 def test_what_is_mounted_is_there_and_what_is_read_only_is_that(
-    level: str, request: pytest.FixtureRequest, namespace: Kubectl, image: Callable[[str], str]
+    level: str,
+    request: pytest.FixtureRequest,
+    namespace: Kubectl,
+    image: Callable[[str], str],
+    shared_class: str,
 ) -> None:
     """The first run leaves code on a claim; the second runs it from there."""
     if level:
@@ -127,7 +131,7 @@ def test_what_is_mounted_is_there_and_what_is_read_only_is_that(
     }
     claim["spec"] = {
         "accessModes": ["ReadWriteMany"],
-        "storageClassName": "shared",
+        "storageClassName": shared_class,
         "resources": {"requests": {"storage": "10Mi"}},
     }
     namespace.create(claim)

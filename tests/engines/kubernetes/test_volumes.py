@@ -119,6 +119,7 @@ def test_a_run_in_line_that_will_mount_the_volume_uses_it() -> None:
 
 @pytest.mark.cluster
 @pytest.mark.slow
+@pytest.mark.usefixtures("own_cluster")  # its storage classes are known by name
 def test_made_used_and_removed(namespace: Kubectl, image: Callable[[str], str]) -> None:
     api = api_of(namespace)
     assert list_volumes(api) == []
@@ -149,6 +150,7 @@ def test_made_used_and_removed(namespace: Kubectl, image: Callable[[str], str]) 
 
 @pytest.mark.cluster
 @pytest.mark.slow
+@pytest.mark.usefixtures("own_cluster")
 def test_a_name_or_class_that_is_not_there_is_told_from_those_that_are(namespace: Kubectl) -> None:
     api = api_of(namespace)
     create_volume(api, "data", size=1 << 20, owner="ann")

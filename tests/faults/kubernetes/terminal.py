@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -157,6 +158,24 @@ class Terminal:
 
     def _environment(self) -> dict[str, str]:
         return {**os.environ, "KUBECONFIG": str(self.kubeconfig), "ECHELON_ON": "k8s"}
+
+
+@pytest.fixture
+def terminal(
+    home: Path, namespace: Kubectl, image: Callable[[str], str], tmp_path: Path
+) -> Iterator[Terminal]:
+    """Somebody who may do everything, in a fresh namespace, with an image that has only Python."""
+    assert home
+    folder = tmp_path / "work"
+    (folder / "pyproject.toml").write_text("[project]\nname = 'work'\n")
+    somebody = Terminal(
+        folder=folder,
+        kubeconfig=kubeconfig_in(namespace, tmp_path / "kubeconfig"),
+        kubectl=namespace,
+        image=image("python"),
+    )
+    yield somebody
+    somebody.leave()
 
 
 def kubeconfig_in(kubectl: Kubectl, path: Path, server: str = "") -> Path:

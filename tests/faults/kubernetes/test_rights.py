@@ -66,7 +66,7 @@ def test_the_minimal_role(terminal: Terminal, user: User) -> None:
         ann.check_removal(run)
 
 
-def test_without_exec(terminal: Terminal, user: User) -> None:
+def test_without_exec(terminal: Terminal, user: User, shared_class: str) -> None:
     """Results cannot be fetched from workers: that is said before anything runs, with the way out."""
     rules = [rule for rule in MINIMAL_ROLE if rule["resources"] != ["pods/exec"]]
     bob = terminal.as_user(user("bob", rules))
@@ -85,7 +85,7 @@ def test_without_exec(terminal: Terminal, user: User) -> None:
             "kind": "PersistentVolumeClaim",
             "metadata": {"name": "shelf"},
             "spec": {
-                "storageClassName": "shared",
+                "storageClassName": shared_class,
                 "accessModes": ["ReadWriteMany"],
                 "resources": {"requests": {"storage": "1Gi"}},
             },

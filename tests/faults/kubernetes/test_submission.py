@@ -157,9 +157,9 @@ def test_the_same_twice_at_once(terminal: Terminal) -> None:
 
 def test_interrupted_twice_over(terminal: Terminal) -> None:
     """Ctrl-C while it submits leaves nothing, or a run that was stopped."""
-    terminal.write("hello.py", HELLO)
+    terminal.write("stays.py", "import time\nprint('hello')\ntime.sleep(120)\n")
     for delay in (0.4, 0.6, 0.8):
-        command = terminal.train("cut", "-n", "2", "hello.py")
+        command = terminal.train("cut", "-n", "2", "stays.py")
         time.sleep(delay)
         command.process.send_signal(signal.SIGINT)
         assert command.wait() != 0, command
