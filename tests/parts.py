@@ -16,6 +16,8 @@ from contextlib import ExitStack
 from testbed.debian import missing
 from testbed.fixtures import FOREIGN, running
 
+from echelon.errors import EchelonError
+
 PYTEST = [sys.executable, "-m", "pytest", "--durations=12", "-m"]
 PARTS = {
     "checks": ["make", "--no-print-directory", "check"],
@@ -68,4 +70,7 @@ def run(name: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except EchelonError as error:  # the cluster does not start, or another checkout has one
+        sys.exit(str(error))

@@ -18,7 +18,8 @@ class Away:
 
 with _stopping_on_signals(Away()):
     print("ready", flush=True)
-    time.sleep(600)
+    for _ in range(6000):
+        time.sleep(0.1)  # a signal that comes right before a sleep is heard after it
 """
 
 

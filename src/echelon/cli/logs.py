@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import click
 
@@ -36,8 +37,10 @@ def logs(
       echelon logs -f RUN --since 5m
     """
     from echelon.api import attach
+    from echelon.cli import render
     from echelon.cli.follow import tell_waiting
     from echelon.cli.lines import DataPrinter, LinePrinter
+    from echelon.cli.words import near
     from echelon.model.resources import parse_duration
 
     run = attach(name, **where(target))
@@ -52,7 +55,11 @@ def logs(
         printer = DataPrinter(format_, at_once=follow)
     if follow:
         tell_waiting(run)
+    torn = False
     for line in lines:
         printer.show(line)
+        torn = torn or line.sequence < 0  # it stands for others, which the cluster no longer has
     printer.finish()
+    if torn and (home := Path(run.status().results or "") / "logs").is_dir():
+        render.notice(f"all output is in {near(str(home))}")
     return 0

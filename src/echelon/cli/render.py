@@ -103,12 +103,7 @@ def ending(status: Status) -> None:
     took = duration((status.ended or time.time()) - status.created)
     home = Path(status.results or "")
     if status.state == "succeeded":
-        where = (
-            f"results in {near(status.results)}"
-            if home.exists()
-            else f"`echelon get {status.name}` brings its results"
-        )
-        notice(f"{style('succeeded', fg='green')} in {took}; {where}")
+        notice(f"{style('succeeded', fg='green')} in {took}; {_whereabouts(status)}")
         return
     notice(f"{state(status.state)} after {took}: {status.reason}")
     if status.root_cause is not None:
@@ -119,8 +114,16 @@ def ending(status: Status) -> None:
 
 
 def outcome(status: Status, format_: str) -> None:
-    """One line on how a run ended."""
+    """One line on how a run ended; where its results are is for people only."""
     outcomes([status], format_)
+    if format_ == "text" and status.state == "succeeded":
+        notice(_whereabouts(status))
+
+
+def _whereabouts(status: Status) -> str:
+    if Path(status.results or "").exists():
+        return f"results in {near(status.results)}"
+    return f"its results are not here; `echelon get {status.name}` brings them, or says where they are"
 
 
 def outcomes(found: Sequence[Status], format_: str) -> None:

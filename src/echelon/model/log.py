@@ -26,7 +26,7 @@ class LogLine:
     """What a rank wrote.
 
     `rank` is None for a word of the agent itself; `unfinished` pieces are continued by the next of that
-    stream.
+    stream; a negative `sequence` is that of a line which stands for others, that are lost.
     """
 
     text: str

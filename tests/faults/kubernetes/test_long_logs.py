@@ -19,7 +19,7 @@ padding = "x" * (width - 11)
 for number in range(count):
     print(f"{number:09d} {padding}")
 """
-GAP = re.compile(r"^(?:\[agent 0\] )?\[(\d+) lines? (?:is|are) missing here")
+GAP = re.compile(r"^(?:\[agent 0\] )?\[(\d+) lines? (?:is|are) missing here", re.MULTILINE)
 
 
 @pytest.mark.parametrize(
@@ -43,6 +43,9 @@ def test_a_flood(terminal: Terminal, megabytes: int, width: int) -> None:
     later = terminal.call("logs", "flood", patience=300)
     assert later.returncode == 0
     check_complete(later.stdout.splitlines(), count)
+    if GAP.search(later.stdout):
+        assert "all output is in runs/flood/logs" in later.stderr
+    assert terminal.call("logs", "flood", "--rank", "0", patience=300).stdout == later.stdout
     terminal.check_removal("flood")
 
 

@@ -38,7 +38,7 @@ from echelon.engines.kubernetes.follow import Followed, follow_events, follow_lo
 from echelon.engines.kubernetes.images import image_note
 from echelon.engines.kubernetes.kubeconfig import load_access
 from echelon.engines.kubernetes.listing import list_runs
-from echelon.engines.kubernetes.logs import Line, read_all
+from echelon.engines.kubernetes.logs import Line, is_gap, read_all
 from echelon.engines.kubernetes.pods import RESTRICTED, to_toleration
 from echelon.engines.kubernetes.reading import json_object
 from echelon.errors import Denied, EchelonError, Refused, StateTrouble
@@ -201,14 +201,16 @@ class KubernetesEngine:
     def logs(
         self, ref: RunRef, *, ranks: frozenset[int] | None = None, follow: bool = False
     ) -> Iterator[LogLine]:
-        """The lines of every pod, merged."""
-        if follow:
-            lines: Iterator[Line] = follow_logs(self._followed(ref))
-        else:
-            self.record_of(ref)
-            lines = read_all(self.api, self.pods_of(ref))
+        """The lines of every pod, merged; of some ranks, where lines of their workers are missing too."""
+        everybody = opening_status(self.read(ref)).workers
+        chosen = {each.worker for each in everybody if ranks is None or ranks.intersection(each.ranks)}
+        lines: Iterator[Line] = (
+            follow_logs(self._followed(ref)) if follow else read_all(self.api, self.pods_of(ref))
+        )
         for line in lines:
-            if isinstance(line, LogLine) and (ranks is None or line.rank in ranks):
+            if isinstance(line, LogLine) and (
+                ranks is None or line.rank in ranks or (is_gap(line) and line.worker in chosen)
+            ):
                 yield line
 
     def fetch(self, ref: RunRef, path: str, to: Path) -> Path:
