@@ -59,13 +59,14 @@ def take(kubectl: Kubectl, node: str) -> None:
 
 
 def holders(kubectl: Kubectl) -> list[str]:
-    """The pods that have a GPU and have not ended."""
+    """The pods on real nodes that have a GPU and have not ended."""
+    nodes = {item["metadata"]["name"] for item in kubectl.items("nodes", "-l", "!testbed/fake")}
+    living = "--field-selector=status.phase!=Succeeded,status.phase!=Failed"
     return [
         pod["metadata"]["name"]
-        for pod in kubectl.items(
-            "pods", "-A", "--field-selector=status.phase!=Succeeded,status.phase!=Failed"
-        )
-        if any(
+        for pod in kubectl.items("pods", "-A", living)
+        if pod["spec"].get("nodeName") in nodes
+        and any(
             RESOURCE in (each.get("resources", {}).get("limits") or {}) for each in pod["spec"]["containers"]
         )
     ]

@@ -26,7 +26,7 @@ from echelon.engines.kubernetes.workers import is_cut_off
 from testbed import cluster as whole
 
 # Their words are tested on what was taken here; that they still come about takes five minutes.
-pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.soak]
 
 
 @pytest.fixture(autouse=True)

@@ -114,6 +114,16 @@ def test_a_leader_that_was_made_to_leave_is_told_how() -> None:
     assert untouched.summary == f"{words} (on node node-a)"
 
 
+def test_a_pod_that_is_deleted_with_its_run_was_not_lost_by_that() -> None:
+    """Its node died; the Job, which has failed by it, deletes its pods before anybody knows of the node."""
+    lost = pod(1, state=RUNNING, deletionTimestamp="2026-01-01T00:01:30Z")
+    cause = RootCause(summary="worker 1 was lost: the connection was closed", worker=1)
+    told = explain(cause, [pod(0, state=RUNNING), lost])
+    assert told.summary == "worker 1 was lost: the connection was closed (on node node-a)"
+    left = RootCause(summary=f"worker 1 was lost: {TOLD_TO_LEAVE}", worker=1)
+    assert explain(left, [pod(0, state=RUNNING), lost]).summary == "worker 1 was lost: its pod was deleted"
+
+
 def test_a_rank_that_the_memory_limit_killed_is_told_so() -> None:
     cause = RootCause(
         summary="rank 1 was killed by SIGKILL: out of memory?", worker=1, rank=1, signal="SIGKILL"

@@ -27,7 +27,7 @@ from echelon.engines.kubernetes.observe import is_running
 from testbed import registry
 
 # Their words are tested on what was taken here; that they still come about takes five minutes.
-pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.soak]
 
 
 @pytest.fixture(autouse=True)

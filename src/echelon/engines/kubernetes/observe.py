@@ -16,6 +16,7 @@ from echelon.agent.verdict import LOST_EXIT_CODE, STOPPED_EXIT_CODE, TIMEOUT_EXI
 from echelon.engines.kubernetes import labels
 from echelon.engines.kubernetes.reading import conditions, json_object, moment, one_line
 from echelon.engines.kubernetes.workers import (
+    DELETED,
     ContainerEnd,
     container_end,
     has_ended,
@@ -154,7 +155,10 @@ def explain(cause: RootCause, pods: Iterable[Object]) -> RootCause:
     mine = pods_by_worker(pods).get(cause.worker, []) if cause.worker is not None else []
     if cause.rank is None:
         how = next(filter(None, (loss_of(pod) for pod in reversed(mine))), None)
-        if how is None and cause.summary.endswith(TOLD_TO_LEAVE):  # a leader that decides this over itself
+        told = cause.summary.endswith(TOLD_TO_LEAVE)
+        if how == DELETED and not told:
+            how = None  # with the run that ended by its loss: an agent whose pod is deleted says so first
+        if how is None and told:  # a leader that decides this over itself
             how = next(filter(None, map(taken_away, reversed(mine))), None)
         if how is not None:
             return replace(cause, summary=f"worker {cause.worker} was lost: {how}")

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _OOM = "OOMKilled"
 # How container runtimes name a container whose command could not be started.
 START_ERRORS = ("StartError", "ContainerCannotRun", "CreateContainerError", "RunContainerError")
+DELETED = "its pod was deleted"
 _LAST_SIGNAL = 64  # exit codes of 128 + a signal end here; the agent's own are above
 
 
@@ -121,13 +122,13 @@ def loss_of(pod: Object) -> str | None:
         said = one_line(status.get("message")) or status.get("reason") or "it gave no reason"
         return f"{node_name(pod)} would not run it: {said}"
     if pod["metadata"].get("deletionTimestamp"):
-        return "its pod was deleted"
+        return DELETED
     return None
 
 
 def taken_away(pod: Object) -> str | None:
     """How a pod was made to leave, whatever its agent made of it; None if nobody made it."""
-    return _evicted(pod) or ("its pod was deleted" if pod["metadata"].get("deletionTimestamp") else None)
+    return _evicted(pod) or (DELETED if pod["metadata"].get("deletionTimestamp") else None)
 
 
 def failed_before(pod: Object) -> str | None:
