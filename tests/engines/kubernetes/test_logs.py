@@ -179,6 +179,10 @@ def test_an_agents_last_word() -> None:
     assert is_last_word(said, 2)
     assert not is_last_word(said, 0)
     assert not is_last_word(EventLine(sequence=1, at=1.0, payload=b'"worker-ended"{'), 2)
+    again = b'{"kind": "state", "events": [{"kind": "verdict"}, %s]}' % said.payload
+    assert is_last_word(EventLine(sequence=1, at=1.0, payload=again), 2)
+    assert not is_last_word(EventLine(sequence=1, at=1.0, payload=again), 0)
+    assert not is_last_word(EventLine(sequence=1, at=1.0, payload=b'{"kind": "state", "worker-ended": 1}'), 0)
     assert not is_last_word(LogLine(text='"worker-ended"', at=1.0, worker=2), 2)
 
 

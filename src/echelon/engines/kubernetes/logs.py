@@ -153,12 +153,15 @@ def _readable(api: Api, pod: Object) -> Iterator[Line]:
 
 
 def is_last_word(line: Line, worker: int) -> bool:
-    """Whether this is what an agent says last: that its own part is over."""
+    """Whether this is what an agent says last: that its own part is over. A leader that is kept waiting after
+    it says so again and again, among all else that still matters.
+    """
     if not isinstance(line, EventLine) or b'"worker-ended"' not in line.payload:
         return False
-    with suppress(ValueError):
+    with suppress(ValueError, KeyError, TypeError):
         raw = json.loads(line.payload)
-        return bool(raw["kind"] == "worker-ended" and raw.get("worker") == worker)
+        told = raw["events"] if raw["kind"] == "state" else [raw]
+        return any(each["kind"] == "worker-ended" and each.get("worker") == worker for each in told)
     return False
 
 
