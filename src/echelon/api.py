@@ -15,7 +15,7 @@ from echelon.handle import Run
 from echelon.model.run import parse_uri
 from echelon.model.settings import Settings
 from echelon.model.status import RunSummary
-from echelon.submit import Prepared, gather, prepare, prepare_function, submit
+from echelon.submit import Prepared, gather, prepare, prepare_function, submit, where_to_look
 
 
 def run(
@@ -69,7 +69,8 @@ def attach(
     uri: str, *, on: str | None = None, context: str | None = None, namespace: str | None = None
 ) -> Run:
     """The handle on a run that exists, by its address or its name."""
-    ref = parse_uri(uri, on or os.environ.get("ECHELON_ON") or "local")
+    on, context, namespace = where_to_look(on, context, namespace)
+    ref = parse_uri(uri, on or "local")
     engine = choose_engine(ref.engine, context=ref.context or context, namespace=ref.namespace or namespace)
     return Run(engine.read(ref).ref, engine)  # says so if there is no such run
 
@@ -78,4 +79,5 @@ def runs(
     *, on: str | None = None, context: str | None = None, namespace: str | None = None
 ) -> Sequence[RunSummary]:
     """Every run there is, the newest first."""
+    on, context, namespace = where_to_look(on, context, namespace)
     return choose_engine(on, context=context, namespace=namespace).runs()

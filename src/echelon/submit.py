@@ -58,6 +58,19 @@ def gather(said: Settings, overrides: Sequence[str] = (), file: Path | None = No
     return merge(said, read_tool_table(beside))
 
 
+def where_to_look(
+    on: str | None, context: str | None, namespace: str | None
+) -> tuple[str | None, str | None, str | None]:
+    """Where the runs of this folder are: as said, by ECHELON_ON, or as its project has it for `run`."""
+    from echelon.jobfile import read_tool_table
+
+    on = on or os.environ.get("ECHELON_ON")
+    if on == "local":
+        return on, context, namespace
+    project = read_tool_table(Path.cwd())
+    return on or project.on, context or project.context, namespace or project.namespace
+
+
 def prepare(said: Settings, environment: Mapping[str, str] = os.environ) -> Prepared:
     """Settle what the user left open: the name, the framework, the Python, the folder."""
     job = to_job(said, name=_fresh_name(_what_runs(said)))

@@ -132,3 +132,21 @@ def test_the_agent_counts_the_cpus_where_the_client_does_not(pods: Pods) -> None
     pods.start(0)
     assert pods.code(0) == 0
     assert all(1 <= int(said) <= len(os.sched_getaffinity(0)) for said in pods.said(0))
+
+
+@pytest.mark.parametrize(
+    ("there", "failures", "code"),
+    [("model", 0, 193), ("logs", 0, 0), ("lost+found", 0, 0), ("model", 1, 0)],  # of this run, the last time
+)
+def test_results_are_not_mixed_with_what_is_there(
+    pods: Pods, tmp_path: Path, there: str, failures: int, code: int
+) -> None:
+    volume = tmp_path / "volume"
+    (volume / there).mkdir(parents=True)
+    pods.script("print('ran')", fresh=True, restarts=3)
+    pods.start(0, failures=failures, output=str(volume), logs=str(volume / "logs"))
+    assert pods.code(0) == code
+    if code:
+        cause = pods.verdict()["cause"]
+        assert cause["exit_code"] == 115
+        assert "is not empty: it has model (say --resume" in cause["summary"]

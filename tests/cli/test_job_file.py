@@ -79,6 +79,8 @@ def test_arguments_instead_of_the_files(plan: Callable[..., dict[str, Any]], wri
     write("job.yaml", "script: hello.py\nargs: [a, b]\n")
     assert plan("-f", "job.yaml")["args"] == ["a", "b"]
     assert plan("-f", "job.yaml", "--", "--lr", "1")["args"] == ["--lr", "1"]
+    job = plan("-f", "job.yaml", "--", "1", "x")
+    assert (job["script"], job["args"], job["command"]) == ("hello.py", ["1", "x"], [])
     assert plan("-f", "job.yaml", "--set", "args=[c]")["args"] == ["c"]
 
 
@@ -88,8 +90,6 @@ def test_another_script_under_the_files_settings(plan: Callable[..., dict[str, A
     write("job.yaml", "script: hello.py\nargs: [a]\nworkers: 2\n")
     job = plan("-f", "job.yaml", "other.py")
     assert (job["script"], job["args"], job["workers"]) == ("other.py", [], 2)
-    job = plan("-f", "job.yaml", "--", "cat", "x")
-    assert (job["script"], job["command"], job["workers"]) == (None, ["cat", "x"], 2)
 
 
 def test_the_project_of_the_script_speaks_not_that_of_the_working_folder(
@@ -121,3 +121,14 @@ def test_how_to_run_can_stand_in_the_file(cli: Call, hello: str, write: Write, h
     done = cli("run", "-f", "job.yaml")
     assert done.returncode == 0
     assert done.stdout.startswith({"dry_run": "run fm on this machine", "detach": "fm\n"}[name])
+
+
+def test_a_projects_place_is_that_of_every_command(cli: Callable[..., Any], write: Write) -> None:
+    """A run that went to the cluster because the project says so is looked for there."""
+    write("pyproject.toml", "[tool.echelon]\non = 'k8s'\n")
+    asked = (("ps",), ("status", "x"), ("logs", "x"), ("volume", "ls"), ("top",), ("exec", "x", "--", "ls"))
+    for words in asked:
+        done = cli(*words)
+        assert done.returncode == 119, (words, done.stderr)
+        assert "kubeconfig" in done.stderr
+    assert cli("ps", "--on", "local").returncode == 0

@@ -37,7 +37,17 @@ COUNTS = st.integers(1, 10**6)
 @settings(deadline=None)
 @given(COUNTS, st.sampled_from(sorted(UNITS)), st.sampled_from(["", " "]))
 def test_memory_is_a_count_of_a_unit(count: int, unit: str, space: str) -> None:
-    assert parse_memory("memory", f"{count}{space}{unit}") == Amount(request=count * UNITS[unit])
+    if count * UNITS[unit] < 2**20:
+        with pytest.raises(InvalidJob, match="less than a mebibyte"):
+            parse_memory("memory", f"{count}{space}{unit}")
+    else:
+        assert parse_memory("memory", f"{count}{space}{unit}") == Amount(request=count * UNITS[unit])
+
+
+def test_memory_without_its_unit() -> None:
+    with pytest.raises(InvalidJob) as caught:
+        parse_memory("memory", 5)
+    assert caught.value.hint == "did you mean 5Gi?"
 
 
 @settings(deadline=None)
@@ -56,7 +66,7 @@ def test_request_and_limit(one: int, other: int) -> None:
 def test_a_size_is_memory_in_whole_bytes(count: int, unit: str) -> None:
     size = parse_size("shm", f"{count}{unit}")
     assert isinstance(size, int)
-    assert size == parse_memory("shm", f"{count}{unit}").request
+    assert size == count * UNITS[unit]
 
 
 @pytest.mark.parametrize("text", ["1Gi:2Gi", "0.2", "0", "-1", "lots", "", None])

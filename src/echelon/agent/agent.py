@@ -57,7 +57,9 @@ class Agent:
         # nobody else to ask, takes that for granted.
         guess = failures - 1 if worker == 0 or not self._in_pod else -1
         self._member = Member(self._loop, task, place, self._sink, last_started=guess)
-        self._setup = Setup(self._loop, task, place, self._sink, self._member.ranks)
+        self._setup = Setup(
+            self._loop, task, place, self._sink, self._member.ranks, first=worker == 0 and failures == 0
+        )
         self._departure = Departure(
             self._loop, task, worker, self._member, self._sink, self._history, self._in_pod
         )

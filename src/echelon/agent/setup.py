@@ -27,12 +27,15 @@ CODE_EXIT_CODE = 116  # ... or whose code did not arrive
 class Setup:
     """Done once; `when_done` tells whoever waits for it, `on_failed(cause)` why it never will be."""
 
-    def __init__(self, loop: Loop, task: Task, place: Place, sink: Sink, ranks: Ranks) -> None:
+    def __init__(
+        self, loop: Loop, task: Task, place: Place, sink: Sink, ranks: Ranks, first: bool = False
+    ) -> None:
         self._loop = loop
         self._task = task
         self._place = place
         self._sink = sink
         self._ranks = ranks
+        self._first = first  # of the run's first leader: nothing of this run can be there before it
         self._done = False
         self._cancelled = False
         self._waiting: list[Callable[[], object]] = []
@@ -45,6 +48,10 @@ class Setup:
             os.makedirs(self._task.output, exist_ok=True)
         except OSError as error:
             self._fail("the output folder cannot be made", error, FOLDER_EXIT_CODE)
+            return
+        if self._task.fresh and self._first and (there := _results_in(self._task.output)):
+            words = "it has %s (say --resume to go on in it, or another --output)" % there
+            self._fail("the results folder is not empty", FileExistsError(words), FOLDER_EXIT_CODE)
             return
         if not os.access(self._task.output, os.W_OK):
             reason = "user id %d may not write to the output folder %s" % (os.getuid(), self._task.output)
@@ -117,3 +124,8 @@ class Setup:
         if not self._cancelled:
             self._sink.event("note", worker=self._place.worker, reason=cause["summary"])
             self.on_failed(cause)
+
+
+def _results_in(folder: str) -> str | None:
+    """Something that lies there, but for what other workers may have begun and what file systems have."""
+    return next((name for name in sorted(os.listdir(folder)) if name not in ("logs", "lost+found")), None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -90,8 +91,11 @@ def _with_volume(
         from echelon.errors import InvalidJob
 
         raise InvalidJob("source", source.text, "is not there", hint="check its spelling")
-    api = KubernetesEngine(context=target["context"], namespace=target["namespace"]).api
+    place = where(target)
+    api = KubernetesEngine(context=place["context"], namespace=place["namespace"]).api
     began = time.monotonic()
+    # Whoever ends it politely is heard like Ctrl-C: the pod that copies must not stay behind.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     with CopyProgress(volume.text) as show:
         try:
             with reach_volume(

@@ -6,7 +6,7 @@ import os
 
 import click
 
-from echelon.cli.options import target_options
+from echelon.cli.options import target_options, where
 
 _PATIENCE = 2.0  # seconds for a cluster that does not answer: that is what we are here to say
 
@@ -31,7 +31,8 @@ def doctor(image: str | None, **target: str | None) -> int:
     from echelon.engines.choose import choose_engine
     from echelon.engines.local.engine import LocalEngine
 
-    engine = choose_engine(target["on"], context=target["context"], namespace=target["namespace"])
+    place = where(target)
+    engine = choose_engine(place["on"], context=place["context"], namespace=place["namespace"])
     if isinstance(engine, LocalEngine):
         from echelon.engines.local.checkup import check_up
         from echelon.submit import find_python

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
 
-from echelon.cli.options import complete_runs, target_options
+from echelon.cli.options import complete_runs, target_options, where
 
 if TYPE_CHECKING:
     from echelon.engines.kubernetes.api import Object
@@ -52,14 +51,15 @@ def exec(name: str, worker: int, command: tuple[str, ...], **target: str | None)
     from echelon.errors import Unavailable
     from echelon.model.run import parse_uri
 
-    ref = parse_uri(name, target["on"] or os.environ.get("ECHELON_ON") or "local")
+    place = where(target)
+    ref = parse_uri(name, place["on"] or "local")
     if ref.engine != "k8s":
         raise Unavailable(
             f"run {ref.name!r} is on this machine: its ranks are processes here, and need no way in",
             hint=f"`echelon status {ref.name}` shows their process ids; for a run on a cluster say --on k8s",
         )
     engine = KubernetesEngine(
-        context=ref.context or target["context"], namespace=ref.namespace or target["namespace"]
+        context=ref.context or place["context"], namespace=ref.namespace or place["namespace"]
     )
     record = engine.read(ref)
     pod = _running_pod(record, engine.pods_of(ref), worker)

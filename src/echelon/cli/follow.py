@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from echelon.cli import render
 from echelon.cli.lines import LinePrinter
-from echelon.errors import EchelonError
+from echelon.errors import EchelonError, RunLost, UnknownRun
 from echelon.handle import Run
 from echelon.model.event import Event
 from echelon.model.job import Job
@@ -47,8 +47,14 @@ def follow(run: Run, job: Job, format_: str) -> int:
             if not signals:
                 render.notice(f"nobody reads on; run {run.name} goes on: `echelon logs -f {run.name}`")
             raise
-    trouble = _collect(run, watcher)
-    status = run.status()
+    try:
+        trouble = _collect(run, watcher)
+        status = run.status()
+    except UnknownRun:
+        raise RunLost(
+            f"run {run.name!r} was removed while it was followed, and its results with it",
+            hint="somebody has deleted its Job, or called `echelon rm`",
+        ) from None
     render.ending(status)
     if format_ != "text":
         render.data(status, format_)
@@ -81,6 +87,8 @@ def _collect(run: Run, watcher: threading.Thread) -> EchelonError | None:
         render.collecting(run)
     except KeyboardInterrupt:
         render.notice(f"not all results were fetched; `echelon get {run.name}` goes on with it")
+        raise
+    except UnknownRun:
         raise
     except EchelonError as error:
         return error

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from echelon.cli.options import target_options
+from echelon.cli.options import target_options, where
 
 if TYPE_CHECKING:
     from echelon.image.oci import Platform
@@ -121,10 +120,11 @@ def _platform(text: str | None, said: dict[str, Any]) -> Platform | None:
         from echelon.image.oci import parse_platform
 
         return parse_platform(text)
-    if (said["on"] or os.environ.get("ECHELON_ON")) == "k8s" or said["context"]:
+    place = where(said)
+    if place["on"] == "k8s" or said["context"]:
         from echelon.image.architecture import cluster_platform
 
-        return cluster_platform(said["context"], said["namespace"])
+        return cluster_platform(place["context"], place["namespace"])
     return None
 
 

@@ -64,8 +64,11 @@ def target_options(function: F) -> F:
 
 
 def where(target: Mapping[str, str | None]) -> dict[str, str | None]:
-    """Where the command is to look, of what `target_options` has heard."""
-    return {name: target[name] for name in ("on", "context", "namespace")}
+    """Where the command is to look: what `target_options` has heard, or what the folder's project says."""
+    from echelon.submit import where_to_look
+
+    on, context, namespace = where_to_look(target["on"], target["context"], target["namespace"])
+    return {"on": on, "context": context, "namespace": namespace}
 
 
 def complete_runs(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:

@@ -103,7 +103,8 @@ def ending(status: Status) -> None:
     took = duration((status.ended or time.time()) - status.created)
     home = Path(status.results or "")
     if status.state == "succeeded":
-        notice(f"{style('succeeded', fg='green')} in {took}; {_whereabouts(status)}")
+        where = status.reason or _whereabouts(status)
+        notice(f"{style('succeeded', fg='green')} in {took}; {where}")
         return
     notice(f"{state(status.state)} after {took}: {status.reason}")
     if status.root_cause is not None:
@@ -116,13 +117,16 @@ def ending(status: Status) -> None:
 def outcome(status: Status, format_: str) -> None:
     """One line on how a run ended; where its results are is for people only."""
     outcomes([status], format_)
-    if format_ == "text" and status.state == "succeeded":
+    if format_ == "text" and status.state == "succeeded" and status.reason is None:
         notice(_whereabouts(status))
 
 
 def _whereabouts(status: Status) -> str:
-    if Path(status.results or "").exists():
-        return f"results in {near(status.results)}"
+    place = status.results or ""
+    if place.startswith("pvc:"):
+        return f"results on a volume: {place}"
+    if Path(place).exists():
+        return f"results in {near(place)}"
     return f"its results are not here; `echelon get {status.name}` brings them, or says where they are"
 
 

@@ -95,6 +95,8 @@ def run(
     )
     for note in (*prepared.notes, *engine.notes(job)):
         render.notice(note)
+    for word in _STRAYED.intersection(job.args):
+        render.notice(f"{word} is after the script, which gets it; flags of echelon go before the script")
     if settings.dry_run:
         from echelon.admission import find_plan
 
@@ -105,6 +107,10 @@ def run(
         render.submitted(handle, settings.format or "text")
         return 0
     return follow.follow(handle, job, settings.format or "text")
+
+
+# Of the flags that are easily put last, those that hardly any script has.
+_STRAYED = frozenset(("--on", "--namespace", "--dry-run", "--restarts"))
 
 
 def _end_of_flags(params: Sequence[click.Parameter], args: Sequence[str]) -> int:
@@ -147,8 +153,8 @@ def _settings(said: dict[str, Any], words: tuple[str, ...], *, is_command: bool,
     for key in ("secret", "include"):
         if key in given:
             given[key] = list(given[key])
-    if "module" in given or (is_command and has_file and words and words[0].startswith("-")):
-        given["args"] = list(words)
+    if "module" in given or (is_command and has_file and words):
+        given["args"] = list(words)  # a job file always says what to run
     elif is_command and words:
         given["command"] = list(words)
     elif words:

@@ -82,9 +82,12 @@ def wait(name: str, timeout: str | None, **target: str | None) -> int:
     """
     from echelon.api import attach
     from echelon.cli import render
+    from echelon.cli.follow import tell_waiting
     from echelon.model.resources import parse_duration
 
-    ended = attach(name, **where(target)).wait(parse_duration("timeout", timeout) if timeout else None)
+    run = attach(name, **where(target))
+    tell_waiting(run)
+    ended = run.wait(parse_duration("timeout", timeout) if timeout else None)
     render.outcome(ended, target["format"] or "text")
     return ended.exit_code or 0
 

@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from echelon.cli.options import target_options
+from echelon.cli.options import target_options, where
 
 
 @click.command("top", short_help="Show devices and who uses them, live.")
@@ -27,7 +27,8 @@ def top(once: bool, **target: str | None) -> int:
     from echelon.engines.choose import choose_engine
     from echelon.engines.local.engine import LocalEngine
 
-    engine = choose_engine(target["on"], context=target["context"], namespace=target["namespace"])
+    place = where(target)
+    engine = choose_engine(place["on"], context=place["context"], namespace=place["namespace"])
     format_ = target["format"] or "text"
     live = not once and format_ == "text" and sys.stdout.isatty()
     every = 1.7 if live else None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from echelon.cli.options import target_options
+from echelon.cli.options import target_options, where
 
 if TYPE_CHECKING:
     from echelon.engines.kubernetes.api import Api
@@ -187,4 +187,5 @@ def _labels(words: Sequence[str]) -> dict[str, str]:
 def _api(target: Mapping[str, str | None]) -> Api:
     from echelon.engines.kubernetes.engine import KubernetesEngine
 
-    return KubernetesEngine(context=target["context"], namespace=target["namespace"]).api
+    place = where(target)
+    return KubernetesEngine(context=place["context"], namespace=place["namespace"]).api

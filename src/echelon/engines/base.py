@@ -165,7 +165,7 @@ def current_user() -> str:
 
 def run_exists(name: str) -> RunExists:
     """The error for a name that is taken."""
-    hint = f"`echelon rm {name}` frees the name, or choose another with --name"
+    hint = f"`echelon status {name}` shows it; once it has ended, `echelon rm {name}` frees the name"
     return RunExists(f"a run named {name!r} exists", hint=hint)
 
 

@@ -41,9 +41,16 @@ def parse_cpus(field_name: str, text: object) -> Amount:
     return _amount(field_name, text, _cores, "cores such as 2, 0.5 or 500m; request:limit as 2:4")
 
 
+_LEAST_MEMORY = 2**20  # bytes; no Python runs with less, but a unit is soon forgotten
+
+
 def parse_memory(field_name: str, text: object) -> Amount:
     """Read memory: `16Gi`, `500M`, plain bytes, or request and limit as `16Gi:32Gi`."""
-    return _amount(field_name, text, _bytes, "an amount such as 16Gi or 500M; request:limit as 16Gi:32Gi")
+    amount = _amount(field_name, text, _bytes, "an amount such as 16Gi or 500M; request:limit as 16Gi:32Gi")
+    if amount.request < _LEAST_MEMORY:
+        wanted = f"{text}Gi" if str(text).isdigit() else "16Gi"
+        raise InvalidJob(field_name, text, "is less than a mebibyte", hint=f"did you mean {wanted}?")
+    return amount
 
 
 def parse_size(field_name: str, text: object) -> int:

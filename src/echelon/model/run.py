@@ -86,8 +86,16 @@ def opening_status(record: Record) -> Status:
         created=record.created,
         restarts_allowed=record.job.restarts,
         workers=workers,
-        results=record.results,
+        results=_whereabouts(record),
     )
+
+
+def _whereabouts(record: Record) -> str:
+    """Where a run's results will be: at home or, if they were to stay on a volume of the user's, there."""
+    output = record.job.pod.output
+    if output is None or output.claim is None:
+        return record.results
+    return f"pvc:{output.claim}/{output.path}".rstrip("/")
 
 
 def describe_command(job: Job) -> str:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from echelon.engines.kubernetes import labels, workers
 from echelon.engines.kubernetes.api import Api, Object
-from echelon.engines.kubernetes.diagnose import Trouble, gives_up
+from echelon.engines.kubernetes.diagnose import Trouble, gives_up, limit_words
 from echelon.engines.kubernetes.manifests import owner_reference
 from echelon.engines.kubernetes.persistence import Opener
 from echelon.engines.kubernetes.pods import to_toleration
@@ -30,6 +30,7 @@ MOUNT = f"{labels.ROOT}/volume"
 IMAGE = "docker.io/library/python:3.12-slim"
 IDLE = 300  # seconds without a copy after which it ends by itself
 _LONGEST = 24 * 3600  # seconds after which it ends whatever happens
+_UNBORN = 900  # the same for one that has not started: whoever wanted it may have been killed
 _KEPT = 60  # seconds after its end until Kubernetes removes it
 _PATIENCE = 600.0  # seconds that it may take to start
 _LOOK, _WHY = 0.2, 2.0  # seconds between two looks at it, and before one asks why it does not start
@@ -84,6 +85,7 @@ def reach_volume(
             courier = _as_somebody(courier)
             job = _make(api, courier)
             pod = _wait(api, job, notice)
+        api.patch("Job", job["metadata"]["name"], {"spec": {"activeDeadlineSeconds": _LONGEST}})
         yield pod_opener(api, pod)
     finally:
         if job is not None:
@@ -99,7 +101,7 @@ def objects_of(courier: Courier, agent: bytes) -> tuple[Object, Object]:
         "metadata": about,
         "spec": {
             "backoffLimit": 0,
-            "activeDeadlineSeconds": _LONGEST,
+            "activeDeadlineSeconds": _UNBORN,
             "ttlSecondsAfterFinished": _KEPT,
             "template": {
                 "metadata": {
@@ -225,7 +227,8 @@ def _wait(api: Api, job: Object, notice: Callable[[str], object]) -> str:
             _check(troubles, job, waited=now - begun)
             if troubles and troubles[0].sentence != told:
                 told = troubles[0].sentence
-                notice(told)
+                words = filter(None, (troubles[0].hint, limit_words(troubles[0])))
+                notice(f"{told} ({'; '.join(words)})")
         time.sleep(_LOOK)
 
 

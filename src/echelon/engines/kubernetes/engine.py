@@ -35,6 +35,7 @@ from echelon.engines.kubernetes.api import AlreadyThere, Api, Conflict, Object
 from echelon.engines.kubernetes.cargo import Shipped, load, weigh
 from echelon.engines.kubernetes.diagnose import Trouble
 from echelon.engines.kubernetes.follow import Followed, follow_events, follow_logs, missing, read_events
+from echelon.engines.kubernetes.home_logs import has_lost_lines, read_home
 from echelon.engines.kubernetes.images import image_note
 from echelon.engines.kubernetes.kubeconfig import load_access
 from echelon.engines.kubernetes.listing import list_runs
@@ -204,9 +205,13 @@ class KubernetesEngine:
         """The lines of every pod, merged; of some ranks, where lines of their workers are missing too."""
         everybody = opening_status(self.read(ref)).workers
         chosen = {each.worker for each in everybody if ranks is None or ranks.intersection(each.ranks)}
-        lines: Iterator[Line] = (
-            follow_logs(self._followed(ref)) if follow else read_all(self.api, self.pods_of(ref))
-        )
+        lines: Iterator[Line]
+        if follow:
+            lines = follow_logs(self._followed(ref))
+        else:
+            pods, home = self.pods_of(ref), results.fetched_to(self, self._ref(ref.name))
+            lost = home is not None and has_lost_lines(self.api, pods)
+            lines = read_home(home / "logs", everybody) if home and lost else read_all(self.api, pods)
         for line in lines:
             if isinstance(line, LogLine) and (
                 ranks is None or line.rank in ranks or (is_gap(line) and line.worker in chosen)

@@ -17,7 +17,7 @@ import msgspec
 from echelon.engines.base import unknown_run
 from echelon.engines.kubernetes import history, labels, observe, workers
 from echelon.engines.kubernetes.api import Api, NotThere, Object
-from echelon.engines.kubernetes.diagnose import Trouble, gives_up
+from echelon.engines.kubernetes.diagnose import Trouble, gives_up, limit_words
 from echelon.engines.kubernetes.listing import list_names
 from echelon.engines.kubernetes.logs import Line, read_pod
 from echelon.engines.kubernetes.mirror import Mirror
@@ -72,7 +72,7 @@ def read_events(run: Followed) -> Iterator[Event]:
             yield from _current(heard.hear(line, view.pods), view)
     end = _end(view, heard)
     if end is not None:
-        yield end
+        yield history.with_results_gone(end, heard, view.record, view.obj, view.pods)
         return
     stop = observe.read_stop(view.obj)
     if stop is not None:
@@ -249,7 +249,8 @@ def _gist(trouble: Trouble) -> str:
 
 
 def _waiting(trouble: Trouble) -> Event:
-    hint = f" ({trouble.hint})" if trouble.hint else ""
+    words = "; ".join(filter(None, (trouble.hint, limit_words(trouble))))
+    hint = f" ({words})" if words else ""
     return Event(
         kind="waiting", at=round(time.time(), 3), worker=trouble.worker, reason=f"{trouble.sentence}{hint}"
     )

@@ -18,13 +18,14 @@ from echelon.engines.kubernetes.api import Object
 from echelon.engines.kubernetes.logs import Line, is_gap
 from echelon.engines.kubernetes.observe import explain, read_stop, stopped
 from echelon.engines.kubernetes.reading import json_object
-from echelon.engines.kubernetes.workers import loss_of, pods_by_worker
+from echelon.engines.kubernetes.workers import is_running, leader_pods, loss_of, pods_by_worker
 from echelon.errors import StateTrouble
 from echelon.model.event import Event
 from echelon.model.log import EventLine
 from echelon.model.plan import Plan
 from echelon.model.run import SCHEMA, Record, RunRef
 
+_GONE = "its results are gone"
 SUBMISSION = 10.0  # seconds within which whoever has recorded a run has put it in line or started it
 
 
@@ -86,6 +87,7 @@ class LeaderEvents:
         self.verdict: Event | None = None
         self.over = False  # it has said its last word
         self.ended_at = 0.0
+        self.held = False  # workers have kept results for whoever fetches them
         self._told: set[str] = set()  # so that a state, which repeats, tells nothing twice
 
     def hear(self, line: EventLine, pods: Sequence[Object]) -> Iterator[Event]:
@@ -103,6 +105,7 @@ class LeaderEvents:
         event = msgspec.convert(raw, Event, strict=False)
         if event.kind == "verdict":
             self.verdict = event
+        self.held = self.held or event.kind == "holding"
         if event.kind == "worker-ended" and event.worker == 0 and self.verdict is not None:
             self.over, self.ended_at = True, event.at
         if event.kind == "worker-started" and event.worker is not None:
@@ -164,3 +167,17 @@ def written_end(obj: Object) -> Event | None:
     with contextlib.suppress(msgspec.DecodeError, msgspec.ValidationError):
         return msgspec.json.decode(text, type=Event) if text else None
     return None
+
+
+def with_results_gone(
+    end: Event, heard: LeaderEvents, record: Record, obj: Object, pods: Sequence[Object]
+) -> Event:
+    """The end, with a word on results that the workers kept for a while, and nobody has fetched."""
+    kept = any(map(is_running, leader_pods(pods)))
+    said = end.cause.summary if end.cause is not None else end.reason or ""
+    if not heard.held or kept or annotation(obj, labels.COLLECTED) is not None or _GONE in said:
+        return end
+    words = f"{_GONE}: nobody fetched them in the {record.job.pod.linger:g} s that its workers kept them"
+    if end.cause is not None:
+        return replace(end, cause=replace(end.cause, summary=f"{said}; {words}"))
+    return replace(end, reason=f"{said}; {words}" if said else words)

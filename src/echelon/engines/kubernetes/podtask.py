@@ -45,6 +45,7 @@ def pod_task(record: Record, plan: Plan, shipped: Shipped) -> dict[str, Any]:
         termination=labels.TERMINATION,
         pip=_pip(record, code, shipped),
         repeat_state=True,
+        fresh=options.output is not None and not record.job.resume,
     )
 
 

@@ -104,6 +104,14 @@ def home_of(record: Record) -> Path:
     return Path("runs").absolute() / record.ref.name
 
 
+def fetched_to(engine: KubernetesEngine, ref: RunRef) -> Path | None:
+    """Where on this machine the results are, if they were brought here."""
+    obj = engine.record_of(ref)
+    collected = history.annotation(obj, labels.COLLECTED)
+    home = home_of(history.read_record(obj, ref))
+    return home if collected is not None and _is_here(collected, home) and home.is_dir() else None
+
+
 def check_fetched(engine: KubernetesEngine, record: Record) -> None:
     """Refuse to forget a run whose workers still keep results that nobody has fetched, and we could."""
     held = any(event.kind == "holding" for event in engine.events(record.ref))

@@ -21,7 +21,15 @@ from echelon.engines.kubernetes.diagnose.scheduling import (
     read_scheduler,
 )
 from echelon.engines.kubernetes.diagnose.starting import start_trouble, waiting_trouble
-from echelon.engines.kubernetes.diagnose.trouble import PATIENCE, Finding, Kind, Trouble, gives_up, tell
+from echelon.engines.kubernetes.diagnose.trouble import (
+    PATIENCE,
+    Finding,
+    Kind,
+    Trouble,
+    gives_up,
+    limit_words,
+    tell,
+)
 from echelon.engines.kubernetes.reading import condition_of, moment, one_line
 from echelon.engines.kubernetes.workers import (
     START_ERRORS,
@@ -37,7 +45,7 @@ from echelon.model.cluster import Cluster
 if TYPE_CHECKING:
     from echelon.engines.kubernetes.api import Object
 
-__all__ = ["PATIENCE", "Trouble", "diagnose", "gives_up"]
+__all__ = ["PATIENCE", "Trouble", "diagnose", "gives_up", "limit_words"]
 
 _SCHEDULER_SILENCE = 10.0  # seconds within which a scheduler has looked at a new pod
 _SCALING = ("TriggeredScaleUp", "Nominated")  # the words of the cluster autoscaler, and of Karpenter

@@ -123,6 +123,14 @@ def gives_up(troubles: Sequence[Trouble], now: float) -> Trouble | None:
     return None
 
 
+def limit_words(trouble: Trouble) -> str:
+    """How long such a trouble is borne, for whoever waits; nothing if it may pass by itself."""
+    limit = PATIENCE.get(trouble.kind)
+    if trouble.healable or limit is None:
+        return ""
+    return f"the run ends if it lasts {limit / 60:g} min" if limit >= 60 else ""
+
+
 def name_workers(workers: Sequence[int]) -> str:
     """`worker 3`, `workers 0-3, 7`; `the workers` if none is named."""
     if not workers:
