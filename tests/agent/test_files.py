@@ -254,6 +254,7 @@ def test_it_holds_as_long_as_somebody_copies(
     copying = files("send", str(tmp_path))
     assert copying.stdout is not None
     copying.stdout.read(1)
+    other = files("hold", "60")  # two that wait for each other would wait for ever
     hold = files("hold", "0.5")
     time.sleep(1.5)
     assert hold.poll() is None
@@ -261,3 +262,5 @@ def test_it_holds_as_long_as_somebody_copies(
     wait_until(lambda: hold.poll() is not None, "the pod's end")
     assert hold.communicate() == (b"", b"")
     assert hold.returncode == 0
+    other.terminate()
+    assert other.communicate(timeout=60) == (b"", b"")
