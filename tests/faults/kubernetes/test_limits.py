@@ -152,7 +152,8 @@ def every_pod_changed(terminal: Terminal, admin: Target, *changes: str) -> Itera
 
 def test_nobodys_user_and_a_read_only_root(own_cluster: Target, terminal: Terminal) -> None:
     """Clusters force both on every pod; results, output and a restart work all the same."""
-    terminal.write("who.py", WHO + "import sys\nsys.exit(os.environ['ECHELON_RESTART'] == '0')\n")
+    fails_once = "import sys, time\nif os.environ['ECHELON_RESTART'] == '0': time.sleep(3); sys.exit(1)\n"
+    terminal.write("who.py", WHO + fails_once)  # not before the other has said who it is
     add = 'JSONPatch{{op: "add", path: "/spec/{}", value: {}}}'
     with every_pod_changed(
         terminal,
