@@ -88,7 +88,10 @@ class LineConformance:
 
     def test_cpus_are_waited_for_too(self, harness: Harness) -> None:
         nodes = harness.engine.cluster(gpus=False).nodes
-        every_cpu = Resources(cpus=Amount(request=min(node.free_cpus for node in nodes)))
+        free = sorted(node.free_cpus for node in nodes)
+        if free[-1] - free[0] >= 1:
+            pytest.skip("equal workers cannot take every CPU of nodes that have unequal numbers of them free")
+        every_cpu = Resources(cpus=Amount(request=free[0]))
         first = start(harness, "lasts.py", name="first", workers=len(nodes), resources=every_cpu)
         second = start(harness, "talks.py", name="second", resources=Resources(cpus=Amount(request=1)))
         status = second.status()
