@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from echelon import handle
-from echelon.engines.memory import MemoryEngine
+from echelon.engines.memory.engine import MemoryEngine
 from echelon.errors import Refused, Unreachable
 from echelon.handle import Run
 from echelon.model.cluster import Cluster

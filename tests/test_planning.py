@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from echelon.engines.script import one_node
+from echelon.engines.memory.script import one_node
 from echelon.model.cluster import Cluster, Node
 from echelon.model.job import Job, Role, Secret
 from echelon.model.plan import Placement, Seat

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from echelon.engines.base import Taken
-from echelon.engines.memory import MemoryEngine
-from echelon.engines.script import Act, one_node
+from echelon.engines.memory.engine import MemoryEngine
+from echelon.engines.memory.script import Act, one_node
 from echelon.errors import InvalidJob, NoRoomNow, StateTrouble, Unplaceable
 from echelon.model.job import NAME_LENGTH, check_name
 from echelon.model.plan import Plan

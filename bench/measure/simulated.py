@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from echelon.agent.wire import encode, fresh_nonce, prove, proven
+from echelon.agent.gang.wire import encode, fresh_nonce, prove, proven
 from measure.rounds import PATIENCE
 
 REDIAL = 0.1  # as the real agent: seconds before another try

@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import Any
 
 from echelon.agent import task as agent_task
+from echelon.agent.gang.verdict import LOST_EXIT_CODE, STOPPED_EXIT_CODE
+from echelon.agent.gang.wire import Connection
 from echelon.agent.loop import Loop
-from echelon.agent.processes import adopt_orphans, allow_descriptors, descendants, kill_below, send
-from echelon.agent.report import signal_name
-from echelon.agent.verdict import LOST_EXIT_CODE, STOPPED_EXIT_CODE
-from echelon.agent.wire import Connection
+from echelon.agent.ranks.processes import adopt_orphans, allow_descriptors, descendants, kill_below, send
+from echelon.agent.ranks.report import signal_name
 from echelon.engines.local import rundir
 from echelon.engines.local.rundir import RunDir
 from echelon.errors import EchelonError, from_os_error

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from echelon.agent.gang import Gang
-from echelon.agent.report import make_end
+from echelon.agent.gang.decisions import Gang
+from echelon.agent.ranks.report import make_end
 from echelon.agent.task import Task
 
 NOW = 100.0

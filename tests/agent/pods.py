@@ -15,8 +15,8 @@ from typing import Any
 
 from tests.conftest import PATIENCE, wait_until
 
-from echelon.agent import ports
 from echelon.agent import task as agent_task
+from echelon.agent.ranks import ports
 from echelon.bundle.zipapp import agent_archive
 
 UP = "import time\nprint('up', flush=True)\ntime.sleep(600)"

@@ -5,8 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from echelon.agent import launch, packages, setup, verdict
 from echelon.agent import task as agent_task
+from echelon.agent.gang import verdict
+from echelon.agent.ranks import launch
+from echelon.agent.setup import packages, prepare
 from echelon.engines import task as client_task
 from echelon.errors import CannotShip, RunLost, RunTimedOut, StateTrouble, Unavailable
 from echelon.model.run import Record
@@ -28,8 +30,8 @@ GROUPS = st.lists(
 def test_exit_codes_and_schemas() -> None:
     assert RunLost.exit_code == verdict.LOST_EXIT_CODE
     assert RunTimedOut.exit_code == verdict.TIMEOUT_EXIT_CODE
-    assert StateTrouble.exit_code == setup.FOLDER_EXIT_CODE
-    assert CannotShip.exit_code == setup.CODE_EXIT_CODE
+    assert StateTrouble.exit_code == prepare.FOLDER_EXIT_CODE
+    assert CannotShip.exit_code == prepare.CODE_EXIT_CODE
     assert Unavailable.exit_code == packages.EXIT_CODE
     assert client_task.SCHEMA == agent_task.SCHEMA
     assert Record.__dataclass_fields__["schema"].default == 1

@@ -15,8 +15,8 @@ import pytest
 from tests.agent.pods import UP, Pods
 from tests.conftest import find_python, wait_until
 
+from echelon.agent.gang.wire import encode, fresh_nonce, prove
 from echelon.agent.task import INTERRUPTED, NO_LEADER, RUN_OVER
-from echelon.agent.wire import encode, fresh_nonce, prove
 
 NEWEST = next((version for version in ("3.14", "3.13", "3.12", "3.11") if find_python(version)), "3.11")
 ADDRESSES = "import os; print(os.environ['PEERS'], os.environ['ECHELON_WORKER'])"

@@ -10,9 +10,9 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from echelon.agent.file_receiver import Receiver
-from echelon.agent.file_sender import Sender
-from echelon.agent.file_wire import Broken, Wire
+from echelon.agent.files.receiver import Receiver
+from echelon.agent.files.sender import Sender
+from echelon.agent.files.wire import Broken, Wire
 
 HELLO = {"files": 1, "root": "folder", "name": "x"}
 LISTED = {"listed": 1}

@@ -43,9 +43,10 @@ def test_it_holds_the_agent_and_nothing_of_the_client() -> None:
     import echelon.agent
 
     names = zipfile.ZipFile(io.BytesIO(agent_archive())).namelist()
-    sources = Path(str(echelon.agent.__file__)).parent.glob("*.py")
+    package = Path(str(echelon.agent.__file__)).parents[2]
+    sources = (package / "echelon/agent").rglob("*.py")
     assert sorted(names) == sorted(
-        ["__main__.py", "echelon/__init__.py", *(f"echelon/agent/{each.name}" for each in sources)]
+        ["__main__.py", "echelon/__init__.py", *(each.relative_to(package).as_posix() for each in sources)]
     )
     assert len(agent_archive()) < 200_000  # it travels with every run
 

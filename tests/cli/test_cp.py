@@ -11,7 +11,7 @@ import pytest
 
 from echelon.cli.cp import Place, parse_place
 from echelon.cli.progress import CopyProgress
-from echelon.engines.kubernetes.transfer import Progress
+from echelon.engines.kubernetes.files.transfer import Progress
 from echelon.errors import InvalidJob
 
 Call = Callable[..., subprocess.CompletedProcess[str]]

@@ -13,8 +13,8 @@ from tests.engines.programs import ASK, LINES, SCRIPTS
 
 from echelon.admission import admit
 from echelon.engines.local.engine import LocalEngine
-from echelon.engines.memory import MemoryEngine
-from echelon.engines.script import Act, Program, one_node
+from echelon.engines.memory.engine import MemoryEngine
+from echelon.engines.memory.script import Act, Program, one_node
 from echelon.model.job import Job
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from echelon.admission import admit
-from echelon.engines.memory import MemoryEngine
-from echelon.engines.script import Act, one_node
+from echelon.engines.memory.engine import MemoryEngine
+from echelon.engines.memory.script import Act, one_node
 from echelon.errors import RunTimedOut
 from echelon.handle import Run
 from echelon.model.job import Job, Role

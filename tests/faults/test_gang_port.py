@@ -17,7 +17,7 @@ import pytest
 from tests.conftest import wait_until
 
 import echelon
-from echelon.agent.wire import encode, fresh_nonce, prove
+from echelon.agent.gang.wire import encode, fresh_nonce, prove
 from echelon.engines.local.store import RunStore
 
 SCRIPT = """

@@ -6,11 +6,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from echelon.agent import launch
+from echelon.agent.ranks import launch
 from echelon.agent.task import Task, read_task
 from echelon.engines.local.rundir import RunDir
 from echelon.engines.local.task import write_task
-from echelon.engines.script import one_node
+from echelon.engines.memory.script import one_node
 from echelon.model.job import Job
 from echelon.model.plan import Placement
 from echelon.model.run import Record, RunRef

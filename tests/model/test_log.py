@@ -13,8 +13,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from echelon.agent import output
-from echelon.agent.output import RankLog, Sink, Stream
+from echelon.agent.output import sink
+from echelon.agent.output.sink import RankLog, Sink, Stream
 from echelon.handle import whole_lines
 from echelon.model.log import EventLine, LogLine, decode, parse_line
 
@@ -34,9 +34,9 @@ def sink_to(file: IO[bytes]) -> Sink:
 def write(pieces: Sequence[tuple[int, bytes]], *, hold: bool = True) -> bytes:
     """Feed pieces, each to one of the streams, and return what the agent has written."""
     with tempfile.TemporaryFile() as file:
-        sink = sink_to(file)
+        out = sink_to(file)
         log = RankLog("/dev/null")
-        streams = [Stream(sink, log, rank, letter, hold=hold) for rank, letter in STREAMS]
+        streams = [Stream(out, log, rank, letter, hold=hold) for rank, letter in STREAMS]
         for number, data in pieces:
             if data:
                 streams[number].feed(data)
@@ -116,7 +116,7 @@ def test_a_progress_bar_is_seen_now_and_then(monkeypatch: pytest.MonkeyPatch) ->
     paintings = [(0, b"\r%d%%" % percent) for percent in range(100)]
     seen = [line for line in read(write(paintings)) if line.progress]
     assert [line.text for line in seen] == ["0%"], "the next would come some seconds later"
-    monkeypatch.setattr(output, "PROGRESS_EVERY", 0.0)
+    monkeypatch.setattr(sink, "PROGRESS_EVERY", 0.0)
     seen = read(write(paintings))
     assert [line.text for line in seen if line.progress] == [f"{percent}%" for percent in range(100)]
     assert [line.text for line in seen if not line.progress] == ["99%"]
@@ -128,17 +128,17 @@ def test_a_progress_bar_is_seen_now_and_then(monkeypatch: pytest.MonkeyPatch) ->
 )
 def test_a_very_long_line_comes_in_pieces(pieces: list[tuple[int, bytes]]) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(output, "LONGEST_LINE", 8)
+        patch.setattr(sink, "LONGEST_LINE", 8)
         lines = read(write(pieces))
     assert texts(whole_lines(iter(lines))) == expected(pieces)
 
 
 def test_no_more_than_a_line_is_held_back() -> None:
-    half = b"x" * output.LONGEST_LINE
+    half = b"x" * sink.LONGEST_LINE
     lines = read(write([(0, half), (0, half), (0, b"end\n")]))
     assert [(len(line.text), line.unfinished) for line in lines] == [
-        (output.LONGEST_LINE, True),
-        (output.LONGEST_LINE, True),
+        (sink.LONGEST_LINE, True),
+        (sink.LONGEST_LINE, True),
         (3, False),
     ]
 
@@ -175,9 +175,9 @@ def test_the_log_file_holds_every_byte(tmp_path: Path) -> None:
 def test_events_are_told_apart_from_output() -> None:
     heard: list[dict[str, object]] = []
     with tempfile.TemporaryFile() as file:
-        sink = sink_to(file)
-        sink.on_event = heard.append
-        sink.event("note", reason="a line\nof two, [0 o 1 2.0] and a \\ in it", worker=3)
+        out = sink_to(file)
+        out.on_event = heard.append
+        out.event("note", reason="a line\nof two, [0 o 1 2.0] and a \\ in it", worker=3)
         file.seek(0)
         (raw,) = file.read().split(b"\n")[:-1]
     line = parse_line(raw, 0)

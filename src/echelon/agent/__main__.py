@@ -25,9 +25,9 @@ def main() -> int:
 
             return control.main(words[1:])
         if words[:1] == ["files"]:
-            from echelon.agent import files
+            from echelon.agent.files import command
 
-            return files.main(words[1:])
+            return command.main(words[1:])
         if not words:
             return _complain("usage: agent TASK [--worker N] | control SOCKET WORD [JSON] | files ...", 2)
         return _live(words[0], dict(zip(words[1::2], words[2::2])))
@@ -44,8 +44,8 @@ def _live(path: str, options: dict[str, str]) -> int:
 
     told: list[int] = []  # to leave, before there is anybody to hear it: the first process of a pod must
     signal.signal(signal.SIGTERM, lambda number, _frame: told.append(number))
-    from echelon.agent import last_words
     from echelon.agent.agent import Agent
+    from echelon.agent.output import termination
     from echelon.agent.task import RUN_OVER, read_task
 
     try:
@@ -66,7 +66,7 @@ def _live(path: str, options: dict[str, str]) -> int:
             os.kill(os.getpid(), number)
         return agent.run()
     except Exception as error:  # whatever it was: Kubernetes shows the last words where logs are gone
-        last_words.write(task.termination, {"reason": "the agent failed: %r" % error})
+        termination.write(task.termination, {"reason": "the agent failed: %r" % error})
         raise
 
 

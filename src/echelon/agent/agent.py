@@ -13,22 +13,23 @@ import signal
 import socket
 import time
 
-from . import last_words, surroundings
-from .departure import Departure
-from .history import REPEAT, History
-from .loop import Loop
-from .member import Member
-from .output import Sink
-from .processes import adopt_orphans, allow_descriptors
-from .setup import Setup
-from .task import INTERRUPTED, NO_LEADER, RUN_OVER, Task, write_atomically
-from .wire import Connection, own_address
+from echelon.agent.finish import Departure
+from echelon.agent.gang.member import Member
+from echelon.agent.gang.wire import Connection, own_address
+from echelon.agent.loop import Loop
+from echelon.agent.output import termination
+from echelon.agent.output.sink import Sink
+from echelon.agent.output.state_line import REPEAT, History
+from echelon.agent.ranks.processes import adopt_orphans, allow_descriptors
+from echelon.agent.setup import environment
+from echelon.agent.setup.prepare import Setup
+from echelon.agent.task import INTERRUPTED, NO_LEADER, RUN_OVER, Task, write_atomically
 
 TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank its first milliseconds
 if TYPE_CHECKING:
-    from .call import Call
-    from .control import Door
-    from .leader import Leader
+    from echelon.agent.control import Door
+    from echelon.agent.gang.join import Call
+    from echelon.agent.gang.leader import Leader
 
 
 class Agent:
@@ -84,7 +85,7 @@ class Agent:
             self._sink.on_event = self._control.send
         else:
             os.makedirs(task.reports, mode=0o700, exist_ok=True)
-            surroundings.complete(os.environ, task.reports)
+            environment.complete(os.environ, task.reports)
         if task.control is not None:
             self._open_door(task.control)
         if worker == 0:
@@ -103,7 +104,9 @@ class Agent:
     # Beginning
 
     def _lead(self, listen_fd: int | None) -> None:
-        from .leader import Leader  # here, since from a zip file every module is compiled when it is imported
+        from echelon.agent.gang.leader import (
+            Leader,  # here, since from a zip file every module is compiled when it is imported
+        )
 
         address = own_address()
         if listen_fd is not None:
@@ -123,7 +126,7 @@ class Agent:
         self._loop.call_later(0, lambda: leader.attach_own(self._member, self._member.last_started))
 
     def _follow(self) -> None:
-        from .call import Call
+        from echelon.agent.gang.join import Call
 
         place = self._task.places[self._worker]
         self._call = Call(self._loop, self._task, place, self._member, self._failures)
@@ -134,7 +137,7 @@ class Agent:
             self._sink.on_event = self._call.forward
 
     def _open_door(self, path: str) -> None:
-        from .control import Door
+        from echelon.agent.control import Door
 
         try:
             self._door = Door(self._loop, path, self._answer)
@@ -159,7 +162,7 @@ class Agent:
             write_atomically(os.path.join(self._task.reports, "verdict.json"), json.dumps(verdict).encode())
         except OSError as error:
             self._sink.event("note", reason="the verdict cannot be written: %s" % error.strerror)
-        last_words.write(self._task.termination, dict(verdict, at=round(time.time(), 3)))
+        termination.write(self._task.termination, dict(verdict, at=round(time.time(), 3)))
         self._sink.event("verdict", **verdict)
         self._setup.cancel()
         code = self._departure.final = 0 if verdict["outcome"] == "succeeded" else RUN_OVER

@@ -13,8 +13,8 @@ import socket
 import sys
 import time
 
-from .loop import READ, Loop
-from .wire import Connection
+from echelon.agent.gang.wire import Connection
+from echelon.agent.loop import READ, Loop
 
 TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank its first milliseconds
 if TYPE_CHECKING:

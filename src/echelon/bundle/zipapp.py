@@ -7,7 +7,12 @@ was installed from does not matter: the sources are read as package resources.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
 
 _MAIN = """\
 import os
@@ -38,10 +43,17 @@ def agent_archive() -> bytes:
     from importlib.resources import files
 
     sources = {"__main__.py": _MAIN.encode(), "echelon/__init__.py": _ROOT.encode()}
-    for source in files("echelon.agent").iterdir():
-        if source.is_file() and source.name.endswith(".py"):
-            sources[f"echelon/agent/{source.name}"] = source.read_bytes()
+    sources.update(_python_files(files("echelon.agent"), "echelon/agent"))
     return _zip(sources)
+
+
+def _python_files(folder: Traversable, name: str) -> Iterator[tuple[str, bytes]]:
+    """Every module below a package, with its path in the archive."""
+    for entry in folder.iterdir():
+        if entry.is_dir():
+            yield from _python_files(entry, f"{name}/{entry.name}")
+        elif entry.name.endswith(".py"):
+            yield f"{name}/{entry.name}", entry.read_bytes()
 
 
 @cache

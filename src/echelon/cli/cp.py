@@ -14,7 +14,7 @@ import click
 from echelon.cli.options import target_options, where
 
 if TYPE_CHECKING:
-    from echelon.engines.kubernetes.transfer import Copied
+    from echelon.engines.kubernetes.files.transfer import Copied
     from echelon.model.pod import PodOptions
 
 _SHOWN = 20  # files that are named when something is left out
@@ -80,10 +80,10 @@ def _with_volume(
 ) -> int:
     from echelon.cli.progress import CopyProgress
     from echelon.engines.base import current_user
-    from echelon.engines.kubernetes.courier import MOUNT, reach_volume
     from echelon.engines.kubernetes.engine import KubernetesEngine
-    from echelon.engines.kubernetes.transfer import fetch_tree, send_tree
-    from echelon.engines.kubernetes.volumes import read_volume
+    from echelon.engines.kubernetes.files.copy_pod import MOUNT, reach_volume
+    from echelon.engines.kubernetes.files.transfer import fetch_tree, send_tree
+    from echelon.engines.kubernetes.files.volumes import read_volume
 
     sends = destination.kind == "volume"
     volume = destination if sends else source

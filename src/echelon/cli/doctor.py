@@ -39,11 +39,11 @@ def doctor(image: str | None, **target: str | None) -> int:
 
         found = check_up(find_python(os.environ))
     else:
-        from echelon.engines.kubernetes import checkup
-        from echelon.engines.kubernetes.api import Api
+        from echelon.engines.kubernetes.client.api import Api
+        from echelon.engines.kubernetes.doctor import check_up as check_cluster
         from echelon.engines.kubernetes.engine import KubernetesEngine
 
         assert isinstance(engine, KubernetesEngine)
-        found = checkup.check_up(lambda: Api(engine.api.access, patience=_PATIENCE), image)
+        found = check_cluster(lambda: Api(engine.api.access, patience=_PATIENCE), image)
     findings = render.findings(found, target["format"] or "text")
     return int(any(each.level == "missing" for each in findings))

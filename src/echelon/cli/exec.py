@@ -11,7 +11,7 @@ import click
 from echelon.cli.options import complete_runs, target_options, where
 
 if TYPE_CHECKING:
-    from echelon.engines.kubernetes.api import Object
+    from echelon.engines.kubernetes.client.api import Object
     from echelon.model.run import Record
 
 # In the pod, under the run's own Python, which is the one program that every image has: go to the code, and
@@ -46,7 +46,7 @@ def exec(name: str, worker: int, command: tuple[str, ...], **target: str | None)
       echelon exec --on k8s RUN --worker 1 -- nvidia-smi
     """
     from echelon.cli.terminal import has_terminal, join
-    from echelon.engines.kubernetes import labels
+    from echelon.engines.kubernetes import names
     from echelon.engines.kubernetes.engine import KubernetesEngine
     from echelon.errors import Unavailable
     from echelon.model.run import parse_uri
@@ -65,14 +65,14 @@ def exec(name: str, worker: int, command: tuple[str, ...], **target: str | None)
     pod = _running_pod(record, engine.pods_of(ref), worker)
     tty = has_terminal()
     words = [record.job.python or "python3", "-c", _BECOME, _folder(record), *command]
-    with engine.api.exec(pod, words, container=labels.CONTAINER, stdin=True, tty=tty) as running:
+    with engine.api.exec(pod, words, container=names.CONTAINER, stdin=True, tty=tty) as running:
         code = join(running, tty=tty, stdin=tty or not sys.stdin.isatty())
     return 1 if code is None else code
 
 
 def _running_pod(record: Record, pods: Sequence[Object], worker: int) -> str:
     """The pod of the worker, if one runs."""
-    from echelon.engines.kubernetes import workers
+    from echelon.engines.kubernetes.state import workers
     from echelon.errors import InvalidJob, Unavailable
     from echelon.model.world import worker_count
     from echelon.planning import make_world
@@ -99,7 +99,7 @@ def _running_pod(record: Record, pods: Sequence[Object], worker: int) -> str:
 
 def _folder(record: Record) -> str:
     """Where the run's code is in the pod."""
-    from echelon.engines.kubernetes import labels
+    from echelon.engines.kubernetes import names
 
-    code = labels.CODE if record.job.pod.code is None else labels.CODE_VOLUME
+    code = names.CODE if record.job.pod.code is None else names.CODE_VOLUME
     return (record.job.cwd or "{code}").replace("{code}", code)

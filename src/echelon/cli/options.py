@@ -98,7 +98,7 @@ def _names_in_cluster(said: Mapping[str, Any]) -> list[str]:
 
     def look() -> None:
         from echelon.engines.kubernetes.engine import KubernetesEngine
-        from echelon.engines.kubernetes.listing import list_names
+        from echelon.engines.kubernetes.follow.listing import list_names
         from echelon.errors import EchelonError
 
         engine = KubernetesEngine(context=said.get("context"), namespace=said.get("namespace"))

@@ -14,7 +14,7 @@ from echelon.cli.words import state, style
 from echelon.model.resources import format_memory
 
 if TYPE_CHECKING:
-    from echelon.engines.kubernetes.usage import ClusterUsage, NodeUse, RunUse
+    from echelon.engines.kubernetes.nodes.usage import ClusterUsage, NodeUse, RunUse
 
 _NAMED = 3  # users or nodes that a cell names before it counts the rest
 _AROUND = 9  # lines on the screen that are not rows of nodes or runs

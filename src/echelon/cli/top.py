@@ -42,7 +42,7 @@ def top(once: bool, **target: str | None) -> int:
     else:
         from echelon.cli.render_cluster import cluster_usage
         from echelon.engines.kubernetes.engine import KubernetesEngine
-        from echelon.engines.kubernetes.usage import measure_usage
+        from echelon.engines.kubernetes.nodes.usage import measure_usage
 
         assert isinstance(engine, KubernetesEngine)
         render.repeatedly(

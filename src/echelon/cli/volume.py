@@ -12,8 +12,8 @@ import click
 from echelon.cli.options import target_options, where
 
 if TYPE_CHECKING:
-    from echelon.engines.kubernetes.api import Api
-    from echelon.engines.kubernetes.volumes import Volume
+    from echelon.engines.kubernetes.client.api import Api
+    from echelon.engines.kubernetes.files.volumes import Volume
 
 _SHORT = {
     "ReadWriteOnce": "RWO",
@@ -48,7 +48,7 @@ def list_all(**target: str | None) -> int:
       echelon volume ls -o json
     """
     from echelon.cli import render
-    from echelon.engines.kubernetes.volumes import list_volumes
+    from echelon.engines.kubernetes.files.volumes import list_volumes
 
     api = _api(target)
     found = list_volumes(api)
@@ -92,7 +92,7 @@ def create(
     """
     from echelon.cli import render
     from echelon.engines.base import current_user
-    from echelon.engines.kubernetes.volumes import MODES, create_volume
+    from echelon.engines.kubernetes.files.volumes import MODES, create_volume
     from echelon.model.pod import parse_node_selector, parse_object_name
     from echelon.model.resources import parse_size
 
@@ -125,7 +125,7 @@ def remove(names: tuple[str, ...], yes: bool, **target: str | None) -> int:
       echelon volume rm --yes scratch1 scratch2
     """
     from echelon.cli import render
-    from echelon.engines.kubernetes.volumes import check_unused, read_volume, remove_volume
+    from echelon.engines.kubernetes.files.volumes import check_unused, read_volume, remove_volume
 
     api = _api(target)
     chosen = [read_volume(api, name) for name in dict.fromkeys(names)]

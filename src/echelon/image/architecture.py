@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from echelon.engines.kubernetes.api import Api
-from echelon.engines.kubernetes.kubeconfig import load_access
+from echelon.engines.kubernetes.client.api import Api
+from echelon.engines.kubernetes.client.kubeconfig import load_access
 from echelon.errors import Denied, Unavailable
 from echelon.image.oci import Platform, parse_platform
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from echelon.engines.kubernetes import labels
+from echelon.engines.kubernetes import names
 
 Object = dict[str, Any]
 ME = "mine"
@@ -15,8 +15,8 @@ GIB = 2**30
 def node(name: str, *, gpus: int = 0, ready: bool = True, **more: Any) -> Object:
     amounts = {"cpu": "8", "memory": "32Gi", "pods": "110", "ephemeral-storage": "100Gi"}
     if gpus:
-        amounts[labels.GPU] = str(gpus)
-    about = {labels.GPU_PRODUCT: "NVIDIA-A100-SXM4-80GB", "nvidia.com/gpu.memory": "81920"} if gpus else {}
+        amounts[names.GPU] = str(gpus)
+    about = {names.GPU_PRODUCT: "NVIDIA-A100-SXM4-80GB", "nvidia.com/gpu.memory": "81920"} if gpus else {}
     return {
         "metadata": {
             "name": name,
@@ -34,8 +34,8 @@ def node(name: str, *, gpus: int = 0, ready: bool = True, **more: Any) -> Object
 
 
 def container(**asked: str) -> Object:
-    names = {"gpu": labels.GPU, "cpu": "cpu", "memory": "memory"}
-    return {"name": "c", "resources": {"requests": {names[key]: value for key, value in asked.items()}}}
+    resources = {"gpu": names.GPU, "cpu": "cpu", "memory": "memory"}
+    return {"name": "c", "resources": {"requests": {resources[key]: value for key, value in asked.items()}}}
 
 
 def pod(name: str, on: str | None, *containers: Object, namespace: str = "other", **more: Any) -> Object:
@@ -60,8 +60,8 @@ def worker(run: str, index: int, on: str | None, *containers: Object, namespace:
         on,
         *containers,
         namespace=namespace,
-        labels={labels.RUN: run, labels.COMPONENT: "worker", "batch.kubernetes.io/job-name": run},
-        annotations={labels.COMPLETION_INDEX: str(index)},
+        labels={names.RUN: run, names.COMPONENT: "worker", "batch.kubernetes.io/job-name": run},
+        annotations={names.COMPLETION_INDEX: str(index)},
     )
 
 
@@ -70,8 +70,8 @@ def job(run: str, on: list[str], *containers: Object, namespace: str = ME, **mor
         "metadata": {
             "name": run,
             "namespace": namespace,
-            "labels": {labels.RUN: run},
-            "annotations": {labels.NODES: json.dumps(on)},
+            "labels": {names.RUN: run},
+            "annotations": {names.NODES: json.dumps(on)},
         },
         "spec": {
             "completions": len(on),

@@ -9,8 +9,8 @@ import pytest
 from tests.engines.kubernetes.stand_in import Certificates, StandIn, make_certificates
 from tests.faults.kubernetes.terminal import terminal
 
-from echelon.engines.kubernetes.access import Access
-from echelon.engines.kubernetes.api import Api
+from echelon.engines.kubernetes.client.access import Access
+from echelon.engines.kubernetes.client.api import Api
 
 __all__ = ["terminal"]
 

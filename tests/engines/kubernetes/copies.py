@@ -7,9 +7,9 @@ from pathlib import Path
 
 from testbed.kubectl import Kubectl
 
-from echelon.engines.kubernetes import labels
+from echelon.engines.kubernetes import names
 
-TRANSFER = f"{labels.COMPONENT}={labels.TRANSFER}"
+TRANSFER = f"{names.COMPONENT}={names.TRANSFER}"
 
 
 def left(namespace: Kubectl) -> list[str]:

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from echelon.engines.kubernetes.persistence import Channel
+from echelon.engines.kubernetes.files.reconnect import Channel
 from echelon.errors import Unreachable
 
 

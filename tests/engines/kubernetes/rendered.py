@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from echelon.engines.kubernetes.cargo import Shipped
-from echelon.engines.kubernetes.manifests import render
+from echelon.engines.kubernetes.render.manifests import render
+from echelon.engines.kubernetes.render.payload import Shipped
 from echelon.model.cluster import Cluster, Gpu, Node
 from echelon.model.job import Job
 from echelon.model.plan import Placement, Plan

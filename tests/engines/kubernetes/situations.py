@@ -12,7 +12,7 @@ from typing import Any
 from testbed.kubectl import Kubectl, Object, Refused
 from tests.engines.kubernetes.taken import Seen
 
-from echelon.engines.kubernetes import labels
+from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.diagnose import Trouble
 
 # An agent's stand-in: it leaves as the real one does when it is told to.
@@ -41,13 +41,13 @@ def run_job(
     """A Job as the engine makes it, with a program in the agent's place.
 
     With `kept`, its pods stay when they are deleted, so that they can be looked at, until `let_go`."""
-    own = labels.labels_of(run, "ann", labels.WORKER)
+    own = names.labels_of(run, "ann", names.WORKER)
     main = {
-        "name": labels.CONTAINER,
+        "name": names.CONTAINER,
         "image": image,
         "imagePullPolicy": "IfNotPresent",
         "command": ["python3", "-c", program],
-        "env": [{"name": labels.ENV_FIRST_WORKER, "value": str(first)}],
+        "env": [{"name": names.ENV_FIRST_WORKER, "value": str(first)}],
         **(container or {}),
     }
     return {
@@ -56,7 +56,7 @@ def run_job(
         "metadata": {
             "name": name or run,
             "labels": own,
-            "annotations": {labels.FIRST_WORKER: str(first), labels.SCHEMA: "1"},
+            "annotations": {names.FIRST_WORKER: str(first), names.SCHEMA: "1"},
         },
         "spec": {
             "completionMode": "Indexed",
@@ -70,7 +70,7 @@ def run_job(
                     {
                         "action": "FailJob",
                         "onExitCodes": {
-                            "containerName": labels.CONTAINER,
+                            "containerName": names.CONTAINER,
                             "operator": "In",
                             "values": [193, 195],
                         },
@@ -79,7 +79,7 @@ def run_job(
             },
             "template": {
                 "metadata": {
-                    "labels": {**own, labels.ROLE: "worker"},
+                    "labels": {**own, names.ROLE: "worker"},
                     **({"finalizers": [KEEPER]} if kept else {}),
                 },
                 "spec": {
@@ -107,15 +107,13 @@ class Situation:
 
 def look(kubectl: Kubectl, *runs: str) -> dict[str, Seen]:
     """The objects of runs, now."""
-    own = kubectl.items("jobs,pods", "-l", labels.RUN)
+    own = kubectl.items("jobs,pods", "-l", names.RUN)
     other = kubectl.items("events,persistentvolumeclaims")
     nodes = kubectl.items("nodes")
     now = time.time()
 
     def mine(run: str, kind: str) -> list[Object]:
-        return [
-            each for each in own if each["kind"] == kind and each["metadata"]["labels"][labels.RUN] == run
-        ]
+        return [each for each in own if each["kind"] == kind and each["metadata"]["labels"][names.RUN] == run]
 
     return {
         run: Seen(
@@ -174,7 +172,7 @@ def wait_until(
 
 def let_go(kubectl: Kubectl, run: str) -> None:
     """Let pods that were kept go."""
-    for pod in kubectl.items("pods", "-l", labels.selector(run)):
+    for pod in kubectl.items("pods", "-l", names.selector(run)):
         others = [each for each in pod["metadata"].get("finalizers", []) if each != KEEPER]
         kubectl.patch("pod", pod["metadata"]["name"], {"metadata": {"finalizers": others}})
 
@@ -185,6 +183,6 @@ def clear(kubectl: Kubectl) -> None:
     Kubernetes deletes a namespace's pods first, and a Job that counts failures per index lets none of them go
     before it has made the next: so it would never end."""
     kubectl("delete", "jobs", "--all", "--wait=false")
-    for pod in kubectl.items("pods", "-l", labels.RUN):
+    for pod in kubectl.items("pods", "-l", names.RUN):
         if KEEPER in pod["metadata"].get("finalizers", []):
-            let_go(kubectl, pod["metadata"]["labels"][labels.RUN])
+            let_go(kubectl, pod["metadata"]["labels"][names.RUN])

@@ -8,7 +8,7 @@ from typing import Any
 from testbed.kubectl import Object
 from tests.engines.kubernetes.situations import run_job
 
-from echelon.engines.kubernetes import labels
+from echelon.engines.kubernetes import names
 from echelon.model.job import Job
 from echelon.model.run import Record, RunRef
 
@@ -23,8 +23,8 @@ RECORD = Record(
 
 def record_object(*, stop: object = None, queued: object = None, started: bool = True) -> Object:
     owners = [{"kind": "Job", "name": "demo", "uid": "1"}] if started else []
-    annotations = {labels.STOP: stop if isinstance(stop, str) else json.dumps(stop)} if stop else {}
-    data = {labels.QUEUED_KEY: queued if isinstance(queued, str) else json.dumps(queued)} if queued else {}
+    annotations = {names.STOP: stop if isinstance(stop, str) else json.dumps(stop)} if stop else {}
+    data = {names.QUEUED_KEY: queued if isinstance(queued, str) else json.dumps(queued)} if queued else {}
     about = {"name": "demo", "annotations": annotations, "ownerReferences": owners}
     return {"kind": "ConfigMap", "metadata": about, "data": data}
 
@@ -41,12 +41,12 @@ def pod(
 ) -> Object:
     """A pod as small as it can be."""
     template = run_job("demo", "image", first=first)["spec"]["template"]
-    statuses = [{"name": labels.CONTAINER, "state": state}] if state is not None else []
+    statuses = [{"name": names.CONTAINER, "state": state}] if state is not None else []
     return {
         "kind": "Pod",
         "metadata": {
             "name": name or f"demo-{worker}-abcde",
-            "annotations": {labels.COMPLETION_INDEX: str(worker - first)},
+            "annotations": {names.COMPLETION_INDEX: str(worker - first)},
             "creationTimestamp": made,
             **about,
         },

@@ -7,9 +7,9 @@ import json
 import pytest
 from tests.engines.kubernetes.stand_in import Answer, StandIn, refuses, says
 
-from echelon.engines.kubernetes import labels, objects
-from echelon.engines.kubernetes.access import Access
-from echelon.engines.kubernetes.api import Api, NotThere, Object
+from echelon.engines.kubernetes import names, objects
+from echelon.engines.kubernetes.client.access import Access
+from echelon.engines.kubernetes.client.api import Api, NotThere, Object
 from echelon.errors import Refused
 
 THERE = refuses(409, "AlreadyExists", 'jobs "demo" already exists')
@@ -24,7 +24,7 @@ def api(access: Access) -> Api:
 def thing(
     kind: str = "Job", *, run: str | None = "demo", uid: str = "", owner: str = "", **more: str
 ) -> Object:
-    about: Object = {"name": "demo", "labels": {labels.RUN: run} if run else {}, **more}
+    about: Object = {"name": "demo", "labels": {names.RUN: run} if run else {}, **more}
     if uid:
         about["uid"] = uid
     if owner:

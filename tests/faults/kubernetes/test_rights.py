@@ -12,7 +12,7 @@ from testbed.kubectl import Kubectl, Refused
 from tests.faults.kubernetes.terminal import Terminal
 from tests.faults.kubernetes.test_pods import PATIENT, newest_pod
 
-from echelon.engines.kubernetes.checkup.rights import MINIMAL_ROLE
+from echelon.engines.kubernetes.doctor.rights import MINIMAL_ROLE
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 

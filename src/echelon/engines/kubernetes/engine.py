@@ -19,29 +19,28 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from echelon.engines.base import Taken, check_results, current_user, read_secrets, run_exists
-from echelon.engines.kubernetes import (
-    history,
-    inventory,
-    labels,
-    manifests,
-    objects,
-    observe,
-    orders,
-    results,
-    security,
-    workers,
-)
-from echelon.engines.kubernetes.api import AlreadyThere, Api, Conflict, Object
-from echelon.engines.kubernetes.cargo import Shipped, load, weigh
+from echelon.engines.kubernetes import control, names, objects, pod_security
+from echelon.engines.kubernetes.client.api import AlreadyThere, Api, Conflict, Object
+from echelon.engines.kubernetes.client.fields import json_object
+from echelon.engines.kubernetes.client.kubeconfig import load_access
 from echelon.engines.kubernetes.diagnose import Trouble
-from echelon.engines.kubernetes.follow import Followed, follow_events, follow_logs, missing, read_events
-from echelon.engines.kubernetes.home_logs import has_lost_lines, read_home
-from echelon.engines.kubernetes.images import image_note
-from echelon.engines.kubernetes.kubeconfig import load_access
-from echelon.engines.kubernetes.listing import list_runs
-from echelon.engines.kubernetes.logs import Line, is_gap, read_all
-from echelon.engines.kubernetes.pods import RESTRICTED, to_toleration
-from echelon.engines.kubernetes.reading import json_object
+from echelon.engines.kubernetes.files import results
+from echelon.engines.kubernetes.follow.follow import (
+    Followed,
+    follow_events,
+    follow_logs,
+    missing,
+    read_events,
+)
+from echelon.engines.kubernetes.follow.listing import list_runs
+from echelon.engines.kubernetes.follow.logs import Line, is_gap, read_all
+from echelon.engines.kubernetes.follow.saved_logs import has_lost_lines, read_home
+from echelon.engines.kubernetes.nodes import inventory
+from echelon.engines.kubernetes.render import manifests
+from echelon.engines.kubernetes.render.image import image_note
+from echelon.engines.kubernetes.render.payload import Shipped, load, weigh
+from echelon.engines.kubernetes.render.pod import RESTRICTED, to_toleration
+from echelon.engines.kubernetes.state import history, outcome, workers
 from echelon.errors import Denied, EchelonError, Refused, StateTrouble
 from echelon.model.cluster import Cluster
 from echelon.model.event import Event
@@ -124,14 +123,14 @@ class KubernetesEngine:
     def queue(self, ref: RunRef, reason: str) -> None:
         """Write down why the run must wait; whoever follows it tries again."""
         obj = self.record_of(ref)
-        if labels.PLAN_KEY in (obj.get("data") or {}) or history.annotation(obj, labels.STOP):
+        if names.PLAN_KEY in (obj.get("data") or {}) or history.annotation(obj, names.STOP):
             return
-        told = json.loads((obj.get("data") or {}).get(labels.QUEUED_KEY, "[]"))
+        told = json.loads((obj.get("data") or {}).get(names.QUEUED_KEY, "[]"))
         now = round(time.time(), 3)
-        change: Object = {"metadata": {"annotations": {labels.TENDED: str(now)}}}
+        change: Object = {"metadata": {"annotations": {names.TENDED: str(now)}}}
         if not told or told[-1]["reason"] != reason:
             told.append({"at": now, "reason": reason})
-            change["data"] = {labels.QUEUED_KEY: json.dumps(told)}
+            change["data"] = {names.QUEUED_KEY: json.dumps(told)}
         self.api.patch("ConfigMap", ref.name, change)
 
     def start(self, ref: RunRef, plan: Plan) -> None:
@@ -139,23 +138,23 @@ class KubernetesEngine:
         obj = self.record_of(ref)
         jobs = self.jobs_of(ref)
         record = history.read_record(obj, self._ref(ref.name))
-        if history.annotation(obj, labels.STOP) or (jobs and record.plan is not None):
+        if history.annotation(obj, names.STOP) or (jobs and record.plan is not None):
             objects.adopt(self.api, obj, jobs)
             return
         if record.plan is None or not history.is_being_started(obj):
             self._check_taken(ref, plan)
         else:
             plan = record.plan  # of somebody who is starting it at this moment: both do the same
-        level, shipped = security.level_of(self.api), manifests.read_shipped(obj)
+        level, shipped = pod_security.level_of(self.api), manifests.read_shipped(obj)
         rendered = manifests.started_objects(record, plan, shipped, security_level=level or "")
         change: Object = {
             "metadata": {
-                "annotations": {labels.ADMITTED: str(round(time.time(), 3))},
+                "annotations": {names.ADMITTED: str(round(time.time(), 3))},
                 "resourceVersion": obj["metadata"]["resourceVersion"],
             },
             "data": {
-                labels.PLAN_KEY: msgspec.json.encode(plan).decode(),
-                labels.TASK_KEY: json.dumps(rendered.task),
+                names.PLAN_KEY: msgspec.json.encode(plan).decode(),
+                names.TASK_KEY: json.dumps(rendered.task),
             },
         }
         try:
@@ -166,8 +165,8 @@ class KubernetesEngine:
         for claim in rendered.claims:
             objects.create(self.api, claim)
         made = [objects.create(self.api, job) for job in rendered.jobs]
-        selector = labels.selector(ref.name, labels.WORKER)
-        if level is None and security.refuses(self.api, made, selector):
+        selector = names.selector(ref.name, names.WORKER)
+        if level is None and pod_security.refuses(self.api, made, selector):
             objects.delete_jobs(self.api, made)
             jobs = manifests.job_objects(record, plan, shipped, security_level=RESTRICTED)
             made = [objects.create(self.api, job) for job in jobs]
@@ -189,7 +188,7 @@ class KubernetesEngine:
             record,
             plan,
             shipped,
-            security_level=security.level_of(self.api) or "",
+            security_level=pod_security.level_of(self.api) or "",
             namespace=self.api.namespace,
         )
         return yaml.safe_dump_all(found, sort_keys=False, allow_unicode=True)
@@ -237,20 +236,20 @@ class KubernetesEngine:
         record = history.read_record(obj, self._ref(ref.name))
         if self.end_of(record, obj, jobs, pods) is not None:
             return
-        left = history.annotation(obj, labels.STOP)
+        left = history.annotation(obj, names.STOP)
         word = json_object(left) if left else {"reason": f"stopped by {current_user()}"}
         word = {"at": round(time.time(), 3), **word, "now": now}
         if not left:
-            orders.leave_word(self.api, record, word)
+            control.leave_word(self.api, record, word)
         try:
-            told = bool(jobs) and orders.reach_leader(self.api, record, "stop", json.dumps(word))
+            told = bool(jobs) and control.reach_leader(self.api, record, "stop", json.dumps(word))
         except Denied as error:
             told = False
             if results.keeps_results(record) and any(map(workers.is_running, pods)):
                 word["reason"] = f"{word['reason']}; its results went with its pods: {error.message}"
-                orders.leave_word(self.api, record, word)
+                control.leave_word(self.api, record, word)
         if jobs and not told:
-            orders.end_jobs(self.api, jobs)  # nobody to tell, or no right to
+            control.end_jobs(self.api, jobs)  # nobody to tell, or no right to
 
     def remove(self, ref: RunRef) -> None:
         """Delete every object of a run that has ended; a user's volumes stay."""
@@ -261,16 +260,16 @@ class KubernetesEngine:
         except StateTrouble:
             objects.remove(self.api, ref.name, keep_claim=True)
             return
-        data, stopped = obj.get("data") or {}, history.annotation(obj, labels.STOP) is not None
+        data, stopped = obj.get("data") or {}, history.annotation(obj, names.STOP) is not None
         if jobs or history.was_started(obj):
             goes_on = self.end_of(record, obj, jobs, pods) is None
         else:
-            in_line = labels.QUEUED_KEY in data and labels.PLAN_KEY not in data
+            in_line = names.QUEUED_KEY in data and names.PLAN_KEY not in data
             goes_on = not stopped and (in_line or history.is_being_started(obj))
         if goes_on:
             raise StateTrouble(f"run {ref.name!r} has not ended", hint=f"`echelon stop {ref.name}` first")
         results.check_fetched(self, record)
-        collected = history.annotation(obj, labels.COLLECTED) is not None
+        collected = history.annotation(obj, names.COLLECTED) is not None
         objects.remove(self.api, ref.name, keep_claim=not (results.has_own_claim(record) and collected))
 
     def runs(self) -> Sequence[RunSummary]:
@@ -287,7 +286,7 @@ class KubernetesEngine:
         self, record: Record, obj: Object, jobs: Sequence[Object], pods: Sequence[Object]
     ) -> Event | None:
         """How the run ended, as its objects tell; None if it has not, or if only its leader's log knows."""
-        end = history.written_end(obj) or observe.finished_event(record, obj, jobs, pods)
+        end = history.written_end(obj) or outcome.finished_event(record, obj, jobs, pods)
         if end is not None or not workers.leader_pods(pods):
             return end
         return next((each for each in self.events(record.ref) if each.kind == "finished"), None)
@@ -301,18 +300,18 @@ class KubernetesEngine:
 
     def jobs_of(self, ref: RunRef) -> list[Object]:
         """The run's Jobs."""
-        return self.api.list("Job", selector=labels.selector(ref.name, labels.WORKER)).items
+        return self.api.list("Job", selector=names.selector(ref.name, names.WORKER)).items
 
     def pods_of(self, ref: RunRef) -> list[Object]:
         """The run's pods, those that were replaced too as long as they are there."""
-        return self.api.list("Pod", selector=labels.selector(ref.name, labels.WORKER)).items
+        return self.api.list("Pod", selector=names.selector(ref.name, names.WORKER)).items
 
     def _ref(self, name: str) -> RunRef:
         return RunRef(engine="k8s", name=name, namespace=self.api.namespace, context=self._context)
 
     def _find(self, ref: RunRef) -> Object | None:
         found = self.api.find("ConfigMap", ref.name)
-        ours = found is not None and (found["metadata"].get("labels") or {}).get(labels.RUN) == ref.name
+        ours = found is not None and (found["metadata"].get("labels") or {}).get(names.RUN) == ref.name
         if found is not None and not ours:
             raise Refused(
                 f"a ConfigMap named {ref.name!r} is in the namespace, and it is not echelon's",
@@ -325,8 +324,8 @@ class KubernetesEngine:
 
         If its code has changed, or it was stopped before it began, it is cleared away and begins again."""
         record = history.read_record(known, ref)
-        in_line = labels.QUEUED_KEY in (known.get("data") or {})
-        stopped = history.annotation(known, labels.STOP) is not None
+        in_line = names.QUEUED_KEY in (known.get("data") or {})
+        stopped = history.annotation(known, names.STOP) is not None
         if jobs := self.jobs_of(ref):
             objects.adopt(self.api, known, jobs)  # whoever made them may have been cut off right after
         if record.job != job or jobs or (in_line and not stopped):
@@ -350,5 +349,5 @@ class KubernetesEngine:
     def _give_up(self, record: Record, trouble: Trouble) -> None:
         """End a run that waits for what will not come, and let it say why."""
         word = {"at": round(time.time(), 3), "reason": trouble.sentence, "outcome": "failed"}
-        orders.leave_word(self.api, record, word)
-        orders.end_jobs(self.api, self.jobs_of(record.ref))
+        control.leave_word(self.api, record, word)
+        control.end_jobs(self.api, self.jobs_of(record.ref))

@@ -10,11 +10,11 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 
-from echelon.engines.kubernetes import labels
-from echelon.engines.kubernetes.api import AlreadyThere, Api, NotThere, Object
-from echelon.engines.kubernetes.manifests import owner_reference
-from echelon.engines.kubernetes.reading import moment
-from echelon.engines.kubernetes.workers import is_cut_off
+from echelon.engines.kubernetes import names
+from echelon.engines.kubernetes.client.api import AlreadyThere, Api, NotThere, Object
+from echelon.engines.kubernetes.client.fields import moment
+from echelon.engines.kubernetes.render.manifests import owner_reference
+from echelon.engines.kubernetes.state.workers import is_cut_off
 from echelon.errors import Denied, Refused
 
 _GONE = 60.0  # seconds that Kubernetes may take to remove what was deleted
@@ -35,8 +35,8 @@ def create(api: Api, obj: Object, owner: Object | None = None) -> Object:
         if found is None:
             continue
         leaves = bool(found["metadata"].get("deletionTimestamp"))
-        theirs = (found["metadata"].get("labels") or {}).get(labels.RUN)
-        if owner is None and not leaves and theirs == wanted["metadata"]["labels"][labels.RUN]:
+        theirs = (found["metadata"].get("labels") or {}).get(names.RUN)
+        if owner is None and not leaves and theirs == wanted["metadata"]["labels"][names.RUN]:
             return found  # of this run: records reserve names
         if owner is not None and not leaves and _owned_by(found, owner):
             return found
@@ -86,14 +86,14 @@ def remove(api: Api, run: str, *, keep_claim: bool) -> None:
     """Delete everything of a run, and wait until its name is free.
 
     What is known by its name is not looked for: nobody needs the right to list Secrets for this."""
-    selector = labels.selector(run)
+    selector = names.selector(run)
     for kind in ("Job", "ConfigMap"):
         for item in api.list(kind, selector=selector).items:
             api.delete(kind, item["metadata"]["name"], uid=item["metadata"]["uid"])
     api.delete("Service", run)
     api.delete("Secret", run)
     if not keep_claim:
-        api.delete("PersistentVolumeClaim", labels.claim_name(run))
+        api.delete("PersistentVolumeClaim", names.claim_name(run))
     deadline = time.monotonic() + _GONE
     for kind in ("Job", "Pod", "ConfigMap"):
         while left := api.list(kind, selector=selector).items:

@@ -13,7 +13,7 @@ from typing import Literal
 
 import msgspec
 
-from echelon.agent.processes import adopt_orphans
+from echelon.agent.ranks.processes import adopt_orphans
 from echelon.engines.local import devices
 from echelon.engines.local.rundir import state_home
 from echelon.model.resources import format_memory

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from echelon.agent.verdict import STOPPED_EXIT_CODE
+from echelon.agent.gang.verdict import STOPPED_EXIT_CODE
 from echelon.engines.base import Taken, check_results, current_user, read_secrets, run_exists
 from echelon.engines.local import devices, rundir, store
 from echelon.engines.local.custody import end_of, is_over, never_ran, nothing_comes, spawn_supervisor

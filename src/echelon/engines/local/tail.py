@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from echelon.agent.processes import allow_descriptors
+from echelon.agent.ranks.processes import allow_descriptors
 from echelon.engines.local.rundir import RunDir
 from echelon.model.log import LogLine, parse_line
 

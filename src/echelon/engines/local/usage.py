@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from echelon.agent.processes import descendants
+from echelon.agent.ranks.processes import descendants
 from echelon.engines.local import devices
 from echelon.engines.local.engine import LocalEngine
 from echelon.model.status import FINAL

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from echelon.engines.kubernetes import labels
+from echelon.engines.kubernetes import names
+from echelon.engines.kubernetes.client.fields import condition_of, moment, one_line
 from echelon.engines.kubernetes.diagnose.claims import claim_trouble, claims_of, is_tied
 from echelon.engines.kubernetes.diagnose.creation import missing_pods
 from echelon.engines.kubernetes.diagnose.happenings import Events, Happening, last_of
@@ -30,8 +31,7 @@ from echelon.engines.kubernetes.diagnose.trouble import (
     limit_words,
     tell,
 )
-from echelon.engines.kubernetes.reading import condition_of, moment, one_line
-from echelon.engines.kubernetes.workers import (
+from echelon.engines.kubernetes.state.workers import (
     START_ERRORS,
     container_end,
     has_ended,
@@ -43,7 +43,7 @@ from echelon.engines.kubernetes.workers import (
 from echelon.model.cluster import Cluster
 
 if TYPE_CHECKING:
-    from echelon.engines.kubernetes.api import Object
+    from echelon.engines.kubernetes.client.api import Object
 
 __all__ = ["PATIENCE", "Trouble", "diagnose", "gives_up", "limit_words"]
 
@@ -94,7 +94,7 @@ def diagnose(
         spec = job.get("spec") or {}
         if spec.get("suspend") or _is_over(job):
             continue
-        first = int((job["metadata"].get("annotations") or {}).get(labels.FIRST_WORKER) or 0)
+        first = int((job["metadata"].get("annotations") or {}).get(names.FIRST_WORKER) or 0)
         own = range(first, first + int(spec.get("completions") or 1))
         mine = [pod for worker in own for pod in workers.get(worker, [])]
         missing = [worker for worker in own if worker not in workers]

@@ -7,12 +7,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from echelon.engines.kubernetes.client.fields import moment
 from echelon.engines.kubernetes.diagnose.happenings import Events, Happening
 from echelon.engines.kubernetes.diagnose.trouble import Finding
-from echelon.engines.kubernetes.reading import moment
 
 if TYPE_CHECKING:
-    from echelon.engines.kubernetes.api import Object
+    from echelon.engines.kubernetes.client.api import Object
 
 _SHARED = ("ReadWriteMany", "ReadOnlyMany")
 

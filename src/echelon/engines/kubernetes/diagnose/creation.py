@@ -9,13 +9,13 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from echelon.engines.kubernetes.client.fields import moment
 from echelon.engines.kubernetes.diagnose.happenings import Events, Happening, last_of
 from echelon.engines.kubernetes.diagnose.trouble import Finding, Kind
-from echelon.engines.kubernetes.quantities import to_thousandths
-from echelon.engines.kubernetes.reading import moment
+from echelon.engines.kubernetes.nodes.quantities import to_thousandths
 
 if TYPE_CHECKING:
-    from echelon.engines.kubernetes.api import Object
+    from echelon.engines.kubernetes.client.api import Object
 
 _SILENCE = 10.0  # seconds within which the Job controller makes pods when nothing is wrong
 _QUOTA = re.compile(

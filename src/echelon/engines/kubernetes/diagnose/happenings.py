@@ -9,10 +9,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from echelon.engines.kubernetes.reading import moment, one_line
+from echelon.engines.kubernetes.client.fields import moment, one_line
 
 if TYPE_CHECKING:
-    from echelon.engines.kubernetes.api import Object
+    from echelon.engines.kubernetes.client.api import Object
 
 _COMBINED = "(combined from similar events): "
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from echelon.engines.kubernetes import labels
-from echelon.engines.kubernetes.quantities import to_thousandths
-from echelon.engines.kubernetes.workers import worker_container
+from echelon.engines.kubernetes import names
+from echelon.engines.kubernetes.nodes.quantities import to_thousandths
+from echelon.engines.kubernetes.state.workers import worker_container
 
 if TYPE_CHECKING:
-    from echelon.engines.kubernetes.api import Object
+    from echelon.engines.kubernetes.client.api import Object
 
 _KEEPS_AWAY = ("NoSchedule", "NoExecute")
 
@@ -51,11 +51,11 @@ def large_enough(pod: Object, nodes: Sequence[Object]) -> list[Object]:
 
 def product_trouble(pod: Object, nodes: Sequence[Object]) -> tuple[str, str] | None:
     """That no node has a GPU of the model asked for, and which models there are; None if one has."""
-    wanted = [each for each in _expressions(pod) if each.get("key") == labels.GPU_PRODUCT]
+    wanted = [each for each in _expressions(pod) if each.get("key") == names.GPU_PRODUCT]
     if not wanted or any(_has(node, wanted[0]) for node in nodes):
         return None
     there = sorted(
-        {str(_labels(node)[labels.GPU_PRODUCT]) for node in nodes if labels.GPU_PRODUCT in _labels(node)}
+        {str(_labels(node)[names.GPU_PRODUCT]) for node in nodes if names.GPU_PRODUCT in _labels(node)}
     )
     asked = " or ".join(wanted[0].get("values") or ["the one asked for"])
     hint = (

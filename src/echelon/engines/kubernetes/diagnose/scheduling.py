@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from echelon.engines.kubernetes import labels
+from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.diagnose.nodes import (
     capacity,
     large_enough,
@@ -18,13 +18,13 @@ from echelon.engines.kubernetes.diagnose.nodes import (
     product_trouble,
     untolerated,
 )
-from echelon.engines.kubernetes.quantities import to_thousandths
-from echelon.engines.kubernetes.workers import worker_container
+from echelon.engines.kubernetes.nodes.quantities import to_thousandths
+from echelon.engines.kubernetes.state.workers import worker_container
 from echelon.model.cluster import Cluster
 from echelon.model.resources import format_memory
 
 if TYPE_CHECKING:
-    from echelon.engines.kubernetes.api import Object
+    from echelon.engines.kubernetes.client.api import Object
 
 _WHOLE = re.compile(r"^0/(?P<total>\d+) nodes are available(?:: (?P<why>.*))?$")
 # What the scheduler adds after its reasons: what making room would bring.
@@ -34,7 +34,7 @@ _AFTER = re.compile(
 _REASON = re.compile(r"(?P<count>\d+) (?P<what>.+?)(?=, \d+ |$)")
 _TAINT = re.compile(r"had (?:untolerated )?taint \{(?P<key>[^:}]+): (?P<value>[^}]*)\}")
 _CLAIM = re.compile(r'persistentvolumeclaim "([^"]+)" (not found|is being deleted|bound to non-existent.*)')
-_GPUS = (labels.GPU, labels.AMD_GPU)
+_GPUS = (names.GPU, names.AMD_GPU)
 # Reasons that are told in other words than the scheduler's.
 _PLAIN = {
     "were unschedulable": "cordoned (closed to new pods)",

@@ -9,11 +9,11 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from echelon.engines.kubernetes.client.fields import moment, one_line
 from echelon.engines.kubernetes.diagnose.happenings import Happening, last_of
 from echelon.engines.kubernetes.diagnose.pulling import read_pull_error
 from echelon.engines.kubernetes.diagnose.trouble import Finding, Kind
-from echelon.engines.kubernetes.reading import moment, one_line
-from echelon.engines.kubernetes.workers import (
+from echelon.engines.kubernetes.state.workers import (
     container_state,
     node_name,
     start_error,
@@ -22,7 +22,7 @@ from echelon.engines.kubernetes.workers import (
 )
 
 if TYPE_CHECKING:
-    from echelon.engines.kubernetes.api import Object
+    from echelon.engines.kubernetes.client.api import Object
 
 _PULL_REASONS = (
     "ErrImagePull",

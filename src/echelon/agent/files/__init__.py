@@ -1,0 +1,1 @@
+"""Files out of and into a pod: framed, checksummed, resumable."""

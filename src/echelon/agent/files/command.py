@@ -1,0 +1,118 @@
+"""`agent.pyz files ...`: files in and out of a pod, called by the client through `exec`.
+
+    files list ROOT [PATH]               what is there, a line of JSON for each entry
+    files send ROOT [PATH]               the end of a copy that has the files, on standard input and output
+    files receive ROOT [--into]          the end of a copy that gets them
+    files hold SECONDS                   stay, until nobody has used this pod for so long
+
+The first three end when the other end does. Exit code 0 says that all was said; whatever goes wrong is the
+last line, for the client to read."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+
+from echelon.agent.files.receiver import Missing, Receiver
+from echelon.agent.files.sender import Sender
+from echelon.agent.files.tree import BadTree, find, look, walk
+from echelon.agent.files.wire import SILENCE, Broken, Garbled, Trouble, Wire, standard_wire
+
+TYPE_CHECKING = False  # as mypy reads it; `typing` is not needed at run time
+if TYPE_CHECKING:
+    from typing import Callable
+
+BROKEN = 3  # exit code: the other end went away
+
+
+def main(argv: list[str]) -> int:
+    """Do what the words say; returns the exit code."""
+    word, *rest = argv or [""]
+    if word == "list" and rest:
+        return _list(rest[0], *rest[1:2])
+    if word == "send" and rest:
+        path = rest[1] if len(rest) > 1 else "."
+        return _converse(lambda wire: Sender(wire, rest[0], path), rest[0])
+    if word == "receive" and rest:
+        return _converse(lambda wire: Receiver(wire, rest[0], into="--into" in rest[1:]), rest[0])
+    if word == "hold" and rest:
+        return _hold(float(rest[0]))
+    words = "files: list ROOT [PATH] | send ROOT [PATH] | receive ROOT [--into] | hold SECONDS"
+    print(words, file=sys.stderr, flush=True)
+    return 2
+
+
+def _list(root: str, path: str = ".") -> int:
+    try:
+        place = find(root, path)
+    except BadTree as error:
+        print(json.dumps({"trouble": str(error)}))
+        return 1
+    if place is None:
+        print(json.dumps({"trouble": "nothing is there"}))
+        return 1
+    entries = walk(place) if os.path.isdir(place) else iter([look(place, os.path.basename(place))])
+    count = 0
+    for count, entry in enumerate(entries, start=1):  # noqa: B007 - counted
+        print(json.dumps(entry.raw()))
+    print(json.dumps({"listed": count}))
+    sys.stdout.flush()
+    return 0
+
+
+def _converse(make: Callable[[Wire], Sender | Receiver], root: str) -> int:
+    wire = standard_wire()
+    end = make(wire)
+    try:
+        end.run()
+    except Missing:
+        return 0
+    except (Broken, Trouble):
+        return BROKEN
+    except (BadTree, Garbled) as error:
+        return _give_up(wire, type(error).__name__, root, str(error))
+    except OSError as error:
+        import errno
+
+        path = os.path.join(root, getattr(end, "at", ""))
+        return _give_up(wire, errno.errorcode.get(error.errno or 0, ""), path, error.strerror or str(error))
+    return 0
+
+
+def _give_up(wire: Wire, code: str, path: str, words: str) -> int:
+    """Say why, and wait for the other end to have heard: it may be in the middle of a large file."""
+    deadline = time.monotonic() + SILENCE
+    try:
+        wire.say(trouble=words, code=code, path=path)
+        wire.flush()
+        while time.monotonic() < deadline:
+            wire.skip(deadline - time.monotonic())
+    except Broken:
+        pass
+    return 1
+
+
+def _hold(seconds: float) -> int:
+    """Keep the pod for as long as it is used: whoever copies runs a process beside this one."""
+    import signal
+
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))  # a container's first process ignores it otherwise
+    used = time.monotonic()
+    own = str(os.getpid())
+    while time.monotonic() - used < seconds:
+        if any(name.isdigit() and name != own and _is_copy(name) for name in os.listdir("/proc")):
+            used = time.monotonic()
+        time.sleep(min(2.0, seconds / 4))
+    return 0
+
+
+def _is_copy(process: str) -> bool:
+    try:
+        with open("/proc/%s/cmdline" % process, "rb") as file:
+            words = file.read()
+    except OSError:
+        return False  # it has ended
+    # Not one that only holds, as we do: where pods see each other's processes, they would for ever.
+    return b"\0files\0" in words and b"\0files\0hold\0" not in words

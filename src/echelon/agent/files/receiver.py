@@ -1,0 +1,276 @@
+"""The end of a copy that gets the files: it decides what it needs, asks for it, and has it put in place.
+
+On the user's machine it brings results and volumes home; in a pod it is `files receive`. A file takes its
+place when its sha256 fits, so that a reader sees the old file or the new one. What a broken connection left
+is gone on with; a file that is in its place already is not asked for again.
+
+Nothing that the other end says leads outside the target: see `file_tree` and `file_landing`.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+
+from echelon.agent.files import tree
+from echelon.agent.files.landing import Landing, write_all
+from echelon.agent.files.sender import VERSION
+from echelon.agent.files.tree import FILE, FOLDER, LINK, OTHER, BadTree, Entry, check_path, digest_of, shown
+from echelon.agent.files.wire import Garbled, Wire
+
+TYPE_CHECKING = False  # as mypy reads it; `typing` is not needed at run time
+if TYPE_CHECKING:
+    from typing import Any, Callable
+
+MOST_ENTRIES = 5 * 1000 * 1000
+TRIES = 3  # of a file that changes while it is sent, or arrives damaged
+_ASKED = (
+    1 << 14
+)  # bytes of requests that may be on the way: less than any pipe holds, so nobody waits for ever
+
+
+class Missing(Exception):
+    """There is nothing of that name at the other end."""
+
+
+class Wanted:
+    """A file that is asked for: from where on, and where it belongs below the target."""
+
+    __slots__ = ("compare", "entry", "length", "offset", "place", "tries")
+
+    def __init__(
+        self, entry: Entry, place: list[str], offset: int, compare: bool = False, tries: int = 1
+    ) -> None:
+        self.entry = entry
+        self.place = place
+        self.offset = offset
+        self.compare = compare  # a file of this size is in its place: only the sha256 is asked for
+        self.tries = tries
+        self.length = 100 + 6 * len(entry.path)  # of the request, however the path is escaped
+
+
+class Receiver:
+    """Receives a file or a folder, once, over one connection."""
+
+    def __init__(
+        self,
+        wire: Wire,
+        target: str,
+        into: bool = False,
+        move: Callable[[str], str] = lambda path: path,
+        on_progress: Callable[[int, int, int, int], object] = lambda *_: None,
+    ) -> None:
+        self.at = target  # what is being worked on, for messages
+        self._wire = wire
+        self._into = into  # a file goes into the target, if that is a folder
+        self._move = move  # where a path of the tree belongs below the target
+        self._on_progress = on_progress  # bytes and files that are here, and all of them
+        self._kinds: dict[str, str] = {}
+        self._left_out: list[tuple[str, str]] = []
+        self._changed: list[str] = []
+        self._done = self._total = self._files_done = self._files = self._there = 0
+
+    def run(self) -> dict[str, Any]:
+        """Receive, and return what came of it, which the other end is told, too."""
+        hello = self._wire.hear()
+        if hello.get("files") != VERSION:
+            raise Garbled("the other end is of another version of echelon: %.100r" % (hello,))
+        if hello.get("root") == "missing":
+            self._wire.say(end=1, missing=1)
+            self._wire.flush()
+            raise Missing
+        target, single = self.at, ""
+        if hello.get("root") == "file":
+            if self._into and (target.endswith("/") or os.path.isdir(target)):
+                target = os.path.join(target, *check_path(str(hello.get("name")))[-1:])
+            target, single = os.path.split(os.path.abspath(target))
+        entries = self._listing(single)
+        landing = Landing(target)
+        try:
+            self._fetch(landing, self._decide(landing, entries))
+            self._finish(landing, entries)
+        except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                landing.partials.make_room()
+            raise
+        finally:
+            landing.close()
+        return self._say_end(os.path.join(target, single) if single else target)
+
+    def _listing(self, single: str) -> list[tuple[Entry, list[str]]]:
+        """Every entry that can be copied, with the place where it belongs."""
+        entries = []
+        message = self._wire.hear()
+        while "listed" not in message:
+            entry = tree.read_entry(message)
+            if entry.path != "." or not entry.why_not:
+                check_path(entry.path)
+            place = single or (self._move(entry.path) if entry.path != "." else ".")
+            if entry.kind == LINK and not entry.why_not:
+                entry.why_not = tree.why_not_link(place, entry.link)
+            if entry.why_not or entry.kind == OTHER:
+                self._left_out.append((entry.path, entry.why_not or "neither file, folder nor link"))
+            else:
+                self._claim(entry)
+                entries.append((entry, check_path(place)))
+            if len(entries) > (1 if single else MOST_ENTRIES):
+                raise BadTree("the tree has more entries than it may have: %d" % len(entries))
+            message = self._wire.hear()
+        return entries
+
+    def _claim(self, entry: Entry) -> None:
+        """Each name once, and nothing below what is no folder."""
+        if entry.path in self._kinds:
+            raise BadTree("%s comes more than once" % shown(entry.path))
+        above = entry.path.rpartition("/")[0]
+        if above and self._kinds.get(above) != FOLDER:
+            raise BadTree("%s lies below something that is no folder" % shown(entry.path))
+        self._kinds[entry.path] = entry.kind
+
+    def _decide(self, landing: Landing, entries: list[tuple[Entry, list[str]]]) -> list[Wanted]:
+        """Make the folders, and find out which files are missing, or may be."""
+        wanted = []
+        for entry, place in entries:
+            self.at = "/".join(place)
+            if entry.kind == FOLDER:
+                landing.make_folder(place)
+            elif entry.kind == FILE:
+                self._files += 1
+                self._total += entry.size
+                found = landing.stat(place)
+                if found is None or found.st_size != entry.size:
+                    wanted.append(Wanted(entry, place, landing.partials.begun(place, entry)))
+                elif found.st_mtime_ns == entry.mtime:
+                    self._there += 1
+                    self._done += entry.size
+                    if stat.S_IMODE(found.st_mode) != entry.mode:
+                        landing.settle(place, entry)
+                else:
+                    wanted.append(Wanted(entry, place, entry.size, compare=True))
+            self._wire.tick()
+        self._files_done = self._there
+        self._wire.say(there=self._there, bytes=self._done)
+        self._report()
+        return wanted
+
+    def _fetch(self, landing: Landing, wanted: list[Wanted]) -> None:
+        """Ask for files, several ahead, and take them as they come."""
+        waiting = list(reversed(wanted))
+        asked: list[Wanted] = []
+        on_the_way = 0
+        while waiting or asked:
+            while waiting and (not asked or on_the_way + waiting[-1].length < _ASKED):
+                entry = waiting[-1].entry
+                self._wire.say(path=entry.path, offset=waiting[-1].offset, size=entry.size, mtime=entry.mtime)
+                on_the_way += waiting[-1].length
+                asked.append(waiting.pop())
+            current = asked.pop(0)
+            self.at = "/".join(current.place)
+            again = self._take(landing, current)
+            on_the_way -= current.length
+            if again is not None:
+                waiting.append(again)
+
+    def _take(self, landing: Landing, wanted: Wanted) -> Wanted | None:
+        """Take one file from the wire; returns it as it has to be asked for again, if need be."""
+        header = self._wire.hear()
+        path = wanted.entry.path
+        if header.get("path") != path:
+            raise Garbled("%s was asked for, not %.200r" % (shown(path), header.get("path")))
+        if "why_not" in header:
+            self._leave_out(wanted.entry, header)
+            return None
+        now = {name: header.get(name) for name in ("size", "mode", "mtime")}
+        entry = tree.read_entry({"path": path, "kind": FILE, **now})
+        offset = header.get("offset")
+        if type(offset) is not int or offset not in (0, wanted.offset):
+            raise Garbled("%s was asked for from %d on, not %.40r" % (shown(path), wanted.offset, offset))
+        self._total += entry.size - wanted.entry.size  # it may have changed since it was listed
+        if wanted.compare and offset == wanted.offset:
+            return self._compare(landing, wanted, entry)
+        return self._write(landing, wanted, entry, offset)
+
+    def _write(self, landing: Landing, wanted: Wanted, entry: Entry, offset: int) -> Wanted | None:
+        file = landing.partials.open(wanted.place, entry, offset)
+        before = self._done
+        digest = digest_of(file, offset, self._wire.tick)
+        self._advance(offset)
+
+        def take(piece: bytes) -> None:
+            if self._done - before + len(piece) > entry.size:
+                raise Garbled("%s is longer than announced" % shown(entry.path))
+            digest.update(piece)
+            write_all(file, piece)
+            self._advance(len(piece))
+
+        trailer = self._wire.read_chunks(take)
+        changed = bool(trailer.get("changed"))
+        # A file that always changes comes as it was while it was read, and is named.
+        fits = trailer.get("sha256") == digest.hexdigest() and (not changed or wanted.tries == TRIES)
+        if fits and "why_not" not in trailer:
+            landing.put_in_place(wanted.place, entry)
+            if changed:
+                self._changed.append(entry.path)
+            self._files_done += 1
+            self._total += self._done - before - entry.size  # it may have been cut short
+            self._report()
+            return None
+        self._done = before
+        landing.partials.discard(wanted.place, entry)
+        if "why_not" in trailer or wanted.tries == TRIES:
+            self._leave_out(entry, trailer)
+            return None
+        return Wanted(entry, wanted.place, 0, tries=wanted.tries + 1)
+
+    def _compare(self, landing: Landing, wanted: Wanted, entry: Entry) -> Wanted | None:
+        """Whether the file in its place has the sha256 that comes; if not, it is asked for."""
+        trailer = self._wire.read_chunks(_refuse)
+        if "why_not" in trailer:
+            self._leave_out(entry, trailer)
+            return None
+        if landing.digest(wanted.place, entry.size, self._wire.tick) != trailer.get("sha256"):
+            return Wanted(entry, wanted.place, 0)
+        landing.settle(wanted.place, entry)
+        self._there += 1
+        self._files_done += 1
+        self._advance(entry.size)
+        return None
+
+    def _leave_out(self, entry: Entry, message: dict[str, Any]) -> None:
+        self._left_out.append((entry.path, str(message.get("why_not") or "arrives damaged")))
+        self._files -= 1
+        self._total -= entry.size
+        self._report()
+
+    def _finish(self, landing: Landing, entries: list[tuple[Entry, list[str]]]) -> None:
+        """Make the links, now that no file is to be written any more; then give the folders their modes."""
+        for entry, place in entries:
+            if entry.kind == LINK:
+                landing.make_link(place, entry.link)
+                self._wire.tick()
+        for entry, place in reversed(entries):
+            if entry.kind == FOLDER:
+                landing.set_mode(place, entry.mode)
+                self._wire.tick()
+
+    def _say_end(self, target: str) -> dict[str, Any]:
+        for path, why in self._left_out:
+            self._wire.say(left_out=path, why=why)
+        for path in self._changed:
+            self._wire.say(changed=path)
+        outcome = {"files": self._files, "bytes": self._total, "there": self._there, "target": target}
+        self._wire.say(end=1, **outcome)
+        self._wire.flush()
+        return {**outcome, "left_out": self._left_out, "changed": self._changed}
+
+    def _advance(self, size: int) -> None:
+        self._done += size
+        self._report()
+
+    def _report(self) -> None:
+        self._on_progress(self._done, self._total, self._files_done, self._files)
+
+
+def _refuse(_piece: bytes) -> None:
+    raise Garbled("bytes of a file of which only the sha256 was asked for")

@@ -1,0 +1,142 @@
+"""The end of a copy that has the files: it lists them, and sends what the other end asks for.
+
+In a pod it is `files send`; on the user's machine `echelon cp LOCAL pvc:...` runs it. It says first what
+there is (a line for each entry), then answers requests in their order: a line about the file as it is now,
+its bytes from the offset that was asked for, and a line with the sha256 of the whole file. It changes
+nothing, and keeps nothing in mind between two connections: the other end knows what it has.
+"""
+
+from __future__ import annotations
+
+import os
+
+from echelon.agent.files.tree import FILE, BadTree, Entry, check_path, digest_of, find, look, open_file, walk
+from echelon.agent.files.wire import CHUNK, Garbled, Packing, Wire
+
+TYPE_CHECKING = False  # as mypy reads it; `typing` is not needed at run time
+if TYPE_CHECKING:
+    from typing import Any, Callable, Iterator
+
+VERSION = 1
+
+
+class Sender:
+    """Sends a file or a folder, once, over one connection."""
+
+    def __init__(
+        self,
+        wire: Wire,
+        root: str,
+        path: str = ".",
+        on_progress: Callable[[int, int, int, int], object] = lambda *_: None,
+    ) -> None:
+        self._wire = wire
+        self._root = root
+        self._path = path
+        self._packing = Packing()
+        self._on_progress = on_progress  # bytes and files that are there, and all of them
+        self._done = self._total = self._files_done = self._files = 0
+
+    def run(self) -> dict[str, Any]:
+        """Send, until the other end has all it wants; returns its last word on the copy."""
+        place = find(self._root, self._path)
+        if place is None:
+            self._wire.say(files=VERSION, root="missing")
+            self._wire.flush()
+            return self._wire.hear()
+        name = os.path.basename(os.path.abspath(os.path.join(self._root, self._path)))
+        single = not os.path.isdir(place)
+        self._wire.say(files=VERSION, root="file" if single else "folder", name=name)
+        top = os.path.dirname(place) if single else place
+        entries = iter([look(place, os.path.basename(place))]) if single else walk(place)
+        self._list(entries)
+        folder = os.open(top, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            return self._serve(folder)
+        finally:
+            os.close(folder)
+
+    def _list(self, entries: Iterator[Entry]) -> None:
+        for entry in entries:
+            self._wire.say(**entry.raw())
+            if entry.kind == FILE and not entry.why_not:
+                self._files += 1
+                self._total += entry.size
+        self._wire.say(listed=1)
+        self._wire.flush()
+
+    def _serve(self, folder: int) -> dict[str, Any]:
+        left_out: list[tuple[str, str]] = []
+        changed: list[str] = []
+        while True:
+            request = self._wire.hear()
+            if "end" in request:
+                return {"left_out": left_out, "changed": changed, **request}
+            if "left_out" in request:
+                left_out.append((request["left_out"], request.get("why", "")))
+            elif "changed" in request:
+                changed.append(request["changed"])
+            elif "there" in request:
+                self._advance(int(request["bytes"]), int(request["there"]))
+            else:
+                self._send(folder, request)
+
+    def _send(self, folder: int, request: dict[str, Any]) -> None:
+        path = str(request.get("path"))
+        try:
+            file = open_file(folder, check_path(path))
+        except BadTree as error:
+            raise Garbled("a request for %s" % error) from error
+        except OSError as error:
+            gone = isinstance(error, FileNotFoundError)
+            words = "is gone" if gone else "cannot be read: %s" % (error.strerror or error)
+            self._wire.say(path=path, why_not=words)
+            return
+        try:
+            self._send_open(file, path, request)
+        finally:
+            os.close(file)
+
+    def _send_open(self, file: int, path: str, request: dict[str, Any]) -> None:
+        before = os.fstat(file)
+        offset = request.get("offset", 0)
+        known = (request.get("size"), request.get("mtime")) == (before.st_size, before.st_mtime_ns)
+        if not known or type(offset) is not int or not 0 <= offset <= before.st_size:
+            offset = 0  # not the file that the other end has a part of
+        self._wire.say(
+            path=path,
+            size=before.st_size,
+            mtime=before.st_mtime_ns,
+            mode=before.st_mode & 0o777,
+            offset=offset,
+        )
+        pack = self._packing.pack
+        digest = digest_of(file, offset, self._wire.tick_chunk)
+        self._advance(offset, 0)
+        at = offset
+        while at < before.st_size:
+            try:
+                piece = os.pread(file, min(CHUNK, before.st_size - at), at)
+            except OSError as error:
+                self._wire.say(path=path, why_not="cannot be read: %s" % (error.strerror or error))
+                return
+            if not piece:
+                break  # cut short while it was sent
+            digest.update(piece)
+            at += len(piece)
+            try:
+                self._wire.send_chunk(*pack(piece, self._wire.rate))
+            finally:  # the other end may have said why it went away
+                self._wire.hear_trouble()
+            self._advance(len(piece), 0)
+        after = os.fstat(file)
+        expected = (before.st_size, before.st_size, before.st_mtime_ns)
+        changed = (at, after.st_size, after.st_mtime_ns) != expected
+        self._wire.say(path=path, sha256=digest.hexdigest(), changed=changed)
+        self._advance(0, 1)
+
+    def _advance(self, size: int, files: int) -> None:
+        self._done += size
+        self._files_done += files
+        # A file that changed is sent again, and would count twice.
+        self._on_progress(min(self._done, self._total), self._total, self._files_done, self._files)

@@ -1,0 +1,171 @@
+"""The way of a member to its leader: it calls until somebody answers who knows the secret, and again when the
+talk breaks off.
+
+Who calls it: `agent.py`, for every worker but 0. What a worker's log tells is told to the leader too
+(`forward`), and kept for the next one while there is none, so that nothing is missing in the leader's log."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections import deque
+
+from echelon.agent.gang.member import Member
+from echelon.agent.gang.wire import GREETING_TIME, Connection, fresh_nonce, own_address, prove, proven
+from echelon.agent.loop import Loop, Timer
+from echelon.agent.task import Place, Task
+
+TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank its first milliseconds
+if TYPE_CHECKING:
+    from typing import Callable
+
+EAGER = 5.0  # seconds of calling ten times a second; after that, once: the name service has others too
+UNHEARD = 1000  # events kept for a leader to come; the latest matter most
+
+
+class Call:
+    """One member's talk with the leader, whoever that is at the moment."""
+
+    def __init__(self, loop: Loop, task: Task, place: Place, member: Member, failures: int = 0) -> None:
+        self._loop = loop
+        self._task = task
+        self._place = place
+        self._member = member
+        self._failures = failures
+        self._secret = task.secret()
+        self._connection: Connection | None = None
+        self._welcome = False
+        self._nonce = ""
+        self._their_nonce = ""
+        self._began = time.monotonic()
+        self._give_up = self._began + task.join_timeout
+        self._retry: Timer | None = None
+        self._last_beat = time.monotonic()
+        self._unheard: deque[dict[str, object]] = deque(maxlen=UNHEARD)
+        self.closing = False
+        self.verdict: dict[str, object] | None = None  # once the run is over; for a leader that does not know
+        self.on_welcome: Callable[[], object] = lambda: None
+        self.on_given_up: Callable[[], object] = lambda: None
+        self.on_lost: Callable[[], object] = lambda: None
+        member.say = self.send
+        # One lookup of the leader's name blocks us, and must not do so for a minute. Our ranks are none the
+        # wiser: they get their environment from `os.environ`, which does not see this.
+        if "RES_OPTIONS" not in os.environ:
+            os.putenv("RES_OPTIONS", "timeout:1 attempts:2")
+        self._dial()
+        loop.call_later(task.heartbeat, self._on_heartbeat)
+
+    @property
+    def connected(self) -> bool:
+        """Whether the leader hears us."""
+        return self._welcome
+
+    def close(self) -> None:
+        """Say what is left to say, and hang up."""
+        self.closing = True
+        if self._connection is not None:
+            self._connection.drain(1.0)
+            self._connection.close()
+
+    def send(self, message: dict[str, object]) -> None:
+        """Say something, if anybody hears it."""
+        if self._connection is not None and self._welcome:
+            self._connection.send(message)
+
+    def forward(self, event: dict[str, object]) -> None:
+        """Tell the leader what happened, now or as soon as there is one."""
+        if self._welcome:
+            self.send({"say": "event", "event": event})
+        else:
+            self._unheard.append(event)
+
+    def _dial(self) -> None:
+        self._retry = None
+        if self.closing:
+            return
+        self._welcome = False
+        try:
+            sock = socket.create_connection(self._task.leader, timeout=3.0)
+        except OSError:
+            self._dial_again()
+            return
+        self._connection = Connection(self._loop, sock)
+        self._connection.trust()  # a false leader is found out by its proof; until then it is told nothing
+        self._connection.on_message = self._on_message
+        self._connection.on_closed = self._on_closed
+
+    def _dial_again(self) -> None:
+        now = time.monotonic()
+        if now >= self._give_up:
+            self.on_given_up()
+        elif self._retry is None and not self.closing:
+            self._retry = self._loop.call_later(0.1 if now < self._began + EAGER else 1.0, self._dial)
+
+    def _on_message(self, connection: Connection, message: dict[str, object]) -> None:
+        word = message.get("say")
+        if self._welcome:
+            self._member.obey(message)
+        elif word == "who" and isinstance(message.get("nonce"), str):
+            self._nonce, self._their_nonce = fresh_nonce(), str(message["nonce"])
+            connection.send(self._greeting())
+        elif word == "welcome":
+            expected = prove(self._secret, "leader", self._place.worker, self._nonce, self._their_nonce)
+            if proven(expected, message.get("proof")):
+                self._on_proven()
+            else:
+                connection.close()
+                self._dial_again()
+
+    def _greeting(self) -> dict[str, object]:
+        proof = prove(self._secret, "member", self._place.worker, self._their_nonce, self._nonce)
+        greeting: dict[str, object] = {
+            "say": "me",
+            "worker": self._place.worker,
+            "nonce": self._nonce,
+            "proof": proof,
+            "last_started": self._member.last_started,
+            "failures": self._failures,
+            "finished": self.verdict is not None,
+        }
+        elapsed = self._member.elapsed()
+        if elapsed is not None:
+            greeting["elapsed"] = round(elapsed, 3)
+        address = own_address()
+        if address:
+            greeting["address"] = address
+        return greeting
+
+    def _on_proven(self) -> None:
+        self._welcome = True
+        if self.verdict is not None:
+            self.send({"say": "verdict", "verdict": self.verdict})
+        while self._unheard and self._welcome:
+            self.forward(self._unheard.popleft())
+        self.on_welcome()
+
+    def _on_closed(self, _connection: Connection, _reason: str) -> None:
+        if self.closing:
+            return
+        if self._welcome:
+            self._welcome = False
+            self._began = time.monotonic()
+            self._give_up = self._began + self._task.join_timeout
+            self.on_lost()
+        self._dial_again()
+
+    def _on_heartbeat(self) -> None:
+        now = time.monotonic()
+        if now - self._last_beat > 3 * self._task.heartbeat and self._connection is not None:
+            self._connection.heard_at = now  # it was we who were away: frozen, or swapped out
+        self._last_beat = now
+        if not self._welcome and now >= self._give_up:
+            self.on_given_up()
+        elif self._connection is not None and self._connection.open:
+            silent = now - self._connection.heard_at
+            if silent > (self._task.lost_after if self._welcome else GREETING_TIME):
+                self._connection.close()
+                self._on_closed(self._connection, "nothing was heard of the leader for %g s" % silent)
+            else:
+                self.send({"say": "beat"})
+        self._loop.call_later(self._task.heartbeat, self._on_heartbeat)

@@ -1,0 +1,109 @@
+"""A worker as a member of its gang: it does what the leader says, and says what happens to its ranks.
+
+`say` is how it reaches the leader: `call.py` over the network, or, for worker 0, the leader in the same
+process."""
+
+from __future__ import annotations
+
+import time
+
+from echelon.agent.loop import Loop
+from echelon.agent.output.sink import Sink
+from echelon.agent.ranks import launch, ports
+from echelon.agent.ranks.ranks import Ranks
+from echelon.agent.task import Place, Task
+
+TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank its first milliseconds
+if TYPE_CHECKING:
+    from typing import Callable
+
+
+class Member:
+    """Obeys the leader's words: prepare, start, stop; finish, release and leave are for the agent."""
+
+    def __init__(self, loop: Loop, task: Task, place: Place, sink: Sink, last_started: int) -> None:
+        self._loop = loop
+        self._task = task
+        self._place = place
+        self._generation = -1
+        self._reservation: ports.Reservation | None = None
+        self.last_started = last_started
+        self.busy = False
+        self.ran = False  # its ranks were started at least once, so there may be results
+        self.leaving = False  # told to go: it starts nothing any more
+        self._began: float | None = None
+        # Calls back when the worker has what its ranks need.
+        self.when_set_up: Callable[[Callable[[], object]], object] = lambda then: then()
+        # Takes a message to the leader.
+        self.say: Callable[[dict[str, object]], object] = lambda _message: None
+        self.on_finish: Callable[[dict[str, object]], object] = lambda _message: None
+        self.ranks = Ranks(loop, task, place, sink)
+        self.ranks.on_failed = self._on_failed
+        self.ranks.on_done = self._on_done
+
+    def obey(self, message: dict[str, object]) -> None:
+        """Do what the leader says."""
+        word = message.get("say")
+        if word == "prepare" and not self.leaving:
+            self._prepare(int(message["generation"]))  # type: ignore[call-overload]
+        elif word == "start" and not self.leaving:
+            self._start(message)
+        elif word == "stop":
+            self.stop_ranks(self._say_stopped, at_once=bool(message.get("now")))
+        elif word in ("finish", "release", "leave"):
+            self.on_finish(message)
+
+    def stop_ranks(self, then: Callable[[], object], at_once: bool = False) -> None:
+        """Stop the ranks, if any run, and call `then()`."""
+        if self.busy:
+            self.ranks.stop(0.0 if at_once else self._task.grace, lambda: self._stopped(then))
+        else:
+            then()
+
+    def elapsed(self) -> float | None:
+        """How long ago the run's first generation started, as far as this worker was told."""
+        return None if self._began is None else time.monotonic() - self._began
+
+    def _prepare(self, generation: int) -> None:
+        """Get ready, once nothing of the generation before is left: its ranks may still be saving when a new
+        leader calls.
+        """
+        self.stop_ranks(
+            lambda: self.when_set_up(lambda: self.ranks.find_modules(lambda: self._reserve(generation)))
+        )
+
+    def _reserve(self, generation: int) -> None:
+        self._generation = generation
+        if self._reservation is not None:
+            self._reservation.release()
+        self._reservation = ports.reserve(launch.ports_needed(self._task, self._place))
+        self._tell("ready", ports=self._reservation.ports)
+
+    def _start(self, message: dict[str, object]) -> None:
+        if message["generation"] != self._generation or self._reservation is None:
+            return
+        self.last_started = self._generation
+        self.busy = self.ran = True
+        self._began = time.monotonic() - float(message.get("elapsed", 0.0))  # type: ignore[arg-type]
+        self._reservation.open_up()
+        roll = launch.Roll(self._task, message["addresses"], message["ports"])  # type: ignore[arg-type]
+        self.ranks.start(self._generation, roll)
+
+    def _on_failed(self, end: dict[str, object]) -> None:
+        self._tell("failed", end=end)
+
+    def _on_done(self) -> None:
+        self.busy = False
+        self._tell("done")
+
+    def _stopped(self, then: Callable[[], object]) -> None:
+        self.busy = False
+        then()
+
+    def _say_stopped(self) -> None:
+        self._tell("stopped")
+
+    def _tell(self, word: str, **more: object) -> None:
+        message: dict[str, object] = {"say": word, "generation": self._generation}
+        message.update(more)
+        self.say(message)

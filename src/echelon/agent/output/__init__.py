@@ -1,0 +1,1 @@
+"""What an agent writes: the ranks' lines, events, and the termination message of its container."""

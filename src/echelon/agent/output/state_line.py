@@ -1,0 +1,56 @@
+"""The events of a run that still matter: whoever folds them knows how it stands, as if it had read them all.
+
+The log of a pod is rotated, and its beginning is lost with the first file. So the leader repeats now and then
+what its log has told so far, in one event line of the kind `state`. Who calls it: `agent.py`, and
+`departure.py` while results are held; what folding means is in the client's `model/status.py`, with which a
+test compares it."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank its first milliseconds
+if TYPE_CHECKING:
+    from echelon.agent.output.sink import Sink
+
+REPEAT = 1 << 20  # bytes of the leader's output after which it tells again how the run stands, at least
+_OF_RUN = frozenset(("failed", "restarting", "stopping", "verdict", "holding"))
+# What an event of a worker makes of those it had before.
+_OVERRULES = {
+    "worker-started": ("rank-failed", "rank-stopped", "worker-lost", "worker-ended"),
+    "worker-running": ("rank-failed", "rank-stopped", "worker-lost", "worker-ended"),
+    "rank-failed": (),
+    "rank-stopped": (),
+    "worker-lost": (),
+    "worker-ended": (),
+}
+
+
+class History:
+    """Takes every event; keeps the last of each kind that counts, in the order they came."""
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[str, object], dict[str, object]] = {}
+
+    def note(self, event: dict[str, object]) -> None:
+        """One more thing has happened."""
+        kind, worker = str(event.get("kind")), event.get("worker")
+        if kind == "rank-ended":
+            if event.get("reason") is not None:
+                kind = "rank-failed"
+            elif event.get("exit_code"):
+                kind = "rank-stopped"
+        if kind in _OF_RUN:
+            worker = None
+        elif kind not in _OVERRULES or worker is None:
+            return
+        for other in _OVERRULES.get(kind, ()):
+            self._kept.pop((other, worker), None)
+        self._kept.pop((kind, worker), None)  # so that it comes last
+        self._kept[kind, worker] = event
+
+    def events(self) -> list[dict[str, object]]:
+        """What still matters, oldest first."""
+        return list(self._kept.values())
+
+    def repeat(self, sink: Sink) -> int:
+        """Tell it again; after how many bytes more that shall be done the next time."""
+        return max(REPEAT, 8 * sink.state(self.events()))

@@ -1,0 +1,1 @@
+"""The ranks of one worker: started, watched, stopped, and why one failed."""

@@ -1,0 +1,124 @@
+"""A process that the agent starts (a rank, a question to the ranks' Python, pip), read from without blocking.
+
+The agent's leader wants to hear of it meanwhile, and a Python on a slow disk takes its time. Who calls it:
+`ranks.py`, `interpreter.py` and `packages.py`. The one place that reaps processes is `ranks.py`, which tells
+of the end by `children`."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from functools import partial
+
+from echelon.agent.loop import READ, Loop
+from echelon.agent.ranks.processes import die_with_parent
+
+TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank its first milliseconds
+if TYPE_CHECKING:
+    from typing import Callable
+
+_SET_PIPE_SIZE = 1031  # fcntl.F_SETPIPE_SZ, named since Python 3.10
+_PIPE_SIZE = 1024 * 1024
+_PIECE = 96 * 1024  # bytes read at a time; larger ones cost more in memory than they save in calls
+_MOST_PIECES = 2 * _PIPE_SIZE // _PIECE  # read after the end
+
+
+class Child:
+    """One process: `on_data(stream, data)` with 1 or 2 for each piece, `on_end(code)` once.
+
+    Raises what Popen raises if it cannot be started. `wide` pipes are for one that has much to say.
+    """
+
+    def __init__(
+        self,
+        loop: Loop,
+        children: dict[int, Callable[[int], object]],
+        argv: list[str],
+        env: dict[str, str],
+        on_data: Callable[[int, bytes], object],
+        on_end: Callable[[int], object],
+        cwd: str | None = None,
+        stdin: int | None = subprocess.DEVNULL,
+        wide: bool = False,
+    ) -> None:
+        self._loop = loop
+        self._on_data = on_data
+        self._on_end: Callable[[int], object] | None = on_end
+        self._process = subprocess.Popen(
+            argv,
+            env=env,
+            cwd=cwd,
+            stdin=stdin,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+            preexec_fn=die_with_parent,
+        )
+        self.pid = self._process.pid
+        children[self.pid] = self._ended
+        self._pipes = [pipe for pipe in (self._process.stdout, self._process.stderr) if pipe is not None]
+        for pipe in self._pipes:
+            os.set_blocking(pipe.fileno(), False)
+            if wide:
+                _widen(pipe.fileno())
+        self.resume()
+
+    def pause(self) -> None:
+        """Do not read for now: what it writes more than a pipe holds makes it wait."""
+        for pipe in self._pipes:
+            self._loop.forget(pipe.fileno())
+
+    def resume(self) -> None:
+        """Read on."""
+        for number, pipe in enumerate(self._pipes, 1):
+            self._loop.watch(pipe.fileno(), READ, partial(self._on_readable, number, pipe.fileno()))
+
+    def cancel(self) -> None:
+        """End it, and everything it has started; nobody will be told."""
+        if self._on_end is not None:
+            self._on_end = None
+            try:
+                os.killpg(self.pid, signal.SIGKILL)
+            except (ProcessLookupError, PermissionError):
+                pass
+
+    def _on_readable(self, number: int, descriptor: int, _events: int) -> None:
+        self._read(number, descriptor)
+
+    def _read(self, number: int, descriptor: int) -> bool:
+        """Take what there is; True if there may be more."""
+        try:
+            data = os.read(descriptor, _PIECE)
+        except BlockingIOError:
+            return False
+        except OSError:
+            data = b""
+        if not data:
+            self._loop.forget(descriptor)
+        elif self._on_end is not None:
+            self._on_data(number, data)
+        return bool(data)
+
+    def _ended(self, code: int) -> None:
+        self._process.returncode = code
+        for number, pipe in enumerate(self._pipes, 1):
+            # What it wrote itself is in the pipe by now; what its children still write is not waited for.
+            for _ in range(_MOST_PIECES):
+                if not self._read(number, pipe.fileno()):
+                    break
+            self._loop.forget(pipe.fileno())
+            pipe.close()
+        announce, self._on_end = self._on_end, None
+        if announce is not None:
+            announce(code)
+
+
+def _widen(descriptor: int) -> None:
+    """A larger pipe means fewer switches between a talkative process and its agent."""
+    try:
+        import fcntl
+
+        fcntl.fcntl(descriptor, _SET_PIPE_SIZE, _PIPE_SIZE)
+    except (ImportError, OSError):
+        pass

@@ -1,0 +1,61 @@
+"""What a rank expects around it and a container may lack: a home, a place for temporary files, a name for the
+user, and to know how many CPUs are its own.
+
+Images are made for one user and started as another, or on a file system that cannot be written to; torch
+alone asks for all four. Who calls it: `agent.py` once at the start, `launch.py` for the threads of a rank."""
+
+from __future__ import annotations
+
+import os
+
+from echelon.agent.setup import cgroups
+
+TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank its first milliseconds
+if TYPE_CHECKING:
+    from typing import MutableMapping
+
+NAME = "echelon"  # of a user that has none
+
+
+def complete(env: MutableMapping[str, str], state: str) -> None:
+    """Add what is missing; folders are made in `state`."""
+    if not _is_ours(env.get("HOME", "")):
+        env["HOME"] = _make(os.path.join(state, "home"))
+    temporary = [env[key] for key in ("TMPDIR", "TEMP", "TMP") if key in env]
+    if not any(_is_ours(folder) for folder in [*temporary, "/tmp", "/var/tmp", "/usr/tmp"]):  # noqa: S108 - looked at only
+        env["TMPDIR"] = _make(os.path.join(state, "tmp"))
+    if not ({"LOGNAME", "USER"} & set(env)) and not _has_name(os.getuid()):
+        env["LOGNAME"] = env["USER"] = NAME
+
+
+def threads(procs: int) -> int:
+    """The computing threads of one of `procs` ranks: its share of the CPUs that this process may use."""
+    return max(1, int(usable_cpus() / procs))
+
+
+def usable_cpus(root: str = "/") -> float:
+    """How many CPUs this process may use: those it may run on, or less by the limit of a control group."""
+    try:
+        cpus = float(len(os.sched_getaffinity(0)))
+    except (AttributeError, OSError):  # macOS
+        cpus = float(os.cpu_count() or 1)
+    return min([cpus, *cgroups.cpu_limits(root)])
+
+
+def _is_ours(folder: str) -> bool:
+    return os.path.isdir(folder) and os.access(folder, os.W_OK | os.X_OK)
+
+
+def _make(folder: str) -> str:
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    return folder
+
+
+def _has_name(uid: int) -> bool:
+    try:
+        import pwd
+
+        pwd.getpwuid(uid)
+    except (ImportError, KeyError):
+        return False
+    return True

@@ -1,0 +1,78 @@
+"""The ranks' Python: which one it is, and what it has. Asked by running it, since it is not the agent's.
+
+Who calls it: `ranks.py` for the modules that a launch depends on, `packages.py` for the Python to install
+for."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+
+from echelon.agent.loop import Loop
+from echelon.agent.ranks.child import Child
+
+TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank its first milliseconds
+if TYPE_CHECKING:
+    from typing import Callable, Iterable
+
+_PYTHON = re.compile(r"(?:python|pypy)[0-9.]*\Z")
+_ASK = "import sys, importlib.util as u; print(*[m for m in sys.argv[1:] if u.find_spec(m)])"
+
+
+def find_modules(
+    loop: Loop,
+    children: dict[int, Callable[[int], object]],
+    python: str,
+    wanted: Iterable[str],
+    env: dict[str, str],
+    then: Callable[[set[str]], object],
+) -> None:
+    """Call `then` with those of the modules that this Python can import; with none, if it cannot be asked."""
+    heard = bytearray()
+
+    def hear(stream: int, data: bytes) -> None:
+        if stream == 1:
+            heard.extend(data)
+
+    try:
+        Child(
+            loop,
+            children,
+            [python, "-c", _ASK, *wanted],
+            env,
+            hear,
+            lambda _code: then(set(heard.decode("ascii", "replace").split())),
+        )
+    except OSError:
+        then(set())
+
+
+def find_python(program: str, path: str) -> str:
+    """The Python that runs a rank whose command begins with `program`: that itself, or the one that its first
+    line names (torchrun's, for instance), or `python3` as the PATH has it.
+    """
+    if _PYTHON.match(os.path.basename(program)):
+        return program
+    found = _find(program, path)
+    if found is not None:
+        try:
+            with open(found, "rb") as file:
+                first = file.readline(512)
+        except OSError:
+            first = b""
+        words = os.fsdecode(first[2:]).split() if first.startswith(b"#!") else []
+        for word in words[:2]:  # the second, where the first is /usr/bin/env
+            if _PYTHON.match(os.path.basename(word)):
+                return word
+    return "python3" if _find("python3", path) else sys.executable or "python3"
+
+
+def _find(program: str, path: str) -> str | None:
+    if "/" in program:
+        return program
+    for folder in path.split(os.pathsep):
+        candidate = os.path.join(folder, program)
+        if os.access(candidate, os.X_OK) and os.path.isfile(candidate):
+            return candidate
+    return None

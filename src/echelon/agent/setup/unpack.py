@@ -1,0 +1,121 @@
+"""A bundle of code becomes a folder, however often and by however many it is tried.
+
+The agent calls `unpack` before it starts the ranks. Two things must hold, beside what `untar` guards:
+
+- **All or nothing.** The folder is made under a name beside the target, and renamed. Killed on the way, it
+  leaves a folder that the next try clears away: a lock that ends with its maker tells it from one in the
+  making.
+- **Several at once.** Agents on one machine may unpack the same bundle at the same moment. The first to
+  rename wins; the others find the winner's marker and use its folder.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import os
+import zlib
+
+from echelon.agent.setup.untar import MARKER, BadBundle, Stream, Tree
+
+__all__ = ["LIMIT", "BadBundle", "unpack"]
+
+LIMIT = 4 << 30  # bytes that an archive may grow to
+
+_SUFFIX = ".unpacking"
+
+
+def unpack(data: bytes, digest: str, target: str, limit: int = LIMIT) -> str:
+    """Unpack a bundle into the folder `target`, or find that it is there already; returns the folder.
+
+    `digest` is the sha256 of the data. The target may be missing or an empty folder; its parent is made if
+    need be. What is made is for this user alone. Raises BadBundle for the bundle's faults, FileExistsError
+    when something else is at the target, and OSError when the disk is full or cannot be written to.
+    """
+    if hashlib.sha256(data).hexdigest() != digest:
+        raise BadBundle("the bundle is damaged: its content does not have the digest %s" % digest)
+    target = os.path.abspath(target)
+    if _holds(target, digest):
+        return target
+    parent, name = os.path.split(target)
+    os.makedirs(parent, exist_ok=True)
+    prefix = "." + name + "."
+    _clear_abandoned(parent, prefix)
+    folder, lock = _make_private_folder(parent, prefix)
+    try:
+        Tree(os.fsencode(folder)).fill(Stream(data, limit))
+        with open(os.path.join(folder, MARKER), "x", encoding="ascii") as marker:  # "x" follows no link
+            marker.write(digest)
+        _put_in_place(folder, target, digest)
+    except zlib.error as error:
+        raise BadBundle("the bundle is damaged: %s" % error) from error
+    finally:
+        _remove(folder)  # gone already, unless this failed or another was faster
+        os.close(lock)
+    return target
+
+
+def _holds(target: str, digest: str) -> bool:
+    try:
+        with open(os.path.join(target, MARKER), encoding="ascii") as marker:
+            return marker.read() == digest
+    except (OSError, ValueError):
+        return False
+
+
+def _put_in_place(folder: str, target: str, digest: str) -> None:
+    try:
+        os.rename(folder, target)  # takes the place of nothing or of an empty folder, in one step
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+            raise
+        if not _holds(target, digest):
+            raise FileExistsError(errno.EEXIST, "something else is there already", target) from error
+
+
+def _make_private_folder(parent: str, prefix: str) -> tuple[str, int]:
+    """A folder with a lock on it, which ends with this process."""
+    while True:
+        folder = os.path.join(parent, prefix + os.urandom(8).hex() + _SUFFIX)
+        os.mkdir(folder, 0o700)
+        try:
+            lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        except FileNotFoundError:
+            continue  # cleared away by another agent, before the lock could tell it not to
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+            continue  # being cleared away
+        except OSError:
+            pass  # a file system without locks: nobody gets one, so nothing is cleared away
+        if os.path.isdir(folder):
+            return folder, lock
+        os.close(lock)
+
+
+def _clear_abandoned(parent: str, prefix: str) -> None:
+    """Remove what killed agents left: folders in the making that nobody has locked."""
+    for name in os.listdir(parent):
+        if not (name.startswith(prefix) and name.endswith(_SUFFIX)):
+            continue
+        folder = os.path.join(parent, name)
+        try:
+            lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        except OSError:
+            continue
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _remove(folder)
+        except OSError:
+            pass  # in use, or a file system without locks
+        finally:
+            os.close(lock)
+
+
+def _remove(folder: str) -> None:
+    if os.path.isdir(folder):
+        import shutil  # seldom needed, and slow to import
+
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,298 @@
+"""The API server as the engine sees it: objects in, objects out.
+
+Every other file of the engine talks to the cluster through this one, and meets its failures as errors of ours
+(`Unreachable`, `Denied`, `Refused` and the four below). How requests are made, proved and repeated is
+`session`'s affair."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from types import TracebackType
+from typing import Literal, Self, TypeVar
+
+import msgspec
+
+from echelon.engines.kubernetes.client.access import Access
+from echelon.engines.kubernetes.client.answers import read_events, read_object
+from echelon.engines.kubernetes.client.execute import Exec, begin_exec
+from echelon.engines.kubernetes.client.kinds import KINDS, NotThere, object_path
+from echelon.engines.kubernetes.client.pages import read_pages, read_shapes
+from echelon.engines.kubernetes.client.refusals import AlreadyThere, Conflict, Deed, Gone, Object
+from echelon.engines.kubernetes.client.session import Pairs, Session
+from echelon.engines.kubernetes.client.stream import Stream
+from echelon.engines.kubernetes.client.targets import ALL, Targets
+
+__all__ = ["ALL", "AlreadyThere", "Api", "Conflict", "Exec", "Gone", "Listing", "NotThere", "Object"]
+
+T = TypeVar("T")
+PAGE = 500
+# How long after its time a watch may still say that it is over.
+GRACE = 5.0
+PATCHES = {
+    "merge": "application/merge-patch+json",
+    "json": "application/json-patch+json",
+    "strategic": "application/strategic-merge-patch+json",
+    "apply": "application/apply-patch+yaml",
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Listing:
+    """Objects, and the version from which a watch goes on."""
+
+    items: list[Object]
+    version: str
+
+
+class Api:
+    """One cluster as one user; several threads may use it at once.
+
+    `namespace` is where objects are unless a call says otherwise. Requests that do no harm when they are
+    carried out twice are repeated for `patience` seconds."""
+
+    def __init__(self, access: Access, namespace: str | None = None, *, patience: float = 10.0) -> None:
+        self.access = access
+        self.namespace = namespace or access.namespace
+        self._session = Session(access, patience)
+        self._targets = Targets(self.namespace, partial(_look, self._session))
+
+    def get(self, kind: str, name: str, *, namespace: str | None = None) -> Object:
+        """One object; NotThere if there is none."""
+        path, deed = self._targets.one("get", kind, name, namespace)
+        return self._read(self._session.call("GET", path, deed, again=True))
+
+    def find(self, kind: str, name: str, *, namespace: str | None = None) -> Object | None:
+        """One object, or nothing if it is not there."""
+        try:
+            return self.get(kind, name, namespace=namespace)
+        except NotThere:
+            return None
+
+    def list(
+        self, kind: str, *, selector: str = "", fields: str = "", namespace: str | None = None
+    ) -> Listing:
+        """All objects of a kind that fit, however many pages they fill."""
+
+        def fetch(limit: int, mark: str) -> Object:
+            return self._read(self._page(kind, selector, fields, namespace, limit, mark))
+
+        pages = read_pages(fetch, lambda page: _about(page).get("continue") or "", PAGE)
+        items: list[Object] = []
+        for page in pages:
+            for item in page.get("items") or []:
+                # The API server leaves out what it says once for all.
+                item.setdefault("apiVersion", page.get("apiVersion"))
+                item.setdefault("kind", str(page.get("kind", "")).removesuffix("List"))
+                items.append(item)
+        return Listing(items=items, version=_about(pages[-1]).get("resourceVersion", ""))
+
+    def list_shapes(
+        self,
+        kind: str,
+        shape: type[T],
+        *,
+        selector: str = "",
+        fields: str = "",
+        namespace: str | None = None,
+    ) -> Sequence[T]:
+        """All objects of a kind that fit; of each, only what its shape has fields for."""
+        page = partial(self._page, kind, selector, fields, namespace)
+        return read_shapes(page, shape, self.access)
+
+    def _page(
+        self, kind: str, selector: str, fields: str, namespace: str | None, limit: int, mark: str
+    ) -> bytes:
+        """A page of a list as the server wrote it; all of it with `limit` 0. `mark` is where the page before
+        said that it goes on.
+        """
+        path, deed = self._targets.every("list", kind, namespace)
+        size, more = [("limit", str(limit))] * bool(limit), [("continue", mark)] * bool(mark)
+        params = [*_chosen(selector, fields), *size, *more]
+        return self._session.call("GET", path, deed, params=params, again=True)
+
+    def create(self, obj: Object, *, dry_run: bool = False) -> Object:
+        """Make an object; AlreadyThere if its name is taken.
+
+        Sent again only if it cannot have arrived. After an Unreachable it may or may not be there."""
+        path, deed = self._targets.new(obj)
+        params = [("dryRun", "All")] if dry_run else []
+        answer = self._session.call(
+            "POST", path, deed, params=params, body=msgspec.json.encode(obj), again=dry_run
+        )
+        return self._read(answer)
+
+    def patch(
+        self,
+        kind: str,
+        name: str,
+        change: object,
+        *,
+        how: Literal["merge", "json", "strategic", "apply"] = "merge",
+        subresource: str = "",
+        namespace: str | None = None,
+    ) -> Object:
+        """Change an object; Conflict if it is no longer what the change says it is."""
+        path, deed = self._targets.one("patch", kind, name, namespace, subresource)
+        params = [("fieldManager", "echelon"), ("force", "true")] if how == "apply" else []
+        answer = self._session.call(
+            "PATCH",
+            path,
+            deed,
+            params=params,
+            body=msgspec.json.encode(change),
+            content_type=PATCHES[how],
+            again=how != "json",  # adding to a list twice is not the same as once
+        )
+        return self._read(answer)
+
+    def delete(
+        self,
+        kind: str,
+        name: str,
+        *,
+        namespace: str | None = None,
+        grace: int | None = None,
+        propagation: str = "Background",
+        uid: str = "",
+    ) -> None:
+        """Remove an object; what is not there, or has another `uid`, is fine."""
+        path, deed = self._targets.one("delete", kind, name, namespace)
+        options: Object = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": propagation}
+        if grace is not None:
+            options["gracePeriodSeconds"] = grace
+        if uid:
+            options["preconditions"] = {"uid": uid}
+        try:
+            self._session.call("DELETE", path, deed, body=msgspec.json.encode(options), again=True)
+        except NotThere:
+            return
+        except Conflict:
+            if not uid:
+                raise
+
+    def watch(
+        self,
+        kind: str,
+        *,
+        selector: str = "",
+        fields: str = "",
+        version: str,
+        timeout: float,
+        namespace: str | None = None,
+    ) -> Stream[tuple[str, Object]]:
+        """What happens to objects after `version`: ADDED, MODIFIED, DELETED, and BOOKMARK, whose object has
+        nothing but a newer version.
+
+        It ends after `timeout` seconds, raises Gone if the version is too old and Unreachable if the
+        connection is lost; `close` ends it from any thread."""
+        path, deed = self._targets.every("watch", kind, namespace)
+        params = [
+            *_chosen(selector, fields),
+            ("watch", "true"),
+            ("allowWatchBookmarks", "true"),
+            ("resourceVersion", version),
+            ("timeoutSeconds", str(max(1, math.ceil(timeout)))),
+        ]
+        return self._session.stream(
+            path,
+            deed,
+            lambda pieces: read_events(pieces, deed, self.access),
+            params=params,
+            read=timeout + GRACE,
+            ends_in_silence=True,
+        )
+
+    def logs(
+        self,
+        pod: str,
+        *,
+        container: str,
+        follow: bool = False,
+        since: str = "",
+        tail: int | None = None,
+        namespace: str | None = None,
+    ) -> Stream[bytes]:
+        """What a container wrote, in pieces cut anywhere; `since` is a time as RFC 3339 writes it.
+
+        Followed, it is silent for as long as the container is; `close` ends it from any thread."""
+        path, deed = self._targets.one("get", "Pod", pod, namespace, "log")
+        params = [("container", container)]
+        if follow:
+            params.append(("follow", "true"))
+        if since:
+            params.append(("sinceTime", since))
+        if tail is not None:
+            params.append(("tailLines", str(tail)))
+        read = None if follow else 30.0
+        return self._session.stream(path, deed, iter, params=params, read=read)
+
+    def exec(
+        self,
+        pod: str,
+        command: Sequence[str],
+        *,
+        container: str,
+        stdin: bool = False,
+        tty: bool = False,
+        namespace: str | None = None,
+    ) -> Exec:
+        """Start a command in a container; a context manager that ends the connection."""
+        path, deed = self._targets.one("get", "Pod", pod, namespace, "exec")
+        return begin_exec(self._session, path, deed, command, container=container, stdin=stdin, tty=tty)
+
+    def may(self, verb: str, kind: str, *, subresource: str = "", namespace: str | None = None) -> bool:
+        """Whether the user has a right."""
+        what = self._targets.kind(kind)
+        asked = {
+            "verb": verb,
+            "group": what.group,
+            "version": what.version,
+            "resource": what.plural,
+            "subresource": subresource,
+            "namespace": self._targets.place(what, namespace),
+        }
+        review = KINDS["SelfSubjectAccessReview"]
+        body = {"apiVersion": review.api_version, "kind": "SelfSubjectAccessReview"}
+        answer = self._session.call(
+            "POST",
+            object_path(review, ""),
+            Deed(verb="create", kind=review),
+            body=msgspec.json.encode({**body, "spec": {"resourceAttributes": asked}}),
+            again=True,  # it makes nothing
+        )
+        return bool((self._read(answer).get("status") or {}).get("allowed"))
+
+    def raw(self, path: str) -> Object:
+        """Whatever the API server has at a path, e.g. `/version`."""
+        return _look(self._session, path)
+
+    def close(self) -> None:
+        """End the connections that are kept for later; the next call makes new ones."""
+        self._session.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _read(self, content: bytes) -> Object:
+        return read_object(content, self.access)
+
+
+def _look(session: Session, path: str) -> Object:
+    return read_object(session.call("GET", path, Deed(verb="get", path=path), again=True), session.access)
+
+
+def _chosen(selector: str, fields: str) -> Pairs:
+    named = (("labelSelector", selector), ("fieldSelector", fields))
+    return [(name, value) for name, value in named if value]
+
+
+def _about(page: Object) -> Object:
+    return page.get("metadata") or {}

@@ -1,0 +1,243 @@
+"""The words that prove who the user is, fresh when needed: tokens, passwords, and what exec plugins hand out.
+
+Client certificates from a kubeconfig never change and are `trust`'s; those from a plugin come through here.
+One `Credentials` is shared by all threads of a session, so that a plugin is started once for all."""
+
+from __future__ import annotations
+
+import base64
+import os
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from echelon.engines.kubernetes.client.access import Access, ExecPlugin
+from echelon.engines.kubernetes.client.trust import read_file
+from echelon.errors import Denied, Unavailable
+
+# A credential that ends this soon would end on its way.
+MARGIN = 10.0
+# A plugin that nobody can answer, and that does not end by itself, is stuck.
+PLUGIN_PATIENCE = 60.0
+LOGIN_AGAIN = {
+    "aws": "`aws sso login`, or renew your AWS credentials",
+    "aws-iam-authenticator": "`aws sso login`, or renew your AWS credentials",
+    "gke-gcloud-auth-plugin": "`gcloud auth login`",
+    "gcloud": "`gcloud auth login`",
+    "kubelogin": "`az login`, or `kubelogin` itself",
+    "doctl": "`doctl auth init`",
+    "oci": "`oci session authenticate`",
+    "tsh": "`tsh login`",
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Proof:
+    """What requests carry for a while."""
+
+    authorization: str = field(default="", repr=False)  # the header, if any
+    pair: tuple[bytes, bytes] | None = field(default=None, repr=False)  # certificate and key, PEM
+    expires: float | None = None
+
+
+class Credentials:
+    """The current proof of one user, renewed when it ends or is turned down."""
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+        self._lock = threading.Lock()
+        self._issued: Proof | None = None
+
+    def current(self) -> Proof:
+        """The proof to use now; starts the plugin if there is one and its last word has ended."""
+        login = self._access.login
+        if login.token_file or login.token:
+            token = _token(login.token_file, login.token)
+            return Proof(authorization=_bearer(token, f"the token of user {self._access.user!r}"))
+        if login.username:
+            words = base64.b64encode(f"{login.username}:{login.password}".encode()).decode()
+            return Proof(authorization=f"Basic {words}")
+        if login.plugin is None:
+            return Proof()
+        with self._lock:
+            if self._issued is None or has_ended(self._issued, time.time()):
+                self._issued = ask_plugin(login.plugin, self._access)
+            return self._issued
+
+    def renew(self, refused: Proof) -> bool:
+        """After the API server turned a proof down: whether there is another to try."""
+        login = self._access.login
+        if login.plugin is not None and not login.token and not login.token_file:
+            with self._lock:
+                if self._issued is refused:  # otherwise another thread was faster
+                    self._issued = None
+            return True
+        return self.current() != refused  # a token file may have been written anew
+
+
+def has_ended(proof: Proof, now: float) -> bool:
+    """Whether a proof is over, or nearly."""
+    return proof.expires is not None and now >= proof.expires - MARGIN
+
+
+def log_in_again(access: Access) -> str:
+    """What a user can do whose credentials are not accepted."""
+    login = access.login
+    if login.plugin is not None and not login.token and not login.token_file:
+        name = os.path.basename(login.plugin.command)  # noqa: PTH119 - a name, not a file of ours
+        advice = LOGIN_AGAIN.get(name, f"see what `{name}` says when you run it")
+        return f"log in again ({advice}): the credentials come from the exec plugin {name}"
+    if login.token_file or login.token:
+        return "the token may have ended: log in again, or ask for a new kubeconfig"
+    if login.certificate or login.certificate_data:
+        return "the client certificate may have ended: ask for a new kubeconfig"
+    if login.username:
+        return "check the name and password in the kubeconfig"
+    return "the kubeconfig has no credentials for this context: log in to the cluster first"
+
+
+def ask_plugin(plugin: ExecPlugin, access: Access) -> Proof:
+    """Run an exec plugin and read what it hands out."""
+    import shutil
+    import subprocess
+
+    name = os.path.basename(plugin.command)  # noqa: PTH119 - as above
+    whose = f"the exec plugin {name} of user {access.user!r}"
+    program = shutil.which(plugin.command)
+    if program is None:
+        hint = plugin.install_hint or f"install {name}, or add its folder to PATH"
+        raise Unavailable(f"{whose} is not there", hint=hint)
+    interactive = may_ask(plugin, _is_terminal(sys.stdin), whose)
+    shown = _is_terminal(sys.stderr)  # where a plugin may tell the user to open a page
+    # Its arguments may hold secrets: they are in no message.
+    try:
+        done = subprocess.run(
+            [program, *plugin.args],
+            stdin=None if interactive else subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=None if shown else subprocess.PIPE,
+            env={
+                **os.environ,
+                **dict(plugin.env),
+                "KUBERNETES_EXEC_INFO": plugin_info(plugin, access, interactive),
+            },
+            timeout=None if interactive or shown else PLUGIN_PATIENCE,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise Denied(f"{whose} did not end within {PLUGIN_PATIENCE:g} s", hint=log_in_again(access)) from None
+    except OSError as error:
+        raise Unavailable(f"{whose} cannot be started: {error.strerror}", hint=plugin.install_hint) from None
+    if done.returncode:
+        said = (done.stderr or b"").decode(errors="replace").strip().splitlines()
+        words = f": {said[-1][:300]}" if said else ""
+        raise Denied(f"{whose} failed with code {done.returncode}{words}", hint=log_in_again(access))
+    return read_answer(done.stdout, plugin.api_version, whose)
+
+
+def may_ask(plugin: ExecPlugin, terminal: bool, whose: str) -> bool:
+    """Whether the plugin gets the terminal as its input."""
+    if plugin.mode == "Always" and not terminal:
+        raise Denied(
+            f"{whose} must ask you something, and there is no terminal",
+            hint="run the command in a terminal, or use credentials that need no question",
+        )
+    return terminal and plugin.mode != "Never"
+
+
+def plugin_info(plugin: ExecPlugin, access: Access, interactive: bool) -> str:
+    """KUBERNETES_EXEC_INFO: what a plugin is told."""
+    spec: dict[str, Any] = {"interactive": interactive}
+    if plugin.cluster_info:
+        authority = access.authority_data
+        if access.authority:
+            authority = read_file(access.authority, "certificate-authority")
+        told = {
+            "server": access.server,
+            "tls-server-name": access.server_name,
+            "insecure-skip-tls-verify": not access.verify,
+            "certificate-authority-data": base64.b64encode(authority).decode(),
+            "proxy-url": access.proxy,
+            "disable-compression": not access.compress,
+            "config": plugin.config,
+        }
+        spec["cluster"] = {key: value for key, value in told.items() if value}
+    return msgspec.json.encode(
+        {"apiVersion": plugin.api_version, "kind": "ExecCredential", "spec": spec}
+    ).decode()
+
+
+def read_answer(output: bytes, api_version: str, whose: str) -> Proof:
+    """What a plugin printed, as a proof."""
+    answer = _decoded(output)
+    if not isinstance(answer, Mapping) or answer.get("kind") != "ExecCredential":
+        raise Denied(f"{whose} printed no ExecCredential", hint="update the plugin")
+    if answer.get("apiVersion") != api_version:
+        raise Denied(
+            f"{whose} answers with {answer.get('apiVersion')}, and the kubeconfig says {api_version}",
+            hint="write the kubeconfig entry again with the plugin's own command, or update the plugin",
+        )
+    status = answer.get("status") or {}
+    token = str(status.get("token") or "")
+    certificate, key = status.get("clientCertificateData"), status.get("clientKeyData")
+    if bool(certificate) != bool(key):
+        raise Denied(f"{whose} gave only one of certificate and key", hint="update the plugin")
+    if not token and not certificate:
+        raise Denied(f"{whose} gave no credentials", hint="log in again with the plugin's own command")
+    return Proof(
+        authorization=_bearer(token, f"the token of {whose}") if token else "",
+        pair=(str(certificate).encode(), str(key).encode()) if certificate else None,
+        expires=_moment(status.get("expirationTimestamp"), whose),
+    )
+
+
+def _decoded(output: bytes) -> object:
+    try:
+        return msgspec.json.decode(output)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+
+
+def _moment(text: object, whose: str) -> float | None:
+    from datetime import datetime
+
+    if not text:
+        return None
+    try:
+        return datetime.fromisoformat(str(text)).timestamp()
+    except ValueError:
+        raise Denied(
+            f"{whose} gave an expirationTimestamp that is no time", hint="update the plugin"
+        ) from None
+
+
+def _bearer(token: str, whose: str) -> str:
+    # What is no token would be refused by the HTTP library, whose message would quote it.
+    if not token.isascii() or not token.isprintable():
+        raise Denied(f"{whose} holds characters that no token has", hint="log in again, or ask for a new one")
+    return f"Bearer {token}"
+
+
+def _token(path: str, otherwise: str) -> str:
+    if not path:
+        return otherwise
+    try:
+        return Path(path).read_text("utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        if otherwise:
+            return otherwise
+        reason = getattr(error, "strerror", None) or "it is not text"
+        raise Unavailable(f"the token file {path} cannot be read: {reason}", hint="log in again") from None
+
+
+def _is_terminal(stream: object) -> bool:
+    try:
+        return bool(stream is not None and stream.isatty())  # type: ignore[attr-defined]
+    except ValueError:  # closed
+        return False

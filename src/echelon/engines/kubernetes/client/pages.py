@@ -1,0 +1,62 @@
+"""Long lists, put together from pages; of large objects, read into shapes.
+
+A thousand nodes as they come are 20 MB of text and 120 MB of dictionaries. As shapes, one page's text is in
+memory at a time, and of each object only what its shape has fields for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+import msgspec
+
+from echelon.engines.kubernetes.client.access import Access
+from echelon.engines.kubernetes.client.answers import no_api_server
+from echelon.engines.kubernetes.client.refusals import Gone
+
+P = TypeVar("P")
+T = TypeVar("T")
+_PAGE = 100
+
+
+class _Mark(msgspec.Struct):
+    more: str = msgspec.field(name="continue", default="")
+
+
+class _Page(msgspec.Struct, Generic[T]):
+    metadata: _Mark = msgspec.field(default_factory=_Mark)
+    items: list[T] | None = None
+
+
+def read_pages(fetch: Callable[[int, str], P], mark_of: Callable[[P], str], size: int) -> list[P]:
+    """Every page of a list: `fetch(limit, mark)` gets the one that a mark stands for, `mark_of` is what it
+    says of the next.
+    """
+    found: list[P] = []
+    mark, limit = "", size
+    while True:
+        try:
+            page = fetch(limit, mark)
+        except Gone:
+            if not mark:
+                raise
+            found, mark, limit = [], "", 0  # it took too long, and the rest is gone: all in one piece
+            continue
+        found.append(page)
+        mark = mark_of(page)
+        if not mark:
+            return found
+
+
+def read_shapes(page: Callable[[int, str], bytes], shape: type[T], access: Access) -> list[T]:
+    """Every object of a list, each in its shape: `page(limit, mark)` is one page as the server wrote it."""
+    decoder = msgspec.json.Decoder(_Page[shape])  # type: ignore[valid-type]
+
+    def fetch(limit: int, mark: str) -> _Page[T]:
+        try:
+            return decoder.decode(page(limit, mark))
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise no_api_server(access, str(error)) from None
+
+    pages = read_pages(fetch, lambda each: each.metadata.more, _PAGE)
+    return [item for each in pages for item in each.items or ()]

@@ -1,0 +1,302 @@
+"""The one place that talks HTTP: requests with the user's proof, asked again when that makes sense.
+
+Everything that can go wrong between here and the API server is handled here once: credentials that ended, a
+server that is busy or restarting, connections that are cut. What remains is raised as an error of ours.
+Called by `api`; several threads may use one session at once."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import ssl
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+from echelon.engines.kubernetes.client.access import Access
+from echelon.engines.kubernetes.client.credentials import Credentials, Proof
+from echelon.engines.kubernetes.client.proxies import proxy_for
+from echelon.engines.kubernetes.client.refusals import (
+    NOT_NOW,
+    Deed,
+    comes_from_a_node,
+    is_hopeless,
+    lacks_quota_for_a_moment,
+    name_server,
+    refusal,
+    unreachable,
+)
+from echelon.engines.kubernetes.client.stream import Line, Stream, Upgraded, take_over
+from echelon.engines.kubernetes.client.trust import make_context
+from echelon.errors import EchelonError, Unavailable, Unreachable
+
+if TYPE_CHECKING:
+    import httpx2
+
+T = TypeVar("T")
+Pairs = Sequence[tuple[str, str]]
+
+CONNECT, READ = 5.0, 30.0
+STRANGERS_PATIENCE = 3.0  # seconds: a server that has never answered is rather a wrong address than busy
+NODES_PATIENCE = 1.0  # seconds: whoever asks how a run stands shall not wait for a node that is gone
+# Idle connections are kept for a moment; how many are open at once is the caller's affair.
+KEPT, KEPT_FOR = 10, 30.0
+FIRST, LONGEST = 0.1, 2.0  # seconds between two attempts
+
+
+class Session:
+    """Connections to one API server as one user."""
+
+    def __init__(self, access: Access, patience: float) -> None:
+        self.access = access
+        self._patience = patience
+        self._heard = False  # whether the server has ever answered
+        self._credentials = Credentials(access)
+        self._proxy = proxy_for(access.server, access.proxy, os.environ)
+        self._lock = threading.Lock()
+        self._trust: dict[tuple[bytes, bytes] | None, ssl.SSLContext] = {}
+        self._clients: dict[tuple[bytes, bytes] | None, httpx2.Client] = {}
+        weakref.finalize(self, _close_all, self._clients)
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        deed: Deed,
+        *,
+        params: Pairs = (),
+        body: bytes | None = None,
+        content_type: str = "application/json",
+        again: bool,
+    ) -> bytes:
+        """One request and its whole answer; `again` if carrying it out twice does no harm."""
+        headers = [("Accept", "application/json")]
+        if not self.access.compress:
+            headers.append(("Accept-Encoding", "identity"))
+        if body is not None:
+            headers.append(("Content-Type", content_type))
+        return self._send(
+            method, path, deed, params=params, headers=headers, body=body, again=again, whole=True, read=READ
+        ).content
+
+    def stream(
+        self,
+        path: str,
+        deed: Deed,
+        decode: Callable[[Iterable[bytes]], Iterator[T]],
+        *,
+        params: Pairs = (),
+        read: float | None,
+        ends_in_silence: bool = False,
+    ) -> Stream[T]:
+        """A request whose answer arrives piece by piece; `read` is how long it may be silent.
+
+        Silence that is too long is a lost connection, or just the end where `ends_in_silence`."""
+        headers = [("Accept", "application/json, */*"), ("Accept-Encoding", "identity")]
+
+        def send(line: Line) -> httpx2.Response:
+            return self._send(
+                "GET", path, deed, params=params, headers=headers, again=True, read=read, line=line
+            )
+
+        def translate(error: Exception) -> EchelonError | None:
+            import httpx2
+
+            if ends_in_silence and isinstance(error, httpx2.ReadTimeout):
+                return None
+            return unreachable(error, self.access, self._proxy)
+
+        return Stream(send, decode, translate)
+
+    def upgrade(self, path: str, deed: Deed, *, params: Pairs, headers: Pairs) -> Upgraded:
+        """A request for another protocol, on a connection that belongs to it alone."""
+        line = Line()
+        with contextlib.ExitStack() as stack:
+            stack.callback(line.close)
+            response = self._send(
+                "GET", path, deed, params=params, headers=headers, again=False, read=READ, line=line
+            )
+            if response.status_code != 101:
+                raise Unreachable(
+                    f"{name_server(self.access)} does not open a WebSocket: it says {response.status_code}",
+                    hint="a proxy between here and the server may not let WebSockets through",
+                )
+            upgraded = take_over(response, line)
+            stack.pop_all()
+        return upgraded
+
+    def close(self) -> None:
+        """End every connection that is kept for later."""
+        with self._lock:
+            _close_all(self._clients)
+
+    def _send(
+        self,
+        method: str,
+        path: str,
+        deed: Deed,
+        *,
+        params: Pairs,
+        headers: Pairs,
+        body: bytes | None = None,
+        again: bool,
+        whole: bool = False,
+        read: float | None,
+        line: Line | None = None,
+    ) -> httpx2.Response:
+        """Send until there is an answer to hand on, or no sense in going on."""
+        import httpx2
+
+        began = time.monotonic()
+        deadline = began + (self._patience if self._heard else min(self._patience, STRANGERS_PATIENCE))
+        attempt, renewed = 0, False
+        while True:
+            attempt += 1
+            proof = self._credentials.current()
+            client = self._client(proof, line)
+            request = client.build_request(
+                method,
+                self._address(path),
+                params=list(params),
+                headers=_encoded([*headers, *_proving(proof), *self.access.login.act_as]),
+                content=body,
+                timeout=httpx2.Timeout(READ, connect=CONNECT, read=read, pool=None),
+                extensions=self._extensions(line),
+            )
+            asked = None
+            try:
+                response = client.send(request, stream=True)
+                code = response.status_code
+                if not self._heard:
+                    self._heard, deadline = True, began + self._patience
+                if code < 300 and not whole:
+                    return response
+                content = response.read()
+            except (httpx2.HTTPError, OSError) as error:
+                never_made = isinstance(
+                    error, (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError)
+                )
+                trouble: EchelonError = unreachable(error, self.access, self._proxy)
+                if (
+                    is_hopeless(error)
+                    or not (again or never_made)
+                    or isinstance(error, httpx2.UnsupportedProtocol)
+                ):
+                    raise trouble from error
+            else:
+                if code < 300:
+                    return response
+                if code == 401 and not renewed and self._credentials.renew(proof):
+                    renewed = True
+                    continue
+                trouble = self._refusal(code, content, deed)
+                if not (
+                    code == 429 or (again and code in NOT_NOW) or lacks_quota_for_a_moment(code, content)
+                ):
+                    raise trouble
+                if comes_from_a_node(code, deed):
+                    deadline = min(deadline, began + NODES_PATIENCE)
+                asked = asked_delay(response.headers.get("retry-after"))
+            delay = next_delay(attempt, deadline - time.monotonic(), asked)
+            if delay is None:
+                raise trouble
+            if line is None:
+                time.sleep(delay)
+            elif line.is_cut.wait(delay):
+                raise trouble
+
+    def _refusal(self, code: int, content: bytes, deed: Deed) -> EchelonError:
+        if code >= 400:
+            return refusal(code, content, deed, self.access)
+        return Unreachable(
+            f"{name_server(self.access)} sends us elsewhere ({code}): it does not behave as an API server",
+            hint="log in again, or check the server's address in the kubeconfig",
+        )
+
+    def _address(self, path: str) -> httpx2.URL:
+        import httpx2
+
+        try:
+            return httpx2.URL(self.access.server + path)
+        except httpx2.InvalidURL as error:
+            raise Unavailable(
+                f"{self.access.server} is no address of a server: {error}",
+                hint="correct `server` in the kubeconfig",
+            ) from None
+
+    def _extensions(self, line: Line | None) -> dict[str, object]:
+        extensions: dict[str, object] = {}
+        if self.access.server_name:
+            extensions["sni_hostname"] = self.access.server_name
+        if line is not None:
+            extensions["trace"] = line.trace
+        return extensions
+
+    def _client(self, proof: Proof, line: Line | None) -> httpx2.Client:
+        """The client whose connections are shared, or a new one for a line of its own."""
+        with self._lock:
+            if line is not None:
+                if line.client is not None:
+                    line.client.close()
+                line.client = self._connect(proof)
+                return line.client
+            client = self._clients.get(proof.pair)
+            if client is None:
+                client = self._clients[proof.pair] = self._connect(proof)
+            return client
+
+    def _connect(self, proof: Proof) -> httpx2.Client:
+        import httpx2
+
+        if proof.pair not in self._trust:
+            self._trust[proof.pair] = make_context(self.access, proof.pair)
+        try:
+            return httpx2.Client(
+                verify=self._trust[proof.pair],
+                proxy=self._proxy or None,
+                limits=httpx2.Limits(
+                    max_connections=None, max_keepalive_connections=KEPT, keepalive_expiry=KEPT_FOR
+                ),
+                headers={"User-Agent": "echelon"},
+                trust_env=False,  # no .netrc; proxies are decided in `proxies`
+            )
+        except ImportError as error:
+            raise Unavailable(
+                "a SOCKS proxy needs the package socksio, which is not installed",
+                hint="`pip install socksio`, or use an HTTP proxy",
+            ) from error
+
+
+def _close_all(clients: dict[tuple[bytes, bytes] | None, httpx2.Client]) -> None:
+    while clients:
+        clients.popitem()[1].close()
+
+
+def _proving(proof: Proof) -> Pairs:
+    return [("Authorization", proof.authorization)] if proof.authorization else []
+
+
+def _encoded(headers: Pairs) -> list[tuple[bytes, bytes]]:
+    # The HTTP library knows ASCII only; names of users may be anything.
+    return [(name.encode(), value.encode()) for name, value in headers]
+
+
+def next_delay(attempt: int, left: float, asked: float | None = None) -> float | None:
+    """Seconds to wait before attempt number `attempt` (from 1), or nothing when patience is over.
+
+    `asked` is what the server asked for; it is kept to, unless that is longer than there is patience."""
+    if left <= 0:
+        return None
+    if asked is not None:
+        return asked if asked <= left else None
+    longest = min(LONGEST, FIRST * 2.0 ** min(attempt - 1, 10))
+    # Half of it is chance, so that clients that lost the server together do not come back together.
+    return min(left, longest * (0.5 + os.urandom(1)[0] / 510))
+
+
+def asked_delay(header: str | None) -> float | None:
+    """The seconds of a Retry-After header. API servers send a number; a date, as others may, is no wish."""
+    word = (header or "").strip()
+    return float(word) if word.isdecimal() else None

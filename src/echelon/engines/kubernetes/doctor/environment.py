@@ -1,0 +1,291 @@
+"""What a namespace and its cluster offer to runs, a line each, read from the objects alone. Pure.
+
+Where we may not look (None instead of objects) the line says so, and what follows from it. Called by
+`checkup`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from echelon.engines.kubernetes import names
+from echelon.engines.kubernetes.nodes import shapes
+from echelon.engines.kubernetes.nodes.quantities import to_thousandths
+from echelon.engines.local.checkup import Finding
+from echelon.model.cluster import Cluster, Node
+from echelon.model.resources import format_memory
+
+Object = Mapping[str, Any]
+OLDEST = (1, 29)  # of Kubernetes: from here on a Job restarts single workers and counts for each of them
+_NAMED = 4
+_DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
+# Provisioners, or parts of their names, whose volumes several nodes can mount at once.
+_SHARED = (
+    "nfs", "efs.csi.aws.com", "fsx", "file.csi.azure.com", "blob.csi.azure.com", "filestore", "gcsfuse",
+    "cephfs", "longhorn", "lustre", "weka", "juicefs", "portworx", "gluster", "smb.csi", "trident", "beegfs",
+    "spectrumscale", "vastdata", "quobyte", "seaweedfs", "moosefs", "purestorage", "manila",
+)  # fmt: skip
+_LEVELS = {
+    "": "privileged (no level is set)",
+    "privileged": "privileged",
+    "baseline": "baseline: --mount hostPath is refused",
+    "restricted": "restricted: workers run as user 1000, --mount hostPath is refused",
+}
+
+
+def check_version(version: Object) -> Finding:
+    """The API server's version."""
+    try:
+        number = int(str(version["major"])), int(str(version["minor"]).rstrip("+"))
+    except (KeyError, ValueError):
+        number = OLDEST
+    found = str(version.get("gitVersion") or "of a version that it does not tell")
+    if number < OLDEST:
+        oldest = ".".join(map(str, OLDEST))
+        return Finding(
+            level="missing",
+            what="Kubernetes",
+            found=found,
+            fix=f"restarts of single workers: upgrade the cluster to {oldest} or later",
+        )
+    return Finding(level="ok", what="Kubernetes", found=found)
+
+
+def check_nodes(cluster: Cluster | None) -> Finding:
+    """Which nodes take workers."""
+    if cluster is None:
+        return Finding(
+            level="degraded",
+            what="nodes",
+            found="unknown: you may not list them",
+            fix="see the right to nodes",
+        )
+    shut = [f"{each.node.name} ({each.why.partition(';')[0]})" for each in cluster.left_out]
+    out = f"; {len(shut)} left out: {_some(shut)}" if shut else ""
+    cpus, memory = sum(node.cpus for node in cluster.nodes), sum(node.memory for node in cluster.nodes)
+    if not cluster.nodes:
+        fix = "anything: `kubectl get nodes` shows what they lack; `kubectl uncordon NODE` opens a closed one"
+        return Finding(level="missing", what="nodes", found=f"none takes workers{out}", fix=fix)
+    found = f"{len(cluster.nodes)}, with {cpus:g} CPUs and {format_memory(memory)}{out}"
+    return Finding(level="ok", what="nodes", found=found)
+
+
+def check_gpus(
+    cluster: Cluster | None, nodes: Sequence[shapes.Node], *, free_known: bool
+) -> Iterator[Finding]:
+    """GPUs, by model and node."""
+    if cluster is None:
+        yield Finding(
+            level="degraded",
+            what="GPUs",
+            found="unknown: you may not list nodes",
+            fix="--gpus works; whether and where there are free ones is not told: see the right to nodes",
+        )
+        return
+    models: dict[str, list[Node]] = {}
+    for node in cluster.nodes:
+        if node.gpus:
+            models.setdefault(node.gpus[0].model, []).append(node)
+    for model, having in sorted(models.items()):
+        yield _gpus_of(model, having, free_known=free_known)
+    silent = [node.metadata.name for node in nodes if _should_have_gpus(node)]
+    if silent:
+        yield Finding(
+            level="degraded",
+            what="GPUs",
+            found=f"none on {_some(silent)}, though the label nvidia.com/gpu.present is there",
+            fix="--gpus there: the device plugin does not run: kubectl get pods -A | grep device-plugin",
+        )
+    elif not models:
+        yield Finding(
+            level="degraded",
+            what="GPUs",
+            found="no node that takes workers offers any",
+            fix="--gpus: install NVIDIA's GPU operator or device plugin; ranks run on the CPU",
+        )
+
+
+def _gpus_of(model: str, having: Sequence[Node], *, free_known: bool) -> Finding:
+    total = sum(len(node.gpus) for node in having)
+    free = {node.name: sum(gpu.holder is None for gpu in node.gpus) for node in having}
+    where = [
+        f"{node.name} ({f'{free[node.name]} of ' if free_known else ''}{len(node.gpus)})" for node in having
+    ]
+    spare = f"{sum(free.values())} free" if free_known else "free: unknown"
+    found = f"{total} {model or 'of a model that is not told'}, {spare}: {_some(where)}"
+    if model:
+        return Finding(level="ok", what="GPUs", found=found)
+    command = f"kubectl label node {having[0].name} {names.GPU_PRODUCT}=MODEL"
+    return Finding(
+        level="degraded",
+        what="GPUs",
+        found=found,
+        fix=f"--gpu-type: install gpu-feature-discovery, or {command}",
+    )
+
+
+def _should_have_gpus(node: shapes.Node) -> bool:
+    offered = node.status.allocatable.get(names.GPU, 0)
+    return node.metadata.labels.present == "true" and to_thousandths(offered) == 0
+
+
+def check_storage(classes: Sequence[Object] | None, claims: Sequence[Object]) -> Iterator[Finding]:
+    """Storage classes: is there a default, and does one serve several nodes at once?"""
+    what = "storage classes"
+    if classes is None:
+        yield Finding(
+            level="degraded",
+            what=what,
+            found="unknown: you may not list them",
+            fix="--output new: and volume create use the cluster's default: see the right to storageclasses",
+        )
+        return
+    if not classes:
+        yield Finding(
+            level="degraded",
+            what=what,
+            found="none",
+            fix="--output new: and volume create: install a provisioner; until then use claims made by hand",
+        )
+        return
+    default = [_name(each) for each in classes if _note(each, _DEFAULT_CLASS) == "true"]
+    named = _some([f"{_name(each)} ({each.get('provisioner', '?')})" for each in classes])
+    if default:
+        yield Finding(level="ok", what=what, found=f"{named}; default: {', '.join(default)}")
+    else:
+        note = f'{{"metadata":{{"annotations":{{"{_DEFAULT_CLASS}":"true"}}}}}}'
+        command = f"kubectl patch storageclass {_name(classes[0])} -p '{note}'"
+        yield Finding(
+            level="degraded", what=what, found=f"{named}; no default", fix=f"--output new: {command}"
+        )
+    # What has been bound for many writers proves itself; else the provisioner's name must do.
+    proved = {
+        str(claim["spec"].get("storageClassName"))
+        for claim in claims
+        if "ReadWriteMany" in (claim["spec"].get("accessModes") or ())
+        and (claim.get("status") or {}).get("phase") == "Bound"
+    }
+    shared = [
+        _name(each)
+        for each in classes
+        if _name(each) in proved or any(part in str(each.get("provisioner", "")) for part in _SHARED)
+    ]
+    if shared:
+        yield Finding(
+            level="ok", what="shared volumes", found=f"ReadWriteMany with class {', '.join(shared)}"
+        )
+    else:
+        yield Finding(
+            level="degraded",
+            what="shared volumes",
+            found="no class is known to serve several nodes at once",
+            fix="--output new: with several workers: install an NFS or CephFS provisioner; "
+            "without it each worker's results are fetched from its pod",
+        )
+
+
+def check_names(slices: Sequence[Object] | None) -> Finding:
+    """Whether somebody answers when pods ask for names."""
+    if slices is None:
+        return Finding(
+            level="ok",
+            what="DNS",
+            found="unknown: you may not look into kube-system; --image REF tries it in a pod",
+        )
+    ready = sum(
+        (point.get("conditions") or {}).get("ready") is not False
+        for each in slices
+        for point in each.get("endpoints") or ()
+    )
+    if ready:
+        return Finding(level="ok", what="DNS", found=f"{ready} name server{'s' * (ready != 1)} ready")
+    found = "no name server is ready" if slices else "no service of name servers was found in kube-system"
+    return Finding(
+        level="degraded",
+        what="DNS",
+        found=found,
+        fix="runs with several workers, unless names are served in another way (--image REF tries it): "
+        "kubectl -n kube-system get pods -l k8s-app=kube-dns",
+    )
+
+
+def check_security(namespace: Object | None, name: str) -> Finding:
+    """The Pod Security level that the namespace enforces."""
+    what = "Pod Security"
+    if namespace is None:
+        return Finding(
+            level="degraded",
+            what=what,
+            found=f"unknown: you may not read the namespace {name}",
+            fix="where it is `restricted`, pods are refused: see the right to namespaces",
+        )
+    level = (namespace["metadata"].get("labels") or {}).get(names.SECURITY_LEVEL, "")
+    return Finding(level="ok", what=what, found=_LEVELS.get(level, level))
+
+
+def check_quotas(quotas: Sequence[Object] | None, ranges: Sequence[Object]) -> Iterator[Finding]:
+    """What the namespace may still use."""
+    if quotas is None:
+        yield Finding(
+            level="ok", what="quota", found="unknown: you may not list quotas; a refusal would tell of them"
+        )
+        return
+    if not quotas:
+        yield Finding(level="ok", what="quota", found="none")
+    for quota in quotas:
+        hard = (quota.get("status") or {}).get("hard") or quota["spec"].get("hard") or {}
+        used = (quota.get("status") or {}).get("used") or {}
+        left = {name: to_thousandths(most) - to_thousandths(used.get(name, 0)) for name, most in hard.items()}
+        spent = sorted(
+            name for name, amount in left.items() if amount <= 0 and to_thousandths(hard[name]) > 0
+        )
+        told = [f"{name} {_amount(name, max(0, left[name]))} of {hard[name]}" for name in sorted(hard)]
+        yield Finding(
+            level="degraded" if spent else "ok",
+            what="quota",
+            found=f"{_name(quota)}: left {', '.join(told)}",
+            fix=f"more of {', '.join(spent)} is refused: end something, or have the quota raised"
+            if spent
+            else "",
+        )
+    demanded = _demanded(quotas, ranges)
+    if demanded:
+        flags = " and ".join(f"--{'cpus' if name == 'cpu' else name}" for name in demanded)
+        yield Finding(
+            level="degraded",
+            what="quota",
+            found=f"every pod must say its {' and '.join(demanded)}",
+            fix=f"runs without {flags} are refused: say {flags}, or have a LimitRange set defaults",
+        )
+
+
+def _demanded(quotas: Sequence[Object], ranges: Sequence[Object]) -> list[str]:
+    """What every pod must ask for, since a quota counts it and no LimitRange fills it in."""
+    limits = [limit for each in ranges for limit in each["spec"].get("limits") or ()]
+    filled = {
+        name
+        for limit in limits
+        if limit.get("type") == "Container"
+        for name in {**(limit.get("default") or {}), **(limit.get("defaultRequest") or {})}
+    }
+    counted = {name.rpartition(".")[2] for each in quotas for name in each["spec"].get("hard") or {}}
+    return [name for name in ("cpu", "memory") if name in counted - filled]
+
+
+def _amount(name: str, thousandths: int) -> str:
+    if "memory" in name or "storage" in name:
+        return format_memory(thousandths / 1000)
+    return f"{thousandths / 1000:g}"
+
+
+def _name(obj: Object) -> str:
+    return str(obj["metadata"]["name"])
+
+
+def _note(obj: Object, key: str) -> str:
+    return str((obj["metadata"].get("annotations") or {}).get(key, ""))
+
+
+def _some(some: Sequence[str]) -> str:
+    more = len(some) - _NAMED
+    return ", ".join(some) if more <= 1 else f"{', '.join(some[:_NAMED])} and {more} more"

@@ -1,0 +1,140 @@
+"""What a cluster offers to runs in one namespace, and what is missing for what: `echelon doctor --on k8s`.
+
+One thing after another, each as a line that says ok, degraded (and what then does not work) or missing (and
+the command that mends it). Nothing is made in the cluster, unless an image is named to be tried; a question
+that we may not ask is answered by a line that says so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from echelon.engines.kubernetes.doctor import environment
+from echelon.engines.kubernetes.doctor.addons import check_addons
+from echelon.engines.kubernetes.doctor.policies import check_policies
+from echelon.engines.kubernetes.doctor.rights import Need, check_rights
+from echelon.engines.kubernetes.nodes import inventory
+from echelon.engines.local.checkup import Finding
+from echelon.errors import Denied, EchelonError, Unreachable
+
+if TYPE_CHECKING:
+    from echelon.engines.kubernetes.client.api import Api
+
+T = TypeVar("T")
+_NAME_SERVICES = ("kube-dns", "coredns", "rke2-coredns-rke2-coredns")
+
+
+def check_up(connect: Callable[[], Api], image: str | None = None) -> Iterator[Finding]:
+    """Look at one thing after another; what follows from a cluster that does not answer is left out."""
+    try:
+        api = connect()
+        yield _reach(api)
+        yield environment.check_version(api.raw("/version"))
+        user = _who(api)
+    except EchelonError as error:
+        yield Finding(level="missing", what="cluster", found=error.message, fix=error.hint)
+        return
+    try:
+        yield from _look(api, image, user)
+    except Unreachable as error:  # it went away while we looked
+        yield Finding(level="missing", what="cluster", found=error.message, fix=error.hint)
+
+
+def _look(api: Api, image: str | None, user: str) -> Iterator[Finding]:
+    from echelon.engines.kubernetes.client.api import NotThere
+
+    try:
+        namespace = _ask(lambda: api.get("Namespace", api.namespace))
+    except NotThere:
+        yield Finding(
+            level="missing",
+            what="namespace",
+            found=f"{api.namespace} does not exist",
+            fix=f"anything: kubectl create namespace {api.namespace}, or choose another with --namespace",
+        )
+        return
+    yield Finding(
+        level="ok", what="namespace", found=f"{api.namespace}, as {user or 'a user without a name'}"
+    )
+
+    def may(need: Need, verb: str) -> bool:
+        from echelon.engines.kubernetes.client.api import ALL
+
+        if need.kind == "Namespace":  # its own name counts as its namespace, which a review does not know
+            return namespace is not None
+        where = ALL if need.role == "cluster" else None
+        return api.may(verb, need.kind, subresource=need.subresource, namespace=where)
+
+    yield from check_rights(may, api.namespace, user)
+    yield from _check_nodes(api)
+    classes = _ask(lambda: api.list("StorageClass").items)
+    claims = _ask(lambda: api.list("PersistentVolumeClaim").items) or []
+    yield from environment.check_storage(classes, claims)
+    yield environment.check_security(namespace, api.namespace)
+    quotas = _ask(lambda: api.list("ResourceQuota").items)
+    ranges = _ask(lambda: api.list("LimitRange").items) or []
+    yield from environment.check_quotas(quotas, ranges)
+    yield _check_policies(api, namespace)
+    yield from _check_image_and_names(api, image)
+    yield from check_addons(api)
+
+
+def _reach(api: Api) -> Finding:
+    api.raw("/version")
+    context = f" (context {api.access.context})" if api.access.context else ""
+    return Finding(level="ok", what="cluster", found=f"{api.access.server} answers{context}")
+
+
+def _who(api: Api) -> str:
+    """Who we are to the cluster; "" where it is too old to tell."""
+    try:
+        answer = api.create({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"})
+    except Unreachable:
+        raise
+    except EchelonError:
+        return ""
+    return str(((answer.get("status") or {}).get("userInfo") or {}).get("username") or "")
+
+
+def _check_nodes(api: Api) -> Iterator[Finding]:
+    seen = inventory.see(api)
+    nodes = seen.nodes
+    cluster = None if nodes is None else inventory.to_cluster(nodes, seen.pods, seen.jobs, me=api.namespace)
+    yield environment.check_nodes(cluster)
+    yield from environment.check_gpus(cluster, nodes or [], free_known=seen.everybody)
+
+
+def _check_policies(api: Api, namespace: dict[str, Any] | None) -> Finding:
+    policies = _ask(lambda: api.list("NetworkPolicy").items)
+    if policies is None:
+        return Finding(
+            level="ok",
+            what="network policies",
+            found="unknown: you may not list them; most clusters have none",
+        )
+    about = ((namespace or {}).get("metadata") or {}).get("labels") or {}
+    # Kubernetes itself gives every namespace this label.
+    return check_policies(policies, api.namespace, {"kubernetes.io/metadata.name": api.namespace, **about})
+
+
+def _check_image_and_names(api: Api, image: str | None) -> Iterator[Finding]:
+    if image is not None:
+        from echelon.engines.kubernetes.doctor.probe import probe_image
+
+        tried = list(probe_image(api, image))
+        yield from tried
+        if any(each.what == "DNS" for each in tried):
+            return
+    else:
+        yield Finding(level="ok", what="image", found="not tried; --image REF pulls it in a short pod")
+    selector = f"kubernetes.io/service-name in ({','.join(_NAME_SERVICES)})"
+    slices = _ask(lambda: api.list("EndpointSlice", selector=selector, namespace="kube-system").items)
+    yield environment.check_names(slices)
+
+
+def _ask(question: Callable[[], T]) -> T | None:
+    """The answer, or None where we may not ask."""
+    try:
+        return question()
+    except Denied:
+        return None

@@ -1,0 +1,172 @@
+"""One short pod that shows whether an image can be pulled, has a Python, and can ask for names.
+
+The only part of the check-up that makes something, and only when an image is named. It is a Job, so that
+Kubernetes removes what is left of it if we cannot."""
+
+from __future__ import annotations
+
+import re
+import secrets
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from echelon.engines.kubernetes import names
+from echelon.engines.kubernetes.client.fields import json_object
+from echelon.engines.kubernetes.diagnose import Trouble, diagnose
+from echelon.engines.kubernetes.state.workers import container_end, container_state
+from echelon.engines.local.checkup import Finding
+from echelon.errors import Denied, EchelonError, Unreachable
+
+if TYPE_CHECKING:
+    from echelon.engines.kubernetes.client.api import Api
+
+Object = dict[str, Any]
+_PATIENCE = 180.0  # seconds for a large image to come
+_SURE = 3.0  # seconds that a trouble must last before it is believed
+_PAUSE = 0.5
+_OLDEST = (3, 8)  # of Python: what the agent needs
+_JOB_NAME = "batch.kubernetes.io/job-name"
+_SCRIPT = """
+import json, socket, sys
+try:
+    named = bool(socket.getaddrinfo("kubernetes.default.svc", 443))
+except OSError:
+    named = False
+print(json.dumps({"python": list(sys.version_info[:3]), "names": named}))
+"""
+
+
+def probe_image(
+    api: Api, image: str, *, python: str = "python3", patience: float = _PATIENCE
+) -> Iterator[Finding]:
+    """Pull the image in a pod and say what became of it. Nothing stays behind."""
+    name = f"echelon-doctor-{secrets.token_hex(4)}"
+    try:
+        api.create(_job(name, image, python, patience))
+    except (Denied, EchelonError) as error:
+        if isinstance(error, Unreachable):
+            raise
+        yield Finding(level="degraded", what="image", found=error.message, fix=f"--image: {error.hint}")
+        return
+    try:
+        yield from _watch(api, name, image, python, time.monotonic() + patience)
+    finally:
+        with suppress(EchelonError):  # its own time to live removes it then
+            api.delete("Job", name)
+
+
+def _watch(api: Api, name: str, image: str, python: str, deadline: float) -> Iterator[Finding]:
+    trouble: Trouble | None = None
+    worried = 0.0
+    while time.monotonic() < deadline:
+        jobs = [job for job in [api.find("Job", name)] if job is not None]
+        pods = api.list("Pod", selector=f"{_JOB_NAME}={name}").items
+        if pods and container_end(pods[-1]) is not None:
+            yield from _judge(api, pods[-1], image, python)
+            return
+        running = any(container_state(pod).get("running") for pod in pods)
+        found = [] if running else diagnose(jobs=jobs, pods=pods, now=time.time(), events=_events(api, name))
+        hopeless = next((each for each in found if not each.healable or each.kind == "unschedulable"), None)
+        if hopeless is None or trouble is None or hopeless.sentence != trouble.sentence:
+            trouble, worried = hopeless, time.monotonic()
+        elif time.monotonic() - worried > _SURE:
+            break
+        time.sleep(_PAUSE)
+    if trouble is not None:
+        yield Finding(
+            level="degraded" if trouble.kind == "unschedulable" else "missing",
+            what="image",
+            found=trouble.sentence,
+            fix=f"--image: {trouble.hint}",
+        )
+    else:
+        yield Finding(
+            level="degraded",
+            what="image",
+            found=f"{image} was not there in time",
+            fix="the first run waits for it too; a smaller image, or one on a nearer registry, comes faster",
+        )
+
+
+def _judge(api: Api, pod: Object, image: str, python: str) -> Iterator[Finding]:
+    end = container_end(pod)
+    assert end is not None
+    said = json_object(b"".join(api.logs(pod["metadata"]["name"], container=names.CONTAINER)).decode())
+    version = tuple(said.get("python") or ())
+    words = [
+        each.get("message")
+        for each in _events(api, pod["metadata"]["name"])
+        if each.get("reason") == "Pulled"
+    ]
+    took = re.search(r"in ([\d.]+m?s)", str(words[-1])) if words else None
+    how = f", pulled in {took[1]}" if took else ", on the node already" if words else ""
+    if not version:
+        yield Finding(
+            level="missing",
+            what="image",
+            found=f"{image} is there, but {python} does not start in it: {end.message or end.reason}",
+            fix="runs with this image: use one with Python 3.8 or later, or name its Python with --python",
+        )
+        return
+    named = ".".join(map(str, version))
+    if version < _OLDEST:
+        fix = "runs with this image: use one with Python 3.8 or later"
+        yield Finding(level="missing", what="image", found=f"{image} has Python {named}", fix=fix)
+    else:
+        yield Finding(level="ok", what="image", found=f"{image}, Python {named}{how}")
+    if said.get("names"):
+        yield Finding(level="ok", what="DNS", found="a pod finds kubernetes.default.svc")
+    else:
+        yield Finding(
+            level="missing",
+            what="DNS",
+            found="a pod does not find kubernetes.default.svc",
+            fix="runs with several workers: kubectl -n kube-system get pods -l k8s-app=kube-dns",
+        )
+
+
+def _events(api: Api, name: str) -> list[Object]:
+    """What was said of the Job, of its pod, or of both, since the pod's name begins with the Job's."""
+    try:
+        found = api.list("Event").items
+    except Denied:
+        return []
+    return [each for each in found if str((each.get("involvedObject") or {}).get("name")).startswith(name)]
+
+
+def _job(name: str, image: str, python: str, patience: float) -> Object:
+    own = {names.MANAGED_BY: "echelon", names.COMPONENT: "doctor", names.NO_SIDECAR: "false"}
+    container = {
+        "name": names.CONTAINER,
+        "image": image,
+        "command": [python, "-c", _SCRIPT],
+        "resources": {
+            "requests": {"cpu": "10m", "memory": "32Mi"},
+            "limits": {"cpu": "1", "memory": "256Mi"},
+        },
+        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+    }
+    # What the strictest level asks for does no harm to one line of Python.
+    security = {"runAsNonRoot": True, "runAsUser": 1000, "seccompProfile": {"type": "RuntimeDefault"}}
+    spec = {
+        "restartPolicy": "Never",
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "terminationGracePeriodSeconds": 1,
+        "securityContext": security,
+        "containers": [container],
+    }
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name, "labels": own},
+        "spec": {
+            "backoffLimit": 0,
+            "activeDeadlineSeconds": int(patience) + 30,
+            "ttlSecondsAfterFinished": 30,
+            "template": {"metadata": {"labels": own}, "spec": spec},
+        },
+    }

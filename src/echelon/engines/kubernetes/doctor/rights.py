@@ -1,0 +1,165 @@
+"""What a user must be allowed to do, verb by verb, and what each is for.
+
+One table feeds three readers: the check-up asks the API server about every verb in it, the documents and the
+tests take their Roles from it, and a right that is missing is told with the command that grants it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from echelon.engines.kubernetes.client.kinds import KINDS
+from echelon.engines.local.checkup import Finding
+
+_UNKNOWN = "what is free is unknown, and the scheduler alone finds a place"
+_AT_ONCE = 8  # questions on their way; a cluster may be a continent away
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Need:
+    """Verbs on one kind of object. `without` is how bad it is to lack one; `role` who should grant them:
+
+    the minimal Role, the Role of somebody who also handles volumes, or a ClusterRole, since it concerns more
+    than the namespace."""
+
+    kind: str
+    verbs: tuple[str, ...]
+    use: str
+    subresource: str = ""
+    lack: str = ""  # what then happens instead
+    without: Literal["missing", "degraded"] = "degraded"
+    role: Literal["minimal", "volumes", "cluster"] = "minimal"
+
+    @property
+    def resource(self) -> str:
+        """As RBAC names it: `pods/exec`."""
+        plural = KINDS[self.kind].plural
+        return f"{plural}/{self.subresource}" if self.subresource else plural
+
+
+NEEDS = (
+    Need(
+        kind="Job",
+        verbs=("get", "list", "watch", "create", "patch", "delete"),
+        use="run, stop, rm",
+        without="missing",
+    ),
+    Need(
+        kind="ConfigMap",
+        verbs=("get", "list", "watch", "create", "patch", "delete"),
+        use="run, ps, stop, rm: records and shipped code",
+        without="missing",
+    ),
+    Need(kind="Secret", verbs=("get", "create", "delete"), use="run, rm", without="missing"),
+    Need(
+        kind="Service",
+        verbs=("get", "create", "delete"),
+        use="run: how workers find each other",
+        without="missing",
+    ),
+    Need(
+        kind="Pod",
+        verbs=("get", "list", "watch", "delete"),
+        use="status, and replacing workers that are lost",
+        without="missing",
+    ),
+    Need(kind="Pod", subresource="log", verbs=("get",), use="logs, status, wait", without="missing"),
+    # A WebSocket is opened with GET, and so `get` is asked for; from 1.35 on `create` as well.
+    Need(
+        kind="Pod",
+        subresource="exec",
+        verbs=("get", "create"),
+        use="results without a volume, a stop that lets scripts save, exec",
+        lack="stop deletes the pods; use --output with a volume",
+    ),
+    Need(kind="Event", verbs=("list",), use="telling why a run does not start"),
+    Need(kind="Namespace", verbs=("get",), use="runs in a namespace of the level `restricted`"),
+    Need(kind="Pod", subresource="status", verbs=("patch",), use="replacing workers of a dead node at once"),
+    Need(
+        kind="PersistentVolumeClaim",
+        verbs=("get", "list", "create", "delete"),
+        use="volume, --output new:",
+        role="volumes",
+    ),
+    Need(kind="Pod", verbs=("create",), use="cp to and from volumes, doctor --image", role="volumes"),
+    Need(kind="Node", verbs=("list",), use="placement, top", lack=_UNKNOWN, role="cluster"),
+    Need(kind="Pod", verbs=("list",), use="placement, top", lack=_UNKNOWN, role="cluster"),
+    Need(kind="Job", verbs=("list",), use="placement: what was just promised to runs", role="cluster"),
+    Need(kind="StorageClass", verbs=("list",), use="which classes of volumes there are", role="cluster"),
+    Need(kind="PersistentVolume", verbs=("list",), use="volume ls: what becomes of the data", role="cluster"),
+)  # fmt: skip
+
+
+def to_rules(needs: Iterable[Need]) -> list[dict[str, Any]]:
+    """The rules of a Role that grants them, one for each resource."""
+    granted: dict[tuple[str, str], list[str]] = {}
+    for need in needs:
+        verbs = granted.setdefault((KINDS[need.kind].group, need.resource), [])
+        verbs += [verb for verb in need.verbs if verb not in verbs]
+    return [
+        {"apiGroups": [group], "resources": [resource], "verbs": verbs}
+        for (group, resource), verbs in granted.items()
+    ]
+
+
+# All that runs need in their namespace; what volumes need besides; what placement needs of the whole cluster.
+MINIMAL_ROLE = to_rules(need for need in NEEDS if need.role == "minimal")
+FULL_ROLE = to_rules(need for need in NEEDS if need.role != "cluster")
+CLUSTER_ROLE = to_rules(need for need in NEEDS if need.role == "cluster")
+
+
+def check_rights(may: Callable[[Need, str], bool], namespace: str, user: str) -> Iterator[Finding]:
+    """A line for each need, in order. `may` asks about one verb, and is asked from several threads."""
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        answers = [[(verb, pool.submit(may, need, verb)) for verb in need.verbs] for need in NEEDS]
+        for need, verbs in zip(NEEDS, answers, strict=True):
+            yield right_finding(need, {verb: each.result() for verb, each in verbs}, namespace, user)
+
+
+def right_finding(need: Need, allowed: Mapping[str, bool], namespace: str, user: str) -> Finding:
+    """The line for one need, from the answer for each of its verbs."""
+    everywhere = " of all namespaces" if need.role == "cluster" and KINDS[need.kind].namespaced else ""
+    granted = [verb for verb in need.verbs if allowed[verb]]
+    denied = [verb for verb in need.verbs if not allowed[verb]]
+    if not denied:
+        found = f"{need.resource}: {', '.join(granted)}{everywhere} ({need.use})"
+        return Finding(level="ok", what="rights", found=found)
+    rest = f"; allowed: {', '.join(granted)}" if granted else ""
+    lack = f" ({need.lack})" if need.lack else ""
+    return Finding(
+        level=need.without,
+        what="rights",
+        found=f"{need.resource}: {', '.join(denied)}{everywhere} denied{rest}",
+        fix=f"{need.use}{lack}: {grant_command(need, denied, namespace, user)}",
+    )
+
+
+def grant_command(need: Need, verbs: Iterable[str], namespace: str, user: str) -> str:
+    """What an administrator types."""
+    group = KINDS[need.kind].group
+    # kubectl names a subresource of a group as deployments.apps/scale.
+    resource = f"{KINDS[need.kind].plural}{f'.{group}' if group else ''}"
+    resource += f"/{need.subresource}" if need.subresource else ""
+    family = "echelon" if need.role == "minimal" else f"echelon-{need.role}"
+    name = f"{family}-{need.resource.replace('/', '-')}"
+    who = _subject(user)
+    if need.role == "cluster":
+        return (
+            f"kubectl create clusterrole {name} --verb={','.join(verbs)} --resource={resource} && "
+            f"kubectl create clusterrolebinding {name} --clusterrole={name} {who}"
+        )
+    return (
+        f"kubectl -n {namespace} create role {name} --verb={','.join(verbs)} --resource={resource} && "
+        f"kubectl -n {namespace} create rolebinding {name} --role={name} {who}"
+    )
+
+
+def _subject(user: str) -> str:
+    import shlex
+
+    prefix = "system:serviceaccount:"
+    if user.startswith(prefix):
+        return f"--serviceaccount={user.removeprefix(prefix)}"
+    return f"--user={shlex.quote(user or 'USER')}"

@@ -1,0 +1,1 @@
+"""Files between this machine, pods and volumes; the results of a run."""

@@ -1,0 +1,199 @@
+"""Files in and out of pods: a tree is copied over `exec`, gone on with when the connection breaks.
+
+`kubectl cp` pipes tar through the same kind of connection, and what breaks is lost. Here both ends are ours:
+the agent in the pod is one, this process the other (`echelon.agent.file_sender` and `file_receiver`, the same
+code on both sides). A connection that breaks, as when the API server restarts, is made again for minutes, and
+every try goes on where the last one stopped; each file is checked by its sha256 and appears in one step.
+
+The engine calls `fetch_tree` for results, `echelon cp` calls both. Who opens the connection is a parameter,
+so that tests talk to an agent without a cluster."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from echelon.agent.files.receiver import Missing, Receiver
+from echelon.agent.files.sender import Sender
+from echelon.agent.files.tree import BadTree
+from echelon.agent.files.wire import Garbled, Trouble, Wire
+from echelon.engines.kubernetes import names
+from echelon.engines.kubernetes.files.reconnect import PATIENCE, Channel, Opener, persist
+from echelon.errors import InvalidJob, StateTrouble, from_os_error
+
+if TYPE_CHECKING:
+    from echelon.engines.kubernetes.client.api import Api
+
+__all__ = ["Copied", "LeftOut", "Opener", "Progress", "fetch_tree", "pod_opener", "send_tree"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Progress:
+    """How far a copy has come; `trouble` says what keeps it waiting, if anything does."""
+
+    done: int = 0
+    total: int = 0
+    files_done: int = 0
+    files: int = 0
+    trouble: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LeftOut:
+    """Something that could not be copied."""
+
+    path: str
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Copied:
+    """What came of a copy. `changed` names files that were being written all the while they were read."""
+
+    target: str
+    files: int
+    size: int
+    there: int  # of the files: those that were in their place before
+    left_out: tuple[LeftOut, ...] = ()
+    changed: tuple[str, ...] = ()
+
+
+def pod_opener(
+    api: Api,
+    pod: str,
+    *,
+    container: str = names.CONTAINER,
+    namespace: str | None = None,
+    python: str | None = None,
+) -> Opener:
+    """Reach the agent in a pod; a connection that broke is not made again once the pod has ended."""
+    tried = False
+
+    def opener(words: Sequence[str]) -> AbstractContextManager[Channel]:
+        nonlocal tried
+        if tried:
+            _check_runs(api, pod, namespace)
+        tried = True
+        command = names.agent_command(python, "files", *words)
+        return api.exec(pod, command, container=container, stdin=True, namespace=namespace)
+
+    return opener
+
+
+def _check_runs(api: Api, pod: str, namespace: str | None) -> None:
+    from echelon.engines.kubernetes.client.api import NotThere
+    from echelon.engines.kubernetes.state.workers import has_ended
+
+    found = api.find("Pod", pod, namespace=namespace)
+    if found is None or has_ended(found):
+        raise NotThere(
+            f"pod {pod!r} has ended, and what it held is gone", hint="keep it on a volume: --output"
+        )
+
+
+def fetch_tree(
+    opener: Opener,
+    root: str,
+    to: Path | str,
+    *,
+    path: str = ".",
+    into: bool = False,
+    move: Callable[[str], str] = lambda path: path,
+    progress: Callable[[Progress], object] = lambda _: None,
+    patience: float = PATIENCE,
+) -> Copied:
+    """Copy what is at `path` below the folder `root` in the pod: a folder's content into the folder `to`, a
+    file to the file `to` or, with `into`, into the folder `to`.
+
+    `move` says where a path of the tree belongs below `to`. Raises InvalidJob if there is nothing at `path`.
+    """
+
+    def converse(wire: Wire) -> dict[str, Any]:
+        return Receiver(wire, str(to), into, move, _reporter(progress)).run()
+
+    try:
+        with _translated(to):
+            return _copied(persist(opener, ("send", root, path), converse, _trouble_to(progress), patience))
+    except Missing:
+        raise InvalidJob("path", path, "is not there", hint="check its spelling") from None
+
+
+def send_tree(
+    opener: Opener,
+    source: Path,
+    root: str,
+    *,
+    into: bool = False,
+    progress: Callable[[Progress], object] = lambda _: None,
+    patience: float = PATIENCE,
+) -> Copied:
+    """Copy a file or a folder's content of this machine to `root` in the pod; see `fetch_tree`."""
+    missing = InvalidJob("source", str(source), "is not there", hint="check its spelling")
+    if not source.exists():
+        raise missing
+
+    def converse(wire: Wire) -> dict[str, Any]:
+        return Sender(wire, str(source), on_progress=_reporter(progress)).run()
+
+    words = ("receive", root, *(("--into",) if into else ()))
+    with _translated(source):
+        outcome = persist(opener, words, converse, _trouble_to(progress), patience)
+    if "missing" in outcome:  # since a moment ago
+        raise missing
+    return _copied(outcome)
+
+
+@contextlib.contextmanager
+def _translated(where: object) -> Iterator[None]:
+    """What either end cannot do, as an error of ours."""
+    try:
+        yield
+    except (BadTree, Garbled) as error:
+        raise StateTrouble(
+            f"the copy was refused: {error}", hint="nothing was written outside the target"
+        ) from error
+    except Trouble as error:
+        raise _their_trouble(error) from error
+    except OSError as error:
+        raise from_os_error(error, where) from error
+
+
+def _their_trouble(error: Trouble) -> StateTrouble:
+    if error.code in ("ENOSPC", "EDQUOT"):
+        return StateTrouble(
+            f"the volume is full: {error.path} does not fit in the pod",
+            hint="free some space or take a larger volume; the same command then goes on",
+        )
+    if error.code in ("BadTree", "Garbled"):
+        return StateTrouble(f"the pod refused the copy: {error}", hint="look at what is there already")
+    if error.code in ("EACCES", "EPERM", "EROFS"):
+        return StateTrouble(
+            f"cannot use {error.path} in the pod: {error}",
+            hint="the volume belongs to another user, or may only be read",
+        )
+    return StateTrouble(f"{error.path} in the pod: {error}", hint="try again")
+
+
+def _reporter(progress: Callable[[Progress], object]) -> Callable[[int, int, int, int], object]:
+    return lambda done, total, files_done, files: progress(
+        Progress(done=done, total=total, files_done=files_done, files=files)
+    )
+
+
+def _trouble_to(progress: Callable[[Progress], object]) -> Callable[[str], object]:
+    return lambda words: progress(Progress(trouble=words))
+
+
+def _copied(outcome: dict[str, Any]) -> Copied:
+    return Copied(
+        target=str(outcome["target"]),
+        files=int(outcome["files"]),
+        size=int(outcome["bytes"]),
+        there=int(outcome["there"]),
+        left_out=tuple(LeftOut(path=str(path), why=str(why)) for path, why in outcome["left_out"]),
+        changed=tuple(map(str, outcome["changed"])),
+    )

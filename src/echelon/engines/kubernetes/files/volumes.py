@@ -1,0 +1,217 @@
+"""Volume claims as users see them: which there are, who uses them, made and removed. For `echelon volume`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from echelon.engines.kubernetes import names
+from echelon.engines.kubernetes.client.api import AlreadyThere, Api, Listing, Object
+from echelon.engines.kubernetes.client.fields import moment
+from echelon.engines.kubernetes.diagnose.claims import claims_of
+from echelon.engines.kubernetes.nodes.quantities import to_whole
+from echelon.engines.kubernetes.render.volumes import new_claim, user_volumes
+from echelon.engines.kubernetes.state import history
+from echelon.errors import Denied, EchelonError, InvalidJob, StateTrouble
+from echelon.model.run import RunRef
+
+MODES = {
+    "rwo": "ReadWriteOnce",
+    "rwx": "ReadWriteMany",
+    "rox": "ReadOnlyMany",
+    "rwop": "ReadWriteOncePod",
+}
+DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
+_OVER = ("Succeeded", "Failed")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Volume:
+    """A claim. `size` is what it has or, while it has nothing yet, what it wants, in bytes; `pods` and `runs`
+    are those that use it, or wait for it.
+    """
+
+    name: str
+    status: str
+    size: int
+    modes: tuple[str, ...]
+    storage_class: str | None = None
+    reclaim: str | None = (
+        None  # what happens to the data when the claim is removed; None if that is not known
+    )
+    created: float = 0.0
+    pods: tuple[str, ...] = ()
+    runs: tuple[str, ...] = ()
+    nodes: tuple[str, ...] = ()  # where those pods are
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+def list_volumes(api: Api) -> list[Volume]:
+    """Every claim of the namespace, by name."""
+    claims = api.list("PersistentVolumeClaim").items
+    if not claims:
+        return []
+    # Without the right to see who uses a volume, nobody may think that it is free.
+    pods, jobs = api.list("Pod").items, api.list("Job").items
+    records = api.list("ConfigMap", selector=f"{names.COMPONENT}={names.RECORD}").items
+    policies = _policies(api)
+    return sorted(
+        (to_volume(claim, pods, jobs, records, policies) for claim in claims), key=lambda each: each.name
+    )
+
+
+def read_volume(api: Api, name: str) -> Volume:
+    """One claim; InvalidJob, which says which there are, if there is none of that name."""
+    found = {volume.name: volume for volume in list_volumes(api)}
+    if name not in found:
+        import difflib
+
+        near = difflib.get_close_matches(name, found, n=1)
+        there = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(found) or 'none'}"
+        raise InvalidJob(
+            "volume",
+            name,
+            f"is not in namespace {api.namespace}",
+            hint=f"{there}; `echelon volume create {name} --size 10Gi` makes it",
+        )
+    return found[name]
+
+
+def create_volume(
+    api: Api,
+    name: str,
+    *,
+    size: int,
+    mode: str = "ReadWriteOnce",
+    storage_class: str | None = None,
+    marks: Mapping[str, str] | None = None,
+    owner: str,
+) -> Volume:
+    """Make a claim. Many classes give it its storage only when a pod first uses it."""
+    _check_class(api, storage_class)
+    own = {names.MANAGED_BY: "echelon", names.OWNER: names.owner_slug(owner)}
+    about = {"name": name, "labels": {**own, **(marks or {})}, "annotations": {names.OWNER: owner}}
+    try:
+        made = api.create(new_claim(about, mode=mode, size=size, storage_class=storage_class))
+    except AlreadyThere as error:
+        raise InvalidJob("volume", name, "exists", hint="`echelon volume ls` shows it") from error
+    return to_volume(made, (), (), (), _policies(api))
+
+
+def remove_volume(api: Api, volume: Volume) -> None:
+    """Remove a claim that nobody uses."""
+    check_unused(volume)
+    api.delete("PersistentVolumeClaim", volume.name)
+
+
+def check_unused(volume: Volume) -> None:
+    """Raise, naming the users of a volume, if there are any."""
+    if volume.pods or volume.runs:
+        users = [*(f"run {name}" for name in volume.runs), *(f"pod {name}" for name in volume.pods)]
+        shown = ", ".join(users[:5]) + (f" and {len(users) - 5} more" if len(users) > 5 else "")
+        raise StateTrouble(
+            f"volume {volume.name} is in use by {shown}", hint="stop them first; then it can be removed"
+        )
+
+
+def to_volume(
+    claim: Object,
+    pods: Sequence[Object],
+    jobs: Sequence[Object],
+    records: Sequence[Object],
+    policies: Mapping[str, str],
+) -> Volume:
+    """A claim with all that is known of it. Pure."""
+    name, spec, status = claim["metadata"]["name"], claim["spec"], claim.get("status") or {}
+    mine = [pod for pod in pods if name in claims_of(pod["spec"]) and _lives(pod)]
+    busy = [job for job in jobs if name in claims_of(job["spec"]["template"]["spec"]) and not _is_over(job)]
+    runs = {_run_of(each) for each in (*mine, *busy)} | set(_waiting_runs(name, records))
+    size = (status.get("capacity") or {}).get("storage") or spec["resources"]["requests"]["storage"]
+    storage_class = spec.get("storageClassName")
+    return Volume(
+        name=name,
+        status="Terminating"
+        if claim["metadata"].get("deletionTimestamp")
+        else status.get("phase", "Pending"),
+        size=to_whole(size),
+        modes=tuple(status.get("accessModes") or spec.get("accessModes") or ()),
+        storage_class=storage_class,
+        reclaim=policies.get(f"volume {spec.get('volumeName')}") or policies.get(f"class {storage_class}"),
+        created=moment(claim["metadata"].get("creationTimestamp")) or 0.0,
+        pods=tuple(sorted(pod["metadata"]["name"] for pod in mine)),
+        runs=tuple(sorted(runs - {""})),
+        nodes=tuple(sorted({pod["spec"].get("nodeName", "") for pod in mine} - {""})),
+        labels=claim["metadata"].get("labels") or {},
+    )
+
+
+def _lives(pod: Object) -> bool:
+    return (pod.get("status") or {}).get("phase") not in _OVER
+
+
+def _is_over(job: Object) -> bool:
+    conditions = (job.get("status") or {}).get("conditions") or []
+    return any(each["type"] in ("Complete", "Failed") and each["status"] == "True" for each in conditions)
+
+
+def _run_of(obj: Object) -> str:
+    return str((obj["metadata"].get("labels") or {}).get(names.RUN, ""))
+
+
+def _waiting_runs(claim: str, records: Iterable[Object]) -> Iterable[str]:
+    """Runs in line that will mount the claim: nothing of them exists but their record."""
+    for obj in records:
+        data = obj.get("data") or {}
+        if names.QUEUED_KEY not in data or names.PLAN_KEY in data or history.annotation(obj, names.STOP):
+            continue
+        run = obj["metadata"]["name"]
+        with suppress(EchelonError):  # of another version: its own commands say so
+            record = history.read_record(obj, RunRef(engine="k8s", name=run))
+            if claim in claims_of({"volumes": user_volumes(record.job.pod, run).volumes}):
+                yield run
+
+
+def _policies(api: Api) -> dict[str, str]:
+    """What becomes of the data of a volume, or of a class's volumes, when its claim goes. Both are the
+    cluster's, and not for everybody to see.
+    """
+    found = {
+        f"volume {each['metadata']['name']}": each["spec"].get("persistentVolumeReclaimPolicy", "Retain")
+        for each in _if_allowed(api, "PersistentVolume")
+    }
+    for each in _if_allowed(api, "StorageClass"):
+        found[f"class {each['metadata']['name']}"] = each.get("reclaimPolicy") or "Delete"
+    return found
+
+
+def _check_class(api: Api, wanted: str | None) -> None:
+    """A claim of a class that is not there would wait for ever."""
+    try:
+        classes: Listing = api.list("StorageClass")
+    except Denied:
+        return
+    there = [each["metadata"]["name"] for each in classes.items]
+    if wanted is not None and wanted not in there:
+        raise InvalidJob(
+            "class", wanted, "is not a storage class here", hint=f"there are {', '.join(there) or 'none'}"
+        )
+    defaults = [
+        each
+        for each in classes.items
+        if (each["metadata"].get("annotations") or {}).get(DEFAULT_CLASS) == "true"
+    ]
+    if wanted is None and not defaults:
+        raise InvalidJob(
+            "class",
+            None,
+            "must be named: the cluster has no default",
+            hint=f"--class with one of {', '.join(there)}" if there else "ask for a storage class first",
+        )
+
+
+def _if_allowed(api: Api, kind: str) -> list[Object]:
+    try:
+        return api.list(kind).items
+    except Denied:
+        return []

@@ -1,0 +1,140 @@
+"""Every run of a namespace, for `ps`: from three lists, whatever their number.
+
+Most runs have ended, and their records say how: Jobs and pods are asked for only of the others. Only one
+thing cannot be seen from outside: that a run is over while its workers stay for their results. So of a run
+that seems to go on, the leader's last lines are read, several at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, TypedDict, cast
+
+from echelon.engines.kubernetes import names
+from echelon.engines.kubernetes.client.api import Api, Object
+from echelon.engines.kubernetes.client.stream import split_lines
+from echelon.engines.kubernetes.follow.logs import is_last_word
+from echelon.engines.kubernetes.render.task import hold_of
+from echelon.engines.kubernetes.state import history, outcome, workers
+from echelon.errors import EchelonError, StateTrouble
+from echelon.model.log import parse_line
+from echelon.model.run import Record, RunRef, opening_status, summarise
+from echelon.model.status import RunSummary, Status, fold
+
+_AT_ONCE = 8
+_LAST = 3  # lines, of which one is the agent's last word if it has said it
+_NAMED = 50  # runs that a selector names one by one; with more, all are asked for
+
+
+# Of objects, what a row is made of: a thousand whole ones would take a hundred megabytes.
+class _Meta(TypedDict, total=False):
+    name: str
+    uid: str
+    names: dict[str, str]
+    annotations: dict[str, str]
+    creationTimestamp: str
+    deletionTimestamp: str
+    ownerReferences: list[dict[str, Any]]
+
+
+class _RecordOutline(TypedDict, total=False):
+    metadata: _Meta
+    data: dict[str, str]
+
+
+class _JobSpec(TypedDict, total=False):
+    suspend: bool
+    completions: int
+
+
+class _JobOutline(TypedDict, total=False):
+    metadata: _Meta
+    spec: _JobSpec
+    status: dict[str, Any]
+
+
+class _PodSpec(TypedDict, total=False):
+    nodeName: str
+    containers: list[dict[str, Any]]
+
+
+class _PodOutline(TypedDict, total=False):
+    metadata: _Meta
+    spec: _PodSpec
+    status: dict[str, Any]
+
+
+def list_runs(
+    api: Api, ref_of: Callable[[str], RunRef], look: Callable[[RunRef], Status]
+) -> list[RunSummary]:
+    """The runs, the newest first; `look` says how one stands, by all that is known of it."""
+    selector = f"{names.COMPONENT}={names.RECORD}"
+    records = cast("list[Object]", api.list_shapes("ConfigMap", _RecordOutline, selector=selector))
+    jobs, pods = _workers_of(api, [obj for obj in records if history.written_end(obj) is None])
+    found: list[RunSummary] = []
+    held: list[tuple[Record, RunSummary, Object]] = []
+    for obj in records:
+        with suppress(StateTrouble):  # of another version, or broken: its own commands say which
+            record = history.read_record(obj, ref_of(obj["metadata"]["name"]))
+            mine = pods.get(record.ref.name, [])
+            end = history.written_end(obj)
+            if end is not None:
+                found.append(summarise(record, fold(opening_status(record), [end])))
+                continue
+            row = outcome.summary(record, obj, jobs.get(record.ref.name, []), mine)
+            leader = [pod for pod in workers.leader_pods(mine) if workers.is_running(pod)]
+            if leader and hold_of(record) > 0:
+                held.append((record, row, leader[-1]))
+            else:
+                found.append(row)
+    found += _look_closer(api, held, look)
+    return sorted(found, key=lambda each: -each.created)
+
+
+def _workers_of(api: Api, records: Sequence[Object]) -> tuple[dict[str, list[Object]], ...]:
+    """Jobs and pods of these runs, each by its run; others may be among them."""
+    if not records:
+        return {}, {}
+    ours = f"{names.MANAGED_BY}=echelon,{names.COMPONENT}={names.WORKER}"
+    if len(records) <= _NAMED:
+        ours += f",{names.RUN} in ({','.join(obj['metadata']['name'] for obj in records)})"
+    jobs = api.list_shapes("Job", _JobOutline, selector=ours)
+    pods = api.list_shapes("Pod", _PodOutline, selector=ours)
+    return _by_run(cast("list[Object]", jobs)), _by_run(cast("list[Object]", pods))
+
+
+def list_names(api: Api) -> list[str]:
+    """The names of all runs, and nothing else of them."""
+    records = api.list("ConfigMap", selector=f"{names.COMPONENT}={names.RECORD}").items
+    return sorted(each["metadata"]["name"] for each in records)
+
+
+def _look_closer(
+    api: Api, held: Sequence[tuple[Record, RunSummary, Object]], look: Callable[[RunRef], Status]
+) -> list[RunSummary]:
+    def row_of(each: tuple[Record, RunSummary, Object]) -> RunSummary:
+        record, row, leader = each
+        with suppress(EchelonError):
+            if _is_over(api, leader):
+                return summarise(record, look(record.ref))
+        return row
+
+    if not held:
+        return []
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        return list(pool.map(row_of, held))
+
+
+def _is_over(api: Api, leader: Object) -> bool:
+    """Whether the leader has said its last word; it stays to keep its results."""
+    with api.logs(leader["metadata"]["name"], container=names.CONTAINER, tail=_LAST) as pieces:
+        return any(is_last_word(parse_line(raw, 0), 0) for raw in split_lines(pieces, with_rest=True))
+
+
+def _by_run(items: Sequence[Object]) -> dict[str, list[Object]]:
+    found: dict[str, list[Object]] = {}
+    for item in items:
+        found.setdefault(item["metadata"]["labels"][names.RUN], []).append(item)
+    return found

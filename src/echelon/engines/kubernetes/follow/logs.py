@@ -1,0 +1,171 @@
+"""The logs of a run's pods, as one stream of lines: complete, each line once, gaps named.
+
+Every line of an agent carries its number, so a connection that breaks off is taken up again without losing or
+repeating one; where the kubelet has thrown lines away (it keeps 10 MiB and serves the newest file only), the
+numbers show how many, and a line in their place says so. How all pods are followed at once is in
+`pod_lines`."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import json
+import threading
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from echelon.engines.kubernetes.client.api import Api, NotThere, Object
+from echelon.engines.kubernetes.client.stream import Stream, split_batches
+from echelon.engines.kubernetes.names import CONTAINER
+from echelon.engines.kubernetes.state.workers import has_ended, has_started, worker_of
+from echelon.errors import Denied, EchelonError
+from echelon.model.log import EventLine, LogLine, parse_line
+
+Line = LogLine | EventLine
+_AGAIN = 1.0  # seconds before a stream that broke off is opened again
+_OVERLAP = 2.0  # seconds of log that are asked for again then: the kubelet's clock counts whole ones
+_TRIES = 3  # how often the log of a container that has ended is asked for in vain
+_EVENT = b"[event "
+_GAP = -1  # the number of a line that stands for others
+
+
+@dataclass(slots=True, kw_only=True)
+class _Read:
+    """How far a pod's log was read: to know a line again that comes twice."""
+
+    last: int = -1  # the number of the last line
+    at: float = 0.0  # and its time
+    loose: int = 0  # lines without a number that came after it
+
+    def fresh(self, batches: Iterable[list[bytes]], worker: int) -> Iterator[list[Line]]:
+        """Of the lines from `at` on, those that were not read before; a gap is told in its place."""
+        again = self.loose  # so many lines without a number are old, once the last numbered one went by
+        known = self.last == -1
+        for batch in batches:
+            found: list[Line] = []
+            for raw in batch:
+                line = parse_line(raw, worker)
+                if line.at == 0.0:  # a word of Python's or of the agent's, which has no number to know it by
+                    if not known:
+                        continue
+                    if again > 0:
+                        again -= 1
+                        continue
+                    self.loose += 1
+                    found.append(line)
+                    continue
+                if line.sequence <= self.last:
+                    known = known or line.sequence == self.last
+                    continue
+                if line.sequence > self.last + 1:
+                    found.append(gap(worker, line.sequence - self.last - 1, line.at))
+                    self.last, self.at, self.loose, again, known = line.sequence - 1, line.at, 0, 0, True
+                if isinstance(line, LogLine):  # an event has the next line's number; twice it does no harm
+                    self.last, self.at, self.loose, again, known = line.sequence, line.at, 0, 0, True
+                found.append(line)
+            yield found
+
+    def fresh_events(self, batches: Iterable[list[bytes]], worker: int) -> Iterator[list[Line]]:
+        """Only the events among them; other lines are hardly looked at."""
+        for batch in batches:
+            found = [parse_line(raw, worker) for raw in batch if raw.startswith(_EVENT)]
+            yield [line for line in found if line.sequence > self.last]
+            line = parse_line(batch[-1], worker)
+            if isinstance(line, LogLine) and line.at:
+                self.last, self.at = line.sequence, line.at
+
+
+def read_pod(
+    api: Api,
+    pod: Object,
+    *,
+    follow: bool = False,
+    events_only: bool = False,
+    ended: Callable[[], bool] | None = None,
+    leave: threading.Event | None = None,
+    opened: Callable[[Stream[bytes]], object] = lambda _stream: None,
+) -> Generator[list[Line], None, None]:
+    """Every line of one pod's agent, as many at once as come at once; with `follow`, until the container has
+    ended (`ended`) and all is read, or until `leave` is set and the stream that `opened` was told of is
+    closed.
+    """
+    worker, name = worker_of(pod), pod["metadata"]["name"]
+    ended = ended or (lambda: has_ended(pod))
+    leave = leave or threading.Event()
+    read, failed = _Read(), 0
+    choose = read.fresh_events if events_only else read.fresh
+    while not leave.is_set():
+        was_ended = ended()  # asked before reading: what was written by then will be read
+        try:
+            with api.logs(name, container=CONTAINER, follow=follow, since=_since(read.at)) as stream:
+                opened(stream)
+                # A line that was cut with its connection is whole the next time.
+                yield from choose(split_batches(stream, with_rest=was_ended), worker)
+        except NotThere:
+            return  # the pod is gone, and its log with it
+        except Denied:
+            raise
+        except EchelonError as error:
+            if not follow:
+                raise
+            failed = failed + 1 if was_ended else 0
+            if failed >= _TRIES:
+                yield [unreadable(worker, error)]
+                return
+        else:
+            if not follow or was_ended:
+                return
+        leave.wait(0.0 if ended() and not failed else _AGAIN)
+
+
+def gap(worker: int, count: int, at: float) -> LogLine:
+    """A line in the place of those that the cluster no longer has."""
+    lines = "1 line is" if count == 1 else f"{count} lines are"
+    text = f"[{lines} missing here: the cluster has thrown them away]"
+    return LogLine(text=text, at=at, worker=worker, sequence=_GAP)
+
+
+def is_gap(line: Line) -> bool:
+    """Whether a line stands for others that are missing."""
+    return line.sequence == _GAP
+
+
+def unreadable(worker: int, error: EchelonError) -> LogLine:
+    """A line in the place of a log that nobody can read: its node is gone, say."""
+    return LogLine(text=f"[the log cannot be read: {error.message}]", at=0.0, worker=worker)
+
+
+def read_all(api: Api, pods: Iterable[Object]) -> Iterator[Line]:
+    """What lies there now, of all pods, in the order of time; a log that cannot be read hides no other."""
+    sources = [_readable(api, pod) for pod in pods if has_started(pod)]
+    return heapq.merge(*sources, key=lambda line: line.at)
+
+
+def _readable(api: Api, pod: Object) -> Iterator[Line]:
+    try:
+        yield from itertools.chain.from_iterable(read_pod(api, pod))
+    except Denied:
+        raise
+    except EchelonError as error:
+        yield unreadable(worker_of(pod), error)
+
+
+def is_last_word(line: Line, worker: int) -> bool:
+    """Whether this is what an agent says last: that its own part is over. A leader that is kept waiting after
+    it says so again and again, among all else that still matters.
+    """
+    if not isinstance(line, EventLine) or b'"worker-ended"' not in line.payload:
+        return False
+    with suppress(ValueError, KeyError, TypeError):
+        raw = json.loads(line.payload)
+        told = raw["events"] if raw["kind"] == "state" else [raw]
+        return any(each["kind"] == "worker-ended" and each.get("worker") == worker for each in told)
+    return False
+
+
+def _since(at: float) -> str:
+    if not at:
+        return ""
+    return datetime.fromtimestamp(max(0.0, at - _OVERLAP), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,156 @@
+"""The objects of one run as the API server has them, kept up to date by watches.
+
+Whoever follows a run looks here instead of asking again and again. A watch that breaks off is taken up where
+it was; one that is too old (410), or that was away, begins with a new list; an API server that is away is
+waited for, and `trouble` says so meanwhile."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Self
+
+from echelon.engines.kubernetes.client.api import Api, Gone, Object
+from echelon.engines.kubernetes.client.stream import Stream
+from echelon.errors import Denied, EchelonError, Unreachable
+
+_WATCH = 30.0  # seconds that one watch lasts; a connection that died silently is missed no longer
+_PAUSE = (0.2, 5.0)  # seconds between two tries: at first, and at most
+_HICCUP = 2.0  # seconds of silence that nobody needs to hear of
+
+
+class Mirror:
+    """Objects of some kinds, each with its selector. Use it as a context; leaving ends its threads."""
+
+    def __init__(self, api: Api, selectors: Mapping[str, str]) -> None:
+        self._api = api
+        self._selectors = selectors
+        self._changed = threading.Condition()
+        self._left = threading.Event()
+        self._objects: dict[str, dict[str, Object]] = {kind: {} for kind in selectors}
+        self._listed: set[str] = set()
+        self._broken: dict[str, tuple[float, EchelonError]] = {}  # since when, and why
+        self._watches: dict[str, Stream[tuple[str, Object]]] = {}
+        self._fatal: EchelonError | None = None
+
+    def __enter__(self) -> Self:
+        for kind in self._objects:
+            threading.Thread(target=self._keep, args=(kind,), name=f"watch {kind}", daemon=True).start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._changed:
+            self._left.set()
+            watches = list(self._watches.values())
+            self._changed.notify_all()
+        for watch in watches:
+            watch.close()
+
+    def of(self, kind: str) -> list[Object]:
+        """The objects of a kind, the oldest first; those that were deleted while we looked are left out."""
+        with self._changed:
+            if self._fatal is not None:
+                raise self._fatal
+            found = list(self._objects[kind].values())
+        return sorted(found, key=_age)
+
+    @property
+    def trouble(self) -> EchelonError | None:
+        """Why nothing is heard of the cluster, if that is so."""
+        now = time.monotonic()
+        with self._changed:
+            return next((why for since, why in self._broken.values() if now - since >= _HICCUP), None)
+
+    def is_ready(self, patience: float) -> bool:
+        """Whether the first lists are there, waited for as long as `patience` says.
+
+        Raises what keeps them from coming for good (a right that is missing)."""
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self._fatal or self._left.is_set() or len(self._listed) == len(self._objects),
+                patience,
+            )
+            if self._fatal is not None:
+                raise self._fatal
+            return len(self._listed) == len(self._objects)
+
+    def _keep(self, kind: str) -> None:
+        """One thread for each kind, until it is left or there is no sense in going on."""
+        try:
+            self._list_and_watch(kind)
+        except EchelonError as error:
+            self._give_up(error)
+        except Exception as error:  # noqa: BLE001 - whoever waits for this thread must hear of its end
+            self._give_up(
+                Unreachable(
+                    f"the objects of kind {kind} cannot be followed: {error!r}",
+                    hint="an API server, or something before it, answers oddly",
+                )
+            )
+
+    def _list_and_watch(self, kind: str) -> None:
+        pause, version = _PAUSE[0], ""
+        while not self._left.is_set():
+            try:
+                if not version:
+                    listing = self._api.list(kind, selector=self._selectors[kind])
+                    version = listing.version
+                    self._replace(kind, listing.items)
+                pause = _PAUSE[0]
+                for word, obj in self._open(kind, version):
+                    version = obj["metadata"]["resourceVersion"]
+                    self._apply(kind, word, obj)
+            except Gone:
+                version = ""
+            except Denied:
+                raise
+            except EchelonError as error:
+                self._note(kind, error)
+                version = ""  # the list that comes next shows that the cluster is heard of again
+                self._left.wait(pause)
+                pause = min(2 * pause, _PAUSE[1])
+
+    def _open(self, kind: str, version: str) -> Stream[tuple[str, Object]]:
+        """A watch that leaving will close."""
+        watch = self._api.watch(kind, selector=self._selectors[kind], version=version, timeout=_WATCH)
+        with self._changed:
+            self._watches[kind] = watch
+            if not self._left.is_set():
+                return watch
+        watch.close()
+        return watch
+
+    def _replace(self, kind: str, items: list[Object]) -> None:
+        with self._changed:
+            self._objects[kind] = {item["metadata"]["uid"]: item for item in items}
+            self._listed.add(kind)
+            self._broken.pop(kind, None)
+            self._changed.notify_all()
+
+    def _apply(self, kind: str, word: str, obj: Object) -> None:
+        with self._changed:
+            uid = obj["metadata"].get("uid", "")
+            if word == "BOOKMARK":
+                return
+            if word == "DELETED":
+                self._objects[kind].pop(uid, None)
+            else:
+                self._objects[kind][uid] = obj
+
+    def _note(self, kind: str, error: EchelonError) -> None:
+        with self._changed:
+            since, _ = self._broken.get(kind, (time.monotonic(), error))
+            self._broken[kind] = since, error
+
+    def _give_up(self, error: EchelonError) -> None:
+        with self._changed:
+            self._fatal = error
+            self._changed.notify_all()
+
+
+def _age(obj: Object) -> tuple[str, str]:
+    return obj["metadata"]["creationTimestamp"], obj["metadata"]["name"]

@@ -1,0 +1,132 @@
+"""The logs of all pods of a run at once, as they come: a thread reads each, one queue takes them all.
+
+Called by `follow`, which looks at what has come between two looks at the run's objects. Whoever does not read
+on holds up the threads, not the memory; leaving ends them and their connections."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from types import TracebackType
+from typing import Self
+
+from echelon.engines.kubernetes.client.api import Api, Object
+from echelon.engines.kubernetes.client.stream import Stream
+from echelon.engines.kubernetes.follow.logs import Line, is_last_word, read_pod
+from echelon.engines.kubernetes.follow.mirror import Mirror
+from echelon.engines.kubernetes.state.workers import has_ended, has_started, worker_of
+from echelon.errors import EchelonError
+
+_AHEAD = 64  # pieces of logs, of some hundred lines each, that are read before somebody takes them
+_LEFT = 0.2  # seconds within which a thread that may not put a line down notices that it is not wanted
+
+
+class PodLines:
+    """The lines of all pods as they come, those of pods still to come too. Use it as a context.
+
+    `reading` are the pods (by uid) whose agents have more to say; an agent's last line is its own
+    `worker-ended`, after which its pod may stay for its results without a word."""
+
+    def __init__(
+        self,
+        api: Api,
+        mirror: Mirror,
+        wanted: Callable[[Object], bool] = lambda _pod: True,
+        *,
+        events_only: bool = False,
+    ) -> None:
+        self._api = api
+        self._mirror = mirror
+        self._wanted = wanted
+        self._events_only = events_only
+        self._lines: queue.Queue[tuple[Object, list[Line] | EchelonError | None]] = queue.Queue(_AHEAD)
+        self._known: set[str] = set()
+        self._left = threading.Event()
+        self._lock = threading.Lock()
+        self._streams: dict[str, Stream[bytes]] = {}
+        self.reading: set[str] = set()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._lock:
+            self._left.set()
+            streams = list(self._streams.values())
+        for stream in streams:
+            stream.close()
+
+    def take(self, patience: float) -> Iterator[tuple[Object, Line]]:
+        """What has come, each line with its pod; waits for the first as long as `patience` says.
+
+        However much comes, it ends now and then, for its caller to look after the rest."""
+        self._look()
+        try:
+            for number in range(_AHEAD):
+                pod, found = self._lines.get(timeout=patience) if not number else self._lines.get_nowait()
+                if isinstance(found, EchelonError):
+                    raise found
+                if found is None:
+                    self.reading.discard(pod["metadata"]["uid"])
+                else:
+                    for line in found:
+                        yield pod, line
+        except queue.Empty:
+            return
+
+    def _look(self) -> None:
+        for pod in self._mirror.of("Pod"):
+            uid = pod["metadata"]["uid"]
+            if uid not in self._known and self._wanted(pod) and has_started(pod):
+                self._known.add(uid)
+                self.reading.add(uid)
+                threading.Thread(target=self._read, args=(pod,), name=f"log {uid}", daemon=True).start()
+
+    def _read(self, pod: Object) -> None:
+        uid, worker = pod["metadata"]["uid"], worker_of(pod)
+
+        def ended() -> bool:
+            now = next((each for each in self._mirror.of("Pod") if each["metadata"]["uid"] == uid), None)
+            return now is None or has_ended(now)
+
+        def opened(stream: Stream[bytes]) -> None:
+            with self._lock:
+                self._streams[uid] = stream
+                if not self._left.is_set():
+                    return
+            stream.close()
+
+        batches = read_pod(
+            self._api,
+            pod,
+            follow=True,
+            events_only=self._events_only,
+            ended=ended,
+            leave=self._left,
+            opened=opened,
+        )
+        try:
+            with closing(batches):
+                for batch in batches:
+                    if batch:
+                        self._put(pod, batch)
+                    if self._left.is_set() or any(is_last_word(line, worker) for line in batch):
+                        break
+            self._put(pod, None)
+        except EchelonError as error:
+            self._put(pod, error)
+        finally:
+            with self._lock:
+                self._streams.pop(uid, None)
+
+    def _put(self, pod: Object, found: list[Line] | EchelonError | None) -> None:
+        while not self._left.is_set():
+            try:
+                self._lines.put((pod, found), timeout=_LEFT)
+            except queue.Full:
+                continue
+            return

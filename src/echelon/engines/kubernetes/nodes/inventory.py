@@ -1,0 +1,299 @@
+"""What a cluster has and who holds it: nodes, pods, Jobs and records, as the Cluster that placement reads.
+
+`look` asks the API server and needs the right to list nodes and everybody's pods; without it a run finds its
+place by the scheduler alone, and all else works. `to_cluster` is pure. Kubernetes does not say which of a
+node's GPUs a pod was given, only how many: the GPUs here are counted, not named by the driver."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from echelon.engines.kubernetes import names
+from echelon.engines.kubernetes.nodes import shapes
+from echelon.engines.kubernetes.nodes.quantities import to_thousandths, to_whole
+from echelon.engines.kubernetes.nodes.requests import Sums, pod_requests
+from echelon.model.cluster import Cluster, Gpu, LeftOut, Node
+
+if TYPE_CHECKING:
+    from echelon.engines.kubernetes.client.api import Api
+
+Toleration = Mapping[str, Any]
+# What every worker with GPUs tolerates: the taints by which clusters keep others away from their GPUs.
+GPU_TOLERATIONS: tuple[Toleration, ...] = (
+    {"key": names.GPU, "operator": "Exists"},
+    {"key": names.AMD_GPU, "operator": "Exists"},
+)
+TENDED_WITHIN = 60.0  # seconds; whoever waits for a run tries again at least every 15
+ENDED = ("Succeeded", "Failed")  # phases of pods that hold nothing any more
+# Taints that come and go with a node's health or life; all others are somebody's will.
+_PASSING = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "ToBeDeleted", "karpenter.sh/disrupt")
+_AMD = "amd-"  # before the number of a GPU that is AMD's
+_JOB_ENDS = ("Complete", "Failed", "FailureTarget", "SuccessCriteriaMet")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What we were allowed to look at; `nodes` is None, and `everybody` False, where we were not."""
+
+    nodes: list[shapes.Node] | None
+    pods: list[shapes.Pod]
+    jobs: list[shapes.Job]
+    records: list[shapes.Record]
+    everybody: bool = True  # the pods of all namespaces, or of our own only
+
+
+@dataclass(slots=True)
+class _Use:
+    """What is taken of one node, and by whom its GPUs are."""
+
+    taken: Sums = field(default_factory=dict)
+    pods: int = 0
+    holders: dict[str, Sums] = field(default_factory=dict)
+
+    def add(self, asked: Sums, holder: str) -> None:
+        self.pods += 1
+        for name, amount in asked.items():
+            self.taken[name] = self.taken.get(name, 0) + amount
+            if name in (names.GPU, names.AMD_GPU) and amount:
+                held = self.holders.setdefault(name, {})
+                held[holder] = held.get(holder, 0) + amount
+
+
+def look(
+    api: Api,
+    *,
+    gpus: bool = True,
+    selector: str = "",
+    tolerations: Sequence[Toleration] = (),
+) -> Cluster:
+    """The cluster as it is now for workers with these tolerations, on nodes that `selector` selects."""
+    seen = see(api, selector=selector)
+    if seen.nodes is None or not seen.everybody:
+        return Cluster(nodes=(), waiting=in_line(seen.records, api.namespace), known=False, here=False)
+    return to_cluster(
+        seen.nodes,
+        seen.pods,
+        seen.jobs,
+        seen.records,
+        me=api.namespace,
+        tolerations=(*tolerations, *(GPU_TOLERATIONS if gpus else ())),
+    )
+
+
+def see(api: Api, *, selector: str = "") -> Seen:
+    """List what tells who uses what, as far as our rights go."""
+    from echelon.engines.kubernetes.client.api import ALL
+    from echelon.errors import Denied
+
+    ours = f"{names.MANAGED_BY}=echelon,{names.COMPONENT}={names.WORKER}"
+    # The API server leaves out what has ended and what has no node: a cluster's history may be long.
+    bound = ",".join(["spec.nodeName!=", *(f"status.phase!={phase}" for phase in ENDED)])
+
+    def listed(kind: str, shape: type[shapes.T], **which: str) -> list[shapes.T] | None:
+        try:
+            return list(api.list_shapes(kind, shape, **which))
+        except Denied:
+            return None
+
+    nodes = listed("Node", shapes.Node, selector=selector)
+    pods = listed("Pod", shapes.Pod, fields=bound, namespace=ALL)
+    jobs = listed("Job", shapes.Job, selector=ours, namespace=ALL)
+    everybody = pods is not None
+    if pods is None:
+        pods = listed("Pod", shapes.Pod, fields=bound)
+    if jobs is None:
+        jobs = listed("Job", shapes.Job, selector=ours)
+    records = listed("ConfigMap", shapes.Record, selector=f"{names.COMPONENT}={names.RECORD}")
+    return Seen(nodes=nodes, pods=pods or [], jobs=jobs or [], records=records or [], everybody=everybody)
+
+
+def to_cluster(
+    nodes: Sequence[shapes.Node],
+    pods: Iterable[shapes.Pod],
+    jobs: Iterable[shapes.Job],
+    records: Iterable[shapes.Record] = (),
+    *,
+    me: str,
+    tolerations: Sequence[Toleration] = GPU_TOLERATIONS,
+) -> Cluster:
+    """A snapshot as placement reads it. `me` is our namespace: runs of others are called by theirs, too."""
+    use = _add_up(pods, jobs, me)
+    vendor = gpu_resource(nodes)
+    found, left_out = [], []
+    for each in sorted(nodes, key=lambda node: node.metadata.name):
+        taken = use.get(each.metadata.name, _Use())
+        node = _to_node(each, taken, vendor)
+        closed = why_closed(each, tolerations) or _why_full(each, taken)
+        if closed is None:
+            found.append(node)
+        else:
+            left_out.append(LeftOut(node=node, why=closed[0], passing=closed[1]))
+    return Cluster(nodes=tuple(found), left_out=tuple(left_out), waiting=in_line(records, me), here=False)
+
+
+def gpu_resource(nodes: Iterable[shapes.Node]) -> str:
+    """What `--gpus` asks for in this cluster: NVIDIA's GPUs where there are any, else AMD's.
+
+    A gang cannot mix them; where a cluster has both, AMD's are asked for with --resource."""
+    amd = False
+    for node in nodes:
+        if names.GPU in node.status.capacity or names.GPU in node.status.allocatable:
+            return names.GPU
+        amd = amd or names.AMD_GPU in node.status.allocatable
+    return names.AMD_GPU if amd else names.GPU
+
+
+def resource_of(gpus: Iterable[str]) -> str:
+    """What a worker that was planned to have these GPUs asks for; NVIDIA's where none are known."""
+    return names.AMD_GPU if any(f"/{_AMD}" in gpu for gpu in gpus) else names.GPU
+
+
+def in_line(records: Iterable[shapes.Record], me: str, now: float | None = None) -> tuple[str, ...]:
+    """The runs of our namespace that wait for room, the oldest first.
+
+    One that nobody has tried for lately (whoever followed it was killed) keeps nobody waiting."""
+    alive = (time.time() if now is None else now) - TENDED_WITHIN
+    waiting = []
+    for record in records:
+        about, data = record.metadata, record.data
+        mine = about.namespace == me and about.deletion_timestamp is None
+        notes = about.annotations
+        if mine and data.queued is not None and data.plan is None and notes.stop is None:
+            if notes.tended is not None and float(notes.tended) < alive:
+                continue
+            waiting.append((_created(data.record), about.name))
+    return tuple(name for _, name in sorted(waiting))
+
+
+def holder_of(namespace: str, run: str, pod: str, me: str) -> str:
+    """What somebody who holds a GPU is called: the run, for ours; namespace and pod for everybody else's."""
+    if run:
+        return run if namespace == me else f"{namespace}/{run}"
+    return f"{namespace}/{pod}"
+
+
+def why_closed(node: shapes.Node, tolerations: Sequence[Toleration]) -> tuple[str, bool] | None:
+    """Why a node takes no worker now, and whether that will pass; None if it does take them."""
+    ready = [each.status for each in node.status.conditions or () if each.type == "Ready"]
+    if ready != ["True"]:
+        return "not ready", True
+    if node.spec.unschedulable:
+        return "cordoned", True
+    if node.metadata.labels.system != "linux":
+        return f"runs {node.metadata.labels.system}", False
+    for taint in node.spec.taints or ():
+        if taint.effect != "PreferNoSchedule" and not any(_tolerates(each, taint) for each in tolerations):
+            text = f"{taint.key}={taint.value}" if taint.value else taint.key
+            if taint.key.startswith(_PASSING):
+                return f"taint {text}:{taint.effect}", True
+            return f"taint {text}:{taint.effect}; --toleration {text}:{taint.effect}", False
+    return None
+
+
+def unfinished(job: shapes.Job) -> Iterator[int]:
+    """The indexes of a Job that was started, and whose pods are, or will be, there."""
+    ended = any(each.type in _JOB_ENDS and each.status == "True" for each in job.status.conditions or ())
+    if ended or job.spec.suspend or job.metadata.deletion_timestamp is not None:
+        return
+    over = {*_indexes(job.status.completed_indexes), *_indexes(job.status.failed_indexes)}
+    yield from (index for index in range(job.spec.completions or 0) if index not in over)
+
+
+def _add_up(pods: Iterable[shapes.Pod], jobs: Iterable[shapes.Job], me: str) -> dict[str, _Use]:
+    use: dict[str, _Use] = {}
+    there = set()
+    for pod in pods:
+        about = pod.metadata
+        if pod.spec.node_name and pod.status.phase not in ENDED:
+            holder = holder_of(about.namespace, about.labels.run, about.name, me)
+            use.setdefault(pod.spec.node_name, _Use()).add(pod_requests(pod.spec), holder)
+            there.add((about.namespace, about.labels.job, about.annotations.index))
+    for job in jobs:  # what was promised to a run a moment ago is taken, although no pod is there yet
+        planned = _planned_nodes(job)
+        asked = pod_requests(job.spec.template.spec) if planned else {}
+        holder = holder_of(job.metadata.namespace, job.metadata.labels.run, job.metadata.name, me)
+        for index in unfinished(job) if planned else ():
+            if index < len(planned) and (job.metadata.namespace, job.metadata.name, str(index)) not in there:
+                use.setdefault(planned[index], _Use()).add(asked, holder)
+    return use
+
+
+def _to_node(node: shapes.Node, use: _Use, vendor: str) -> Node:
+    have = {name: to_thousandths(amount) for name, amount in node.status.allocatable.items()}
+    free = {name: max(0, amount - use.taken.get(name, 0)) for name, amount in have.items()}
+    other = {name: amount // 1000 for name, amount in have.items() if _is_other(name) and amount}
+    return Node(
+        name=node.metadata.name,
+        cpus=have.get("cpu", 0) / 1000,
+        memory=have.get("memory", 0) / 1000,
+        free_cpus=free.get("cpu", 0) / 1000,
+        free_memory=free.get("memory", 0) / 1000,
+        gpus=_to_gpus(node, have.get(vendor, 0) // 1000, use.holders.get(vendor, {}), vendor),
+        other=other,
+        free_other={name: free[name] // 1000 for name in other},
+    )
+
+
+def _why_full(node: shapes.Node, use: _Use) -> tuple[str, bool] | None:
+    most = node.status.allocatable.get("pods")
+    return (f"full: {use.pods} pods", True) if most is not None and use.pods >= to_whole(most) else None
+
+
+def _to_gpus(node: shapes.Node, count: int, holders: Sums, vendor: str) -> tuple[Gpu, ...]:
+    about = node.metadata.labels
+    model = about.product if vendor == names.GPU else about.amd_product
+    held: list[str | None] = [name for name, amount in sorted(holders.items()) for _ in range(amount // 1000)]
+    place = f"{node.metadata.name}/{_AMD if vendor == names.AMD_GPU else ''}"
+    return tuple(
+        Gpu(id=f"{place}{number}", model=model, memory=_gpu_memory(about, vendor), holder=holder)
+        for number, holder in enumerate([*held, *[None] * count][:count])
+    )
+
+
+def _gpu_memory(about: shapes.NodeLabels, vendor: str) -> int:
+    try:
+        if vendor == names.GPU:
+            return int(about.memory) * 2**20
+        return to_whole(f"{about.amd_memory}i" if about.amd_memory[-1:].isalpha() else about.amd_memory)
+    except ValueError:  # no such label, or not ours to understand
+        return 0
+
+
+def _is_other(name: str) -> bool:
+    """Whether a resource is asked for with --resource: devices and huge pages, not what every node has."""
+    return "/" in name or name.startswith("hugepages-")
+
+
+def _tolerates(toleration: Toleration, taint: shapes.Taint) -> bool:
+    if toleration.get("effect") not in (None, "", taint.effect):
+        return False
+    if toleration.get("key") not in (None, "", taint.key):
+        return False
+    return toleration.get("operator") == "Exists" or toleration.get("value", "") == taint.value
+
+
+def _planned_nodes(job: shapes.Job) -> list[str]:
+    try:
+        return msgspec.json.decode(job.metadata.annotations.nodes or "[]", type=list[str])
+    except (msgspec.DecodeError, msgspec.ValidationError):
+        return []
+
+
+def _indexes(text: str) -> Iterator[int]:
+    """The numbers of a Job's list of indexes: `0,3-5`."""
+    for part in filter(None, text.split(",")):
+        first, _, last = part.partition("-")
+        yield from range(int(first), int(last or first) + 1)
+
+
+def _created(record: str) -> float:
+    try:
+        return float(json.loads(record)["created"])
+    except (ValueError, KeyError, TypeError):
+        return 0.0

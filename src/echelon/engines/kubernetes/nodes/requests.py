@@ -1,0 +1,65 @@
+"""How much of a node a pod takes, by the scheduler's own arithmetic. Pure.
+
+Called by `inventory` for what is used, and by `usage` for who uses it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from echelon.engines.kubernetes.nodes.quantities import to_thousandths
+from echelon.engines.kubernetes.nodes.shapes import Amounts, Container, PodSpec, Requirements
+
+Sums = dict[str, int]  # of each resource, thousandths
+
+
+def pod_requests(spec: PodSpec) -> Sums:
+    """What the scheduler sets aside for a pod.
+
+    Containers run side by side, and with them those init containers that are restarted; the others run one
+    after the other before them, each beside the restarted ones that came before it. What is asked for the pod
+    as a whole counts instead of that. The pod's overhead comes on top."""
+    beside: Sums = {}
+    peak: Sums = {}
+    for container in spec.init_containers or ():
+        asked = _asked(container.resources)
+        if container.restart_policy == "Always":
+            _add(beside, asked)
+            _raise_to(peak, beside)
+        else:
+            _raise_to(peak, _sum((beside, asked)))
+    total = _sum((beside, _together(spec.containers or ())))
+    _raise_to(total, peak)
+    if spec.resources is not None:
+        total |= _asked(spec.resources)
+    _add(total, _read(spec.overhead))
+    return total
+
+
+def _together(containers: Iterable[Container]) -> Sums:
+    return _sum(_asked(container.resources) for container in containers)
+
+
+def _asked(resources: Requirements) -> Sums:
+    """A limit without a request is a request too; pods have that filled in, a Job's template has not."""
+    return _read(resources.limits) | _read(resources.requests)
+
+
+def _read(amounts: Amounts | None) -> Sums:
+    return {name: to_thousandths(amount) for name, amount in (amounts or {}).items()}
+
+
+def _sum(parts: Iterable[Sums]) -> Sums:
+    total: Sums = {}
+    for part in parts:
+        _add(total, part)
+    return total
+
+
+def _add(total: Sums, more: Sums) -> None:
+    for name, amount in more.items():
+        total[name] = total.get(name, 0) + amount
+
+
+def _raise_to(total: Sums, least: Sums) -> None:
+    for name, amount in least.items():
+        total[name] = max(total.get(name, 0), amount)

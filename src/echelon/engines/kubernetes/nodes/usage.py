@@ -1,0 +1,145 @@
+"""Who uses a cluster now: GPUs, CPUs and memory by node and by run. What `echelon top --on k8s` shows.
+
+All of it is counted from what pods ask for, as the scheduler counts; nothing has to be installed for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from echelon.engines.kubernetes import names
+from echelon.engines.kubernetes.nodes import inventory, shapes
+from echelon.engines.kubernetes.nodes.requests import Sums, pod_requests
+from echelon.model.cluster import Node
+
+if TYPE_CHECKING:
+    from echelon.engines.kubernetes.client.api import Api
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeUse:
+    """One node. What is used, and by whom (GPUs held by each run or pod), is None where we may not look.
+
+    `state` is "ready", or why the node takes no workers."""
+
+    node: str
+    state: str
+    model: str
+    gpus: int
+    gpus_used: int | None
+    cpus: float
+    cpus_used: float | None
+    memory: int
+    memory_used: int | None
+    users: Mapping[str, int] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunUse:
+    """What the workers of one run ask for: `cpus` in cores, memory in bytes.
+
+    Runs of other namespaces are told too, if we may look there."""
+
+    name: str
+    state: str
+    workers: int
+    cpus: float
+    memory: int
+    gpus: int
+    nodes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterUsage:
+    """A cluster at one moment; `nodes` is None where we may not list them."""
+
+    namespace: str
+    nodes: tuple[NodeUse, ...] | None
+    runs: tuple[RunUse, ...]
+
+
+@dataclass(slots=True)
+class _Sum:
+    """What is found of one run while its pods are counted."""
+
+    pods: int = 0
+    running: bool = False
+    asked: Sums = field(default_factory=dict)
+    nodes: set[str] = field(default_factory=set)
+
+
+def measure_usage(api: Api) -> ClusterUsage:
+    """Look at the cluster, as far as we may."""
+    return to_usage(inventory.see(api), api.namespace)
+
+
+def to_usage(seen: inventory.Seen, me: str) -> ClusterUsage:
+    """Who uses what, from the objects that were seen. Pure."""
+    return ClusterUsage(
+        namespace=me,
+        nodes=None if seen.nodes is None else tuple(_node_uses(seen, seen.nodes, me)),
+        runs=(*_run_uses(seen, me), *map(_waiting, inventory.in_line(seen.records, me))),
+    )
+
+
+def _node_uses(seen: inventory.Seen, nodes: list[shapes.Node], me: str) -> Iterable[NodeUse]:
+    cluster = inventory.to_cluster(nodes, seen.pods, seen.jobs, me=me)
+    state = {each.node.name: each.why.partition(";")[0] for each in cluster.left_out}
+    everyone = [*cluster.nodes, *(each.node for each in cluster.left_out)]
+    for node in sorted(everyone, key=lambda each: (not each.gpus, each.name)):
+        users: dict[str, int] = {}
+        for gpu in node.gpus:
+            if gpu.holder is not None:
+                users[gpu.holder] = users.get(gpu.holder, 0) + 1
+        yield _node_use(node, state.get(node.name, "ready"), users if seen.everybody else None)
+
+
+def _node_use(node: Node, state: str, users: dict[str, int] | None) -> NodeUse:
+    known = users is not None
+    return NodeUse(
+        node=node.name,
+        state=state,
+        model=node.gpus[0].model if node.gpus else "",
+        gpus=len(node.gpus),
+        gpus_used=None if users is None else sum(users.values()),
+        cpus=node.cpus,
+        cpus_used=round(node.cpus - node.free_cpus, 3) if known else None,
+        memory=int(node.memory),
+        memory_used=int(node.memory - node.free_memory) if known else None,
+        users=users,
+    )
+
+
+def _run_uses(seen: inventory.Seen, me: str) -> Iterable[RunUse]:
+    found: dict[str, _Sum] = {}
+    for job in seen.jobs:
+        if any(True for _ in inventory.unfinished(job)):
+            found.setdefault(_called(job.metadata.namespace, job.metadata.labels.run, me), _Sum())
+    for pod in seen.pods:
+        about = pod.metadata
+        if about.labels.run and about.labels.component == names.WORKER:
+            one = found.setdefault(_called(about.namespace, about.labels.run, me), _Sum())
+            one.pods += 1
+            one.running |= pod.status.phase == "Running"
+            one.nodes.add(pod.spec.node_name)
+            for name, amount in pod_requests(pod.spec).items():
+                one.asked[name] = one.asked.get(name, 0) + amount
+    for name, one in sorted(found.items(), key=lambda each: ("/" in each[0], each[0])):  # ours first
+        yield RunUse(
+            name=name,
+            state="running" if one.running else "starting",
+            workers=one.pods,
+            cpus=one.asked.get("cpu", 0) / 1000,
+            memory=one.asked.get("memory", 0) // 1000,
+            gpus=(one.asked.get(names.GPU, 0) + one.asked.get(names.AMD_GPU, 0)) // 1000,
+            nodes=tuple(sorted(one.nodes)),
+        )
+
+
+def _called(namespace: str, run: str, me: str) -> str:
+    return inventory.holder_of(namespace, run, run, me)
+
+
+def _waiting(name: str) -> RunUse:
+    return RunUse(name=name, state="queued", workers=0, cpus=0, memory=0, gpus=0)

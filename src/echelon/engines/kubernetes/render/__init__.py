@@ -1,0 +1,1 @@
+"""A record and a plan as Kubernetes objects. Pure."""

@@ -1,0 +1,153 @@
+"""What travels with a run in ConfigMaps: the agent, the code, pip's wheel, the requirements.
+
+`load` gathers the bytes when a run is recorded. What is left of them in the record is `Shipped`, the sizes:
+from these alone anybody can tell later which ConfigMaps there are and what is in each, so that starting a
+run, or a dry run, needs no bytes. Kubernetes allows a ConfigMap one MiB."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from echelon.engines.kubernetes import names
+from echelon.errors import InvalidJob
+from echelon.model.job import Job
+from echelon.model.pod import refuse_password
+
+if TYPE_CHECKING:
+    from echelon.bundle import Bundle
+
+PART = 700 << 10
+_LONGEST = 256 << 10  # characters in a list of packages
+_ELSEWHERE = re.compile(
+    r"(-[rce]\b|--(requirement|constraint|editable)\b|(-f|--find-links)[\s=]+(?!\w+://)|\.{0,2}/|file:|\.(\s|$|\[)|[^#]*\sfile:)"
+)
+_ROOM = 1_000_000  # bytes in one ConfigMap, with a margin for its names and labels
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cargo:
+    """The bytes. `code` is the archive of the project, of which `digest` is the sha256."""
+
+    agent: bytes
+    code: bytes | None = None
+    digest: str = ""
+    wheel: bytes | None = None
+    requirements: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shipped:
+    """What a run was shipped: sizes in bytes, 0 for what was not; digests of the code and of the rest."""
+
+    agent: int = 0
+    code: int = 0
+    wheel: int = 0
+    requirements: int = 0
+    digest: str = ""
+    rest: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """One key of a ConfigMap, and which bytes of which part of the cargo it holds."""
+
+    key: str
+    of: str
+    start: int
+    size: int
+
+
+def load(job: Job, bundle: Bundle | None) -> Cargo:
+    """Gather what must travel for a job. pip's wheel goes along wherever pip is wanted: nobody can tell from
+    here whether the image has it.
+    """
+    from echelon.bundle.zipapp import agent_archive, pip_wheel
+
+    wants_pip = bool(job.pod.pip or job.pod.requirements)
+    return Cargo(
+        agent=agent_archive(),
+        code=None if bundle is None else bundle.data,
+        digest="" if bundle is None else bundle.digest,
+        wheel=pip_wheel() if wants_pip else None,
+        requirements=_requirements(job.pod.requirements),
+    )
+
+
+def weigh(cargo: Cargo) -> Shipped:
+    """What the record keeps of the cargo."""
+    import hashlib
+
+    rest = hashlib.sha256()
+    for part in (cargo.agent, cargo.wheel, cargo.requirements):
+        rest.update(hashlib.sha256(part or b"").digest())
+    return Shipped(
+        agent=len(cargo.agent),
+        code=len(cargo.code or b""),
+        wheel=len(cargo.wheel or b""),
+        requirements=len(cargo.requirements or b""),
+        digest=cargo.digest,
+        rest=rest.hexdigest(),
+    )
+
+
+def layout(shipped: Shipped) -> list[list[Piece]]:
+    """Which pieces stand in which ConfigMap, in order; the agent is in the first."""
+    maps: list[list[Piece]] = []
+    room = 0
+    for piece in _pieces(shipped):
+        if not maps or piece.size > room:
+            maps.append([])
+            room = _ROOM
+        maps[-1].append(piece)
+        room -= piece.size
+    return maps
+
+
+def parts(size: int) -> int:
+    """How many parts something of that size is cut into."""
+    return -(-size // PART)
+
+
+def content(cargo: Cargo, piece: Piece) -> bytes:
+    """The bytes of a piece."""
+    whole: bytes = getattr(cargo, piece.of)
+    return whole[piece.start : piece.start + piece.size]
+
+
+def _pieces(shipped: Shipped) -> Iterator[Piece]:
+    yield Piece(key=names.AGENT_KEY, of="agent", start=0, size=shipped.agent)
+    if shipped.requirements:
+        yield Piece(key=names.REQUIREMENTS_KEY, of="requirements", start=0, size=shipped.requirements)
+    for of, size, name in (
+        ("code", shipped.code, names.part_key),
+        ("wheel", shipped.wheel, names.wheel_key),
+    ):
+        for number in range(parts(size)):
+            start = number * PART
+            yield Piece(key=name(number), of=of, start=start, size=min(PART, size - start))
+
+
+def _requirements(path: str | None) -> bytes | None:
+    """The file's bytes; it must stand alone, for nothing that lies beside it goes along."""
+    if path is None or path.startswith("{code}"):  # among the code that is shipped
+        return None
+    try:
+        text = Path(path).read_text("utf-8-sig")
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
+        hint = "name a file that lists packages, as pip reads it"
+        raise InvalidJob("requirements", path, f"cannot be read: {reason}", hint=hint) from None
+    if not text.strip():
+        raise InvalidJob("requirements", path, "is empty", hint="leave it out, or list packages in it")
+    if len(text) > _LONGEST:
+        raise InvalidJob("requirements", path, "is too large for a list of packages", hint="check the path")
+    for line in text.splitlines():
+        refuse_password("requirements", line)
+        if _ELSEWHERE.match(line.strip()):
+            hint = "write what it names into the file itself; code goes along as part of the project"
+            raise InvalidJob("requirements", line.strip(), "names a file that does not travel", hint=hint)
+    return text.encode()

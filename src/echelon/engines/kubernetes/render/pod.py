@@ -1,0 +1,236 @@
+"""The pod of a worker: its container, what it may use, where it may be, what it may do. Pure.
+
+Called by `manifests` for every group of a run. Whatever is set here must be harmless in any image, as any
+user, with a read-only root file system; what only the `restricted` level asks for is set only there."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from echelon.engines.kubernetes import names
+from echelon.engines.kubernetes.render.image import image_of
+from echelon.engines.kubernetes.render.volumes import quantity, user_volumes
+from echelon.model.job import Job
+from echelon.model.plan import Plan
+from echelon.model.pod import PodOptions, Toleration
+from echelon.model.resources import Resources
+from echelon.model.run import Record
+from echelon.model.world import Group
+
+Object = dict[str, Any]
+
+RESTRICTED = "restricted"
+_SOMEBODY = 1000  # a user id that is nobody's in most images, where one that is not root's must be named
+_NODE_AWAY = 15  # seconds before a pod on a node that is silent is given up; Kubernetes waits for 300
+_TERMINATION = 30  # seconds between SIGTERM and SIGKILL: the agent stops its ranks in ten
+_AWAY = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+
+
+def pod_template(
+    record: Record, plan: Plan, number: int, *, bundles: int, first_worker: int, security_level: str = ""
+) -> Object:
+    """The template of a group's pods; `bundles` is how many ConfigMaps the code travels in."""
+    group, options, run = plan.world.groups[number], record.job.pod, plan.run
+    theirs = user_volumes(options, run)
+    spec: Object = {
+        "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": _TERMINATION,
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "securityContext": _pod_security(security_level),
+        "tolerations": list(_tolerations(options, group.resources)),
+        "containers": [
+            {
+                "name": names.CONTAINER,
+                "image": image_of(record.job),
+                "imagePullPolicy": "Always" if options.pull == "always" else "IfNotPresent",
+                "command": names.agent_command(record.job.python, names.TASK),
+                "env": list(_environment(record.job, group, first_worker)),
+                "resources": _resources(group.resources),
+                "securityContext": {
+                    "allowPrivilegeEscalation": False,
+                    "capabilities": {"drop": ["ALL"]},
+                },
+                "terminationMessagePath": names.TERMINATION,
+                # An agent that dies before it can say anything: at least the end of its log.
+                "terminationMessagePolicy": "FallbackToLogsOnError",
+                "volumeMounts": [*_own_mounts(), *theirs.mounts],
+            }
+        ],
+        "volumes": [*_own_volumes(run, bundles, options, group.resources), *theirs.volumes],
+    }
+    if affinity := _affinity(plan, group, first_worker):
+        spec["affinity"] = affinity
+    if options.node_selector:
+        spec["nodeSelector"] = dict(options.node_selector)
+    if options.pull_secrets:
+        spec["imagePullSecrets"] = [{"name": name} for name in options.pull_secrets]
+    if options.service_account:
+        spec["serviceAccountName"] = options.service_account
+    if options.priority_class:
+        spec["priorityClassName"] = options.priority_class
+    return {
+        "metadata": {
+            "labels": {
+                **names.labels_of(run, record.owner, names.WORKER),
+                names.ROLE: group.role,
+                names.NO_SIDECAR: "false",
+            },
+            "annotations": {names.OWNER: record.owner, names.NO_SIDECAR: "false"},
+        },
+        "spec": spec,
+    }
+
+
+def _pod_security(level: str) -> Object:
+    security: Object = {"seccompProfile": {"type": "RuntimeDefault"}}
+    if level == RESTRICTED:
+        security |= {
+            "runAsNonRoot": True,
+            "runAsUser": _SOMEBODY,
+            "runAsGroup": _SOMEBODY,
+            "fsGroup": _SOMEBODY,
+            "fsGroupChangePolicy": "OnRootMismatch",  # or a large volume is walked through at every start
+        }
+    return security
+
+
+def _environment(job: Job, group: Group, first_worker: int) -> Iterator[Object]:
+    yield {"name": names.ENV_FIRST_WORKER, "value": str(first_worker)}
+    for name, path in (
+        (names.ENV_POD_IP, "status.podIP"),
+        (names.ENV_FAILURES, f"metadata.annotations['{names.FAILURE_COUNT}']"),
+    ):
+        yield {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
+    if not group.resources.gpus and not group.resources.other:
+        # CUDA images ask for all GPUs of the node, and without a device plugin in between they get them.
+        yield {"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}
+    for secret in job.secrets:
+        reference = {"name": job.name, "key": names.secret_key(secret.name)}
+        yield {"name": secret.name, "valueFrom": {"secretKeyRef": reference}}
+
+
+def _resources(need: Resources) -> Object:
+    requests: dict[str, str] = {}
+    limits: dict[str, str] = {}
+    for name, amount, written in (("cpu", need.cpus, _cores), ("memory", need.memory, _bytes)):
+        if amount is not None:
+            requests[name] = written(amount.request)
+            if amount.limit is not None:
+                limits[name] = written(amount.limit)
+    if need.gpus:
+        limits[names.GPU] = str(need.gpus)
+    limits.update({name: str(count) for name, count in need.other.items()})
+    return {key: value for key, value in (("requests", requests), ("limits", limits)) if value}
+
+
+def _cores(amount: float) -> str:
+    thousandths = math.ceil(round(amount * 1000, 3))
+    return str(thousandths // 1000) if thousandths % 1000 == 0 else f"{thousandths}m"
+
+
+def _bytes(amount: float) -> str:
+    return quantity(math.ceil(amount))
+
+
+def _tolerations(options: PodOptions, need: Resources) -> Iterator[Object]:
+    """The user's; the taints of nodes that have what is asked for; and silent nodes, for a short while."""
+    for each in options.tolerations:
+        yield to_toleration(each)
+    theirs = {each.key for each in options.tolerations if each.value is None and each.effect is None}
+    keys = dict.fromkeys(need.other)
+    if need.gpus or any(name.partition("/")[0] in ("nvidia.com", "amd.com") for name in need.other):
+        keys = dict.fromkeys((names.GPU, names.AMD_GPU)) | keys
+    for key in keys:
+        if key not in theirs:
+            yield {"key": key, "operator": "Exists"}
+    own = {each.key for each in options.tolerations if each.effect in (None, "NoExecute")}
+    for key in _AWAY:
+        if key not in own:  # the shorter of two times would count
+            yield {
+                "key": key,
+                "operator": "Exists",
+                "effect": "NoExecute",
+                "tolerationSeconds": _NODE_AWAY,
+            }
+
+
+def to_toleration(each: Toleration) -> Object:
+    """What the user puts up with, in Kubernetes' words."""
+    made: Object = {"key": each.key, "operator": "Exists" if each.value is None else "Equal"}
+    if each.value is not None:
+        made["value"] = each.value
+    if each.effect is not None:
+        made["effect"] = each.effect
+    return made
+
+
+def _affinity(plan: Plan, group: Group, first_worker: int) -> Object:
+    """Required: the model of GPU. Preferred: the nodes of the plan, so that the place of one that is lost can
+    be taken by another.
+    """
+    node: Object = {}
+    if (wanted := group.resources.gpu_type) is not None:
+        models = plan.gpu_models.get(wanted) or (wanted,)
+        expression = {
+            "key": names.GPU_PRODUCT,
+            "operator": "In",
+            "values": [_label(each) for each in models],
+        }
+        node["requiredDuringSchedulingIgnoredDuringExecution"] = {
+            "nodeSelectorTerms": [{"matchExpressions": [expression]}]
+        }
+    if seats := sorted(set(planned_nodes(plan, group, first_worker)) - {""}):
+        node["preferredDuringSchedulingIgnoredDuringExecution"] = [
+            {"weight": 100, "preference": {"matchFields": [_is_named(name)]}} for name in seats
+        ]
+    return {"nodeAffinity": node} if node else {}
+
+
+def planned_nodes(plan: Plan, group: Group, first_worker: int) -> Sequence[str]:
+    """The node of each worker of a group; "" where the cluster could not be looked at."""
+    seats = plan.placement.seats[first_worker : first_worker + group.workers]
+    return [seat.node for seat in seats]
+
+
+def _is_named(node: str) -> Object:
+    return {"key": "metadata.name", "operator": "In", "values": [node]}
+
+
+def _label(model: str) -> str:
+    return "-".join(model.split())  # as NVIDIA's feature discovery writes a model
+
+
+def _own_mounts() -> list[Object]:
+    return [
+        {"name": "bundle", "mountPath": names.BUNDLE_DIR, "readOnly": True},
+        {"name": "secret", "mountPath": names.SECRET_DIR, "readOnly": True},
+        {"name": "work", "mountPath": names.SPACE},
+        {"name": "shm", "mountPath": names.SHM},
+    ]
+
+
+def _own_volumes(run: str, bundles: int, options: PodOptions, need: Resources) -> list[Object]:
+    task = {"name": run, "items": [{"key": names.TASK_KEY, "path": names.TASK_KEY}]}
+    sources = [task, *({"name": names.bundle_name(run, number)} for number in range(bundles))]
+    gang = {"secretName": run, "items": [{"key": names.GANG_KEY, "path": names.GANG_KEY}]}
+    return [
+        {
+            "name": "bundle",
+            "projected": {"defaultMode": 0o444, "sources": [{"configMap": source} for source in sources]},
+        },
+        {"name": "secret", "secret": {**gang, "defaultMode": 0o444}},  # whatever user the image has
+        {"name": "work", "emptyDir": {}},
+        {"name": "shm", "emptyDir": {"medium": "Memory", **_shm(options, need)}},
+    ]
+
+
+def _shm(options: PodOptions, need: Resources) -> Object:
+    """What is in shared memory counts as the container's, so half of its limit is left for the rest."""
+    if options.shm is not None:
+        return {"sizeLimit": quantity(options.shm)}
+    if need.memory is not None and need.memory.limit is not None:
+        return {"sizeLimit": quantity(int(need.memory.limit) // 2)}
+    return {}

@@ -1,0 +1,259 @@
+"""What a run's pods say about its workers. Pure.
+
+Which worker a pod is, whether its agent runs, how it ended, how it was lost. `observe` and the diagnosis
+build on it; the words of `loss_of` follow "worker N was lost: "."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from echelon.agent.ranks.report import signal_name
+from echelon.agent.task import INTERRUPTED, NO_LEADER, RUN_OVER
+from echelon.engines.kubernetes import names
+from echelon.engines.kubernetes.client.fields import clock, condition_of, json_object, moment, one_line
+
+if TYPE_CHECKING:
+    from echelon.engines.kubernetes.client.api import Object
+
+_OOM = "OOMKilled"
+# How container runtimes name a container whose command could not be started.
+START_ERRORS = ("StartError", "ContainerCannotRun", "CreateContainerError", "RunContainerError")
+DELETED = "its pod was deleted"
+_LAST_SIGNAL = 64  # exit codes of 128 + a signal end here; the agent's own are above
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerEnd:
+    """How a worker's container ended; `message` is what it left in its termination log."""
+
+    exit_code: int
+    signal: str | None = None
+    reason: str = ""
+    message: str = ""
+    at: float = 0.0
+
+
+def worker_of(pod: Object) -> int:
+    """The number of the worker that a pod is, or was, an incarnation of."""
+    about = pod["metadata"]
+    index = (about.get("annotations") or {}).get(names.COMPLETION_INDEX) or (about.get("labels") or {}).get(
+        names.COMPLETION_INDEX
+    )
+    first = next(
+        (
+            each.get("value")
+            for each in worker_container(pod.get("spec") or {}).get("env") or []
+            if each["name"] == names.ENV_FIRST_WORKER
+        ),
+        None,
+    )
+    return int(first or 0) + int(index or 0)
+
+
+def pods_by_worker(pods: Iterable[Object]) -> dict[int, list[Object]]:
+    """The pods of every worker that has any, in order of the workers; the oldest incarnation first."""
+    found: dict[int, list[Object]] = {}
+    for pod in sorted(pods, key=_age):
+        found.setdefault(worker_of(pod), []).append(pod)
+    return dict(sorted(found.items()))
+
+
+def leader_pods(pods: Iterable[Object]) -> list[Object]:
+    """The pods of worker 0, the oldest first."""
+    return pods_by_worker(pods).get(0, [])
+
+
+def has_started(pod: Object) -> bool:
+    """Whether the worker's agent runs or has run, so that there may be a log."""
+    end = container_end(pod)
+    return "running" in container_state(pod) or (end is not None and end.reason not in START_ERRORS)
+
+
+def is_running(pod: Object) -> bool:
+    """Whether the worker's agent runs, as far as the cluster knows, and nobody has told it to leave."""
+    return (
+        "running" in container_state(pod)
+        and not has_ended(pod)
+        and not pod["metadata"].get("deletionTimestamp")
+    )
+
+
+def has_ended(pod: Object) -> bool:
+    """Whether nothing runs in the pod any more, and nothing will."""
+    phase = (pod.get("status") or {}).get("phase")
+    return phase in ("Succeeded", "Failed") or "terminated" in container_state(pod)
+
+
+def container_end(pod: Object) -> ContainerEnd | None:
+    """How the worker's container ended; None while it has not, or if it never came to be."""
+    ended = container_state(pod).get("terminated")
+    if ended is None:
+        return None
+    code = int(ended.get("exitCode", 0))
+    number = ended.get("signal") or (code - 128 if 128 < code <= 128 + _LAST_SIGNAL else 0)
+    reason = str(ended.get("reason") or "")
+    return ContainerEnd(
+        exit_code=code,
+        signal=signal_name(number) if number and reason not in START_ERRORS else None,
+        reason=reason,
+        message=str(ended.get("message") or ""),
+        at=moment(ended.get("finishedAt")) or 0.0,
+    )
+
+
+def loss_of(pod: Object) -> str | None:
+    """How a worker's pod was lost, in words; None if it was not: it is there, or it ended as it should."""
+    status = pod.get("status") or {}
+    end = container_end(pod)
+    if end is not None and end.exit_code in (0, RUN_OVER):
+        return None
+    if (how := _evicted(pod)) is not None:
+        return how
+    if is_cut_off(pod):
+        since = (condition_of(pod, "Ready") or {}).get("lastTransitionTime")
+        return f"{node_name(pod)} was lost (not heard of since {clock(since)})"
+    if end is not None:
+        return _words_for(pod, end)
+    if (before := failed_before(pod)) is not None:
+        return before
+    if status.get("phase") == "Failed":
+        said = one_line(status.get("message")) or status.get("reason") or "it gave no reason"
+        return f"{node_name(pod)} would not run it: {said}"
+    if pod["metadata"].get("deletionTimestamp"):
+        return DELETED
+    return None
+
+
+def taken_away(pod: Object) -> str | None:
+    """How a pod was made to leave, whatever its agent made of it; None if nobody made it."""
+    return _evicted(pod) or (DELETED if pod["metadata"].get("deletionTimestamp") else None)
+
+
+def failed_before(pod: Object) -> str | None:
+    """What went wrong in a container that was put before ours: none is of our making."""
+    for each in (pod.get("status") or {}).get("initContainerStatuses") or []:
+        state = each.get("state") or {}
+        ended = state.get("terminated") or (each.get("lastState") or {}).get("terminated") or {}
+        if ended.get("exitCode") and "running" not in state:
+            return f"its init container {each['name']} exited with code {ended['exitCode']}"
+    return None
+
+
+def loss_time(pod: Object) -> float | None:
+    """When a pod was lost, as near as its object tells."""
+    end = container_end(pod)
+    disruption = condition_of(pod, "DisruptionTarget") or {}
+    return (
+        (end.at if end else None)
+        or moment(disruption.get("lastTransitionTime"))
+        or moment(pod["metadata"].get("deletionTimestamp"))
+        or moment((condition_of(pod, "Ready") or {}).get("lastTransitionTime"))
+    )
+
+
+def is_cut_off(pod: Object) -> bool:
+    """Whether the cluster has marked a running pod as not ready because its node is not heard of.
+
+    The kubelet itself never says so of a pod whose containers are all ready."""
+    ready, containers = condition_of(pod, "Ready"), condition_of(pod, "ContainersReady")
+    return (
+        "running" in container_state(pod)
+        and (ready or {}).get("status") == "False"
+        and (containers or {}).get("status") == "True"
+    )
+
+
+def worker_container(spec: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The container of the agent in a pod's spec."""
+    containers = spec.get("containers") or [{}]
+    found: Mapping[str, Any] = next(
+        (each for each in containers if each.get("name") == names.CONTAINER), containers[0]
+    )
+    return found
+
+
+def container_state(pod: Object) -> Mapping[str, Any]:
+    """The state of the agent's container: one of `waiting`, `running`, `terminated`, with what is in it."""
+    statuses = (pod.get("status") or {}).get("containerStatuses") or []
+    mine = next((each for each in statuses if each.get("name") == names.CONTAINER), None)
+    found: Mapping[str, Any] = ((mine or (statuses[0] if statuses else {})).get("state")) or {}
+    return found
+
+
+def memory_limit(pod: Object) -> str | None:
+    """The memory limit of the agent's container, as it was written."""
+    spec = pod.get("spec") or {}
+    for each in (worker_container(spec), spec):
+        limit = ((each.get("resources") or {}).get("limits") or {}).get("memory")
+        if limit:
+            return str(limit)
+    return None
+
+
+def node_name(pod: Object) -> str:
+    """The pod's node, in words."""
+    name = (pod.get("spec") or {}).get("nodeName")
+    return f"its node {name}" if name else "its node"
+
+
+def start_error(message: str) -> str:
+    """The end of a container runtime's long message about a command that it could not start: why."""
+    words = one_line(message)
+    for mark in ("error during container init: ", "unable to start container process: ", "desc = "):
+        words = words.rpartition(mark)[2]
+    return words.removesuffix(": unknown")
+
+
+def _evicted(pod: Object) -> str | None:
+    status, disruption = pod.get("status") or {}, condition_of(pod, "DisruptionTarget")
+    if status.get("reason") == "Evicted":
+        return f"it was evicted from {node_name(pod)}: {one_line(status.get('message'))}"
+    if disruption and disruption.get("status") == "True":
+        return _disruption(pod, disruption)
+    return None
+
+
+def _disruption(pod: Object, disruption: Mapping[str, Any]) -> str:
+    node, said = node_name(pod), one_line(disruption.get("message"))
+    match disruption.get("reason"):
+        case "PreemptionByScheduler":
+            return f"it was preempted on {node} by a pod of higher priority"
+        case "EvictionByEvictionAPI":
+            return f"it was evicted from {node}, as when the node is drained"
+        case "DeletionByTaintManager" if is_cut_off(pod):
+            since = (condition_of(pod, "Ready") or {}).get("lastTransitionTime")
+            return f"{node} was lost (not heard of since {clock(since)})"
+        case "DeletionByTaintManager":
+            return f"it was sent away from {node} (a NoExecute taint)"
+        case "DeletionByPodGC":
+            return f"{node} was removed from the cluster"
+        case "TerminationByKubelet":
+            return f"{node} ended it: {one_line((pod.get('status') or {}).get('message')) or said}"
+        case reason:
+            return f"it was taken off {node}: {said or reason}"
+
+
+def _words_for(pod: Object, end: ContainerEnd) -> str:
+    if end.reason == _OOM:
+        limit = memory_limit(pod)
+        return "it ran out of memory: " + (f"the limit is {limit}" if limit else "its node has no more")
+    if end.reason in START_ERRORS:
+        return f"its container could not start: {start_error(end.message)}"
+    if end.reason == "ContainerStatusUnknown":
+        return f"{node_name(pod)} was restarted under it"
+    if end.exit_code == INTERRUPTED:
+        deleted = pod["metadata"].get("deletionTimestamp")
+        return "its pod was deleted" if deleted else f"{node_name(pod)} told it to leave (SIGTERM)"
+    if end.exit_code == NO_LEADER:
+        return "it waited in vain for worker 0"
+    how = f"was killed by {end.signal}" if end.signal else f"exited with code {end.exit_code}"
+    why = one_line(json_object(end.message).get("reason"))
+    return f"its agent {how}" + (f": {why}" if why else "")
+
+
+def _age(pod: Object) -> tuple[str, int, str]:
+    about = pod["metadata"]
+    failures = str((about.get("annotations") or {}).get(names.FAILURE_COUNT) or "")
+    return about.get("creationTimestamp") or "", int(failures) if failures.isdecimal() else 0, about["name"]

@@ -1,0 +1,295 @@
+"""A scripted engine without processes or files, for tests and documentation: runs do what a script says.
+
+A script tells what each rank does, by the name of what the job runs::
+
+    def flaky(rank: int, restart: int) -> Act:
+        return Act(error="ValueError: bad luck", exit_code=3) if (rank, restart) == (1, 0) else Act()
+
+
+    engine = MemoryEngine({"hello.py": Act(lines=("hello",)), "flaky.py": flaky}, cluster=one_node(gpus=2))
+
+All that a run does happens inside `start`: it is over when that returns, unless a rank lasts until it is
+stopped. The clock is the engine's own, a millisecond for each thing that happens. In everything else it keeps
+the protocol's word exactly, as the conformance suite in the tests shows.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import shlex
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path, PurePosixPath
+from typing import Any, TypeVar
+
+from echelon.agent.gang.verdict import STOPPED_EXIT_CODE
+from echelon.bundle import Bundle
+from echelon.engines.base import Taken, read_secrets, run_exists, unknown_run
+from echelon.engines.memory.script import Act, Program, one_node, perform
+from echelon.errors import InvalidJob, StateTrouble
+from echelon.model.cluster import Cluster
+from echelon.model.event import Event, Kind
+from echelon.model.job import Job
+from echelon.model.log import LogLine
+from echelon.model.plan import Plan
+from echelon.model.run import Record, RunRef, opening_status, summarise
+from echelon.model.status import RunSummary, fold
+from echelon.model.world import members
+
+T = TypeVar("T", Event, LogLine)
+
+
+@dataclass(slots=True, eq=False)
+class _Run:
+    """A run as far as it has come."""
+
+    record: Record
+    events: list[Event] = field(default_factory=list)
+    lines: list[LogLine] = field(default_factory=list)
+
+    @property
+    def ended(self) -> bool:
+        return bool(self.events) and self.events[-1].kind == "finished"
+
+    @property
+    def untouched(self) -> bool:
+        """Recorded, and neither started nor in line."""
+        return {event.kind for event in self.events} <= {"recorded", "finished"}
+
+
+class MemoryEngine:
+    """Runs that are played from a script.
+
+    `admit` (`echelon.admission.admit`) is called for the runs in line whenever a run has ended; without it
+    that is up to the caller. `results` are all result files ever written, by folder and by path in it.
+    """
+
+    keeps_line = True
+
+    def __init__(
+        self,
+        programs: Mapping[str, Program] | None = None,
+        *,
+        cluster: Cluster | None = None,
+        admit: Callable[[RunRef, MemoryEngine], object] | None = None,
+    ) -> None:
+        self.results: dict[str, dict[str, bytes]] = {}
+        self._programs = dict(programs or {})
+        self._cluster = cluster or one_node()
+        self._admit = admit
+        self._serving = False
+        self._runs: dict[str, _Run] = {}
+        self._clock = time.time()
+        self._changed = threading.Condition()  # one thread of the caller's may follow what another one stops
+
+    def cluster(self, *, gpus: bool = True, job: Job | None = None) -> Cluster:  # noqa: ARG002 - all fits all
+        """The cluster it was made with, less what unfinished runs hold."""
+        nodes = {node.name: node if gpus else replace(node, gpus=()) for node in self._cluster.nodes}
+        for name, run in list(self._runs.items()):
+            plan = run.record.plan
+            if plan is None or run.ended:
+                continue
+            for member, seat in zip(members(plan.world), plan.placement.seats, strict=True):
+                node, need = nodes[seat.node], plan.world.groups[member.group].resources
+                nodes[seat.node] = replace(
+                    node,
+                    free_cpus=node.free_cpus - (need.cpus.request if need.cpus else 0),
+                    free_memory=node.free_memory - (need.memory.request if need.memory else 0),
+                    gpus=tuple(replace(g, holder=name) if g.id in seat.gpus else g for g in node.gpus),
+                )
+        waiting = tuple(summary.name for summary in map(_summary, self._in_line()) if summary.gpus)
+        return Cluster(nodes=tuple(nodes.values()), waiting=waiting)
+
+    def record(self, job: Job, bundle: Bundle | None) -> RunRef:  # noqa: ARG002 - no code runs here
+        """Write the run down."""
+        read_secrets(job, os.environ)
+        ref, results = RunRef(engine="memory", name=job.name), job.results or f"runs/{job.name}"
+        with self._changed:
+            known = self._runs.get(job.name)
+            if known is not None and known.untouched and known.record.job == job:
+                if not known.ended:
+                    return ref
+                del self._runs[job.name]  # stopped before it began: it begins again
+            if job.name in self._runs:
+                raise run_exists(job.name)
+            if self.results.get(results) and not job.resume:
+                hint = "--resume goes on in it; --results chooses another"
+                raise StateTrouble(f"the results folder {results} is not empty", hint=hint)
+            run = _Run(Record(ref=ref, job=job, created=self._now(), owner="nobody", results=results))
+            self._runs[job.name] = run
+            self._tell(run, "recorded")
+        return ref
+
+    def read(self, ref: RunRef) -> Record:
+        """What was recorded."""
+        return self._find(ref).record
+
+    def queue(self, ref: RunRef, reason: str) -> None:
+        """Leave the run in line."""
+        with self._changed:
+            run = self._find(ref)
+            told = [event.reason for event in run.events if event.kind == "queued"]
+            if run.record.plan is None and not run.ended and told[-1:] != [reason]:
+                self._tell(run, "queued", reason=reason)
+
+    def start(self, ref: RunRef, plan: Plan) -> None:
+        """Take what the plan names, and play the run as far as it goes by itself."""
+        with self._changed:
+            run = self._find(ref)
+            if run.record.plan is not None or run.ended:
+                return
+            wanted = {(seat.node, gpu) for seat in plan.placement.seats for gpu in seat.gpus}
+            for node in self.cluster().nodes:
+                for gpu in node.gpus:
+                    if gpu.holder is not None and (node.name, gpu.id) in wanted:
+                        raise Taken(gpu.holder)
+            run.record = replace(run.record, plan=plan)
+            self._tell(run, "admitted")
+            self._play(run, plan)
+
+    def notes(self, job: Job) -> Sequence[str]:  # noqa: ARG002
+        """Nothing: nothing runs."""
+        return ()
+
+    def preview(self, job: Job, plan: Plan, bundle: Bundle | None = None) -> str:  # noqa: ARG002
+        """The plan in words."""
+        commands = [shlex.join(launch.argv) for launch in plan.launches]
+        return "\n".join([f"run {job.name} in memory, framework {plan.framework}", *commands]) + "\n"
+
+    def events(self, ref: RunRef, *, follow: bool = False, timeout: float | None = None) -> Iterator[Event]:
+        """What happened."""
+        run = self._find(ref)
+        return self._read_on(run, run.events, follow, timeout)
+
+    def logs(
+        self, ref: RunRef, *, ranks: frozenset[int] | None = None, follow: bool = False
+    ) -> Iterator[LogLine]:
+        """What the ranks wrote."""
+        run = self._find(ref)
+        lines = self._read_on(run, run.lines, follow)
+        return (line for line in lines if ranks is None or line.rank in ranks)
+
+    def fetch(self, ref: RunRef, path: str, to: Path) -> Path:
+        """Write results into a folder that is really there."""
+        results = self.read(ref).results
+        inside = PurePosixPath(posixpath.normpath(path))
+        if inside.is_absolute() or ".." in inside.parts:
+            raise InvalidJob("path", path, "is outside the results", hint=f"name a file below {results}")
+        files = {PurePosixPath(name): content for name, content in self.results.get(results, {}).items()}
+        wanted = {name: content for name, content in files.items() if name.is_relative_to(inside)}
+        if not wanted and inside.parts:
+            raise InvalidJob("path", path, "is not among the results", hint=f"look into {results}")
+        target = to / inside.name
+        for name, content in wanted.items():
+            file = target / name.relative_to(inside)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(content)
+        return target
+
+    def collect(self, ref: RunRef, progress: Callable[[int, int], object] | None = None) -> None:
+        """Nothing: results are where they belong."""
+
+    def stop(self, ref: RunRef, *, now: bool = False) -> None:  # noqa: ARG002 - no rank can refuse
+        """End the run here."""
+        with self._changed:
+            run = self._find(ref)
+            reason = "stopped by nobody"
+            if run.record.plan is not None and not run.ended:
+                self._tell(run, "stopping", reason=reason)
+            if not run.ended:
+                self._tell(run, "finished", outcome="stopped", exit_code=STOPPED_EXIT_CODE, reason=reason)
+                self._serve_line()
+
+    def remove(self, ref: RunRef) -> None:
+        """Forget the run."""
+        with self._changed:
+            run = self._find(ref)
+            if not run.ended and not run.untouched:
+                raise StateTrouble(f"run {ref.name!r} has not ended", hint=f"`echelon stop {ref.name}` first")
+            del self._runs[ref.name]
+            self._changed.notify_all()
+
+    def runs(self) -> Sequence[RunSummary]:
+        """Every run."""
+        return [_summary(run) for run in reversed(list(self._runs.values()))]
+
+    # Playing
+
+    def _play(self, run: _Run, plan: Plan) -> None:
+        """Let the script run as far as it goes by itself."""
+        job, files = run.record.job, self.results.setdefault(run.record.results, {})
+        what = job.script or job.module or job.command[0]
+        missing = Act(error=f"cannot start {what}: no script tells what it does", exit_code=127)
+        program = self._programs.get(what) or self._programs.get(PurePosixPath(what).name) or missing
+        for happening in perform(program, plan, self._now):
+            if isinstance(happening, Event):
+                run.events.append(happening)
+            elif isinstance(happening, LogLine):
+                run.lines.append(replace(happening, sequence=len(run.lines)))
+                log = f"logs/rank-{happening.rank}.log"
+                files[log] = files.get(log, b"") + happening.text.encode() + b"\n"
+            else:
+                files.update(happening)
+        self._changed.notify_all()
+        if run.ended:
+            self._serve_line()
+
+    def _serve_line(self) -> None:
+        """Let in whoever fits now, the first in line first."""
+        if self._admit is None or self._serving:
+            return
+        self._serving = True  # who is let in may end at once, and so on
+        try:
+            before: list[_Run] = []
+            while (waiting := self._in_line()) != before:
+                before = waiting
+                for run in waiting:
+                    self._admit(run.record.ref, self)
+        finally:
+            self._serving = False
+
+    def _in_line(self) -> list[_Run]:
+        runs = list(self._runs.values())
+        return [run for run in runs if run.record.plan is None and not run.untouched and not run.ended]
+
+    # Telling
+
+    def _find(self, ref: RunRef) -> _Run:
+        if ref.name not in self._runs:
+            raise unknown_run(ref.name, list(self._runs))
+        return self._runs[ref.name]
+
+    def _now(self) -> float:
+        self._clock = round(self._clock + 0.001, 3)
+        return self._clock
+
+    def _tell(self, run: _Run, kind: Kind, **more: Any) -> None:
+        run.events.append(Event(kind=kind, at=self._now(), **more))
+        self._changed.notify_all()
+
+    def _read_on(self, run: _Run, items: list[T], follow: bool, timeout: float | None = None) -> Iterator[T]:
+        """Yield what is there and, with `follow`, what comes, until the run is over or the time is up."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        told: int = 0
+
+        def is_over() -> bool:
+            return run.ended or run not in self._runs.values()
+
+        while True:
+            with self._changed:
+                if follow:
+                    left = None if deadline is None else max(0.0, deadline - time.monotonic())
+                    self._changed.wait_for(lambda: len(items) > told or is_over(), left)  # noqa: B023 - used up at once
+                fresh = items[told:]
+                told += len(fresh)
+                last = not follow or not fresh or is_over()
+            yield from fresh
+            if last:
+                return
+
+
+def _summary(run: _Run) -> RunSummary:
+    return summarise(run.record, fold(opening_status(run.record), run.events))

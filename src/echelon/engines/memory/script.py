@@ -1,0 +1,100 @@
+"""What a scripted run does, told as events, lines and result files: the pure half of the memory engine.
+
+The words and the choice of a root cause are the agent's own, so that a played failure reads like a real one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from echelon.agent.gang import verdict
+from echelon.agent.ranks import report
+from echelon.errors import RunTimedOut
+from echelon.model.cluster import Cluster, Gpu, Node
+from echelon.model.event import Event, RootCause
+from echelon.model.log import LogLine
+from echelon.model.plan import Plan
+from echelon.model.world import members
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Act:
+    """What one rank does once it is started: write lines and result files, then end, or last until stopped.
+
+    `error` is its last word, on stderr, and makes it fail. A negative exit code is the signal that kills it.
+    """
+
+    lines: tuple[str, ...] = ()
+    error: str | None = None
+    exit_code: int = 0
+    lasts: bool = False
+    files: Mapping[str, bytes] = field(default_factory=dict)
+
+
+Program = Act | Callable[[int, int], Act]  # the same for all ranks, or a function of the rank and the restart
+Happening = Event | LogLine | Mapping[str, bytes]
+
+
+def one_node(*, cpus: float = 8.0, memory: float = 32 * 2.0**30, gpus: int = 0, model: str = "") -> Cluster:
+    """A cluster of a single node, all of it free."""
+    devices = tuple(Gpu(id=str(number), model=model) for number in range(gpus))
+    node = Node(name="memory", cpus=cpus, memory=memory, free_cpus=cpus, free_memory=memory, gpus=devices)
+    return Cluster(nodes=(node,))
+
+
+def perform(program: Program, plan: Plan, now: Callable[[], float]) -> Iterator[Happening]:
+    """All that happens from the start on; a run that lasts until it is stopped is not `finished` at the end.
+
+    One generation is played after the other, until one ends well, or lasts, or there is no restart left.
+    """
+    for member in members(plan.world):
+        yield Event(kind="worker-started", at=now(), worker=member.worker)
+    for restart in range(plan.restarts + 1):
+        lasts, failures = yield from _perform_once(program, plan, restart, now)
+        if failures:
+            cause = msgspec.convert(verdict.choose_cause(failures), RootCause)
+            yield Event(kind="failed", at=now(), cause=cause)
+            if restart < plan.restarts:
+                yield Event(kind="restarting", at=now(), restart=restart + 1, cause=cause)
+                continue
+            yield Event(kind="finished", at=now(), outcome="failed", exit_code=cause.exit_code, cause=cause)
+        elif not lasts:
+            yield Event(kind="finished", at=now(), outcome="succeeded", exit_code=0)
+        elif plan.timeout is not None:  # nobody has to wait for it here
+            code, reason = RunTimedOut.exit_code, f"the time limit of {plan.timeout:g} s has passed"
+            yield Event(kind="stopping", at=now(), reason=reason)
+            yield Event(kind="finished", at=now(), outcome="timed-out", exit_code=code, reason=reason)
+        return
+
+
+def _perform_once(
+    program: Program, plan: Plan, restart: int, now: Callable[[], float]
+) -> Generator[Happening, None, tuple[bool, list[dict[str, Any]]]]:
+    """Let every rank act. Returns whether one that matters lasts, and how those ended that failed."""
+    lasts = False
+    failures = []
+    for member in members(plan.world):
+        yield Event(kind="worker-running", at=now(), worker=member.worker, restart=restart)
+    for member in members(plan.world):
+        for rank in range(member.first_rank, member.first_rank + member.procs):
+            act = program if isinstance(program, Act) else program(rank, restart)
+            for text in act.lines:
+                yield LogLine(text=text, at=now(), worker=member.worker, rank=rank)
+            if act.error is not None:
+                yield LogLine(text=act.error, at=now(), worker=member.worker, rank=rank, stream="stderr")
+            yield act.files
+            code = act.exit_code or int(act.error is not None)
+            if act.lasts and not code:
+                lasts = lasts or plan.world.groups[member.group].essential
+                continue
+            words = [*act.lines, *([] if act.error is None else [act.error])][-report.TAIL_LINES :]
+            end = report.make_end(rank, member.worker, code, act.error, words, now())
+            told = {key: end[key] for key in ("at", "worker", "rank", "exit_code", "signal")}
+            yield Event(kind="rank-ended", reason=end["summary"] if code else None, **told)
+            if code:
+                failures.append(end)
+    return lasts, failures

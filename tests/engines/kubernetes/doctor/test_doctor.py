@@ -1,0 +1,304 @@
+"""What `doctor` reads out of a cluster's objects."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+
+import pytest
+from tests.engines.kubernetes.cluster_objects import ME, Object, container, node, pod
+
+from echelon.engines.kubernetes import names
+from echelon.engines.kubernetes.client.kinds import KINDS
+from echelon.engines.kubernetes.doctor import CLUSTER_ROLE, FULL_ROLE, MINIMAL_ROLE, environment
+from echelon.engines.kubernetes.doctor.addons import ADDONS, judge
+from echelon.engines.kubernetes.doctor.rights import NEEDS, Need, check_rights
+from echelon.engines.kubernetes.nodes import inventory, shapes
+from echelon.engines.local.checkup import Finding
+
+
+def only(findings: Iterable[Finding]) -> Finding:
+    (found,) = findings
+    return found
+
+
+def worth_a_line(finding: Finding) -> bool:
+    """Whatever is not ok says what does not work, and what to do about it."""
+    return bool(finding.what and finding.found) and (finding.level == "ok" or bool(finding.fix))
+
+
+# Rights
+
+
+def grants(rules: list[Object], need: Need, verb: str) -> bool:
+    group = KINDS[need.kind].group
+    return any(
+        group in rule["apiGroups"] and need.resource in rule["resources"] and verb in rule["verbs"]
+        for rule in rules
+    )
+
+
+def test_the_roles_grant_what_is_asked_for_and_no_more() -> None:
+    for need in NEEDS:
+        for verb in need.verbs:
+            assert grants(CLUSTER_ROLE, need, verb) or need.role != "cluster"
+            assert grants(FULL_ROLE, need, verb) or need.role == "cluster"
+            assert grants(MINIMAL_ROLE, need, verb) or need.role != "minimal"
+    for rule in (*MINIMAL_ROLE, *FULL_ROLE, *CLUSTER_ROLE):
+        assert "*" not in (*rule["apiGroups"], *rule["resources"], *rule["verbs"])
+        assert not {"escalate", "bind", "impersonate", "deletecollection"} & set(rule["verbs"])
+    assert not any("secrets" in rule["resources"] and "list" in rule["verbs"] for rule in FULL_ROLE)
+    assert not any("nodes" in rule["resources"] for rule in FULL_ROLE)
+    resources = [rule["resources"][0] for rule in FULL_ROLE]
+    assert len(set(resources)) == len(resources)
+
+
+def test_all_rights() -> None:
+    found = list(check_rights(lambda _need, _verb: True, ME, "ann"))
+    assert len(found) == len(NEEDS)
+    assert {each.level for each in found} == {"ok"}
+    jobs = found[0]
+    assert (jobs.what, jobs.found) == (
+        "rights",
+        "jobs: get, list, watch, create, patch, delete (run, stop, rm)",
+    )
+
+
+def test_a_right_that_is_missing_comes_with_the_command_that_grants_it() -> None:
+    found = check_rights(lambda need, verb: need.kind != "Job" or verb in ("get", "list"), ME, "ann")
+    jobs = next(iter(found))
+    assert jobs == Finding(
+        level="missing",
+        what="rights",
+        found="jobs: watch, create, patch, delete denied; allowed: get, list",
+        fix="run, stop, rm: "
+        "kubectl -n mine create role echelon-jobs --verb=watch,create,patch,delete --resource=jobs.batch && "
+        "kubectl -n mine create rolebinding echelon-jobs --role=echelon-jobs --user=ann",
+    )
+
+
+def test_no_rights_at_all() -> None:
+    found = {}
+    for each in check_rights(lambda _need, _verb: False, ME, "system:serviceaccount:mine:robot"):
+        found.setdefault(each.found.partition(":")[0], each)
+        assert each.level != "ok"
+        assert worth_a_line(each)
+        assert "--serviceaccount=mine:robot" in each.fix
+    assert found["pods/log"].level == "missing"
+    assert found["pods/exec"].level == "degraded"
+    assert "--resource=pods/exec" in found["pods/exec"].fix
+    assert found["nodes"].level == "degraded"
+    assert (
+        "kubectl create clusterrolebinding echelon-cluster-nodes --clusterrole=echelon-cluster-nodes"
+        in found["nodes"].fix
+    )
+    assert "what is free is unknown" in found["nodes"].fix
+
+
+# What nodes and classes offer
+
+
+def gpus_of(
+    nodes: list[Object], pods: list[Object] | None = None, *, free_known: bool = True
+) -> list[Finding]:
+    read = shapes.read(shapes.Node, nodes)
+    cluster = inventory.to_cluster(read, shapes.read(shapes.Pod, pods or []), [], me=ME)
+    found = list(environment.check_gpus(cluster, read, free_known=free_known))
+    assert all(map(worth_a_line, found))
+    return found
+
+
+def test_gpus_by_model_and_node() -> None:
+    t4 = {names.GPU_PRODUCT: "Tesla-T4"}
+    nodes = [node("a", gpus=4), node("b", gpus=4), node("c", gpus=1, labels=t4), node("d")]
+    taken = [pod("p", "a", container(gpu="3"))]
+    assert [each.found for each in gpus_of(nodes, taken)] == [
+        "8 NVIDIA-A100-SXM4-80GB, 5 free: a (1 of 4), b (4 of 4)",
+        "1 Tesla-T4, 1 free: c (1 of 1)",
+    ]
+    assert gpus_of(nodes, free_known=False)[1].found == "1 Tesla-T4, free: unknown: c (1)"
+    many = gpus_of([node(f"n{number:04}", gpus=8) for number in range(1000)])
+    assert only(many).found.endswith("n0003 (8 of 8) and 996 more")
+
+
+def test_gpus_that_are_not_offered() -> None:
+    nothing = only(gpus_of([node("a")]))
+    assert (nothing.level, nothing.found) == ("degraded", "no node that takes workers offers any")
+    silent = node("a", labels={"nvidia.com/gpu.present": "true"}, allocatable={names.GPU: "0"})
+    assert "none on a, though the label" in only(gpus_of([silent])).found
+    unnamed = node("a", allocatable={names.GPU: "2"})
+    finding = only(gpus_of([unnamed]))
+    assert (finding.level, finding.found) == ("degraded", "2 of a model that is not told, 2 free: a (2 of 2)")
+    assert "kubectl label node a nvidia.com/gpu.product=MODEL" in finding.fix
+    assert only(environment.check_gpus(None, [], free_known=False)).found == "unknown: you may not list nodes"
+
+
+def test_nodes() -> None:
+    read = shapes.read(shapes.Node, [node("a"), node("b", unschedulable=True), node("c", ready=False)])
+    finding = environment.check_nodes(inventory.to_cluster(read, [], [], me=ME))
+    assert finding.level == "ok"
+    assert finding.found == "1, with 8 CPUs and 32 GiB; 2 left out: b (cordoned), c (not ready)"
+    finding = environment.check_nodes(inventory.to_cluster(read[1:], [], [], me=ME))
+    assert finding.level == "missing"
+    assert worth_a_line(finding)
+    assert environment.check_nodes(None).level == "degraded"
+
+
+def storage(classes: list[Object] | None, claims: list[Object] | None = None) -> list[Finding]:
+    found = list(environment.check_storage(classes, claims or []))
+    assert all(map(worth_a_line, found))
+    return found
+
+
+def storage_class(name: str, provisioner: str, *, default: bool = False) -> Object:
+    notes = {"storageclass.kubernetes.io/is-default-class": "true"} if default else None
+    return {"metadata": {"name": name, "annotations": notes}, "provisioner": provisioner}
+
+
+def test_storage_classes() -> None:
+    first, second = storage(
+        [storage_class("gp3", "ebs.csi.aws.com", default=True), storage_class("efs", "efs.csi.aws.com")]
+    )
+    assert first == Finding(
+        level="ok",
+        what="storage classes",
+        found="gp3 (ebs.csi.aws.com), efs (efs.csi.aws.com); default: gp3",
+    )
+    assert (second.level, second.found) == ("ok", "ReadWriteMany with class efs")
+    first, second = storage([storage_class("gp3", "ebs.csi.aws.com")])
+    assert first.level == second.level == "degraded"
+    assert 'kubectl patch storageclass gp3 -p \'{"metadata"' in first.fix
+    assert only(storage([])).found == "none"
+    assert only(storage(None)).found == "unknown: you may not list them"
+
+
+def test_a_claim_that_was_bound_for_many_proves_its_class() -> None:
+    def claim(phase: str) -> Object:
+        spec = {"storageClassName": "home", "accessModes": ["ReadWriteMany"]}
+        return {"spec": spec, "status": {"phase": phase}}
+
+    ours = [storage_class("home", "made/here", default=True)]
+    assert [each.level for each in storage(ours, [claim("Pending")])] == ["ok", "degraded"]
+    assert [each.level for each in storage(ours, [claim("Bound")])] == ["ok", "ok"]
+
+
+# The namespace
+
+
+def test_pod_security() -> None:
+    def level(name: str | None) -> Finding:
+        return environment.check_security(
+            {"metadata": {"name": ME, "labels": {names.SECURITY_LEVEL: name} if name else {}}}, ME
+        )
+
+    assert level("restricted").found.startswith("restricted: workers run as user 1000")
+    assert level("baseline").found.startswith("baseline: ")
+    assert level(None).found == "privileged (no level is set)"
+    assert worth_a_line(environment.check_security(None, ME))
+
+
+def quota(hard: dict[str, str], used: dict[str, str]) -> Object:
+    return {
+        "metadata": {"name": "team"},
+        "spec": {"hard": hard},
+        "status": {"hard": hard, "used": used},
+    }
+
+
+def test_quotas() -> None:
+    gpu = "requests.nvidia.com/gpu"
+    (fine,) = environment.check_quotas(
+        [quota({gpu: "8", "pods": "10", "requests.storage": "1Ti"}, {gpu: "3", "pods": "1"})], []
+    )
+    assert (fine.level, fine.found) == (
+        "ok",
+        f"team: left pods 9 of 10, {gpu} 5 of 8, requests.storage 1 TiB of 1Ti",
+    )
+    spent = next(iter(environment.check_quotas([quota({gpu: "8"}, {gpu: "8"})], [])))
+    assert (spent.level, spent.found) == ("degraded", f"team: left {gpu} 0 of 8")
+    assert gpu in spent.fix
+    assert only(environment.check_quotas([], [])).found == "none"
+    assert only(environment.check_quotas(None, [])).level == "ok"
+
+
+def test_a_quota_that_makes_every_pod_say_what_it_needs() -> None:
+    counted = quota({"limits.memory": "64Gi", "cpu": "32"}, {})
+    *_, demand = environment.check_quotas([counted], [])
+    assert demand.found == "every pod must say its cpu and memory"
+    assert "--cpus and --memory" in demand.fix
+    defaults = {"spec": {"limits": [{"type": "Container", "default": {"cpu": "1", "memory": "1Gi"}}]}}
+    assert len(list(environment.check_quotas([counted], [defaults]))) == 1
+
+
+def test_name_servers() -> None:
+    def slices(*ready: bool | None) -> list[Object]:
+        return [{"endpoints": [{"conditions": {} if each is None else {"ready": each}} for each in ready]}]
+
+    assert environment.check_names(slices(True, False, None)).found == "2 name servers ready"
+    for none_ready in ([], slices(False), [{"endpoints": None}]):
+        finding = environment.check_names(none_ready)
+        assert finding.level == "degraded"
+        assert worth_a_line(finding)
+    assert environment.check_names(None).level == "ok"
+
+
+@pytest.mark.parametrize(
+    ("version", "level"),
+    [
+        ({"major": "1", "minor": "36", "gitVersion": "v1.36.3"}, "ok"),
+        ({"major": "1", "minor": "29+", "gitVersion": "v1.29.1-gke"}, "ok"),
+        ({"major": "1", "minor": "28", "gitVersion": "v1.28.0"}, "missing"),
+        ({}, "ok"),
+    ],
+)
+def test_versions(version: Object, level: str) -> None:
+    finding = environment.check_version(version)
+    assert finding.level == level
+    assert worth_a_line(finding)
+
+
+# What else is installed
+
+NOW = 1_800_000_000.0
+
+
+def deployment(ready: int | None, image: str = "registry:5000/kubeflow/training-operator:v1.9.4") -> Object:
+    return {
+        "metadata": {"name": "training-operator", "namespace": "kubeflow"},
+        "spec": {"template": {"spec": {"containers": [{"image": image}]}}},
+        "status": {"readyReplicas": ready},
+    }
+
+
+def lease(name: str, ago: float) -> Object:
+    renewed = datetime.fromtimestamp(NOW - ago, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return {"metadata": {"name": name, "namespace": "kubeflow"}, "spec": {"renewTime": renewed}}
+
+
+@pytest.mark.parametrize(
+    ("deployments", "leases", "level", "words"),
+    [
+        ([deployment(1)], None, "ok", "training operator: API v1, controller v1.9.4 runs in kubeflow"),
+        ([deployment(1, "operator@sha256:abc")], None, "ok", "of a version that it does not tell"),
+        ([deployment(0)], None, "degraded", "its controller in kubeflow is not ready"),
+        ([deployment(None)], [lease("x.training-operator.kubeflow.org", 5)], "degraded", "is not ready"),
+        ([], [lease("x.training-operator.kubeflow.org", 5)], "ok", "holds its lease in kubeflow"),
+        (
+            [],
+            [lease("x.training-operator.kubeflow.org", 5000)],
+            "degraded",
+            "no Deployment or lease of a controller",
+        ),
+        ([], [lease("somebody-else", 5)], "degraded", "no Deployment or lease of a controller"),
+        ([], None, "degraded", "no Deployment or lease of a controller"),
+        (None, None, "degraded", "whether its controller runs is unknown"),
+    ],
+)
+def test_an_addon_runs_only_if_its_controller_does(
+    deployments: list[Object] | None, leases: list[Object] | None, level: str, words: str
+) -> None:
+    operator = next(each for each in ADDONS if each.resource == "pytorchjobs")
+    finding = judge(operator, "v1", deployments, leases, now=NOW)
+    assert finding.level == level
+    assert words in finding.found
+    assert worth_a_line(finding)

@@ -1,0 +1,142 @@
+"""Where results are, and that none is lost on the way home."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from testbed.kubectl import Kubectl
+from tests.conftest import wait_until
+from tests.engines.conformance.harness import PATIENCE
+from tests.engines.kubernetes.small import RECORD
+
+from echelon.engines.kubernetes.engine import KubernetesEngine
+from echelon.engines.kubernetes.files.results import home_of
+from echelon.errors import InvalidJob
+from echelon.model.job import Job
+from echelon.model.pod import Output, PodOptions
+from echelon.submit import Prepared, submit
+
+cluster_only = [pytest.mark.cluster, pytest.mark.slow]
+WRITES = "import os; open(os.environ['ECHELON_OUTPUT'] + '/made', 'w').write('by it')"
+
+
+def test_home_is_where_the_submitter_said(tmp_path: Path) -> None:
+    assert home_of(replace(RECORD, results=str(tmp_path / "runs" / "demo"))) == tmp_path / "runs" / "demo"
+    assert home_of(replace(RECORD, results=str(tmp_path / "there"))) == tmp_path / "there"
+
+
+def test_home_on_another_machine_is_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    elsewhere = replace(RECORD, results="/no/such/home/project/runs/demo")
+    assert home_of(elsewhere) == tmp_path / "runs" / "demo"
+
+
+def test_home_that_is_somebody_elses_is_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    monkeypatch.chdir(tmp_path)
+    may = os.access
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != theirs and may(path, mode))
+    found = home_of(replace(RECORD, results=str(theirs / "runs" / "demo")))
+    assert found == tmp_path / "runs" / "demo"
+
+
+@pytest.fixture
+def engine(namespace: Kubectl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> KubernetesEngine:
+    monkeypatch.setenv("KUBECONFIG", str(namespace.kubeconfig))
+    monkeypatch.chdir(tmp_path)
+    return KubernetesEngine(namespace=namespace.namespace)
+
+
+@pytest.fixture
+def job(image: Callable[[str], str]) -> Callable[..., Job]:
+    def make(**pod: Any) -> Job:
+        options = PodOptions(image=image("python"), **pod)
+        command = ("python3", "-c", WRITES)
+        return Job(name="demo", command=command, framework="plain", cwd="/tmp", pod=options)
+
+    return make
+
+
+@pytest.mark.cluster
+@pytest.mark.slow
+class TestOnACluster:
+    def test_a_volume_made_for_the_run_comes_home_before_it_goes(
+        self, engine: KubernetesEngine, job: Callable[..., Job], namespace: Kubectl
+    ) -> None:
+        run = submit(Prepared(job=job(output=Output(size=10 << 20))), engine)
+        assert list(run.events())[-1].kind == "finished"
+        run.remove()  # nobody has fetched them: the volume stays
+        assert [each["metadata"]["name"] for each in namespace.items("pvc")] == ["demo-results"]
+        namespace("delete", "pvc", "demo-results")
+        run = submit(Prepared(job=job(output=Output(size=10 << 20))), engine)
+        assert run.wait(PATIENCE).state == "succeeded"
+        assert Path("runs/demo/made").read_text() == "by it"
+        run.remove()
+        wait_until(lambda: not namespace.items("pvc"), "the volume to go")
+        assert not namespace.items("job")
+
+    def test_a_users_volume_keeps_them_and_get_copies(
+        self, engine: KubernetesEngine, job: Callable[..., Job], namespace: Kubectl, tmp_path: Path
+    ) -> None:
+        spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "10Mi"}}}
+        claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "shelf"}}
+        namespace.create({**claim, "spec": spec})
+        run = submit(Prepared(job=job(output=Output(claim="shelf", path="a/b"))), engine)
+        assert run.wait(PATIENCE).state == "succeeded"
+        assert not Path("runs/demo").exists()
+        assert run.get("made", to=tmp_path / "x") == tmp_path / "x" / "made"
+        assert (run.get() / "made").read_text() == "by it"
+        assert Path("runs/demo/made").read_text() == "by it"
+        run.remove()
+        assert namespace.find("pvc", "shelf") is not None
+
+    def test_from_another_machine(
+        self,
+        engine: KubernetesEngine,
+        job: Callable[..., Job],
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        """The submitter's folder is not there; and what was brought there cannot be brought again."""
+        run = submit(Prepared(job=replace(job(), results=str(tmp_path / "laptop" / "runs" / "demo"))), engine)
+        (tmp_path / "other").mkdir()
+        list(run.events())
+        monkeypatch.chdir(tmp_path / "other")
+        monkeypatch.setattr(
+            "echelon.engines.kubernetes.files.results.home_of", lambda _: Path("runs/demo").absolute()
+        )
+        assert (run.get() / "made").read_text() == "by it"
+        assert Path("runs/demo/made").is_file()
+        Path("runs").rename("moved")
+        monkeypatch.setattr("socket.gethostname", lambda: "a-third-machine")
+        wait_until(lambda: not _running(engine, run.name), "the workers to go")
+        with pytest.raises(InvalidJob) as caught:
+            run.get(to=tmp_path / "y")
+        assert "were brought to" in caught.value.hint
+
+    def test_results_that_nobody_fetched_in_time_are_said_to_be_gone(
+        self, engine: KubernetesEngine, job: Callable[..., Job], tmp_path: Path
+    ) -> None:
+        run = submit(Prepared(job=job(linger=1.0)), engine)
+        list(run.events())
+        wait_until(lambda: not _running(engine, run.name), "the workers to go", PATIENCE)
+        assert run.wait(PATIENCE).state == "succeeded"
+        with pytest.raises(InvalidJob) as caught:
+            run.get("made", to=tmp_path / "x")
+        assert "--linger" in caught.value.hint
+        run.remove()
+
+
+def _running(engine: KubernetesEngine, name: str) -> list[str]:
+    from echelon.engines.kubernetes.state.workers import is_running
+    from echelon.model.run import RunRef
+
+    return [
+        pod["metadata"]["name"] for pod in engine.pods_of(RunRef(engine="k8s", name=name)) if is_running(pod)
+    ]

@@ -1,0 +1,180 @@
+"""Volumes as their users see them: read from objects, and made, used and removed in a real cluster."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from testbed.kubectl import Kubectl, Object
+from tests.engines.kubernetes.ordinary import claim
+
+from echelon.engines.kubernetes import names
+from echelon.engines.kubernetes.client.api import Api
+from echelon.engines.kubernetes.client.kubeconfig import load_access
+from echelon.engines.kubernetes.files.volumes import (
+    Volume,
+    check_unused,
+    create_volume,
+    list_volumes,
+    read_volume,
+    remove_volume,
+    to_volume,
+)
+from echelon.errors import Denied, InvalidJob, StateTrouble
+
+
+def api_of(kubectl: Kubectl) -> Api:
+    return Api(load_access(namespace=kubectl.namespace, environment={"KUBECONFIG": str(kubectl.kubeconfig)}))
+
+
+def pod_on(claim_name: str, name: str = "user", run: str = "", **more: Any) -> Object:
+    marks = {names.RUN: run} if run else {}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "labels": marks},
+        "spec": {"volumes": [{"name": "x", "persistentVolumeClaim": {"claimName": claim_name}}], **more},
+    }
+
+
+def test_a_claim_that_waits_shows_what_it_wants() -> None:
+    found = to_volume(claim("data", storageClassName="fast"), (), (), (), {"class fast": "Delete"})
+    assert found == Volume(
+        name="data",
+        status="Pending",
+        size=1 << 20,
+        modes=("ReadWriteOnce",),
+        storage_class="fast",
+        reclaim="Delete",
+    )
+
+
+def test_a_volumes_own_policy_counts_before_its_class() -> None:
+    bound = {
+        **claim("data", storageClassName="fast", volumeName="pv-1"),
+        "status": {"phase": "Bound", "capacity": {"storage": "2Gi"}, "accessModes": ["ReadWriteMany"]},
+    }
+    found = to_volume(bound, (), (), (), {"class fast": "Delete", "volume pv-1": "Retain"})
+    assert (found.status, found.size, found.modes, found.reclaim) == (
+        "Bound",
+        2 << 30,
+        ("ReadWriteMany",),
+        "Retain",
+    )
+    assert to_volume(bound, (), (), (), {}).reclaim is None
+    going = {**bound, "metadata": {"name": "data", "deletionTimestamp": "2026-01-01T00:00:00Z"}}
+    assert to_volume(going, (), (), (), {}).status == "Terminating"
+
+
+def test_who_uses_a_volume() -> None:
+    pods = [
+        {**pod_on("data", "fm-0-x", run="fm", nodeName="a"), "status": {"phase": "Running"}},
+        {**pod_on("data", "mine", nodeName="b"), "status": {"phase": "Pending"}},
+        {**pod_on("data", "over"), "status": {"phase": "Succeeded"}},
+        {**pod_on("other", "stranger"), "status": {"phase": "Running"}},
+    ]
+    template = {"template": pod_on("data")}
+    jobs = [
+        {"metadata": {"name": "later", "labels": {names.RUN: "later"}}, "spec": template},
+        {
+            "metadata": {"name": "done", "labels": {names.RUN: "done"}},
+            "spec": template,
+            "status": {"conditions": [{"type": "Complete", "status": "True"}]},
+        },
+    ]
+    found = to_volume(claim("data"), pods, jobs, (), {})
+    assert (found.pods, found.runs, found.nodes) == (("fm-0-x", "mine"), ("fm", "later"), ("a", "b"))
+    with pytest.raises(StateTrouble, match="in use by run fm, run later, pod fm-0-x, pod mine"):
+        check_unused(found)
+    check_unused(to_volume(claim("free"), pods, jobs, (), {}))
+
+
+def test_a_run_in_line_that_will_mount_the_volume_uses_it() -> None:
+    import msgspec
+
+    from echelon.model.job import Job
+    from echelon.model.pod import Mount, PodOptions
+    from echelon.model.run import Record, RunRef
+
+    job = Job(
+        name="fm", command=("true",), pod=PodOptions(mounts=(Mount(kind="pvc", source="data", path="/data"),))
+    )
+    record = Record(ref=RunRef(engine="k8s", name="fm"), job=job, created=1.0, owner="ann", results="/r")
+    data = {names.RECORD_KEY: msgspec.json.encode(record).decode(), names.QUEUED_KEY: "[]"}
+    obj = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "fm", "labels": {names.RUN: "fm"}, "annotations": {names.SCHEMA: "1"}},
+        "data": data,
+    }
+    assert to_volume(claim("data"), (), (), [obj], {}).runs == ("fm",)
+    assert to_volume(claim("other"), (), (), [obj], {}).runs == ()
+    started = {**obj, "data": {**data, names.PLAN_KEY: "{}"}}  # its Jobs say what it uses
+    assert to_volume(claim("data"), (), (), [started], {}).runs == ()
+    broken = {**obj, "data": {**data, names.RECORD_KEY: "{"}}
+    assert to_volume(claim("data"), (), (), [broken], {}).runs == ()
+
+
+@pytest.mark.cluster
+@pytest.mark.slow
+@pytest.mark.usefixtures("own_cluster")  # its storage classes are known by name
+def test_made_used_and_removed(namespace: Kubectl, image: Callable[[str], str]) -> None:
+    api = api_of(namespace)
+    assert list_volumes(api) == []
+    made = create_volume(api, "data", size=1 << 20, marks={"team": "vision"}, owner="Ann B.")
+    assert (made.status, made.size, made.storage_class, made.reclaim) == (
+        "Pending",
+        1 << 20,
+        "local",
+        "Delete",
+    )
+    shared = create_volume(
+        api, "wide", size=1 << 20, mode="ReadWriteMany", storage_class="shared", owner="Ann B."
+    )
+    assert shared.modes == ("ReadWriteMany",)
+    with pytest.raises(InvalidJob, match="'data' exists"):
+        create_volume(api, "data", size=1, owner="ann")
+    container = {"name": "c", "image": image("python"), "command": ["sleep", "600"]}
+    namespace.create(pod_on("data", "user", containers=[container], terminationGracePeriodSeconds=0))
+    namespace.wait_for(lambda: read_volume(api, "data").status == "Bound", "the volume")
+    used = read_volume(api, "data")
+    assert (used.pods, used.labels["team"], used.labels[names.OWNER]) == (("user",), "vision", "Ann-B")
+    with pytest.raises(StateTrouble, match="in use by pod user"):
+        remove_volume(api, used)
+    namespace("delete", "pod", "user")
+    remove_volume(api, read_volume(api, "data"))
+    namespace.wait_for(lambda: [each.name for each in list_volumes(api)] == ["wide"], "the end of the volume")
+
+
+@pytest.mark.cluster
+@pytest.mark.slow
+@pytest.mark.usefixtures("own_cluster")
+def test_a_name_or_class_that_is_not_there_is_told_from_those_that_are(namespace: Kubectl) -> None:
+    api = api_of(namespace)
+    create_volume(api, "data", size=1 << 20, owner="ann")
+    with pytest.raises(InvalidJob) as caught:
+        read_volume(api, "dat")
+    assert "did you mean 'data'?" in caught.value.hint
+    with pytest.raises(InvalidJob, match="'fast' is not a storage class here") as caught:
+        create_volume(api, "other", size=1 << 20, storage_class="fast", owner="ann")
+    assert "local" in caught.value.hint
+    assert "shared" in caught.value.hint
+
+
+@pytest.mark.cluster
+@pytest.mark.slow
+def test_with_few_rights(namespace: Kubectl, user: Callable[[str, Sequence[Object]], Kubectl]) -> None:
+    """Without the cluster's own objects the reclaim policy is not known; without pods nothing is said to be
+    free.
+    """
+    claims = {"apiGroups": [""], "resources": ["persistentvolumeclaims"], "verbs": ["list", "create"]}
+    seen = {"apiGroups": ["", "batch"], "resources": ["pods", "configmaps", "jobs"], "verbs": ["list"]}
+    ann = api_of(user("ann", [claims, seen]))
+    create_volume(ann, "data", size=1 << 20, owner="ann")
+    assert [(each.name, each.reclaim) for each in list_volumes(ann)] == [("data", None)]
+    bob = api_of(user("bob", [claims]))
+    with pytest.raises(Denied, match="may not list pods"):
+        read_volume(bob, "data")
+    assert json.loads(namespace("get", "pvc", "-o", "json"))["items"]

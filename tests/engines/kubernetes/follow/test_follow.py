@@ -1,0 +1,174 @@
+"""Following runs on a real cluster, at the moments when something goes wrong."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from testbed.kubectl import Kubectl
+from tests.conftest import wait_until
+from tests.engines.conformance.harness import PATIENCE, plan_of
+
+from echelon.engines.kubernetes import names
+from echelon.engines.kubernetes.engine import KubernetesEngine
+from echelon.engines.kubernetes.state import history
+from echelon.errors import StateTrouble
+from echelon.handle import Run
+from echelon.model.job import Job
+from echelon.model.pod import PodOptions
+from echelon.model.resources import Amount, Resources
+from echelon.model.run import RunRef
+from echelon.submit import Prepared, submit
+
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+
+LASTS = "import time; print('up', flush=True); time.sleep(600)"
+
+
+@pytest.fixture
+def engine(namespace: Kubectl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> KubernetesEngine:
+    monkeypatch.setenv("KUBECONFIG", str(namespace.kubeconfig))
+    monkeypatch.chdir(tmp_path)
+    return KubernetesEngine(namespace=namespace.namespace)
+
+
+@pytest.fixture
+def job(image: Callable[[str], str]) -> Callable[..., Job]:
+    def make(program: str = "print('hello')", *, name: str = "demo", **more: Any) -> Job:
+        options = PodOptions(image=image("python"), **more.pop("pod", {}))
+        command = ("python3", "-c", program)
+        return Job(name=name, command=command, framework="plain", cwd="/tmp", pod=options, **more)
+
+    return make
+
+
+def following() -> list[str]:
+    return [
+        thread.name
+        for thread in threading.enumerate()
+        if thread.name.startswith(("watch ", "log ", "events"))
+    ]
+
+
+def test_leaving_a_run_leaves_no_thread(engine: KubernetesEngine, job: Callable[..., Job]) -> None:
+    run = submit(Prepared(job=job(LASTS, workers=2)), engine)
+    lines, events = run.raw_logs(), run.events()
+    assert {next(lines).text, next(lines).text} == {"up"}
+    assert next(events).kind == "recorded"
+    assert following()
+    lines.close()  # type: ignore[attr-defined]
+    events.close()  # type: ignore[attr-defined]
+    wait_until(lambda: not following(), "every thread to end")
+    run.stop(now=True)
+
+
+def test_a_run_that_is_removed_while_it_is_followed(
+    engine: KubernetesEngine, job: Callable[..., Job], namespace: Kubectl
+) -> None:
+    run = submit(Prepared(job=job(LASTS)), engine)
+    lines, events = run.raw_logs(), run.events()
+    assert next(lines).text == "up"
+    assert next(events).kind == "recorded"
+    namespace("delete", "job", "demo", "--cascade=foreground", "--wait=false", "--grace-period=1")
+    assert "finished" not in [each.kind for each in events] or engine.runs() == []
+    assert list(lines) == []
+    wait_until(lambda: not engine.runs(), "nothing to be left of it")
+
+
+def test_a_submission_that_is_cut_off_is_no_run_that_starts(
+    engine: KubernetesEngine, job: Callable[..., Job], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Cut off between the plan and the Jobs: nobody waits for ever, and it can be gone on with or removed."""
+    monkeypatch.setattr(history, "SUBMISSION", 1.0)
+    wanted = job()
+    ref = engine.record(wanted, None)
+    plan = plan_of(wanted, engine)
+    with monkeypatch.context() as broken:
+        broken.setattr("echelon.engines.kubernetes.objects.adopt", _cut_off)
+        broken.setattr("echelon.engines.kubernetes.objects.create", _cut_off)
+        with pytest.raises(KeyboardInterrupt):
+            engine.start(ref, plan)
+    run = Run(ref, engine)
+    with pytest.raises(StateTrouble, match="never started"):
+        run.wait(PATIENCE)
+    assert [each.state for each in engine.runs()] == ["recorded"]
+    assert run.status().state == "recorded"
+    assert submit(Prepared(job=wanted), engine).wait(PATIENCE).state == "succeeded"
+
+
+def _cut_off(*_: object, **__: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_two_start_it_at_once(engine: KubernetesEngine, job: Callable[..., Job], namespace: Kubectl) -> None:
+    wanted = job(workers=2)
+    ref = engine.record(wanted, None)
+    plan = plan_of(wanted, engine)
+    threads = [threading.Thread(target=engine.start, args=(ref, plan)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert Run(ref, engine).wait(PATIENCE).state == "succeeded"
+    assert len(namespace.items("job")) == 1
+
+
+def test_a_name_that_somebody_elses_job_has(
+    engine: KubernetesEngine, job: Callable[..., Job], namespace: Kubectl, image: Callable[[str], str]
+) -> None:
+    from echelon.errors import Refused
+
+    pod = {"restartPolicy": "Never", "containers": [{"name": "c", "image": image("python")}]}
+    spec = {"suspend": True, "template": {"spec": pod}}
+    namespace.create({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "demo"}, "spec": spec})
+    with pytest.raises(Refused, match="not echelon's"):
+        submit(Prepared(job=job()), engine)
+    assert engine.runs() == []
+    assert [each["metadata"]["name"] for each in namespace.items("job")] == ["demo"]
+
+
+def test_whoever_waits_lets_a_run_in(engine: KubernetesEngine, job: Callable[..., Job]) -> None:
+    nodes = engine.cluster(gpus=False).nodes
+    every_cpu = Resources(cpus=Amount(request=min(node.free_cpus for node in nodes)))
+    first = submit(Prepared(job=job(LASTS, name="first", workers=len(nodes), resources=every_cpu)), engine)
+    small = Resources(cpus=Amount(request=1))
+    second = submit(Prepared(job=job(name="second", resources=small)), engine)
+    assert second.status().state == "queued"
+    told: list[str] = []
+    watching = threading.Thread(target=lambda: told.extend(each.kind for each in second.events()))
+    watching.start()
+    wait_until(lambda: "queued" in told, "the line")
+    other = Run(RunRef(engine="k8s", name="second"), engine)
+    waiting = threading.Thread(target=lambda: told.append(other.wait(PATIENCE).state))
+    waiting.start()
+    first.stop(now=True)
+    waiting.join()
+    watching.join()
+    assert "succeeded" in told
+    assert [kind for kind in told if kind in ("recorded", "queued", "admitted", "finished")] == [
+        "recorded",
+        "queued",
+        "admitted",
+        "finished",
+    ]
+
+
+def test_a_run_that_holds_its_results_is_over_for_everybody(
+    engine: KubernetesEngine, job: Callable[..., Job]
+) -> None:
+    """Its pods still run; `ps`, `status` and whoever follows say the same."""
+    run = submit(Prepared(job=job()), engine)
+    assert list(run.events())[-1].kind == "finished"
+    status = run.status()
+    assert status.state == "succeeded"
+    assert status.held_until is not None
+    assert [each.state for each in engine.runs()] == ["succeeded"]
+    with pytest.raises(StateTrouble, match="not fetched yet"):
+        run.remove()
+    assert run.wait(PATIENCE).held_until is None
+    run.remove()
+    assert names.RUN  # its name is free
+    assert engine.runs() == []

@@ -1,0 +1,374 @@
+"""A run as objects: the whole of it in golden files, and what must hold of any.
+
+`ECHELON_WRITE_GOLDEN=1 pytest tests/engines/kubernetes/render/test_manifests.py` writes the files anew; read
+the difference before you keep it.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+from tests.engines.kubernetes.rendered import CASES, SHIPPED, objects_of, planned
+
+from echelon.agent.task import Task
+from echelon.engines.kubernetes import names
+from echelon.engines.kubernetes.render import manifests
+from echelon.engines.kubernetes.render.image import image_note, image_of
+from echelon.engines.kubernetes.render.payload import Cargo, Shipped, layout, weigh
+from echelon.errors import InvalidJob, StateTrouble
+from echelon.model.job import Job
+from echelon.model.plan import Plan
+from echelon.model.pod import Output, PodOptions
+from echelon.model.resources import Amount, Resources
+from echelon.model.run import Record
+from echelon.model.world import Group, World
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+class Readable(yaml.SafeDumper):
+    """JSON in a ConfigMap on lines of its own, and no anchors."""
+
+    def ignore_aliases(self, _data: object) -> bool:
+        return True
+
+
+def dump(objects: list[dict[str, Any]]) -> str:
+    """The objects for people to read: what is JSON in them is shown as what it means."""
+    return yaml.dump_all([_opened(each) for each in objects], Dumper=Readable, sort_keys=False, width=110)
+
+
+def _opened(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {
+            key: json.loads(each)
+            if isinstance(key, str) and key.endswith(".json") and isinstance(each, str)
+            else _opened(each)
+            for key, each in value.items()
+        }
+    return [_opened(each) for each in value] if isinstance(value, list) else value
+
+
+def of_kind(objects: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
+    return [each for each in objects if each["kind"] == kind]
+
+
+def pods_of(objects: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [each["spec"]["template"] for each in of_kind(objects, "Job")]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_golden(name: str) -> None:
+    text, path = dump(objects_of(CASES[name])), GOLDEN / f"{name}.yaml"
+    if os.environ.get("ECHELON_WRITE_GOLDEN"):
+        path.write_text(text)
+    assert text == path.read_text()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_object_is_labelled_as_the_runs_and_says_whose_it_is(name: str) -> None:
+    run = CASES[name].said.name
+    objects = objects_of(CASES[name])
+    for about in (each["metadata"] for each in (*objects, *pods_of(objects))):
+        assert about["labels"][names.RUN] == about["labels"]["app.kubernetes.io/instance"] == run
+        assert about["labels"][names.OWNER] == "Ann-ann-example.com"
+        assert about["annotations"][names.OWNER] == "Ann <ann@example.com>"
+    assert all(each["metadata"]["annotations"][names.SCHEMA] == "1" for each in objects)
+    assert "uid" not in json.dumps(objects)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_mount_has_its_volume_and_no_place_is_taken_twice(name: str) -> None:
+    for pod in pods_of(objects_of(CASES[name])):
+        container = pod["spec"]["containers"][0]
+        volumes = [each["name"] for each in pod["spec"]["volumes"]]
+        places = [each["mountPath"] for each in container["volumeMounts"]]
+        assert {each["name"] for each in container["volumeMounts"]} == set(volumes)
+        assert len(set(volumes)) == len(volumes)
+        assert len(set(places)) == len(places)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_the_task_names_is_what_the_pod_has(name: str) -> None:
+    """Every file that the agent is told of is in a volume of its pod."""
+    case = CASES[name]
+    record, plan = planned(case)
+    started = manifests.started_objects(record, plan, case.shipped)
+    Task(started.task)  # the agent's own reading of it
+    keys = {names.TASK_KEY, *(piece.key for pieces in layout(case.shipped) for piece in pieces)}
+    for pod in pods_of(started.jobs):
+        mounted = [each["mountPath"] for each in pod["spec"]["containers"][0]["volumeMounts"]]
+        sources = pod["spec"]["volumes"][0]["projected"]["sources"]
+        assert len(sources) == 1 + len(layout(case.shipped))
+        for path in _paths(started.task):
+            folder, _, file = path.rpartition("/")
+            assert any((path + "/").startswith(f"{place}/") for place in mounted), path
+            assert folder != names.BUNDLE_DIR or file in keys
+
+
+def _paths(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        for each in value.values():
+            yield from _paths(each)
+    elif isinstance(value, list):
+        for each in value:
+            yield from _paths(each)
+    elif isinstance(value, str) and value.startswith(names.ROOT):
+        yield value
+
+
+def test_the_bundle_is_what_was_given_and_cannot_change() -> None:
+    record, _ = planned(CASES["plain"])
+    cargo = Cargo(agent=b"agent" * 1000, code=os.urandom(1_500_000), digest="d", requirements=b"numpy\n")
+    found: dict[str, bytes] = {}
+    for number, each in enumerate(manifests.bundle_objects(record, cargo)):
+        assert each["metadata"]["name"] == f"hello-code-{number}"
+        assert each["immutable"] is True
+        assert len(json.dumps(each)) < 1_400_000  # etcd takes requests of 1.5 MiB
+        found |= {key: base64.b64decode(text) for key, text in each["binaryData"].items()}
+    assert b"".join(found[key] for key in sorted(found) if key.startswith("part-")) == cargo.code
+    assert found["agent.pyz"] == cargo.agent
+    assert found["requirements.txt"] == cargo.requirements
+
+
+def test_the_dry_run_shows_the_objects_that_are_made_but_for_secrets_and_bytes() -> None:
+    case = CASES["everything"]
+    record, plan = planned(case)
+    cargo = Cargo(
+        agent=b"a" * 60_000,
+        code=b"c" * 1_500_000,
+        digest="ab" * 32,
+        wheel=b"w" * 1_800_000,
+        requirements=b"r" * 30,
+    )
+    shipped = replace(weigh(cargo), rest=case.shipped.rest)
+    assert shipped == case.shipped
+    secrets = {"TOKEN": "hunter2", "gang": "hunter3"}
+    started = manifests.started_objects(record, plan, shipped)
+    made = [
+        manifests.record_object(record, shipped),
+        *manifests.shipped_objects(record, cargo, gang="hunter4", secrets=secrets),
+        *started.claims,
+        *started.jobs,
+    ]
+    shown = manifests.render(record, plan, shipped)
+    assert [(each["kind"], each["metadata"]["name"]) for each in shown] == [
+        (each["kind"], each["metadata"]["name"]) for each in made
+    ]
+    assert "hunter" not in json.dumps(shown)
+    # Nor do secrets stand in what is made, but for the Secret.
+    assert [each["kind"] for each in made if "hunter" in json.dumps(each)] == ["Secret"]
+    for one, other in zip(made, shown, strict=True):
+        if one["kind"] in ("Service", "Job", "PersistentVolumeClaim"):
+            assert one == other
+        elif one["kind"] == "Secret":
+            assert one["stringData"] == {"gang": "hunter4", "TOKEN": "hunter2", "user.gang": "hunter3"}
+            assert other["stringData"] == dict.fromkeys(one["stringData"], "***")
+        elif "binaryData" in one:
+            omitted = other["metadata"]["annotations"][names.OMITTED]
+            assert all(key in omitted for key in one["binaryData"])
+
+
+def test_the_record_is_read_back_as_it_was() -> None:
+    record, plan = planned(CASES["everything"])
+    shown = manifests.render(record, plan, SHIPPED)[0]
+    assert msgspec.json.decode(shown["data"]["record.json"], type=Record) == record
+    assert msgspec.json.decode(shown["data"]["plan.json"], type=Plan) == plan
+    assert manifests.read_shipped(shown) == SHIPPED
+    assert set(manifests.record_object(replace(record, plan=plan), SHIPPED)["data"]) == {"record.json"}
+
+
+def test_a_record_of_another_hand_is_refused_with_a_way_out() -> None:
+    record, _ = planned(CASES["plain"])
+    made = manifests.record_object(record, SHIPPED)
+    made["metadata"]["annotations"][names.SHIPPED] = "[]"
+    with pytest.raises(StateTrouble, match="echelon rm hello"):
+        manifests.read_shipped(made)
+    del made["metadata"]["annotations"]
+    assert manifests.read_shipped(made) == Shipped()
+
+
+def test_user_and_group_are_set_only_where_the_namespace_asks_for_them() -> None:
+    record, plan = planned(CASES["plain"])
+    for level in ("", "privileged", "baseline"):
+        pod = manifests.job_objects(record, plan, SHIPPED, security_level=level)[0]["spec"]["template"][
+            "spec"
+        ]
+        assert pod["securityContext"] == {"seccompProfile": {"type": "RuntimeDefault"}}
+    pod = manifests.job_objects(record, plan, SHIPPED, security_level="restricted")[0]["spec"]["template"][
+        "spec"
+    ]
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["securityContext"]["runAsUser"] == pod["securityContext"]["fsGroup"] == 1000
+
+
+def job_for(need: Resources, *, workers: int = 1, **pod: Any) -> dict[str, Any]:
+    """The Job of a run whose workers need that."""
+    record, plan = planned(CASES["plain"])
+    world = World(groups=(Group(workers=workers, procs=1, resources=need),))
+    seats = tuple(replace(plan.placement.seats[0], worker=number) for number in range(workers))
+    plan = replace(plan, world=world, placement=replace(plan.placement, seats=seats))
+    job = replace(record.job, pod=PodOptions(**pod))
+    return manifests.job_objects(replace(record, job=job), plan, SHIPPED)[0]
+
+
+def spec_of(need: Resources, **pod: Any) -> dict[str, Any]:
+    spec: dict[str, Any] = job_for(need, **pod)["spec"]["template"]["spec"]
+    return spec
+
+
+@pytest.mark.parametrize(
+    ("need", "resources"),
+    [
+        (Resources(), {}),
+        (Resources(cpus=Amount(request=0.5)), {"requests": {"cpu": "500m"}}),
+        (Resources(cpus=Amount(request=0.0001)), {"requests": {"cpu": "1m"}}),
+        (
+            Resources(cpus=Amount(request=2, limit=4.1)),
+            {"requests": {"cpu": "2"}, "limits": {"cpu": "4100m"}},
+        ),
+        (Resources(memory=Amount(request=2**30)), {"requests": {"memory": "1Gi"}}),
+        (
+            Resources(memory=Amount(request=10**9, limit=1.5 * 2**30)),
+            {"requests": {"memory": "1000000000"}, "limits": {"memory": "1536Mi"}},
+        ),
+        (Resources(gpus=2), {"limits": {"nvidia.com/gpu": "2"}}),
+        (Resources(other={"amd.com/gpu": 1}), {"limits": {"amd.com/gpu": "1"}}),
+    ],
+)
+def test_resources(need: Resources, resources: dict[str, Any]) -> None:
+    assert spec_of(need)["containers"][0]["resources"] == resources
+
+
+def test_shared_memory_is_half_of_the_limit_unless_said() -> None:
+    def shm(need: Resources, **pod: Any) -> dict[str, Any]:
+        volume: dict[str, Any] = next(
+            each for each in spec_of(need, **pod)["volumes"] if each["name"] == "shm"
+        )
+        return volume["emptyDir"]
+
+    limited = Resources(memory=Amount(request=2**30, limit=2**31))
+    assert shm(limited) == {"medium": "Memory", "sizeLimit": "1Gi"}
+    assert shm(limited, shm=2**20) == {"medium": "Memory", "sizeLimit": "1Mi"}
+    assert shm(Resources(memory=Amount(request=2**30))) == {"medium": "Memory"}
+
+
+def test_taints_of_what_is_asked_for_are_tolerated() -> None:
+    def keys(need: Resources, **pod: Any) -> list[str]:
+        return [each["key"].partition("/")[2] or each["key"] for each in spec_of(need, **pod)["tolerations"]]
+
+    away = ["not-ready", "unreachable"]
+    assert keys(Resources()) == away
+    assert spec_of(Resources())["tolerations"][0]["tolerationSeconds"] == 15
+    assert keys(Resources(gpus=1)) == ["gpu", "gpu", *away]
+    assert keys(Resources(other={"nvidia.com/mig-1g.5gb": 1})) == ["gpu", "gpu", "mig-1g.5gb", *away]
+    assert keys(Resources(other={"rdma/hca": 1})) == ["hca", *away]
+
+
+def test_who_tolerates_silent_nodes_longer_is_not_overruled() -> None:
+    from echelon.model.pod import Toleration
+
+    patient = (Toleration(key="node.kubernetes.io/unreachable", effect="NoExecute"),)
+    found = spec_of(Resources(), tolerations=patient)["tolerations"]
+    assert found[0] == {"key": patient[0].key, "operator": "Exists", "effect": "NoExecute"}
+    assert [each["key"] for each in found].count(patient[0].key) == 1
+
+
+def test_no_gpu_is_seen_by_who_asked_for_none() -> None:
+    def hidden(need: Resources) -> bool:
+        env = spec_of(need)["containers"][0]["env"]
+        return {"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"} in env
+
+    assert hidden(Resources())
+    assert not hidden(Resources(gpus=1))
+    assert not hidden(Resources(other={"nvidia.com/mig-1g.5gb": 1}))
+
+
+def test_nodes_that_are_not_known_leave_no_trace() -> None:
+    record, plan = planned(CASES["plain"])
+    seats = tuple(replace(seat, node="") for seat in plan.placement.seats)
+    plan = replace(plan, placement=replace(plan.placement, seats=seats))
+    job = manifests.job_objects(record, plan, SHIPPED)[0]
+    assert names.NODES not in job["metadata"]["annotations"]
+    assert "affinity" not in job["spec"]["template"]["spec"]
+
+
+def test_a_model_that_no_inventory_told_of_is_taken_as_it_was_said() -> None:
+    affinity = spec_of(Resources(gpus=1, gpu_type="NVIDIA A100"))["affinity"]["nodeAffinity"]
+    terms = affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    assert terms == [
+        {"matchExpressions": [{"key": "nvidia.com/gpu.product", "operator": "In", "values": ["NVIDIA-A100"]}]}
+    ]
+
+
+@pytest.mark.parametrize(("workers", "mode"), [(1, "ReadWriteOnce"), (2, "ReadWriteMany")])
+def test_a_claim_for_results_is_made_for_as_many_as_write_to_it(workers: int, mode: str) -> None:
+    record, plan = planned(CASES["plain"])
+    record = replace(record, job=replace(record.job, pod=PodOptions(output=Output())))
+    plan = replace(plan, world=World(groups=(Group(workers=workers, procs=1),)))
+    claim = manifests.claim_object(record, plan)
+    assert claim is not None
+    assert claim["metadata"]["name"] == "hello-results"
+    assert claim["spec"] == {"accessModes": [mode], "resources": {"requests": {"storage": "10Gi"}}}
+    assert manifests.claim_object(replace(record, job=Job(name="hello", script="a")), plan) is None
+
+
+def test_workers_hold_what_lies_on_no_volume() -> None:
+    def hold(**pod: Any) -> float:
+        record, plan = planned(CASES["plain"])
+        record = replace(record, job=replace(record.job, pod=PodOptions(**pod)))
+        task = manifests.started_objects(record, plan, SHIPPED).task
+        seconds: float = task["hold"]
+        return seconds
+
+    assert hold() == 300.0
+    assert hold(linger=0.0) == 0.0
+    assert hold(output=Output(claim="work")) == 0.0
+    assert hold(output=Output(claim="work"), collect=("/x",)) == 300.0
+
+
+def test_an_owner_reference() -> None:
+    made = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "fm", "uid": "1", "labels": {}}}
+    assert manifests.owner_reference(made) == {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "name": "fm",
+        "uid": "1",
+    }
+
+
+@pytest.mark.parametrize(
+    ("framework", "gpus", "part"),
+    [
+        ("torch", 0, "pytorch/pytorch:"),
+        ("tensorflow", 0, "tensorflow/tensorflow:2"),
+        ("tensorflow", 1, "-gpu"),
+        ("plain", 0, "python:3"),
+    ],
+)
+def test_without_an_image_a_default_is_used_and_said(framework: str, gpus: int, part: str) -> None:
+    job = Job(name="fm", script="a", framework=framework, resources=Resources(gpus=gpus))
+    assert part in image_of(job)
+    assert "latest" not in image_of(job)
+    note = image_note(job)
+    assert note is not None
+    assert image_of(job) in note
+    assert f"the default for {framework}; --image" in note
+    named = replace(job, pod=PodOptions(image="my/own"))
+    assert (image_of(named), image_note(named)) == ("my/own", None)
+
+
+def test_where_no_default_fits_an_image_is_asked_for() -> None:
+    with pytest.raises(InvalidJob, match="has no default for mpi") as caught:
+        image_of(Job(name="fm", script="a", framework="mpi"))
+    assert caught.value.field == "image"
+    assert "--image" in caught.value.hint

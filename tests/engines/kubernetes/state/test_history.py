@@ -1,0 +1,148 @@
+"""That a run's events are read from its record and its leader's log, also when part of the log is lost."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import replace
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.engines.kubernetes.small import RECORD, RUNNING, job, pod
+
+from echelon.admission import plan_anywhere
+from echelon.engines.kubernetes import names
+from echelon.engines.kubernetes.client.api import Object
+from echelon.engines.kubernetes.follow.logs import gap
+from echelon.engines.kubernetes.state import history
+from echelon.engines.kubernetes.state.history import LeaderEvents
+from echelon.errors import StateTrouble
+from echelon.model.log import EventLine, LogLine
+from echelon.model.run import RunRef
+
+REF = RunRef(engine="k8s", name="demo", namespace="ours")
+
+
+def record(
+    *, schema: str | None = "1", admitted: float | None = None, started: bool = False, **data: str
+) -> Object:
+    annotations = {} if schema is None else {names.SCHEMA: schema}
+    if admitted is not None:
+        annotations[names.ADMITTED] = str(admitted)
+    owners = [{"kind": "Job", "name": "demo", "uid": "1"}] if started else []
+    about = {"name": "demo", "annotations": annotations, "ownerReferences": owners}
+    return {"metadata": about, "data": {names.RECORD_KEY: msgspec.json.encode(RECORD).decode(), **data}}
+
+
+def said(kind: str, at: float, **more: object) -> dict[str, object]:
+    return {"kind": kind, "at": at, **more}
+
+
+def line(number: int, event: dict[str, object]) -> EventLine:
+    return EventLine(sequence=number, at=1.0, payload=json.dumps(event).encode())
+
+
+# The record
+
+
+def test_a_record_is_read_as_it_was_written() -> None:
+    found = history.read_record(record(), REF)
+    assert (found.job, found.ref, found.plan) == (RECORD.job, REF, None)
+
+
+@pytest.mark.parametrize("schema", ["0", "2", None])
+def test_a_record_of_another_version_says_so(schema: str | None) -> None:
+    with pytest.raises(StateTrouble, match="another version") as caught:
+        history.read_record(record(schema=schema), REF)
+    assert "upgrade" in caught.value.hint
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"ref": 1}'])
+def test_a_broken_record_says_so(text: str) -> None:
+    obj = record()
+    obj["data"][names.RECORD_KEY] = text
+    with pytest.raises(StateTrouble, match="cannot be read") as caught:
+        history.read_record(obj, REF)
+    assert "echelon rm demo" in caught.value.hint
+
+
+def test_a_plan_without_jobs_is_no_start() -> None:
+    """Whoever wrote it was cut off, or makes the Jobs at this moment."""
+    plan = msgspec.json.encode(plan_anywhere(replace(RECORD.job, framework="plain"))).decode()
+    told = json.dumps([{"at": 2, "reason": "no room"}])
+    obj = record(admitted=5.0, **{names.QUEUED_KEY: told, names.PLAN_KEY: plan})
+    found = history.read_record(obj, REF)
+    assert [each.kind for each in history.opening_events(obj, found, [])] == ["recorded", "queued"]
+    started = ["recorded", "queued", "admitted"]
+    assert [each.kind for each in history.opening_events(obj, found, [job()])] == started
+    ended = record(admitted=5.0, started=True, **obj["data"])
+    assert [each.kind for each in history.opening_events(ended, found, [])] == started
+
+
+def test_who_is_starting_it_at_this_moment() -> None:
+    assert history.is_being_started(record(admitted=time.time()))
+    assert not history.is_being_started(record(admitted=time.time() - 60))
+    assert not history.is_being_started(record(admitted=time.time(), started=True))
+    assert not history.is_being_started(record())
+
+
+# The leader's log
+
+
+def kinds(heard: LeaderEvents, *lines: EventLine) -> list[str]:
+    return [event.kind for each in lines for event in heard.hear(each, [])]
+
+
+def test_the_end_is_the_leaders_own_after_the_verdict() -> None:
+    heard = LeaderEvents()
+    assert kinds(heard, line(0, said("worker-ended", 1.0, worker=0))) == ["worker-ended"]
+    assert not heard.over
+    verdict = said("verdict", 2.0, outcome="succeeded", exit_code=0)
+    assert kinds(heard, line(1, verdict), line(2, said("worker-ended", 3.0, worker=1))) != []
+    assert not heard.over
+    assert kinds(heard, line(3, said("worker-ended", 4.0, worker=0)))
+    assert heard.over
+    end = history.finish(heard, record(), [])
+    assert (end.kind, end.outcome, end.at) == ("finished", "succeeded", 4.0)
+
+
+def test_a_repeated_state_tells_only_what_was_missed() -> None:
+    heard = LeaderEvents()
+    first, second = said("worker-started", 1.0, worker=0), said("worker-running", 2.0, worker=0)
+    assert kinds(heard, line(0, first)) == ["worker-started"]
+    state = said("state", 3.0, events=[first, second])
+    assert kinds(heard, line(9, state), line(10, state)) == ["worker-running"]
+
+
+def test_odd_lines_are_passed_over() -> None:
+    heard = LeaderEvents()
+    odd = [b"", b"{", b"[]", b'{"kind": "no-such"}', b'{"kind": "state", "events": 3}', b'"verdict"']
+    assert kinds(heard, *(EventLine(sequence=at, at=1.0, payload=text) for at, text in enumerate(odd))) == []
+
+
+def test_what_the_cluster_knows_is_added() -> None:
+    heard = LeaderEvents()
+    pods = [pod(1, state=RUNNING)]
+    (event,) = heard.hear(line(0, said("worker-started", 1.0, worker=1)), pods)
+    assert event.node == "node-a"
+
+
+@given(before=st.integers(0, 5), lost=st.integers(0, 6), after=st.integers(0, 5))
+def test_what_is_lost_is_told_by_the_next_state(before: int, lost: int, after: int) -> None:
+    """The state that the leader repeats says all that came before it; what was read of that is left out."""
+    events = [said("worker-started", float(at), worker=at) for at in range(before + after)]
+    state = said("state", 50.0, events=events[:before])
+    lines = [line(at, each) for at, each in enumerate([*events[:before], state, *events[before:]])]
+    lost = min(lost, before)
+    torn = [gap(0, lost, 1.0), LogLine(text="x", at=1.0, worker=0), *lines[lost:]] if lost else lines
+    found = history.since_last_gap(torn)
+    assert found == (lines[before:] if lost else lines)
+    heard = LeaderEvents()
+    assert [event.worker for each in found for event in heard.hear(each, [])] == list(range(before + after))
+
+
+def test_a_log_without_any_state_tells_what_it_has() -> None:
+    lines = [gap(0, 3, 1.0), line(3, said("worker-lost", 1.0, worker=1))]
+    assert history.since_last_gap(lines) == lines[1:]
