@@ -48,6 +48,7 @@ def exec(name: str, worker: int, command: tuple[str, ...], **target: str | None)
     from echelon.cli.terminal import has_terminal, join
     from echelon.engines.kubernetes import names
     from echelon.engines.kubernetes.engine import KubernetesEngine
+    from echelon.engines.kubernetes.follow.view import pods_of
     from echelon.errors import Unavailable
     from echelon.model.run import parse_uri
 
@@ -62,7 +63,7 @@ def exec(name: str, worker: int, command: tuple[str, ...], **target: str | None)
         context=ref.context or place["context"], namespace=ref.namespace or place["namespace"]
     )
     record = engine.read(ref)
-    pod = _running_pod(record, engine.pods_of(ref), worker)
+    pod = _running_pod(record, pods_of(engine.api, ref.name), worker)
     tty = has_terminal()
     words = [record.job.python or "python3", "-c", _BECOME, _folder(record), *command]
     with engine.api.exec(pod, words, container=names.CONTAINER, stdin=True, tty=tty) as running:

@@ -129,7 +129,7 @@ def _report(error: Exception) -> int:
     if isinstance(error, OSError):
         import errno
 
-        from echelon.engines.local.rundir import state_home
+        from echelon.engines.machine import state_home
 
         # Where the error names no file, it is about what is being written, or about where we are.
         error = from_os_error(error, state_home() if error.errno == errno.ENOSPC else "the working folder")

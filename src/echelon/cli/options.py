@@ -98,12 +98,12 @@ def _names_in_cluster(said: Mapping[str, Any]) -> list[str]:
 
     def look() -> None:
         from echelon.engines.kubernetes.engine import KubernetesEngine
-        from echelon.engines.kubernetes.follow.listing import list_names
+        from echelon.engines.kubernetes.follow.view import run_names
         from echelon.errors import EchelonError
 
         engine = KubernetesEngine(context=said.get("context"), namespace=said.get("namespace"))
         with contextlib.suppress(EchelonError):
-            found.extend(list_names(engine.api))
+            found.extend(run_names(engine.api))
 
     looking = threading.Thread(target=look, daemon=True)
     looking.start()

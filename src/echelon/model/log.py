@@ -71,3 +71,12 @@ def parse_line(raw: bytes, worker: int) -> LogLine | EventLine:
 def decode(raw: bytes) -> str:
     """Make text of any bytes, so that what is not UTF-8 can still be seen."""
     return raw.decode("utf-8", "backslashreplace")
+
+
+Line = LogLine | EventLine
+GAP = -1  # the sequence number of a line that stands for others
+
+
+def is_gap(line: Line) -> bool:
+    """Whether a line stands for others that are missing."""
+    return line.sequence == GAP

@@ -9,7 +9,14 @@ ranks; its number is the number of restarts so far. It goes through::
 
 from __future__ import annotations
 
-from echelon.agent.gang.verdict import OUTCOMES, cause_of_absence, cause_of_loss, find_cause, make_verdict
+from echelon.agent.gang.verdict import (
+    LOST,
+    OUTCOMES,
+    cause_of_absence,
+    cause_of_loss,
+    find_cause,
+    make_verdict,
+)
 
 TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank its first milliseconds
 if TYPE_CHECKING:
@@ -38,7 +45,7 @@ class Gang:
         self._busy: set[int] = set()  # workers whose ranks run, or may run
         self._done: set[int] = set()
         self._ends: list[dict[str, object]] = []  # of this generation, in the order they were heard of
-        self._lost: list[tuple[int, str]] = []
+        self._lost: list[tuple[int, str, str]] = []  # worker, reason, kind
         self._outcome: str | None = None  # set when the run must end after stopping
         self._reason: str | None = None
         self._final_cause: dict[str, object] | None = None  # that no restart would mend
@@ -140,8 +147,8 @@ class Gang:
             self.verdict = verdict
             self._say_finish()
 
-    def lost(self, worker: int, reason: str, now: float) -> None:
-        """A worker is not there any more."""
+    def lost(self, worker: int, reason: str, now: float, kind: str = LOST) -> None:
+        """A worker is not there any more; `kind` is that of the cause that it may become."""
         if worker not in self._joined:
             return
         self._joined.discard(worker)
@@ -153,7 +160,7 @@ class Gang:
             return
         needed = not (self._essential <= self._done or worker in self._done)
         if self.phase in ("preparing", "running") and needed:
-            self._lost.append((worker, reason))
+            self._lost.append((worker, reason, kind))
             self.events.append({"kind": "worker-lost", "worker": worker, "reason": reason})
             self._stop(now)
         elif self.phase == "stopping" and not self._busy:

@@ -12,6 +12,7 @@ from collections import OrderedDict
 from functools import partial
 
 from echelon.agent.gang.decisions import Gang
+from echelon.agent.gang.verdict import LEFT
 from echelon.agent.gang.wire import GREETING_TIME, Connection, encode, fresh_nonce, is_address, prove, proven
 from echelon.agent.loop import READ, Loop, Timer
 from echelon.agent.output.sink import Sink
@@ -90,7 +91,8 @@ class Leader:
         elif say == "unfit":
             self.gang.unfit(message["cause"], now)  # type: ignore[arg-type]
         elif say == "bye":
-            self.gang.lost(worker, str(message.get("reason")), now)  # its connection may stay for a while
+            # Its agent was told to leave; its connection may stay for a while.
+            self.gang.lost(worker, str(message.get("reason")), now, LEFT)
         elif say == "event":
             self._hear_event(worker, message.get("event"))
         elif say == "verdict":
@@ -108,7 +110,7 @@ class Leader:
 
     def lose_own(self, reason: str) -> None:
         """Worker 0 itself is told to go, and with it this leader, as soon as the gang has settled."""
-        self.gang.lost(0, reason, time.monotonic())
+        self.gang.lost(0, reason, time.monotonic(), LEFT)
         self.act()
 
     def tell_all(self, word: str) -> None:

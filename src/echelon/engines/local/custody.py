@@ -16,8 +16,9 @@ from dataclasses import replace
 from echelon.engines.base import read_secrets
 from echelon.engines.local import processes, rundir, store
 from echelon.engines.local.rundir import RunDir
-from echelon.errors import RunLost, StateTrouble
-from echelon.model.event import Event, RootCause
+from echelon.errors import StateTrouble
+from echelon.model import ends
+from echelon.model.event import Event
 
 _LOCK_DESCRIPTOR = 3  # where a supervisor finds the lock it is handed
 _SUBMISSION = 10.0  # seconds within which whoever has recorded a run has started it
@@ -107,5 +108,4 @@ def _loss(folder: RunDir) -> Event:
         summary = "the run's supervisor ended without a word: killed, or the machine was restarted"
     else:
         summary = f"the run's supervisor did not start; {folder.supervisor_log} may tell why"
-    cause = RootCause(summary=summary, exit_code=RunLost.exit_code)
-    return Event(kind="finished", at=rundir.now(), outcome="lost", exit_code=cause.exit_code, cause=cause)
+    return ends.run_lost(summary, at=rundir.now())

@@ -14,21 +14,6 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from echelon.errors import StateTrouble
-
-
-def state_home() -> Path:
-    """Where echelon keeps what it must remember on this machine."""
-    if home := os.environ.get("ECHELON_HOME"):
-        return Path(home).expanduser().absolute()
-    base = os.environ.get("XDG_STATE_HOME", "")
-    if base.startswith("/"):
-        return Path(base) / "echelon"
-    try:
-        return Path("~/.local/state/echelon").expanduser()
-    except RuntimeError:
-        raise StateTrouble("there is no home folder to keep the state in", hint="set ECHELON_HOME") from None
-
 
 class RunDir:
     """The paths of one run's folder."""

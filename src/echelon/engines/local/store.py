@@ -19,11 +19,12 @@ import msgspec
 
 from echelon.engines.base import run_exists, unknown_run
 from echelon.engines.local import rundir
-from echelon.engines.local.rundir import RunDir, state_home
+from echelon.engines.local.rundir import RunDir
+from echelon.engines.machine import state_home
 from echelon.errors import StateTrouble, from_os_error
 from echelon.model.event import Event
 from echelon.model.plan import Plan
-from echelon.model.run import Record
+from echelon.model.run import Record, check_schema
 
 T = TypeVar("T")
 _ELSEWHERE = "`echelon ps -a` lists the runs of this machine; --on k8s asks the cluster"
@@ -105,6 +106,7 @@ def translated(path: Path) -> Iterator[None]:
 def read_record(folder: RunDir) -> Record:
     """What was recorded, and the plan if there is one."""
     record = _decode(folder.record, Record)
+    check_schema(record.ref.name, record.schema)
     plan = _decode(folder.plan, Plan) if folder.plan.exists() else None
     return replace(record, plan=plan)
 

@@ -22,6 +22,7 @@ from echelon.cli.render_cluster import cluster_usage
 from echelon.engines.kubernetes.nodes import shapes
 from echelon.engines.kubernetes.nodes.inventory import Seen
 from echelon.engines.kubernetes.nodes.usage import ClusterUsage, RunUse, to_usage
+from echelon.engines.kubernetes.record import Outline
 
 ONE = container(gpu="1", cpu="1500m", memory="2Gi")
 
@@ -38,7 +39,7 @@ def seen(
         nodes=None if nodes is None else shapes.read(shapes.Node, nodes),
         pods=shapes.read(shapes.Pod, pods or []),
         jobs=shapes.read(shapes.Job, jobs or []),
-        records=shapes.read(shapes.Record, records or []),
+        records=shapes.read(Outline, records or []),
         everybody=everybody,
     )
 

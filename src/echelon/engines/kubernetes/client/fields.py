@@ -7,10 +7,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from echelon.engines.kubernetes.client.api import Object
+from typing import Any
 
 
 def moment(text: object) -> float | None:
@@ -32,13 +29,13 @@ def one_line(text: object) -> str:
     return " ".join(str(text or "").split()).rstrip(".")
 
 
-def condition_of(obj: Object, name: str) -> Mapping[str, Any] | None:
+def condition_of(obj: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
     """One of an object's conditions, whatever its status."""
     conditions = (obj.get("status") or {}).get("conditions") or []
     return next((each for each in conditions if each.get("type") == name), None)
 
 
-def conditions(obj: Object) -> dict[str, Mapping[str, Any]]:
+def conditions(obj: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     """The conditions that hold."""
     found = (obj.get("status") or {}).get("conditions") or []
     return {each["type"]: each for each in found if each.get("status") == "True"}

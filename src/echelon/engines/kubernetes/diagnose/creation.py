@@ -83,7 +83,7 @@ def _read_refusal(said: str) -> tuple[Kind, str, str, bool]:
     if found := _SECURITY.search(said):
         level, what = found["level"], _violations(found["what"])
         return (
-            "refused",
+            "restricted" if level == "restricted" else "refused",
             f"the namespace's Pod Security level {level} forbids {{who}}: {what}",
             "leave out what it forbids (a hostPath mount?), or use a namespace with another level",
             False,

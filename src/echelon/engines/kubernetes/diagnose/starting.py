@@ -159,7 +159,7 @@ def _setting_up(pod: Object, said: Sequence[Happening], now: float) -> Finding |
         hint = (
             f"the cluster's administrators can look at {node_name(pod).removeprefix('its ')}; it tries again"
         )
-        text = f"{node_name(pod).removeprefix('its ')} cannot set up the pod of {{who}}: {why}"
+        text = f"{node_name(pod).removeprefix('its ')} cannot set up {{pod}}: {why}"
         return _finding(pod, "sandbox", text, hint, sandbox.first, healable=True)
     if done is not None and done.reason == "Pulling":
         text = f"image {_image(pod)} is being pulled for {{who}}"
@@ -168,7 +168,7 @@ def _setting_up(pod: Object, said: Sequence[Happening], now: float) -> Finding |
     bound = moment(_scheduled_at(pod))
     if (pod.get("status") or {}).get("startTime") or bound is None or now - bound < _SILENCE:
         return None
-    text = f"{node_name(pod).removeprefix('its ')} has not taken up the pod of {{who}} yet"
+    text = f"{node_name(pod).removeprefix('its ')} has not taken up {{pod}} yet"
     hint = f"is the node well? `kubectl describe {node_name(pod).removeprefix('its ')}`"
     return _finding(pod, "silent", text, hint, bound, healable=True)
 

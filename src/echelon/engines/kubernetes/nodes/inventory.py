@@ -6,7 +6,6 @@ node's GPUs a pod was given, only how many: the GPUs here are counted, not named
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.nodes import shapes
 from echelon.engines.kubernetes.nodes.quantities import to_thousandths, to_whole
 from echelon.engines.kubernetes.nodes.requests import Sums, pod_requests
+from echelon.engines.kubernetes.record import Outline, created, is_queued
 from echelon.model.cluster import Cluster, Gpu, LeftOut, Node
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ GPU_TOLERATIONS: tuple[Toleration, ...] = (
     {"key": names.GPU, "operator": "Exists"},
     {"key": names.AMD_GPU, "operator": "Exists"},
 )
-TENDED_WITHIN = 60.0  # seconds; whoever waits for a run tries again at least every 15
 ENDED = ("Succeeded", "Failed")  # phases of pods that hold nothing any more
 # Taints that come and go with a node's health or life; all others are somebody's will.
 _PASSING = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "ToBeDeleted", "karpenter.sh/disrupt")
@@ -44,7 +43,7 @@ class Seen:
     nodes: list[shapes.Node] | None
     pods: list[shapes.Pod]
     jobs: list[shapes.Job]
-    records: list[shapes.Record]
+    records: list[Outline]
     everybody: bool = True  # the pods of all namespaces, or of our own only
 
 
@@ -75,7 +74,7 @@ def look(
     """The cluster as it is now for workers with these tolerations, on nodes that `selector` selects."""
     seen = see(api, selector=selector)
     if seen.nodes is None or not seen.everybody:
-        return Cluster(nodes=(), waiting=in_line(seen.records, api.namespace), known=False, here=False)
+        return Cluster(nodes=(), waiting=queued_runs(seen.records, api.namespace), known=False, here=False)
     return to_cluster(
         seen.nodes,
         seen.pods,
@@ -109,7 +108,7 @@ def see(api: Api, *, selector: str = "") -> Seen:
         pods = listed("Pod", shapes.Pod, fields=bound)
     if jobs is None:
         jobs = listed("Job", shapes.Job, selector=ours)
-    records = listed("ConfigMap", shapes.Record, selector=f"{names.COMPONENT}={names.RECORD}")
+    records = listed("ConfigMap", Outline, selector=f"{names.COMPONENT}={names.RECORD}")
     return Seen(nodes=nodes, pods=pods or [], jobs=jobs or [], records=records or [], everybody=everybody)
 
 
@@ -117,7 +116,7 @@ def to_cluster(
     nodes: Sequence[shapes.Node],
     pods: Iterable[shapes.Pod],
     jobs: Iterable[shapes.Job],
-    records: Iterable[shapes.Record] = (),
+    records: Iterable[Outline] = (),
     *,
     me: str,
     tolerations: Sequence[Toleration] = GPU_TOLERATIONS,
@@ -134,7 +133,7 @@ def to_cluster(
             found.append(node)
         else:
             left_out.append(LeftOut(node=node, why=closed[0], passing=closed[1]))
-    return Cluster(nodes=tuple(found), left_out=tuple(left_out), waiting=in_line(records, me), here=False)
+    return Cluster(nodes=tuple(found), left_out=tuple(left_out), waiting=queued_runs(records, me), here=False)
 
 
 def gpu_resource(nodes: Iterable[shapes.Node]) -> str:
@@ -154,21 +153,13 @@ def resource_of(gpus: Iterable[str]) -> str:
     return names.AMD_GPU if any(f"/{_AMD}" in gpu for gpu in gpus) else names.GPU
 
 
-def in_line(records: Iterable[shapes.Record], me: str, now: float | None = None) -> tuple[str, ...]:
-    """The runs of our namespace that wait for room, the oldest first.
+def queued_runs(records: Iterable[Outline], me: str, now: float | None = None) -> tuple[str, ...]:
+    """The runs of our namespace that wait to be admitted, the oldest first.
 
-    One that nobody has tried for lately (whoever followed it was killed) keeps nobody waiting."""
-    alive = (time.time() if now is None else now) - TENDED_WITHIN
-    waiting = []
-    for record in records:
-        about, data = record.metadata, record.data
-        mine = about.namespace == me and about.deletion_timestamp is None
-        notes = about.annotations
-        if mine and data.queued is not None and data.plan is None and notes.stop is None:
-            if notes.tended is not None and float(notes.tended) < alive:
-                continue
-            waiting.append((_created(data.record), about.name))
-    return tuple(name for _, name in sorted(waiting))
+    One whose tender was killed, so that admission was not tried lately, keeps no other run waiting."""
+    now = time.time() if now is None else now
+    waiting = [each for each in records if each.metadata.namespace == me and is_queued(each, now)]
+    return tuple(name for _, name in sorted((created(each), each.metadata.name) for each in waiting))
 
 
 def holder_of(namespace: str, run: str, pod: str, me: str) -> str:
@@ -290,10 +281,3 @@ def _indexes(text: str) -> Iterator[int]:
     for part in filter(None, text.split(",")):
         first, _, last = part.partition("-")
         yield from range(int(first), int(last or first) + 1)
-
-
-def _created(record: str) -> float:
-    try:
-        return float(json.loads(record)["created"])
-    except (ValueError, KeyError, TypeError):
-        return 0.0

@@ -193,37 +193,6 @@ class Job(_Shape, frozen=True):
     status: JobStatus = JobStatus()
 
 
-class RecordNotes(_Shape, frozen=True):
-    """Whether somebody has asked for the run's end, or tries for its beginning."""
-
-    stop: str | None = field(name=names.STOP, default=None)
-    tended: str | None = field(name=names.TENDED, default=None)
-
-
-class RecordMeta(_Shape, frozen=True):
-    """A record's names and notes."""
-
-    name: str
-    namespace: str = ""
-    annotations: RecordNotes = RecordNotes()
-    deletion_timestamp: str | None = None
-
-
-class RecordData(_Shape, frozen=True):
-    """What is written down of a run, each a JSON text."""
-
-    record: str = field(name=names.RECORD_KEY, default="")
-    plan: str | None = field(name=names.PLAN_KEY, default=None)
-    queued: str | None = field(name=names.QUEUED_KEY, default=None)
-
-
-class Record(_Shape, frozen=True):
-    """The ConfigMap that a run begins with."""
-
-    metadata: RecordMeta
-    data: RecordData = RecordData()
-
-
 def read(shape: type[T], objects: Iterable[Mapping[str, Any]]) -> list[T]:
     """Objects of the API, each in its shape."""
     return [msgspec.convert(each, shape) for each in objects]

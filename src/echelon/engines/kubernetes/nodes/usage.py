@@ -79,7 +79,7 @@ def to_usage(seen: inventory.Seen, me: str) -> ClusterUsage:
     return ClusterUsage(
         namespace=me,
         nodes=None if seen.nodes is None else tuple(_node_uses(seen, seen.nodes, me)),
-        runs=(*_run_uses(seen, me), *map(_waiting, inventory.in_line(seen.records, me))),
+        runs=(*_run_uses(seen, me), *map(_waiting, inventory.queued_runs(seen.records, me))),
     )
 
 
