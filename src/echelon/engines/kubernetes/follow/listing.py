@@ -32,7 +32,7 @@ _NAMED = 50  # runs that a selector names one by one; with more, all are asked f
 class _Meta(TypedDict, total=False):
     name: str
     uid: str
-    names: dict[str, str]
+    labels: dict[str, str]
     annotations: dict[str, str]
     creationTimestamp: str
     deletionTimestamp: str
