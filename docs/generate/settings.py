@@ -94,7 +94,7 @@ def _spelling(flag: click.Option) -> str:
 
 
 def _kind(name: str) -> str:
-    """What a job file may hold there, in a word or two."""
+    """What a job file may hold there."""
     said = schema()["properties"][name]
     options = [_one_kind(each) for each in said.get("anyOf", [said])]
     return " or ".join(dict.fromkeys(options))
