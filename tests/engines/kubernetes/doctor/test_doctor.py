@@ -130,7 +130,7 @@ def test_gpus_that_are_not_offered() -> None:
     finding = only(gpus_of([unnamed]))
     assert (finding.level, finding.found) == (
         "degraded",
-        "2 of a model that is not known, 2 free: a (2 of 2)",
+        "2 of an unknown model, 2 free: a (2 of 2)",
     )
     assert "kubectl label node a nvidia.com/gpu.product=MODEL" in finding.fix
     assert only(environment.check_gpus(None, [], free_known=False)).found == "unknown: you may not list nodes"

@@ -112,7 +112,7 @@ def judge(
     *,
     now: float,
 ) -> Finding:
-    """Whether an addon whose API is served has a running controller; None is what the user may not list. Pure."""
+    """Whether an addon whose API is served has a running controller; None is what we may not list. Pure."""
     about = f"{addon.name}: API {served}" if addon.family else f"API {served}"
     for deployment in deployments or ():
         where, version = deployment["metadata"]["namespace"], _version(deployment)

@@ -111,7 +111,7 @@ def _gpus_of(model: str, having: Sequence[Node], *, free_known: bool) -> Finding
         f"{node.name} ({f'{free[node.name]} of ' if free_known else ''}{len(node.gpus)})" for node in having
     ]
     spare = f"{sum(free.values())} free" if free_known else "free: unknown"
-    found = f"{total} {model or 'of a model that is not known'}, {spare}: {_some(where)}"
+    found = f"{total} {model or 'of an unknown model'}, {spare}: {_some(where)}"
     if model:
         return Finding(level="ok", what="GPUs", found=found)
     command = f"kubectl label node {having[0].name} {names.GPU_PRODUCT}=MODEL"
