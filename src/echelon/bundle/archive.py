@@ -77,7 +77,7 @@ def _pack(surveyed: Survey, extra: Mapping[str, bytes], limit: int | None) -> Bu
         raise _too_large(surveyed.root, sizes, limit)
     pieces: list[bytes] = []
     written = 0
-    for piece in squeeze(_archive(surveyed.root, members)):
+    for piece in compress(_archive(surveyed.root, members)):
         pieces.append(piece)
         written += len(piece)
         if limit is not None and written > limit:
@@ -176,7 +176,7 @@ def read_content(root: Path, member: Found) -> Iterator[bytes]:
         raise _changed(member.path, "changed")
 
 
-def squeeze(pieces: Iterable[bytes]) -> Iterator[bytes]:
+def compress(pieces: Iterable[bytes]) -> Iterator[bytes]:
     """Gzip, with a header without time, name and system."""
     import zlib  # imported only when packing
 
@@ -186,8 +186,8 @@ def squeeze(pieces: Iterable[bytes]) -> Iterator[bytes]:
     for piece in pieces:
         checksum = zlib.crc32(piece, checksum)
         length += len(piece)
-        if squeezed := engine.compress(piece):
-            yield squeezed
+        if compressed := engine.compress(piece):
+            yield compressed
     yield engine.flush() + checksum.to_bytes(4, "little") + (length % 2**32).to_bytes(4, "little")
 
 

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from echelon.bundle.archive import read_content, squeeze
+from echelon.bundle.archive import compress, read_content
 from echelon.bundle.survey import Found, unreadable
 from echelon.image import oci
 from echelon.image.compose import Layer
@@ -35,7 +35,7 @@ def packed(origin: str, root: Path, found: Iterable[Found], below: str) -> Itera
     """
     with tempfile.TemporaryFile(prefix="echelon-layer-") as file:
         blob, tar = hashlib.sha256(), hashlib.sha256()
-        for piece in squeeze(_hashed(tar, _tar(root, found, below.strip("/")))):
+        for piece in compress(_hashed(tar, _tar(root, found, below.strip("/")))):
             blob.update(piece)
             file.write(piece)
         file.flush()

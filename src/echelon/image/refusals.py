@@ -32,8 +32,8 @@ def refusal(
     said = f" (the registry says: {message})" if message else ""
     if status == 401 and credential is None:
         return Denied(
-            f"{image.registry} does not let just anybody {_MEANING[right]} {image.repository}: you are not"
-            f" logged in there, and need the right to {right}{said}",
+            f"{image.registry} wants a login to {_MEANING[right]} {image.repository}: you are not logged"
+            f" in there, and need the right to {right}{said}",
             hint=log_in(image.registry),
         )
     if status == 401:

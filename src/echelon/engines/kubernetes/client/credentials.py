@@ -158,7 +158,7 @@ def plugin_info(plugin: ExecPlugin, access: Access, interactive: bool) -> str:
         authority = access.authority_data
         if access.authority:
             authority = read_file(access.authority, "certificate-authority")
-        told = {
+        described = {
             "server": access.server,
             "tls-server-name": access.server_name,
             "insecure-skip-tls-verify": not access.verify,
@@ -167,7 +167,7 @@ def plugin_info(plugin: ExecPlugin, access: Access, interactive: bool) -> str:
             "disable-compression": not access.compress,
             "config": plugin.config,
         }
-        spec["cluster"] = {key: value for key, value in told.items() if value}
+        spec["cluster"] = {key: value for key, value in described.items() if value}
     return msgspec.json.encode(
         {"apiVersion": plugin.api_version, "kind": "ExecCredential", "spec": spec}
     ).decode()
