@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from echelon.engines.kubernetes.client.fields import moment
-from echelon.engines.kubernetes.diagnose.happenings import Events, Happening
+from echelon.engines.kubernetes.diagnose.cluster_events import ClusterEvent, Events
 from echelon.engines.kubernetes.diagnose.trouble import Finding
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def is_tied(claim: Object | None) -> bool:
 
 
 def _unbound(
-    name: str, spec: Mapping[str, Any], said: Sequence[Happening], worker: int, begun: float | None
+    name: str, spec: Mapping[str, Any], said: Sequence[ClusterEvent], worker: int, begun: float | None
 ) -> Finding | None:
     # Between two failures there are many events that the provisioner is awaited: failures matter more.
     failures = [each for each in said if each.reason == "ProvisioningFailed"]

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from echelon.engines.kubernetes.client.fields import moment
-from echelon.engines.kubernetes.diagnose.happenings import Events, Happening, last_of
+from echelon.engines.kubernetes.diagnose.cluster_events import ClusterEvent, Events, last_of
 from echelon.engines.kubernetes.diagnose.trouble import Finding, Kind
 from echelon.engines.kubernetes.nodes.quantities import to_thousandths
 
@@ -61,7 +61,7 @@ def missing_pods(
     ]
 
 
-def _refused(refusal: Happening, workers: tuple[int, ...]) -> Finding:
+def _refused(refusal: ClusterEvent, workers: tuple[int, ...]) -> Finding:
     said = refusal.message.removeprefix("Error creating: ")
     kind, text, hint, healable = _read_refusal(said)
     return Finding(
