@@ -102,7 +102,7 @@ class Shutdown:
     # At any time
 
     def on_sigterm(self) -> None:
-        """The node or the user ends this worker; while the run goes on, another agent may replace it."""
+        """The kubelet or the supervisor ends this worker; another agent may replace it while the run goes on."""
         self._terminated = True
         if not self._in_pod:
             self.leave_after_ranks(INTERRUPTED)

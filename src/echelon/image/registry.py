@@ -47,7 +47,7 @@ class Repository:
         def begin() -> None:
             with self._transport.call("POST", f"{self._path}/blobs/uploads/", fine=(202,)) as response:
                 location = self._location(response.headers.get("Location", ""), str(response.url))
-            # Cancelling may need another right, and not every registry supports it; nothing is lost then.
+            # Cancelling may need a right that this user lacks, or be unsupported; nothing is lost then.
             with suppress(EchelonError), self._transport.call("DELETE", location, fine=(202, 204, 401)):
                 pass
 

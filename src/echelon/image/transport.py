@@ -155,7 +155,7 @@ class Transport:
         sent = dict(headers)
         if self._authorization and urlsplit(url)[:2] == urlsplit(self.origin())[:2]:
             sent["Authorization"] = self._authorization
-        # Some registries take a client with their cookie for a browser, and want a CSRF token.
+        # Some registries take a client with their cookie for a browser, and ask for more proof.
         self._client.cookies.clear()
         with self._translated(url):
             request = self._client.build_request(

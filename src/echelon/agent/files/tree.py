@@ -115,7 +115,7 @@ def why_not_link(path: str, target: str) -> str:
 
 
 def shown(path: str) -> str:
-    """A path for a message, with unprintable characters escaped."""
+    """A path for a message, shortened and with unprintable characters escaped."""
     return repr(path[:200])
 
 

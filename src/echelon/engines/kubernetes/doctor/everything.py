@@ -60,7 +60,7 @@ def _look(api: Api, image: str | None, user: str) -> Iterator[Finding]:
     def may(need: Need, verb: str) -> bool:
         from echelon.engines.kubernetes.client.api import ALL
 
-        if need.kind == "Namespace":  # a review needs its own name as its namespace
+        if need.kind == "Namespace":  # a review does not know the namespace as its own: reading it decides
             return namespace is not None
         where = ALL if need.role == "cluster" else None
         return api.may(verb, need.kind, subresource=need.subresource, namespace=where)
