@@ -102,7 +102,7 @@ class Shutdown:
     # At any time
 
     def on_sigterm(self) -> None:
-        """The kubelet or the supervisor ends this worker; another agent may replace it while the run goes on."""
+        """The kubelet or the supervisor ends this worker; while the run lasts, another may replace it."""
         self._terminated = True
         if not self._in_pod:
             self.leave_after_ranks(INTERRUPTED)
