@@ -1,1 +1,1 @@
-"""What happens before the first start: code, packages, the interpreter, what a container lacks."""
+"""Before the first start: code, packages, the interpreter, and the environment that a container lacks."""

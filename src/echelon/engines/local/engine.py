@@ -20,9 +20,9 @@ import msgspec
 
 from echelon.engines.base import Taken, check_results, current_user, read_secrets, run_exists
 from echelon.engines.local import devices, rundir, store
-from echelon.engines.local.custody import end_of, is_over, never_ran, nothing_comes, spawn_supervisor
 from echelon.engines.local.rundir import RunDir
 from echelon.engines.local.store import RunStore
+from echelon.engines.local.supervision import end_of, is_over, never_ran, nothing_comes, spawn_supervisor
 from echelon.engines.local.tail import follow_logs
 from echelon.engines.local.task import write_task
 from echelon.engines.results import copy_result

@@ -1,6 +1,6 @@
-"""Small questions to any object of the API: a condition, a time, a message as one line. Pure.
+"""Fields that any object of the API may have: a condition, a time, a message. Pure.
 
-Asked by `workers`, `observe` and the parts of the diagnosis, so that all read a missing field alike."""
+Read here only, so that a missing field means the same everywhere."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ def moment(text: object) -> float | None:
 
 
 def clock(text: object) -> str:
-    """A time of day for a person, in UTC as the cluster's own logs have it."""
+    """A time of day for messages, in UTC as in the cluster's logs."""
     at = moment(text)
     return datetime.fromtimestamp(at, UTC).strftime("%H:%M:%S UTC") if at is not None else "an unknown time"
 
 
 def one_line(text: object) -> str:
-    """A message without line breaks and without its full stop."""
+    """A message without line breaks and without its final full stop."""
     return " ".join(str(text or "").split()).rstrip(".")
 
 
@@ -42,7 +42,7 @@ def conditions(obj: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
 
 
 def json_object(text: str) -> dict[str, Any]:
-    """The JSON object that a text is; an empty one if it is anything else."""
+    """The JSON object in a text; an empty one if the text is anything else."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.client.fields import condition_of, moment, one_line
 from echelon.engines.kubernetes.diagnose.claims import claim_trouble, claims_of, is_tied
+from echelon.engines.kubernetes.diagnose.cluster_events import ClusterEvent, Events, last_of
 from echelon.engines.kubernetes.diagnose.creation import missing_pods
-from echelon.engines.kubernetes.diagnose.happenings import Events, Happening, last_of
 from echelon.engines.kubernetes.diagnose.scheduling import (
     Unfit,
     explain_unfit,
@@ -159,7 +159,7 @@ class _Look:
         text = f"{who} was lost{times}: {loss.how}"
         return Finding(kind=kind, text=text, workers=(worker,), hint=hint, since=loss_time(pod))
 
-    def _unscheduled(self, worker: int, pod: Object, said: Sequence[Happening]) -> Iterator[Finding]:
+    def _unscheduled(self, worker: int, pod: Object, said: Sequence[ClusterEvent]) -> Iterator[Finding]:
         condition = condition_of(pod, "PodScheduled") or {}
         since = moment(condition.get("lastTransitionTime"))
         begun = moment(pod["metadata"].get("creationTimestamp"))
@@ -205,7 +205,7 @@ class _Look:
         return [each for each in looked if each is not None]
 
     def _no_node(
-        self, worker: int, pod: Object, unfit: Unfit, said: Sequence[Happening], since: float | None
+        self, worker: int, pod: Object, unfit: Unfit, said: Sequence[ClusterEvent], since: float | None
     ) -> Finding:
         claims = self._claims or {}
         tied = [name for name in claims_of(pod["spec"]) if is_tied(claims.get(name))]
@@ -227,7 +227,7 @@ class _Look:
         return Finding(kind=kind, text=text, workers=(worker,), hint=hint, since=since)
 
 
-def _scaling_words(scaling: Happening) -> str:
+def _scaling_words(scaling: ClusterEvent) -> str:
     words = scaling.message
     for lead in ("pod triggered scale-up: ", "pod didn't trigger scale-up: ", "Pod should schedule on: "):
         words = words.removeprefix(lead)

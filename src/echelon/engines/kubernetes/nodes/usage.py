@@ -1,6 +1,6 @@
-"""Who uses a cluster now: GPUs, CPUs and memory by node and by run. What `echelon top --on k8s` shows.
+"""What uses a cluster now: GPUs, CPUs and memory by node and by run, as `echelon top --on k8s` shows them.
 
-All of it is counted from what pods ask for, as the scheduler counts; nothing has to be installed for it."""
+Counted from the requests of pods, as the scheduler counts; no metrics server is needed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeUse:
-    """One node. What is used, and by whom (GPUs held by each run or pod), is None where we may not look.
+    """One node. What is used, and which run or pod holds how many GPUs, is None where the user may not look.
 
     `state` is "ready", or why the node takes no workers."""
 
@@ -37,9 +37,9 @@ class NodeUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunUse:
-    """What the workers of one run ask for: `cpus` in cores, memory in bytes.
+    """What the workers of one run request: `cpus` in cores, memory in bytes.
 
-    Runs of other namespaces are told too, if we may look there."""
+    Runs of other namespaces are included if the user may look there."""
 
     name: str
     state: str
@@ -52,7 +52,7 @@ class RunUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterUsage:
-    """A cluster at one moment; `nodes` is None where we may not list them."""
+    """A cluster at one moment; `nodes` is None where the user may not list them."""
 
     namespace: str
     nodes: tuple[NodeUse, ...] | None
@@ -61,7 +61,7 @@ class ClusterUsage:
 
 @dataclass(slots=True)
 class _Sum:
-    """What is found of one run while its pods are counted."""
+    """The sum over one run's pods."""
 
     pods: int = 0
     running: bool = False
@@ -70,12 +70,12 @@ class _Sum:
 
 
 def measure_usage(api: Api) -> ClusterUsage:
-    """Look at the cluster, as far as we may."""
+    """Look at the cluster, as far as the user's rights go."""
     return to_usage(inventory.see(api), api.namespace)
 
 
 def to_usage(seen: inventory.Seen, me: str) -> ClusterUsage:
-    """Who uses what, from the objects that were seen. Pure."""
+    """What is used by node and run, from the listed objects. Pure."""
     return ClusterUsage(
         namespace=me,
         nodes=None if seen.nodes is None else tuple(_node_uses(seen, seen.nodes, me)),
@@ -92,7 +92,7 @@ def _node_uses(seen: inventory.Seen, nodes: list[shapes.Node], me: str) -> Itera
         for gpu in node.gpus:
             if gpu.holder is not None:
                 users[gpu.holder] = users.get(gpu.holder, 0) + 1
-        yield _node_use(node, state.get(node.name, "ready"), users if seen.everybody else None)
+        yield _node_use(node, state.get(node.name, "ready"), users if seen.all_namespaces else None)
 
 
 def _node_use(node: Node, state: str, users: dict[str, int] | None) -> NodeUse:
@@ -115,11 +115,11 @@ def _run_uses(seen: inventory.Seen, me: str) -> Iterable[RunUse]:
     found: dict[str, _Sum] = {}
     for job in seen.jobs:
         if any(True for _ in inventory.unfinished(job)):
-            found.setdefault(_called(job.metadata.namespace, job.metadata.labels.run, me), _Sum())
+            found.setdefault(_run_name(job.metadata.namespace, job.metadata.labels.run, me), _Sum())
     for pod in seen.pods:
         about = pod.metadata
         if about.labels.run and about.labels.component == names.WORKER:
-            one = found.setdefault(_called(about.namespace, about.labels.run, me), _Sum())
+            one = found.setdefault(_run_name(about.namespace, about.labels.run, me), _Sum())
             one.pods += 1
             one.running |= pod.status.phase == "Running"
             one.nodes.add(pod.spec.node_name)
@@ -137,7 +137,7 @@ def _run_uses(seen: inventory.Seen, me: str) -> Iterable[RunUse]:
         )
 
 
-def _called(namespace: str, run: str, me: str) -> str:
+def _run_name(namespace: str, run: str, me: str) -> str:
     return inventory.holder_of(namespace, run, run, me)
 
 
