@@ -15,7 +15,7 @@ from echelon.model.plan import Placement, Seat
 from echelon.model.resources import Amount, Resources
 from echelon.model.world import Group, World, members, rank_count, worker_count
 from echelon.placement import place
-from echelon.planning import command_line, make_plan, make_world, threads_per_rank
+from echelon.planning import candidates, command_line, make_plan, threads_per_rank
 
 
 def job(**more: Any) -> Job:
@@ -24,6 +24,11 @@ def job(**more: Any) -> Job:
         name="the-run",
         **({"script": "train.py"} | more if "command" not in more and "module" not in more else more),
     )
+
+
+def make_world(wanted: Job) -> World:
+    (only,) = candidates(wanted, one_node())
+    return only
 
 
 def role(name: str, workers: int = 1, **more: Any) -> Role:
@@ -164,7 +169,7 @@ def test_a_plan_has_all_that_the_job_says() -> None:
     cluster = one_node()
     placement = place(make_world(wanted), cluster)
     assert isinstance(placement, Placement)
-    plan = make_plan(wanted, placement, cluster)
+    plan = make_plan(wanted, make_world(wanted), placement, cluster)
     assert (plan.run, plan.framework, plan.world, plan.placement) == (
         "the-run",
         "torch",
@@ -173,4 +178,4 @@ def test_a_plan_has_all_that_the_job_says() -> None:
     )
     assert (plan.env, plan.secrets, plan.restarts, plan.timeout) == ({"A": "b"}, ("TOKEN", "KEY"), 3, 60.0)
     assert len(plan.launches) == len(plan.threads) == len(plan.world.groups) == 2
-    assert plan == make_plan(wanted, placement, cluster)
+    assert plan == make_plan(wanted, make_world(wanted), placement, cluster)

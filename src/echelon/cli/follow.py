@@ -15,7 +15,6 @@ from echelon.handle import Run
 from echelon.model.event import Event
 from echelon.model.job import Job
 from echelon.model.world import rank_count
-from echelon.planning import make_world
 
 _SAID_ANYWAY = (
     "recorded",
@@ -35,14 +34,15 @@ def follow(run: Run, job: Job, format_: str) -> int:
     """Show the run until it has ended; its exit code is ours."""
     with _stopping_on_signals(run) as signals:
         render.notice(render.headline(job, run))
-        only_rank = rank_count(make_world(job)) == 1
-        printer = LinePrinter(prefix=not only_rank, to_stderr=format_ != "text")
+        printer: LinePrinter | None = None
         watcher = threading.Thread(target=_attend, args=(run,), daemon=True)
         watcher.start()
         try:
             for line in run.raw_logs():
+                printer = printer or _printer(run, format_)
                 printer.show(line)
-            printer.finish()
+            if printer is not None:
+                printer.finish()
         except BrokenPipeError:
             if not signals:
                 render.notice(f"nobody reads on; run {run.name} goes on: `echelon logs -f {run.name}`")
@@ -63,6 +63,15 @@ def follow(run: Run, job: Job, format_: str) -> int:
     if signals and status.state == "stopped":
         return 128 + signals[0]
     return status.exit_code or 0
+
+
+def _printer(run: Run, format_: str) -> LinePrinter:
+    """Show a single rank's lines as it wrote them. Made for the first line: until then there may be no
+    plan.
+    """
+    plan = run.plan()
+    only_rank = plan is not None and rank_count(plan.world) == 1
+    return LinePrinter(prefix=not only_rank, to_stderr=format_ != "text")
 
 
 def tell_waiting(run: Run) -> None:

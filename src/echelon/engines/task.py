@@ -53,6 +53,8 @@ def make_task(
                     "wiring": dict(launch.wiring),
                     "ports": launch.ports,
                     "if_importable": {name: dict(wiring) for name, wiring in launch.if_importable.items()},
+                    "env": dict(launch.env),
+                    "files": dict(launch.files),
                     "threads": threads,
                 },
             }

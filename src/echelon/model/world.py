@@ -61,6 +61,11 @@ def worker_count(world: World) -> int:
     return sum(group.workers for group in world.groups)
 
 
+def gpu_count(world: World) -> int:
+    """How many GPUs the workers need together."""
+    return sum(group.workers * group.resources.gpus for group in world.groups)
+
+
 def rank_count(world: World) -> int:
     """How many ranks take part."""
     return sum(group.workers * group.procs for group in world.groups)

@@ -13,7 +13,7 @@ from echelon.model.plan import Placement, Plan
 from echelon.model.run import Record, RunRef
 from echelon.model.settings import Settings, to_job
 from echelon.placement import place
-from echelon.planning import make_plan, make_world
+from echelon.planning import candidates, make_plan
 
 MODEL = "NVIDIA-A100-SXM4-80GB"
 SHIPPED = Shipped(agent=60_000, code=1_500_000, digest="ab" * 32, rest="cd" * 32)
@@ -121,9 +121,10 @@ def planned(case: Case) -> tuple[Record, Plan]:
     from dataclasses import replace
 
     job = replace(to_job(case.said, name="x"), cwd="{code}")
-    found = place(make_world(job), cluster())
+    (world,) = candidates(job, cluster())
+    found = place(world, cluster())
     assert isinstance(found, Placement)
-    return record_of(job), replace(make_plan(job, found, cluster()), gpu_models=case.gpu_models)
+    return record_of(job), replace(make_plan(job, world, found, cluster()), gpu_models=case.gpu_models)
 
 
 def objects_of(case: Case) -> list[dict[str, Any]]:
