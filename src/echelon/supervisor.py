@@ -119,7 +119,7 @@ class Supervisor:
         worker.control = Connection(self._loop, ours)
         worker.control.trust()
         worker.control.on_message = self._on_word
-        self._tell("worker-started", worker, pid=worker.process.pid)
+        self._tell("worker-started", worker, pid=worker.process.pid, version=agent_task.VERSION)
 
     def _reap(self) -> None:
         ended = dict(self._collect())

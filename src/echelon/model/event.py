@@ -75,3 +75,4 @@ class Event:
     outcome: Outcome | None = None
     until: float | None = None
     node: str | None = None
+    version: str | None = None  # of the agent

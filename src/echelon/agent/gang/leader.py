@@ -15,7 +15,7 @@ from echelon.agent.gang.decisions import Gang
 from echelon.agent.gang.wire import GREETING_TIME, Connection, encode, fresh_nonce, is_address, prove, proven
 from echelon.agent.loop import READ, Loop, Timer
 from echelon.agent.output.sink import Sink
-from echelon.agent.task import Task
+from echelon.agent.task import VERSION, Task
 
 TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank its first milliseconds
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class Leader:
         """Take worker 0 in, which needs no connection."""
         self._own = member
         if self._chronicle:
-            self._sink.event("worker-started", worker=0)
+            self._sink.event("worker-started", worker=0, version=VERSION)
         self.gang.joined(0, self._address or "127.0.0.1", last_started, time.monotonic())
         self.act()
 
@@ -258,7 +258,10 @@ class Leader:
         if not connection.open:
             return
         if self._chronicle:
-            self._sink.event("worker-started", worker=worker)
+            version = message.get("version")
+            self._sink.event(
+                "worker-started", worker=worker, version=version if isinstance(version, str) else None
+            )
         # Unless we know better: how this worker sees us is how its ranks will reach ours.
         self.gang.set_address(0, self._address or connection.local_address())
         address = message.get("address")

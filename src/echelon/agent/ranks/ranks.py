@@ -1,6 +1,6 @@
 """The ranks of one worker in one generation: started, read from, reaped, stopped, with nothing left of them.
 
-Who calls it: `member.py`. A rank is the first process of its own session; what it leaves behind when it ends
+A rank is the first process of its own session; what it leaves behind when it ends
 (data loaders, daemons) is ended too."""
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from echelon.agent.ranks import launch, report
 from echelon.agent.ranks.child import Child
 from echelon.agent.ranks.processes import descendants, kill_below, send
 from echelon.agent.setup import cgroups, interpreter
-from echelon.agent.task import Place, Task
+from echelon.agent.task import Place, Task, write_atomically
 
 TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank its first milliseconds
 if TYPE_CHECKING:
@@ -70,7 +70,12 @@ class Ranks:
         self._stopping = False
         self._all = []
         details = self._task.groups[self._place.group]["launch"]
-        argv = launch.fill_argv(details["argv"], self._task)
+        try:
+            _write_files(launch.file_texts(self._task, self._place, roll))
+        except OSError as error:
+            self._cannot_begin("cannot write %s: %s" % (error.filename, error.strerror))
+            return
+        argv = launch.fill_argv(details["argv"], self._task, launch.file_paths(self._task, self._place))
         for local in range(launch.starts(self._task, self._place)):
             rank = Rank(self._place.first_rank + local)
             name = "error-%d-%d.json" % (rank.number, generation)
@@ -94,6 +99,8 @@ class Ranks:
             restart=generation,
             pids={str(rank.number): rank.child.pid for rank in self._all if rank.child},
         )
+        if not self._all:  # its part is done; the worker stays in the gang until the run ends
+            self._loop.call_later(0, self._done_without_ranks)
 
     def reap(self) -> None:
         """Collect every process that has ended: ranks, and orphans that came to us."""
@@ -147,6 +154,17 @@ class Ranks:
         interpreter.find_modules(self._loop, self.children, details["argv"][0], wanted, env, heard)
 
     # Starting
+
+    def _done_without_ranks(self) -> None:
+        if not self._stopping:
+            self.on_done()
+
+    def _cannot_begin(self, text: str) -> None:
+        """Fail as the first rank would have failed."""
+        rank = Rank(self._place.first_rank)
+        rank.words, rank.code = text.encode(), 126
+        self._all = [rank]
+        self._loop.call_later(0, partial(self._report, rank, text))
 
     def _spawn(self, rank: Rank, argv: list[str], env: dict[str, str], generation: int) -> None:
         log = RankLog(os.path.join(self._task.logs, "rank-%d.log" % rank.number))
@@ -287,3 +305,9 @@ class Ranks:
                 announce()
         else:
             self.on_done()
+
+
+def _write_files(texts: dict[str, str]) -> None:
+    for path, text in texts.items():
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        write_atomically(path, text.encode())
