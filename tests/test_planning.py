@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -109,6 +110,40 @@ def test_workers_and_ranks_are_numbered_through(groups: list[tuple[str, int, int
 )
 def test_what_one_rank_runs(wanted: Job, words: tuple[str, ...]) -> None:
     assert command_line(wanted) == words
+
+
+@pytest.mark.parametrize(
+    ("own", "words"),
+    [
+        ({}, ("python3", "train.py", "--epochs", "3")),
+        ({"args": ("--serve",)}, ("python3", "train.py", "--serve")),
+        ({"args": ()}, ("python3", "train.py")),
+        ({"command": ("./serve",)}, ("./serve",)),
+        ({"command": ("./serve",), "args": ("-v",)}, ("./serve", "-v")),
+    ],
+)
+def test_what_a_rank_of_a_role_runs(own: dict[str, Any], words: tuple[str, ...]) -> None:
+    wanted = job(args=("--epochs", "3"), roles=(replace(role("ps"), **own),))
+    assert command_line(wanted, wanted.roles[0]) == words
+    assert command_line(wanted) == ("python3", "train.py", "--epochs", "3")
+
+
+def test_each_group_has_its_own_command_and_variables() -> None:
+    server = replace(role("ps"), command=("./serve",), env={"LEVEL": "debug"}, procs=2)
+    wanted = job(workers=2, env={"A": "b"}, roles=(server,))
+    world = make_world(wanted)
+    assert [group.procs for group in world.groups] == [1, 2]
+    plan = make_plan(wanted, world, seated("", "", ""), Cluster(nodes=(), known=False))
+    assert [launch.argv for launch in plan.launches] == [("python3", "train.py"), ("./serve",)]
+    assert [launch.env for launch in plan.launches] == [{}, {"LEVEL": "debug"}]
+    assert plan.env == {"A": "b"}
+
+
+def test_a_launcher_leads_and_its_end_is_the_runs() -> None:
+    world = make_world(job(workers=2, roles=(role("ps"), role("chief"), role("launcher"))))
+    assert [(group.role, group.essential) for group in world.groups] == [
+        ("launcher", True), ("chief", False), ("worker", False), ("ps", False),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from echelon.model.cluster import Cluster, Gpu, Node
 from echelon.model.job import Job
 from echelon.model.plan import Placement, Plan
 from echelon.model.run import Record, RunRef
-from echelon.model.settings import Settings, to_job
+from echelon.model.settings import RoleSettings, Settings, to_job
 from echelon.placement import place
 from echelon.planning import candidates, make_plan
 
@@ -29,6 +29,33 @@ class Case:
     options: dict[str, Any] = field(default_factory=dict)
 
 
+_SERVER = RoleSettings(
+    workers=2,
+    command=("./serve",),
+    args=("--port", 7000),
+    env={"LEVEL": "debug"},
+    image="my/server:2",
+    cpus=2,
+    template={
+        "metadata": {"annotations": {"prometheus.io/scrape": "true"}, "labels": {"echelon.dev/role": "mine"}},
+        "spec": {
+            "nodeSelector": {"pool": "cpu"},
+            "tolerations": [{"key": "spot", "operator": "Exists"}],
+            "securityContext": {"runAsUser": 1234, "seccompProfile": {"type": "Unconfined"}},
+            "restartPolicy": "Always",
+            "volumes": [{"name": "cache", "emptyDir": {}}, {"name": "work", "hostPath": {"path": "/"}}],
+            "containers": [
+                {
+                    "name": "worker",
+                    "env": [{"name": "ECHELON_POD_IP", "value": "1.2.3.4"}, {"name": "MINE", "value": "1"}],
+                    "volumeMounts": [{"name": "cache", "mountPath": "/cache"}],
+                    "ports": [{"containerPort": 7000}],
+                },
+                {"name": "metrics", "image": "my/metrics:3"},
+            ],
+        },
+    },
+)
 CASES = {
     "plain": Case(said=Settings(name="hello", script="hello.py", framework="plain")),
     "everything": Case(
@@ -75,6 +102,17 @@ CASES = {
             agent=60_000, code=1_500_000, wheel=1_800_000, requirements=30, digest="ab" * 32, rest="cd" * 32
         ),
         gpu_models={"A100": (MODEL, "NVIDIA-A100-PCIE-40GB")},
+    ),
+    "whole-role": Case(
+        said=Settings(
+            name="served",
+            script="train.py",
+            args=("--epochs", "3"),
+            workers=2,
+            roles={"ps": _SERVER},
+            framework="plain",
+            image="my/trainer:1",
+        ),
     ),
     "roles": Case(
         said=Settings(
