@@ -58,8 +58,8 @@ def test_who_is_who(groups: list[Group]) -> None:
         assert place.essential == groups[place.group].essential
 
 
-def test_every_word_of_a_launch_is_understood() -> None:
-    """The words that frameworks may write are told in `Launch`'s docstring; the agent must know each."""
+def test_every_placeholder_of_a_launch_is_understood() -> None:
+    """The placeholders that frameworks may write are in `Launch`'s docstring; the agent must know each."""
     words = ("rank", "local_rank", "worker", "index", "error_file", "address:0", "port:12", "members:ps")
     for word in (*words, "file:hostfile", "hosts", "hosts:worker"):
-        assert launch._WORD.fullmatch(f"{{{word}}}"), word
+        assert launch._PLACEHOLDER.fullmatch(f"{{{word}}}"), word

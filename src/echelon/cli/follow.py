@@ -1,4 +1,4 @@
-"""A run in the foreground: its output as it comes, a word when something happens, Ctrl-C, and the end."""
+"""A run in the foreground: its output as it comes, a notice of each event, Ctrl-C, and the end."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def follow(run: Run, job: Job, format_: str) -> int:
     except UnknownRun:
         raise RunLost(
             f"run {run.name!r} was removed while it was followed, and its results with it",
-            hint="somebody has deleted its Job, or called `echelon rm`",
+            hint="its Job was deleted, or `echelon rm` was called",
         ) from None
     render.ending(status)
     if format_ != "text":
@@ -75,14 +75,14 @@ def _printer(run: Run, format_: str) -> LinePrinter:
 
 
 def tell_waiting(run: Run) -> None:
-    """Say, in a thread of its own, why a run that somebody else follows does not run yet."""
+    """Report, in a thread of its own, why a run that another command follows does not run yet."""
     kinds = ("queued", "waiting")
     threading.Thread(target=_tell_events, args=(run, kinds), name="events", daemon=True).start()
 
 
 def _attend(run: Run) -> None:
-    """Tell what happens, and bring the results home as soon as the run is over: whoever reads its output
-    slowly, or in a pager, may be at it when the workers have gone.
+    """Report events, and fetch the results as soon as the run is over: a slow reader of its output, such as a
+    pager, may still be reading when the workers have gone.
     """
     _tell_events(run)
     with contextlib.suppress(EchelonError, OSError):  # it is tried again when all output is shown
@@ -127,7 +127,7 @@ def _stopping_on_signals(run: Run) -> Iterator[list[int]]:
                 say(f"it cannot be stopped: {error}; once more leaves it alone")
 
     def say(words: str) -> None:
-        with contextlib.suppress(OSError):  # who reads it may have died of the same Ctrl-C (`| tee`)
+        with contextlib.suppress(OSError):  # the reader may have died of the same Ctrl-C (`| tee`)
             render.notice(words)
 
     def hear(number: int, _frame: object) -> None:
@@ -150,7 +150,7 @@ def _stopping_on_signals(run: Run) -> Iterator[list[int]]:
 
 def _tell_events(run: Run, kinds: Sequence[str] | None = None) -> None:
     queued = False
-    with contextlib.suppress(EchelonError, OSError):  # whoever reads the lines meets the same, and says so
+    with contextlib.suppress(EchelonError, OSError):  # reading the lines fails in the same way, and says so
         for event in run.events():
             text = _in_words(event, was_queued=queued)
             queued = event.kind == "queued"

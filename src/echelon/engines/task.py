@@ -37,7 +37,7 @@ def make_task(
     """Everything that all agents of a run are told.
 
     `code` is the folder that `{code}` means, and with `project` also where functions find their project.
-    `join_timeout` is how long workers wait for their leader, and it for them. `more` are words that only one
+    `join_timeout` is how long workers wait for their leader, and it for them. `more` are fields that only one
     engine's agents know."""
     return {
         "schema": SCHEMA,

@@ -114,7 +114,7 @@ def _build(kind: type[Any], mapping: Mapping[str, object], at: At) -> Any:
 def _fit(value: object, kind: Any, at: At, *, word: bool) -> Any:
     """Return the value as the type wants it. `word`: in a list or mapping, where a boolean can be text."""
     if kind is Any:
-        return _plain(value)  # Kubernetes' words, not ours: whatever they are
+        return _plain(value)  # Kubernetes checks it, not echelon
     data = value.value if isinstance(value, Written) else value
     options = options_of(kind)
     if data is None:

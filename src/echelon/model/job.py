@@ -26,7 +26,7 @@ class Role:
 
     What is left open is as for the other workers: `command` (with `args`) replaces what the job runs, `args`
     alone gives the job's script other arguments, `env` adds to the job's variables, `image` replaces the
-    job's. `template` is a pod template in Kubernetes' words, under what echelon sets itself."""
+    job's. `template` is a Kubernetes pod template, merged under what echelon sets itself."""
 
     name: str
     workers: int

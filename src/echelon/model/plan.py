@@ -14,7 +14,7 @@ class Launch:
     """How the ranks of one group are started: a template that the agent fills in for every generation.
 
     In `argv` and `env` only `{output}` and `{run}` are filled in, in `argv` also `{file:NAME}`. In `wiring`,
-    the agent's words are: `{rank}`, `{local_rank}`, `{worker}`, `{index}` (among the ranks of the role),
+    the placeholders are: `{rank}`, `{local_rank}`, `{worker}`, `{index}` (among the ranks of the role),
     `{address:N}` and `{port:N}` (of rank N), `{members:ROLE}` (a JSON list of "address:port" of all ranks of
     a role) and `{file:NAME}` (the path of a file).
 
@@ -22,9 +22,9 @@ class Launch:
     itself; or once per run, on worker 0, because it starts the ranks everywhere. `ports` names the ranks that
     need a free port. `if_importable` adds variables where the workers' Python has a module. `env` are the
     user's variables for this group, beside those of the plan. `files` are texts by name, which each worker
-    writes before its ranks start; their words are those of `wiring` that are the same for all ranks of a
-    worker, and `{hosts}`: a line `ADDRESS slots=RANKS` for every worker with ranks, or for those of a role,
-    as `{hosts:ROLE}`.
+    writes before its ranks start; their placeholders are those of `wiring` that all ranks of a worker share,
+    and `{hosts}`: a line `ADDRESS slots=RANKS` for every worker with ranks, or, as `{hosts:ROLE}`, for those
+    of a role.
     """
 
     argv: tuple[str, ...]

@@ -109,7 +109,7 @@ class Settings:
     service_account: str | None = _of_pods("the workers' service account")
     priority_class: str | None = _of_pods("the workers' priority class")
     template: Mapping[str, Any] | None = _of_pods(
-        "a pod template, in Kubernetes' words, under what echelon sets itself", flag=False
+        "a Kubernetes pod template, merged under what echelon sets itself", flag=False
     )
     ttl: Text | None = _of_pods("forget the run this long after its end (default 7d)")  # noqa: RUF009 - as the others
 

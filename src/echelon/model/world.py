@@ -1,4 +1,4 @@
-"""Who takes part in a run: groups of equal workers, numbered through.
+"""The shape of a run: groups of equal workers, numbered through.
 
 Workers and ranks count over all groups in order, so worker 0 and rank 0 belong to the first group. Workers
 with different numbers of ranks, or another role, are different groups."""

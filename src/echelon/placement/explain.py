@@ -1,4 +1,4 @@
-"""Why there is no placement, in words: what never fits (Unplaceable), and what a run waits for. Pure."""
+"""Why there is no placement, as text: what never fits (Unplaceable), and what a run waits for. Pure."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def test_a_hostfile_names_every_worker_that_has_ranks() -> None:
     }
 
 
-def test_the_words_of_files() -> None:
+def test_the_placeholders_of_files() -> None:
     groups = {"workers": 2, "procs": 1}, {"role": "ps", "workers": 1, "procs": 2}
     text = "{worker} {address:1} {port:2} {hosts:ps}{members:ps} {file:b} {run} {output} {rank} {other}"
     made = task(*groups, files={"a.txt": text, "b": ""})

@@ -44,14 +44,14 @@ class Member:
 
     def obey(self, message: dict[str, object]) -> None:
         """Carry out an order of the leader."""
-        word = message.get("say")
-        if word == "prepare" and not self.leaving:
+        order = message.get("say")
+        if order == "prepare" and not self.leaving:
             self._prepare(int(message["generation"]))  # type: ignore[call-overload]
-        elif word == "start" and not self.leaving:
+        elif order == "start" and not self.leaving:
             self._start(message)
-        elif word == "stop":
+        elif order == "stop":
             self.stop_ranks(self._say_stopped, at_once=bool(message.get("now")))
-        elif word in ("finish", "release", "leave"):
+        elif order in ("finish", "release", "leave"):
             self.on_finish(message)
 
     def stop_ranks(self, then: Callable[[], object], at_once: bool = False) -> None:
@@ -62,7 +62,7 @@ class Member:
             then()
 
     def elapsed(self) -> float | None:
-        """How long ago the run's first generation started, as far as this worker was told."""
+        """How long ago the run's first generation started, as far as this worker knows."""
         return None if self._began is None else time.monotonic() - self._began
 
     def _prepare(self, generation: int) -> None:
@@ -104,7 +104,7 @@ class Member:
     def _say_stopped(self) -> None:
         self._tell("stopped")
 
-    def _tell(self, word: str, **more: object) -> None:
-        message: dict[str, object] = {"say": word, "generation": self._generation}
+    def _tell(self, what: str, **more: object) -> None:
+        message: dict[str, object] = {"say": what, "generation": self._generation}
         message.update(more)
         self.say(message)

@@ -12,13 +12,13 @@ import re
 from echelon.agent.setup.environment import threads as fair_threads
 from echelon.agent.task import Place, Task
 
-_WORD = re.compile(
+_PLACEHOLDER = re.compile(
     r"\{(rank|local_rank|worker|index|error_file|address:\d+|port:\d+|members:\w+|file:[\w.-]+|hosts(?::\w+)?)\}"
 )
 
 
 class Roll:
-    """Who is there in one generation: the address of every worker, and the ports of its ranks."""
+    """The gang of one generation: the address of every worker, and the ports of its ranks."""
 
     def __init__(self, task: Task, addresses: list[str], ports: list[list[int]]) -> None:
         self.addresses: dict[int, str] = {}
@@ -69,12 +69,12 @@ def starts(task: Task, place: Place) -> int:
 
 def fill_argv(argv: list[str], task: Task, files: dict[str, str] | None = None) -> list[str]:
     """Fill in `{output}`, `{run}` and the paths of `files`; other braces are the user's."""
-    words = {"{output}": task.output, "{run}": task.run}
-    words.update(("{file:%s}" % name, path) for name, path in (files or {}).items())
+    values = {"{output}": task.output, "{run}": task.run}
+    values.update(("{file:%s}" % name, path) for name, path in (files or {}).items())
     filled = []
     for text in argv:
-        for word, value in words.items():
-            text = text.replace(word, value)  # noqa: PLW2901 - word by word
+        for placeholder, value in values.items():
+            text = text.replace(placeholder, value)  # noqa: PLW2901 - one after the other
         filled.append(text)
     return filled
 
@@ -145,7 +145,7 @@ def environment(
 
 
 def _fill(text: str, values: dict[str, str], paths: dict[str, str], roll: Roll) -> str:
-    """Put the agent's values in the place of its words; a word without a value here stays as it is."""
+    """Replace the agent's placeholders; one without a value here stays as it is."""
 
     def look_up(match: re.Match[str]) -> str:
         kind, _, which = match[1].partition(":")
@@ -161,7 +161,7 @@ def _fill(text: str, values: dict[str, str], paths: dict[str, str], roll: Roll) 
             return paths.get(which, match[0])
         return values.get(kind, match[0])
 
-    return _WORD.sub(look_up, text)
+    return _PLACEHOLDER.sub(look_up, text)
 
 
 def with_ahead(env: dict[str, str], ahead: dict[str, str]) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Which image the workers of a run get: the user's, or the framework's default; and what is said of it."""
+"""The image of a run's workers: the role's, the run's, or the framework's default."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ _PLAIN = "docker.io/library/python:3.12-slim"
 
 
 def image_of(job: Job, role: str = "worker") -> str:
-    """The image of the workers of a role; InvalidJob where none is given and no default fits."""
+    """The image of the workers of a role; InvalidJob where none is given and no default fits.
+
+    Every image of a run must have the run's Python: the agent runs on it."""
     own = role_named(job, role)
     if own is not None and own.image is not None:
         return own.image

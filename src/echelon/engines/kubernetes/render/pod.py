@@ -163,7 +163,7 @@ def _tolerations(options: PodOptions, need: Resources) -> Iterator[Object]:
 
 
 def to_toleration(each: Toleration) -> Object:
-    """What the user puts up with, in Kubernetes' words."""
+    """A toleration of the user's, as Kubernetes writes it."""
     made: Object = {"key": each.key, "operator": "Exists" if each.value is None else "Equal"}
     if each.value is not None:
         made["value"] = each.value
@@ -173,8 +173,8 @@ def to_toleration(each: Toleration) -> Object:
 
 
 def _affinity(plan: Plan, group: Group, first_worker: int) -> Object:
-    """Required: the model of GPU. Preferred: the nodes of the plan, so that the place of one that is lost can
-    be taken by another.
+    """Required: the model of GPU. Preferred: the nodes of the plan, so that another can replace one that is
+    lost.
     """
     node: Object = {}
     if (wanted := group.resources.gpu_type) is not None:
@@ -195,7 +195,7 @@ def _affinity(plan: Plan, group: Group, first_worker: int) -> Object:
 
 
 def planned_nodes(plan: Plan, group: Group, first_worker: int) -> Sequence[str]:
-    """The node of each worker of a group; "" where the cluster could not be looked at."""
+    """The node of each worker of a group; "" where the cluster could not be read."""
     seats = plan.placement.seats[first_worker : first_worker + group.workers]
     return [seat.node for seat in seats]
 
