@@ -15,7 +15,7 @@ from echelon.errors import InvalidJob, NoRoomNow, StateTrouble, Unplaceable
 from echelon.model.job import NAME_LENGTH, check_name
 from echelon.model.plan import Plan
 from echelon.model.run import RunRef
-from echelon.model.settings import Settings
+from echelon.model.settings import RoleSettings, Settings
 from echelon.submit import find_python, gather, prepare, submit
 
 
@@ -240,3 +240,15 @@ def test_roles_are_not_for_torch(home: Path) -> None:
     Path("train.py").write_text("import torch")
     with pytest.raises(InvalidJob, match="role"):
         prepare(Settings(script="train.py", roles={"ps": 1}))
+    with pytest.raises(InvalidJob, match="launcher"):
+        prepare(Settings(script="train.py", roles={"launcher": RoleSettings(command="mpirun")}))
+
+
+def test_a_role_with_a_command_of_its_own_runs_beside_any_framework(home: Path) -> None:
+    Path("train.py").write_text("import torch")
+    Path("plain.py").touch()
+    roles = {"ps": RoleSettings(command="serve")}
+    assert prepare(Settings(script="train.py", roles=roles)).job.framework == "torch"
+    assert prepare(Settings(script="plain.py", roles=roles)).job.framework == "plain"
+    both = {**roles, "chief": 1}
+    assert prepare(Settings(script="plain.py", roles=both)).job.framework == "tensorflow"

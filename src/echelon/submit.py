@@ -81,10 +81,10 @@ def prepare(said: Settings, environment: Mapping[str, str] = os.environ) -> Prep
         _check_script(Path(job.script))
     if job.framework == "auto":
         job = replace(job, framework=_find_framework(job))
-    if job.roles and job.framework == "torch":
-        raise InvalidJob(
-            "role", job.roles[0].name, "is not a role of PyTorch", hint="leave it out, or say --framework"
-        )
+    for role in job.roles if job.framework == "torch" else ():
+        if not role.command or role.name == "launcher":
+            hint = "leave it out, or say --framework; a role with a command of its own runs beside it"
+            raise InvalidJob("role", role.name, "is not a role of PyTorch", hint=hint)
     if said.resume and said.results is None and said.name is None:
         raise InvalidJob(
             "resume", True, "says no folder", hint="add --results DIR, or --name RUN to go on in runs/RUN"
@@ -262,7 +262,8 @@ def _find_framework(job: Job) -> str:
     found = (
         detect(source.read_bytes(), _roots(source)) if source is not None and source.is_file() else "plain"
     )
-    return "tensorflow" if found == "plain" and job.roles else found
+    alike = [role for role in job.roles if not role.command]  # the same program, told its role by TF_CONFIG
+    return "tensorflow" if found == "plain" and alike else found
 
 
 def _framework_of_function(function: Callable[..., object], text: str) -> str:

@@ -75,11 +75,11 @@ def _running_pod(record: Record, pods: Sequence[Object], worker: int) -> str:
     """The pod of the worker, if one runs."""
     from echelon.engines.kubernetes.state import workers
     from echelon.errors import InvalidJob, Unavailable
+    from echelon.model.job import workers_asked
     from echelon.model.world import worker_count
-    from echelon.planning import make_world
 
     name = record.ref.name
-    count = worker_count(record.plan.world if record.plan is not None else make_world(record.job))
+    count = workers_asked(record.job) if record.plan is None else worker_count(record.plan.world)
     if worker >= count:
         hint = f"they are numbered 0 to {count - 1}" if count > 1 else "there is only number 0"
         raise InvalidJob("worker", worker, f"is no worker of run {name!r}", hint=hint)

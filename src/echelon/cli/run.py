@@ -76,8 +76,6 @@ def run(
     """Hear, prepare, submit, follow."""
     from echelon.cli import follow, render
     from echelon.engines.choose import choose_engine
-    from echelon.model.world import rank_count
-    from echelon.planning import make_world
     from echelon.submit import gather, prepare, submit
 
     settings = gather(
@@ -86,12 +84,11 @@ def run(
     prepared = prepare(settings)
     job = prepared.job
     foreground = not settings.detach and not settings.dry_run
-    only_rank = rank_count(make_world(job)) == 1
     engine = choose_engine(
         settings.on,
         context=settings.context,
         namespace=settings.namespace,
-        keep_stdin=foreground and only_rank,
+        keep_stdin=foreground,
     )
     for note in (*prepared.notes, *engine.notes(job)):
         render.notice(note)

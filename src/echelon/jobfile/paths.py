@@ -1,10 +1,11 @@
 """Paths in a file are relative to that file's folder; here they are made right from the working directory.
 
-`script` and a `command`'s program become what the user would have typed here: relative where they are below
-the working directory, absolute elsewhere. `results`, `python`, `requirements` and the file of a secret become
-absolute. A program without a slash is looked up on the PATH, as everywhere; all other words of a command, and
-`args`, are passed on untouched, for only the program they are given to knows which of them are paths. Paths
-in a pod (`mount`, `code`, `output`, `collect`) are none of this machine's.
+`script` and the program of a `command`, the run's or a role's, become what the user would have typed here:
+relative where they are below the working directory, absolute elsewhere. `results`, `python`, `requirements`
+and the file of a secret become absolute. A program without a slash is looked up on the PATH, as everywhere;
+all other words of a command, and `args`, are passed on untouched, for only the program they are given to
+knows which of them are paths. Paths in a pod (`mount`, `code`, `output`, `collect`) are none of this
+machine's.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from echelon.jobfile.conversion import At, inside, wrong
-from echelon.model.settings import Settings, Text
+from echelon.model.settings import RoleSettings, Settings, Text
 
 
 def settings_seen_from(said: Settings, folder: Path, at: At) -> Settings:
@@ -34,6 +35,14 @@ def settings_seen_from(said: Settings, folder: Path, at: At) -> Settings:
         name, separator, file = text.partition("=@")
         return f"{name}=@{path('secret', file)}" if separator and file else text
 
+    def program(command: Sequence[Text] | str | None) -> tuple[str, ...] | None:
+        words = _words(command or ())
+        if not words or "/" not in words[0]:
+            return None
+        first = short_path("command", words[0])
+        # Without a slash it would be looked up on the PATH.
+        return (first if "/" in first else f"./{first}", *words[1:])
+
     changes: dict[str, Any] = {}
     if said.script:
         changes["script"] = short_path("script", said.script)
@@ -45,11 +54,15 @@ def settings_seen_from(said: Settings, folder: Path, at: At) -> Settings:
         changes["python"] = path("python", said.python)
     if said.secret:
         changes["secret"] = tuple(secret(text) for text in said.secret)
-    words = _words(said.command or ())
-    if words and "/" in words[0]:
-        program = short_path("command", words[0])
-        # Without a slash it would be looked up on the PATH.
-        changes["command"] = (program if "/" in program else f"./{program}", *words[1:])
+    if (command := program(said.command)) is not None:
+        changes["command"] = command
+    roles = said.roles or {}
+    own = {name: each for name, each in roles.items() if isinstance(each, RoleSettings)}
+    moved = {
+        name: replace(each, command=found) for name, each in own.items() if (found := program(each.command))
+    }
+    if moved:
+        changes["roles"] = {**roles, **moved}
     return replace(said, **changes)
 
 

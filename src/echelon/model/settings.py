@@ -8,7 +8,7 @@ not said, so that a weaker source, or the default, may speak.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
 from echelon.errors import InvalidJob
@@ -18,17 +18,23 @@ from echelon.model.resources import Resources, parse_cpus, parse_duration, parse
 
 Text = str | int | float
 ON_KUBERNETES = "On Kubernetes"
-"""The section of `--help` for what only pods have; on this machine it is heard and has no effect."""
+"""The section of `--help` for what only pods have; on this machine it has no effect."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoleSettings:
-    """A role written out, where its workers need other resources than the rest."""
+    """A role written out, where its workers are not like the rest; a field means what it means for a run."""
 
     workers: int | None = None
+    procs: int | None = None
     gpus: int | None = None
     cpus: Text | None = None
     memory: Text | None = None
+    command: Sequence[Text] | str | None = None
+    args: Sequence[Text] | None = None
+    env: Mapping[str, Text] | None = None
+    image: str | None = None
+    template: Mapping[str, Any] | None = None
 
 
 def _said(text: str, **more: object) -> Any:
@@ -56,7 +62,7 @@ class Settings:
     memory: Text | None = _said("memory per worker, e.g. 16Gi: request, or request:limit")  # noqa: RUF009 - as the others
     resource: Mapping[str, int] | None = _said("any other resource per worker: NAME=N (MIG, AMD, RDMA)")
     roles: Mapping[str, int | RoleSettings] | None = _said(
-        "workers with another role: ps=1, chief=1, evaluator=1", flag="role"
+        "workers with another role: ps=1, chief=1, evaluator=1, launcher=1", flag="role"
     )
     framework: Literal["auto", "torch", "tensorflow", "horovod", "mpi", "plain"] | None = _said(
         "how ranks find each other (default auto: by the script's imports)"
@@ -102,6 +108,9 @@ class Settings:
     toleration: Sequence[str] | None = _of_pods("on nodes with this taint too")
     service_account: str | None = _of_pods("the workers' service account")
     priority_class: str | None = _of_pods("the workers' priority class")
+    template: Mapping[str, Any] | None = _of_pods(
+        "a Kubernetes pod template, merged under what echelon sets itself", flag=False
+    )
     ttl: Text | None = _of_pods("forget the run this long after its end (default 7d)")  # noqa: RUF009 - as the others
 
 
@@ -128,6 +137,8 @@ def add_up(strong: Any, weak: Any) -> Any:
         return {**weak, **{name: add_up(value, weak.get(name)) for name, value in strong.items()}}
     if isinstance(strong, RoleSettings) or isinstance(weak, RoleSettings):
         mine, theirs = _written_out(strong), _written_out(weak)
+        if mine.command is not None:
+            theirs = replace(theirs, args=None)  # arguments belong to the command they are given to
         return RoleSettings(
             **{
                 each.name: add_up(getattr(mine, each.name), getattr(theirs, each.name))
@@ -191,6 +202,7 @@ def _pod(said: Settings) -> pod.PodOptions:
         linger=pod.LINGER if said.linger is None else pod.parse_linger(said.linger),
         ttl=pod.TTL if said.ttl is None else pod.parse_ttl(said.ttl),
         collect=tuple(said.collect or ()),
+        template=dict(said.template or {}),
     )
 
 
@@ -219,9 +231,11 @@ def split_words(command: Sequence[Text] | str | None) -> tuple[str, ...]:
 
 
 def _role(name: str, value: int | RoleSettings, default: Resources) -> Role:
-    """A parameter server computes on the CPU unless told otherwise; other roles need what a worker needs."""
+    """Parameter servers and the launcher compute on the CPU unless told otherwise; other roles need what a
+    worker needs.
+    """
     written, where = _written_out(value), f"role {name}"
-    gpus = _number(f"{where}: gpus", written.gpus, 0 if name == "ps" else default.gpus)
+    gpus = _number(f"{where}: gpus", written.gpus, 0 if name in ("ps", "launcher") else default.gpus)
     resources = Resources(
         gpus=gpus,
         gpu_type=default.gpu_type if gpus else None,
@@ -229,7 +243,17 @@ def _role(name: str, value: int | RoleSettings, default: Resources) -> Role:
         memory=default.memory if written.memory is None else parse_memory(f"{where}: memory", written.memory),
         other=default.other if gpus else {},
     )
-    return Role(name=name, workers=_number(where, written.workers, 1), resources=resources)
+    return Role(
+        name=name,
+        workers=_number(where, written.workers, 1),
+        procs=_number(f"{where}: procs", written.procs, 1),
+        resources=resources,
+        command=split_words(written.command),
+        args=None if written.args is None else tuple(map(str, written.args)),
+        env={key: str(each) for key, each in (written.env or {}).items()},
+        image=None if written.image is None else pod.parse_image(written.image),
+        template=dict(written.template or {}),
+    )
 
 
 def _written_out(role: int | RoleSettings) -> RoleSettings:
