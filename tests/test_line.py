@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from echelon import handle
+from echelon.engines.base import Traits
 from echelon.engines.memory.engine import MemoryEngine
 from echelon.errors import Refused, Unreachable
 from echelon.handle import Run
@@ -25,7 +26,7 @@ JOB = Job(name="fm", command=("true",), framework="plain")
 class Line(MemoryEngine):
     """A run in line at a place where nobody keeps one; `starts` are what starting it comes to, in turn."""
 
-    keeps_line = False
+    traits = Traits(place="a test", keeps_queue=False)
 
     def __init__(self, *starts: Exception | None, queued: bool = True) -> None:
         super().__init__()
@@ -100,5 +101,5 @@ def test_the_time_limit_holds_in_line_too() -> None:
 
 def test_nothing_is_asked_of_a_place_that_keeps_a_line() -> None:
     engine = Line()
-    engine.keeps_line = True
+    engine.traits = Traits(place="a test")
     assert told(engine) == ["recorded", "queued"]

@@ -152,7 +152,7 @@ class Run:
         """The run's events until its end; if it is in line where nobody keeps one, try again now and then."""
         deadline = None if timeout is None else time.monotonic() + timeout
         told: int | None = 0
-        if not self._engine.keeps_line and self._engine.read(self._ref).plan is None:
+        if not self._engine.traits.keeps_queue and self._engine.read(self._ref).plan is None:
             told = yield from self._keep_in_line(deadline)
         if told is None:
             return

@@ -11,8 +11,8 @@ import pytest
 
 from echelon.cli.cp import Place, parse_place
 from echelon.cli.progress import CopyProgress
-from echelon.engines.kubernetes.files.transfer import Progress
 from echelon.errors import InvalidJob
+from echelon.model.copy import Progress
 
 Call = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -101,11 +101,16 @@ def test_volumes_that_cannot_be(
     assert (done.returncode, problem in done.stderr) == (110, True), done.stderr
 
 
-def test_a_local_run_needs_no_way_in(call: Call, hello: str) -> None:
-    done = call("exec", "fm", "--", "ls")
+@pytest.mark.parametrize(
+    "words",
+    [["cp", "data", "pvc:a"], ["cp", "pvc:a", "."], ["volume", "ls"], ["volume", "create", "a"]],
+)
+def test_this_machine_has_no_volumes(call: Call, words: list[str]) -> None:
+    Path("data").mkdir()
+    done = call(*words, "--on", "local")
     assert done.returncode == 119
-    assert "is on this machine" in done.stderr
-    assert "echelon status fm" in done.stderr
+    assert "this machine has no volumes" in done.stderr
+    assert "hint: --on" in done.stderr
 
 
 def test_progress_in_lines(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress as Bar
     from rich.progress import TaskID
 
-    from echelon.engines.kubernetes.files.transfer import Progress
+    from echelon.model.copy import Progress
 
 _EVERY = 5.0  # seconds between two lines
 

@@ -20,14 +20,13 @@ from echelon.handle import Run
 from echelon.model.job import Job
 from echelon.model.plan import Plan
 from echelon.model.resources import format_memory
-from echelon.model.settings import Settings
 from echelon.model.status import RunSummary, Status
 from echelon.model.world import rank_count, worker_count
 from echelon.planning import make_world
-from echelon.submit import Prepared
+from echelon.prepare import Prepared
 
 if TYPE_CHECKING:
-    from echelon.engines.local.checkup import Finding
+    from echelon.model.finding import Finding
 
 _RUN_HEADS = ("NAME", "STATE", "WORKERS", "GPUS", "AGE", "TOOK", "COMMAND", "REASON")
 _LEVEL_COLOURS = {"ok": "green", "degraded": "yellow", "missing": "red"}
@@ -68,15 +67,15 @@ def submitted(run: Run, format_: str) -> None:
         data({"name": run.name, "uri": str(run)}, format_)
 
 
-def preview(prepared: Prepared, plan: object, engine: Engine, settings: Settings) -> None:
-    """What a submission would do; on Kubernetes, the very objects."""
-    job, format_ = prepared.job, settings.format or "text"
+def preview(prepared: Prepared, plan: object, engine: Engine, format_: str) -> None:
+    """What a submission would do; where it makes objects, those objects."""
+    job, objects = prepared.job, engine.traits.previews_objects
     if not isinstance(plan, Plan):
         notice(f"it would wait: {getattr(plan, 'reason', '')}")
-        if settings.on != "k8s":
+        if not objects:
             return
         plan = plan_anywhere(job)  # the objects are the same, but for the nodes
-    if format_ == "text" or (settings.on == "k8s" and format_ == "yaml"):
+    if format_ == "text" or (objects and format_ == "yaml"):
         click.echo(engine.preview(job, plan, prepared.bundle), nl=False)
     else:
         data({"job": job, "plan": plan}, format_)

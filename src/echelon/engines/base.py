@@ -1,12 +1,14 @@
-"""What every engine offers, and nothing that can be computed above it.
+"""The Engine protocol, and the traits by which engines differ.
 
-`memory` is a scripted fake, `local` this machine, `kubernetes` a cluster. The conformance suite in the tests
-is what the words here mean exactly."""
+An engine offers nothing that can be computed above it, and nothing above it asks which engine it is: what
+differs is a trait, and what not every engine can do is an ability (`abilities.py`), which an engine has or
+lacks. The conformance suite in the tests defines the verbs exactly."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -21,20 +23,60 @@ from echelon.model.status import RunSummary
 
 if TYPE_CHECKING:
     from echelon.bundle import Bundle
+    from echelon.engines.abilities import Checkup, Shell, Usage, Volumes
 
 
 class Taken(Exception):
     """What a plan wants was given to another run in the meantime."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traits:
+    """How an engine differs from the others, for the code above that has to know."""
+
+    place: str  # where it is, for messages: "this machine"
+    remote: bool = False  # its workers see none of this machine's files: code travels, Python is the image's
+    code_limit: int | None = None  # bytes of code, compressed, that can travel
+    keeps_queue: bool = True  # it retries queued runs by itself; else the command that follows a run does
+    shared: bool = False  # `runs` lists other users' runs too
+    previews_objects: bool = False  # `preview` is YAML of objects, which are the same on whatever nodes
+
+
 class Engine(Protocol):
-    """A place where runs happen.
+    """A place where runs happen. An ability that it lacks is None."""
 
-    `keeps_line` says whether somebody there tries again for a run in line; if not, whoever follows the run
-    does.
-    """
+    @property
+    def traits(self) -> Traits:
+        """How it differs from other engines."""
+        ...
 
-    keeps_line: bool
+    @property
+    def shell(self) -> Shell | None:
+        """Commands in the place of a rank."""
+        ...
+
+    @property
+    def volumes(self) -> Volumes | None:
+        """Storage that stays."""
+        ...
+
+    @property
+    def checkup(self) -> Checkup | None:
+        """Whether runs would work here."""
+        ...
+
+    @property
+    def usage(self) -> Usage | None:
+        """Who uses what."""
+        ...
+
+    def names(self) -> Sequence[str]:
+        """The names of all runs, and nothing else of them: a shell's completion does not wait."""
+        ...
+
+    def platforms(self) -> frozenset[str] | None:
+        """The platforms (linux/amd64) that an image for its workers has to fit; None where they use none."""
+        ...
 
     def cluster(self, *, gpus: bool = True, job: Job | None = None) -> Cluster:
         """What there is for a job, and who holds it, now. Without `gpus` they need not be looked at."""
@@ -52,7 +94,7 @@ class Engine(Protocol):
         ...
 
     def queue(self, ref: RunRef, reason: str) -> None:
-        """Leave the run in line, where somebody will try again, and let it say why."""
+        """Leave the run queued, to be tried again, with the reason."""
         ...
 
     def start(self, ref: RunRef, plan: Plan) -> None:
@@ -89,8 +131,8 @@ class Engine(Protocol):
     def collect(self, ref: RunRef, progress: Callable[[int, int], object] | None = None) -> None:
         """Bring the results of a run that has ended to where they belong, and let its workers go.
 
-        Where they are there already, and after the first time, it does nothing. `progress` hears the bytes
-        that have come, and how many there are."""
+        Where they are there already, and after the first time, it does nothing. `progress` is called with
+        the bytes that have come, and how many there are."""
         ...
 
     def stop(self, ref: RunRef, *, now: bool = False) -> None:
@@ -134,7 +176,7 @@ def read_secrets(job: Job, environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def check_results(results: Path, *, resume: bool) -> None:
-    """Say so now if the results of a run could not be written to its folder, or would mix with others."""
+    """Raise now if the results of a run could not be written to its folder, or would mix with others'."""
     try:
         occupied = results.exists() and (not results.is_dir() or any(results.iterdir()))
         nearest = next(folder for folder in (results, *results.parents) if folder.exists())

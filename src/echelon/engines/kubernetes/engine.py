@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from echelon.engines.base import Taken, check_results, current_user, read_secrets, run_exists
-from echelon.engines.kubernetes import control, names, objects, pod_security
+from echelon.engines.kubernetes import abilities, control, names, objects, pod_security
 from echelon.engines.kubernetes.client.api import AlreadyThere, Api, Conflict, Object
 from echelon.engines.kubernetes.client.fields import json_object
 from echelon.engines.kubernetes.client.kubeconfig import load_access
@@ -32,7 +32,7 @@ from echelon.engines.kubernetes.follow.follow import (
     missing,
     read_events,
 )
-from echelon.engines.kubernetes.follow.listing import list_runs
+from echelon.engines.kubernetes.follow.listing import list_names, list_runs
 from echelon.engines.kubernetes.follow.logs import Line, is_gap, read_all
 from echelon.engines.kubernetes.follow.saved_logs import has_lost_lines, read_home
 from echelon.engines.kubernetes.nodes import inventory
@@ -40,6 +40,7 @@ from echelon.engines.kubernetes.render import manifests
 from echelon.engines.kubernetes.render.image import image_note
 from echelon.engines.kubernetes.render.payload import Shipped, load, weigh
 from echelon.engines.kubernetes.render.pod import RESTRICTED, to_toleration
+from echelon.engines.kubernetes.shell import PodShell
 from echelon.engines.kubernetes.state import history, outcome, workers
 from echelon.errors import Denied, EchelonError, Refused, StateTrouble
 from echelon.model.cluster import Cluster
@@ -56,8 +57,6 @@ if TYPE_CHECKING:
 
 class KubernetesEngine:
     """Runs in one namespace of one cluster."""
-
-    keeps_line = False  # whoever follows a run in line tries again for it
 
     def __init__(self, *, context: str | None = None, namespace: str | None = None) -> None:
         self._context = context
@@ -351,3 +350,35 @@ class KubernetesEngine:
         word = {"at": round(time.time(), 3), "reason": trouble.sentence, "outcome": "failed"}
         control.leave_word(self.api, record, word)
         control.end_jobs(self.api, self.jobs_of(record.ref))
+
+    # Abilities
+
+    traits = abilities.TRAITS
+
+    @cached_property
+    def shell(self) -> PodShell:
+        """Commands in the place of a rank."""
+        return PodShell(self)
+
+    @cached_property
+    def volumes(self) -> abilities.ClusterVolumes:
+        """The claims of the namespace."""
+        return abilities.ClusterVolumes(lambda: self.api)
+
+    @cached_property
+    def checkup(self) -> abilities.ClusterCheckup:
+        """Whether runs would work here."""
+        return abilities.ClusterCheckup(lambda: self.api)
+
+    @cached_property
+    def usage(self) -> abilities.ClusterMeter:
+        """Who uses the cluster."""
+        return abilities.ClusterMeter(lambda: self.api)
+
+    def names(self) -> Sequence[str]:
+        """The names of the namespace's runs, from one list."""
+        return list_names(self.api)
+
+    def platforms(self) -> frozenset[str]:
+        """The operating systems and processors of the nodes."""
+        return abilities.read_platforms(self.api)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from echelon.agent.gang.verdict import STOPPED_EXIT_CODE
-from echelon.engines.base import Taken, check_results, current_user, read_secrets, run_exists
+from echelon.engines.base import Taken, Traits, check_results, current_user, read_secrets, run_exists
 from echelon.engines.local import devices, rundir, store
 from echelon.engines.local.custody import end_of, is_over, never_ran, nothing_comes, spawn_supervisor
 from echelon.engines.local.rundir import RunDir
@@ -38,6 +38,9 @@ from echelon.model.status import RunSummary, fold
 
 if TYPE_CHECKING:
     from echelon.bundle import Bundle
+    from echelon.engines.local.checkup import LocalCheckup
+    from echelon.engines.local.shell import LocalShell
+    from echelon.engines.local.usage import LocalMeter
 
 _LAST_WORD = 5.0  # seconds that a supervisor may take from the end of its run to its own
 POLL = 0.03  # seconds between two looks at a run's files while following it
@@ -46,11 +49,41 @@ POLL = 0.03  # seconds between two looks at a run's files while following it
 class LocalEngine:
     """Runs on this machine."""
 
-    keeps_line = True  # a run in line has a supervisor
+    traits = Traits(place="this machine")  # a queued run has a supervisor, which retries
+    volumes = None
 
     def __init__(self, home: Path | None = None, *, keep_stdin: bool = False) -> None:
+        """Without `home`, the state folder is the user's; `keep_stdin` lets a single rank read our stdin."""
         self.store = RunStore(home)
         self._keep_stdin = keep_stdin
+
+    @property
+    def shell(self) -> LocalShell:
+        """Commands in the place of a rank."""
+        from echelon.engines.local.shell import LocalShell
+
+        return LocalShell(self.store)
+
+    @property
+    def checkup(self) -> LocalCheckup:
+        """What this machine has for runs."""
+        from echelon.engines.local.checkup import LocalCheckup
+
+        return LocalCheckup()
+
+    @property
+    def usage(self) -> LocalMeter:
+        """Who uses this machine."""
+        from echelon.engines.local.usage import LocalMeter
+
+        return LocalMeter(self)
+
+    def names(self) -> Sequence[str]:
+        """The names of all runs."""
+        return self.store.names()
+
+    def platforms(self) -> None:
+        """Nothing: workers are processes of this machine."""
 
     def cluster(self, *, gpus: bool = True, job: Job | None = None) -> Cluster:  # noqa: ARG002 - all fits all
         """This machine as one node; without `gpus` nvidia-smi need not be called."""
@@ -107,7 +140,7 @@ class LocalEngine:
     def queue(self, ref: RunRef, reason: str) -> None:
         """Leave the run with a supervisor that tries again."""
         folder = self.store.find(ref.name)
-        with rundir.hold(folder) as lock:
+        with store.translated(folder.path), rundir.hold(folder) as lock:
             events, _ = store.read_events(folder)
             told = [event.reason for event in events if event.kind == "queued"]
             if folder.final.exists():
@@ -115,14 +148,14 @@ class LocalEngine:
             if told[-1:] != [reason]:
                 store.append_event(folder, Event(kind="queued", at=rundir.now(), reason=reason))
             if lock is not None:
-                spawn_supervisor(folder, lock, keep_stdin=self._keep_stdin)
+                self._spawn(folder, lock)
 
     def start(self, ref: RunRef, plan: Plan) -> None:
         """Take the plan's GPUs under the lock, and leave the run to its supervisor."""
         folder = self.store.find(ref.name)
         wanted = {gpu for seat in plan.placement.seats for gpu in seat.gpus}
         # One lock within the other, since a plan holds its GPUs only while somebody looks after the run.
-        with self.store.devices_locked(), rundir.hold(folder) as lock:
+        with store.translated(folder.path), self.store.devices_locked(), rundir.hold(folder) as lock:
             if folder.final.exists() or (lock is None and folder.task.exists()):
                 return
             held = self.gpus_held(but=ref.name)
@@ -132,7 +165,7 @@ class LocalEngine:
             store.write_plan(folder, plan)
             write_task(folder, store.read_record(folder), plan)
             if lock is not None:
-                spawn_supervisor(folder, lock, keep_stdin=self._keep_stdin)
+                self._spawn(folder, lock)
 
     def notes(self, job: Job) -> Sequence[str]:  # noqa: ARG002 - all is as the user knows it
         """Nothing: it runs where the user is."""
@@ -235,7 +268,11 @@ class LocalEngine:
         """Which run holds which GPU; `but` names one that does not count."""
         return _gpus_of(self._unfinished(but))
 
-    # What else there is to know of a run's folder
+    def _spawn(self, folder: RunDir, lock: int) -> None:
+        """Start the supervisor. Only a single rank reads our stdin: several would take it from each other."""
+        job = store.read_record(folder).job
+        single = job.workers * job.procs == 1 and not job.roles
+        spawn_supervisor(folder, lock, keep_stdin=self._keep_stdin and single)
 
     def _unfinished(self, but: str | None = None) -> Iterator[tuple[str, Record]]:
         """Runs that somebody looks after: they hold what their plan names, or wait in line."""

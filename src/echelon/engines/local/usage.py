@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -14,47 +13,23 @@ from echelon.agent.ranks.processes import descendants
 from echelon.engines.local import devices
 from echelon.engines.local.engine import LocalEngine
 from echelon.model.status import FINAL
+from echelon.model.usage import GpuUse, MachineRun, MachineUsage
 
 _SAMPLE = 0.3  # seconds over which a share of the CPU is measured
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GpuUse:
-    """One GPU: `user` is a run, another's process, or None."""
+class LocalMeter:
+    """What processes use."""
 
-    gpu: str
-    model: str
-    memory: int
-    used: int
-    utilization: int | None
-    user: str | None
+    def __init__(self, engine: LocalEngine) -> None:
+        self._engine = engine
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunUse:
-    """What the processes of one run take: `cpus` in cores, memory in bytes."""
-
-    name: str
-    state: str
-    processes: int
-    cpus: float
-    memory: int
-    gpus: tuple[str, ...] = ()
+    def measure(self) -> MachineUsage:
+        """Look at everything; takes a moment."""
+        return measure_usage(self._engine)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Usage:
-    """The machine at one moment."""
-
-    cpus: int
-    load: float
-    memory: int
-    memory_used: int
-    gpus: tuple[GpuUse, ...]
-    runs: tuple[RunUse, ...]
-
-
-def measure_usage(engine: LocalEngine) -> Usage:
+def measure_usage(engine: LocalEngine) -> MachineUsage:
     """Look at everything; takes a moment, since a share of the CPU needs two looks."""
     living = [run for run in engine.runs() if run.state not in FINAL]
     trees = {run.name: _processes(engine, run.name) for run in living}
@@ -68,7 +43,7 @@ def measure_usage(engine: LocalEngine) -> Usage:
         by_run.setdefault(name, []).append(gpu)
     own = frozenset(pid for pids in trees.values() for pid in pids)
     total = devices.total_memory()
-    return Usage(
+    return MachineUsage(
         cpus=devices.count_cpus(),
         load=os.getloadavg()[0],
         memory=total,
@@ -85,7 +60,7 @@ def measure_usage(engine: LocalEngine) -> Usage:
             for each in readings
         ),
         runs=tuple(
-            RunUse(
+            MachineRun(
                 name=run.name,
                 state=run.state,
                 processes=len(trees[run.name]),

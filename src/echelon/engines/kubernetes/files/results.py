@@ -31,7 +31,7 @@ from echelon.model.run import Record, RunRef
 
 if TYPE_CHECKING:
     from echelon.engines.kubernetes.engine import KubernetesEngine
-    from echelon.engines.kubernetes.files.volumes import Volume
+    from echelon.model.volume import Volume
 
 _LOGS = "logs/"
 Heard = Callable[[int, int], object]  # the bytes that have come, and how many there are
