@@ -39,6 +39,7 @@ def make_task(
     `code` is the folder that `{code}` means, and with `project` also where functions find their project.
     `join_timeout` is how long workers wait for their leader, and it for them. `hidden` are variables that,
     like secrets, are written to no file. `more` is what only one engine's agents read."""
+    secrets = [each.name for each in record.job.secrets]
     return {
         "schema": SCHEMA,
         "run": plan.run,
@@ -73,7 +74,7 @@ def make_task(
         "heartbeat": HEARTBEAT,
         "lost_after": LOST_AFTER,
         "interactive": interactive,
-        "hidden": [*(secret.name for secret in record.job.secrets), *hidden],
         "bundle": None if bundle is None else dict(bundle),
+        **({"hidden": [*secrets, *hidden]} if secrets or hidden else {}),
         **more,
     }
