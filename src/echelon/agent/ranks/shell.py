@@ -1,11 +1,11 @@
-"""A rank's environment, kept while the rank runs, and the command that starts a shell with it.
+"""A rank's environment, kept for a shell in its place, and the command that starts one.
 
-`shell FOLDER RANK [COMMAND...]` becomes the command, or a shell, with the environment and in the working
-folder of a rank. `echelon exec` runs it next to the agent: on this machine as a child of its own, in a pod
-through `pods/exec`. A file, because no system but Linux shows the environment of another process, and there
-a program may overwrite its own. The file is readable by its user alone and goes with the rank. Variables that
-the task calls hidden (secrets) are not in it: they come from the environment of the command, which a pod
-gives to every process, and which the local engine fills in."""
+`shell TASK RANK [COMMAND...]` becomes the command, or a shell, with the environment and in the working folder
+of a rank. `echelon exec` runs it next to the agent: on this machine as a child of its own, in a pod through
+`pods/exec`. The environment is in a file, because no system but Linux shows that of another process, and
+there a program may overwrite its own. The file is readable by its user alone. Variables that the task calls
+hidden (secrets) are not in it: they come from the environment of the command, which a pod gives to every
+process, and which the local engine fills in."""
 
 from __future__ import annotations
 
@@ -13,9 +13,12 @@ import json
 import os
 import sys
 
-from echelon.agent.task import Task
+from echelon.agent.task import Task, read_task
 
-UNAVAILABLE = 119  # as the `echelon` command exits where something needed is missing
+TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank its first milliseconds
+if TYPE_CHECKING:
+    from typing import Any
+
 _OF_THE_TERMINAL = ("TERM", "COLORTERM", "COLUMNS", "LINES")  # of the user's, not of the rank's
 
 
@@ -27,7 +30,7 @@ def path_of(folder: str, rank: int) -> str:
 def keep(task: Task, rank: int, env: dict[str, str]) -> None:
     """Write down a rank's environment; without room for it the rank runs all the same."""
     shown = {name: value for name, value in env.items() if name not in task.hidden}
-    content = json.dumps({"env": shown, "hidden": task.hidden, "cwd": task.cwd}).encode()
+    content = json.dumps({"env": shown, "hidden": task.hidden}).encode()
     path = path_of(task.reports, rank)
     temporary = "%s.%d.tmp" % (path, os.getpid())
     try:
@@ -40,31 +43,41 @@ def keep(task: Task, rank: int, env: dict[str, str]) -> None:
 
 
 def forget(task: Task, rank: int) -> None:
-    """Remove what was kept: the rank has ended."""
-    try:
-        os.unlink(path_of(task.reports, rank))
-    except OSError:
-        pass
+    """Remove what was kept of a rank that has ended; in a pod, which may hold results for long, it stays."""
+    if task.control is None:
+        try:
+            os.unlink(path_of(task.reports, rank))
+        except OSError:
+            pass
 
 
 def main(words: list[str]) -> int:
     """Become the command; returns only if that cannot be."""
     if len(words) < 2 or not words[1].isdigit():
-        return _complain("usage: shell FOLDER RANK [COMMAND...]", 2)
+        return _complain("usage: shell TASK RANK [COMMAND...]", 2)
     try:
-        with open(path_of(words[0], int(words[1])), "rb") as file:
-            kept = json.load(file)
+        task = read_task(words[0])
+    except (OSError, ValueError, LookupError) as error:
+        return _complain("the task %s cannot be used: %r" % (words[0], error), 2)
+    try:
+        with open(path_of(task.reports, int(words[1])), "rb") as file:
+            env = _at_this_terminal(json.load(file))
     except (OSError, ValueError):
-        return _complain("rank %s does not run here" % words[1], UNAVAILABLE)
-    env = dict(kept["env"])
+        print("rank %s has not started here: this is the agent's own environment" % words[1], file=sys.stderr)
+        env = dict(os.environ)
+    try:
+        os.chdir(task.cwd)
+    except OSError as error:
+        print("%s: %s" % (task.cwd, error.strerror), file=sys.stderr)
+    return _become(words[2:], env)
+
+
+def _at_this_terminal(kept: dict[str, Any]) -> dict[str, str]:
+    env: dict[str, str] = dict(kept["env"])
     for name in (*kept["hidden"], *_OF_THE_TERMINAL):
         if name in os.environ:
             env[name] = os.environ[name]
-    try:
-        os.chdir(kept["cwd"])
-    except OSError as error:
-        print("%s: %s" % (kept["cwd"], error.strerror), file=sys.stderr)
-    return _become(words[2:], env)
+    return env
 
 
 def _become(command: list[str], env: dict[str, str]) -> int:

@@ -31,7 +31,7 @@ class PodShell:
         record = self._engine.read(ref)
         chosen = choose_rank(record, worker, rank)
         pod = running_pod(self._engine.pods_of(ref), ref.name, chosen.worker)
-        words = names.agent_command(record.job.python, "shell", names.STATE, str(chosen.rank), *command)
+        words = names.agent_command(record.job.python, "shell", names.TASK, str(chosen.rank), *command)
         tty = has_terminal()
         with self._engine.api.exec(pod, words, container=names.CONTAINER, stdin=True, tty=tty) as running:
             code = join(running, tty=tty, stdin=tty or not sys.stdin.isatty())

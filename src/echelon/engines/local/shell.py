@@ -40,7 +40,7 @@ class LocalShell:
                 f"rank {chosen.rank} of run {ref.name!r} does not run",
                 hint=f"`echelon status {ref.name}` shows which ranks do",
             )
-        words = [sys.executable, "-I", "-S", str(_AGENT), "shell", str(folder.path), str(chosen.rank)]
+        words = [sys.executable, "-I", "-S", str(_AGENT), "shell", str(folder.task), str(chosen.rank)]
         environment = {**os.environ, **_secrets(record.job)}
         with _leaving_interrupts_to_it():
             code = subprocess.call([*words, *command], env=environment)
