@@ -9,7 +9,6 @@ from collections.abc import Iterator
 import pytest
 
 from echelon import handle
-from echelon.engines.base import Traits
 from echelon.engines.memory.engine import MemoryEngine
 from echelon.errors import Refused, Unreachable
 from echelon.handle import Run
@@ -18,6 +17,7 @@ from echelon.model.event import Event
 from echelon.model.job import Job
 from echelon.model.plan import Plan
 from echelon.model.run import Record, RunRef
+from echelon.model.traits import Traits
 
 REF = RunRef(engine="memory", name="fm")
 JOB = Job(name="fm", command=("true",), framework="plain")

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from echelon.engines.base import Traits
 from echelon.errors import InvalidJob
 from echelon.model.job import NAME_LENGTH, check_name
 from echelon.model.settings import Settings
 from echelon.model.surroundings import Surroundings
+from echelon.model.traits import Traits
 from echelon.prepare import Prepared, find_python, prepare, prepare_function
 
 HERE = Traits(place="this machine")

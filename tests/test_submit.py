@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from echelon.engines.base import Taken, Traits
+from echelon.engines.base import Taken
 from echelon.engines.memory.engine import MemoryEngine
 from echelon.engines.memory.script import Act, one_node
 from echelon.errors import NoRoomNow, StateTrouble, Unplaceable
@@ -16,6 +16,7 @@ from echelon.model.plan import Plan
 from echelon.model.run import RunRef
 from echelon.model.settings import Settings
 from echelon.model.surroundings import Surroundings
+from echelon.model.traits import Traits
 from echelon.prepare import Prepared, prepare
 from echelon.submit import submit
 

@@ -17,13 +17,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from echelon.bundle import Bundle, find_project, pack, pack_files
-from echelon.engines.base import Traits
 from echelon.errors import CannotShip, InvalidJob
 from echelon.frameworks.detect import detect
 from echelon.frameworks.torch import calls_torchrun
 from echelon.model.job import NAME_LENGTH, Job, is_unicode, suggest_name
 from echelon.model.settings import Settings, split_words, to_job
 from echelon.model.surroundings import Surroundings
+from echelon.model.traits import Traits
 from echelon.shipping import notes_on_paths, settle_remote
 
 _SUFFIX = 4

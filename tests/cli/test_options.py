@@ -117,7 +117,7 @@ def test_a_setting_is_a_flag_a_key_and_a_keyword_by_its_declaration_alone(settin
     assert about["description"] == setting.metadata["help"]
 
 
-@pytest.mark.parametrize("setting", [each for each in FIELDS if each.metadata["flag"] is False], ids=NAME_OF)
+@pytest.mark.parametrize("setting", [each for each in FIELDS if not each.metadata["flag"]], ids=NAME_OF)
 def test_what_is_no_flag_is_a_key_all_the_same(setting: Field[object]) -> None:
     assert setting.name not in {param.name for param in command().params}
     assert schema()["properties"][setting.name]["description"] == setting.metadata["help"]

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from echelon.errors import InvalidJob, Unavailable
 from echelon.model.run import Record, RunRef, opening_status
+from echelon.model.traits import Traits
 
 if TYPE_CHECKING:
-    from echelon.engines.base import Traits
     from echelon.model.copy import Copied, Progress
     from echelon.model.finding import Finding
     from echelon.model.pod import PodOptions
+    from echelon.model.traits import Traits
     from echelon.model.usage import ClusterUsage, MachineUsage
     from echelon.model.volume import Volume
 

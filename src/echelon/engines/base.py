@@ -1,14 +1,13 @@
-"""The Engine protocol, and the traits by which engines differ.
+"""The Engine protocol: what every engine offers, and nothing that can be computed above it.
 
-An engine offers nothing that can be computed above it, and nothing above it asks which engine it is: what
-differs is a trait, and what not every engine can do is an ability (`abilities.py`), which an engine has or
-lacks. The conformance suite in the tests defines the verbs exactly."""
+Nothing above asks which engine it has: what differs is a trait (`model/traits.py`), and what not every engine
+can do is an ability (`abilities.py`), which it has or lacks. The conformance suite in the tests defines the
+verbs exactly."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -20,6 +19,7 @@ from echelon.model.log import LogLine
 from echelon.model.plan import Plan
 from echelon.model.run import Record, RunRef
 from echelon.model.status import RunSummary
+from echelon.model.traits import Traits
 
 if TYPE_CHECKING:
     from echelon.bundle import Bundle
@@ -28,18 +28,6 @@ if TYPE_CHECKING:
 
 class Taken(Exception):
     """What a plan wants was given to another run in the meantime."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Traits:
-    """How an engine differs from the others, for the code above that has to know."""
-
-    place: str  # where it is, for messages: "this machine"
-    remote: bool = False  # its workers see none of this machine's files: code travels, Python is the image's
-    code_limit: int | None = None  # bytes of code, compressed, that can travel
-    keeps_queue: bool = True  # it retries queued runs by itself; else the command that follows a run does
-    shared: bool = False  # `runs` lists other users' runs too
-    previews_objects: bool = False  # `preview` is YAML of objects, which are the same on whatever nodes
 
 
 class Engine(Protocol):

@@ -13,10 +13,9 @@ from functools import partial
 
 from echelon.agent.loop import Loop, Timer
 from echelon.agent.output.sink import RankLog, Sink, Stream
-from echelon.agent.ranks import launch, report, shell
+from echelon.agent.ranks import cgroups, interpreter, launch, report, shell
 from echelon.agent.ranks.child import Child
 from echelon.agent.ranks.processes import descendants, kill_below, send
-from echelon.agent.setup import cgroups, interpreter
 from echelon.agent.task import Place, Task
 
 TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank its first milliseconds

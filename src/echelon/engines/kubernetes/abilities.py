@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from echelon.engines.abilities import CopyWatch
-from echelon.engines.base import Traits, current_user
+from echelon.engines.base import current_user
 from echelon.engines.kubernetes.client.api import Api
 from echelon.errors import Denied
 from echelon.model.copy import Copied
 from echelon.model.finding import Finding
 from echelon.model.pod import PodOptions
+from echelon.model.traits import Traits
 from echelon.model.usage import ClusterUsage
 from echelon.model.volume import Volume
 

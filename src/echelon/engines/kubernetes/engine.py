@@ -358,7 +358,7 @@ class KubernetesEngine:
     @cached_property
     def shell(self) -> PodShell:
         """Commands in the place of a rank."""
-        return PodShell(self)
+        return PodShell(lambda: self.api, self.read)
 
     @cached_property
     def volumes(self) -> abilities.ClusterVolumes:

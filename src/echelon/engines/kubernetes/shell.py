@@ -3,37 +3,35 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
 from echelon.engines.abilities import choose_rank
 from echelon.engines.kubernetes import names
-from echelon.engines.kubernetes.client.api import Object
+from echelon.engines.kubernetes.client.api import Api, Object
 from echelon.engines.kubernetes.state import workers
 from echelon.engines.kubernetes.terminal import has_terminal, join
 from echelon.errors import Unavailable
-from echelon.model.run import RunRef
-
-if TYPE_CHECKING:
-    from echelon.engines.kubernetes.engine import KubernetesEngine
+from echelon.model.run import Record, RunRef
 
 
 class PodShell:
     """Shells beside the ranks of a cluster's runs."""
 
-    def __init__(self, engine: KubernetesEngine) -> None:
-        self._engine = engine
+    def __init__(self, connect: Callable[[], Api], read: Callable[[RunRef], Record]) -> None:
+        self._connect = connect
+        self._read = read
 
     def enter(
         self, ref: RunRef, command: Sequence[str] = (), *, worker: int | None = None, rank: int | None = None
     ) -> int:
         """Run a command in the pod of a rank's worker; the agent there knows the rank's environment."""
-        record = self._engine.read(ref)
+        record, api = self._read(ref), self._connect()
         chosen = choose_rank(record, worker, rank)
-        pod = running_pod(self._engine.pods_of(ref), ref.name, chosen.worker)
+        pods = api.list("Pod", selector=names.selector(ref.name, names.WORKER)).items
+        pod = running_pod(pods, ref.name, chosen.worker)
         words = names.agent_command(record.job.python, "shell", names.TASK, str(chosen.rank), *command)
         tty = has_terminal()
-        with self._engine.api.exec(pod, words, container=names.CONTAINER, stdin=True, tty=tty) as running:
+        with api.exec(pod, words, container=names.CONTAINER, stdin=True, tty=tty) as running:
             code = join(running, tty=tty, stdin=tty or not sys.stdin.isatty())
         return 1 if code is None else code
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from echelon.agent.gang.verdict import STOPPED_EXIT_CODE
-from echelon.engines.base import Taken, Traits, check_results, current_user, read_secrets, run_exists
+from echelon.engines.base import Taken, check_results, current_user, read_secrets, run_exists
 from echelon.engines.local import devices, rundir, store
 from echelon.engines.local.custody import end_of, is_over, never_ran, nothing_comes, spawn_supervisor
 from echelon.engines.local.rundir import RunDir
@@ -35,6 +35,8 @@ from echelon.model.log import LogLine
 from echelon.model.plan import Plan
 from echelon.model.run import Record, RunRef, opening_status, summarise
 from echelon.model.status import RunSummary, fold
+from echelon.model.traits import Traits
+from echelon.model.world import rank_count
 
 if TYPE_CHECKING:
     from echelon.bundle import Bundle
@@ -148,7 +150,8 @@ class LocalEngine:
             if told[-1:] != [reason]:
                 store.append_event(folder, Event(kind="queued", at=rundir.now(), reason=reason))
             if lock is not None:
-                self._spawn(folder, lock)
+                only_rank = _wants_one_rank(store.read_record(folder).job)
+                spawn_supervisor(folder, lock, keep_stdin=self._keep_stdin and only_rank)
 
     def start(self, ref: RunRef, plan: Plan) -> None:
         """Take the plan's GPUs under the lock, and leave the run to its supervisor."""
@@ -165,7 +168,8 @@ class LocalEngine:
             store.write_plan(folder, plan)
             write_task(folder, store.read_record(folder), plan)
             if lock is not None:
-                self._spawn(folder, lock)
+                only_rank = rank_count(plan.world) == 1
+                spawn_supervisor(folder, lock, keep_stdin=self._keep_stdin and only_rank)
 
     def notes(self, job: Job) -> Sequence[str]:  # noqa: ARG002 - all is as the user knows it
         """Nothing: it runs where the user is."""
@@ -268,11 +272,7 @@ class LocalEngine:
         """Which run holds which GPU; `but` names one that does not count."""
         return _gpus_of(self._unfinished(but))
 
-    def _spawn(self, folder: RunDir, lock: int) -> None:
-        """Start the supervisor. Only a single rank reads our stdin: several would take it from each other."""
-        job = store.read_record(folder).job
-        single = job.workers * job.procs == 1 and not job.roles
-        spawn_supervisor(folder, lock, keep_stdin=self._keep_stdin and single)
+    # What else there is to know of a run's folder
 
     def _unfinished(self, but: str | None = None) -> Iterator[tuple[str, Record]]:
         """Runs that somebody looks after: they hold what their plan names, or wait in line."""
@@ -284,6 +284,11 @@ class LocalEngine:
                 yield name, store.read_record(folder)
             except StateTrouble:
                 continue
+
+
+def _wants_one_rank(job: Job) -> bool:
+    """Only a single rank can read the caller's stdin: several would take it from each other."""
+    return job.workers * job.procs == 1 and not job.roles
 
 
 def _gpus_of(runs: Iterable[tuple[str, Record]]) -> dict[str, str]:

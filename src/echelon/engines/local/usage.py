@@ -6,22 +6,37 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 
 from echelon.agent.ranks.processes import descendants
 from echelon.engines.local import devices
-from echelon.engines.local.engine import LocalEngine
-from echelon.model.status import FINAL
+from echelon.engines.local.store import RunStore
+from echelon.model.status import FINAL, RunSummary
 from echelon.model.usage import GpuUse, MachineRun, MachineUsage
 
 _SAMPLE = 0.3  # seconds over which a share of the CPU is measured
 
 
+class Machine(Protocol):
+    """What is asked of the local engine."""
+
+    store: RunStore
+
+    def runs(self) -> Sequence[RunSummary]:
+        """Every run."""
+        ...
+
+    def gpus_held(self) -> dict[str, str]:
+        """Which run holds which GPU."""
+        ...
+
+
 class LocalMeter:
     """What processes use."""
 
-    def __init__(self, engine: LocalEngine) -> None:
+    def __init__(self, engine: Machine) -> None:
         self._engine = engine
 
     def measure(self) -> MachineUsage:
@@ -29,7 +44,7 @@ class LocalMeter:
         return measure_usage(self._engine)
 
 
-def measure_usage(engine: LocalEngine) -> MachineUsage:
+def measure_usage(engine: Machine) -> MachineUsage:
     """Look at everything; takes a moment, since a share of the CPU needs two looks."""
     living = [run for run in engine.runs() if run.state not in FINAL]
     trees = {run.name: _processes(engine, run.name) for run in living}
@@ -73,7 +88,7 @@ def measure_usage(engine: LocalEngine) -> MachineUsage:
     )
 
 
-def _processes(engine: LocalEngine, name: str) -> list[int]:
+def _processes(engine: Machine, name: str) -> list[int]:
     try:
         supervisor = msgspec.json.decode(
             engine.store.dir(name).supervisor.read_bytes(), type=dict[str, float]

@@ -27,7 +27,7 @@ from typing import Any, TypeVar
 
 from echelon.agent.gang.verdict import STOPPED_EXIT_CODE
 from echelon.bundle import Bundle
-from echelon.engines.base import Taken, Traits, read_secrets, run_exists, unknown_run
+from echelon.engines.base import Taken, read_secrets, run_exists, unknown_run
 from echelon.engines.memory.script import Act, Program, one_node, perform
 from echelon.errors import InvalidJob, StateTrouble
 from echelon.model.cluster import Cluster
@@ -37,6 +37,7 @@ from echelon.model.log import LogLine
 from echelon.model.plan import Plan
 from echelon.model.run import Record, RunRef, opening_status, summarise
 from echelon.model.status import RunSummary, fold
+from echelon.model.traits import Traits
 from echelon.model.world import members
 
 T = TypeVar("T", Event, LogLine)
