@@ -119,14 +119,14 @@ def test_progress_in_lines(capfd: pytest.CaptureFixture[str], monkeypatch: pytes
     clock = [100.0]
     monkeypatch.setattr(time, "monotonic", lambda: clock[0])
     with CopyProgress("pvc:data") as show:
-        show.hear(Progress(done=1 << 20, total=8 << 20, files=3))
+        show.update(Progress(done=1 << 20, total=8 << 20, files=3))
         clock[0] += 2
-        show.hear(Progress(done=2 << 20, total=8 << 20, files=3))
+        show.update(Progress(done=2 << 20, total=8 << 20, files=3))
         clock[0] += 4
-        show.hear(Progress(done=7 << 20, total=8 << 20, files_done=2, files=3))
+        show.update(Progress(done=7 << 20, total=8 << 20, files_done=2, files=3))
         for _ in range(2):
-            show.hear(Progress(trouble="the connection was cut"))
-        show.hear(Progress(done=8 << 20, total=8 << 20, files_done=3, files=3))
+            show.update(Progress(trouble="the connection was cut"))
+        show.update(Progress(done=8 << 20, total=8 << 20, files_done=3, files=3))
     out, err = capfd.readouterr()
     assert out == ""
     assert err.splitlines() == [

@@ -140,7 +140,7 @@ def _report(error: Exception) -> int:
 
 
 def _forget_stdout() -> None:
-    """Keep Python from complaining at exit about what nobody will read."""
+    """Keep Python from complaining at exit about output that has no reader."""
     import os
 
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -77,7 +77,7 @@ def target_of(options: Mapping[str, Any]) -> Target:
 
 
 def complete_runs(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Names of runs, for the shell: those that come at once, since nobody waits for a suggestion."""
+    """Names of runs, for the shell: those that come within a moment."""
     import threading
 
     found: list[str] = []

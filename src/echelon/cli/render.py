@@ -1,6 +1,6 @@
 """What is printed, but for the lines of ranks. Plain and stable when piped; tables and colour on a terminal.
 
-Data goes to standard output, words about it to standard error.
+Data goes to standard output, messages about it to standard error.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 
 def notice(text: str) -> None:
-    """Say something about what is going on."""
+    """Print a message about what is going on."""
     click.echo(style("echelon: ", fg="bright_black") + text, err=True)
 
 
@@ -82,18 +82,18 @@ def preview(prepared: Prepared, plan: object, engine: Engine, format_: str) -> N
 
 
 def collecting(run: Run) -> None:
-    """Bring the results home, and say how far that is when it takes a while."""
-    began = said = time.monotonic()
+    """Fetch the results, and report progress when it takes a while."""
+    began = told = time.monotonic()
 
     def progress(done: int, total: int) -> None:
-        nonlocal said
+        nonlocal told
         now = time.monotonic()
-        if now - said > 2.0:
-            said = now
+        if now - told > 2.0:
+            told = now
             notice(f"fetching results: {format_memory(done)} of {format_memory(total)}")
 
     run.collect(progress)
-    if said != began:
+    if told != began:
         notice("results fetched")
 
 
@@ -156,7 +156,7 @@ def fetched(where: Path, seconds: float, format_: str) -> None:
 
 
 def runs(found: Sequence[RunSummary], format_: str, *, ended_too: bool, everybody: bool = False) -> None:
-    """The table of runs; of everybody's, with whose they are."""
+    """The table of runs; with those of all users, whose they are."""
     if format_ != "text":
         data(found, format_)
     elif found and everybody:

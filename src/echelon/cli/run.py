@@ -1,4 +1,4 @@
-"""`echelon run`: from the command line's words to a run, followed to its end."""
+"""`echelon run`: from the command line to a run, followed to its end."""
 
 from __future__ import annotations
 

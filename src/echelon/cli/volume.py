@@ -102,12 +102,12 @@ def create(
     return 0
 
 
-@volume.command("rm", short_help="Remove volumes that nobody uses.")
+@volume.command("rm", short_help="Remove volumes that are not in use.")
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
 @click.option("-y", "--yes", is_flag=True, help="do not ask")
 @target_options
 def remove(names: tuple[str, ...], yes: bool, **target: str | None) -> int:
-    """Remove volumes that nobody uses, and, where their class says so, the data on them.
+    """Remove volumes that are not in use, and, where their class says so, the data on them.
 
     \b
     Examples:

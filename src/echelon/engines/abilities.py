@@ -75,7 +75,7 @@ class Volumes(Protocol):
 class CopyWatch(Protocol):
     """What is told of a copy while it goes on."""
 
-    def hear(self, now: Progress) -> object:
+    def update(self, now: Progress) -> object:
         """How far it is."""
         ...
 

@@ -1,8 +1,8 @@
 """What a user wrote down, as Settings: job files, `[tool.echelon]`, `--set` and the Python call's keywords.
 
-The command line and `echelon.run` call these four readers and merge what they return; nobody else knows how a
-job is written down. Every mistake is an InvalidJob that names the source (file and line where there is one),
-the key, the value and the fix. Paths in a file are relative to that file's folder, see `paths`.
+No other module knows how a job is written down. Every mistake is an InvalidJob that names the source (file
+and line where there is one), the key, the value and the fix. Paths in a file are relative to that file's
+folder, see `paths`.
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ class ClusterVolumes:
         api, owner = self._connect(), current_user()
         there = self.read(volume)
         with reach_volume(api, there, options, owner=owner, writes=True, notice=watch.notice) as opener:
-            copied = send_tree(opener, source, f"{MOUNT}/{path}", into=True, progress=watch.hear)
+            copied = send_tree(opener, source, f"{MOUNT}/{path}", into=True, progress=watch.update)
         return replace(copied, target=f"pvc:{volume}{copied.target.removeprefix(MOUNT)}")
 
     def fetch(self, volume: str, path: str, to: str, options: PodOptions, watch: CopyWatch) -> Copied:
@@ -93,7 +93,9 @@ class ClusterVolumes:
         api, owner = self._connect(), current_user()
         there = self.read(volume)
         with reach_volume(api, there, options, owner=owner, writes=False, notice=watch.notice) as opener:
-            return fetch_tree(opener, MOUNT, to, path=path.rstrip("/") or ".", into=True, progress=watch.hear)
+            return fetch_tree(
+                opener, MOUNT, to, path=path.rstrip("/") or ".", into=True, progress=watch.update
+            )
 
 
 class ClusterCheckup:

@@ -1,7 +1,7 @@
-"""The local engine: runs on this machine, each looked after by a supervisor process of its own.
+"""The local engine: runs on this machine, each with a supervisor process of its own.
 
-This half lives in whoever asks (the command line, a notebook, the supervisor itself) and touches nothing but
-the run's folder: a run goes on when its asker is gone, and any process can follow or stop it."""
+This half lives in the client (the command line, a notebook, the supervisor itself) and touches nothing but
+the run's folder: a run goes on when its client has ended, and any process can follow or stop it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from echelon.engines.local.shell import LocalShell
     from echelon.engines.local.usage import LocalMeter
 
-_LAST_WORD = 5.0  # seconds that a supervisor may take from the end of its run to its own
+_SUPERVISOR_END = 5.0  # seconds that a supervisor may take from the end of its run to its own
 POLL = 0.03  # seconds between two looks at a run's files while following it
 
 
@@ -117,7 +117,7 @@ class LocalEngine:
 
     def record(self, job: Job, bundle: Bundle | None) -> RunRef:
         """Make the run's folder."""
-        read_secrets(job, os.environ)  # what is missing is said now, not when the workers start
+        read_secrets(job, os.environ)  # what is missing is reported now, not when the workers start
         ref = RunRef(engine="local", name=job.name)
         folder = self.store.dir(job.name)
         if never_ran(folder) and store.read_record(folder).job == job:
@@ -157,7 +157,7 @@ class LocalEngine:
         """Take the plan's GPUs under the lock, and leave the run to its supervisor."""
         folder = self.store.find(ref.name)
         wanted = {gpu for seat in plan.placement.seats for gpu in seat.gpus}
-        # One lock within the other, since a plan holds its GPUs only while somebody looks after the run.
+        # One lock within the other, since a plan holds its GPUs only while the run has a supervisor.
         with store.translated(folder.path), self.store.devices_locked(), rundir.hold(folder) as lock:
             if folder.final.exists() or (lock is None and folder.task.exists()):
                 return
@@ -176,7 +176,7 @@ class LocalEngine:
         return ()
 
     def preview(self, job: Job, plan: Plan, bundle: Bundle | None = None) -> str:  # noqa: ARG002
-        """The plan in words."""
+        """The plan, for a person to read."""
         from echelon.engines.local.preview import preview
 
         return preview(job, plan)
@@ -184,7 +184,7 @@ class LocalEngine:
     def events(self, ref: RunRef, *, follow: bool = False, timeout: float | None = None) -> Iterator[Event]:
         """Read the run's event file, and go on reading it."""
         folder = self.store.find(ref.name)
-        is_over(folder)  # a supervisor that died without a word is missed now
+        is_over(folder)  # a supervisor that died without writing the end is noticed now
         deadline = None if timeout is None else time.monotonic() + timeout
         position = 0
         ended = False
@@ -197,7 +197,7 @@ class LocalEngine:
             if ended:
                 return
             if last_look:
-                # An end that does not stand among the events: somebody was killed, or the disk is full.
+                # An end that is not among the events: the supervisor was killed, or the disk is full.
                 final = end_of(folder)
                 if final is not None:
                     yield final
@@ -223,7 +223,7 @@ class LocalEngine:
         """Nothing: ranks write to the results folder themselves."""
 
     def stop(self, ref: RunRef, *, now: bool = False) -> None:
-        """Leave word for the supervisor; a run that never got one ends here."""
+        """Write a stop request for the supervisor; a run that never got one ends here."""
         folder = self.store.find(ref.name)
         if is_over(folder):
             return
@@ -245,11 +245,11 @@ class LocalEngine:
                 store.write_final(folder, end)
 
     def remove(self, ref: RunRef) -> None:
-        """Forget the run, once its supervisor has said its last word."""
+        """Forget the run, once its supervisor has ended."""
         folder = self.store.find(ref.name)
         if not is_over(folder) and not never_ran(folder):
             raise StateTrouble(f"run {ref.name!r} has not ended", hint=f"`echelon stop {ref.name}` first")
-        deadline = time.monotonic() + _LAST_WORD
+        deadline = time.monotonic() + _SUPERVISOR_END
         while rundir.is_held(folder) and time.monotonic() < deadline:
             time.sleep(0.01)
         self.store.delete(ref.name)
@@ -275,7 +275,7 @@ class LocalEngine:
     # What else there is to know of a run's folder
 
     def _unfinished(self, but: str | None = None) -> Iterator[tuple[str, Record]]:
-        """Runs that somebody looks after: they hold what their plan names, or wait in line."""
+        """Runs that have a supervisor: they hold what their plan names, or are queued."""
         for name in self.store.names():
             folder = self.store.dir(name)
             if name == but or folder.final.exists() or not rundir.is_held(folder):

@@ -160,7 +160,7 @@ class MemoryEngine:
         return ()
 
     def preview(self, job: Job, plan: Plan, bundle: Bundle | None = None) -> str:  # noqa: ARG002
-        """The plan in words."""
+        """The plan, for a person to read."""
         commands = [shlex.join(launch.argv) for launch in plan.launches]
         return "\n".join([f"run {job.name} in memory, framework {plan.framework}", *commands]) + "\n"
 
