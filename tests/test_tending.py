@@ -50,7 +50,7 @@ class Claimed:
 class Queue(MemoryEngine):
     """A queued run at a place where its tender has to admit it; `starts` are what starting it comes to."""
 
-    keeps_line = False
+    traits = replace(MemoryEngine.traits, keeps_queue=False)
 
     def __init__(self, *starts: EchelonError | None, free: bool = True) -> None:
         super().__init__()
@@ -164,7 +164,7 @@ def test_reading_never_asks_for_the_claim() -> None:
 
 def test_an_engine_that_looks_after_its_runs_has_no_claim() -> None:
     engine = Queue(None)
-    engine.keeps_line = True
+    engine.traits = MemoryEngine.traits
     engine.story.append(succeeded(at=4.0))
     assert Run(REF, engine).wait().state == "succeeded"
     assert engine.done == ["collect"]

@@ -49,11 +49,11 @@ class Tending:
     @property
     def collects(self) -> bool:
         """Whether it is this process that fetches the results: the run has no other tender."""
-        return self._engine.keeps_line or self._try_claim()
+        return self._engine.traits.keeps_queue or self._try_claim()
 
     def begin(self) -> None:
         """Start the thread, where there is something to do."""
-        if not self._engine.keeps_line:
+        if not self._engine.traits.keeps_queue:
             self._thread.start()
 
     def keep(self, end: Event) -> None:

@@ -232,7 +232,7 @@ def test_a_secret_in_the_wrong_place_is_not_repeated(text: str) -> None:
     ("text", "where", "words"),
     [
         ("script: a.py\nscript: b.py\n", ":2", "it stands in line 1 already"),
-        ("script: a.py\nenv: {A: 1, A: 2}\n", ":2", "'A' is said twice"),
+        ("script: a.py\nenv: {A: 1, A: 2}\n", ":2", "'A' is given twice"),
         ("script: a: b\n", ":1:10", "quote text that holds a colon"),
         ("script: a.py\nname: @x\n", ":2:7", "begins with a special character"),
         ("script: a.py\n\tworkers: 2\n", ":2:1", "indent with spaces"),

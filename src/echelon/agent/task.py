@@ -67,6 +67,7 @@ class Task:
         self.heartbeat: float = raw.get("heartbeat", 1.0)
         self.lost_after: float = raw.get("lost_after", 10.0)
         self.interactive: bool = raw.get("interactive", False)
+        self.hidden: list[str] = raw.get("hidden", [])  # variables that are written to no file
         # The code that was shipped: its digest, its target, and a path or the paths of its parts.
         self.bundle: dict[str, Any] | None = raw.get("bundle")
         # packages, requirements (a path or None), wheel_parts (paths of pip's own wheel, or None)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from echelon.cli.options import complete_runs, target_options, where
+from echelon.cli.options import complete_runs, target_of, target_options, where
 
 if TYPE_CHECKING:
     from echelon.errors import EchelonError
@@ -29,19 +29,19 @@ def ps(everything: bool, everybody: bool, watch: bool, **target: str | None) -> 
       echelon ps -a -o json
       echelon ps -A --on k8s
     """
-    from echelon.api import runs
+    from echelon.api import engine_at
     from echelon.cli import render
     from echelon.engines.base import current_user
     from echelon.model.status import FINAL, RunSummary
 
-    me = current_user()
+    engine, me = engine_at(target_of(target)), current_user()
 
     def wanted(row: RunSummary) -> bool:
-        mine = everybody or row.owner in ("", me) or not row.uri.startswith("k8s:")
+        mine = everybody or not engine.traits.shared or row.owner in ("", me)
         return mine and (everything or row.state not in FINAL)
 
     render.repeatedly(
-        lambda: [row for row in runs(**where(target)) if wanted(row)],
+        lambda: [row for row in engine.runs() if wanted(row)],
         lambda found: render.runs(
             found, target["format"] or "text", ended_too=everything, everybody=everybody
         ),

@@ -5,7 +5,7 @@ everywhere, and is written here once."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from echelon import __version__
@@ -32,13 +32,15 @@ def make_task(
     join_timeout: float,
     project: bool,
     interactive: bool = False,
+    hidden: Sequence[str] = (),
     **more: object,
 ) -> dict[str, Any]:
     """Everything that all agents of a run are told.
 
     `code` is the folder that `{code}` means, and with `project` also where functions find their project.
-    `join_timeout` is how long workers wait for their leader, and it for them. `more` are fields that only one
-    engine's agents know."""
+    `join_timeout` is how long workers wait for their leader, and it for them. `hidden` are variables that,
+    like secrets, are written to no file. `more` is what only one engine's agents read."""
+    secrets = [each.name for each in record.job.secrets]
     return {
         "schema": SCHEMA,
         "version": __version__,
@@ -77,5 +79,6 @@ def make_task(
         "lost_after": LOST_AFTER,
         "interactive": interactive,
         "bundle": None if bundle is None else dict(bundle),
+        **({"hidden": [*secrets, *hidden]} if secrets or hidden else {}),
         **more,
     }

@@ -9,7 +9,7 @@ import json
 import os
 import re
 
-from echelon.agent.setup.environment import threads as fair_threads
+from echelon.agent.ranks.environment import threads as fair_threads
 from echelon.agent.task import Place, Task
 
 _PLACEHOLDER = re.compile(

@@ -13,10 +13,9 @@ from functools import partial
 
 from echelon.agent.loop import Loop, Timer
 from echelon.agent.output.sink import RankLog, Sink, Stream
-from echelon.agent.ranks import launch, report
+from echelon.agent.ranks import cgroups, interpreter, launch, report, shell
 from echelon.agent.ranks.child import Child
 from echelon.agent.ranks.processes import descendants, kill_below, send
-from echelon.agent.setup import cgroups, interpreter
 from echelon.agent.task import Place, Task, write_atomically
 
 TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank its first milliseconds
@@ -92,6 +91,7 @@ class Ranks:
                 self.ahead,
             )
             self._all.append(rank)
+            shell.keep(self._task, rank.number, env)
             self._spawn(rank, argv, env, generation)
         self._sink.event(
             "worker-running",
@@ -243,6 +243,7 @@ class Ranks:
     def _report(self, rank: Rank, error: str | None) -> None:
         code = rank.code
         assert code is not None
+        shell.forget(self._task, rank.number)
         end = report.make_end(
             rank.number,
             self._place.worker,

@@ -1,1 +1,1 @@
-"""Before the first start: code, packages, the interpreter, and the environment that a container lacks."""
+"""What happens before the first start: code unpacked, packages installed."""

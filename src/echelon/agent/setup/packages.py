@@ -16,7 +16,7 @@ from echelon.agent.loop import Loop
 from echelon.agent.output.sink import RankLog, Sink, Stream
 from echelon.agent.ranks import report
 from echelon.agent.ranks.child import Child
-from echelon.agent.setup.interpreter import find_python
+from echelon.agent.ranks.interpreter import find_python
 from echelon.agent.task import Place, Task
 
 TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank its first milliseconds

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from echelon.engines.base import Taken, check_results, current_user, read_secrets, run_exists
-from echelon.engines.kubernetes import control, names, objects, pod_security, record, tend
+from echelon.engines.kubernetes import abilities, control, names, objects, pod_security, record, tend
 from echelon.engines.kubernetes.client.api import AlreadyThere, Api, Conflict
 from echelon.engines.kubernetes.client.kubeconfig import load_access
 from echelon.engines.kubernetes.files import results
@@ -33,6 +33,7 @@ from echelon.engines.kubernetes.render import dialects, manifests
 from echelon.engines.kubernetes.render.image import image_note
 from echelon.engines.kubernetes.render.payload import load, weigh
 from echelon.engines.kubernetes.render.pod import RESTRICTED, to_toleration
+from echelon.engines.kubernetes.shell import PodShell
 from echelon.engines.kubernetes.state import outcome, workers
 from echelon.engines.machine import Submissions
 from echelon.errors import Denied, EchelonError, StateTrouble
@@ -50,8 +51,6 @@ if TYPE_CHECKING:
 
 class KubernetesEngine:
     """Runs in one namespace of one cluster."""
-
-    keeps_line = False  # the tender of a queued run tries again to admit it
 
     def __init__(self, *, context: str | None = None, namespace: str | None = None) -> None:
         self._context = context
@@ -291,6 +290,38 @@ class KubernetesEngine:
             for gpu in node.gpus:
                 if gpu.id in wanted and gpu.holder not in (None, ref.name):
                     raise Taken(gpu.holder)
+
+    # Abilities
+
+    traits = abilities.TRAITS
+
+    @cached_property
+    def shell(self) -> PodShell:
+        """Commands in the place of a rank."""
+        return PodShell(lambda: self.api, self.read)
+
+    @cached_property
+    def volumes(self) -> abilities.ClusterVolumes:
+        """The claims of the namespace."""
+        return abilities.ClusterVolumes(lambda: self.api)
+
+    @cached_property
+    def checkup(self) -> abilities.ClusterCheckup:
+        """Whether runs would work here."""
+        return abilities.ClusterCheckup(lambda: self.api)
+
+    @cached_property
+    def usage(self) -> abilities.ClusterMeter:
+        """Who uses the cluster."""
+        return abilities.ClusterMeter(lambda: self.api)
+
+    def names(self) -> Sequence[str]:
+        """The names of the namespace's runs, from one list."""
+        return views.run_names(self.api)
+
+    def platforms(self) -> frozenset[str]:
+        """The operating systems and processors of the nodes."""
+        return abilities.read_platforms(self.api)
 
 
 def _now() -> float:

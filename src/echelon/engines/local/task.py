@@ -6,7 +6,7 @@ import hashlib
 
 import msgspec
 
-from echelon.engines.local import rundir
+from echelon.engines.local import processes, rundir
 from echelon.engines.local.rundir import RunDir
 from echelon.engines.task import make_task
 from echelon.model.plan import Plan
@@ -31,6 +31,7 @@ def write_task(folder: RunDir, record: Record, plan: Plan) -> None:
         join_timeout=JOIN_TIMEOUT,
         project=record.job.snapshot,
         interactive=rank_count(plan.world) == 1,
+        hidden=(processes.MARK,),  # a shell beside a rank is not part of the run
         gpus=[seat.gpus for seat in plan.placement.seats],
     )
     rundir.write_atomically(folder.task, msgspec.json.encode(task))

@@ -1,6 +1,6 @@
 """What a scripted run does, told as events, lines and result files: the pure half of the memory engine.
 
-The words and the choice of a root cause are the agent's own, so that a played failure reads like a real one.
+Messages and the choice of a root cause are the agent's own, so that a played failure reads like a real one.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from echelon.model.world import members
 class Act:
     """What one rank does once it is started: write lines and result files, then end, or last until stopped.
 
-    `error` is its last word, on stderr, and makes it fail. A negative exit code is the signal that kills it.
+    `error` is its last line, on stderr, and makes it fail. A negative exit code is the signal that kills it.
     """
 
     lines: tuple[str, ...] = ()
@@ -66,7 +66,7 @@ def perform(program: Program, plan: Plan, now: Callable[[], float]) -> Iterator[
             yield ends.from_verdict(verdict_, at=now())
         elif not lasts:
             yield ends.succeeded(at=now())
-        elif plan.timeout is not None:  # nobody has to wait for it here
+        elif plan.timeout is not None:  # without waiting for it
             reason = f"the time limit of {plan.timeout:g} s has passed"
             yield Event(kind="stopping", at=now(), reason=reason)
             yield ends.timed_out(reason, at=now())
@@ -93,8 +93,8 @@ def _perform_once(
             if act.lasts and not code:
                 lasts = lasts or plan.world.groups[member.group].essential
                 continue
-            words = [*act.lines, *([] if act.error is None else [act.error])][-report.TAIL_LINES :]
-            end = report.make_end(rank, member.worker, code, act.error, words, now())
+            tail = [*act.lines, *([] if act.error is None else [act.error])][-report.TAIL_LINES :]
+            end = report.make_end(rank, member.worker, code, act.error, tail, now())
             told = {key: end[key] for key in ("at", "worker", "rank", "exit_code", "signal")}
             yield Event(kind="rank-ended", reason=end["summary"] if code else None, **told)
             if code:

@@ -15,8 +15,6 @@ from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.client.api import Api
 from echelon.engines.kubernetes.client.kubeconfig import load_access
 from echelon.engines.kubernetes.files.volumes import (
-    Volume,
-    check_unused,
     create_volume,
     list_volumes,
     read_volume,
@@ -24,6 +22,7 @@ from echelon.engines.kubernetes.files.volumes import (
     to_volume,
 )
 from echelon.errors import Denied, InvalidJob, StateTrouble
+from echelon.model.volume import Volume, check_unused
 
 
 def api_of(kubectl: Kubectl) -> Api:

@@ -21,8 +21,9 @@ from tests.engines.kubernetes.cluster_objects import (
 from echelon.cli.render_cluster import cluster_usage
 from echelon.engines.kubernetes.nodes import shapes
 from echelon.engines.kubernetes.nodes.inventory import Seen
-from echelon.engines.kubernetes.nodes.usage import ClusterUsage, RunUse, to_usage
+from echelon.engines.kubernetes.nodes.usage import to_usage
 from echelon.engines.kubernetes.record import Outline
+from echelon.model.usage import ClusterRun, ClusterUsage
 
 ONE = container(gpu="1", cpu="1500m", memory="2Gi")
 
@@ -81,11 +82,11 @@ def test_nodes_with_gpus_come_first_and_tell_who_uses_them() -> None:
 
 def test_runs_and_what_they_take() -> None:
     assert busy().runs == (
-        RunUse(
+        ClusterRun(
             name="fm", state="running", workers=2, cpus=3.0, memory=4 * GIB, gpus=2, nodes=("gpu-a", "gpu-b")
         ),
-        RunUse(name="next", state="starting", workers=0, cpus=0, memory=0, gpus=0),
-        RunUse(name="later", state="queued", workers=0, cpus=0, memory=0, gpus=0),
+        ClusterRun(name="next", state="starting", workers=0, cpus=0, memory=0, gpus=0),
+        ClusterRun(name="later", state="queued", workers=0, cpus=0, memory=0, gpus=0),
     )
 
 

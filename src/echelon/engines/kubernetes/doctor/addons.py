@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from echelon.engines.kubernetes.client.fields import moment
-from echelon.engines.local.checkup import Finding
 from echelon.errors import Denied, Refused
+from echelon.model.finding import Finding
 
 if TYPE_CHECKING:
     from echelon.engines.kubernetes.client.api import Api

@@ -10,8 +10,8 @@ from typing import Any
 from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.nodes import shapes
 from echelon.engines.kubernetes.nodes.quantities import to_thousandths
-from echelon.engines.local.checkup import Finding
 from echelon.model.cluster import Cluster, Node
+from echelon.model.finding import Finding
 from echelon.model.resources import format_memory
 
 Object = Mapping[str, Any]

@@ -14,8 +14,8 @@ from echelon.engines.kubernetes.doctor.addons import check_addons
 from echelon.engines.kubernetes.doctor.policies import check_policies
 from echelon.engines.kubernetes.doctor.rights import Need, check_rights
 from echelon.engines.kubernetes.nodes import inventory
-from echelon.engines.local.checkup import Finding
 from echelon.errors import Denied, EchelonError, Unreachable
+from echelon.model.finding import Finding
 
 if TYPE_CHECKING:
     from echelon.engines.kubernetes.client.api import Api

@@ -16,8 +16,8 @@ from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.client.fields import json_object
 from echelon.engines.kubernetes.diagnose import Trouble, diagnose
 from echelon.engines.kubernetes.state.workers import container_end, container_state
-from echelon.engines.local.checkup import Finding
 from echelon.errors import Denied, EchelonError, Unreachable
+from echelon.model.finding import Finding
 
 if TYPE_CHECKING:
     from echelon.engines.kubernetes.client.api import Api

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from echelon.engines.kubernetes.client.kinds import KINDS
-from echelon.engines.local.checkup import Finding
+from echelon.model.finding import Finding
 
 _UNKNOWN = "what is free is unknown, and the scheduler alone finds a place"
 _AT_ONCE = 8  # concurrent requests; a cluster may be a continent away

@@ -18,7 +18,6 @@ from echelon.engines.kubernetes.client.api import Api, Object
 from echelon.engines.kubernetes.diagnose import Trouble, gives_up, limit_words
 from echelon.engines.kubernetes.files.reconnect import Opener
 from echelon.engines.kubernetes.files.transfer import pod_opener
-from echelon.engines.kubernetes.files.volumes import Volume
 from echelon.engines.kubernetes.follow.troubles import find_troubles
 from echelon.engines.kubernetes.pod_security import forbids_root, level_of
 from echelon.engines.kubernetes.render.manifests import owner_reference
@@ -26,6 +25,7 @@ from echelon.engines.kubernetes.render.pod import to_toleration
 from echelon.engines.kubernetes.state import workers
 from echelon.errors import EchelonError, Refused, Unavailable
 from echelon.model.pod import PodOptions
+from echelon.model.volume import Volume
 
 MOUNT = f"{names.ROOT}/volume"
 IMAGE = "docker.io/library/python:3.12-slim"

@@ -30,7 +30,7 @@ from echelon.model.job import Job
 from echelon.model.run import Record, RunRef
 
 if TYPE_CHECKING:
-    from echelon.engines.kubernetes.files.volumes import Volume
+    from echelon.model.volume import Volume
 
 _LOGS = "logs/"
 Progressed = Callable[[int, int], object]  # the bytes that have come, and how many there are

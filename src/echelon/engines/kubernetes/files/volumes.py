@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 
 from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.client.api import AlreadyThere, Api, Listing, Object
@@ -14,38 +13,12 @@ from echelon.engines.kubernetes.nodes.quantities import to_whole
 from echelon.engines.kubernetes.record import read
 from echelon.engines.kubernetes.render import dialects
 from echelon.engines.kubernetes.render.volumes import new_claim, user_volumes
-from echelon.errors import Denied, EchelonError, InvalidJob, StateTrouble
+from echelon.errors import Denied, EchelonError, InvalidJob
 from echelon.model.run import RunRef
+from echelon.model.volume import Volume, check_unused
 
-MODES = {
-    "rwo": "ReadWriteOnce",
-    "rwx": "ReadWriteMany",
-    "rox": "ReadOnlyMany",
-    "rwop": "ReadWriteOncePod",
-}
 DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 _OVER = ("Succeeded", "Failed")
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Volume:
-    """A claim. `size` is what it has or, while it has nothing yet, what it wants, in bytes; `pods` and `runs`
-    are those that use it, or wait for it.
-    """
-
-    name: str
-    status: str
-    size: int
-    modes: tuple[str, ...]
-    storage_class: str | None = None
-    reclaim: str | None = (
-        None  # what happens to the data when the claim is removed; None if that is not known
-    )
-    created: float = 0.0
-    pods: tuple[str, ...] = ()
-    runs: tuple[str, ...] = ()
-    nodes: tuple[str, ...] = ()  # where those pods are
-    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 def list_volumes(api: Api) -> list[Volume]:
@@ -105,16 +78,6 @@ def remove_volume(api: Api, volume: Volume) -> None:
     """Remove a claim that nobody uses."""
     check_unused(volume)
     api.delete("PersistentVolumeClaim", volume.name)
-
-
-def check_unused(volume: Volume) -> None:
-    """Raise, naming the users of a volume, if there are any."""
-    if volume.pods or volume.runs:
-        users = [*(f"run {name}" for name in volume.runs), *(f"pod {name}" for name in volume.pods)]
-        shown = ", ".join(users[:5]) + (f" and {len(users) - 5} more" if len(users) > 5 else "")
-        raise StateTrouble(
-            f"volume {volume.name} is in use by {shown}", hint="stop them first; then it can be removed"
-        )
 
 
 def to_volume(

@@ -4,7 +4,7 @@ Counted from the requests of pods, as the scheduler counts; no metrics server is
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -12,51 +12,10 @@ from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.nodes import inventory, shapes
 from echelon.engines.kubernetes.nodes.requests import Sums, pod_requests
 from echelon.model.cluster import Node
+from echelon.model.usage import ClusterRun, ClusterUsage, NodeUse
 
 if TYPE_CHECKING:
     from echelon.engines.kubernetes.client.api import Api
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeUse:
-    """One node. What is used, and which run or pod holds how many GPUs, is None where the user may not look.
-
-    `state` is "ready", or why the node takes no workers."""
-
-    node: str
-    state: str
-    model: str
-    gpus: int
-    gpus_used: int | None
-    cpus: float
-    cpus_used: float | None
-    memory: int
-    memory_used: int | None
-    users: Mapping[str, int] | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunUse:
-    """What the workers of one run request: `cpus` in cores, memory in bytes.
-
-    Runs of other namespaces are included if the user may look there."""
-
-    name: str
-    state: str
-    workers: int
-    cpus: float
-    memory: int
-    gpus: int
-    nodes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterUsage:
-    """A cluster at one moment; `nodes` is None where the user may not list them."""
-
-    namespace: str
-    nodes: tuple[NodeUse, ...] | None
-    runs: tuple[RunUse, ...]
 
 
 @dataclass(slots=True)
@@ -111,7 +70,7 @@ def _node_use(node: Node, state: str, users: dict[str, int] | None) -> NodeUse:
     )
 
 
-def _run_uses(seen: inventory.Seen, me: str) -> Iterable[RunUse]:
+def _run_uses(seen: inventory.Seen, me: str) -> Iterable[ClusterRun]:
     found: dict[str, _Sum] = {}
     for job in seen.jobs:
         if any(True for _ in inventory.unfinished(job)):
@@ -126,7 +85,7 @@ def _run_uses(seen: inventory.Seen, me: str) -> Iterable[RunUse]:
             for name, amount in pod_requests(pod.spec).items():
                 one.asked[name] = one.asked.get(name, 0) + amount
     for name, one in sorted(found.items(), key=lambda each: ("/" in each[0], each[0])):  # ours first
-        yield RunUse(
+        yield ClusterRun(
             name=name,
             state="running" if one.running else "starting",
             workers=one.pods,
@@ -141,5 +100,5 @@ def _run_name(namespace: str, run: str, me: str) -> str:
     return inventory.holder_of(namespace, run, run, me)
 
 
-def _waiting(name: str) -> RunUse:
-    return RunUse(name=name, state="queued", workers=0, cpus=0, memory=0, gpus=0)
+def _waiting(name: str) -> ClusterRun:
+    return ClusterRun(name=name, state="queued", workers=0, cpus=0, memory=0, gpus=0)

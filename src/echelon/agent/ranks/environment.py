@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from echelon.agent.setup import cgroups
+from echelon.agent.ranks import cgroups
 
 TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank its first milliseconds
 if TYPE_CHECKING:
