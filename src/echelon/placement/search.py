@@ -21,7 +21,7 @@ from operator import add, mul, sub
 Counts = tuple[int, ...]
 """A number of workers for each kind, or a weight for each kind."""
 
-_WORK = 200_000  # mixes and choices to look at before the search gives up: about a second
+_WORK = 100_000  # mixes and choices to look at before the search gives up: about a second
 
 
 class Undecided(Exception):
