@@ -196,6 +196,8 @@ def test_nodes_with_two_and_three_gpus_hold_one_worker_of_one_and_two_of_two() -
         # Enough GPUs, but a node holds two workers at most: 2,000 places for 2,100.
         ([(800, Resources(gpus=5)), (1300, Resources(gpus=3))], False),
         ([(1, Resources(gpus=1)), (999, Resources(gpus=8)), (50, Resources(cpus=Amount(request=4)))], True),
+        # Small workers, of which a node holds very many mixes.
+        ([(700, Resources(cpus=Amount(request=share))) for share in (1.0, 0.7, 0.5, 0.3)], True),
     ],
 )
 def test_a_thousand_nodes_are_decided_quickly(groups: list[tuple[int, Resources]], fits: bool) -> None:
@@ -209,9 +211,9 @@ def test_a_thousand_nodes_are_decided_quickly(groups: list[tuple[int, Resources]
 
 def test_a_search_that_is_not_decided_lets_the_run_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     """A refusal would be for good, and perhaps wrong."""
-    monkeypatch.setattr(search, "_STEPS", -2)
-    full = Cluster(nodes=(node("three", 3), node("two", 2)))
-    outcome = attempt(world((1, Resources(gpus=1)), (2, Resources(gpus=2))), full)
+    monkeypatch.setattr(search, "_WORK", 0)
+    three = Cluster(nodes=(node("a", 4), node("b", 4)))
+    outcome = attempt(world((2, Resources(gpus=3)), (1, Resources(gpus=2))), three)
     assert isinstance(outcome, NoRoom)
 
 

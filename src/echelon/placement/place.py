@@ -10,7 +10,6 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
-from functools import cache
 from itertools import combinations, compress, repeat
 
 from echelon.model.cluster import Cluster, Gpu, Node, matches_type
@@ -18,7 +17,7 @@ from echelon.model.plan import Placement, Seat
 from echelon.model.resources import Amount, Resources
 from echelon.model.world import Member, World, members
 from echelon.placement.explain import all_nodes, too_large, what_is_missing
-from echelon.placement.search import Counts, Undecided, distribute, full_mixes
+from echelon.placement.search import Counts, Undecided, pack
 
 _DUST = 1e-3  # of a thousandth of a core: what rounding may leave of sums of fractions
 
@@ -81,13 +80,8 @@ def _seat(world: World, rooms: Sequence[_Room]) -> tuple[Seat, ...] | None:
         wanted[kind] += group.workers
     scale = _Scale(kinds)
     rooms = sorted(rooms, key=lambda room: (scale.usable(room), len(room.gpus), room.node))
-
-    @cache  # nodes that have the same to give hold the same
-    def mixes_of(supply: Counts) -> tuple[Counts, ...]:
-        return full_mixes(scale.demands, supply, tuple(wanted))
-
-    nodes = [mixes_of(scale.supply(room)) for room in rooms]
-    mixes = distribute(tuple(wanted), nodes, tuple(need.gpus for need in kinds))
+    supplies = [scale.supply(room) for room in rooms]
+    mixes = pack(scale.demands, tuple(wanted), supplies, tuple(need.gpus for need in kinds))
     return None if mixes is None else _seats(world, kind_of, rooms, mixes)
 
 
