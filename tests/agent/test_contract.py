@@ -11,7 +11,7 @@ from echelon.agent.ranks import launch
 from echelon.agent.setup import packages, prepare
 from echelon.engines import task as client_task
 from echelon.errors import CannotShip, RunLost, RunTimedOut, StateTrouble, Unavailable
-from echelon.model.run import Record
+from echelon.model.run import SCHEMA, Record
 from echelon.model.world import Group, World, members
 
 GROUPS = st.lists(
@@ -34,7 +34,7 @@ def test_exit_codes_and_schemas() -> None:
     assert CannotShip.exit_code == prepare.CODE_EXIT_CODE
     assert Unavailable.exit_code == packages.EXIT_CODE
     assert client_task.SCHEMA == agent_task.SCHEMA
-    assert Record.__dataclass_fields__["schema"].default == 1
+    assert Record.__dataclass_fields__["schema"].default == SCHEMA
 
 
 @given(groups=GROUPS)

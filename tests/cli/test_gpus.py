@@ -179,7 +179,7 @@ def test_gpus_of_other_peoples_processes_are_not_taken(
     assert Path("holds-a-0").read_text() == "1"
     refused = call("run", "--name", "b", "--gpus", "2", "--no-wait", hold)
     assert refused.returncode == 114
-    assert f"1 of 3 free, held by python (pid {os.getpid()}), somebody's process" in refused.stderr
+    assert f"1 of 3 free, held by an unknown process, python (pid {os.getpid()})" in refused.stderr
     assert "hint: leave --no-wait out to wait in the queue" in refused.stderr
     assert call("status", "b").returncode == 111
     assert not Path("runs/b").exists()

@@ -4,7 +4,7 @@ It is started by the supervisor on this machine, and as the container's command 
 file. Descriptors may be handed to it: `--listen-fd` is the socket on which the gang meets, `--control-fd`
 brings words of whoever started it and tells by its closing that they are gone. In a pod its number and the
 failures before it come from the environment. Three more commands are run beside it, in the same pod: `control
-SOCKET WORD [JSON]` gives it an order, `files ...` sends and receives files, `shell TASK RANK [COMMAND...]`
+SOCKET ORDER [JSON]` gives it an order, `files ...` sends and receives files, `shell TASK RANK [COMMAND...]`
 becomes a command with a rank's environment."""
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def main() -> int:
 
             return shell.main(words[1:])
         if not words:
-            usage = "agent TASK [--worker N] | control SOCKET WORD [JSON] | files ... | shell TASK RANK ..."
+            usage = "agent TASK [--worker N] | control SOCKET ORDER [JSON] | files ... | shell TASK RANK ..."
             return _complain("usage: " + usage, 2)
         return _live(words[0], dict(zip(words[1::2], words[2::2])))
     finally:

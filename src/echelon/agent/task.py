@@ -19,7 +19,7 @@ SCHEMA = 1
 # not a rank's.
 RUN_OVER = 193  # the run failed or was stopped, for good: start nothing again
 INTERRUPTED = 194  # the agent was told to leave (SIGTERM) while the run went on: start another in its place
-TOLD_TO_LEAVE = "its agent was told to leave (SIGTERM)"  # its words for it, which the client knows
+TOLD_TO_LEAVE = "its agent was told to leave (SIGTERM)"
 NO_LEADER = 195  # the leader is gone and no restart is left: the run is over without a verdict
 
 

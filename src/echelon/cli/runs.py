@@ -71,14 +71,23 @@ def status(name: str, **target: str | None) -> int:
 @click.command("wait", short_help="Wait for a run to end; exits with its code.")
 @click.argument("name", metavar="RUN", shell_complete=complete_runs)
 @click.option("--timeout", metavar="TIME", help="give up after 30s, 5m, 2h, ...; the run goes on")
+@click.option(
+    "--take-over",
+    is_flag=True,
+    help="look after a run that another machine submitted: admit it, replace lost workers, fetch its results",
+)
 @target_options
-def wait(name: str, timeout: str | None, **target: str | None) -> int:
+def wait(name: str, timeout: str | None, take_over: bool, **target: str | None) -> int:
     """Wait for a run to end, and exit with its exit code.
+
+    A run that this machine submitted is looked after meanwhile, and its results are fetched; of another
+    machine's run nothing is changed, unless --take-over is given.
 
     \b
     Examples:
       echelon wait RUN && echo trained
       echelon wait RUN --timeout 2h
+      echelon wait RUN --take-over
     """
     from echelon.api import attach
     from echelon.cli import render
@@ -87,7 +96,7 @@ def wait(name: str, timeout: str | None, **target: str | None) -> int:
 
     run = attach(name, **where(target))
     tell_waiting(run)
-    ended = run.wait(parse_duration("timeout", timeout) if timeout else None)
+    ended = run.wait(parse_duration("timeout", timeout) if timeout else None, take_over=take_over)
     render.outcome(ended, target["format"] or "text")
     return ended.exit_code or 0
 

@@ -30,6 +30,23 @@ class Taken(Exception):
     """What a plan wants was given to another run in the meantime."""
 
 
+class Tender(Protocol):
+    """Holds a run's tender claim, and with it the right and the duty to look after the run from outside."""
+
+    queued: bool
+    """Whether the run waited to be admitted when it was last looked at."""
+
+    def tend(self, end: Event | None = None) -> float:
+        """Do what the run needs now; returns the seconds until the next time. `end` is the run's end, where
+        the caller knows of it already.
+        """
+        ...
+
+    def release(self) -> None:
+        """Leave the claim to others."""
+        ...
+
+
 class Engine(Protocol):
     """A place where runs happen. An ability that it lacks is None."""
 
@@ -121,6 +138,12 @@ class Engine(Protocol):
 
         Where they are there already, and after the first time, it does nothing. `progress` is called with
         the bytes that have come, and how many there are."""
+        ...
+
+    def tender(self, ref: RunRef, *, take_over: bool = False) -> Tender | None:
+        """Take the run's tender claim, if it is free and this machine submitted the run, or `take_over`; None
+        where the engine looks after the run itself.
+        """
         ...
 
     def stop(self, ref: RunRef, *, now: bool = False) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from echelon.engines.kubernetes.record import Shipped
+from echelon.engines.kubernetes.render.dialects import job as job_dialect
 from echelon.engines.kubernetes.render.manifests import render
-from echelon.engines.kubernetes.render.payload import Shipped
 from echelon.model.cluster import Cluster, Gpu, Node
 from echelon.model.job import Job
 from echelon.model.plan import Placement, Plan
@@ -87,7 +88,7 @@ CASES = {
             output="new:5Gi:shared",
         ),
         shipped=Shipped(agent=60_000, rest="cd" * 32),
-        options={"security_level": "restricted", "suspend": True, "namespace": "team"},
+        options={"security_level": "restricted", "namespace": "team"},
     ),
 }
 
@@ -129,4 +130,4 @@ def planned(case: Case) -> tuple[Record, Plan]:
 def objects_of(case: Case) -> list[dict[str, Any]]:
     """All objects of a case, as the dry run shows them."""
     record, plan = planned(case)
-    return render(record, plan, case.shipped, **case.options)
+    return render(record, plan, case.shipped, job_dialect, **case.options)

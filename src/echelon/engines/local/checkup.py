@@ -14,7 +14,7 @@ import msgspec
 
 from echelon.agent.ranks.processes import adopt_orphans
 from echelon.engines.local import devices
-from echelon.engines.local.rundir import state_home
+from echelon.engines.machine import state_home
 from echelon.model.finding import Finding
 from echelon.model.resources import format_memory
 

@@ -18,16 +18,16 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from echelon.agent.gang.verdict import STOPPED_EXIT_CODE
 from echelon.engines.base import Taken, check_results, current_user, read_secrets, run_exists
 from echelon.engines.local import devices, rundir, store
-from echelon.engines.local.custody import end_of, is_over, never_ran, nothing_comes, spawn_supervisor
 from echelon.engines.local.rundir import RunDir
 from echelon.engines.local.store import RunStore
+from echelon.engines.local.supervision import end_of, is_over, never_ran, nothing_comes, spawn_supervisor
 from echelon.engines.local.tail import follow_logs
 from echelon.engines.local.task import write_task
 from echelon.engines.results import copy_result
 from echelon.errors import StateTrouble
+from echelon.model import ends
 from echelon.model.cluster import Cluster, Node
 from echelon.model.event import Event
 from echelon.model.job import Job
@@ -222,6 +222,9 @@ class LocalEngine:
     def collect(self, ref: RunRef, progress: Callable[[int, int], object] | None = None) -> None:
         """Nothing: ranks write to the results folder themselves."""
 
+    def tender(self, ref: RunRef, *, take_over: bool = False) -> None:
+        """Nothing: runs here are looked after."""
+
     def stop(self, ref: RunRef, *, now: bool = False) -> None:
         """Write a stop request for the supervisor; a run that never got one ends here."""
         folder = self.store.find(ref.name)
@@ -235,14 +238,7 @@ class LocalEngine:
             return
         with store.translated(folder.path), rundir.hold(folder) as lock:
             if lock is not None:
-                end = Event(
-                    kind="finished",
-                    at=rundir.now(),
-                    outcome="stopped",
-                    exit_code=STOPPED_EXIT_CODE,
-                    reason=reason,
-                )
-                store.write_final(folder, end)
+                store.write_final(folder, ends.stopped(reason, at=rundir.now()))
 
     def remove(self, ref: RunRef) -> None:
         """Forget the run, once its supervisor has ended."""

@@ -1,4 +1,4 @@
-"""What a local run would do, in words: the text of the dry run."""
+"""The text of a local dry run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from echelon.model.world import members
 
 
 def preview(job: Job, plan: Plan) -> str:
-    """Each group's command and variables, and who sits where. Secrets are named, never shown."""
+    """Each group's command and variables, and each worker's place. Secrets are named, never shown."""
     lines = [f"run {plan.run} on this machine, framework {plan.framework}", f"working folder {job.cwd}"]
     lines.append(f"results in {job.results or f'runs/{plan.run}'}")
     if plan.restarts:

@@ -25,11 +25,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 
-from echelon.agent.gang.verdict import STOPPED_EXIT_CODE
 from echelon.bundle import Bundle
-from echelon.engines.base import Taken, read_secrets, run_exists, unknown_run
+from echelon.engines.base import Taken, current_user, read_secrets, run_exists, unknown_run
 from echelon.engines.memory.script import Act, Program, one_node, perform
 from echelon.errors import InvalidJob, StateTrouble
+from echelon.model import ends
 from echelon.model.cluster import Cluster
 from echelon.model.event import Event, Kind
 from echelon.model.job import Job
@@ -197,15 +197,19 @@ class MemoryEngine:
     def collect(self, ref: RunRef, progress: Callable[[int, int], object] | None = None) -> None:
         """Nothing: results are where they belong."""
 
+    def tender(self, ref: RunRef, *, take_over: bool = False) -> None:
+        """Nothing: runs here are looked after."""
+
     def stop(self, ref: RunRef, *, now: bool = False) -> None:  # noqa: ARG002 - no rank can refuse
         """End the run here."""
         with self._changed:
             run = self._find(ref)
-            reason = "stopped by nobody"
+            reason = f"stopped by {current_user()}"
             if run.record.plan is not None and not run.ended:
                 self._tell(run, "stopping", reason=reason)
             if not run.ended:
-                self._tell(run, "finished", outcome="stopped", exit_code=STOPPED_EXIT_CODE, reason=reason)
+                run.events.append(ends.stopped(reason, at=self._now()))
+                self._changed.notify_all()
                 self._serve_queue()
 
     def remove(self, ref: RunRef) -> None:

@@ -13,7 +13,7 @@ import msgspec
 
 from echelon.agent.gang import verdict
 from echelon.agent.ranks import report
-from echelon.errors import RunTimedOut
+from echelon.model import ends
 from echelon.model.cluster import Cluster, Gpu, Node
 from echelon.model.event import Event, RootCause
 from echelon.model.log import LogLine
@@ -61,13 +61,15 @@ def perform(program: Program, plan: Plan, now: Callable[[], float]) -> Iterator[
             if restart < plan.restarts:
                 yield Event(kind="restarting", at=now(), restart=restart + 1, cause=cause)
                 continue
-            yield Event(kind="finished", at=now(), outcome="failed", exit_code=cause.exit_code, cause=cause)
+            code = cause.exit_code
+            verdict_ = Event(kind="verdict", at=now(), outcome="failed", exit_code=code, cause=cause)
+            yield ends.from_verdict(verdict_, at=now())
         elif not lasts:
-            yield Event(kind="finished", at=now(), outcome="succeeded", exit_code=0)
+            yield ends.succeeded(at=now())
         elif plan.timeout is not None:  # without waiting for it
-            code, reason = RunTimedOut.exit_code, f"the time limit of {plan.timeout:g} s has passed"
+            reason = f"the time limit of {plan.timeout:g} s has passed"
             yield Event(kind="stopping", at=now(), reason=reason)
-            yield Event(kind="finished", at=now(), outcome="timed-out", exit_code=code, reason=reason)
+            yield ends.timed_out(reason, at=now())
         return
 
 

@@ -1,6 +1,6 @@
-"""Who uses a cluster now: GPUs, CPUs and memory by node and by run. What `echelon top --on k8s` shows.
+"""What uses a cluster now: GPUs, CPUs and memory by node and by run, as `echelon top --on k8s` shows them.
 
-All of it is counted from what pods ask for, as the scheduler counts; nothing has to be installed for it."""
+Counted from the requests of pods, as the scheduler counts; no metrics server is needed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class _Sum:
-    """What is found of one run while its pods are counted."""
+    """The sum over one run's pods."""
 
     pods: int = 0
     running: bool = False
@@ -29,16 +29,16 @@ class _Sum:
 
 
 def measure_usage(api: Api) -> ClusterUsage:
-    """Look at the cluster, as far as we may."""
+    """Look at the cluster, as far as the user's rights go."""
     return to_usage(inventory.see(api), api.namespace)
 
 
 def to_usage(seen: inventory.Seen, me: str) -> ClusterUsage:
-    """Who uses what, from the objects that were seen. Pure."""
+    """What is used by node and run, from the listed objects. Pure."""
     return ClusterUsage(
         namespace=me,
         nodes=None if seen.nodes is None else tuple(_node_uses(seen, seen.nodes, me)),
-        runs=(*_run_uses(seen, me), *map(_waiting, inventory.in_line(seen.records, me))),
+        runs=(*_run_uses(seen, me), *map(_waiting, inventory.queued_runs(seen.records, me))),
     )
 
 
@@ -51,7 +51,7 @@ def _node_uses(seen: inventory.Seen, nodes: list[shapes.Node], me: str) -> Itera
         for gpu in node.gpus:
             if gpu.holder is not None:
                 users[gpu.holder] = users.get(gpu.holder, 0) + 1
-        yield _node_use(node, state.get(node.name, "ready"), users if seen.everybody else None)
+        yield _node_use(node, state.get(node.name, "ready"), users if seen.all_namespaces else None)
 
 
 def _node_use(node: Node, state: str, users: dict[str, int] | None) -> NodeUse:
@@ -74,11 +74,11 @@ def _run_uses(seen: inventory.Seen, me: str) -> Iterable[ClusterRun]:
     found: dict[str, _Sum] = {}
     for job in seen.jobs:
         if any(True for _ in inventory.unfinished(job)):
-            found.setdefault(_called(job.metadata.namespace, job.metadata.labels.run, me), _Sum())
+            found.setdefault(_run_name(job.metadata.namespace, job.metadata.labels.run, me), _Sum())
     for pod in seen.pods:
         about = pod.metadata
         if about.labels.run and about.labels.component == names.WORKER:
-            one = found.setdefault(_called(about.namespace, about.labels.run, me), _Sum())
+            one = found.setdefault(_run_name(about.namespace, about.labels.run, me), _Sum())
             one.pods += 1
             one.running |= pod.status.phase == "Running"
             one.nodes.add(pod.spec.node_name)
@@ -96,7 +96,7 @@ def _run_uses(seen: inventory.Seen, me: str) -> Iterable[ClusterRun]:
         )
 
 
-def _called(namespace: str, run: str, me: str) -> str:
+def _run_name(namespace: str, run: str, me: str) -> str:
     return inventory.holder_of(namespace, run, run, me)
 
 

@@ -8,7 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from echelon.engines.kubernetes import names
-from echelon.engines.kubernetes.render.payload import Shipped, parts
+from echelon.engines.kubernetes.record import Shipped
+from echelon.engines.kubernetes.render.payload import parts
 from echelon.engines.task import make_task
 from echelon.model.plan import Plan
 from echelon.model.run import Record
