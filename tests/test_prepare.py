@@ -12,7 +12,7 @@ import pytest
 
 from echelon.errors import InvalidJob
 from echelon.model.job import NAME_LENGTH, check_name
-from echelon.model.settings import Settings
+from echelon.model.settings import RoleSettings, Settings
 from echelon.model.surroundings import Surroundings
 from echelon.model.traits import Traits
 from echelon.prepare import Prepared, find_python, prepare, prepare_function
@@ -181,6 +181,18 @@ def test_roles_are_not_for_torch(home: Path) -> None:
     Path("train.py").write_text("import torch")
     with pytest.raises(InvalidJob, match="role"):
         settle(Settings(script="train.py", roles={"ps": 1}))
+    with pytest.raises(InvalidJob, match="launcher"):
+        settle(Settings(script="train.py", roles={"launcher": RoleSettings(command="mpirun")}))
+
+
+def test_a_role_with_a_command_of_its_own_runs_beside_any_framework(home: Path) -> None:
+    Path("train.py").write_text("import torch")
+    Path("plain.py").touch()
+    roles = {"ps": RoleSettings(command="serve")}
+    assert settle(Settings(script="train.py", roles=roles)).job.framework == "torch"
+    assert settle(Settings(script="plain.py", roles=roles)).job.framework == "plain"
+    both = {**roles, "chief": 1}
+    assert settle(Settings(script="plain.py", roles=both)).job.framework == "tensorflow"
 
 
 def test_the_folder_is_the_one_that_is_given_and_not_the_process_s(

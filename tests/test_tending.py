@@ -18,7 +18,6 @@ from echelon.model.event import Event
 from echelon.model.job import Job
 from echelon.model.plan import Plan
 from echelon.model.run import Record, RunRef
-from echelon.model.traits import Traits
 from tests.conftest import wait_until
 
 REF = RunRef(engine="memory", name="fm")
@@ -51,7 +50,7 @@ class Claimed:
 class Queue(MemoryEngine):
     """A queued run at a place where its tender has to admit it; `starts` are what starting it comes to."""
 
-    traits = Traits(place="a test", keeps_queue=False)
+    traits = replace(MemoryEngine.traits, keeps_queue=False)
 
     def __init__(self, *starts: EchelonError | None, free: bool = True) -> None:
         super().__init__()
@@ -165,7 +164,7 @@ def test_reading_never_asks_for_the_claim() -> None:
 
 def test_an_engine_that_looks_after_its_runs_has_no_claim() -> None:
     engine = Queue(None)
-    engine.traits = Traits(place="a test")
+    engine.traits = MemoryEngine.traits
     engine.story.append(succeeded(at=4.0))
     assert Run(REF, engine).wait().state == "succeeded"
     assert engine.done == ["collect"]

@@ -11,6 +11,7 @@ from echelon.engines.base import Engine
 from echelon.errors import InvalidJob, RunTimedOut, StateTrouble
 from echelon.model.event import Event
 from echelon.model.log import LogLine
+from echelon.model.plan import Plan
 from echelon.model.resources import parse_duration
 from echelon.model.run import RunRef, opening_status
 from echelon.model.status import FINAL, Status, fold
@@ -45,6 +46,10 @@ class Run:
         events = list(self._engine.events(self._ref))
         # Read after the events: a plan that they know of is in it.
         return fold(opening_status(self._engine.read(self._ref)), events)
+
+    def plan(self) -> Plan | None:
+        """What was decided for the run; None while it is queued."""
+        return self._engine.read(self._ref).plan
 
     def wait(self, timeout: float | str | None = None, *, take_over: bool = False) -> Status:
         """Wait for the end and say how it was; RunTimedOut if it does not come within `timeout` (90, "5m").

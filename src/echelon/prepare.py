@@ -49,10 +49,10 @@ def prepare(settings: Settings, surroundings: Surroundings, traits: Traits) -> P
         _check_script(Path(job.script), folder)
     if job.framework == "auto":
         job = replace(job, framework=_find_framework(job, folder))
-    if job.roles and job.framework == "torch":
-        raise InvalidJob(
-            "role", job.roles[0].name, "is not a role of PyTorch", hint="leave it out, or say --framework"
-        )
+    for role in job.roles if job.framework == "torch" else ():
+        if not role.command or role.name == "launcher":
+            hint = "leave it out, or say --framework; a role with a command of its own runs beside it"
+            raise InvalidJob("role", role.name, "is not a role of PyTorch", hint=hint)
     if settings.resume and settings.results is None and settings.name is None:
         raise InvalidJob(
             "resume", True, "says no folder", hint="add --results DIR, or --name RUN to go on in runs/RUN"
@@ -180,7 +180,8 @@ def _find_framework(job: Job, folder: Path) -> str:
         return "torch"
     source = next((path for path in _sources(job, folder) if path.is_file()), None)
     found = "plain" if source is None else detect(source.read_bytes(), _roots(source, folder))
-    return "tensorflow" if found == "plain" and job.roles else found
+    alike = [role for role in job.roles if not role.command]  # the same program, told its role by TF_CONFIG
+    return "tensorflow" if found == "plain" and alike else found
 
 
 def _sources(job: Job, folder: Path) -> list[Path]:

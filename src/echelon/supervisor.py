@@ -53,6 +53,9 @@ class Supervisor:
         self._folder = folder
         self._task = task
         self._loop = loop
+        if not task["interactive"]:  # a queued run keeps the terminal's input until its size is known
+            with open(os.devnull, "rb") as nothing:  # noqa: PTH123 - a descriptor is all that is needed
+                os.dup2(nothing.fileno(), 0)
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=4096)
         task["leader"]["port"] = self._listener.getsockname()[1]
         rundir.write_atomically(folder.task, json.dumps(task).encode())
@@ -115,7 +118,7 @@ class Supervisor:
         worker.control = Connection(self._loop, ours)
         worker.control.trust()
         worker.control.on_message = self._on_word
-        self._tell("worker-started", worker, pid=worker.process.pid)
+        self._tell("worker-started", worker, pid=worker.process.pid, version=agent_task.VERSION)
 
     def _reap(self) -> None:
         ended = dict(self._collect())

@@ -52,13 +52,15 @@ def _live(path: str, options: dict[str, str]) -> int:
     signal.signal(signal.SIGTERM, lambda number, _frame: told.append(number))
     from echelon.agent.agent import Agent
     from echelon.agent.output import termination
-    from echelon.agent.task import RUN_OVER, read_task
+    from echelon.agent.task import RUN_OVER, TaskRefused, read_task
 
     try:
         task = read_task(path)
         worker = _worker(options)
         if worker >= len(task.places):
             return _complain("the run has no worker %d" % worker, RUN_OVER)
+    except TaskRefused as error:
+        return _complain("the task %s cannot be used: %s" % (path, error), RUN_OVER)
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         # The next agent could not use it either.
         return _complain("the task %s cannot be used: %r" % (path, error), RUN_OVER)

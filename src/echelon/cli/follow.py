@@ -1,4 +1,4 @@
-"""A run in the foreground: its output as it comes, a word when something happens, Ctrl-C, and the end."""
+"""A run in the foreground: its output as it comes, a notice of each event, Ctrl-C, and the end."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from echelon.handle import Run
 from echelon.model.event import Event
 from echelon.model.job import Job
 from echelon.model.world import rank_count
-from echelon.planning import make_world
 from echelon.tending import Tending
 
 _SAID_ANYWAY = (
@@ -37,14 +36,15 @@ def follow(run: Run, job: Job, format_: str) -> int:
     with run.tending() as tender:
         with _stopping_on_signals(run) as signals:
             render.notice(render.headline(job, run))
-            only_rank = rank_count(make_world(job)) == 1
-            printer = LinePrinter(prefix=not only_rank, to_stderr=format_ != "text")
+            printer: LinePrinter | None = None
             watcher = threading.Thread(target=_attend, args=(run, tender), daemon=True)
             watcher.start()
             try:
                 for line in run.raw_logs():
+                    printer = printer or _printer(run, format_)
                     printer.show(line)
-                printer.finish()
+                if printer is not None:
+                    printer.finish()
             except BrokenPipeError:
                 if not signals:
                     render.notice(f"nobody reads on; run {run.name} goes on: `echelon logs -f {run.name}`")
@@ -67,15 +67,24 @@ def follow(run: Run, job: Job, format_: str) -> int:
     return status.exit_code or 0
 
 
+def _printer(run: Run, format_: str) -> LinePrinter:
+    """Show a single rank's lines as it wrote them. Made for the first line: until then there may be no
+    plan.
+    """
+    plan = run.plan()
+    only_rank = plan is not None and rank_count(plan.world) == 1
+    return LinePrinter(prefix=not only_rank, to_stderr=format_ != "text")
+
+
 def tell_waiting(run: Run) -> None:
-    """Say, in a thread of its own, why a run that somebody else follows does not run yet."""
+    """Report, in a thread of its own, why a run that another command follows does not run yet."""
     kinds = ("queued", "waiting")
     threading.Thread(target=_tell_events, args=(run, kinds), name="events", daemon=True).start()
 
 
 def _attend(run: Run, tender: Tending) -> None:
-    """Report what happens, and fetch the results as soon as the run is over: a slow reader of its output (a
-    pager) may be at it when the workers have gone.
+    """Report events, and fetch the results as soon as the run is over: a slow reader of its output, such as a
+    pager, may still be reading when the workers have gone.
     """
     _tell_events(run, on_end=tender.keep)
     with contextlib.suppress(EchelonError, OSError):  # it is tried again when all output is shown
@@ -122,7 +131,7 @@ def _stopping_on_signals(run: Run) -> Iterator[list[int]]:
                 say(f"it cannot be stopped: {error}; once more leaves it alone")
 
     def say(words: str) -> None:
-        with contextlib.suppress(OSError):  # who reads it may have died of the same Ctrl-C (`| tee`)
+        with contextlib.suppress(OSError):  # the reader may have died of the same Ctrl-C (`| tee`)
             render.notice(words)
 
     def hear(number: int, _frame: object) -> None:
@@ -147,7 +156,7 @@ def _tell_events(
     run: Run, kinds: Sequence[str] | None = None, on_end: Callable[[Event], object] = lambda _: None
 ) -> None:
     queued = False
-    with contextlib.suppress(EchelonError, OSError):  # the reader of the lines meets the same, and says so
+    with contextlib.suppress(EchelonError, OSError):  # reading the lines fails in the same way, and says so
         for event in run.events():
             if event.kind == "finished":
                 on_end(event)

@@ -17,12 +17,11 @@ from echelon.admission import plan_anywhere
 from echelon.cli.words import cause_lines, coloured, duration, near, one_line, ranges, state, style
 from echelon.engines.base import Engine
 from echelon.handle import Run
-from echelon.model.job import Job
+from echelon.model.job import Job, workers_asked
 from echelon.model.plan import Plan
 from echelon.model.resources import format_memory
 from echelon.model.status import RunSummary, Status
 from echelon.model.world import rank_count, worker_count
-from echelon.planning import make_world
 from echelon.prepare import Prepared
 
 if TYPE_CHECKING:
@@ -53,9 +52,11 @@ def data(value: object, format_: str) -> None:
 
 def headline(job: Job, run: Run) -> str:
     """What is about to run."""
-    world = make_world(job)
-    workers, ranks = worker_count(world), rank_count(world)
-    size = f"{workers} worker{'s' * (workers != 1)}" + (f", {ranks} ranks" if ranks != workers else "")
+    plan = run.plan()
+    workers = workers_asked(job) if plan is None else worker_count(plan.world)
+    size = f"{workers} worker{'s' * (workers != 1)}"
+    if plan is not None and (ranks := rank_count(plan.world)) != workers:
+        size += f", {ranks} ranks"
     return f"run {style(run.name, bold=True)}: {size}, {job.framework}"
 
 

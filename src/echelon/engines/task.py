@@ -1,6 +1,6 @@
-"""The task of a run's agents: a plan in the words that `echelon.agent.task` reads. Pure.
+"""The task of a run's agents: a plan as `echelon.agent.task` reads it. Pure.
 
-Each engine says where things lie among its workers and how patient they are; what the ranks run is the same
+Each engine says where things are among its workers and how long they wait; what the ranks run is the same
 everywhere, and is written here once."""
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from echelon import __version__
 from echelon.agent.task import SCHEMA
 from echelon.model.plan import Plan
 from echelon.model.run import Record
@@ -42,6 +43,7 @@ def make_task(
     secrets = [each.name for each in record.job.secrets]
     return {
         "schema": SCHEMA,
+        "version": __version__,
         "run": plan.run,
         "groups": [
             {
@@ -55,6 +57,8 @@ def make_task(
                     "wiring": dict(launch.wiring),
                     "ports": launch.ports,
                     "if_importable": {name: dict(wiring) for name, wiring in launch.if_importable.items()},
+                    "env": dict(launch.env),
+                    "files": dict(launch.files),
                     "threads": threads,
                 },
             }

@@ -113,6 +113,8 @@ def _build(kind: type[Any], mapping: Mapping[str, object], at: At) -> Any:
 
 def _fit(value: object, kind: Any, at: At, *, word: bool) -> Any:
     """Return the value as the type wants it. `word`: in a list or mapping, where a boolean can be text."""
+    if kind is Any:
+        return _plain(value)  # Kubernetes checks it, not echelon
     data = value.value if isinstance(value, Written) else value
     options = options_of(kind)
     if data is None:
@@ -263,4 +265,4 @@ def _plain(value: object) -> object:
         return value.value
     if isinstance(value, Mapping):
         return {key: _plain(each) for key, each in value.items()}
-    return [_plain(each) for each in value] if isinstance(value, list) else value
+    return [_plain(each) for each in value] if isinstance(value, list | tuple) else value

@@ -1,11 +1,11 @@
 """Paths in a file are relative to that file's folder; here they are made right from the working directory.
 
-Which settings are paths is declared with them (`model/settings.py`). `script` and a `command`'s program
-become what the user would have typed here: relative where they are below the working directory, absolute
-elsewhere. All others, and the file of a secret, become absolute. A program without a slash is looked up on
-the PATH, as everywhere; all other words of a command, and `args`, are passed on untouched, for only the
-program they are given to knows which of them are paths. Paths in a pod (`mount`, `code`, `output`, `collect`)
-are not of this machine.
+Which settings are paths is declared with them (`model/settings.py`). `script` and the program of a `command`,
+the run's or a role's, become what the user would have typed here: relative where they are below the working
+directory, absolute elsewhere. All others, and the file of a secret, become absolute. A program without a
+slash is looked up on the PATH, as everywhere; all other words of a command, and `args`, are passed on
+untouched, for only the program they are given to knows which of them are paths. Paths in a pod (`mount`,
+`code`, `output`, `collect`) are not of this machine.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from echelon.jobfile.conversion import At, inside, wrong
-from echelon.model.settings import Settings, Text
+from echelon.model.settings import RoleSettings, Settings, Text
 
 
 def settings_seen_from(settings: Settings, folder: Path, at: At) -> Settings:
@@ -56,6 +56,14 @@ def settings_seen_from(settings: Settings, folder: Path, at: At) -> Settings:
             changes[each.name] = full(each.name, value)
     if settings.secret:
         changes["secret"] = tuple(secret(text) for text in settings.secret)
+    roles = settings.roles or {}
+    moved = {
+        name: replace(each, command=command("command", each.command))
+        for name, each in roles.items()
+        if isinstance(each, RoleSettings) and each.command
+    }
+    if moved:
+        changes["roles"] = {**roles, **moved}
     return replace(settings, **changes)
 
 

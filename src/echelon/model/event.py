@@ -85,3 +85,4 @@ class Event:
     until: float | None = None
     node: str | None = None
     results: Literal["gone"] | None = None  # of an end: no copy of the results is left
+    version: str | None = None  # of the agent

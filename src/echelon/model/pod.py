@@ -11,7 +11,7 @@ import posixpath
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from echelon.errors import InvalidJob
 from echelon.model.resources import parse_duration, parse_size
@@ -98,6 +98,7 @@ class PodOptions:
     linger: float = LINGER
     ttl: float = TTL
     collect: tuple[str, ...] = ()
+    template: Mapping[str, Any] = field(default_factory=dict)
 
 
 def parse_image(text: str) -> str:

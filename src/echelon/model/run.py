@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from echelon.errors import InvalidJob, StateTrouble
-from echelon.model.job import Job, check_name
+from echelon.model.job import Job, check_name, gpus_asked, workers_asked
 from echelon.model.plan import Plan
 from echelon.model.status import RunSummary, Status, WorkerStatus
-from echelon.model.world import members
+from echelon.model.world import gpu_count, members, worker_count
 
 SCHEMA = 2
 """Of records. Since 2, a cluster's record has no path of results, and a start has a mark of its own."""
@@ -133,15 +133,15 @@ def describe_command(job: Job) -> str:
 
 def summarise(record: Record, status: Status) -> RunSummary:
     """The row that lists a run among others."""
-    job = record.job
+    job, plan = record.job, record.plan
     return RunSummary(
         name=record.ref.name,
         uri=str(record.ref),
         state=status.state,
         created=record.created,
         ended=status.ended,
-        workers=job.workers + sum(role.workers for role in job.roles),
-        gpus=job.workers * job.resources.gpus + sum(role.workers * role.resources.gpus for role in job.roles),
+        workers=workers_asked(job) if plan is None else worker_count(plan.world),
+        gpus=gpus_asked(job) if plan is None else gpu_count(plan.world),
         command=describe_command(job),
         reason=status.reason,
         owner=record.owner,

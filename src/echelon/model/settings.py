@@ -9,7 +9,7 @@ several times, a mapping as KEY=VALUE, a literal is a choice), its metadata has 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
 from echelon.errors import InvalidJob
@@ -24,12 +24,18 @@ ON_KUBERNETES = "On Kubernetes"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoleSettings:
-    """A role written out, where its workers need other resources than the rest."""
+    """A role written out, where its workers are not like the rest; a field means what it means for a run."""
 
     workers: int | None = None
+    procs: int | None = None
     gpus: int | None = None
     cpus: Text | None = None
     memory: Text | None = None
+    command: Sequence[Text] | str | None = None
+    args: Sequence[Text] | None = None
+    env: Mapping[str, Text] | None = None
+    image: str | None = None
+    template: Mapping[str, Any] | None = None
 
 
 def _setting(
@@ -95,7 +101,7 @@ class Settings:
     )
     resource: Mapping[str, int] | None = _setting("any other resource per worker: NAME=N (MIG, AMD, RDMA)")
     roles: Mapping[str, int | RoleSettings] | None = _setting(
-        "workers with another role: ps=1, chief=1, evaluator=1", flag="role"
+        "workers with another role: ps=1, chief=1, evaluator=1, launcher=1", flag="role"
     )
     framework: Literal["auto", "torch", "tensorflow", "horovod", "mpi", "plain"] | None = _setting(
         "how ranks find each other (default auto: by the script's imports)"
@@ -159,6 +165,9 @@ class Settings:
     ttl: Text | None = _of_pods(  # noqa: RUF009 - as the others
         "forget the run this long after its end (default 7d)", metavar="TIME"
     )
+    template: Mapping[str, Any] | None = _of_pods(
+        "a Kubernetes pod template, merged under what echelon sets itself", flag=False
+    )
 
 
 NAMES = tuple(setting.name for setting in fields(Settings))
@@ -186,6 +195,8 @@ def add_up(strong: Any, weak: Any) -> Any:
         return {**weak, **{name: add_up(value, weak.get(name)) for name, value in strong.items()}}
     if isinstance(strong, RoleSettings) or isinstance(weak, RoleSettings):
         mine, theirs = _written_out(strong), _written_out(weak)
+        if mine.command is not None:
+            theirs = replace(theirs, args=None)  # arguments belong to the command they are given to
         return RoleSettings(
             **{
                 each.name: add_up(getattr(mine, each.name), getattr(theirs, each.name))
@@ -249,6 +260,7 @@ def _pod(settings: Settings) -> pod.PodOptions:
         linger=pod.LINGER if settings.linger is None else pod.parse_linger(settings.linger),
         ttl=pod.TTL if settings.ttl is None else pod.parse_ttl(settings.ttl),
         collect=tuple(settings.collect or ()),
+        template=dict(settings.template or {}),
     )
 
 
@@ -277,9 +289,11 @@ def split_words(command: Sequence[Text] | str | None) -> tuple[str, ...]:
 
 
 def _role(name: str, value: int | RoleSettings, default: Resources) -> Role:
-    """A parameter server computes on the CPU unless told otherwise; other roles need what a worker needs."""
+    """Parameter servers and the launcher compute on the CPU unless told otherwise; other roles need what a
+    worker needs.
+    """
     written, where = _written_out(value), f"role {name}"
-    gpus = _number(f"{where}: gpus", written.gpus, 0 if name == "ps" else default.gpus)
+    gpus = _number(f"{where}: gpus", written.gpus, 0 if name in ("ps", "launcher") else default.gpus)
     resources = Resources(
         gpus=gpus,
         gpu_type=default.gpu_type if gpus else None,
@@ -287,7 +301,17 @@ def _role(name: str, value: int | RoleSettings, default: Resources) -> Role:
         memory=default.memory if written.memory is None else parse_memory(f"{where}: memory", written.memory),
         other=default.other if gpus else {},
     )
-    return Role(name=name, workers=_number(where, written.workers, 1), resources=resources)
+    return Role(
+        name=name,
+        workers=_number(where, written.workers, 1),
+        procs=_number(f"{where}: procs", written.procs, 1),
+        resources=resources,
+        command=split_words(written.command),
+        args=None if written.args is None else tuple(map(str, written.args)),
+        env={key: str(each) for key, each in (written.env or {}).items()},
+        image=None if written.image is None else pod.parse_image(written.image),
+        template=dict(written.template or {}),
+    )
 
 
 def _written_out(role: int | RoleSettings) -> RoleSettings:

@@ -14,7 +14,7 @@ from collections import deque
 from echelon.agent.gang.member import Member
 from echelon.agent.gang.wire import HANDSHAKE_TIME, Connection, fresh_nonce, own_address, prove, proven
 from echelon.agent.loop import Loop, Timer
-from echelon.agent.task import Place, Task
+from echelon.agent.task import VERSION, Place, Task
 
 TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank its first milliseconds
 if TYPE_CHECKING:
@@ -128,6 +128,7 @@ class LeaderConnection:
             "proof": proof,
             "last_started": self._member.last_started,
             "failures": self._failures,
+            "version": VERSION,
             "finished": self.verdict is not None,
         }
         elapsed = self._member.elapsed()

@@ -16,7 +16,7 @@ from echelon.agent.gang.verdict import LEFT
 from echelon.agent.gang.wire import HANDSHAKE_TIME, Connection, encode, fresh_nonce, is_address, prove, proven
 from echelon.agent.loop import READ, Loop, Timer
 from echelon.agent.output.sink import Sink
-from echelon.agent.task import Task
+from echelon.agent.task import VERSION, Task
 
 TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank its first milliseconds
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class Leader:
         """Add worker 0, which needs no connection."""
         self._own = member
         if self._logs_run:
-            self._sink.event("worker-started", worker=0)
+            self._sink.event("worker-started", worker=0, version=VERSION)
         self.gang.joined(0, self._address or "127.0.0.1", last_started, time.monotonic())
         self.act()
 
@@ -261,7 +261,10 @@ class Leader:
         if not connection.open:
             return
         if self._logs_run:
-            self._sink.event("worker-started", worker=worker)
+            version = message.get("version")
+            self._sink.event(
+                "worker-started", worker=worker, version=version if isinstance(version, str) else None
+            )
         # Unless our address is known: the address at which this worker reaches us serves its ranks, too.
         self.gang.set_address(0, self._address or connection.local_address())
         address = message.get("address")

@@ -30,7 +30,7 @@ from echelon.errors import StateTrouble
 from echelon.model import ends
 from echelon.model.cluster import Cluster, Node
 from echelon.model.event import Event
-from echelon.model.job import Job
+from echelon.model.job import Job, asks_for_gpus
 from echelon.model.log import LogLine
 from echelon.model.plan import Plan
 from echelon.model.run import Record, RunRef, opening_status, summarise
@@ -96,7 +96,7 @@ class LocalEngine:
         waiting = []
         for name, record in living:
             if record.plan is None:
-                if record.job.resources.gpus or any(role.resources.gpus for role in record.job.roles):
+                if asks_for_gpus(record.job):
                     waiting.append((record.created, name))
                 continue
             for group in record.plan.world.groups:
@@ -171,9 +171,14 @@ class LocalEngine:
                 only_rank = rank_count(plan.world) == 1
                 spawn_supervisor(folder, lock, keep_stdin=self._keep_stdin and only_rank)
 
-    def notes(self, job: Job) -> Sequence[str]:  # noqa: ARG002 - all is as the user knows it
-        """Nothing: it runs where the user is."""
-        return ()
+    def notes(self, job: Job) -> Sequence[str]:
+        """What a role asks of its pods has no effect here: ranks run as the user's own processes."""
+        return tuple(
+            f"role {role.name}: {field} has no effect on this machine"
+            for role in job.roles
+            for field in ("image", "template")
+            if getattr(role, field)
+        )
 
     def preview(self, job: Job, plan: Plan, bundle: Bundle | None = None) -> str:  # noqa: ARG002
         """The plan, for a person to read."""

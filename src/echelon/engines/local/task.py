@@ -1,4 +1,4 @@
-"""The task file of a local run: a plan in the words that agents read."""
+"""The task file of a local run: a plan as its agents read it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import hashlib
 
 import msgspec
 
-from echelon.agent.task import SCHEMA
 from echelon.engines.local import processes, rundir
 from echelon.engines.local.rundir import RunDir
 from echelon.engines.task import make_task
@@ -14,13 +13,11 @@ from echelon.model.plan import Plan
 from echelon.model.run import Record
 from echelon.model.world import rank_count
 
-__all__ = ["SCHEMA", "write_task"]
-
 JOIN_TIMEOUT = 60.0
 
 
 def write_task(folder: RunDir, record: Record, plan: Plan) -> None:
-    """Write the task of a run's agents, and of their supervisor, who adds the port they meet on."""
+    """Write the task of a run's agents and their supervisor, which adds the port of the gang."""
     task = make_task(
         record,
         plan,

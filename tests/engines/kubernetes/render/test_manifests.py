@@ -16,8 +16,9 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.engines.kubernetes.rendered import CASES, SHIPPED, objects_of, planned
+from tests.engines.kubernetes.rendered import CASES, SHIPPED, Case, objects_of, planned
 
+from echelon import __version__
 from echelon.agent.task import Task
 from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.record import Shipped, new, read
@@ -26,6 +27,7 @@ from echelon.engines.kubernetes.render.dialects import job as job_dialect
 from echelon.engines.kubernetes.render.image import image_note, image_of
 from echelon.engines.kubernetes.render.payload import Payload, layout, weigh
 from echelon.errors import InvalidJob, StateTrouble
+from echelon.model import template
 from echelon.model.job import Job
 from echelon.model.pod import Output, PodOptions
 from echelon.model.resources import Amount, Resources
@@ -43,7 +45,8 @@ class Readable(yaml.SafeDumper):
 
 def dump(objects: list[dict[str, Any]]) -> str:
     """The objects for people to read: what is JSON in them is shown as what it means."""
-    return yaml.dump_all([_opened(each) for each in objects], Dumper=Readable, sort_keys=False, width=110)
+    text = yaml.dump_all([_opened(each) for each in objects], Dumper=Readable, sort_keys=False, width=110)
+    return text.replace(f"    version: {__version__}\n", "    version: this one\n")
 
 
 def _opened(value: Any) -> Any:
@@ -369,3 +372,40 @@ def test_where_no_default_fits_an_image_is_asked_for() -> None:
         image_of(Job(name="fm", script="a", framework="mpi"))
     assert caught.value.field == "image"
     assert "--image" in caught.value.hint
+
+
+def test_a_role_has_its_own_command_image_variables_and_template() -> None:
+    """And the other workers have nothing of it."""
+    objects = objects_of(CASES["whole-role"])
+    record = json.loads(of_kind(objects, "ConfigMap")[0]["data"][names.TASK_KEY])
+    assert [group["launch"]["argv"] for group in record["groups"]] == [
+        ["python3", "train.py", "--epochs", "3"],
+        ["./serve", "--port", "7000"],
+    ]
+    assert [group["launch"]["env"] for group in record["groups"]] == [{}, {"LEVEL": "debug"}]
+    workers, ps = (pod["spec"] for pod in pods_of(objects))
+    assert [each["name"] for each in workers["containers"]] == [names.CONTAINER]
+    assert (workers["containers"][0]["image"], ps["containers"][0]["image"]) == (
+        "my/trainer:1",
+        "my/server:2",
+    )
+    assert [each["name"] for each in ps["containers"]] == [names.CONTAINER, "metrics"]
+    assert ps["nodeSelector"] == {"pool": "cpu"}
+    assert "nodeSelector" not in workers
+    (pod,) = pods_of(objects)[1:]
+    assert pod["metadata"]["annotations"]["prometheus.io/scrape"] == "true"
+    assert pod["metadata"]["labels"][names.ROLE] == "ps"
+
+
+def test_a_template_for_all_workers_gives_way_to_that_of_a_role() -> None:
+    said = replace(
+        CASES["whole-role"].said, template={"spec": {"nodeSelector": {"pool": "gpu"}, "dnsPolicy": "Default"}}
+    )
+    workers, ps = (pod["spec"] for pod in pods_of(objects_of(Case(said=said))))
+    assert (workers["nodeSelector"], workers["dnsPolicy"]) == ({"pool": "gpu"}, "Default")
+    assert ps["nodeSelector"] == {"pool": "cpu"}
+    assert "dnsPolicy" not in ps
+
+
+def test_the_ranks_container_is_called_the_same_everywhere() -> None:
+    assert names.CONTAINER == template.CONTAINER
