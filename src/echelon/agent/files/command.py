@@ -114,5 +114,7 @@ def _is_copy(process: str) -> bool:
             words = file.read()
     except OSError:
         return False  # it has ended
-    # Not one that only holds, as we do: where pods see each other's processes, they would for ever.
-    return b"\0files\0" in words and b"\0files\0hold\0" not in words
+    # Only copies by this agent's archive: a process list may show those of other pods. And not another
+    # `hold`: two that see each other would stay for ever.
+    ours = os.fsencode(sys.argv[0]) + b"\0files\0"
+    return ours in words and ours + b"hold\0" not in words
