@@ -43,9 +43,14 @@ class Target:
     ours: bool
 
 
+def in_ci() -> bool:
+    """Whether the tests decide if a change lands; then nothing may be skipped for the lack of a cluster."""
+    return os.environ.get("CI", "").lower() in ("1", "true")
+
+
 def give_up(reason: str) -> NoReturn:
     """Skip with the reason; in CI a cluster that is missing is a failure."""
-    if os.environ.get("CI", "").lower() in ("1", "true"):
+    if in_ci():
         pytest.fail(reason)
     pytest.skip(reason)
 

@@ -17,6 +17,7 @@ from typing import Any
 
 from echelon.errors import EchelonError
 from testbed import programs
+from testbed.patience import FACTOR
 
 Object = dict[str, Any]
 
@@ -89,6 +90,7 @@ class Kubectl:
 
     def wait_for(self, condition: Callable[[], object], what: str, patience: float = 120.0) -> None:
         """Wait until a condition holds; raises Refused with `what` after `patience` seconds."""
+        patience *= FACTOR
         deadline = time.monotonic() + patience
         while not condition():
             if time.monotonic() > deadline:

@@ -15,12 +15,19 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+from testbed.patience import FACTOR
 
 from echelon.engines.local.processes import MARK
 from echelon.errors import EchelonError
 
-pytest_plugins = ["testbed.fixtures"]
-PATIENCE = 60.0
+pytest_plugins = ["testbed.fixtures", "tests.summary"]
+QUIET = 60.0  # seconds, on a quiet machine
+PATIENCE = QUIET * FACTOR  # for every wait that does not go through `wait_until`
+
+# How long one example may take says more about the machine's load than about the code.
+settings.register_profile("any-load", deadline=None)
+settings.load_profile("any-load")
 
 # A shell's background jobs ignore Ctrl-C, and so would every process that the tests start and interrupt.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -84,8 +91,9 @@ def processes_of(state: Path) -> list[int]:
     return found
 
 
-def wait_until(condition: Callable[[], object], what: str, patience: float = PATIENCE) -> None:
-    """Wait until something holds; what takes too long is named."""
+def wait_until(condition: Callable[[], object], what: str, patience: float = QUIET) -> None:
+    """Wait until something holds; what takes too long is named. The patience is scaled here."""
+    patience *= FACTOR
     deadline = time.monotonic() + patience
     while not condition():
         if time.monotonic() > deadline:
@@ -97,12 +105,12 @@ def wait_until(condition: Callable[[], object], what: str, patience: float = PAT
 def cli(home: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
     """Call `echelon` as a user does: a process of its own."""
 
-    def call(*words: str, patience: float = PATIENCE, **more: object) -> subprocess.CompletedProcess[str]:
+    def call(*words: str, patience: float = QUIET, **more: object) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [sys.executable, "-m", "echelon.cli.main", *words],
             capture_output=True,
             text=True,
-            timeout=patience,
+            timeout=patience * FACTOR,
             check=False,
             **more,  # type: ignore[call-overload]
         )

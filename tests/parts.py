@@ -3,22 +3,31 @@
 Tests of this machine's own engine compute, and tests that must have the cluster to themselves mostly wait, so
 those two go on at the same time. The other cluster tests run side by side; those that end the cluster come
 last. One cluster serves all parts.
+
+A test that fails has failed, with one exception: one that is marked `load_sensitive` and failed beside others
+is rerun once, alone, and the last lines name it.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
 
 from testbed.debian import missing
-from testbed.fixtures import FOREIGN, running
+from testbed.fixtures import FOREIGN, in_ci, running
+from testbed.patience import VARIABLE as PATIENCE
 
 from echelon.errors import EchelonError
+from tests.summary import FAILURES
 
 PARTS = {
     "checks": ["make", "--no-print-directory", "check"],
@@ -36,63 +45,97 @@ ON_CLUSTER = ("builds", "alone", "cluster", "restarts")
 BESIDE_OTHERS = ("local", "alone", "cluster")
 
 
+@dataclass
+class Account:
+    """What is told at the end."""
+
+    took: dict[str, float] = field(default_factory=dict)
+    failed: list[str] = field(default_factory=list)
+    rerun: list[str] = field(default_factory=list)
+
+    def print(self) -> None:
+        """The last lines of `make test`."""
+        print("parts: " + ", ".join(f"{name} {seconds:.0f} s" for name, seconds in self.took.items()))
+        print(f"rerun alone: {len(self.rerun)}" + (f" ({', '.join(self.rerun)})" if self.rerun else ""))
+        if self.failed:
+            print(f"failed: {', '.join(self.failed)}")
+        sys.stdout.flush()
+
+
 def main() -> int:
     """Run every part, or those of the cluster; stop after the first step that fails."""
     chosen = set(ON_CLUSTER if sys.argv[1:] == ["cluster"] else [*PARTS, *TESTS])
-    reason = missing()
-    if reason:
-        # In CI the fixture turns a missing cluster into a failure; a person is told in one line.
-        print(f"cluster tests are skipped unless {FOREIGN} names a cluster: {reason}", flush=True)
-    ours = not reason and not os.environ.get(FOREIGN)
-    if not ours:
-        chosen.remove("builds")
-    took: dict[str, float] = {}
-    failed: list[str] = []
+    ours = not os.environ.get(FOREIGN)
+    if ours and (reason := missing()):
+        if in_ci():
+            print(f"there is no cluster, and CI must have one: {reason}")
+            return 1
+        print(f"the cluster tests are skipped unless {FOREIGN} names a cluster: {reason}", flush=True)
+        chosen -= set(ON_CLUSTER)
+    elif not ours:
+        chosen.discard("builds")
+    account = Account()
     with ExitStack() as kept:
         for step in STEPS:
             names = [name for name in step if name in chosen]
-            if ours and not took.keys() & set(TESTS) and set(names) & set(TESTS):
+            if ours and "alone" in names:  # the first part that needs it
                 kept.enter_context(running())
-            failed = run_together(names, took)
-            if failed:
+            run_together(names, account)
+            if account.failed:
                 break
-    print("parts: " + ", ".join(f"{name} {seconds:.0f} s" for name, seconds in took.items()), flush=True)
-    if failed:
-        print(f"failed: {', '.join(failed)}", flush=True)
-    return 1 if failed else 0
+    account.print()
+    return 1 if account.failed else 0
 
 
-def run_together(names: Sequence[str], took: dict[str, float]) -> list[str]:
-    """Run parts at the same time, and name those that failed. Only the first prints as it goes."""
+def run_together(names: Sequence[str], account: Account) -> None:
+    """Run parts at the same time. Only the first prints as it goes."""
 
-    def run(name: str) -> subprocess.CompletedProcess[bytes]:
+    def run(name: str) -> tuple[subprocess.CompletedProcess[bytes], dict[str, str | None]]:
         began = time.monotonic()
         kept = None if name == names[0] else subprocess.PIPE
-        done = subprocess.run(command(name), stdout=kept, stderr=kept and subprocess.STDOUT, check=False)
-        took[name] = time.monotonic() - began
-        return done
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder, "failures")
+            done = subprocess.run(
+                command(name),
+                stdout=kept,
+                stderr=kept and subprocess.STDOUT,
+                check=False,
+                env=os.environ | {FAILURES: str(file)} | ({PATIENCE: "3"} if name in BESIDE_OTHERS else {}),
+            )
+            failures = json.loads(file.read_text()) if file.exists() else {}
+        account.took[name] = time.monotonic() - began
+        return done, failures
 
     with ThreadPoolExecutor() as pool:
-        codes = {}
-        for name, done in zip(names, pool.map(run, names), strict=True):
-            sys.stdout.buffer.write(done.stdout or b"")
-            sys.stdout.flush()
-            codes[name] = done.returncode
-    for name in names:
-        if codes[name] == 1 and name in BESIDE_OTHERS:
-            # On a small machine, one test's load is another's time-out; alone it must pass.
-            print(f"{name}: what failed beside others is tried once more, alone", flush=True)
-            again = ["-n", "0", "--last-failed", "--last-failed-no-failures", "none"]
-            codes[name] = subprocess.run([*command(name), *again], check=False).returncode
-    return [name for name in names if codes[name]]
+        results = dict(zip(names, pool.map(run, names), strict=True))
+    for done, _ in results.values():
+        sys.stdout.buffer.write(done.stdout or b"")
+        sys.stdout.flush()
+    for name, (done, failures) in results.items():
+        again = deserve_rerun(done.returncode, failures) if name in BESIDE_OTHERS else []
+        if again:
+            account.rerun += again
+            for test in again:
+                print(f"{name}: {test} is rerun alone, since {failures[test]}", flush=True)
+            done = subprocess.run([*command(name), "-n", "0", *again], check=False)  # noqa: PLW2901
+        if done.returncode:
+            account.failed.append(name)
+
+
+def deserve_rerun(code: int, failures: Mapping[str, str | None]) -> list[str]:
+    """The tests to rerun after a part that ended with `code`: all that failed, if each of them says why it
+    needs quiet; none, if a single one does not.
+    """
+    tests_failed = 1  # pytest's exit code; any other says that the run itself went wrong
+    return list(failures) if code == tests_failed and all(failures.values()) else []
 
 
 def command(name: str) -> list[str]:
-    """How a part is run; each keeps its own memory of what failed."""
+    """How a part is run; each keeps its own cache."""
     if name in PARTS:
         return PARTS[name]
-    memory = f"cache_dir=.pytest_cache/{name}"
-    return [sys.executable, "-m", "pytest", "--durations=12", "-o", memory, "-m", *TESTS[name]]
+    cache = f"cache_dir=.pytest_cache/{name}"
+    return [sys.executable, "-m", "pytest", "--durations=12", "-o", cache, "-m", *TESTS[name]]
 
 
 if __name__ == "__main__":

@@ -10,14 +10,14 @@ import sys
 import threading
 import time
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.agent.trees import HELLO, LISTED, copy, entry, scripted, tree
-from tests.conftest import find_python, wait_until
+from tests.conftest import PATIENCE, find_python, wait_until
 
 from echelon.agent.files import wire
 from echelon.agent.files.landing import Landing
@@ -35,7 +35,7 @@ contents = st.one_of(st.binary(max_size=300), st.integers(0, 3 * CHUNK).map(lamb
 
 
 @given(st.dictionaries(st.lists(names, min_size=1, max_size=3).map(tuple), contents, max_size=8))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=25)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=25)
 def test_any_tree_arrives_as_it_is(tmp_path: Path, files: dict[tuple[str, ...], bytes]) -> None:
     top = tmp_path / os.urandom(8).hex()
     source = top / "source"
@@ -189,23 +189,32 @@ def test_an_end_that_is_busy_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(params=["3.8", "this"])
-def files(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., subprocess.Popen[bytes]]:
-    """`agent.pyz files ...` as the pod runs it, under the oldest Python and this one."""
+def files(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
+    """`agent.pyz files ...` as the pod runs it, under the oldest Python and this one. What a test that fails
+    has left is ended here: its open pipes would be blamed on a later test.
+    """
     python = sys.executable if request.param == "this" else find_python(request.param)
     if python is None:
         pytest.skip("no Python 3.8 here")
-    archive = tmp_path / "agent.pyz"
-    archive.write_bytes(agent_archive())
+    started: list[subprocess.Popen[bytes]] = []
 
-    def start(*words: str) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
+    def start(*words: str, pod: str = "pod") -> subprocess.Popen[bytes]:
+        archive = tmp_path / f"{pod}.pyz"
+        if not archive.exists():
+            archive.write_bytes(agent_archive())
+        process = subprocess.Popen(
             [str(python), "-I", str(archive), "files", *words],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )
+        started.append(process)
+        return process
 
-    return start
+    yield start
+    for process in started:
+        with process:  # closes the pipes, and waits
+            process.kill()
 
 
 def test_list(files: Callable[..., subprocess.Popen[bytes]], tmp_path: Path) -> None:
@@ -248,19 +257,22 @@ def test_it_ends_when_the_other_end_is_gone(
         assert (process.returncode, err) == (3, b"")
 
 
-def test_it_holds_as_long_as_somebody_copies(
+def test_it_holds_while_a_copy_runs_in_its_pod(
     files: Callable[..., subprocess.Popen[bytes]], tmp_path: Path
 ) -> None:
-    copying = files("send", str(tmp_path))
-    assert copying.stdout is not None
-    copying.stdout.read(1)
+    copying, elsewhere = files("send", str(tmp_path)), files("send", str(tmp_path), pod="another pod")
+    for process in (copying, elsewhere):
+        assert process.stdout is not None
+        process.stdout.read(1)  # it runs
     other = files("hold", "60")  # two that wait for each other would wait for ever
     hold = files("hold", "0.5")
     time.sleep(1.5)
     assert hold.poll() is None
-    copying.communicate(timeout=60)
+    copying.communicate(timeout=PATIENCE)
     wait_until(lambda: hold.poll() is not None, "the pod's end")
     assert hold.communicate() == (b"", b"")
     assert hold.returncode == 0
+    assert elsewhere.poll() is None  # it was there all the while, and did not count
+    elsewhere.communicate(timeout=PATIENCE)
     other.terminate()
-    assert other.communicate(timeout=60) == (b"", b"")
+    assert other.communicate(timeout=PATIENCE) == (b"", b"")

@@ -227,7 +227,7 @@ def test_a_foreign_but_harmless_archive_is_taken(place: Path) -> None:
     assert (target / long).read_bytes() == b"y"
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(data=st.data())
 def test_damage_never_reaches_outside(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     """Bytes changed anywhere in an archive: refused or harmless, no other error, no file elsewhere."""

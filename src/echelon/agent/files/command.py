@@ -114,5 +114,7 @@ def _is_copy(process: str) -> bool:
             arguments = file.read()
     except OSError:
         return False  # it has ended
-    # Not another `hold`: where pods see each other's processes, two would keep each other for ever.
-    return b"\0files\0" in arguments and b"\0files\0hold\0" not in arguments
+    # Only copies by this agent's archive: a process list may show those of other pods. And not another
+    # `hold`: two that see each other would stay for ever.
+    ours = os.fsencode(sys.argv[0]) + b"\0files\0"
+    return ours in arguments and ours + b"hold\0" not in arguments

@@ -1,0 +1,12 @@
+"""How long tests wait before they call something missing.
+
+A wait costs nothing when what it waits for comes. So patience is one factor for the whole test run: `make
+test` sets it above 1 for the parts that run side by side, where one test's load is another's delay.
+"""
+
+from __future__ import annotations
+
+import os
+
+VARIABLE = "ECHELON_TEST_PATIENCE"
+FACTOR = float(os.environ.get(VARIABLE, "1"))
