@@ -36,13 +36,14 @@ class Node:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftOut:
-    """A node that takes no worker now, and why.
+    """A node that takes no worker now, why, and what would make it take some.
 
     A `passing` reason (a cordon, a node that does not answer) is worth waiting for; a taint is not."""
 
     node: Node
     why: str
     passing: bool
+    hint: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

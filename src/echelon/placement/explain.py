@@ -140,7 +140,7 @@ def _name_left_out(cluster: Cluster, *, gpus: bool) -> str:
     why: dict[str, list[str]] = {}
     for each in cluster.left_out:
         if each.node.gpus or not gpus:
-            why.setdefault(each.why, []).append(each.node.name)
+            why.setdefault(_joined(each.why, each.hint), []).append(each.node.name)
     told = (f"{_some(names)} ({reason})" for reason, names in why.items())
     return f"left out: {', '.join(told)}" if why else ""
 

@@ -200,7 +200,8 @@ def test_nodes_that_take_no_workers_are_left_out_with_a_reason(more: Object, why
     found = cluster([node("a", gpus=1, **more), node("b")])
     assert [each.name for each in found.nodes] == ["b"]
     (out,) = found.left_out
-    assert (out.node.name, out.why, out.passing, len(out.node.gpus)) == ("a", why, passing, 1)
+    told = f"{out.why}; {out.hint}" if out.hint else out.why
+    assert (out.node.name, told, out.passing, len(out.node.gpus)) == ("a", why, passing, 1)
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ def check_nodes(cluster: Cluster | None) -> Finding:
             found="unknown: you may not list them",
             fix="see the right to nodes",
         )
-    shut = [f"{each.node.name} ({each.why.partition(';')[0]})" for each in cluster.left_out]
+    shut = [f"{each.node.name} ({each.why})" for each in cluster.left_out]
     out = f"; {len(shut)} left out: {_some(shut)}" if shut else ""
     cpus, memory = sum(node.cpus for node in cluster.nodes), sum(node.memory for node in cluster.nodes)
     if not cluster.nodes:

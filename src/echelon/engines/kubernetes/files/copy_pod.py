@@ -224,7 +224,7 @@ def _wait(api: Api, job: Object, notice: Callable[[str], object]) -> str:
         now = time.monotonic()
         if now - asked >= _WHY:
             asked = now
-            troubles = [_ours(each) for each in find_troubles(api, [job], pods)]
+            troubles = find_troubles(api, [job], pods, alone=_POD_NAME)
             _check(troubles, job, waited=now - begun)
             if troubles and troubles[0].sentence != told:
                 told = troubles[0].sentence
@@ -247,12 +247,6 @@ def _check(troubles: Sequence[Trouble], job: Object, waited: float) -> None:
             first.sentence if first else f"{_POD_NAME} did not start within {_PATIENCE:g} s",
             hint=first.hint if first else "`kubectl get pods` shows it",
         )
-
-
-def _ours(trouble: Trouble) -> Trouble:
-    """The diagnosis speaks of runs, whose only worker this pod would be."""
-    sentence = trouble.sentence.replace("the pod of worker 0", _POD_NAME).replace("worker 0", _POD_NAME)
-    return replace(trouble, sentence=sentence)
 
 
 def _as_somebody(courier: Courier) -> Courier:

@@ -134,7 +134,8 @@ def to_cluster(
         if closed is None:
             found.append(node)
         else:
-            left_out.append(LeftOut(node=node, why=closed[0], passing=closed[1]))
+            out = LeftOut(node=node, why=closed.why, passing=closed.passing, hint=closed.hint)
+            left_out.append(out)
     return Cluster(nodes=tuple(found), left_out=tuple(left_out), waiting=queued_runs(records, me), here=False)
 
 
@@ -171,21 +172,30 @@ def holder_of(namespace: str, run: str, pod: str, me: str) -> str:
     return f"{namespace}/{pod}"
 
 
-def why_closed(node: shapes.Node, tolerations: Sequence[Toleration]) -> tuple[str, bool] | None:
-    """Why a node takes no worker now, and whether that is temporary; None if it takes them."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Closed:
+    """Why a node takes no worker now; `passing` if that is temporary."""
+
+    why: str
+    passing: bool
+    hint: str = ""
+
+
+def why_closed(node: shapes.Node, tolerations: Sequence[Toleration]) -> Closed | None:
+    """Why a node takes no worker now; None if it takes them."""
     ready = [each.status for each in node.status.conditions or () if each.type == "Ready"]
     if ready != ["True"]:
-        return "not ready", True
+        return Closed(why="not ready", passing=True)
     if node.spec.unschedulable:
-        return "cordoned", True
+        return Closed(why="cordoned", passing=True)
     if node.metadata.labels.system != "linux":
-        return f"runs {node.metadata.labels.system}", False
+        return Closed(why=f"runs {node.metadata.labels.system}", passing=False)
     for taint in node.spec.taints or ():
         if taint.effect != "PreferNoSchedule" and not any(_tolerates(each, taint) for each in tolerations):
             text = f"{taint.key}={taint.value}" if taint.value else taint.key
-            if taint.key.startswith(_PASSING):
-                return f"taint {text}:{taint.effect}", True
-            return f"taint {text}:{taint.effect}; --toleration {text}:{taint.effect}", False
+            passing = taint.key.startswith(_PASSING)
+            hint = "" if passing else f"--toleration {text}:{taint.effect}"
+            return Closed(why=f"taint {text}:{taint.effect}", passing=passing, hint=hint)
     return None
 
 
@@ -233,9 +243,11 @@ def _to_node(node: shapes.Node, use: _Use, vendor: str) -> Node:
     )
 
 
-def _why_full(node: shapes.Node, use: _Use) -> tuple[str, bool] | None:
+def _why_full(node: shapes.Node, use: _Use) -> Closed | None:
     most = node.status.allocatable.get("pods")
-    return (f"full: {use.pods} pods", True) if most is not None and use.pods >= to_whole(most) else None
+    if most is None or use.pods < to_whole(most):
+        return None
+    return Closed(why=f"full: {use.pods} pods", passing=True)
 
 
 def _to_gpus(node: shapes.Node, count: int, holders: Sums, vendor: str) -> tuple[Gpu, ...]:

@@ -44,7 +44,7 @@ def to_usage(seen: inventory.Seen, me: str) -> ClusterUsage:
 
 def _node_uses(seen: inventory.Seen, nodes: list[shapes.Node], me: str) -> Iterable[NodeUse]:
     cluster = inventory.to_cluster(nodes, seen.pods, seen.jobs, me=me)
-    state = {each.node.name: each.why.partition(";")[0] for each in cluster.left_out}
+    state = {each.node.name: each.why for each in cluster.left_out}
     everyone = [*cluster.nodes, *(each.node for each in cluster.left_out)]
     for node in sorted(everyone, key=lambda each: (not each.gpus, each.name)):
         users: dict[str, int] = {}
