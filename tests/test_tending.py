@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from echelon import tending
+from echelon.engines.base import Tender
 from echelon.engines.memory.engine import MemoryEngine
 from echelon.errors import EchelonError, Refused, Unreachable
 from echelon.handle import Run
@@ -30,12 +31,10 @@ class Claimed:
     def __init__(self, engine: Queue) -> None:
         self._engine = engine
         self.kept: list[Event] = []
-
-    @property
-    def queued(self) -> bool:
-        return self._engine.story[-1].kind == "queued"
+        self.queued = False
 
     def tend(self, end: Event | None = None) -> float:
+        self.queued = self._engine.story[-1].kind == "queued"
         self._engine.done.append("tend")
         if self._engine.outages:
             raise self._engine.outages.pop()
@@ -68,7 +67,7 @@ class Queue(MemoryEngine):
     def read(self, ref: RunRef) -> Record:
         return Record(ref=ref, job=JOB, created=1.0, owner="ann", results="runs/fm")
 
-    def tender(self, ref: RunRef, *, take_over: bool = False) -> Claimed | None:  # type: ignore[override]
+    def tender(self, ref: RunRef, *, take_over: bool = False) -> Tender | None:  # type: ignore[override]
         del ref
         return self.claimed if self.free or take_over else None
 

@@ -114,7 +114,7 @@ def test_an_archive_is_imported_by_the_container_runtime(
     )
     assert done.returncode == 0, done.stderr
     node = real_nodes[0]
-    ctr = [
+    ctr: list[str | Path] = [
         programs.program("containerd", "ctr"),
         "--address",
         socket_path(node),

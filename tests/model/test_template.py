@@ -33,7 +33,7 @@ def test_nothing_changes_nothing() -> None:
 
 
 def test_what_echelon_does_not_say_goes_through_untouched() -> None:
-    theirs = {
+    theirs: dict[str, Any] = {
         "metadata": {"annotations": {"a": "b"}},
         "spec": {"nodeSelector": {"pool": "a"}, "hostNetwork": True, "initContainers": [{"name": "first"}]},
     }
@@ -43,7 +43,7 @@ def test_what_echelon_does_not_say_goes_through_untouched() -> None:
 
 
 def test_what_both_say_is_ours() -> None:
-    theirs = {
+    theirs: dict[str, Any] = {
         "metadata": {"labels": {"run": "theirs", "team": "x"}},
         "spec": {
             "restartPolicy": "Always",
@@ -63,7 +63,7 @@ def test_what_both_say_is_ours() -> None:
 
 
 def test_lists_are_merged_by_name() -> None:
-    theirs = {
+    theirs: dict[str, Any] = {
         "spec": {
             "tolerations": [{"key": "gpu", "operator": "Exists"}, {"key": "spot", "operator": "Exists"}],
             "volumes": [{"name": "work", "hostPath": {"path": "/"}}, {"name": "data", "emptyDir": {}}],

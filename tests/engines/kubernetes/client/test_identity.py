@@ -76,7 +76,7 @@ def test_a_certificate_from_a_plugin_is_shown(
     answer = {"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": status}
     (tmp_path / "answer").write_text(json.dumps(answer))
     plugin = ExecPlugin(
-        command="cat", args=(str(tmp_path / "answer"),), api_version=answer["apiVersion"], mode="Never"
+        command="cat", args=(str(tmp_path / "answer"),), api_version=str(answer["apiVersion"]), mode="Never"
     )  # type: ignore[arg-type]
     Api(replace(access, login=Login(plugin=plugin))).raw("/version")
     assert stand_in.seen[0].client

@@ -340,10 +340,10 @@ def test_a_thousand_nodes_and_pods_are_seen_with_little(
     path = f"/api/v1/namespaces/{namespace.namespace}/pods"
     with testbed_api.Api("testbed:fake-pods") as api:
         for number, name in enumerate(made):
-            made = asking(
+            asked = asking(
                 "docker.io/testbed/none:1", f"p{number}", name, gpu=str(number % 8 + 1), cpu="1", memory="1Gi"
             )
-            status, answer = api.call("POST", path, made)
+            status, answer = api.call("POST", path, asked)
             assert status == 201, answer
     monkeypatch.setenv("KUBECONFIG", str(namespace.kubeconfig))
     began = time.monotonic()
