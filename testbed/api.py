@@ -1,7 +1,4 @@
-"""The API server over one kept connection, for the testbed's own loops: kubectl would take 0.1 s a call.
-
-The provisioner and the maker of fake nodes use it, with certificates that the testbed issued itself.
-"""
+"""The API server over one kept connection, for the testbed's own loops: kubectl would take 0.1 s a call."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ Object = dict[str, Any]
 
 
 class Api:
-    """One user's connection; opened again by itself after the API server was away."""
+    """One user's connection; reopened after an outage of the API server."""
 
     def __init__(self, user: str) -> None:
         certificate, key = client_certificate(user, ["system:masters", "testbed:components"])

@@ -1,6 +1,6 @@
-"""Who is who in the cluster: one authority, and a certificate for everybody, made with openssl when needed.
+"""Identities in the cluster: one authority, and a certificate for each user and component, made by openssl.
 
-A user of a test and a node that joins later are just one more certificate; no token file, no restart.
+A test's user, or a node that joins later, needs only one more certificate: no token file, no restart.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def make_authority() -> None:
 
 
 def client_certificate(user: str, groups: Sequence[str] = ()) -> tuple[Path, Path]:
-    """The certificate and key of a user; its name and groups are what RBAC sees."""
+    """The certificate and key of a user; RBAC sees its name and groups."""
     subject = "".join(f"/O={group}" for group in groups) + f"/CN={user}"
     return _issue(
         user.replace(":", "-").replace("/", "-"), subject, extensions="extendedKeyUsage=clientAuth\n"
@@ -68,7 +68,7 @@ def client_certificate(user: str, groups: Sequence[str] = ()) -> tuple[Path, Pat
 def write_kubeconfig(
     path: Path, user: str, groups: Sequence[str] = (), *, namespace: str = "default"
 ) -> Path:
-    """A kubeconfig that holds everything it needs, so that it can be copied."""
+    """A kubeconfig with its certificates inside, so that it can be copied."""
     certificate, key = client_certificate(user, groups)
     content = {
         "apiVersion": "v1",

@@ -1,6 +1,6 @@
 """The cgroups of the nodes: one folder per node in every hierarchy, on hosts with cgroup v1 and v2.
 
-The kubelet puts every pod of a node below it, so the folder also answers which processes are pods.
+The kubelet puts every pod of a node below it, so the folder also shows which processes are pods.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ PATIENCE = 5.0
 
 
 def kubelet_root(node: str) -> str:
-    """The cgroup that the kubelet of a node is given as its root."""
+    """The root cgroup of a node's kubelet."""
     return f"/{ROOT}/{node}"
 
 
@@ -30,7 +30,7 @@ def make(node: str) -> None:
 
 
 def kill(node: str = "") -> None:
-    """Kill every pod process of a node, or of all nodes: all at once, so that none tells of another's end."""
+    """Kill every pod process of a node, or of all nodes: all at once, so that none reports another's end."""
     for pid in _members(node):
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGSTOP)
@@ -56,7 +56,7 @@ def _remove_empty(folder: Path) -> None:
         try:
             folder.rmdir()
         except OSError:
-            # The kernel lets go of a killed process a moment after it is gone.
+            # The kernel removes a killed process from its cgroup with a delay.
             if time.monotonic() > deadline:
                 return
             time.sleep(0.02)
@@ -78,7 +78,7 @@ def _hierarchies() -> list[Path]:
 
 
 def _prepare(folder: Path) -> None:
-    # v1: a cpuset without processors admits no process. v2: controllers are handed down one by one.
+    # v1: a cpuset without processors accepts no process. v2: each level must enable its controllers.
     for name in ("cpuset.cpus", "cpuset.mems"):
         with suppress(OSError):
             if not (folder / name).read_text().strip():

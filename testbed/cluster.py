@@ -1,7 +1,7 @@
-"""The cluster as a whole: up, down, status, reset, a node more or less. The command and the fixtures call it.
+"""The cluster as a whole: up, down, status, reset, nodes added and removed.
 
-One cluster per machine. The state folder says who started it and where from, so that a second checkout is
-told so; whatever a crash left behind is known from the same folder, and `down` ends it.
+One cluster per machine. The state folder records who started it and from which checkout, so that a second
+checkout is refused with a message; `down` also ends what a crash left behind, by the same folder.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ BASIC_IMAGES = (images.SANDBOX, "python")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Claim:
-    """Who started the cluster of this machine, and how far that went."""
+    """Who started the cluster of this machine, and how far the start came."""
 
     checkout: str
     since: str
@@ -59,7 +59,7 @@ def claim() -> Claim | None:
 
 
 def up() -> None:
-    """Build what is missing and start the cluster; one that runs and that this checkout started is left."""
+    """Build what is missing and start the cluster, unless this checkout's cluster runs already."""
     debian.install_packages()
     for source in (*programs.ALWAYS, versions.current()):
         programs.folder(source)
@@ -86,7 +86,7 @@ def down() -> None:
 
 
 def reset() -> None:
-    """Back to how it was after `up`: first nodes only, no GPUs, no namespaces or controllers of tests."""
+    """Restore the state after `up`: the first nodes only, no GPUs, no namespaces or controllers of tests."""
     _must_run()
     processes.stop([record.name for record in processes.recorded() if record.name.startswith("controller-")])
     start_api()
@@ -107,7 +107,7 @@ def reset() -> None:
 
 
 def add_node(name: str = "") -> str:
-    """Add a node and wait until it is Ready; answer its name."""
+    """Add a node and wait until it is Ready; returns its name."""
     _must_run()
     letters = (f"node-{chr(code)}" for code in range(ord("a"), ord("z") + 1))
     name = name or next(letter for letter in letters if letter not in node.names())
@@ -131,18 +131,18 @@ def remove_node(name: str) -> None:
 
 
 def stop_api() -> None:
-    """Take the API server away; everything else keeps running, as in a real outage."""
+    """Stop the API server; everything else keeps running, as in a real outage."""
     processes.stop(["kube-apiserver"], now=True, forget=False)
 
 
 def start_api() -> None:
-    """Bring the API server back, with the same settings."""
+    """Start the API server again, with the same settings."""
     processes.restart("kube-apiserver")
     controlplane.wait_ready()
 
 
 def load_image(name: str) -> str:
-    """Make an image known to every living node, and answer the name under which pods ask for it."""
+    """Import an image into every living node; returns its name for pods."""
     images.build(name)
     alive = [each for each in node.names() if _node_alive(each)]
     with ThreadPoolExecutor() as pool:
@@ -151,7 +151,7 @@ def load_image(name: str) -> str:
 
 
 def status() -> dict[str, object]:
-    """What is there: the claim, the daemons, the nodes as the API sees them."""
+    """The claim, the daemons, and the nodes as the API reports them."""
     present = claim()
     answer: dict[str, object] = {"cluster": asdict(present) if present else None}
     if present:
@@ -176,7 +176,7 @@ def _begin() -> None:
     network.make_bridge()
     make_authority()
     write_kubeconfig(KUBECONFIG, "admin", ["system:masters"])
-    # Importing images takes the disk, starting the API server the processor: together they take no longer.
+    # Importing images needs the disk, starting the API server the processor: they run in parallel.
     with ThreadPoolExecutor(max_workers=len(FIRST_NODES) + 1) as pool:
         nodes = [pool.submit(_prepare_node, name) for name in FIRST_NODES]
         controlplane.start()
@@ -194,7 +194,7 @@ def _begin() -> None:
 def _end() -> None:
     if not STATE.exists():
         return
-    # Nothing here outlives the cluster, so nobody needs time to put things in order.
+    # Nothing here outlives the cluster, so no process needs time to shut down cleanly.
     processes.stop([record.name for record in processes.recorded()], now=True)
     for name in node.names():
         node.remove(name)

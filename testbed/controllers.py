@@ -1,6 +1,6 @@
-"""Controllers beside Kubernetes' own, each built and started by name, and only when somebody asks.
+"""Controllers beside Kubernetes' own, each built and started by name, on demand.
 
-They run as host processes with a kubeconfig; their custom resources come out of their own modules, as built.
+They run as host processes with a kubeconfig; their custom resource definitions come from their own modules.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from testbed.paths import KUBECONFIG, STATE
 
 
 def start(name: str) -> None:
-    """Build a controller if need be and start it, unless it runs."""
+    """Build a controller if needed and start it, unless it runs."""
     if name not in CONTROLLERS:
         raise Unavailable(
             f"no controller is called {name!r}", hint=f"there are: {', '.join(sorted(CONTROLLERS))}"
@@ -30,7 +30,7 @@ def start(name: str) -> None:
 
 
 def stop(name: str) -> None:
-    """End a controller; what it made in the cluster stays."""
+    """Stop a controller; the objects that it created stay."""
     processes.stop([f"controller-{name}"])
 
 
@@ -55,10 +55,10 @@ def _start_kwok() -> None:
 
 
 def _start_training_operator() -> None:
-    """Kubeflow's operator of the first generation, without its webhook: nothing checks what tests write."""
+    """Kubeflow's first-generation operator, without its webhook: nothing validates what tests write."""
     kubectl = Kubectl(kubeconfig=KUBECONFIG)
     home = programs.folder("training-operator")
-    # Server side: these definitions are larger than the annotation that client-side apply keeps.
+    # Server-side apply: these definitions exceed the annotation of client-side apply.
     kubectl("apply", "--server-side", "--force-conflicts", "-k", str(home / "crds"))
     kubectl.apply(
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kubeflow"}},

@@ -1,6 +1,6 @@
 """The control plane: etcd, API server, controller manager, scheduler, DNS, service proxy, as host processes.
 
-Called by `cluster.up`. Each daemon's flags stand here and nowhere else.
+Each daemon's flags are here and nowhere else.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from testbed import certificates, network, processes, programs, versions
 from testbed.paths import AUDIT_LOG, CERTIFICATES, LOGS, STATE, write
 
 ETCD = "http://127.0.0.1:23790"
-# Kubernetes waits 50 s before it calls a silent node NotReady; tests wait for it often.
+# Kubernetes waits 50 s before a silent node becomes NotReady; tests wait for it often.
 NODE_SILENCE = "20s"
-# Everything that a user of the API does is written down; the chatter of the components is not.
+# Requests of users are logged; those of Kubernetes' own components are not.
 AUDIT_POLICY = {
     "apiVersion": "audit.k8s.io/v1",
     "kind": "Policy",
@@ -53,7 +53,7 @@ COREFILE = f"""\
 
 
 def start() -> None:
-    """Everything but the nodes, in the order of need."""
+    """Start everything but the nodes, in the order of dependency."""
     kubernetes = programs.program(versions.current())
     start_etcd()
     start_api_server()
@@ -105,7 +105,7 @@ def start() -> None:
 
 
 def start_etcd() -> None:
-    """The store; what it holds is lost with the machine, so it need not wait for the disk."""
+    """Start etcd; its data need not survive the machine, so it does not wait for the disk."""
     processes.start(
         "etcd",
         [
@@ -122,7 +122,7 @@ def start_etcd() -> None:
 
 
 def start_api_server() -> None:
-    """The API server, ready when this returns."""
+    """Start the API server, and wait until it is ready."""
     server = CERTIFICATES / "apiserver"
     kubelet_certificate, kubelet_key = certificates.client_certificate(
         "kube-apiserver-kubelet-client", ["system:masters"]
@@ -157,7 +157,7 @@ def start_api_server() -> None:
 
 
 def wait_ready(patience: float = 90.0) -> None:
-    """Wait until the API server says that it is ready."""
+    """Wait until the API server reports that it is ready."""
     wait_for(is_ready, "kube-apiserver", "the API server to be ready", patience)
 
 
@@ -167,7 +167,7 @@ def is_ready() -> bool:
 
 
 def wait_for(condition: Callable[[], bool], daemon: str, what: str, patience: float) -> None:
-    """Wait for what a daemon brings about; a daemon that ends meanwhile is named with its last words."""
+    """Wait for an effect of a daemon; a daemon that ends meanwhile is named with the end of its log."""
     deadline = time.monotonic() + patience
     while not condition():
         record = processes.read(daemon)

@@ -1,4 +1,4 @@
-"""What the testbed needs from the machine: one predicate for tests, and the packages that it installs."""
+"""What the testbed needs from the machine: a check for tests, and the packages that it installs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from testbed.paths import CACHE
 from testbed.progress import run_long
 
 CNI_PLUGINS = Path("/usr/lib/cni")
-# A package, and a file that proves it: asking dpkg would tie the check to Debian, though only the cure is.
+# A package, and a file that proves it: asking dpkg would tie the check, not only the installation, to Debian.
 PACKAGES = {
     "runc": "runc",
     "containernetworking-plugins": str(CNI_PLUGINS / "bridge"),
@@ -40,7 +40,7 @@ def missing() -> str:
 
 
 def tool(name: str) -> str:
-    """The full path of a program of the machine."""
+    """The full path of one of the machine's programs."""
     path = shutil.which(name)
     if not path:
         raise Unavailable(
@@ -59,7 +59,7 @@ def absent_packages() -> list[str]:
 
 
 def install_packages() -> None:
-    """Install what is absent; say plainly what keeps the testbed from running otherwise."""
+    """Install what is absent; raises Unavailable with the reason if the testbed cannot run."""
     if reason := missing():
         raise Unavailable(reason, hint="or set ECHELON_TEST_KUBECONFIG to use a cluster that exists")
     if absent := absent_packages():

@@ -1,4 +1,4 @@
-"""Thousands of nodes that exist in the API only; kwok keeps them Ready and runs their pods in name."""
+"""Thousands of nodes that exist in the API only; kwok keeps them Ready and marks their pods as running."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def add(
     racks: int = 10,
     tainted: bool = False,
 ) -> list[str]:
-    """Add fake nodes and answer their names; kwok is started if it does not run.
+    """Add fake nodes and return their names; kwok is started if it does not run.
 
     Tainted ones (key `testbed/fake`) take only the pods that tolerate it.
     """

@@ -1,7 +1,7 @@
-"""The pytest face of the testbed: a cluster per test run, a namespace per test, and what tests do to both.
+"""The testbed's pytest plugin: a cluster per test run, a namespace per test, and changes to both.
 
-It is a plugin: `pytest_plugins` of the tests' `conftest.py` names it. With ECHELON_TEST_KUBECONFIG set the
-fixtures serve that cluster instead, and skip, each with its reason, only what cannot be done there.
+With ECHELON_TEST_KUBECONFIG set the fixtures use that cluster instead, and skip, each with its reason, only
+what cannot be done there.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from testbed.kubectl import Kubectl, Object, Refused
 from testbed.locking import held, tried
 from testbed.paths import AUDIT_LOG, KUBECONFIG, STATE
 
-# Every test run on this machine holds it; the last one that lets go ends a cluster that tests started.
+# Every test run on this machine holds it; the last one to release it ends a cluster that tests started.
 USERS = STATE.with_name(STATE.name + ".users")
-# Tests run side by side, but one that changes nodes or takes the API server away has the cluster to itself.
+# Tests run side by side, but one that changes nodes or stops the API server has the cluster to itself.
 TURN = STATE.with_name(STATE.name + ".turn")
 UNSETTLING = {"api_outage", "fake_nodes", "give_gpus", "spare_node"}
 FOR_TESTS = STATE / "for-tests"
@@ -37,7 +37,7 @@ SHARED_CLASS = "ECHELON_TEST_SHARED_CLASS"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Target:
-    """The cluster under test, as its administrator; `ours` if it is the testbed and may be hurt."""
+    """The cluster under test, as its administrator; `ours` if it is the testbed and may be damaged."""
 
     kubectl: Kubectl
     ours: bool
@@ -65,12 +65,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @contextmanager
 def running() -> Iterator[None]:
-    """The testbed runs inside the block; whoever leaves last ends it, unless a person has started it."""
+    """Keep the testbed running inside the block; the last test run ends it, unless a user has started it."""
     with tried(USERS) as alone:
         if alone and FOR_TESTS.exists():
-            whole.down()  # what a test run that was killed has left behind, from whichever checkout
+            whole.down()  # left by a killed test run, of this or another checkout
     with held(USERS, shared=True):
-        # Not while another test run has taken the API server away: that is no reason to start anew.
+        # Not while another test run has stopped the API server: that is no reason for a restart.
         with held(TURN, shared=True):
             present = whole.claim()
             before = bool(present and present.complete and controlplane.is_ready())
@@ -85,7 +85,7 @@ def running() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Target]:
-    """The cluster of this test run: one that exists, or the testbed, started if need be and then ended."""
+    """The cluster of this test run: an existing one, or the testbed, started if needed and then ended."""
     if foreign := os.environ.get(FOREIGN):
         yield Target(kubectl=Kubectl(kubeconfig=Path(foreign)), ours=False)
         return
@@ -97,7 +97,7 @@ def cluster() -> Iterator[Target]:
 
 @pytest.fixture
 def turn(request: pytest.FixtureRequest, cluster: Target) -> Iterator[None]:
-    """The test's time with the cluster: beside others, or alone if it asks for something that unsettles."""
+    """The test's use of the cluster: beside other tests, or alone if one of its fixtures disturbs others."""
     if not cluster.ours:
         yield
         return
@@ -107,10 +107,10 @@ def turn(request: pytest.FixtureRequest, cluster: Target) -> Iterator[None]:
 
 @pytest.fixture
 def own_cluster(cluster: Target, turn: None) -> Target:
-    """The testbed itself, for a test that hurts or rebuilds it."""
+    """The testbed itself, for a test that damages or rebuilds it."""
     if not cluster.ours:
         pytest.skip(
-            f"{FOREIGN} names a cluster of somebody else: nodes, API server and audit log are not ours"
+            f"{FOREIGN} names a cluster that is not the testbed: nodes, API server and audit log are not ours"
         )
     return cluster
 
@@ -125,14 +125,14 @@ def namespace(cluster: Target, turn: None) -> Iterator[Kubectl]:
     inside.wait_for(lambda: inside.find("serviceaccount", "default"), "the default service account")
     yield inside
     with suppress(Refused):
-        # Jobs first: one that replaces what it loses keeps its pods, and so the namespace, from going.
+        # Jobs first: a Job that replaces its pods would delay the namespace's deletion.
         inside("delete", "jobs", "--all", "--wait=false")
         cluster.kubectl("delete", "namespace", name, "--wait=false")
 
 
 @pytest.fixture
 def image(cluster: Target) -> Callable[[str], str]:
-    """`image("torch")` makes that image available on every node and answers its name."""
+    """`image("torch")` makes that image available on every node and returns its name."""
 
     def available(name: str) -> str:
         if cluster.ours:
@@ -168,10 +168,10 @@ def real_nodes(cluster: Target, turn: None) -> list[str]:
 
 @pytest.fixture
 def give_gpus(cluster: Target, turn: None) -> Iterator[Callable[..., None]]:
-    """`give_gpus(node, 4, model=..., taint=True)`, taken away after the test."""
+    """`give_gpus(node, 4, model=..., taint=True)`, removed after the test."""
     given: list[str] = []
     if cluster.ours:
-        # Pods of the test before this one may still be leaving.
+        # Pods of the previous test may still be terminating.
         cluster.kubectl.wait_for(lambda: not gpus.holders(cluster.kubectl), "all GPUs to be free")
 
     def give(name: str, count: int, **more: Any) -> None:
@@ -195,7 +195,7 @@ def fake_nodes(own_cluster: Target) -> Iterator[Callable[..., list[str]]]:
 
 @pytest.fixture
 def user(cluster: Target, namespace: Kubectl, tmp_path: Path) -> Callable[[str, Sequence[Object]], Kubectl]:
-    """`user("ann", rules)`: kubectl as somebody with exactly these rights in the test's namespace."""
+    """`user("ann", rules)`: kubectl as a user with exactly these rights in the test's namespace."""
 
     def with_rights(name: str, rules: Sequence[Object]) -> Kubectl:
         about = {"name": name, "namespace": namespace.namespace}
@@ -234,7 +234,7 @@ def spare_node(own_cluster: Target) -> Iterator[str]:
 
 @pytest.fixture
 def api_outage(own_cluster: Target) -> Iterator[tuple[Callable[[], None], Callable[[], None]]]:
-    """Two calls: take the API server away, bring it back; it is back after the test."""
+    """Two calls: stop the API server, start it; it runs again after the test."""
     assert own_cluster.ours
     yield whole.stop_api, whole.start_api
     whole.start_api()
@@ -242,7 +242,7 @@ def api_outage(own_cluster: Target) -> Iterator[tuple[Callable[[], None], Callab
 
 @pytest.fixture
 def audit(own_cluster: Target) -> Callable[[], list[Object]]:
-    """Every request that reached the API server since the test began, but those of Kubernetes itself."""
+    """Every request to the API server since the test began, except those of Kubernetes itself."""
     assert own_cluster.ours
     start = AUDIT_LOG.stat().st_size if AUDIT_LOG.exists() else 0
 

@@ -1,7 +1,7 @@
 """GPUs that the scheduler counts as real, on nodes that have none.
 
-Resource, labels and taint are named as NVIDIA's device plugin and feature discovery name them, so what reads
-them in a test reads them in a real cluster too.
+Resource, labels and taint have the names of NVIDIA's device plugin and feature discovery, so that code which
+reads them in a test reads them in a real cluster too.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def labels(count: int, model: str) -> dict[str, str]:
 def give(
     kubectl: Kubectl, node: str, count: int, *, model: str = "NVIDIA-A100-SXM4-80GB", taint: bool = False
 ) -> None:
-    """Give a node GPUs of a model; with a taint, only pods that tolerate it come there."""
+    """Give a node GPUs of a model; with a taint, only pods that tolerate it run there."""
     kubectl.patch(
         "node",
         node,
@@ -52,7 +52,7 @@ def give(
 
 
 def take(kubectl: Kubectl, node: str) -> None:
-    """Take a node's GPUs away, with their labels and taint."""
+    """Remove a node's GPUs, with their labels and taint."""
     gone: Mapping[str, None] = dict.fromkeys(labels(0, "Tesla-T4"))
     kubectl.patch("node", node, {"metadata": {"labels": gone}, "spec": {"taints": None}})
     kubectl.patch("node", node, _status(None), subresource="status")

@@ -28,7 +28,7 @@ from testbed.progress import run_long
 PREFIX = os.environ.get("ECHELON_TESTBED_IMAGES", "docker.io/testbed")
 SANDBOX = "sandbox"
 SUITE = "trixie"
-RECIPE = "2"  # raise it when the way an image is made changes
+RECIPE = "2"  # increase it when the way an image is made changes
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
@@ -45,10 +45,10 @@ class Recipe:
 
 
 RECIPES = {
-    # What a user's own image may be: Python, and nothing else that echelon could lean on.
+    # A minimal image of a user: Python, and nothing else that echelon could use.
     "python": Recipe(packages=("python3",)),
-    # Debian's torch is built without libuv, which init_process_group asks for unless told otherwise.
-    # TensorBoard is there as in most images for training: pods of the testbed cannot fetch it with pip.
+    # Debian's torch is built without libuv, which init_process_group uses by default.
+    # TensorBoard is included, as in most training images: pods of the testbed cannot fetch it with pip.
     "torch": Recipe(
         packages=("python3", "python3-torch", "python3-protobuf", "python3-absl", "python3-packaging"),
         environment=("USE_LIBUV=0",),
@@ -60,7 +60,7 @@ RECIPES = {
 
 
 def reference(name: str) -> str:
-    """The full name under which pods ask for an image."""
+    """The full name of an image for pods."""
     return f"{PREFIX}/{name}:1"
 
 
@@ -84,7 +84,7 @@ def build(name: str) -> Path:
 
 
 def load(name: str, node: str) -> None:
-    """Make an image known to a node, if it is not yet; pods there then start without pulling anything."""
+    """Import an image into a node, unless it is there; pods then start without pulling it."""
     ctr = [
         str(programs.program("containerd", "ctr")),
         "--address",
@@ -131,7 +131,7 @@ def _build(name: str, target: Path) -> None:
 
 
 def _add_wheels(name: str, layer: Path, wheels: tuple[str, ...], folder: Path) -> None:
-    """Put packages where every Python 3 of Debian looks, with this machine's pip: the image needs none."""
+    """Install packages where every Python 3 of Debian finds them, with this machine's pip."""
     pip = [sys.executable, "-m", "pip", "install", "--no-deps", "--no-compile", "--only-binary", ":all:"]
     run_long(
         f"adding {', '.join(wheels)} to the image {name}",

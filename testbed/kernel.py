@@ -1,6 +1,6 @@
-"""Settings of the kernel that a cluster changes: noted before it starts, put back when it ends.
+"""Kernel settings that a cluster changes: saved before it starts, restored when it ends.
 
-Forwarding is what the pod network needs; the others are what a kubelet sets on every machine it runs on.
+The pod network needs forwarding; a kubelet sets the others.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _BEFORE = STATE / "kernel-before.json"
 
 
 def prepare() -> None:
-    """Note what is set, and let the machine forward between pods."""
+    """Save the settings, and let the machine forward between pods."""
     if not _BEFORE.exists():
         write(_BEFORE, json.dumps({name: _read(name) for name in CHANGED}))
     (_ROOT / FORWARDING).write_text("1\n")
 
 
 def restore() -> None:
-    """Put back what was noted, where it differs."""
+    """Restore the saved settings where they differ."""
     with suppress(OSError, ValueError):
         for name, value in json.loads(_BEFORE.read_text()).items():
             if value and value != _read(name):

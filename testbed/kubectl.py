@@ -1,6 +1,6 @@
-"""Talking to a cluster through kubectl: the testbed's own program for its own cluster, or for any other.
+"""Requests to a cluster through kubectl: the testbed's own program for its own cluster, or any other.
 
-One file knows how kubectl is called; tests and the testbed itself hand over objects and read objects.
+The only file that builds kubectl commands; its callers pass and receive objects.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Object = dict[str, Any]
 
 
 class Refused(EchelonError):
-    """The API server or kubectl said no; the message is theirs."""
+    """The API server or kubectl refused; the message is theirs."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,7 +34,7 @@ class Kubectl:
     namespace: str = ""
 
     def __call__(self, *words: str, stdin: str | None = None, patience: float = 120.0) -> str:
-        """Run kubectl and answer its output; raise what it says when it fails."""
+        """Run kubectl and return its output; raises Refused with its error output."""
         done = subprocess.run(
             [*self.command(), *words],
             input=stdin,
@@ -50,7 +50,7 @@ class Kubectl:
         return done.stdout
 
     def command(self) -> list[str]:
-        """The words before every call, for a test that wants the process itself."""
+        """The beginning of every call, for a test that starts the process itself."""
         chosen = ["--namespace", self.namespace] if self.namespace else []
         return [*_program(), "--kubeconfig", str(self.kubeconfig), *chosen]
 
@@ -64,7 +64,7 @@ class Kubectl:
         return answer
 
     def find(self, *words: str) -> Object | None:
-        """One object, or nothing when it is not there."""
+        """One object, or None if it does not exist."""
         output = self("get", *words, "-o", "json", "--ignore-not-found")
         return json.loads(output) if output.strip() else None
 
@@ -78,7 +78,7 @@ class Kubectl:
         self("apply", "-f", "-", stdin=_listed(objects))
 
     def create(self, *objects: Mapping[str, Any]) -> None:
-        """Create objects; one that is there already is refused."""
+        """Create objects; an existing one is refused."""
         self("create", "-f", "-", stdin=_listed(objects))
 
     def patch(
@@ -89,7 +89,7 @@ class Kubectl:
         self("patch", what, name, f"--type={kind}", "--patch", json.dumps(change), *more)
 
     def wait_for(self, condition: Callable[[], object], what: str, patience: float = 120.0) -> None:
-        """Wait until something holds; what takes too long is named."""
+        """Wait until a condition holds; raises Refused with `what` after `patience` seconds."""
         patience *= FACTOR
         deadline = time.monotonic() + patience
         while not condition():
@@ -99,7 +99,7 @@ class Kubectl:
 
 
 def _program() -> list[str]:
-    # Against a cluster that exists, nobody should have to build Kubernetes first.
+    # For an existing cluster, no test should have to build Kubernetes first.
     installed = shutil.which("kubectl")
     if installed and not programs.is_built(versions.current()):
         return [installed]
@@ -111,5 +111,5 @@ def _listed(objects: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _environment() -> dict[str, str]:
-    # A developer's own cluster must not leak in.
+    # A developer's own kubeconfig must not be used.
     return {name: value for name, value in os.environ.items() if name != "KUBECONFIG"}

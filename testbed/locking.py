@@ -1,4 +1,4 @@
-"""One at a time: a lock that the kernel frees when its holder dies. Builds, images and the cluster use it."""
+"""A lock file that the kernel releases when its holder dies."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 @contextmanager
 def held(path: Path, *, shared: bool = False) -> Iterator[None]:
-    """Hold the lock file while the block runs; wait for it as long as another holds it."""
+    """Hold the lock file while the block runs; waits while another process holds it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a") as file:
         fcntl.flock(file, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
@@ -19,7 +19,7 @@ def held(path: Path, *, shared: bool = False) -> Iterator[None]:
 
 @contextmanager
 def tried(path: Path) -> Iterator[bool]:
-    """Whether nobody else holds the lock file; if so, it is held while the block runs."""
+    """Whether the lock file is free; if so, it is held while the block runs."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a") as file:
         try:

@@ -1,4 +1,4 @@
-"""What is mounted below the state folder (volumes, root file systems, network namespaces), and ending it."""
+"""Unmounting everything below the state folder: volumes, root file systems, network namespaces."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ctypes
 import os
 from pathlib import Path
 
-_LAZILY = 2  # MNT_DETACH: a mount that a dying process still holds goes as soon as it does
+_LAZILY = 2  # MNT_DETACH: a mount that a dying process still uses ends with that process
 
 
 def unmount_below(folder: Path) -> None:

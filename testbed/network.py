@@ -1,6 +1,6 @@
-"""The pod network: one bridge that every node's pods hang on, and the addresses of the nodes.
+"""The pod network: one bridge for the pods of all nodes, and the addresses of the nodes.
 
-Nothing listens on the machine's real interfaces and pods are not let out: the cluster talks to itself only.
+Nothing listens on the machine's real interfaces, and pods cannot reach anything outside the cluster.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ FIRST_SERVICE = "10.96.0.1"
 
 
 def node_address(index: int) -> str:
-    """Outside the pods' range: the CNI plugin minds a second address of its subnet on the bridge."""
+    """Outside the pods' range: the CNI plugin refuses a second address of its subnet on the bridge."""
     return f"10.245.0.{index}"
 
 
 def make_bridge() -> None:
-    """The bridge with the gateway's address."""
+    """Create the bridge with the gateway's address."""
     if not Path("/sys/class/net", BRIDGE).exists():
         taken = _ip("route", "show", "to", "match", POD_NETWORK)
         if any(line.startswith("10.") for line in taken.splitlines()):
@@ -78,7 +78,7 @@ def write_cni(folder: Path, index: int) -> Path:
 
 
 def remove() -> None:
-    """Everything that was made: rules, the bridge, what still hangs on it."""
+    """Remove everything that was made: rules, the bridge, and links that still use it."""
     for family in ("ip", "ip6"):
         subprocess.run(
             [tool("nft"), "delete", "table", family, "kube-proxy"], capture_output=True, check=False

@@ -1,7 +1,7 @@
 """One node: its containerd, its kubelet, its part of the pod network. Several fit on a machine.
 
-Called by `cluster`. A node owns a folder, an address, a cgroup and a mark on its processes; everything that
-belongs to it is found by those, so it can be killed, or removed, alone.
+A node owns a folder, an address, a cgroup and a mark on its processes. Everything that belongs to it is found
+by those, so that it can be killed, or removed, alone.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CONTAINER_LINKS = Path("/var/log/containers")
 
 
 def names() -> list[str]:
-    """Every node that has been made, dead ones too."""
+    """Every node, including dead ones."""
     return sorted(path.parent.name for path in NODES.glob("*/index"))
 
 
@@ -37,7 +37,7 @@ def socket_path(name: str) -> Path:
 
 
 def start(name: str) -> None:
-    """Start a node's containerd; `start_kubelet` follows when its images are there."""
+    """Start a node's containerd; `start_kubelet` follows when its images are imported."""
     folder = NODES / name
     index = _take_index(name)
     network.add_node_address(index)
@@ -50,7 +50,7 @@ def start(name: str) -> None:
         f"containerd-{name}",
         [home / "containerd", "--config", configuration],
         part=name,
-        # containerd looks for its shim on the PATH.
+        # containerd finds its shim on the PATH.
         environment={"PATH": f"{home}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
     )
     wait_for(lambda: _answers(socket_path(name)), f"containerd-{name}", f"containerd of {name}", 60)
@@ -78,7 +78,7 @@ def start_kubelet(name: str) -> None:
 
 
 def kill(name: str) -> None:
-    """What a power cut does: every process of the node is gone at once, and nobody tells the API server."""
+    """Kill every process of the node at once, as a power cut does: the API server is not informed."""
     processes.stop([f"kubelet-{name}", f"containerd-{name}"], now=True)
     left_behind = [
         _shim_socket(path) for path in (NODES / name / "run").glob("io.containerd.runtime.v2.task/*/*")
@@ -91,7 +91,7 @@ def kill(name: str) -> None:
 
 
 def remove(name: str) -> None:
-    """Kill a node and remove all that it had on this machine."""
+    """Kill a node and remove everything of it from this machine."""
     kill(name)
     unmount_below(NODES / name)
     cgroups.remove(name)
@@ -119,7 +119,7 @@ def _answers(path: Path) -> bool:
 
 
 def _shim_socket(bundle: Path) -> Path | None:
-    """The socket that a container's shim keeps outside the node's folder, as its own note says."""
+    """The socket of a container's shim, which is outside the node's folder; a file in the bundle names it."""
     with suppress(OSError, ValueError, KeyError):
         note = json.loads((bundle / "bootstrap.json").read_text())["address"]
         return Path(str(note).removeprefix("unix://"))
@@ -142,7 +142,7 @@ address = '{folder}/containerd.sock.ttrpc'
 path = '{folder}/opt'
 
 [plugins.'io.containerd.nri.v1.nri']
-# Its socket has one path for the whole machine, and two nodes that start at once would both want it.
+# Its socket has one path for the whole machine, and two nodes that start at once would both use it.
 disable = true
 
 [plugins.'io.containerd.cri.v1.images'.pinned_images]
@@ -152,7 +152,7 @@ sandbox = '{reference(SANDBOX)}'
 config_path = '{STATE}/registries'
 
 [plugins.'io.containerd.cri.v1.runtime']
-# Without CAP_SYS_RESOURCE runc may not lower the score and dies with a message that tells nothing.
+# Without CAP_SYS_RESOURCE runc may not lower the score and fails with a message that does not say so.
 restrict_oom_score_adj = true
 netns_mounts_under_state_dir = true
 
@@ -183,7 +183,7 @@ def _kubelet_settings(name: str, index: int) -> str:
             "failCgroupV1": False,
             "failSwapOn": False,
             "enforceNodeAllocatable": [],
-            # The machine's disk is shared by all nodes and by whatever else runs here: never evict for it.
+            # All nodes and other programs share the machine's disk: never evict because of it.
             "evictionHard": {
                 "memory.available": "0%",
                 "nodefs.available": "0%",
@@ -191,15 +191,15 @@ def _kubelet_settings(name: str, index: int) -> str:
                 "imagefs.available": "0%",
             },
             "imageGCHighThresholdPercent": 100,
-            # An image imported, and also pulled under another name, would be pulled again to check the
-            # pod's credentials; there is nowhere to pull it from.
+            # An imported image that was also pulled under another name would be pulled again to check the
+            # pod's credentials; there is no registry to pull it from.
             "imagePullCredentialsVerificationPolicy": "NeverVerify",
             "clusterDNS": [network.GATEWAY],
             "clusterDomain": "cluster.local",
             "resolvConf": str(write(STATE / "resolv.conf", f"nameserver {network.GATEWAY}\n")),
             "podLogsDir": str(folder / "logs"),
             "volumePluginDir": str(folder / "plugins"),
-            # Told early when it is silent; see NODE_SILENCE of the control plane.
+            # Shorter than usual, as NODE_SILENCE of the control plane.
             "nodeLeaseDurationSeconds": 12,
             "nodeStatusUpdateFrequency": "4s",
             "maxPods": 100,

@@ -1,7 +1,7 @@
-"""Where the testbed keeps things: the one file that knows its folders. Everything else asks here.
+"""The folders of the testbed, all of them in this file.
 
-What can be made again from versions stands in the cache (binaries, images); what belongs to the one running
-cluster stands in the state folder, so that `down` finds it even after a crash.
+What can be rebuilt from versions is in the cache (binaries, images); what belongs to the one running cluster
+is in the state folder, so that `down` finds it even after a crash.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ GO_SOURCES = Path(__file__).resolve().parent / "go"
 _HOME_CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
 CACHE = _HOME_CACHE / "echelon" / "testbed"
 
-# One cluster per machine: bridge, service addresses and ports are the machine's, so the folder is too.
+# One cluster per machine: it uses the machine's bridge, service addresses and ports, and so one folder.
 STATE = Path(os.environ.get("ECHELON_TESTBED_STATE", "/var/lib/echelon-testbed"))
 
 CLUSTER_FILE = STATE / "cluster.json"
@@ -31,7 +31,7 @@ LOCK = STATE.with_name(STATE.name + ".lock")
 
 
 def write(path: Path, text: str, *, mode: int = 0o644) -> Path:
-    """Write a whole file or nothing, and answer its path."""
+    """Write a whole file or nothing; returns its path."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     temporary.write_text(text)

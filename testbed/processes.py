@@ -1,8 +1,8 @@
-"""The testbed's daemons: started apart from whoever asked, ended by exactly what was recorded of them.
+"""The testbed's daemons: started in sessions of their own, and ended by what was recorded of them.
 
-A process is known by its pid and its start time together, written to the state folder, so that a pid that was
-given to somebody else meanwhile is never touched. What the daemons start in turn (containerd's shims)
-inherits a mark in its environment, so that nothing of the cluster outlives `down`, even without a record.
+A process is identified by its pid and its start time together, written to the state folder, so that a reused
+pid is never touched. What the daemons start in turn (containerd's shims) inherits a mark in its environment,
+so that nothing of the cluster outlives `down`, even without a record.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ GRACE = 5.0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Record:
-    """One daemon: what identifies it, and what starts it again."""
+    """One daemon: what identifies it, and what is needed to restart it."""
 
     name: str
     pid: int
@@ -36,7 +36,7 @@ class Record:
 def start(
     name: str, command: Sequence[str | Path], *, environment: Mapping[str, str] | None = None, part: str = ""
 ) -> Record:
-    """Start a daemon in a session of its own; `part` names what it belongs to (a node), for `sweep`."""
+    """Start a daemon in a session of its own; `part` is the node that it belongs to, for `sweep`."""
     words = [str(word) for word in command]
     extra = {**(environment or {}), MARK: f"{STATE}/{part}"}
     LOGS.mkdir(parents=True, exist_ok=True)
@@ -56,7 +56,7 @@ def start(
             (os.POSIX_SPAWN_DUP2, 1, 2),
         ],
         setsid=True,
-        # A test runner may ignore or block what a daemon needs in order to end.
+        # A test runner may ignore or block signals that end a daemon.
         setsigdef=[signal.SIGPIPE, signal.SIGINT, signal.SIGTERM, signal.SIGHUP],
         setsigmask=[],
     )
@@ -84,7 +84,7 @@ def read(name: str) -> Record | None:
 
 
 def recorded() -> list[Record]:
-    """Every daemon that was started and not forgotten."""
+    """Every daemon with a record."""
     names = sorted(path.stem for path in PROCESSES.glob("*.json"))
     return [record for name in names if (record := read(name))]
 
@@ -97,7 +97,7 @@ def is_alive(record: Record) -> bool:
 
 
 def stop(names: Iterable[str], *, now: bool = False, forget: bool = True) -> None:
-    """End daemons, all at once: asked first, then forced."""
+    """End daemons, all at once: SIGTERM first, then SIGKILL."""
     records = [record for name in names if (record := read(name))]
     if not now:
         _signal(records, signal.SIGTERM)
@@ -110,7 +110,7 @@ def stop(names: Iterable[str], *, now: bool = False, forget: bool = True) -> Non
 
 
 def sweep(part: str = "") -> None:
-    """Kill whatever carries the cluster's mark, or that of one part of it, without having a record."""
+    """Kill every process with the mark of the cluster, or of one part of it, also without a record."""
     mark = f"{MARK}={STATE}/{part}".encode()
     deadline = time.monotonic() + GRACE
     while (pids := _marked(mark, whole=bool(part))) and time.monotonic() < deadline:
@@ -121,7 +121,7 @@ def sweep(part: str = "") -> None:
 
 
 def start_time(pid: int) -> str:
-    """When a process started, in the kernel's ticks; empty if it is gone or only waits to be buried."""
+    """When a process started, in the kernel's ticks; "" if it is gone or a zombie."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
     except OSError:

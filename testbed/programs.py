@@ -1,7 +1,8 @@
 """The Go programs of the testbed: which module each comes from, built once and kept by version.
 
 Versions are pinned in `testbed/go/NAME/go.mod` and nowhere else. A build happens in a temporary folder that
-is renamed when it is whole, so that an interrupted or failed build leaves nothing that looks like a result.
+is renamed when it is complete, so that an interrupted or failed build leaves nothing that looks like a
+result.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from testbed.progress import run_long
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Source:
-    """How one Go module becomes programs; `files` are folders of the module that are kept beside them."""
+    """How one Go module is built; `files` are folders of the module that are kept beside its programs."""
 
     packages: tuple[str, ...] = (".",)
     tags: str = ""
@@ -53,7 +54,7 @@ SOURCES = {
         files=("manifests/base/crds",),
     ),
 }
-# What every cluster needs beside its version of Kubernetes; the rest is built when a test asks for it.
+# What every cluster needs beside its version of Kubernetes; the rest is built on demand.
 ALWAYS = ("sandbox", "etcd", "containerd", "coredns")
 
 
@@ -83,7 +84,7 @@ def is_built(name: str) -> bool:
 
 
 def version(name: str) -> str:
-    """The pinned version of a module, as its go.mod says."""
+    """The pinned version of a module, from its go.mod."""
     found = re.search(r"^require \S+ (v\S+)$", (GO_SOURCES / name / "go.mod").read_text(), re.MULTILINE)
     return found[1] if found else ""
 
@@ -107,7 +108,7 @@ def _build(name: str, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{name}-") as scratch:
         module, output = Path(scratch, "module"), Path(scratch, "output")
-        # The copy receives go.sum and the indirect requirements; the repository keeps what a person wrote.
+        # The copy receives go.sum and the indirect requirements; the repository keeps the short go.mod.
         shutil.copytree(GO_SOURCES / name, module)
         command = [go, "build", "-trimpath", "-ldflags", flags, "-tags", source.tags, "-o", f"{output}/"]
         run_long(
@@ -123,7 +124,7 @@ def _build(name: str, target: Path) -> None:
 
 
 def _module_folder(go: str, module: Path, env: dict[str, str]) -> Path:
-    """Where Go keeps the sources of the one module that our go.mod requires."""
+    """The folder of the sources of the one module that our go.mod requires."""
     edited = subprocess.run(
         [go, "mod", "edit", "-json"], cwd=module, env=env, capture_output=True, check=True
     )

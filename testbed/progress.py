@@ -1,4 +1,4 @@
-"""What a person sees while something takes minutes: one line that counts, or a line now and then in a log."""
+"""Progress of commands that take minutes: one line that counts, or regular lines in a log."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ QUIET_PULSE = 30.0
 
 
 def say(text: str) -> None:
-    """One line on standard error; standard output belongs to the answer of a command."""
+    """One line on standard error; standard output is for the result of a command."""
     print(text, file=sys.stderr, flush=True)
 
 
@@ -27,7 +27,7 @@ def run_long(
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
 ) -> float:
-    """Run a command of minutes with a counting line; answer its seconds. A failure shows the log's end."""
+    """Run a long command with a counting line; returns its seconds. A failure shows the log's end."""
     log.parent.mkdir(parents=True, exist_ok=True)
     began = last_said = time.monotonic()
     live = sys.stderr.isatty()

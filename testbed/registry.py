@@ -1,4 +1,4 @@
-"""A real image registry on the pod network, for tests that push and pull; started only when one asks."""
+"""A real image registry on the pod network, for tests that push and pull; started on demand."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ADDRESS = f"{GATEWAY}:5000"
 
 
 def start() -> str:
-    """Start the registry unless it runs, and answer its address."""
+    """Start the registry unless it runs; returns its address."""
     record = processes.read("registry")
     if record is None or not processes.is_alive(record):
         # containerd would insist on TLS; it reads this folder at every pull, so no restart is needed.
@@ -41,7 +41,7 @@ def start() -> str:
 
 
 def push(name: str, node: str) -> str:
-    """Push one of the testbed's images, and answer the name under which it can be pulled."""
+    """Push one of the testbed's images; returns the name under which it can be pulled."""
     start()
     build(name)
     load(name, node)

@@ -1,7 +1,7 @@
 """Volumes: a default class whose claims are node-affine local folders, and a class that all nodes share.
 
-Runs as a daemon of the cluster (`python -m testbed.storage`), started by `cluster.up`: a small provisioner.
-It looks twice a second instead of watching, so an API server that goes away and comes back is no event.
+A small provisioner, which runs as a daemon of the cluster (`python -m testbed.storage`). It polls twice a
+second instead of watching, so that an outage of the API server needs no handling.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def serve() -> None:
 
 
 def look(api: Api) -> None:
-    """One round: volumes for claims that wait, an end to volumes that nobody claims any more."""
+    """One round: make volumes for pending claims, remove volumes without a claim."""
     for claim in api.items("/api/v1/persistentvolumeclaims"):
         if claim.get("status", {}).get("phase") != "Pending" or claim["spec"].get("volumeName"):
             continue
@@ -102,7 +102,7 @@ def volume_for(claim: Object, node: str) -> Object | str:
 
 
 def _refuse(api: Api, claim: Object, reason: str) -> None:
-    """Say on the claim why it waits, once, as other provisioners do."""
+    """Record an event on the claim with the reason, once, as other provisioners do."""
     about = claim["metadata"]
     event = {
         "apiVersion": "v1",

@@ -1,7 +1,7 @@
-"""Folders that nobody needs any more: gone from their place at once, emptied in the background.
+"""Removing large folders: renamed at once, deleted in the background.
 
-Unpacked images are tens of thousands of files; whoever ends a cluster should not wait for the disk. What a
-crash left half emptied goes the next time.
+Unpacked images are tens of thousands of files; `down` should not wait for the disk. What a crash left
+half deleted is removed the next time.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _MARK = f"{STATE.name}.trash-"
 
 
 def discard(folder: Path) -> None:
-    """Take a folder away; nothing may be mounted below it."""
+    """Remove a folder; nothing may be mounted below it."""
     if folder.exists():
         folder.rename(STATE.with_name(_MARK + secrets.token_hex(4)))
     if leftovers := [str(path) for path in STATE.parent.glob(f"{_MARK}*")]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from echelon import admission
 from echelon.admission import Queued, admit, find_plan
 from echelon.engines.memory.engine import MemoryEngine
 from echelon.engines.memory.script import Act, one_node
@@ -15,6 +17,7 @@ from echelon.model.job import Job, Role
 from echelon.model.plan import Plan
 from echelon.model.resources import Resources
 from echelon.model.run import RunRef
+from echelon.model.world import Group, World
 
 
 def job(name: str, gpus: int = 0, *, workers: int = 1, **more: Any) -> Job:
@@ -118,3 +121,40 @@ def test_a_look_that_has_grown_old_leads_to_the_line() -> None:
     old = find_plan(two, engine)
     let_in(engine, job("one", 1))
     assert isinstance(admit(engine.record(two, None), engine, old), Queued)
+
+
+def worlds(*workers: int) -> Callable[..., list[World]]:
+    """Candidates for a job that leaves its shape open: these numbers of workers, with a GPU each."""
+    made = [
+        World(groups=(Group(workers=number, procs=1, resources=Resources(gpus=1)),)) for number in workers
+    ]
+    return lambda _job, _cluster: made
+
+
+@pytest.mark.parametrize(
+    ("candidates", "outcome"),
+    [
+        ((2, 1), 2),  # the first that fits, not the smallest
+        ((4, 3, 1), 1),
+        ((9, 2), 2),  # what never fits is passed over
+        ((3, 4), "waiting for 3 GPUs: 2 of 4 free, held by other"),
+        ((9, 3), "waiting for 3 GPUs: 2 of 4 free, held by other"),
+    ],
+)
+def test_the_first_candidate_that_fits_is_planned(
+    monkeypatch: pytest.MonkeyPatch, candidates: tuple[int, ...], outcome: int | str
+) -> None:
+    engine = machine(4)
+    let_in(engine, job("other", 2))
+    monkeypatch.setattr(admission, "candidates", worlds(*candidates))
+    found = find_plan(job("open", 1), engine)
+    if isinstance(found, Plan):
+        assert found.world.groups[0].workers == len(found.placement.seats) == outcome
+    else:
+        assert found.reason == outcome
+
+
+def test_a_job_of_which_no_candidate_ever_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admission, "candidates", worlds(9, 8))
+    with pytest.raises(Unplaceable, match="9 GPUs asked for"):
+        find_plan(job("open", 1), machine(4))

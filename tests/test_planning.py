@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from echelon.model.plan import Placement, Seat
 from echelon.model.resources import Amount, Resources
 from echelon.model.world import Group, World, members, rank_count, worker_count
 from echelon.placement import place
-from echelon.planning import command_line, make_plan, make_world, threads_per_rank
+from echelon.planning import candidates, command_line, make_plan, threads_per_rank
 
 
 def job(**more: Any) -> Job:
@@ -24,6 +25,11 @@ def job(**more: Any) -> Job:
         name="the-run",
         **({"script": "train.py"} | more if "command" not in more and "module" not in more else more),
     )
+
+
+def make_world(wanted: Job) -> World:
+    (only,) = candidates(wanted, one_node())
+    return only
 
 
 def role(name: str, workers: int = 1, **more: Any) -> Role:
@@ -107,6 +113,40 @@ def test_what_one_rank_runs(wanted: Job, words: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize(
+    ("own", "words"),
+    [
+        ({}, ("python3", "train.py", "--epochs", "3")),
+        ({"args": ("--serve",)}, ("python3", "train.py", "--serve")),
+        ({"args": ()}, ("python3", "train.py")),
+        ({"command": ("./serve",)}, ("./serve",)),
+        ({"command": ("./serve",), "args": ("-v",)}, ("./serve", "-v")),
+    ],
+)
+def test_what_a_rank_of_a_role_runs(own: dict[str, Any], words: tuple[str, ...]) -> None:
+    wanted = job(args=("--epochs", "3"), roles=(replace(role("ps"), **own),))
+    assert command_line(wanted, wanted.roles[0]) == words
+    assert command_line(wanted) == ("python3", "train.py", "--epochs", "3")
+
+
+def test_each_group_has_its_own_command_and_variables() -> None:
+    server = replace(role("ps"), command=("./serve",), env={"LEVEL": "debug"}, procs=2)
+    wanted = job(workers=2, env={"A": "b"}, roles=(server,))
+    world = make_world(wanted)
+    assert [group.procs for group in world.groups] == [1, 2]
+    plan = make_plan(wanted, world, seated("", "", ""), Cluster(nodes=(), known=False))
+    assert [launch.argv for launch in plan.launches] == [("python3", "train.py"), ("./serve",)]
+    assert [launch.env for launch in plan.launches] == [{}, {"LEVEL": "debug"}]
+    assert plan.env == {"A": "b"}
+
+
+def test_a_launcher_leads_and_its_end_is_the_runs() -> None:
+    world = make_world(job(workers=2, roles=(role("ps"), role("chief"), role("launcher"))))
+    assert [(group.role, group.essential) for group in world.groups] == [
+        ("launcher", True), ("chief", False), ("worker", False), ("ps", False),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
     ("workers", "procs", "cpus", "threads"),
     [(1, 1, 8, 8), (2, 1, 8, 4), (2, 2, 8, 2), (3, 1, 8, 2), (4, 4, 8, 1)],
 )
@@ -164,7 +204,7 @@ def test_a_plan_has_all_that_the_job_says() -> None:
     cluster = one_node()
     placement = place(make_world(wanted), cluster)
     assert isinstance(placement, Placement)
-    plan = make_plan(wanted, placement, cluster)
+    plan = make_plan(wanted, make_world(wanted), placement, cluster)
     assert (plan.run, plan.framework, plan.world, plan.placement) == (
         "the-run",
         "torch",
@@ -173,4 +213,4 @@ def test_a_plan_has_all_that_the_job_says() -> None:
     )
     assert (plan.env, plan.secrets, plan.restarts, plan.timeout) == ({"A": "b"}, ("TOKEN", "KEY"), 3, 60.0)
     assert len(plan.launches) == len(plan.threads) == len(plan.world.groups) == 2
-    assert plan == make_plan(wanted, placement, cluster)
+    assert plan == make_plan(wanted, make_world(wanted), placement, cluster)

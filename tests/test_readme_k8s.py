@@ -1,9 +1,8 @@
-"""The README's commands for Kubernetes, executed as they stand on a real cluster."""
+"""The commands for Kubernetes of the README and its guide, executed as they stand on a real cluster."""
 
 from __future__ import annotations
 
 import os
-import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,7 +11,7 @@ from pathlib import Path
 import pytest
 from testbed.kubectl import Kubectl
 
-from tests.test_readme import SCRIPT, blocks
+from tests.test_readme import KUBERNETES, README, SCRIPT, commands
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
@@ -36,10 +35,10 @@ def test_every_command_for_kubernetes_works_as_it_stands_there(
     monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
     monkeypatch.setenv("ECHELON_ON", "k8s")
     give_gpus(real_nodes[0], 2, model="NVIDIA-A100-SXM4-80GB")
-    (block,) = blocks("sh")
-    given = [shlex.split(line, comments=True) for line in block.splitlines() if line.startswith("echelon ")]
-    assert len(given) >= 12
-    for line in given:
+    shown, guided = commands(README, "sh"), commands(KUBERNETES, "sh")
+    assert len(shown) >= 3
+    assert len(guided) >= 12
+    for line in [*shown, *guided]:
         words = [image("python") if word == "my/torch" else word for word in line]
         done = subprocess.run(
             [sys.executable, "-m", "echelon.cli.main", *words[1:]],

@@ -8,9 +8,9 @@ from echelon.errors import InvalidJob
 from echelon.model.job import Job
 from echelon.model.pod import Mount, Output, PodOptions, VolumePath
 from echelon.model.settings import Settings
-from echelon.shipping import notes_for_pods, paths_that_stay, settle_for_pods
+from echelon.shipping import notes_on_paths, paths_that_stay, settle_remote
 
-SAID = Settings(script="train.py", on="k8s")
+GIVEN = Settings(script="train.py", on="k8s")
 
 
 def job(*args: str, **pod: object) -> Job:
@@ -18,26 +18,26 @@ def job(*args: str, **pod: object) -> Job:
 
 
 def test_code_travels() -> None:
-    assert settle_for_pods(job(), SAID).snapshot
+    assert settle_remote(job(), GIVEN).snapshot
 
 
 def test_code_on_a_volume_stays_there() -> None:
-    settled = settle_for_pods(job(code=VolumePath(claim="work", path="project")), SAID)
+    settled = settle_remote(job(code=VolumePath(claim="work", path="project")), GIVEN)
     assert not settled.snapshot
     assert settled.cwd == "{code}"
 
 
 def test_who_leaves_says_where_results_go() -> None:
     with pytest.raises(InvalidJob, match="nobody to fetch") as caught:
-        settle_for_pods(job(), Settings(script="train.py", on="k8s", detach=True))
+        settle_remote(job(), Settings(script="train.py", on="k8s", detach=True))
     for way in ("--output pvc:", "new:", "--linger"):
         assert way in caught.value.hint
 
 
 @pytest.mark.parametrize("more", [{"output": "new:1Gi"}, {"output": "pvc:x"}, {"linger": "1h"}])
 def test_who_leaves_and_has_said_it(more: dict[str, str]) -> None:
-    said = Settings(script="train.py", on="k8s", detach=True, **more)  # type: ignore[arg-type]
-    assert settle_for_pods(job(output=Output()), said).snapshot
+    given = Settings(script="train.py", on="k8s", detach=True, **more)  # type: ignore[arg-type]
+    assert settle_remote(job(output=Output()), given).snapshot
 
 
 @pytest.mark.parametrize(
@@ -66,6 +66,6 @@ def test_paths_that_nothing_brings_home(args: tuple[str, ...], stay: list[str]) 
 
 
 def test_the_note_says_what_to_do() -> None:
-    (note,) = notes_for_pods(job("--save_dir", "/tmp/model"))
+    (note,) = notes_on_paths(job("--save_dir", "/tmp/model"))
     assert "/tmp/model stays in its pod" in note
     assert "--collect /tmp/model" in note

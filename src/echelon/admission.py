@@ -5,15 +5,17 @@ else looks after a queue."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from echelon.engines.base import Engine, Taken
+from echelon.errors import Unplaceable
 from echelon.model.cluster import Cluster
-from echelon.model.job import Job
+from echelon.model.job import Job, asks_for_gpus
 from echelon.model.plan import Plan
 from echelon.model.run import RunRef
 from echelon.placement import NoRoom, place
-from echelon.planning import make_plan, make_world
+from echelon.planning import candidates, make_plan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,31 +26,46 @@ class Queued:
 
 
 def find_plan(job: Job, engine: Engine) -> Plan | Queued:
-    """What would happen to the job now: its plan, or why it must wait.
+    """What would happen to the job now: the plan of the first candidate that fits, or why it must wait.
 
-    Raises Unplaceable if it never fits.
+    Raises Unplaceable if no candidate ever fits.
     """
-    world = make_world(job)
-    wants_gpus = any(group.resources.gpus for group in world.groups)
+    wants_gpus = asks_for_gpus(job)
     cluster = engine.cluster(gpus=wants_gpus, job=job)
-    placement = place(world, cluster)
-    if isinstance(placement, NoRoom):
-        return Queued(reason=placement.reason)
-    ahead = (
-        cluster.waiting[: cluster.waiting.index(job.name)] if job.name in cluster.waiting else cluster.waiting
-    )
-    if wants_gpus and ahead:
-        more = f" and {len(ahead) - 1} more" if len(ahead) > 1 else ""
-        return Queued(reason=f"waiting in line behind {ahead[0]}{more}")
-    return make_plan(job, placement, cluster)
+    waits: NoRoom | None = None
+    refusal: Unplaceable | None = None
+    for world in candidates(job, cluster):
+        try:
+            placement = place(world, cluster)
+        except Unplaceable as error:
+            refusal = refusal or error
+            continue
+        if isinstance(placement, NoRoom):
+            waits = waits or placement
+        elif wants_gpus and (ahead := _ahead(job, cluster)):
+            more = f" and {len(ahead) - 1} more" if len(ahead) > 1 else ""
+            return Queued(reason=f"waiting in line behind {ahead[0]}{more}")
+        else:
+            return make_plan(job, world, placement, cluster)
+    if waits is not None:
+        return Queued(reason=waits.reason)
+    assert refusal is not None
+    raise refusal
+
+
+def _ahead(job: Job, cluster: Cluster) -> Sequence[str]:
+    """The runs that wait for GPUs and came before this one."""
+    waiting = cluster.waiting
+    return waiting[: waiting.index(job.name)] if job.name in waiting else waiting
 
 
 def plan_anywhere(job: Job) -> Plan:
     """The plan of a run that takes whatever place it is given."""
     unknown = Cluster(nodes=(), known=False)
-    placement = place(make_world(job), unknown)
+    world = candidates(job, unknown)[0]
+    placement = place(world, unknown)
     assert not isinstance(placement, NoRoom)
-    return make_plan(job, placement, unknown)
+    return make_plan(job, world, placement, unknown)
 
 
 def admit(ref: RunRef, engine: Engine, found: Plan | Queued | None = None) -> Plan | Queued:

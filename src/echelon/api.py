@@ -1,7 +1,4 @@
-"""The Python face: `echelon.run`, `echelon.attach`, `echelon.runs`.
-
-The command line calls the same functions below these.
-"""
+"""The Python face: `echelon.run`, `echelon.attach`, `echelon.runs`; and the engine that a target means."""
 
 from __future__ import annotations
 
@@ -9,13 +6,15 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from echelon.engines.choose import choose_engine
+from echelon.engines.base import Engine
+from echelon.engines.choose import LOCAL, choose_engine
 from echelon.errors import InvalidJob
 from echelon.handle import Run
-from echelon.model.run import parse_uri
-from echelon.model.settings import Settings
+from echelon.model.run import RunRef, parse_uri
 from echelon.model.status import RunSummary
-from echelon.submit import Prepared, gather, prepare, prepare_function, submit, where_to_look
+from echelon.prepare import prepare, prepare_function
+from echelon.sources import Target, find_surroundings, gather, where_to_look
+from echelon.submit import submit
 
 
 def run(
@@ -35,49 +34,59 @@ def run(
     """
     from echelon.jobfile import settings_from
 
-    settings = {key: value for key, value in settings.items() if value is not None}
-    if callable(what):
-        said = gather(settings_from(settings, source="echelon.run()"))
-        prepared = prepare_function(what, args, kwargs or {}, said)
-    else:
-        if kwargs:
-            raise InvalidJob(
-                "kwargs", kwargs, "is for a function", hint='a script takes args=["--epochs", "3"]'
-            )
-        if isinstance(args, str):
-            raise InvalidJob("args", args, "is one text", hint='give a list of words: args=["--epochs", "3"]')
-        if what is not None:
-            settings["script"] = os.fspath(what)
-        if args:
-            settings["args"] = [str(word) for word in args]
-        said = gather(settings_from(settings, source="echelon.run()"))
-        prepared = prepare(said)
-    return start(prepared, said)
-
-
-def start(prepared: Prepared, said: Settings) -> Run:
-    """Submit what was prepared, to where the settings say."""
-    if said.dry_run:
+    given = {key: value for key, value in settings.items() if value is not None}
+    if not callable(what):
+        given |= _script(what, args, kwargs)
+    surroundings = find_surroundings()
+    merged = gather(settings_from(given, source="echelon.run()"), surroundings)
+    if merged.dry_run:
         raise InvalidJob(
             "dry_run", True, "leaves no run to return", hint="`echelon run --dry-run` shows what would happen"
         )
-    engine = choose_engine(said.on, context=said.context, namespace=said.namespace)
-    return submit(prepared, engine, no_wait=bool(said.no_wait), stays=False)
+    engine = choose_engine(merged.on, context=merged.context, namespace=merged.namespace)
+    if callable(what):
+        prepared = prepare_function(what, args, kwargs or {}, merged, surroundings, engine.traits)
+    else:
+        prepared = prepare(merged, surroundings, engine.traits)
+    return submit(prepared, engine, no_wait=bool(merged.no_wait), stays=False)
 
 
 def attach(
     uri: str, *, on: str | None = None, context: str | None = None, namespace: str | None = None
 ) -> Run:
     """The handle on a run that exists, by its address or its name."""
-    on, context, namespace = where_to_look(on, context, namespace)
-    ref = parse_uri(uri, on or "local")
-    engine = choose_engine(ref.engine, context=ref.context or context, namespace=ref.namespace or namespace)
-    return Run(engine.read(ref).ref, engine)  # says so if there is no such run
+    ref, engine = find_engine(uri, Target(on=on, context=context, namespace=namespace))
+    return Run(engine.read(ref).ref, engine)  # raises UnknownRun if there is none
 
 
 def runs(
     *, on: str | None = None, context: str | None = None, namespace: str | None = None
 ) -> Sequence[RunSummary]:
     """Every run there is, the newest first."""
-    on, context, namespace = where_to_look(on, context, namespace)
-    return choose_engine(on, context=context, namespace=namespace).runs()
+    return engine_at(Target(on=on, context=context, namespace=namespace)).runs()
+
+
+def engine_at(target: Target, *, default: str = LOCAL) -> Engine:
+    """The engine that a command without a run means: as given, by ECHELON_ON, or by the folder's project."""
+    found = where_to_look(target, find_surroundings())
+    return choose_engine(found.on, context=found.context, namespace=found.namespace, default=default)
+
+
+def find_engine(uri: str, target: Target) -> tuple[RunRef, Engine]:
+    """A run's address, which may be a bare name, and the engine that it names."""
+    found = where_to_look(target, find_surroundings())
+    ref = parse_uri(uri, found.on or LOCAL)
+    context, namespace = ref.context or found.context, ref.namespace or found.namespace
+    return ref, choose_engine(ref.engine, context=context, namespace=namespace)
+
+
+def _script(
+    what: str | os.PathLike[str] | None, args: Sequence[object], kwargs: Mapping[str, object] | None
+) -> dict[str, object]:
+    """The settings that a script and its arguments mean."""
+    if kwargs:
+        raise InvalidJob("kwargs", kwargs, "is for a function", hint='a script takes args=["--epochs", "3"]')
+    if isinstance(args, str):
+        raise InvalidJob("args", args, "is one text", hint='give a list of words: args=["--epochs", "3"]')
+    found: dict[str, object] = {} if what is None else {"script": os.fspath(what)}
+    return {**found, "args": [str(word) for word in args]} if args else found

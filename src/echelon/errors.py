@@ -1,7 +1,6 @@
-"""Every error that a user can meet, each with a hint and an exit code of its own.
+"""Every error that a user can see, each with a hint and an exit code of its own.
 
-Foreign errors (OSError, YAML, HTTP) are translated where they enter, so that the command line needs to know
-this tree only::
+Foreign errors (OSError, YAML, HTTP) are translated where they enter, so that the CLI handles this tree only::
 
     EchelonError                       1
     ├── InvalidJob                   110  a field of the job is wrong: which, its value, the fix
@@ -10,13 +9,13 @@ this tree only::
     ├── Unplaceable                  113  larger than the machine or the cluster
     ├── NoRoomNow                    114  it would have to wait, and --no-wait was given
     ├── StateTrouble                 115  the state or results folder cannot be used
-    ├── CannotShip                   116  a function or a project that cannot travel
-    ├── RunLost                      117  the run ended without anybody to say how
+    ├── CannotShip                   116  a function or a project that cannot be shipped
+    ├── RunLost                      117  the run ended without a verdict
     ├── RunTimedOut                  118  --timeout ended it, or a wait took too long
     ├── Unavailable                  119  something needed is missing here
     ├── Unreachable                  120  the cluster does not answer
     ├── Denied                       121  the cluster does not know the user, or does not let them
-    └── Refused                      122  the cluster said no to what was asked: quota, webhook, invalid
+    └── Refused                      122  the cluster refused the request: quota, webhook, invalid
 
 A run's own failure is not an error of echelon: `run` and `wait` exit with the code of the first failing rank
 (128+n for a signal). 2 is a usage error, 130 an interruption."""
@@ -25,7 +24,7 @@ from __future__ import annotations
 
 
 class EchelonError(Exception):
-    """The root: a message that names the thing, and a hint that says what to do."""
+    """The root: a message that names the problem, and a hint that says what to do."""
 
     exit_code = 1
 
@@ -68,7 +67,7 @@ class Unplaceable(EchelonError):
 
 
 class NoRoomNow(EchelonError):
-    """The run would have to wait in line, and the user said not to."""
+    """The run would be queued, and --no-wait was given."""
 
     exit_code = 114
 
@@ -80,13 +79,13 @@ class StateTrouble(EchelonError):
 
 
 class CannotShip(EchelonError):
-    """Code, a function or a value that cannot travel to the workers."""
+    """Code, a function or a value that cannot be shipped to the workers."""
 
     exit_code = 116
 
 
 class RunLost(EchelonError):
-    """The run ended without anybody left to say how."""
+    """The run ended without a verdict."""
 
     exit_code = 117
 
@@ -116,15 +115,13 @@ class Denied(EchelonError):
 
 
 class Refused(EchelonError):
-    """The API server understood, and said no."""
+    """The API server refused a valid request."""
 
     exit_code = 122
 
 
 def from_os_error(error: OSError, path: object = None) -> StateTrouble:
-    """An operating system's refusal, as an error of ours; `path` is where it was met, if the error does not
-    say.
-    """
+    """An operating system's error as an error of ours; `path` is used if the error itself has none."""
     import errno
 
     where = error.filename or path

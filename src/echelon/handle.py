@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter, deque
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
-from echelon.admission import admit
 from echelon.engines.base import Engine
-from echelon.errors import EchelonError, InvalidJob, RunTimedOut, StateTrouble
+from echelon.errors import InvalidJob, RunTimedOut, StateTrouble
 from echelon.model.event import Event
 from echelon.model.log import LogLine
+from echelon.model.plan import Plan
 from echelon.model.resources import parse_duration
 from echelon.model.run import RunRef, opening_status
 from echelon.model.status import FINAL, Status, fold
+from echelon.tending import Tending, tending
 
-_LINE_LOOK = (1.0, 15.0)  # seconds between two tries of a run in line: at first, and at most
-_IN_LINE = ("recorded", "queued")  # events of a run that has no place yet; what is told of it stays true
 STOP_PATIENCE = 60.0  # seconds that a run may take to end once it was told to
 
 
@@ -48,15 +47,22 @@ class Run:
         # Read after the events: a plan that they know of is in it.
         return fold(opening_status(self._engine.read(self._ref)), events)
 
-    def wait(self, timeout: float | str | None = None) -> Status:
+    def plan(self) -> Plan | None:
+        """What was decided for the run; None while it is queued."""
+        return self._engine.read(self._ref).plan
+
+    def wait(self, timeout: float | str | None = None, *, take_over: bool = False) -> Status:
         """Wait for the end and say how it was; RunTimedOut if it does not come within `timeout` (90, "5m").
 
-        The run goes on then.
+        The run goes on then. A run that this machine submitted is looked after meanwhile, and its results are
+        fetched; one that another machine submitted only with `take_over`.
         """
         seconds = parse_duration("timeout", timeout) if isinstance(timeout, str) else timeout
-        for event in self._tended(seconds):
-            if event.kind == "finished":
-                self._engine.collect(self._ref)
+        with self.tending(take_over=take_over) as tender:
+            for event in self._engine.events(self._ref, follow=True, timeout=seconds):
+                if event.kind == "finished" and tender.collects:
+                    tender.keep(event)
+                    self._engine.collect(self._ref)
         status = self.status()
         if status.state == "recorded":
             raise StateTrouble(
@@ -142,63 +148,17 @@ class Run:
 
     def events(self) -> Iterator[Event]:
         """What happens, as it happens, until the end."""
-        return self._tended()
+        return self._engine.events(self._ref, follow=True)
+
+    def tending(self, *, take_over: bool = False) -> AbstractContextManager[Tending]:
+        """Look after the run inside this context: try to admit it while it is queued, and do the upkeep that
+        it needs from outside. Everything that only looks changes nothing.
+        """
+        return tending(self._ref, self._engine, take_over=take_over)
 
     def collect(self, progress: Callable[[int, int], object] | None = None) -> None:
         """Bring the results of a run that has ended to where they belong, if its workers still have them."""
         self._engine.collect(self._ref, progress)
-
-    def _tended(self, timeout: float | None = None) -> Iterator[Event]:
-        """The run's events until its end; if it is in line where nobody keeps one, try again now and then."""
-        deadline = None if timeout is None else time.monotonic() + timeout
-        told: int | None = 0
-        if not self._engine.keeps_line and self._engine.read(self._ref).plan is None:
-            told = yield from self._keep_in_line(deadline)
-        if told is None:
-            return
-        left = None if deadline is None else max(0.0, deadline - time.monotonic())
-        for event in self._engine.events(self._ref, follow=True, timeout=left):
-            told -= event.kind in _IN_LINE
-            if told < 0 or event.kind not in _IN_LINE:
-                yield event
-
-    def _keep_in_line(self, deadline: float | None) -> Generator[Event, None, int | None]:
-        """Try for the run until it has left the line; returns how many events were told, or None if there is
-        no more to tell: the time is over, it was removed, or its submission was cut off.
-        """
-        told, patience, said = 0, _LINE_LOOK[0], None
-        while True:
-            left = patience if deadline is None else max(0.0, deadline - time.monotonic())
-            ends = time.monotonic() + min(patience, left)
-            number, queued = 0, False
-            for event in self._engine.events(self._ref, follow=True, timeout=min(patience, left)):
-                if event.kind in _IN_LINE:
-                    number += 1
-                    queued = event.kind == "queued"
-                    if number <= told:
-                        continue
-                    told = number
-                elif event.kind != "waiting":
-                    return told
-                elif event.reason == said:
-                    continue
-                else:
-                    said = event.reason
-                yield event
-            if time.monotonic() < ends or (deadline is not None and time.monotonic() >= deadline):
-                return None
-            if queued and (trouble := self._try()) is not None and trouble.message != said:
-                said = trouble.message
-                yield Event(kind="waiting", at=round(time.time(), 3), reason=str(trouble))
-            patience = min(2 * patience, _LINE_LOOK[1])
-
-    def _try(self) -> EchelonError | None:
-        """Let the run in if it fits now. What keeps it out, or us from trying, may be gone the next time."""
-        try:
-            admit(self._ref, self._engine)
-        except EchelonError as error:
-            return error
-        return None
 
     def get(self, path: str = ".", to: Path | str | None = None) -> Path:
         """Bring a file or folder of the results (all of them by default) to the folder `to`, and say where it

@@ -1,6 +1,4 @@
-"""What changes when a run's workers are not on this machine: what must travel, and what the user should know.
-
-`submit` asks here while it settles a job for pods. Pure, but for a look at the script."""
+"""What changes when a run's workers are not on this machine: code travels, and outputs may stay behind."""
 
 from __future__ import annotations
 
@@ -13,14 +11,13 @@ from echelon.errors import InvalidJob
 from echelon.model.job import Job
 from echelon.model.settings import Settings
 
-LIMIT = 5 * 2**20  # bytes of code, compressed, that travel through the API server
 _OUTPUT_NAME = re.compile(r"out|save|checkpoint|ckpt|log|model|result|tensorboard|export|dump", re.IGNORECASE)
 _NOT_A_PATH = re.compile(r"^-?\d|^[\w-]+$|://")
 
 
-def settle_for_pods(job: Job, said: Settings) -> Job:
-    """The same job in pods: its code travels or lies on a volume, and Python is the image's."""
-    if said.detach and said.output is None and said.linger is None:
+def settle_remote(job: Job, settings: Settings) -> Job:
+    """The same job for remote workers: its code travels or lies on a volume, and Python is the image's."""
+    if settings.detach and settings.output is None and settings.linger is None:
         raise InvalidJob(
             "detach",
             "-d",
@@ -34,7 +31,7 @@ def settle_for_pods(job: Job, said: Settings) -> Job:
 
 
 def paths_that_stay(job: Job) -> Iterator[str]:
-    """Output paths among the arguments that nothing brings home: no {output}, no mount, no --collect."""
+    """Output paths among the arguments that are not fetched: no {output}, no mount, no --collect."""
     kept = [PurePosixPath(path) for path in (*(mount.path for mount in job.pod.mounts), *job.pod.collect)]
     for name, value in _options(job.args):
         if "{output}" in value or not _OUTPUT_NAME.search(name) or _NOT_A_PATH.search(value):
@@ -44,8 +41,8 @@ def paths_that_stay(job: Job) -> Iterator[str]:
             yield value
 
 
-def notes_for_pods(job: Job) -> tuple[str, ...]:
-    """What the user should know before the run starts."""
+def notes_on_paths(job: Job) -> tuple[str, ...]:
+    """Which output paths stay behind, for the user to read before the run starts."""
     return tuple(
         f"what the script writes to {path} stays in its pod; {{output}}/... comes home, and so does "
         f"--collect {path}"

@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 from echelon.agent import task as agent_task
-from echelon.agent.gang.verdict import LOST_EXIT_CODE, STOPPED_EXIT_CODE
 from echelon.agent.gang.wire import Connection
 from echelon.agent.loop import Loop
 from echelon.agent.ranks.processes import adopt_orphans, allow_descriptors, descendants, kill_below, send
@@ -54,6 +53,9 @@ class Supervisor:
         self._folder = folder
         self._task = task
         self._loop = loop
+        if not task["interactive"]:  # a queued run keeps the terminal's input until its size is known
+            with open(os.devnull, "rb") as nothing:  # noqa: PTH123 - a descriptor is all that is needed
+                os.dup2(nothing.fileno(), 0)
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=4096)
         task["leader"]["port"] = self._listener.getsockname()[1]
         rundir.write_atomically(folder.task, json.dumps(task).encode())
@@ -116,7 +118,7 @@ class Supervisor:
         worker.control = Connection(self._loop, ours)
         worker.control.trust()
         worker.control.on_message = self._on_word
-        self._tell("worker-started", worker, pid=worker.process.pid)
+        self._tell("worker-started", worker, pid=worker.process.pid, version=agent_task.VERSION)
 
     def _reap(self) -> None:
         ended = dict(self._collect())
@@ -229,38 +231,51 @@ class Supervisor:
     def _final(self) -> Event:
         verdict = self._verdict
         if self._stop_reason is not None and (verdict is None or verdict.get("outcome") != "succeeded"):
-            return stopped(self._stop_reason)
+            return _stopped(self._stop_reason)
         if verdict is not None:
             cause = verdict.get("cause")
-            if cause and cause.get("rank") is None and cause.get("worker") in self._losses:
-                # The leader heard only that a connection broke off; we know how the agent ended.
-                cause["summary"] = f"worker {cause['worker']} was lost: {self._losses[cause['worker']]}"
-            return {**verdict, "kind": "finished", "at": rundir.now()}
+            if cause and cause.get("kind") == "worker-lost" and cause.get("worker") in self._losses:
+                # The leader knows only that a connection broke off; we know how the agent ended.
+                cause = dict(cause, summary=_summary(cause["worker"], self._losses[cause["worker"]]))
+            return {**verdict, "kind": "finished", "at": rundir.now(), "cause": cause}
         worker, reason = next(iter(self._losses.items()), (0, "its agent ended without a verdict"))
-        return failed(f"worker {worker} was lost: {reason}", LOST_EXIT_CODE, worker=worker)
+        return _lost(worker, reason)
 
 
-def failed(summary: str, exit_code: int, **more: object) -> Event:
-    """The end of a run that has a cause other than a rank."""
-    cause = {"summary": summary, "exit_code": exit_code, **more}
-    return {
-        "kind": "finished",
-        "at": rundir.now(),
-        "outcome": "failed",
-        "exit_code": exit_code,
-        "cause": cause,
-    }
+# The ends of a run are made where those of all engines are; importing that costs time, which a run has when
+# it is over.
 
 
-def stopped(reason: str) -> Event:
-    """The end of a run that somebody stopped."""
-    return {
-        "kind": "finished",
-        "at": rundir.now(),
-        "outcome": "stopped",
-        "exit_code": STOPPED_EXIT_CODE,
-        "reason": reason,
-    }
+def _written(end: object) -> Event:
+    import msgspec
+
+    found: Event = msgspec.to_builtins(end)
+    return found
+
+
+def _summary(worker: int, how: str) -> str:
+    from echelon.model import ends
+
+    return ends.loss_summary(worker, how)
+
+
+def _stopped(reason: str) -> Event:
+    from echelon.model import ends
+
+    return _written(ends.stopped(reason, at=rundir.now()))
+
+
+def _lost(worker: int, how: str) -> Event:
+    from echelon.model import ends
+
+    return _written(ends.worker_lost(worker, how, at=rundir.now()))
+
+
+def _failed(error: EchelonError) -> Event:
+    from echelon.model import ends
+
+    end = ends.failed(str(error), at=rundir.now(), kind="given-up", exit_code=error.exit_code)
+    return _written(end)
 
 
 def wait_in_line(folder: RunDir) -> Event | None:
@@ -273,11 +288,11 @@ def wait_in_line(folder: RunDir) -> Event | None:
     while not folder.task.exists():
         word = rundir.read_json(folder.stop)
         if word is not None or _told:
-            return stopped(str(word.get("reason")) if word is not None else _told[0])
+            return _stopped(str(word.get("reason")) if word is not None else _told[0])
         try:
             outcome = admit(RunRef(engine="local", name=folder.path.name), engine)
         except EchelonError as error:
-            return failed(str(error), error.exit_code)
+            return _failed(error)
         time.sleep(QUEUE_LOOK if isinstance(outcome, Queued) else LOOK)
     return None
 
@@ -289,8 +304,7 @@ def look_after(folder: RunDir) -> Event:
         return end or Supervisor(folder, json.loads(folder.task.read_bytes()), Loop()).run()
     except OSError as error:
         kill_below(os.getpid(), lambda: None)
-        trouble = from_os_error(error, folder.path)
-        return failed(str(trouble), trouble.exit_code)
+        return _failed(from_os_error(error, folder.path))
 
 
 def main() -> None:

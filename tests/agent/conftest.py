@@ -44,6 +44,10 @@ class Agents:
         """Write the task: these workers, each rank running this command."""
         launch = {"argv": list(argv), "wiring": {}, "ports": "none"}
         self.task["groups"] = [{"role": "worker", "workers": workers, "procs": procs, "launch": launch}]
+        self.describe_again(**more)
+
+    def describe_again(self, **more: object) -> None:
+        """Write the task after a change."""
         self.task.update(more)
         (self.folder / "task.json").write_text(json.dumps(self.task))
 

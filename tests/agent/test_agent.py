@@ -68,7 +68,7 @@ def test_a_worker_that_goes_silent_is_lost(agents: Agents, write_script: Write) 
     wait_until(lambda: is_up(agents, 0, 1), "both workers")
     agents.processes[1].send_signal(signal.SIGSTOP)
     assert agents.processes[0].wait(60) == RUN_OVER
-    assert agents.verdict()["cause"]["summary"] == "worker 1 was lost: nothing was heard of it for 1.5 s"
+    assert agents.verdict()["cause"]["summary"] == "worker 1 was lost: it sent nothing for 1.5 s"
 
 
 def test_a_worker_that_comes_back_joins_the_next_generation(agents: Agents, write_script: Write) -> None:

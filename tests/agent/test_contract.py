@@ -5,13 +5,14 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from echelon import __version__
 from echelon.agent import task as agent_task
 from echelon.agent.gang import verdict
 from echelon.agent.ranks import launch
 from echelon.agent.setup import packages, prepare
 from echelon.engines import task as client_task
 from echelon.errors import CannotShip, RunLost, RunTimedOut, StateTrouble, Unavailable
-from echelon.model.run import Record
+from echelon.model.run import SCHEMA, Record
 from echelon.model.world import Group, World, members
 
 GROUPS = st.lists(
@@ -34,7 +35,8 @@ def test_exit_codes_and_schemas() -> None:
     assert CannotShip.exit_code == prepare.CODE_EXIT_CODE
     assert Unavailable.exit_code == packages.EXIT_CODE
     assert client_task.SCHEMA == agent_task.SCHEMA
-    assert Record.__dataclass_fields__["schema"].default == 1
+    assert __version__ == agent_task.VERSION
+    assert Record.__dataclass_fields__["schema"].default == SCHEMA
 
 
 @given(groups=GROUPS)
@@ -56,7 +58,8 @@ def test_who_is_who(groups: list[Group]) -> None:
         assert place.essential == groups[place.group].essential
 
 
-def test_every_word_of_a_launch_is_understood() -> None:
-    """The words that frameworks may write are told in `Launch`'s docstring; the agent must know each."""
-    for word in ("rank", "local_rank", "worker", "index", "error_file", "address:0", "port:12", "members:ps"):
-        assert launch._WORD.fullmatch(f"{{{word}}}"), word
+def test_every_placeholder_of_a_launch_is_understood() -> None:
+    """The placeholders that frameworks may write are in `Launch`'s docstring; the agent must know each."""
+    words = ("rank", "local_rank", "worker", "index", "error_file", "address:0", "port:12", "members:ps")
+    for word in (*words, "file:hostfile", "hosts", "hosts:worker"):
+        assert launch._PLACEHOLDER.fullmatch(f"{{{word}}}"), word

@@ -245,11 +245,11 @@ def test_garbage_on_the_socket(pods: Pods, seed: int) -> None:
         chance.randbytes(chance.randrange(1, 5000)),
         b"\n" * 500,
         b"{" * 200_000,
-        b'{"word": "dance"}\n',
-        b'{"word": ["stop"]}\n',
+        b'{"order": "dance"}\n',
+        b'{"order": ["stop"]}\n',
         b'["stop"]\n',
-        b'{"word": "release", "x": "' + b"y" * 100_000 + b'"}\n',
-        b'{"word": "state"}\n' * 50,
+        b'{"order": "release", "x": "' + b"y" * 100_000 + b'"}\n',
+        b'{"order": "state"}\n' * 50,
         b"{}\n{}\n",
     ]
     crowd = []

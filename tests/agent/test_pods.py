@@ -15,6 +15,7 @@ import pytest
 from tests.agent.pods import UP, Pods
 from tests.conftest import find_python, wait_until
 
+from echelon.agent import task as agent_task
 from echelon.agent.gang.wire import encode, fresh_nonce, prove
 from echelon.agent.task import INTERRUPTED, NO_LEADER, RUN_OVER
 
@@ -281,6 +282,27 @@ def test_a_task_that_cannot_be_used_is_named(pods: Pods) -> None:
         assert done.returncode == RUN_OVER
         assert "bad.json cannot be used" in done.stderr
     assert _run(pods).returncode == 2
+
+
+def test_a_task_of_a_newer_echelon_is_refused_with_both_versions(pods: Pods) -> None:
+    newer = agent_task.SCHEMA + 1
+    (pods.folder / "bad.json").write_text(json.dumps({"schema": newer, "version": "9.9"}))
+    done = _run(pods, str(pods.folder / "bad.json"))
+    assert done.returncode == RUN_OVER
+    assert f"schema {newer}, written by echelon 9.9" in done.stderr
+    assert f"this agent, of echelon {agent_task.VERSION}," in done.stderr
+    assert "Submit the run again" in done.stderr
+
+
+def test_every_agent_states_its_version(pods: Pods) -> None:
+    pods.script(UP, workers=2)
+    pods.start_all()
+    wait_until(lambda: pods.kinds(0).count("worker-running") == 2, "both workers")
+    started = [event for event in pods.events(0) if event["kind"] == "worker-started"]
+    assert {(event["worker"], event["version"]) for event in started} == {
+        (0, agent_task.VERSION),
+        (1, agent_task.VERSION),
+    }
 
 
 def test_a_worker_that_the_run_does_not_have(pods: Pods) -> None:

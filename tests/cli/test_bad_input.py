@@ -53,7 +53,11 @@ def check_nothing_left(home: Path) -> None:
         (["--timeout", "0", "hello.py"], 110, ["timeout: '0'"]),
         (["--resource", "rdma", "hello.py"], 110, ["resource: 'rdma' is not KEY=VALUE", "--resource NAME=N"]),
         (["--resource", "rdma=x", "hello.py"], 110, ["resource rdma: 'x' is not a whole number"]),
-        (["--role", "boss=1", "hello.py"], 110, ["role: 'boss' is not known", "chief, ps, evaluator"]),
+        (
+            ["--role", "boss=1", "hello.py"],
+            110,
+            ["role: 'boss' is not known", "chief, ps, evaluator"],
+        ),
         (["--role", "chief=2", "hello.py"], 110, ["role chief: 2 is more than one"]),
         (["--env", "KEY", "hello.py"], 110, ["env: 'KEY' is not KEY=VALUE"]),
         (["--env", "1K=2", "hello.py"], 110, ["env: '1K' is not a variable's name"]),

@@ -11,8 +11,8 @@ import pytest
 
 from echelon.cli.cp import Place, parse_place
 from echelon.cli.progress import CopyProgress
-from echelon.engines.kubernetes.files.transfer import Progress
 from echelon.errors import InvalidJob
+from echelon.model.copy import Progress
 
 Call = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -101,11 +101,16 @@ def test_volumes_that_cannot_be(
     assert (done.returncode, problem in done.stderr) == (110, True), done.stderr
 
 
-def test_a_local_run_needs_no_way_in(call: Call, hello: str) -> None:
-    done = call("exec", "fm", "--", "ls")
+@pytest.mark.parametrize(
+    "words",
+    [["cp", "data", "pvc:a"], ["cp", "pvc:a", "."], ["volume", "ls"], ["volume", "create", "a"]],
+)
+def test_this_machine_has_no_volumes(call: Call, words: list[str]) -> None:
+    Path("data").mkdir()
+    done = call(*words, "--on", "local")
     assert done.returncode == 119
-    assert "is on this machine" in done.stderr
-    assert "echelon status fm" in done.stderr
+    assert "this machine has no volumes" in done.stderr
+    assert "hint: --on" in done.stderr
 
 
 def test_progress_in_lines(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,14 +119,14 @@ def test_progress_in_lines(capfd: pytest.CaptureFixture[str], monkeypatch: pytes
     clock = [100.0]
     monkeypatch.setattr(time, "monotonic", lambda: clock[0])
     with CopyProgress("pvc:data") as show:
-        show.hear(Progress(done=1 << 20, total=8 << 20, files=3))
+        show.update(Progress(done=1 << 20, total=8 << 20, files=3))
         clock[0] += 2
-        show.hear(Progress(done=2 << 20, total=8 << 20, files=3))
+        show.update(Progress(done=2 << 20, total=8 << 20, files=3))
         clock[0] += 4
-        show.hear(Progress(done=7 << 20, total=8 << 20, files_done=2, files=3))
+        show.update(Progress(done=7 << 20, total=8 << 20, files_done=2, files=3))
         for _ in range(2):
-            show.hear(Progress(trouble="the connection was cut"))
-        show.hear(Progress(done=8 << 20, total=8 << 20, files_done=3, files=3))
+            show.update(Progress(trouble="the connection was cut"))
+        show.update(Progress(done=8 << 20, total=8 << 20, files_done=3, files=3))
     out, err = capfd.readouterr()
     assert out == ""
     assert err.splitlines() == [

@@ -12,7 +12,7 @@ from echelon.cli.run import run as run_command
 FLAGS = st.sampled_from(
     [
         ("-n", "2"), ("-n2",), ("--workers=2",), ("-d",), ("-dn", "2"), ("-dn3",), ("--env", "A=--"),
-        ("--env=-m",), ("--name", "-m"), ("--no-wait",), ("-ojson",), ("-do", "yaml"), ("-f", "job.yaml"),
+        ("--env=-m=-m",), ("--name", "-m"), ("--no-wait",), ("-ojson",), ("-do", "yaml"), ("-f", "job.yaml"),
         ("--set", "env.m=-m"),
     ]
 )  # fmt: skip

@@ -179,8 +179,8 @@ def test_gpus_of_other_peoples_processes_are_not_taken(
     assert Path("holds-a-0").read_text() == "1"
     refused = call("run", "--name", "b", "--gpus", "2", "--no-wait", hold)
     assert refused.returncode == 114
-    assert f"1 of 3 free, held by python (pid {os.getpid()}), somebody's process" in refused.stderr
-    assert "hint: leave --no-wait out to stand in line" in refused.stderr
+    assert f"1 of 3 free, held by an unknown process, python (pid {os.getpid()})" in refused.stderr
+    assert "hint: leave --no-wait out to wait in the queue" in refused.stderr
     assert call("status", "b").returncode == 111
     assert not Path("runs/b").exists()
     assert call("run", "-d", "--name", "b", "--gpus", "2", hold).returncode == 0
@@ -278,3 +278,26 @@ def test_top_shows_who_has_which_gpu(gpus: StandIn, call: Call, hold: str) -> No
     assert re.search(r"^0 +NVIDIA Imagined +0 B of 80 GiB +0 % +fm$", text, re.MULTILINE)
     assert re.search(r"^2 +NVIDIA Imagined +0 B of 80 GiB +0 % +free$", text, re.MULTILINE)
     assert re.search(r"^ok +GPUs +3: NVIDIA Imagined$", call("doctor").stdout, re.MULTILINE)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_queued_run_in_the_foreground_keeps_the_input_for_a_single_rank(
+    gpus: StandIn, call: Call, hold: str, status: Status, background: Start, workers: int
+) -> None:
+    """When its supervisor starts, a queued run has no plan yet: whether a rank gets the input shows later."""
+    gpus.show(workers)
+    assert call("run", "-d", "--name", "first", "--gpus", str(workers), "--procs", "1", hold).returncode == 0
+    wait_for("holds-first-0")
+    reading, writing = os.pipe()
+    words = ("run", "--name", "second", "-n", str(workers), "--gpus", "1", "--framework", "plain")
+    second = background(*words, "--", "cat", stdin=reading)
+    os.close(reading)
+    wait_for_state(status, "second", "queued")
+    Path("go").touch()
+    if workers == 1:
+        os.write(writing, b"from the terminal\n")
+        wait_until(lambda: second.out == "from the terminal\n", "the input to come back")
+    else:
+        wait_until(lambda: second.process.poll() is not None, "ranks without input to end by themselves")
+    os.close(writing)
+    assert second.end() == 0, second.err

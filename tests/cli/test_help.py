@@ -106,6 +106,7 @@ def test_flags_job_file_keys_and_keywords_are_the_same_set() -> None:
         "file",
     }  # what to run, and the two flags that read settings elsewhere
     not_flags = {"script", "command", "args"}  # these are the words after the flags
+    not_flags |= {"template"}  # as long as a pod: for files and the Python call
     names = {each.name for each in fields(Settings)}
     flags = {param.name for param in run_command.params} - not_settings
     assert flags | not_flags == names

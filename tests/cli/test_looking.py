@@ -17,11 +17,11 @@ import yaml
 from tests.cli.conftest import Background, wait_for
 from tests.conftest import wait_until
 
-from echelon.engines.local.checkup import Finding
-from echelon.engines.local.usage import RunUse, Usage
 from echelon.model.event import RootCause
+from echelon.model.finding import Finding
 from echelon.model.log import LogLine
 from echelon.model.status import RunSummary, Status, WorkerStatus
+from echelon.model.usage import MachineRun, MachineUsage
 
 Call = Callable[..., subprocess.CompletedProcess[str]]
 Write = Callable[..., Path]
@@ -76,7 +76,7 @@ def test_the_fields_are_the_documented_ones(call: Call, write: Write) -> None:
     assert row["command"] == "talk.py --fail"
     line = json.loads(call("logs", "fm", "-o", "json").stdout.splitlines()[0])
     assert set(line) == names(LogLine)
-    assert set(json.loads(call("top", "-o", "json").stdout)) == names(Usage)
+    assert set(json.loads(call("top", "-o", "json").stdout)) == names(MachineUsage)
     findings = json.loads(call("doctor", "-o", "json").stdout)
     assert all(set(finding) == names(Finding) for finding in findings)
     assert set(json.loads(call("get", "fm", "-o", "json").stdout)) == {"path", "seconds"}
@@ -215,7 +215,7 @@ def test_top_shows_who_uses_the_machine(call: Call, stay: str) -> None:
     assert usage["cpus"] >= 1
     assert 0 < usage["memory_used"] <= usage["memory"]
     (use,) = usage["runs"]
-    assert set(use) == names(RunUse)
+    assert set(use) == names(MachineRun)
     assert use["name"] == "fm"
     assert use["processes"] >= 5  # the supervisor, two agents, two ranks
     assert use["memory"] > 10 * 2**20

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
+from dataclasses import Field, dataclass, fields
+from operator import attrgetter
+from typing import Literal, get_args, get_origin, get_type_hints
 
 import click
 import pytest
 from click.testing import CliRunner
 
-from echelon.cli.options import SectionedCommand, setting_options
+from echelon.cli.options import SectionedCommand, SettingOption, setting_options
 from echelon.errors import InvalidJob
-from echelon.model.settings import ON_KUBERNETES
+from echelon.jobfile import schema, settings_from
+from echelon.model import settings as model_settings
+from echelon.model.settings import ON_KUBERNETES, Settings
 
 
 def command() -> SectionedCommand:
@@ -61,3 +67,86 @@ def test_a_label_without_a_value_is_refused(text: str) -> None:
         parse("--node-selector", text)
     assert caught.value.field == "node_selector"
     assert "--show-labels" in caught.value.hint
+
+
+# A value for each kind of setting, as it is written after a flag, and as a job file or a keyword has it.
+BY_KIND: dict[object, tuple[str, object]] = {
+    bool: ("", True),
+    int: ("3", 3),
+    str: ("text", "text"),
+    Sequence: ("a", ("a",)),
+    Mapping: ("a=3", {"a": 3}),
+}
+FIELDS = fields(Settings)
+NAME_OF = attrgetter("name")
+
+
+def members(hint: object) -> list[object]:
+    return [kind for kind in (get_args(hint) or (hint,)) if kind is not type(None)]
+
+
+def sample(hint: object) -> tuple[str, object]:
+    kind = next(kind for kind in members(hint))
+    origin = get_origin(kind) or kind
+    if origin is Literal:
+        choice = str(get_args(kind)[-1])
+        return choice, choice
+    text, value = BY_KIND[origin]
+    if origin is Mapping and int not in (members(get_args(kind)[1])[0],):
+        value = {"a": "3"}
+    return text, value
+
+
+@pytest.mark.parametrize(
+    "setting", [each for each in FIELDS if each.metadata["flag"] is not False], ids=NAME_OF
+)
+def test_a_setting_is_a_flag_a_key_and_a_keyword_by_its_declaration_alone(setting: Field[object]) -> None:
+    hint = get_type_hints(Settings)[setting.name]
+    (option,) = (param for param in command().params if param.name == setting.name)
+    assert isinstance(option, SettingOption)
+    assert (option.help, option.section) == (setting.metadata["help"], setting.metadata["section"])
+    if setting.metadata["metavar"]:
+        assert option.metavar == setting.metadata["metavar"]
+    text, value = sample(hint)
+    given = parse(option.opts[-1], *([text] if text else []))
+    by_flag = settings_from(given, source="a test")
+    by_keyword = settings_from({setting.name: value}, source="a test")
+    assert by_flag == by_keyword
+    assert getattr(by_flag, setting.name) == value
+    about = schema()["properties"][setting.name]
+    assert about["description"] == setting.metadata["help"]
+
+
+@pytest.mark.parametrize("setting", [each for each in FIELDS if not each.metadata["flag"]], ids=NAME_OF)
+def test_what_is_no_flag_is_a_key_all_the_same(setting: Field[object]) -> None:
+    assert setting.name not in {param.name for param in command().params}
+    assert schema()["properties"][setting.name]["description"] == setting.metadata["help"]
+
+
+def test_a_setting_without_a_metavar_needs_none() -> None:
+    """A number, a choice, a switch and pairs show by themselves how they are written; other text does not."""
+    for option in setting_options(everywhere=False) + setting_options(everywhere=True):
+        assert option.is_flag or isinstance(option.type, click.Choice) or option.metavar, option.name
+
+
+@dataclass(frozen=True, kw_only=True)
+class More(Settings):
+    """One more setting of each kind, each in one line."""
+
+    color: str | None = model_settings._setting("a colour", metavar="NAME", short="-c")
+    point: Mapping[str, int] | None = model_settings._setting("where", flag="at")
+    likes: Sequence[str] | None = model_settings._setting("what it likes", metavar="THING", section="Taste")
+    quick: bool | None = model_settings._setting("make haste")
+
+
+def test_a_new_setting_is_one_line() -> None:
+    made = SectionedCommand("run", params=list(setting_options(everywhere=False, settings=More)))
+    words = ["-c", "red", "--at", "x=1", "--at=y=2", "--likes", "a", "--likes=b", "--quick"]
+    given = {name: value for name, value in made.make_context("run", words).params.items() if value}
+    assert given == {"color": "red", "point": {"x": 1, "y": 2}, "likes": ("a", "b"), "quick": True}
+    shown = CliRunner().invoke(made, ["--help"], terminal_width=100).output
+    assert "-c, --color NAME" in shown
+    assert "--at NAME=N" in shown
+    assert "--likes THING" in shown.partition("Taste:")[2]
+    with pytest.raises(InvalidJob, match=r"point x: 'many' is not a whole number"):
+        made.make_context("run", ["--at", "x=many"])

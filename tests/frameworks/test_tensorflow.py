@@ -43,6 +43,13 @@ def test_roles(tmp_path: Path) -> None:
         assert config["cluster"]["worker"] == ["10.0.0.2:101", "10.0.0.3:201"]
 
 
+def test_a_launcher_is_not_of_the_cluster(tmp_path: Path) -> None:
+    launcher, *others = environments(job(workers=2, launcher=1), tmp_path)
+    assert "TF_CONFIG" not in launcher
+    for env in others:
+        assert set(json.loads(env["TF_CONFIG"])["cluster"]) == {"worker"}
+
+
 # BUG: with several ranks to a worker, `{index}` is the worker's, not the rank's among the ranks of its role:
 # two ranks take themselves for the same task.
 @pytest.mark.parametrize("procs", [1, 2, 3])

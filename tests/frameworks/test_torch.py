@@ -9,7 +9,8 @@ import pytest
 from tests.frameworks.wiring import environments
 
 from echelon.frameworks.torch import calls_torchrun
-from echelon.model.job import Job
+from echelon.model.job import Job, Role
+from echelon.model.resources import Resources
 
 
 def job(**more: Any) -> Job:
@@ -54,6 +55,16 @@ def test_the_user_has_the_last_word(tmp_path: Path) -> None:
     (env,) = environments(job(env=said), tmp_path, inherited={"OMP_NUM_THREADS": "7", "HOME": "/home/me"})
     assert (env["MASTER_PORT"], env["NOTE"]) == ("29500", "{rank} {braces}")
     assert (env["OMP_NUM_THREADS"], env["HOME"]) == ("7", "/home/me")
+
+
+def test_a_chief_is_the_first_rank_and_other_roles_are_no_part_of_the_training(tmp_path: Path) -> None:
+    def role(name: str, *command: str) -> Role:
+        return Role(name=name, workers=1, resources=Resources(), command=command)
+
+    found = environments(job(workers=2, roles=(role("ps", "serve"), role("chief", "train"))), tmp_path)
+    assert [env.get("RANK") for env in found] == ["0", "1", "2", None]
+    assert [env.get("WORLD_SIZE") for env in found] == ["3", "3", "3", None]
+    assert [env["ECHELON_RANK"] for env in found] == ["0", "1", "2", "3"]
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from echelon.model.job import Job
 from echelon.model.plan import Placement
 from echelon.model.run import Record, RunRef
 from echelon.placement import place
-from echelon.planning import make_plan, make_world
+from echelon.planning import candidates, make_plan
 
 ADDRESSES = [f"10.0.0.{number}" for number in range(1, 9)]
 
@@ -23,9 +23,10 @@ ADDRESSES = [f"10.0.0.{number}" for number in range(1, 9)]
 def task_of(job: Job, folder: Path) -> Task:
     """The task that the agents of a job read."""
     cluster = one_node(gpus=8)
-    placement = place(make_world(job), cluster)
+    (world,) = candidates(job, cluster)
+    placement = place(world, cluster)
     assert isinstance(placement, Placement)
-    plan = make_plan(job, placement, cluster)
+    plan = make_plan(job, world, placement, cluster)
     ref = RunRef(engine="local", name=job.name)
     record = Record(ref=ref, job=job, created=0.0, owner="me", results="/results", plan=plan)
     write_task(RunDir(folder), record, plan)

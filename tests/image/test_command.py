@@ -16,8 +16,10 @@ from tests.image.bases import Base, digest, write_layout
 from tests.image.registries import Registry
 
 from echelon.cli.image import build
+from echelon.engines.kubernetes.abilities import read_platforms
+from echelon.engines.kubernetes.engine import KubernetesEngine
 from echelon.errors import Denied, Unavailable
-from echelon.image import architecture
+from echelon.image.architecture import choose_platform
 from echelon.image.wheels import LIBC
 
 Call = Callable[..., subprocess.CompletedProcess[str]]
@@ -83,76 +85,56 @@ def test_the_default_of_the_c_library_is_said_once() -> None:
     assert option.default == LIBC  # written out in the command, so that --help imports nothing
 
 
+class Nodes:
+    """The client of a cluster that has nodes of these kinds, or says no."""
+
+    def __init__(self, *kinds: tuple[str, str], denied: bool = False) -> None:
+        self.items = [
+            {"status": {"nodeInfo": {"operatingSystem": os_, "architecture": kind}}} for os_, kind in kinds
+        ]
+        self._denied = denied
+
+    def list(self, _kind: str) -> Nodes:
+        if self._denied:
+            raise Denied("you may not list nodes", hint="ask the administrator")
+        return self
+
+
 def test_the_platform_is_asked_of_the_cluster(
     call: Call, base: str, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(project)
     asked: list[object] = []
 
-    def nodes(context: str | None, namespace: str | None) -> object:
-        asked.append((context, namespace))
-        return architecture.parse_platform("linux/arm64")
+    def connect(engine: KubernetesEngine) -> Nodes:
+        asked.append(engine._context)
+        return Nodes(("linux", "arm64"))
 
-    monkeypatch.setattr(architecture, "cluster_platform", nodes)
-    for words in (["--on", "k8s"], ["--context", "far"]):
-        done = call("image", "build", "--base", base, "--to", "image.tar", "-o", "json", *words)
-        assert json.loads(done.stdout)["platform"] == "linux/arm64"
-    said = call(
-        "image",
-        "build",
-        "--base",
-        base,
-        "--to",
-        "x.tar",
-        "-o",
-        "json",
-        "--on",
-        "k8s",
-        "--platform",
-        "linux/amd64",
-    )
-    assert json.loads(said.stdout)["platform"] == "linux/amd64"
-    assert asked == [(None, None), ("far", None)]
+    monkeypatch.setattr(KubernetesEngine, "api", property(connect))
+    words = ("image", "build", "--base", base, "--to", "image.tar", "-o", "json")
+    for where in (["--on", "k8s"], ["--context", "far"]):
+        assert json.loads(call(*words, *where).stdout)["platform"] == "linux/arm64"
+    given = call(*words, "--on", "k8s", "--platform", "linux/amd64")
+    assert json.loads(given.stdout)["platform"] == "linux/amd64"
+    assert asked == [None, "far"]
 
 
-def with_nodes(monkeypatch: pytest.MonkeyPatch, *kinds: tuple[str, str]) -> None:
-    nodes = [{"status": {"nodeInfo": {"operatingSystem": os_, "architecture": kind}}} for os_, kind in kinds]
-
-    class Listed:
-        items = nodes
-
-    class Cluster:
-        def __init__(self, *_: object) -> None: ...
-
-        def list(self, _kind: str) -> Listed:
-            return Listed()
-
-    monkeypatch.setattr(architecture, "load_access", lambda *_: None)
-    monkeypatch.setattr(architecture, "Api", Cluster)
+def test_nodes_of_one_kind_are_the_platform() -> None:
+    found = read_platforms(Nodes(("linux", "arm64"), ("linux", "arm64"), ("windows", "amd64")))  # type: ignore[arg-type]
+    assert found == {"linux/arm64", "windows/amd64"}
+    assert str(choose_platform(found)) == "linux/arm64"
 
 
-def test_nodes_of_one_kind_are_the_platform(monkeypatch: pytest.MonkeyPatch) -> None:
-    with_nodes(monkeypatch, ("linux", "arm64"), ("linux", "arm64"), ("windows", "amd64"))
-    assert str(architecture.cluster_platform(None, None)) == "linux/arm64"
-
-
-@pytest.mark.parametrize("kinds", [[], [("windows", "amd64")], [("linux", "amd64"), ("linux", "arm64")]])
-def test_nodes_of_several_kinds_are_a_question(
-    monkeypatch: pytest.MonkeyPatch, kinds: list[tuple[str, str]]
-) -> None:
-    with_nodes(monkeypatch, *kinds)
+@pytest.mark.parametrize("kinds", [[], ["windows/amd64"], ["linux/amd64", "linux/arm64"]])
+def test_nodes_of_several_kinds_are_a_question(kinds: list[str]) -> None:
     with pytest.raises(Unavailable) as caught:
-        architecture.cluster_platform(None, None)
+        choose_platform(frozenset(kinds))
     assert "--platform" in caught.value.hint
 
 
-def test_who_may_not_list_nodes_says_the_platform(monkeypatch: pytest.MonkeyPatch) -> None:
-    def denied(*_: object) -> None:
-        raise Denied("you may not list nodes", hint="ask the administrator")
-
-    monkeypatch.setattr(architecture, "load_access", denied)
+def test_who_may_not_list_nodes_says_the_platform() -> None:
     with pytest.raises(Denied, match="you may not list nodes") as caught:
-        architecture.cluster_platform(None, None)
+        read_platforms(Nodes(denied=True))  # type: ignore[arg-type]
     assert "--platform" in caught.value.hint
 
 

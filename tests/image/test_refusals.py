@@ -9,7 +9,7 @@ import pytest
 from echelon.errors import Denied, EchelonError, Refused, Unavailable
 from echelon.image.credentials import Credential
 from echelon.image.reference import parse_reference
-from echelon.image.refusals import log_in, refusal, registry_words
+from echelon.image.refusals import log_in, refusal, registry_message
 
 IMAGE = parse_reference("push", "reg.example.org/team/x:1")
 ANN = Credential(source="/home/ann/.docker/config.json", user="ann", password="open sesame")
@@ -66,7 +66,7 @@ def test_the_registrys_words_are_tamed() -> None:
     body = {
         "errors": [{"code": "DENIED", "message": "no\x1b[2J\nnever " + "x" * 1000}, {"message": "second"}]
     }
-    words = registry_words(json.dumps(body).encode())
+    words = registry_message(json.dumps(body).encode())
     assert words.startswith("DENIED: no [2J never xxx")
     assert words.isprintable()
     assert len(words) == 300
@@ -87,4 +87,4 @@ def test_the_registrys_words_are_tamed() -> None:
     ],
 )
 def test_words_that_are_none(body: bytes) -> None:
-    assert registry_words(body) == ""
+    assert registry_message(body) == ""

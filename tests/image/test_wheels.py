@@ -18,7 +18,7 @@ from echelon.image import wheels
 from echelon.image.layer import list_tree, packed
 from echelon.image.oci import parse_platform
 from echelon.image.tidy import tidy
-from echelon.image.wheels import Wanted, arguments, check_python, check_words, find_tool, install
+from echelon.image.wheels import Wanted, arguments, check_packages, check_python, find_tool, install
 
 pytestmark = pytest.mark.slow  # pip takes its time
 
@@ -157,7 +157,7 @@ def test_machines_that_uv_does_not_know_are_for_pip() -> None:
 @pytest.mark.parametrize("word", ["", " ", "-r", "--index-url=http://evil", "-e."])
 def test_a_package_is_never_an_option(word: str) -> None:
     with pytest.raises(InvalidJob, match="is no package"):
-        check_words(["good", word])
+        check_packages(["good", word])
 
 
 def test_the_installer_sees_no_option_in_a_package() -> None:

@@ -60,6 +60,20 @@ GOOD: list[dict[str, Any]] = [
     {"command": ["prog", 1]},
     {"script": "a.py", "workers": 2.0, "gpu-type": "A100", "no_wait": False},
     {"script": "a.py", "roles": {"ps": 1, "chief": {"workers": 1, "gpus": 0, "cpus": 2, "memory": "1Gi"}}},
+    {
+        "script": "a.py",
+        "template": {"spec": {"hostNetwork": True, "priority": None, "deep": [{"a": [1, 1.5]}]}},
+        "roles": {
+            "ps": {
+                "procs": 2,
+                "command": "serve --x",
+                "args": [1, True],
+                "env": {"A": 1},
+                "image": "x",
+                "template": {"metadata": {"annotations": {"a": "b"}}},
+            }
+        },
+    },
     {"script": "a.py", "role": {"ps": 1}, "env": {"A": "", "B": 1.5, "C": False}, "resource": {"x": 1}},
     {
         "script": "a.py",
@@ -91,6 +105,9 @@ BAD: list[Any] = [
     {"script": "a.py", "roles": {"ps": "1"}},
     {"script": "a.py", "roles": {"ps": {"worker": 1}}},
     {"script": "a.py", "roles": {"ps": {"cpus": True}}},
+    {"script": "a.py", "roles": {"ps": {"template": "spec"}}},
+    {"script": "a.py", "roles": {"ps": {"args": "--x"}}},
+    {"script": "a.py", "roles": {"ps": {"script": "b.py"}}},
     {"script": "a.py", "args": "--lr 1"},
     {"script": "a.py", "args": [None]},
     {"script": "a.py", "args": [["a"]]},

@@ -33,6 +33,11 @@ from echelon.model.settings import RoleSettings, Settings, merge
         (["timeout=90m", "memory=1.50Gi"], Settings(timeout="90m", memory="1.50Gi")),
         (["resource.nvidia.com/mig-1g.5gb=1"], Settings(resource={"nvidia.com/mig-1g.5gb": 1})),
         (["roles.ps=2"], Settings(roles={"ps": 2})),
+        (["roles.ps.command=serve --x"], Settings(roles={"ps": RoleSettings(command="serve --x")})),
+        (
+            ["roles.ps.template={spec: {priority: 10}}"],
+            Settings(roles={"ps": RoleSettings(template={"spec": {"priority": 10}})}),
+        ),
         (["role.ps=2", "roles.ps.gpus=1"], Settings(roles={"ps": RoleSettings(workers=2, gpus=1)})),
         (
             ["roles.ps={workers: 2, memory: 1Gi}"],

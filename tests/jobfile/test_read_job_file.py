@@ -81,6 +81,44 @@ dry-run: true
     assert to_job(said, name="x").timeout == 5400
 
 
+def test_a_role_written_out_with_a_pod_template_that_is_kept_as_it_is() -> None:
+    said = read(
+        """\
+script: train.py
+roles:
+  ps:
+    workers: 2
+    command: [serve, --port, 7000]
+    env: {DEBUG: true, RATE: 1e-3}
+    image: my/server:2
+    template:
+      metadata: {annotations: {scrape: "true"}}
+      spec:
+        hostNetwork: true
+        priority: 10
+        schedulerName: null
+        tolerations: [{key: spot, operator: Exists}]
+"""
+    )
+    assert said.roles == {
+        "ps": RoleSettings(
+            workers=2,
+            command=("serve", "--port", "7000"),
+            env={"DEBUG": "true", "RATE": "1e-3"},
+            image="my/server:2",
+            template={
+                "metadata": {"annotations": {"scrape": "true"}},
+                "spec": {
+                    "hostNetwork": True,
+                    "priority": 10,
+                    "schedulerName": None,
+                    "tolerations": [{"key": "spot", "operator": "Exists"}],
+                },
+            },
+        )
+    }
+
+
 def test_words_stay_as_they_were_written() -> None:
     words = ["prog", "1e-3", "0x10", "1.50", "010", "true", "No", "2024-01-01", "12:30", "1_000", ".5"]
     assert read(f"command: [{', '.join(words)}]\n").command == tuple(words)
@@ -194,7 +232,7 @@ def test_a_secret_in_the_wrong_place_is_not_repeated(text: str) -> None:
     ("text", "where", "words"),
     [
         ("script: a.py\nscript: b.py\n", ":2", "it stands in line 1 already"),
-        ("script: a.py\nenv: {A: 1, A: 2}\n", ":2", "'A' is said twice"),
+        ("script: a.py\nenv: {A: 1, A: 2}\n", ":2", "'A' is given twice"),
         ("script: a: b\n", ":1:10", "quote text that holds a colon"),
         ("script: a.py\nname: @x\n", ":2:7", "begins with a special character"),
         ("script: a.py\n\tworkers: 2\n", ":2:1", "indent with spaces"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -10,10 +11,15 @@ from hypothesis import strategies as st
 
 from echelon.errors import InvalidJob
 from echelon.model.job import FRAMEWORKS, NAME_LENGTH, Job, Role, Secret, check_name, suggest_name, validate
+from echelon.model.pod import PodOptions
 from echelon.model.resources import Resources
 
 GOOD = Job(name="fm", script="train.py")
 NONE = Resources()
+
+
+def role(**more: Any) -> Role:
+    return Role(name="ps", workers=1, resources=NONE, **more)
 
 
 @pytest.mark.parametrize(
@@ -26,6 +32,7 @@ NONE = Resources()
             GOOD,
             roles=(Role(name="chief", workers=1, resources=NONE), Role(name="ps", workers=9, resources=NONE)),
         ),
+        replace(GOOD, roles=(role(command=("serve",), args=(), env={"A": ""}, image="x", procs=3),)),
         replace(GOOD, resources=Resources(gpus=1, gpu_type="A100", other={"rdma/hca": 1})),
         replace(GOOD, env={"_A1": ""}, secrets=(Secret(name="TOKEN"),)),
         *(replace(GOOD, framework=name) for name in FRAMEWORKS),
@@ -67,6 +74,14 @@ def test_a_good_job(job: Job) -> None:
             -1,
             "no GPU",
         ),
+        (replace(GOOD, roles=(Role(name="launcher", workers=2, resources=NONE),)), "role launcher", 2, "one"),
+        (replace(GOOD, roles=(role(procs=0),)), "role ps: procs", 0, "at least one process"),
+        (replace(GOOD, roles=(role(env={"1A": ""}),)), "role ps: env", "1A", "letters, digits"),
+        (replace(GOOD, roles=(role(env={"A": "\0"}),)), "role ps: env", "\0", "no program"),
+        (replace(GOOD, roles=(role(command=("a\0",)),)), "role ps: command", "a\0", "no program"),
+        (replace(GOOD, roles=(role(args=("a\0",)),)), "role ps: args", "a\0", "no program"),
+        (replace(GOOD, roles=(role(template={"kind": 1}),)), "role ps: template", "kind", "metadata"),
+        (replace(GOOD, pod=PodOptions(template={"kind": 1})), "template", "kind", "metadata"),
         (replace(GOOD, env={"1A": "x"}), "env", "1A", "--env KEY=VALUE"),
         (replace(GOOD, secrets=(Secret(name="A B"),)), "env", "A B", "letters, digits"),
         (replace(GOOD, args=("a\0",)), "args", "a\0", "no program"),

@@ -17,7 +17,14 @@ from echelon.model.settings import NAMES, RoleSettings, Settings, merge, to_job
 SMALL = st.integers(1, 3)
 NAME = st.sampled_from(["a", "b", "c"])
 ROLES = SMALL | st.builds(
-    RoleSettings, workers=st.none() | SMALL, gpus=st.none() | SMALL, memory=st.none() | SMALL
+    RoleSettings,
+    workers=st.none() | SMALL,
+    gpus=st.none() | SMALL,
+    memory=st.none() | SMALL,
+    command=st.none() | st.lists(NAME, max_size=2).map(tuple),
+    args=st.none() | st.lists(NAME, max_size=2).map(tuple),
+    env=st.none() | st.dictionaries(NAME, SMALL, max_size=2),
+    template=st.none() | st.dictionaries(NAME, st.dictionaries(NAME, SMALL, max_size=2), max_size=2),
 )
 CHOICES: dict[str, st.SearchStrategy[Any]] = {
     "script": NAME,
@@ -83,6 +90,51 @@ def test_a_role_adds_up_field_by_field() -> None:
     assert merge(Settings(roles={"ps": RoleSettings(gpus=1)}), Settings(roles={"ps": 3})).roles == {
         "ps": RoleSettings(workers=3, gpus=1)
     }
+
+
+def test_another_command_of_a_role_does_not_get_the_files_arguments() -> None:
+    file = Settings(roles={"ps": RoleSettings(command="a", args=("x",), env={"A": 1})})
+    merged = merge(Settings(roles={"ps": RoleSettings(command="b")}), file)
+    assert merged.roles == {"ps": RoleSettings(command="b", env={"A": 1})}
+    merged = merge(Settings(roles={"ps": RoleSettings(args=("y",))}), file)
+    assert merged.roles == {"ps": RoleSettings(command="a", args=("y",), env={"A": 1})}
+
+
+def test_a_role_is_a_whole_worker_description() -> None:
+    said = Settings(
+        script="train.py",
+        gpus=2,
+        memory="1Gi",
+        roles={
+            "launcher": 1,
+            "ps": RoleSettings(
+                workers=2,
+                procs=3,
+                command="serve --name 'a b'",
+                args=("--port", 7000),
+                env={"N": 1},
+                image="my/server:2",
+                template={"spec": {"hostNetwork": True}},
+            ),
+        },
+    )
+    launcher, ps = to_job(said, name="x").roles
+    assert launcher == Role(
+        name="launcher", workers=1, resources=Resources(memory=Amount(request=2.0**30))
+    ), "it computes nothing, so it needs no GPU"
+    assert ps == Role(
+        name="ps",
+        workers=2,
+        procs=3,
+        resources=Resources(memory=Amount(request=2.0**30)),
+        command=("serve", "--name", "a b"),
+        args=("--port", "7000"),
+        env={"N": "1"},
+        image="my/server:2",
+        template={"spec": {"hostNetwork": True}},
+    )
+    with pytest.raises(InvalidJob, match="image"):
+        to_job(Settings(script="a.py", roles={"ps": RoleSettings(image="Not An Image")}), name="x")
 
 
 def test_every_setting_has_a_help_text() -> None:

@@ -3,8 +3,9 @@
 It is started by the supervisor on this machine, and as the container's command in a pod, there from a zip
 file. Descriptors may be handed to it: `--listen-fd` is the socket on which the gang meets, `--control-fd`
 brings words of whoever started it and tells by its closing that they are gone. In a pod its number and the
-failures before it come from the environment. Two more commands are run beside it, in the same pod: `control
-SOCKET WORD [JSON]` gives it an order, `files ...` sends and receives files."""
+failures before it come from the environment. Three more commands are run beside it, in the same pod: `control
+SOCKET ORDER [JSON]` gives it an order, `files ...` sends and receives files, `shell TASK RANK [COMMAND...]`
+becomes a command with a rank's environment."""
 
 from __future__ import annotations
 
@@ -28,8 +29,13 @@ def main() -> int:
             from echelon.agent.files import command
 
             return command.main(words[1:])
+        if words[:1] == ["shell"]:
+            from echelon.agent.ranks import shell
+
+            return shell.main(words[1:])
         if not words:
-            return _complain("usage: agent TASK [--worker N] | control SOCKET WORD [JSON] | files ...", 2)
+            usage = "agent TASK [--worker N] | control SOCKET ORDER [JSON] | files ... | shell TASK RANK ..."
+            return _complain("usage: " + usage, 2)
         return _live(words[0], dict(zip(words[1::2], words[2::2])))
     finally:
         for stream in (sys.stdout, sys.stderr):
@@ -46,13 +52,15 @@ def _live(path: str, options: dict[str, str]) -> int:
     signal.signal(signal.SIGTERM, lambda number, _frame: told.append(number))
     from echelon.agent.agent import Agent
     from echelon.agent.output import termination
-    from echelon.agent.task import RUN_OVER, read_task
+    from echelon.agent.task import RUN_OVER, TaskRefused, read_task
 
     try:
         task = read_task(path)
         worker = _worker(options)
         if worker >= len(task.places):
             return _complain("the run has no worker %d" % worker, RUN_OVER)
+    except TaskRefused as error:
+        return _complain("the task %s cannot be used: %s" % (path, error), RUN_OVER)
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         # The next agent could not use it either.
         return _complain("the task %s cannot be used: %r" % (path, error), RUN_OVER)

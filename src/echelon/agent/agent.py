@@ -1,9 +1,9 @@
 """One worker from its start to its end.
 
-Two kinds of company: on this machine a supervisor stands above the agents, hears their events over the
-control descriptor and ends with them. In a pod there is nobody. There the members tell their events to the
-leader, whose log is the run's chronicle; orders come over a socket (`control.py`); and when the run is over,
-results that lie in the pod are held for whoever fetches them (`departure.py`)."""
+On this machine a supervisor starts the agents and receives their events over the control descriptor; an agent
+ends when the supervisor does. In a pod there is no supervisor: members forward their events to the leader,
+whose log is the run's event log; orders arrive over a socket (`control.py`); and when the run is over,
+results in the pod are held until the client has fetched them (`finish.py`)."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ import signal
 import socket
 import time
 
-from echelon.agent.finish import Departure
+from echelon.agent.finish import Shutdown
 from echelon.agent.gang.member import Member
 from echelon.agent.gang.wire import Connection, own_address
 from echelon.agent.loop import Loop
 from echelon.agent.output import termination
 from echelon.agent.output.sink import Sink
 from echelon.agent.output.state_line import REPEAT, History
+from echelon.agent.ranks import environment
 from echelon.agent.ranks.processes import adopt_orphans, allow_descriptors
-from echelon.agent.setup import environment
 from echelon.agent.setup.prepare import Setup
 from echelon.agent.task import INTERRUPTED, NO_LEADER, RUN_OVER, Task, write_atomically
 
 TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank its first milliseconds
 if TYPE_CHECKING:
-    from echelon.agent.control import Door
-    from echelon.agent.gang.join import Call
+    from echelon.agent.control import ControlSocket
+    from echelon.agent.gang.join import LeaderConnection
     from echelon.agent.gang.leader import Leader
 
 
 class Agent:
-    """What ties a worker's parts together. `failures` counts the agents that were lost in its place."""
+    """Connects the parts of one worker. `failures` counts the lost agents that this one replaces."""
 
     def __init__(
         self,
@@ -53,28 +53,28 @@ class Agent:
         self._sink = Sink(self._loop)
         self._history = History()
         place = task.places[worker]
-        # Whoever replaces the Nth agent of a worker knows that N generations were tried, whatever was
-        # forgotten with it. In a pod it may have been lost before the first: there only the leader, who has
-        # nobody else to ask, takes that for granted.
+        # An agent that replaces the Nth agent of a worker knows that N generations were tried. In a pod that
+        # agent may have been lost before the first: there only the leader, which has no other source, assumes
+        # it.
         guess = failures - 1 if worker == 0 or not self._in_pod else -1
         self._member = Member(self._loop, task, place, self._sink, last_started=guess)
         self._setup = Setup(
             self._loop, task, place, self._sink, self._member.ranks, first=worker == 0 and failures == 0
         )
-        self._departure = Departure(
+        self._shutdown = Shutdown(
             self._loop, task, worker, self._member, self._sink, self._history, self._in_pod
         )
-        self._departure.on_gone = self._hang_up
+        self._shutdown.on_gone = self._close_connections
         self._member.on_finish = self._on_finish
         self._member.when_set_up = self._setup.when_done
         self._setup.on_failed = self._on_unfit
-        self._call: Call | None = None
+        self._to_leader: LeaderConnection | None = None
         self._leader: Leader | None = None
         self._control: Connection | None = None
-        self._door: Door | None = None
+        self._control_socket: ControlSocket | None = None
         adopt_orphans()
         self._loop.on_signal(signal.SIGCHLD, self._member.ranks.reap)
-        self._loop.on_signal(signal.SIGTERM, self._departure.on_sigterm)
+        self._loop.on_signal(signal.SIGTERM, self._shutdown.on_sigterm)
         for number in (signal.SIGINT, signal.SIGHUP):
             signal.signal(number, lambda *_: None)  # not SIG_IGN, which the ranks would inherit
         if control_fd is not None:
@@ -87,25 +87,25 @@ class Agent:
             os.makedirs(task.reports, mode=0o700, exist_ok=True)
             environment.complete(os.environ, task.reports)
         if task.control is not None:
-            self._open_door(task.control)
+            self._open_control_socket(task.control)
         if worker == 0:
             self._lead(listen_fd)
         else:
             self._follow()
 
     def run(self) -> int:
-        """Live, and return the exit code."""
+        """Run the worker to its end, and return the exit code."""
         self._loop.call_later(0, self._setup.begin)
         self._loop.run()
         self._member.ranks.kill_now()
         self._sink.flush()
-        return self._departure.code
+        return self._shutdown.code
 
-    # Beginning
+    # Start
 
     def _lead(self, listen_fd: int | None) -> None:
         from echelon.agent.gang.leader import (
-            Leader,  # here, since from a zip file every module is compiled when it is imported
+            Leader,  # imported here: in a zip file every module is compiled when it is imported
         )
 
         address = own_address()
@@ -116,48 +116,48 @@ class Agent:
             listener = socket.create_server(("", self._task.leader[1]), family=family, backlog=4096)
         allow_descriptors(len(self._task.places))
         leader = Leader(self._loop, self._task, listener, self._sink, self._in_pod, address, self._failures)
-        self._leader = self._departure.leader = leader
+        self._leader = self._shutdown.leader = leader
         if self._in_pod:
             self._sink.on_event = self._history.note
             if self._task.repeat_state:
                 self._sink.remind(lambda: self._history.repeat(self._sink), REPEAT)
-        self._member.say = lambda message: self._loop.call_later(0, lambda: leader.hear(0, message))
+        self._member.say = lambda message: self._loop.call_later(0, lambda: leader.receive(0, message))
         leader.on_over = self._on_verdict
         self._loop.call_later(0, lambda: leader.attach_own(self._member, self._member.last_started))
 
     def _follow(self) -> None:
-        from echelon.agent.gang.join import Call
+        from echelon.agent.gang.join import LeaderConnection
 
         place = self._task.places[self._worker]
-        self._call = Call(self._loop, self._task, place, self._member, self._failures)
-        self._call.on_welcome = self._say_unfit
-        self._call.on_given_up = self._on_no_leader
-        self._call.on_lost = self._on_leader_lost
+        self._to_leader = LeaderConnection(self._loop, self._task, place, self._member, self._failures)
+        self._to_leader.on_welcome = self._report_unfit
+        self._to_leader.on_given_up = self._on_no_leader
+        self._to_leader.on_lost = self._on_leader_lost
         if self._in_pod:
-            self._sink.on_event = self._call.forward
+            self._sink.on_event = self._to_leader.forward
 
-    def _open_door(self, path: str) -> None:
-        from echelon.agent.control import Door
+    def _open_control_socket(self, path: str) -> None:
+        from echelon.agent.control import ControlSocket
 
         try:
-            self._door = Door(self._loop, path, self._answer)
+            self._control_socket = ControlSocket(self._loop, path, self._answer)
         except OSError as error:
             reason = "worker %d takes no orders: %s: %s" % (self._worker, path, error.strerror or error)
             self._sink.event("note", worker=self._worker, reason=reason)
 
     def _on_unfit(self, cause: dict[str, object]) -> None:
         self._cause = cause
-        self._say_unfit()
+        self._report_unfit()
 
-    def _say_unfit(self) -> None:
-        """To the leader of the moment; a new one is told again."""
+    def _report_unfit(self) -> None:
+        """Report the cause to the current leader; a new leader gets it again."""
         if self._cause is not None:
             self._member.say({"say": "unfit", "cause": self._cause})
 
     # The end of the run
 
     def _on_verdict(self, verdict: dict[str, object]) -> None:
-        """The leader has decided: write it down first, let the others go, then leave as the last one."""
+        """The gang has a verdict: write it first, release the members, then leave last."""
         try:
             write_atomically(os.path.join(self._task.reports, "verdict.json"), json.dumps(verdict).encode())
         except OSError as error:
@@ -165,94 +165,94 @@ class Agent:
         termination.write(self._task.termination, dict(verdict, at=round(time.time(), 3)))
         self._sink.event("verdict", **verdict)
         self._setup.cancel()
-        code = self._departure.final = 0 if verdict["outcome"] == "succeeded" else RUN_OVER
+        code = self._shutdown.final = 0 if verdict["outcome"] == "succeeded" else RUN_OVER
         leader = self._leader
         assert leader is not None
         if self._in_pod:
-            leader.hear_out(lambda: self._member.stop_ranks(self._departure.end_part))
+            leader.wait_for_ends(lambda: self._member.stop_ranks(self._shutdown.end_part))
         else:
-            leader.leave(lambda: self._departure.leave_after_ranks(code))
+            leader.leave(lambda: self._shutdown.leave_after_ranks(code))
 
     def _on_finish(self, message: dict[str, object]) -> None:
-        """The leader has something to say that concerns this agent, and not only its ranks."""
-        word = message["say"]
-        if word == "leave":  # we did not stop in time: somebody else may take our place
-            self._departure.leave_after_ranks(INTERRUPTED, "it did not stop in time")
-        elif word == "release":
-            self._departure.release()
-        elif self._call is not None and self._departure.final is None:
-            self._departure.final = 0
+        """An order of the leader that concerns this agent, not only its ranks."""
+        order = message["say"]
+        if order == "leave":  # we did not stop in time: a new agent replaces us
+            self._shutdown.leave_after_ranks(INTERRUPTED, "it did not stop in time")
+        elif order == "release":
+            self._shutdown.release()
+        elif self._to_leader is not None and self._shutdown.final is None:
+            self._shutdown.final = 0
             self._setup.cancel()
             if self._in_pod:
                 verdict = message.get("verdict")
-                self._call.verdict = verdict if isinstance(verdict, dict) else None
-                self._member.stop_ranks(self._departure.end_part)
+                self._to_leader.verdict = verdict if isinstance(verdict, dict) else None
+                self._member.stop_ranks(self._shutdown.end_part)
             else:
-                self._departure.leave_after_ranks(0)
+                self._shutdown.leave_after_ranks(0)
 
     def _on_leader_lost(self) -> None:
-        """Without a leader the generation is over: its ranks would wait for ever for those that died."""
-        if self._departure.final is not None:
+        """Without a leader the generation is over: its ranks would wait for ever for the lost ones."""
+        if self._shutdown.final is not None:
             return
         if self._member.last_started >= self._task.restarts:
-            self._departure.leave_after_ranks(NO_LEADER, "worker 0 was lost, and no restart is left")
+            self._shutdown.leave_after_ranks(NO_LEADER, "worker 0 was lost, and no restart is left")
         else:
             self._member.stop_ranks(lambda: None)
 
     def _on_no_leader(self) -> None:
-        if self._departure.final is not None:
-            self._departure.depart()
+        if self._shutdown.final is not None:
+            self._shutdown.finish()
         else:
             reason = "worker 0 did not answer in %g s" % self._task.join_timeout
-            self._departure.leave_after_ranks(NO_LEADER, reason)
+            self._shutdown.leave_after_ranks(NO_LEADER, reason)
 
     def _on_control(self, _connection: Connection, message: dict[str, object]) -> None:
         if self._leader is not None and message.get("say") == "stop":
             self._leader.stop("stopped", str(message.get("reason", "stopped")))
 
     def _on_abandoned(self, _connection: Connection, _reason: str) -> None:
-        """Whoever started us is gone, and nobody else would end what runs here."""
+        """The supervisor is gone: end the ranks, since no other process would."""
         self._member.ranks.kill_now()
-        self._departure.leave(INTERRUPTED)
+        self._shutdown.leave(INTERRUPTED)
 
-    def _hang_up(self) -> None:
-        if self._call is not None:
-            self._call.close()
+    def _close_connections(self) -> None:
+        if self._to_leader is not None:
+            self._to_leader.close()
         if self._control is not None:
             self._control.drain(1.0)
-        if self._door is not None:
-            self._door.close()
+        if self._control_socket is not None:
+            self._control_socket.close()
         self._loop.stop()
 
     # Orders
 
-    def _answer(self, word: str, details: dict[str, object]) -> dict[str, object]:
-        if word == "state":
+    def _answer(self, order: str, details: dict[str, object]) -> dict[str, object]:
+        if order == "state":
             return self._state()
-        if word == "release":
-            if self._departure.final is None:
+        if order == "release":
+            if self._shutdown.final is None:
                 return {"ok": False, "error": "the run is not over yet"}
-            self._loop.call_later(0, self._departure.release)
+            self._loop.call_later(0, self._shutdown.release)
             return {"ok": True}
         reason, at_once = str(details.get("reason") or "stopped"), bool(details.get("now"))
         leader = self._leader
-        if leader is not None:  # after the answer: this may be the end
+        if leader is not None:  # after the answer, since this may end the agent
             self._loop.call_later(0, lambda: leader.stop("stopped", reason, at_once))
-        elif self._call is not None and self._call.connected:
-            self._call.send({"say": "please-stop", "reason": reason, "now": at_once})
+        elif self._to_leader is not None and self._to_leader.connected:
+            self._to_leader.send({"say": "please-stop", "reason": reason, "now": at_once})
         else:
             return {"ok": False, "error": "worker %d does not reach worker 0, which leads" % self._worker}
-        return {"ok": True, "over": self._departure.final is not None}
+        return {"ok": True, "over": self._shutdown.final is not None}
 
     def _state(self) -> dict[str, object]:
         gang = self._leader.gang if self._leader is not None else None
-        phase = "following" if self._departure.final is None else "over"
+        phase = "following" if self._shutdown.final is None else "over"
         return {
             "ok": True,
             "worker": self._worker,
             "phase": gang.phase if gang is not None else phase,
             "restart": max(0, self._member.last_started),
-            "holding_until": self._departure.until,
+            "holding_until": self._shutdown.until,
             "verdict": gang.verdict if gang is not None else None,
             "events": self._history.events(),
         }

@@ -1,9 +1,9 @@
-"""Orders from outside: a socket in the worker's own folder, and the command that speaks to it.
+"""Orders from the client: a socket in the worker's own folder, and the command that connects to it.
 
-A client reaches it through `exec` in the pod: `python3 agent.pyz control SOCKET WORD [JSON]`. The words are
-`stop` (with `reason` and `now`), `release` (the results were fetched, nobody needs the worker any more) and
-`state`. One line of JSON goes each way. The socket is open to its user alone; who can run something as that
-user could also signal the agent."""
+A client reaches it through `exec` in the pod: `python3 agent.pyz control SOCKET ORDER [JSON]`. The orders are
+`stop` (with `reason` and `now`), `release` (the results were fetched, the worker may leave) and `state`. One
+line of JSON goes each way. Only the agent's user may open the socket; a process of that user could also
+signal the agent."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank 
 if TYPE_CHECKING:
     from typing import Callable
 
-WORDS = ("stop", "release", "state")
-PATIENCE = 10.0  # seconds for a question and its answer
-CALLERS = 16  # at a time; when one more comes, the one who came first goes
-LONGEST = 64 * 1024  # bytes of a question
+ORDERS = ("stop", "release", "state")
+PATIENCE = 10.0  # seconds for an order and its answer
+CALLERS = 16  # at a time; one more drops the oldest
+LONGEST = 64 * 1024  # bytes of an order
 
 
-class Door:
-    """Listens for orders: `answer(word, details)` says what to reply."""
+class ControlSocket:
+    """Listens for orders; `answer(order, details)` carries one out and returns the reply."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class Door:
         self._callers: list[Connection] = []
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
         try:
-            os.unlink(path)  # an agent that was killed here before has left its own
+            os.unlink(path)  # left by an agent that was killed here
         except FileNotFoundError:
             pass
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -55,7 +55,7 @@ class Door:
         loop.watch(self._listener, READ, self._on_caller)
 
     def close(self) -> None:
-        """Take no more orders; answers that wait are sent."""
+        """Accept no more orders; pending answers are sent."""
         self._loop.forget(self._listener)
         self._listener.close()
         for caller in list(self._callers):
@@ -75,16 +75,16 @@ class Door:
             self._dismiss(self._callers[0])
         caller = Connection(self._loop, sock, LONGEST)
         self._callers.append(caller)
-        caller.on_message = self._on_word
+        caller.on_message = self._on_order
         caller.on_closed = lambda closed, _reason: self._dismiss(closed)
         self._loop.call_later(PATIENCE, lambda: self._dismiss(caller))
 
-    def _on_word(self, caller: Connection, message: dict[str, object]) -> None:
-        word = message.get("word")
-        if word in WORDS:
-            caller.send(self._answer(str(word), message))
+    def _on_order(self, caller: Connection, message: dict[str, object]) -> None:
+        order = message.get("order")
+        if order in ORDERS:
+            caller.send(self._answer(str(order), message))
         else:
-            caller.send({"ok": False, "error": "there is no such word; there are: %s" % ", ".join(WORDS)})
+            caller.send({"ok": False, "error": "there is no such order; there are: %s" % ", ".join(ORDERS)})
 
     def _dismiss(self, caller: Connection) -> None:
         if caller in self._callers:
@@ -92,21 +92,21 @@ class Door:
         caller.close()
 
 
-def main(words: list[str]) -> int:
-    """Speak to an agent: print its answer and return 0, or 1 if it says no, or 2 if nobody answers."""
-    if len(words) not in (2, 3) or words[1] not in WORDS:
-        return _complain("usage: control SOCKET %s [JSON]" % "|".join(WORDS))
+def main(argv: list[str]) -> int:
+    """Send an order: print the agent's answer and return 0, 1 if it refuses, or 2 without an answer."""
+    if len(argv) not in (2, 3) or argv[1] not in ORDERS:
+        return _complain("usage: control SOCKET %s [JSON]" % "|".join(ORDERS))
     try:
-        details = json.loads(words[2]) if len(words) == 3 else {}
+        details = json.loads(argv[2]) if len(argv) == 3 else {}
     except ValueError as error:
         return _complain("the details are no JSON: %s" % error)
     if not isinstance(details, dict):
         return _complain("the details are no JSON object")
-    details["word"] = words[1]
+    details["order"] = argv[1]
     try:
-        answer = json.loads(_ask(words[0], json.dumps(details).encode() + b"\n"))
+        answer = json.loads(_ask(argv[0], json.dumps(details).encode() + b"\n"))
     except (OSError, ValueError) as error:
-        return _complain("the agent at %s does not answer: %s" % (words[0], error))
+        return _complain("the agent at %s does not answer: %s" % (argv[0], error))
     print(json.dumps(answer))
     if answer.get("ok"):
         return 0
@@ -116,20 +116,20 @@ def main(words: list[str]) -> int:
 
 def _ask(path: str, question: bytes) -> bytes:
     deadline = time.monotonic() + PATIENCE
-    heard = b""
+    received = b""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
         sock.settimeout(PATIENCE)
         sock.connect(path)
         sock.sendall(question)
-        while not heard.endswith(b"\n"):
+        while not received.endswith(b"\n"):
             sock.settimeout(max(0.001, deadline - time.monotonic()))
             data = sock.recv(1 << 20)
             if not data:
                 raise OSError("it has hung up")
-            heard += data
-    return heard
+            received += data
+    return received
 
 
-def _complain(words: str) -> int:
-    print(words, file=sys.stderr)
+def _complain(message: str) -> int:
+    print(message, file=sys.stderr)
     return 2

@@ -1,8 +1,7 @@
-"""How a worker leaves: its results are held for whoever fetches them, its last words said, and its exit code
-tells whoever started it what to do.
+"""How a worker ends: it holds its results until they are fetched, writes its termination message and exits
+with the code that tells the supervisor or the Job controller what to do.
 
-Who calls it: `agent.py`, when it knows that the run is over or that this worker has no place in it any more.
-Whatever comes first decides; what comes later changes nothing."""
+The first reason to leave decides; later ones change nothing."""
 
 from __future__ import annotations
 
@@ -21,13 +20,13 @@ if TYPE_CHECKING:
 
     from echelon.agent.gang.leader import Leader
 
-FLUSH = 10.0  # seconds that a slow reader gets to take a worker's output before its end is told
-SLACK = 15.0  # seconds that a member holds its results longer than the leader, who releases it
-REPEAT_HELD = 5.0  # seconds between two times that it is told how the run stands, while nothing happens
+FLUSH = 10.0  # seconds that a slow reader gets to take a worker's output before its end is reported
+SLACK = 15.0  # seconds that a member holds its results longer than the leader, which releases it
+REPEAT_HELD = 5.0  # seconds between two state lines while results are held
 
 
-class Departure:
-    """From the last rank's end to `on_gone()`. `leader` is there where this worker leads."""
+class Shutdown:
+    """From the last rank's end to `on_gone()`. `leader` is set where this worker leads."""
 
     def __init__(
         self, loop: Loop, task: Task, worker: int, member: Member, sink: Sink, history: History, in_pod: bool
@@ -44,56 +43,56 @@ class Departure:
         self._sink = sink
         self._history = history
         self._in_pod = in_pod
-        self._released = self._part_over = self._leaving = self._left = self._told_to_leave = False
+        self._released = self._part_over = self._leaving = self._left = self._terminated = False
 
     # After the run's end
 
     def end_part(self) -> None:
-        """Every rank here has ended; once their words are out, this worker's part is over."""
+        """Every rank here has ended; once their output is written, this worker's part is over."""
         self._sink.when_empty(self._hold, FLUSH)
 
     def release(self) -> None:
         """The results were fetched."""
         self._released = True
         if self.until is not None:
-            self.depart()
+            self.finish()
 
-    def depart(self) -> None:
-        """Leave with the code of the verdict; the leader after everybody else."""
+    def finish(self) -> None:
+        """Leave with the code of the verdict; the leader leaves last."""
         if self._leaving or self.final is None:
             return
         self._leaving = True
         code = self.final
         if self.leader is not None:
-            self.leader.tell_all("release")
+            self.leader.send_all("release")
             self.leader.leave(lambda: self.leave(code))
         else:
             self.leave(code)
 
     def _hold(self) -> None:
-        """Keep the results for whoever fetches them, if there can be any; else go."""
+        """Hold the results until they are fetched, if there can be any; else leave."""
         some = self.leader.gang.has_run if self.leader is not None else self._member.ran
-        if self._task.hold > 0 and some and not self._released and not self._told_to_leave:
+        if self._task.hold > 0 and some and not self._released and not self._terminated:
             self.until = time.time() + self._task.hold
             if self.leader is not None:
                 self._sink.event("holding", until=round(self.until, 3))
             if self._task.repeat_state:
                 self._loop.call_later(REPEAT_HELD, self._repeat_while_held)
             slack = SLACK if self.leader is None else 0.0
-            self._loop.call_later(self._task.hold + slack, self.depart)
-            self._say_part_over()
+            self._loop.call_later(self._task.hold + slack, self.finish)
+            self._report_part_over()
         else:
-            self._say_part_over()
-            self.depart()
+            self._report_part_over()
+            self.finish()
 
     def _repeat_while_held(self) -> None:
-        """A log may be turned over after its last line; an empty one would not even tell that lines are
-        missing. So members, who have no events of the run to repeat, do it too.
+        """Repeat the state line, since a log may be rotated after its last line. Members, which have no
+        events of the run, do it too: in an empty log a reader could not see that lines are missing.
         """
         self._history.repeat(self._sink)
         self._loop.call_later(REPEAT_HELD, self._repeat_while_held)
 
-    def _say_part_over(self, code: int | None = None) -> None:
+    def _report_part_over(self, code: int | None = None) -> None:
         if self._in_pod and not self._part_over:
             self._part_over = True
             self._sink.event(
@@ -103,13 +102,13 @@ class Departure:
     # At any time
 
     def on_sigterm(self) -> None:
-        """Somebody wants this worker gone; while the run goes on, another may take its place."""
-        self._told_to_leave = True
+        """The kubelet or the supervisor ends this worker; while the run lasts, another may replace it."""
+        self._terminated = True
         if not self._in_pod:
             self.leave_after_ranks(INTERRUPTED)
         elif self.final is not None:
             if self.leader is not None:
-                self.leader.tell_all("release")
+                self.leader.send_all("release")
             self.leave(self.final)
         elif self.leader is not None:
             if not self._member.leaving:
@@ -133,7 +132,7 @@ class Departure:
         self._left = True
         self.code = code if self.final is None else self.final
         if self._in_pod:
-            self._say_part_over(self.code)
+            self._report_part_over(self.code)
             if self._task.repeat_state and self.until is not None:
                 self._history.repeat(self._sink)
             if reason and self.final is None:
@@ -141,7 +140,7 @@ class Departure:
         self.on_gone()
 
     def _leave_when_settled(self) -> None:
-        """The gang may come to its verdict without us; then that is how we leave."""
+        """Wait for the gang, which may reach its verdict without this worker; then leave with its code."""
         assert self.leader is not None
         if self.final is not None:
             return

@@ -1,7 +1,7 @@
 """The agent's event loop: file descriptors, timers and signals in one thread.
 
-One thread, because ranks are forked from here and a fork among threads is a trap; and because nothing in an
-agent takes long."""
+One thread, because ranks are forked from here and forking a process with threads is unsafe; and because
+nothing in an agent takes long."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WRITE = selectors.EVENT_WRITE
 
 
 class Timer:
-    """A call to come; `cancel` it as often as you like."""
+    """A scheduled call; `cancel` may be called several times."""
 
     __slots__ = ("action", "at")
 
@@ -32,12 +32,12 @@ class Timer:
         return self.at < other.at
 
     def cancel(self) -> None:
-        """Forget the call."""
+        """Drop the call."""
         self.action = None
 
 
 class Loop:
-    """Wait for whatever comes first, and call whoever asked for it."""
+    """Waits for the next event and calls its callback."""
 
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()
@@ -50,7 +50,7 @@ class Loop:
         self._selector.register(self._wake_read, READ, self._on_wake)
 
     def watch(self, file: Any, events: int, callback: Callable[[int], object]) -> None:
-        """Call `callback(events)` when the file is ready; watching it again changes what is waited for."""
+        """Call `callback(events)` when the file is ready; a second call replaces events and callback."""
         try:
             self._selector.modify(file, events, callback)
         except KeyError:
@@ -76,7 +76,7 @@ class Loop:
         signal.signal(number, lambda *_: None)
 
     def run(self) -> None:
-        """Go round until `stop`."""
+        """Run until `stop`."""
         self._running = True
         while self._running:
             for key, events in self._selector.select(self._patience()):
@@ -91,11 +91,11 @@ class Loop:
                     action()
 
     def stop(self) -> None:
-        """Leave `run` after what is going on now."""
+        """Leave `run` after the current callback."""
         self._running = False
 
     def close(self) -> None:
-        """Give back what the loop holds; for a process that outlives it."""
+        """Close the loop's descriptors; for a process that outlives it."""
         self._selector.close()
         self._wake_read.close()
         self._wake_write.close()

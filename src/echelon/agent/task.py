@@ -1,7 +1,8 @@
 """The task: what the client tells the agents of a run, as one JSON file that is the same for all of them.
 
-Written by the client from a Plan; read here. An agent's own number comes on its command line, or from the
-environment of its pod.
+An agent's own number comes on its command line, or from the environment of its pod. The agent of a pod is
+shipped when the run is recorded and the task is written when it starts, perhaps by another version of
+echelon: an agent reads the schemas up to its own, and refuses a newer one, of which it would overlook a part.
 """
 
 from __future__ import annotations
@@ -13,14 +14,19 @@ TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank 
 if TYPE_CHECKING:
     from typing import Any, Iterator
 
-SCHEMA = 1
+SCHEMA = 2  # 1: no variables and files of a launch
+VERSION = "0.1.0"  # the package's, which the agent cannot import
 
-# An agent's exit codes, which tell whoever started it what to do next. A code below is the agent's own end,
-# not a rank's.
+# An agent's exit codes, by which the supervisor or the Job controller knows what to do next. A code below is
+# the agent's own end, not a rank's.
 RUN_OVER = 193  # the run failed or was stopped, for good: start nothing again
 INTERRUPTED = 194  # the agent was told to leave (SIGTERM) while the run went on: start another in its place
-TOLD_TO_LEAVE = "its agent was told to leave (SIGTERM)"  # its words for it, which the client knows
+TOLD_TO_LEAVE = "its agent was told to leave (SIGTERM)"
 NO_LEADER = 195  # the leader is gone and no restart is left: the run is over without a verdict
+
+
+class TaskRefused(ValueError):
+    """The task is written for another version of the agent."""
 
 
 class Place:
@@ -44,8 +50,7 @@ class Task:
     """A run as its agents see it."""
 
     def __init__(self, raw: dict[str, Any]) -> None:
-        if raw.get("schema") != SCHEMA:
-            raise ValueError("this agent reads task schema %d, not %r" % (SCHEMA, raw.get("schema")))
+        _check_schema(raw)
         self.run: str = raw["run"]
         self.groups: list[dict[str, Any]] = raw["groups"]
         self.env: dict[str, str] = raw.get("env", {})
@@ -62,15 +67,16 @@ class Task:
         self.heartbeat: float = raw.get("heartbeat", 1.0)
         self.lost_after: float = raw.get("lost_after", 10.0)
         self.interactive: bool = raw.get("interactive", False)
+        self.hidden: list[str] = raw.get("hidden", [])  # variables that are written to no file
         # The code that was shipped: its digest, its target, and a path or the paths of its parts.
         self.bundle: dict[str, Any] | None = raw.get("bundle")
         # packages, requirements (a path or None), wheel_parts (paths of pip's own wheel, or None)
         self.pip: dict[str, Any] | None = raw.get("pip")
-        # What only an agent in a pod has, that nobody stands beside:
-        self.hold: float = raw.get("hold") or 0.0  # seconds that results are kept for whoever fetches them
+        # What only an agent in a pod has, which has no supervisor:
+        self.hold: float = raw.get("hold") or 0.0  # seconds that results are kept for the client to fetch
         self.control: str | None = raw.get("control")  # path of the socket on which it takes orders
-        self.termination: str | None = raw.get("termination")  # path of the container's last words
-        self.repeat_state: bool = raw.get("repeat_state", False)  # its log is rotated: tell now and then
+        self.termination: str | None = raw.get("termination")  # path of the termination message
+        self.repeat_state: bool = raw.get("repeat_state", False)  # its log is rotated: repeat the state
         self.fresh: bool = raw.get("fresh", False)  # its results must not be mixed with what is there
         self.places: list[Place] = list(_places(self.groups))
 
@@ -88,6 +94,17 @@ def read_task(path: str) -> Task:
     """Read the task file."""
     with open(path, "rb") as file:
         return Task(json.load(file))
+
+
+def _check_schema(raw: dict[str, Any]) -> None:
+    schema = raw.get("schema")
+    if type(schema) is int and 1 <= schema <= SCHEMA:
+        return
+    raise TaskRefused(
+        "it has schema %r, written by echelon %s; this agent, of echelon %s, reads schemas up to %d."
+        " Submit the run again with one version of echelon."
+        % (schema, raw.get("version", "of unknown version"), VERSION, SCHEMA)
+    )
 
 
 def _places(groups: list[dict[str, Any]]) -> Iterator[Place]:

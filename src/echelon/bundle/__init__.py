@@ -1,7 +1,7 @@
-"""A script's project as something to ship: where it begins, what belongs to it, and its archive.
+"""A script's project, packed for shipping: its folder, its files, and the archive.
 
-`project` finds the folder, `survey` chooses the files, `gitignore` knows git's rules, `archive` makes the
-bytes. The agent's `unpack` is the other end.
+`project` finds the folder, `survey` chooses the files, `gitignore` applies git's rules, `archive` writes the
+bytes. The agent's `unpack` reads them.
 """
 
 from echelon.bundle.archive import Bundle, pack, pack_files

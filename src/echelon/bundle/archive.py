@@ -1,12 +1,10 @@
 """A project as one content-addressed archive.
 
-`submit` calls `pack` for a project and `pack_files` for generated code alone; engines carry the bytes, and
-the agent unpacks them. The same content gives the same bytes, and so the same digest, whoever packs it,
-when and where: no times, no owners, no permissions but "executable", members sorted, a header of our own.
-(The one thing outside our hands is zlib: another version of it may squeeze differently. Then the digest
-differs, and the code is sent once more.)
+The same content gives the same bytes, and so the same digest, on every machine and at any time: no times, no
+owners, no permissions but "executable", sorted members, a fixed header. (Only zlib is beyond control: another
+version may compress differently. Then the digest differs, and the code is sent once more.)
 
-It stays an ordinary tar.gz, so that `tar tzf` shows what a run was given.
+The archive is an ordinary tar.gz, so that `tar tzf` shows what a run was given.
 """
 
 from __future__ import annotations
@@ -24,9 +22,9 @@ from echelon.errors import CannotShip
 
 _PIECE = 1 << 20
 _BLOCK = 512
-_LARGEST_FILE = 8**11 - 1  # what the size field of a tar header holds, 8 GiB; no code is that large
+_LARGEST_FILE = 8**11 - 1  # the limit of a tar header's size field, 8 GiB
 _DEEPEST = 100  # levels of folders, as in the agent
-_BEST_RATIO = 1032  # zlib never squeezes better, so what is larger than this times a limit need not be tried
+_BEST_RATIO = 1032  # zlib never compresses better: what is larger than this times the limit need not be tried
 _NO_LONGER_A_FILE = {
     errno.ENOENT: "vanished",
     errno.ENOTDIR: "vanished",
@@ -41,7 +39,7 @@ _NO_FILES: Mapping[str, bytes] = MappingProxyType({})
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Bundle:
-    """Code on its way to the workers."""
+    """Packed code."""
 
     digest: str  # sha256 of the data, in hexadecimal
     data: bytes  # tar.gz
@@ -57,7 +55,7 @@ def pack(
     extra: Mapping[str, bytes] = _NO_FILES,
     limit: int | None = None,
 ) -> Bundle:
-    """Pack a project, and generated files with it; an extra file takes the place of one of the same name.
+    """Pack a project with `extra` generated files; an extra file replaces one of the same name.
 
     Raises CannotShip when something cannot be read, changes meanwhile, or takes over `limit` bytes packed.
     """
@@ -70,7 +68,7 @@ def pack_files(files: Mapping[str, bytes], *, limit: int | None = None) -> Bundl
 
 
 def _pack(surveyed: Survey, extra: Mapping[str, bytes], limit: int | None) -> Bundle:
-    import hashlib  # only who packs pays for it
+    import hashlib  # imported only when packing
 
     members: dict[str, Found | bytes] = {each.path: each for each in surveyed.found} | dict(extra)
     _check_names(members, extra)
@@ -79,7 +77,7 @@ def _pack(surveyed: Survey, extra: Mapping[str, bytes], limit: int | None) -> Bu
         raise _too_large(surveyed.root, sizes, limit)
     pieces: list[bytes] = []
     written = 0
-    for piece in squeeze(_archive(surveyed.root, members)):
+    for piece in compress(_archive(surveyed.root, members)):
         pieces.append(piece)
         written += len(piece)
         if limit is not None and written > limit:
@@ -135,7 +133,7 @@ def _archive(root: Path, members: Mapping[str, Found | bytes]) -> Iterator[bytes
 
 
 def _header(path: str, member: Found | bytes) -> bytes:
-    import tarfile  # only who packs pays for it
+    import tarfile  # imported only when packing
 
     info = tarfile.TarInfo(_portable(path))
     info.size = _size(member)
@@ -151,12 +149,12 @@ def _header(path: str, member: Found | bytes) -> bytes:
 
 
 def _portable(path: str) -> str:
-    """A name by its bytes, whatever encoding this machine gives to names."""
+    """A name by its bytes, independent of this machine's encoding."""
     return os.fsencode(path).decode("utf-8", "surrogateescape")
 
 
 def read_content(root: Path, member: Found) -> Iterator[bytes]:
-    """A file's bytes, unless it is no longer the file that was found."""
+    """A file's bytes; raises if it is no longer the file that was found."""
     left = member.status.st_size
     try:
         descriptor = os.open(root / member.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -178,9 +176,9 @@ def read_content(root: Path, member: Found) -> Iterator[bytes]:
         raise _changed(member.path, "changed")
 
 
-def squeeze(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Gzip, with a header that holds neither time nor name nor system."""
-    import zlib  # only who packs pays for it
+def compress(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """Gzip, with a header without time, name and system."""
+    import zlib  # imported only when packing
 
     engine = zlib.compressobj(6, zlib.DEFLATED, -zlib.MAX_WBITS)
     checksum = length = 0
@@ -188,8 +186,8 @@ def squeeze(pieces: Iterable[bytes]) -> Iterator[bytes]:
     for piece in pieces:
         checksum = zlib.crc32(piece, checksum)
         length += len(piece)
-        if squeezed := engine.compress(piece):
-            yield squeezed
+        if compressed := engine.compress(piece):
+            yield compressed
     yield engine.flush() + checksum.to_bytes(4, "little") + (length % 2**32).to_bytes(4, "little")
 
 
@@ -210,7 +208,7 @@ def _changed(path: str, what: str) -> CannotShip:
 
 
 def human_size(size: float) -> str:
-    """A size for a person to read."""
+    """A size for messages."""
     unit = "bytes"
     for larger in ("kB", "MB", "GB"):
         if size < 999.95:

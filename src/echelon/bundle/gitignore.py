@@ -1,14 +1,13 @@
 """Which paths git's ignore files name, byte for byte as git decides it.
 
-`survey` asks it what to leave behind. The library at hand for this parts from git in ways that lose or
-leak files (`[[:alpha:]]`, `[z-a]`, `a**/b`, a backslash at the end of a line, bytes that are no UTF-8) and
-takes 60 ms to import, so the rules are here, and a property test holds them against git itself.
+The available library differs from git in ways that lose or leak files (`[[:alpha:]]`, `[z-a]`, `a**/b`, a
+backslash at the end of a line, bytes that are not UTF-8) and takes 60 ms to import. So the rules are here,
+and a property test compares them with git itself.
 
-The whole of an ignore file becomes one regular expression. Git lets the last matching line decide; so the
-lines stand in it as alternatives in reverse order, and the first alternative that matches names the line. A
-name cannot hold a NUL, so the subject is a letter for the kind, the last part of the path, a NUL, and the
-path from the ignore file's folder on: a line without a slash looks at the first half, one with a slash at
-the second.
+An ignore file becomes one regular expression. In git the last matching line decides, so the lines are
+alternatives in reverse order, and the first alternative that matches is the deciding line. A name cannot
+contain a NUL, so the subject is a letter for the kind, the last part of the path, a NUL, and the path
+relative to the ignore file: a line without a slash matches the first half, one with a slash the second.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ _CLASSES = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rules:
-    """One ignore file: where its paths begin, its expression, and what each of its alternatives says."""
+    """One ignore file: the base of its paths, its expression, and the meaning of each alternative."""
 
     base: (
         bytes  # the folder of the file, relative to where paths are counted from: empty, or ending in a slash
@@ -51,7 +50,7 @@ class Rules:
 
 
 class _MalformedError(Exception):
-    """A line that names nothing, and is no error to git."""
+    """A line that matches nothing, which git accepts."""
 
 
 def parse(text: bytes, base: bytes = b"") -> Rules | None:
@@ -84,9 +83,9 @@ def read(file: Path, base: bytes = b"") -> Rules | None:
 
 
 def is_ignored(chain: Sequence[Rules], path: bytes, is_folder: bool) -> bool | None:
-    """What the last of the rules that match a path says: ignored, kept, or None when none does.
+    """The decision of the last rule that matches a path: ignored, kept, or None when no rule matches.
 
-    This is about the path itself. Below an ignored folder all is ignored, whatever the rules say.
+    It concerns the path itself. Below an ignored folder everything is ignored, whatever the rules say.
     """
     kind = b"d" if is_folder else b"f"
     name = path[path.rfind(b"/") + 1 :]
@@ -98,7 +97,7 @@ def is_ignored(chain: Sequence[Rules], path: bytes, is_folder: bool) -> bool | N
 
 
 def read_private(git: Path, base: bytes = b"") -> Rules | None:
-    """The rules that a repository keeps to itself, given its `.git`, be it folder or file."""
+    """The rules in a repository's `info/exclude`, given its `.git`, which is a folder or a file."""
     try:
         if git.is_file():
             git = git.parent / os.fsdecode(git.read_bytes().removeprefix(b"gitdir:").strip())
@@ -113,7 +112,7 @@ def read_private(git: Path, base: bytes = b"") -> Rules | None:
 def read_above(top: Path, below: Sequence[str], name: str, chain: tuple[Rules, ...]) -> tuple[Rules, ...]:
     """The rules in the folders above a project, from `top` on; `below` are the parts of its path from there.
 
-    Where they ignore the project itself, they say nothing of what it needs: then there are none.
+    Where they ignore the project itself, they do not apply to its files: then there are none.
     """
     for depth in range(len(below)):
         base = os.fsencode("".join(part + "/" for part in below[:depth]))
@@ -125,11 +124,11 @@ def read_above(top: Path, below: Sequence[str], name: str, chain: tuple[Rules, .
 
 
 def tracked_although_ignored(folder: Path) -> tuple[frozenset[str], str]:
-    """What git tracks although a pattern names it, with the folders on the way; or why git did not say.
+    """What git tracks although a pattern names it, with the folders above; or why git failed.
 
-    Only git can read its index. Asked like this, it starts no program of the repository's choice.
+    Only git can read its index. The options keep git from starting programs that the repository configures.
     """
-    import subprocess  # only projects in a repository pay for it
+    import subprocess  # imported only for projects in a repository
 
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     command = [
@@ -171,7 +170,7 @@ def _without_trailing_spaces(line: bytes) -> bytes:
 
 
 def _alternative(pattern: bytes) -> bytes:
-    """The expression for one line, over the subject that `is_ignored` makes."""
+    """The expression for one line, for the subject that `is_ignored` builds."""
     kind = b"[df]"
     if pattern.endswith(b"/"):
         pattern, kind = pattern[:-1], b"d"
@@ -181,13 +180,13 @@ def _alternative(pattern: bytes) -> bytes:
         return kind + _translate(pattern, crosses=b"[^/\\x00]") + b"\\x00.*"
     pattern = pattern.removeprefix(b"/")
     plain = next((at for at, byte in enumerate(pattern) if byte in _WILD), len(pattern))
-    # Git compares what stands before the first wildcard by itself, and takes the rest for a pattern of its
-    # own; so in `a**/b` the stars stand at a beginning, and cross folders.
+    # Git compares the text before the first wildcard separately and treats the rest as a pattern of its own;
+    # so in `a**/b` the stars are at a beginning, and cross folders.
     return kind + b"[^\\x00]*\\x00" + re.escape(pattern[:plain]) + _translate(pattern[plain:], crosses=b".")
 
 
 def _translate(pattern: bytes, crosses: bytes) -> bytes:
-    """A wildcard pattern as an expression; `crosses` is what two stars between slashes run over."""
+    """A wildcard pattern as an expression; `crosses` is what two stars between slashes match."""
     parts: list[bytes] = []
     at = 0
     while at < len(pattern):
@@ -225,7 +224,7 @@ def _translate(pattern: bytes, crosses: bytes) -> bytes:
 
 
 def _bracket(pattern: bytes, at: int) -> tuple[set[int], int]:
-    """The bytes that a bracket expression stands for, and where it ends; `at` is behind the bracket."""
+    """The bytes that a bracket expression matches, and where it ends; `at` is after the bracket."""
     negated = pattern[at : at + 1] in {b"!", b"^"}
     at += negated
     members: set[int] = set()
@@ -233,11 +232,11 @@ def _bracket(pattern: bytes, at: int) -> tuple[set[int], int]:
     first = True
     while first or pattern[at : at + 1] != b"]":
         first = False
-        if pattern.startswith(b"[:", at) and (word := re.match(rb"\[:([^\]]*):\]", pattern[at:])):
-            if word[1] not in _CLASSES:
+        if pattern.startswith(b"[:", at) and (named := re.match(rb"\[:([^\]]*):\]", pattern[at:])):
+            if named[1] not in _CLASSES:
                 raise _MalformedError
-            members.update(_CLASSES[word[1]].encode())
-            previous, at = None, at + word.end()
+            members.update(_CLASSES[named[1]].encode())
+            previous, at = None, at + named.end()
         elif (
             pattern[at : at + 1] == b"-"
             and previous is not None
@@ -253,7 +252,7 @@ def _bracket(pattern: bytes, at: int) -> tuple[set[int], int]:
 
 
 def _member(pattern: bytes, at: int) -> tuple[int, int]:
-    """A byte inside brackets, perhaps behind a backslash, and what comes after it."""
+    """A byte inside brackets, perhaps after a backslash, and the position after it."""
     at += pattern[at : at + 1] == b"\\"
     if at >= len(pattern):
         raise _MalformedError

@@ -1,7 +1,7 @@
 """How a symbolic link of a project must be written to lead to the same place on another machine.
 
-`survey` asks for every link. A link inside the project stays relative, wherever the project is unpacked;
-one that leads out of it can only name an absolute place, and hope that the other machine has it too.
+A link inside the project becomes relative, wherever the project is unpacked; one that leads out of it can
+only name an absolute path, which the other machine may not have.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import posixpath
 
 
 def aim(root: str, path: str, text: str) -> tuple[str, bool]:
-    """What a link must say to lead to the same place elsewhere, and whether that is inside the project."""
+    """The target that leads to the same place elsewhere, and whether it is inside the project."""
     folder = posixpath.dirname(path)
     if _stays_inside(folder, text):
         return text, True
@@ -23,7 +23,7 @@ def aim(root: str, path: str, text: str) -> tuple[str, bool]:
 
 
 def _stays_inside(folder: str, text: str) -> bool:
-    """Whether a relative link never climbs above the project's root on its way; the agent takes no other."""
+    """Whether a relative link never climbs above the project's root; the agent accepts no other."""
     if text.startswith("/"):
         return False
     depth = len(folder.split("/")) if folder else 0

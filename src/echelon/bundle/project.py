@@ -1,13 +1,10 @@
-"""Where a project begins: whose folder a script lies in.
-
-`submit` asks `find_project` what to ship; `survey` asks which repository a project lies in, and whether a
-folder may be shipped at all.
+"""The project folder of a script, and whether a folder may be shipped at all.
 
 The project of a script is the nearest folder above it with a `pyproject.toml` or `.git`, else the script's
-own folder. The user's home, what lies above it, and folders that everybody may write to (`/tmp`) are
-nobody's project, whatever lies in them: a repository of dotfiles must not turn a small experiment into a
-copy of the home folder. They count only for what lies directly in them, and even then they are shipped only
-when a `pyproject.toml` or an `.echelonignore` in them says that somebody has thought about it.
+own folder. The user's home, the folders above it, and world-writable folders (`/tmp`) are not projects,
+whatever lies in them: a repository of dotfiles must not turn a small experiment into a copy of the home
+folder. They count only for scripts directly in them, and are shipped only when they contain a
+`pyproject.toml` or an `.echelonignore`.
 """
 
 from __future__ import annotations
@@ -21,16 +18,16 @@ from echelon.errors import CannotShip
 
 
 def find_project(script: Path) -> Path:
-    """The folder that a script belongs to, with links resolved, as Python does for a script's own folder."""
+    """The project folder of a script, with links resolved, as Python does for a script's own folder."""
     script = script.resolve()
     own = script if script.is_dir() else script.parent
     return nearest(own, ("pyproject.toml", ".git")) or own
 
 
 def nearest(folder: Path, markers: Sequence[str]) -> Path | None:
-    """The nearest folder that holds a marker and may count as a project, from a resolved folder upwards."""
+    """The nearest folder with a marker that may be a project, from a resolved folder upwards."""
     for candidate in (folder, *folder.parents):
-        if candidate != folder and _is_nobodys(candidate):
+        if candidate != folder and _is_shared_folder(candidate):
             continue
         if holds(candidate, markers):
             return candidate
@@ -38,10 +35,10 @@ def nearest(folder: Path, markers: Sequence[str]) -> Path | None:
 
 
 def check_root(root: Path) -> None:
-    """Refuse to ship what is no folder, or a folder that holds much more than a project."""
+    """Refuse a path that is no folder, or a folder that holds much more than a project."""
     if not root.is_dir():
         raise CannotShip(f"{root} is no folder", hint="name the folder that holds the code")
-    if _is_nobodys(root) and not holds(root, ("pyproject.toml", ".echelonignore")):
+    if _is_shared_folder(root) and not holds(root, ("pyproject.toml", ".echelonignore")):
         raise CannotShip(
             f"{root} is no project: shipping it would ship everything in it",
             hint="move the script to a folder of its own, or say in an .echelonignore what to leave out",
@@ -49,11 +46,11 @@ def check_root(root: Path) -> None:
 
 
 def holds(folder: Path, names: Sequence[str]) -> bool:
-    """Whether a folder has something of one of these names in it."""
+    """Whether a folder contains one of these names."""
     return any(os.path.exists(folder / name) for name in names)  # noqa: PTH110 - Path raises where it may not look
 
 
-def _is_nobodys(folder: Path) -> bool:
+def _is_shared_folder(folder: Path) -> bool:
     home = Path(os.path.realpath(os.path.expanduser("~")))  # noqa: PTH111 - Path raises where a user has no home
     if folder == home or folder in home.parents:
         return True

@@ -1,21 +1,17 @@
-"""Which files of a project travel with a run, and how its links do.
-
-`pack` packs what `survey` finds. The choices, and why:
+"""Which files and links of a project are shipped. The rules, and why:
 
 - Left out is what git ignores: by every `.gitignore` from the top of the repository on, and by
   `.git/info/exclude`. What git tracks although a pattern names it is shipped, since it is part of every
-  clone. A repository inside the project (a submodule) follows its own rules. A person's global ignore file
-  is not read: the same project gives the same bundle for everybody.
-- `.echelonignore` has the same syntax, at any level, and the last word: it leaves out what git tracks, and
+  clone. A repository inside the project (a submodule) follows its own rules. The user's global ignore file
+  is not read: the same project gives the same bundle for every user.
+- `.echelonignore` has the same syntax, at any level, and takes precedence: it leaves out what git tracks, and
   keeps (with `!`) what git ignores.
 - Never shipped: `.git`, the results in `runs/` at the top, environments, caches, bytecode.
-- `include` brings back whatever it names. A path that exists means itself, anything else is a glob; a
-  folder means all below it, but for `.git` and bytecode.
-- Symbolic links travel as links, never as what they point to: a link to a data set must neither ship the
-  data nor stop the run. One that leads out of the project becomes absolute, and a note says what that
-  means.
-- Folders that end up empty are shipped as such: a script that writes into `logs/` finds it, as it does at
-  home.
+- `include` brings back whatever it names. An existing path means itself, anything else is a glob; a folder
+  means all below it, except `.git` and bytecode.
+- Symbolic links are shipped as links, never as their targets: a link to a data set must neither ship the data
+  nor stop the run. One that leads out of the project becomes absolute, with a note.
+- Folders that end up empty are shipped: a script that writes into `logs/` finds the folder.
 """
 
 from __future__ import annotations
@@ -34,7 +30,7 @@ from echelon.bundle.links import aim
 from echelon.bundle.project import check_root, holds, nearest
 from echelon.errors import CannotShip, InvalidJob
 
-# The agent leaves this in what it has unpacked. A run that is started in there must not ship it on.
+# The agent leaves this file in unpacked code. A run started in there must not ship it.
 MARKER = ".echelon-bundle"
 
 _WASTE = frozenset({".git", "__pycache__", MARKER})
@@ -55,13 +51,13 @@ class Found:
     """A file, a link or an empty folder of the project."""
 
     path: str  # from the project's root, with slashes
-    status: os.stat_result  # of itself, not of what a link points to, at the moment it was found
-    target: str = ""  # what a link is to say
+    status: os.stat_result  # of itself, not of a link's target, at the moment it was found
+    target: str = ""  # the target that a link gets in the bundle
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Survey:
-    """What is to be shipped, sorted by path, and what the user should know about it."""
+    """What is to be shipped, sorted by path, and notes for the user."""
 
     root: Path
     found: tuple[Found, ...]
@@ -73,7 +69,7 @@ class _Folder:
     path: str  # from the project's root: empty, or ending in a slash
     git: tuple[Rules, ...] = ()
     own: tuple[Rules, ...] = ()
-    # What git tracks although it ignores it, with the folders on the way there.
+    # What git tracks although a pattern ignores it, with the folders above.
     tracked: frozenset[str] = frozenset()
     only_tracked: bool = False
 
@@ -85,7 +81,7 @@ def list_files(root: Path, *, include: Sequence[str] = ()) -> list[Path]:
 
 
 def survey(root: Path, *, include: Sequence[str] = ()) -> Survey:
-    """All that is shipped of a project.
+    """All files, links and empty folders of a project that are shipped.
 
     Raises CannotShip for what cannot be read, and InvalidJob for an include that matches nothing.
     """
@@ -101,13 +97,13 @@ def survey(root: Path, *, include: Sequence[str] = ()) -> Survey:
 
 
 def unreadable(path: str, error: OSError) -> CannotShip:
-    """The error for something in the project that the user may not read, or that is broken."""
+    """The error for a path in the project that cannot be read."""
     hint = "make it readable, or name it in .gitignore or .echelonignore"
     return CannotShip(f"{path} cannot be read: {error.strerror or error}", hint=hint)
 
 
 def _walk(root: Path, notes: list[str]) -> Iterator[Found]:
-    """Everything that no rule leaves out, folders too; ignored folders are not entered."""
+    """Everything that no rule ignores, including folders; ignored folders are not entered."""
     start, above = _start(root, notes)
     pending = [start]
     while pending:
@@ -138,7 +134,7 @@ def _walk(root: Path, notes: list[str]) -> Iterator[Found]:
 
 
 def _start(root: Path, notes: list[str]) -> tuple[_Folder, bytes]:
-    """Where to begin: with the rules of the repository around the project, and the project's place in it."""
+    """The root folder with the rules of the repository around it, and the project's path in it."""
     top = nearest(root, (".git",))
     if top is None or top == root:
         return _Folder(path=""), b""
@@ -154,7 +150,7 @@ def _start(root: Path, notes: list[str]) -> tuple[_Folder, bytes]:
 
 
 def _with_own_rules(root: Path, folder: _Folder, names: set[str], above: bytes, notes: list[str]) -> _Folder:
-    """A folder with what its own ignore files add; at the top of a repository git's rules begin anew."""
+    """A folder with the rules of its own ignore files; a repository's top starts a new chain."""
     here, base = root / folder.path, above + os.fsencode(folder.path)
     if ".git" in names:
         private = gitignore.read_private(here / ".git", base)
@@ -209,7 +205,7 @@ def _folder(root: Path, path: str) -> Found:
 
 
 def _single(root: Path, path: str, notes: list[str]) -> Iterator[Found]:
-    """Something that is no folder, or a note on why it is left out."""
+    """A file or link, or a note on why it is left out."""
     full = f"{root}/{path}"
     try:
         status = os.lstat(full)
@@ -231,7 +227,7 @@ def _single(root: Path, path: str, notes: list[str]) -> Iterator[Found]:
 
 
 def _included(root: Path, pattern: str, notes: list[str]) -> Iterator[Found]:
-    """What an include names: a path that exists, or else a glob."""
+    """What an include names: an existing path, or else a glob."""
     plain = posixpath.normpath(pattern.removeprefix(f"{root}/"))
     if plain in {".", ".."} or plain.startswith(("/", "../")) or "\0" in plain:
         raise InvalidJob(
@@ -259,7 +255,7 @@ def _included(root: Path, pattern: str, notes: list[str]) -> Iterator[Found]:
 
 
 def _link_above(root: Path, path: str) -> str:
-    """The first link on the way to a path, if there is one."""
+    """The first symbolic link among the folders of a path, or ""."""
     ends = (at for at, letter in enumerate(path) if letter == "/")
     return next((path[:end] for end in ends if (root / path[:end]).is_symlink()), "")
 
@@ -269,7 +265,7 @@ def _is_waste(names: Sequence[str]) -> bool:
 
 
 def _all_of(root: Path, path: str, notes: list[str]) -> Iterator[Found]:
-    """A file or link, or a folder with everything below it but repositories and bytecode."""
+    """A file or link, or a folder with everything below it except repositories and bytecode."""
     pending = [path]
     while pending:
         path = pending.pop()

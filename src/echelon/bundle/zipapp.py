@@ -1,8 +1,8 @@
 """The agent as one file that any Python 3.8 can run, and pip's wheel for images that have no pip.
 
-The Kubernetes engine ships both beside the code: `python3 agent.pyz TASK` is the command of a pod's
-container. The same sources give the same bytes, so that what a run was shipped can be compared. Where echelon
-was installed from does not matter: the sources are read as package resources.
+Both are shipped beside the code: `python3 agent.pyz TASK` is the command of a pod's container. The same
+sources give the same bytes, so that two shipments can be compared. The sources are read as package resources,
+so that any kind of installation works.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ import os
 import signal
 import sys
 
-# The first process of a container does not die of a signal that it has not asked for: until the agent has,
-# a pod that is deleted while it starts would last until it is killed.
+# The first process of a container ignores signals without a handler: without this one, a pod that is deleted
+# before the agent sets its own would run until it is killed.
 signal.signal(signal.SIGTERM, lambda *_: os._exit(194))
 
 from echelon.agent.__main__ import main
@@ -28,13 +28,13 @@ from echelon.agent.__main__ import main
 code = main()
 try:
     sys.stdout.flush()
-except OSError:  # nobody reads it any more
+except OSError:  # the reader is gone
     pass
-# Without the interpreter's farewell, as when the agent is started as a module.
+# Skip the interpreter's shutdown, as the agent does when it is started as a module.
 os._exit(code)
 """
 _ROOT = '"""The agent\'s part of echelon, shipped to where it runs."""\n'
-_EPOCH = (1980, 1, 1, 0, 0, 0)  # the first moment that a zip file can tell
+_EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time that a zip file can hold
 
 
 @cache
@@ -58,13 +58,13 @@ def _python_files(folder: Traversable, name: str) -> Iterator[tuple[str, bytes]]
 
 @cache
 def pip_wheel() -> bytes | None:
-    """The wheel of pip that came with this Python, if it came with one; pip runs from it uninstalled."""
+    """The wheel of pip that came with this Python, if any; pip runs from it without installation."""
     import sysconfig
     from importlib.resources import files
     from pathlib import Path
 
     places = [files("ensurepip").joinpath("_bundled")]
-    if folder := sysconfig.get_config_var("WHEEL_PKG_DIR"):  # where distributions keep their own
+    if folder := sysconfig.get_config_var("WHEEL_PKG_DIR"):  # where Linux distributions keep it
         places.append(Path(folder))
     for place in places:
         if place.is_dir():
@@ -84,6 +84,6 @@ def _zip(sources: dict[str, bytes]) -> bytes:
             info = zipfile.ZipInfo(name, date_time=_EPOCH)
             info.compress_type = zipfile.ZIP_DEFLATED
             info.external_attr = 0o644 << 16
-            info.create_system = 3  # Unix, wherever it is made
+            info.create_system = 3  # Unix, on every machine
             archive.writestr(info, sources[name])
     return buffer.getvalue()

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from echelon.cli.options import target_options, where
+from echelon.cli.options import target_of, target_options, where
 
 if TYPE_CHECKING:
-    from echelon.engines.kubernetes.files.transfer import Copied
+    from echelon.model.copy import Copied
     from echelon.model.pod import PodOptions
 
 _SHOWN = 20  # files that are named when something is left out
@@ -78,12 +78,10 @@ def parse_place(text: str) -> Place:
 def _with_volume(
     source: Place, destination: Place, image: str | None, target: Mapping[str, str | None]
 ) -> int:
+    from echelon.api import engine_at
     from echelon.cli.progress import CopyProgress
-    from echelon.engines.base import current_user
-    from echelon.engines.kubernetes.engine import KubernetesEngine
-    from echelon.engines.kubernetes.files.copy_pod import MOUNT, reach_volume
-    from echelon.engines.kubernetes.files.transfer import fetch_tree, send_tree
-    from echelon.engines.kubernetes.files.volumes import read_volume
+    from echelon.engines.abilities import required
+    from echelon.engines.choose import CLUSTER
 
     sends = destination.kind == "volume"
     volume = destination if sends else source
@@ -91,38 +89,22 @@ def _with_volume(
         from echelon.errors import InvalidJob
 
         raise InvalidJob("source", source.text, "is not there", hint="check its spelling")
-    place = where(target)
-    api = KubernetesEngine(context=place["context"], namespace=place["namespace"]).api
+    engine = engine_at(target_of(target), default=CLUSTER)
+    volumes = required(engine.volumes, "volumes", engine.traits)
+    options = _pod_options(image)
     began = time.monotonic()
-    # Whoever ends it politely is heard like Ctrl-C: the pod that copies must not stay behind.
+    # SIGTERM ends it as Ctrl-C does: the pod that copies must not stay behind.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with CopyProgress(volume.text) as show:
         try:
-            with reach_volume(
-                api,
-                read_volume(api, volume.name),
-                _pod_options(image, target),
-                owner=current_user(),
-                writes=sends,
-                notice=show.notice,
-            ) as opener:
-                if sends:
-                    root = f"{MOUNT}/{destination.path}"
-                    copied = send_tree(opener, Path(source.text), root, into=True, progress=show.hear)
-                else:
-                    copied = fetch_tree(
-                        opener,
-                        MOUNT,
-                        destination.text,
-                        path=source.path.rstrip("/") or ".",
-                        into=True,
-                        progress=show.hear,
-                    )
+            if sends:
+                copied = volumes.send(Path(source.text), volume.name, volume.path, options, show)
+            else:
+                copied = volumes.fetch(volume.name, volume.path, destination.text, options, show)
         except KeyboardInterrupt:
             show.notice("interrupted; the same command goes on from here")
             raise
-    where_ = f"pvc:{volume.name}{copied.target.removeprefix(MOUNT)}" if sends else copied.target
-    return _tell(copied, where_, time.monotonic() - began, target["format"] or "text")
+    return _tell(copied, time.monotonic() - began, target["format"] or "text")
 
 
 def _from_run(source: Place, destination: Place, target: Mapping[str, str | None]) -> int:
@@ -135,19 +117,19 @@ def _from_run(source: Place, destination: Place, target: Mapping[str, str | None
     return 0
 
 
-def _pod_options(image: str | None, target: Mapping[str, str | None]) -> PodOptions:
-    """What [tool.echelon] says of pods, as far as it concerns one that only copies."""
+def _pod_options(image: str | None) -> PodOptions:
+    """What [tool.echelon] has for pods, as far as it concerns one that only copies."""
     from dataclasses import replace
 
     from echelon.model.settings import Settings, to_job
-    from echelon.submit import gather
+    from echelon.sources import find_surroundings, gather
 
-    said = gather(Settings(image=image, on="k8s", context=target["context"], namespace=target["namespace"]))
-    said = replace(said, script=None, module=None, command=("cp",), args=None, roles=None)
-    return to_job(said, name="cp").pod
+    settings = gather(Settings(image=image), find_surroundings())
+    settings = replace(settings, script=None, module=None, command=("cp",), args=None, roles=None)
+    return to_job(settings, name="cp").pod
 
 
-def _tell(copied: Copied, place: str, seconds: float, format_: str) -> int:
+def _tell(copied: Copied, seconds: float, format_: str) -> int:
     from echelon.cli import render
     from echelon.cli.words import duration, near, one_line
     from echelon.model.resources import format_memory
@@ -155,7 +137,7 @@ def _tell(copied: Copied, place: str, seconds: float, format_: str) -> int:
     if format_ != "text":
         render.data(
             {
-                "target": place,
+                "target": copied.target,
                 "files": copied.files,
                 "bytes": copied.size,
                 "there": copied.there,
@@ -166,7 +148,7 @@ def _tell(copied: Copied, place: str, seconds: float, format_: str) -> int:
             format_,
         )
     else:
-        click.echo(place if place.startswith("pvc:") else near(place))
+        click.echo(copied.target if copied.target.startswith("pvc:") else near(copied.target))
         there = f", {copied.there} of them were there already" if copied.there else ""
         files = f"{copied.files} file{'s' * (copied.files != 1)}"
         render.notice(f"{files}, {format_memory(copied.size)} in {duration(seconds)}{there}")

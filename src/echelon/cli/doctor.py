@@ -6,9 +6,7 @@ import os
 
 import click
 
-from echelon.cli.options import target_options, where
-
-_PATIENCE = 2.0  # seconds for a cluster that does not answer: that is what we are here to say
+from echelon.cli.options import target_of, target_options
 
 
 @click.command("doctor", short_help="Say what this machine has, and what is missing for what.")
@@ -27,23 +25,13 @@ def doctor(image: str | None, **target: str | None) -> int:
       echelon doctor -o json
       echelon doctor --on k8s --image my/torch
     """
+    from echelon.api import engine_at
     from echelon.cli import render
-    from echelon.engines.choose import choose_engine
-    from echelon.engines.local.engine import LocalEngine
+    from echelon.engines.abilities import required
+    from echelon.prepare import find_python
 
-    place = where(target)
-    engine = choose_engine(place["on"], context=place["context"], namespace=place["namespace"])
-    if isinstance(engine, LocalEngine):
-        from echelon.engines.local.checkup import check_up
-        from echelon.submit import find_python
-
-        found = check_up(find_python(os.environ))
-    else:
-        from echelon.engines.kubernetes.client.api import Api
-        from echelon.engines.kubernetes.doctor import check_up as check_cluster
-        from echelon.engines.kubernetes.engine import KubernetesEngine
-
-        assert isinstance(engine, KubernetesEngine)
-        found = check_cluster(lambda: Api(engine.api.access, patience=_PATIENCE), image)
+    engine = engine_at(target_of(target))
+    checkup = required(engine.checkup, "check-up", engine.traits)
+    found = checkup.check_up(python=find_python(os.environ), image=image)
     findings = render.findings(found, target["format"] or "text")
     return int(any(each.level == "missing" for each in findings))

@@ -1,4 +1,4 @@
-"""A run in the foreground: its output as it comes, a word when something happens, Ctrl-C, and the end."""
+"""A run in the foreground: its output as it comes, a notice of each event, Ctrl-C, and the end."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 import queue
 import signal
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from echelon.cli import render
 from echelon.cli.lines import LinePrinter
@@ -15,7 +15,7 @@ from echelon.handle import Run
 from echelon.model.event import Event
 from echelon.model.job import Job
 from echelon.model.world import rank_count
-from echelon.planning import make_world
+from echelon.tending import Tending
 
 _SAID_ANYWAY = (
     "recorded",
@@ -33,28 +33,30 @@ _SAID_ANYWAY = (
 
 def follow(run: Run, job: Job, format_: str) -> int:
     """Show the run until it has ended; its exit code is ours."""
-    with _stopping_on_signals(run) as signals:
-        render.notice(render.headline(job, run))
-        only_rank = rank_count(make_world(job)) == 1
-        printer = LinePrinter(prefix=not only_rank, to_stderr=format_ != "text")
-        watcher = threading.Thread(target=_attend, args=(run,), daemon=True)
-        watcher.start()
+    with run.tending() as tender:
+        with _stopping_on_signals(run) as signals:
+            render.notice(render.headline(job, run))
+            printer: LinePrinter | None = None
+            watcher = threading.Thread(target=_attend, args=(run, tender), daemon=True)
+            watcher.start()
+            try:
+                for line in run.raw_logs():
+                    printer = printer or _printer(run, format_)
+                    printer.show(line)
+                if printer is not None:
+                    printer.finish()
+            except BrokenPipeError:
+                if not signals:
+                    render.notice(f"nobody reads on; run {run.name} goes on: `echelon logs -f {run.name}`")
+                raise
         try:
-            for line in run.raw_logs():
-                printer.show(line)
-            printer.finish()
-        except BrokenPipeError:
-            if not signals:
-                render.notice(f"nobody reads on; run {run.name} goes on: `echelon logs -f {run.name}`")
-            raise
-    try:
-        trouble = _collect(run, watcher)
-        status = run.status()
-    except UnknownRun:
-        raise RunLost(
-            f"run {run.name!r} was removed while it was followed, and its results with it",
-            hint="somebody has deleted its Job, or called `echelon rm`",
-        ) from None
+            trouble = _collect(run, watcher, tender)
+            status = run.status()
+        except UnknownRun:
+            raise RunLost(
+                f"run {run.name!r} was removed while it was followed, and its results with it",
+                hint="its Job was deleted, or `echelon rm` was called",
+            ) from None
     render.ending(status)
     if format_ != "text":
         render.data(status, format_)
@@ -65,26 +67,37 @@ def follow(run: Run, job: Job, format_: str) -> int:
     return status.exit_code or 0
 
 
+def _printer(run: Run, format_: str) -> LinePrinter:
+    """Show a single rank's lines as it wrote them. Made for the first line: until then there may be no
+    plan.
+    """
+    plan = run.plan()
+    only_rank = plan is not None and rank_count(plan.world) == 1
+    return LinePrinter(prefix=not only_rank, to_stderr=format_ != "text")
+
+
 def tell_waiting(run: Run) -> None:
-    """Say, in a thread of its own, why a run that somebody else follows does not run yet."""
+    """Report, in a thread of its own, why a run that another command follows does not run yet."""
     kinds = ("queued", "waiting")
     threading.Thread(target=_tell_events, args=(run, kinds), name="events", daemon=True).start()
 
 
-def _attend(run: Run) -> None:
-    """Tell what happens, and bring the results home as soon as the run is over: whoever reads its output
-    slowly, or in a pager, may be at it when the workers have gone.
+def _attend(run: Run, tender: Tending) -> None:
+    """Report events, and fetch the results as soon as the run is over: a slow reader of its output, such as a
+    pager, may still be reading when the workers have gone.
     """
-    _tell_events(run)
+    _tell_events(run, on_end=tender.keep)
     with contextlib.suppress(EchelonError, OSError):  # it is tried again when all output is shown
-        render.collecting(run)
+        if tender.collects:
+            render.collecting(run)
 
 
-def _collect(run: Run, watcher: threading.Thread) -> EchelonError | None:
-    """Have the results at home. What goes wrong with that does not hide how the run ended."""
+def _collect(run: Run, watcher: threading.Thread, tender: Tending) -> EchelonError | None:
+    """Fetch the results. What goes wrong with that does not hide how the run ended."""
     try:
         watcher.join()
-        render.collecting(run)
+        if tender.collects:
+            render.collecting(run)
     except KeyboardInterrupt:
         render.notice(f"not all results were fetched; `echelon get {run.name}` goes on with it")
         raise
@@ -118,7 +131,7 @@ def _stopping_on_signals(run: Run) -> Iterator[list[int]]:
                 say(f"it cannot be stopped: {error}; once more leaves it alone")
 
     def say(words: str) -> None:
-        with contextlib.suppress(OSError):  # who reads it may have died of the same Ctrl-C (`| tee`)
+        with contextlib.suppress(OSError):  # the reader may have died of the same Ctrl-C (`| tee`)
             render.notice(words)
 
     def hear(number: int, _frame: object) -> None:
@@ -139,10 +152,14 @@ def _stopping_on_signals(run: Run) -> Iterator[list[int]]:
         heeding.join()
 
 
-def _tell_events(run: Run, kinds: Sequence[str] | None = None) -> None:
+def _tell_events(
+    run: Run, kinds: Sequence[str] | None = None, on_end: Callable[[Event], object] = lambda _: None
+) -> None:
     queued = False
-    with contextlib.suppress(EchelonError, OSError):  # whoever reads the lines meets the same, and says so
+    with contextlib.suppress(EchelonError, OSError):  # reading the lines fails in the same way, and says so
         for event in run.events():
+            if event.kind == "finished":
+                on_end(event)
             text = _in_words(event, was_queued=queued)
             queued = event.kind == "queued"
             if text and (kinds is None or event.kind in kinds):

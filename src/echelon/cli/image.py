@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from echelon.cli.options import target_options, where
+from echelon.cli.options import target_of, target_options
 
 if TYPE_CHECKING:
     from echelon.image.oci import Platform
@@ -62,7 +62,7 @@ def image() -> None:
 @click.option("--plain-http", metavar="HOST", multiple=True, help="talk to this registry without TLS")
 @click.option("-f", "--file", "dockerfile", metavar="FILE", type=_FILE, help="build this Dockerfile instead")
 @target_options
-def build(project: Path, dockerfile: Path | None, platform: str | None, **said: Any) -> int:
+def build(project: Path, dockerfile: Path | None, platform: str | None, **options: Any) -> int:
     """Put the project and its packages on a base image, and push it; no Docker, no root, nothing unpacked.
 
     PROJECT is a folder of it, or a script (default: the working folder). What is added is what a run would
@@ -80,30 +80,30 @@ def build(project: Path, dockerfile: Path | None, platform: str | None, **said: 
     from echelon.cli import render
 
     _end_tidily()
-    format_ = said["format"] or "text"
-    wanted = _platform(platform, said)
+    format_ = options["format"] or "text"
+    wanted = _platform(platform, options)
     if dockerfile is not None:
-        _hand_over(dockerfile, project, wanted, said, format_)
+        _hand_over(dockerfile, project, wanted, options, format_)
         return 0
-    if not said["base"]:
+    if not options["base"]:
         raise click.UsageError("Missing option '--base' (or -f for a Dockerfile).")
     from echelon.bundle import find_project
     from echelon.image.build import Recipe, build
 
     recipe = Recipe(
-        base=said["base"],
+        base=options["base"],
         project=find_project(project),
-        push=said["push"],
-        to=said["to"],
-        name=said["name"],
-        include=said["include"],
-        packages=said["pip"],
-        requirements=said["requirements"],
-        dependencies=not said["no_deps"],
-        python=said["python"],
-        libc=said["libc"],
+        push=options["push"],
+        to=options["to"],
+        name=options["name"],
+        include=options["include"],
+        packages=options["pip"],
+        requirements=options["requirements"],
+        dependencies=not options["no_deps"],
+        python=options["python"],
+        libc=options["libc"],
         platform=wanted,
-        plain_http=said["plain_http"],
+        plain_http=options["plain_http"],
     )
     built = build(recipe, render.notice)
     for note in built.notes:
@@ -115,44 +115,48 @@ def build(project: Path, dockerfile: Path | None, platform: str | None, **said: 
     return 0
 
 
-def _platform(text: str | None, said: dict[str, Any]) -> Platform | None:
+def _platform(text: str | None, options: dict[str, Any]) -> Platform | None:
     if text:
         from echelon.image.oci import parse_platform
 
         return parse_platform(text)
-    place = where(said)
-    if place["on"] == "k8s" or said["context"]:
-        from echelon.image.architecture import cluster_platform
+    from echelon.api import engine_at
+    from echelon.engines.choose import CLUSTER, LOCAL
 
-        return cluster_platform(place["context"], place["namespace"])
-    return None
+    engine = engine_at(target_of(options), default=CLUSTER if options["context"] else LOCAL)
+    found = engine.platforms()
+    if found is None:
+        return None
+    from echelon.image.architecture import choose_platform
+
+    return choose_platform(found)
 
 
 def _hand_over(
-    dockerfile: Path, project: Path, platform: Platform | None, said: dict[str, Any], format_: str
+    dockerfile: Path, project: Path, platform: Platform | None, options: dict[str, Any], format_: str
 ) -> None:
     from echelon.cli import render
     from echelon.image.dockerfile import Handover, hand_over
     from echelon.image.reference import parse_reference
 
-    ours = [f"--{name}" for name in ("base", "include", "pip", "requirements", "python") if said[name]]
+    ours = [f"--{name}" for name in ("base", "include", "pip", "requirements", "python") if options[name]]
     if ours:
         raise click.UsageError(f"{', '.join(ours)} cannot go with -f: say it in the Dockerfile.")
-    if not said["push"] and not (said["to"] and said["name"]):
+    if not options["push"] and not (options["to"] and options["name"]):
         raise click.UsageError("Say --push REF, or --to FILE and --name REF.")
-    name = str(parse_reference("push" if said["push"] else "name", said["push"] or said["name"]))
+    name = str(parse_reference("push" if options["push"] else "name", options["push"] or options["name"]))
     work = Handover(
         dockerfile=dockerfile,
         context=project,
         name=name,
-        push=bool(said["push"]),
-        to=said["to"],
+        push=bool(options["push"]),
+        to=options["to"],
         platform=platform,
     )
     builder = hand_over(work)
-    archive = str(said["to"] or "")
+    archive = str(options["to"] or "")
     if format_ == "text":
-        click.echo(name if said["push"] else archive)
+        click.echo(name if options["push"] else archive)
     else:
         render.data({"image": name, "builder": builder, "archive": archive}, format_)
 

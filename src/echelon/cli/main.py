@@ -129,10 +129,8 @@ def _report(error: Exception) -> int:
     if isinstance(error, OSError):
         import errno
 
-        from echelon.engines.local.rundir import state_home
-
-        # Where the error names no file, it is about what is being written, or about where we are.
-        error = from_os_error(error, state_home() if error.errno == errno.ENOSPC else "the working folder")
+        # Engines translate their own; where this one names no file, it is about our output, or where we are.
+        error = from_os_error(error, "the output" if error.errno == errno.ENOSPC else "the working folder")
     if not isinstance(error, EchelonError):
         raise error
     click.echo(f"echelon: {error.message}", err=True)
@@ -142,7 +140,7 @@ def _report(error: Exception) -> int:
 
 
 def _forget_stdout() -> None:
-    """Keep Python from complaining at exit about what nobody will read."""
+    """Keep Python from complaining at exit about output that has no reader."""
     import os
 
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,12 +1,12 @@
-"""Options that several commands share, made from the one vocabulary in `model/settings.py`."""
+"""Options that several commands share, made from the declarations in `model/settings.py`."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-import types
-from collections.abc import Callable, Mapping
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from collections.abc import Callable, Mapping, Sequence
+from types import NoneType, UnionType
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import click
 from click.shell_completion import CompletionItem
@@ -14,20 +14,20 @@ from click.shell_completion import CompletionItem
 from echelon.errors import InvalidJob
 from echelon.model.settings import Settings
 
+if TYPE_CHECKING:
+    from echelon.sources import Target
+
 F = TypeVar("F", bound=Callable[..., Any])
-_PAIRS = ("env", "resource", "roles", "node_selector")
-_LISTS = ("secret", "include", "pull_secret", "mount", "toleration", "pip", "collect")
-_METAVARS = {
-    "name": "NAME", "module": "MODULE", "gpu_type": "MODEL", "cpus": "N[:N]", "memory": "SIZE[:SIZE]",
-    "secret": "NAME[=@FILE]", "python": "FILE", "timeout": "TIME", "results": "DIR", "include": "PATTERN",
-    "context": "NAME", "namespace": "NAME", "image": "IMAGE", "pull_secret": "NAME",
-    "mount": "KIND:SOURCE:/PATH[:ro]", "toleration": "KEY[=VALUE][:EFFECT]", "service_account": "NAME",
-    "priority_class": "NAME", "shm": "SIZE", "code": "pvc:NAME/PATH", "pip": "PACKAGE",
-    "requirements": "FILE", "output": "VOLUME", "linger": "TIME", "ttl": "TIME", "collect": "PATH",
-}  # fmt: skip
-_PATHS = {"results": "dir", "python": "file", "include": "file", "requirements": "file"}
+_COMPLETED = {"dir": "dir", "file": "file", "pattern": "file", "program": "file"}
 _SUGGESTION = 2.0  # seconds that a shell's suggestion may take
-_SECTIONS = {field.name: field.metadata.get("section") for field in dataclasses.fields(Settings)}
+
+
+class SettingOption(click.Option):
+    """A flag that stands for a setting; `section` is its heading in the help."""
+
+    def __init__(self, names: Sequence[str], *, section: str | None, **attributes: Any) -> None:
+        super().__init__(names, **attributes)
+        self.section = section
 
 
 class SectionedCommand(click.Command):
@@ -38,19 +38,20 @@ class SectionedCommand(click.Command):
         sections: dict[str, list[tuple[str, str]]] = {}
         for param in self.get_params(ctx):
             if (record := param.get_help_record(ctx)) is not None:
-                sections.setdefault(_SECTIONS.get(param.name or "") or "Options", []).append(record)
+                section = param.section if isinstance(param, SettingOption) else None
+                sections.setdefault(section or "Options", []).append(record)
         for title, records in sections.items():
             with formatter.section(title):
                 formatter.write_dl(records)
 
 
-def setting_options(*, everywhere: bool) -> list[click.Option]:
+def setting_options(*, everywhere: bool, settings: type[Any] = Settings) -> list[SettingOption]:
     """The options of `run` that only it has, or those that every command has."""
-    hints = get_type_hints(Settings)
+    hints = get_type_hints(settings)
     return [
         _option(field, hints[field.name])
-        for field in dataclasses.fields(Settings)
-        if field.metadata.get("flag") is not False and bool(field.metadata.get("everywhere")) is everywhere
+        for field in dataclasses.fields(settings)
+        if field.metadata["flag"] is not False and field.metadata["everywhere"] is everywhere
     ]
 
 
@@ -63,110 +64,94 @@ def target_options(function: F) -> F:
     return function
 
 
-def where(target: Mapping[str, str | None]) -> dict[str, str | None]:
-    """Where the command is to look: what `target_options` has heard, or what the folder's project says."""
-    from echelon.submit import where_to_look
+def where(options: Mapping[str, Any]) -> dict[str, str | None]:
+    """Of what `target_options` has read, where to look; as keywords of `echelon.attach`."""
+    return {name: options.get(name) for name in ("on", "context", "namespace")}
 
-    on, context, namespace = where_to_look(target["on"], target["context"], target["namespace"])
-    return {"on": on, "context": context, "namespace": namespace}
+
+def target_of(options: Mapping[str, Any]) -> Target:
+    """The same as one value."""
+    from echelon.sources import Target
+
+    return Target(**where(options))
 
 
 def complete_runs(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Names of runs, for the shell."""
-    import os
-
-    on = ctx.params.get("on") or os.environ.get("ECHELON_ON") or "local"
-    names = _names_in_cluster(ctx.params) if on == "k8s" else _names_here()
-    return [CompletionItem(name) for name in names if name.startswith(incomplete)]
-
-
-def _names_here() -> list[str]:
-    from echelon.engines.local.store import RunStore
-    from echelon.errors import EchelonError
-
-    try:
-        return list(RunStore().names())
-    except EchelonError:
-        return []  # the command itself will say what is wrong
-
-
-def _names_in_cluster(said: Mapping[str, Any]) -> list[str]:
-    """Those of a cluster that answers at once; nobody waits for a shell's suggestion."""
+    """Names of runs, for the shell: those that come within a moment."""
     import threading
 
     found: list[str] = []
 
     def look() -> None:
-        from echelon.engines.kubernetes.engine import KubernetesEngine
-        from echelon.engines.kubernetes.follow.listing import list_names
+        from echelon.api import engine_at
         from echelon.errors import EchelonError
 
-        engine = KubernetesEngine(context=said.get("context"), namespace=said.get("namespace"))
-        with contextlib.suppress(EchelonError):
-            found.extend(list_names(engine.api))
+        with contextlib.suppress(EchelonError, OSError):  # the command itself will tell what is wrong
+            found.extend(engine_at(target_of(ctx.params)).names())
 
     looking = threading.Thread(target=look, daemon=True)
     looking.start()
     looking.join(_SUGGESTION)
-    return list(found)
+    return [CompletionItem(name) for name in list(found) if name.startswith(incomplete)]
 
 
-def _option(field: dataclasses.Field[Any], hint: Any) -> click.Option:
-    flag = field.metadata.get("flag") or field.name.replace("_", "-")
-    names = [*([field.metadata["short"]] if "short" in field.metadata else []), f"--{flag}", field.name]
-    text = field.metadata["help"]
-    if field.name in _PAIRS:
-        texts = field.name in ("env", "node_selector")
-        return click.Option(
-            names,
-            multiple=True,
-            metavar="KEY=VALUE" if texts else "NAME=N",
-            help=text,
-            callback=_node_labels if field.name == "node_selector" else None,
-        )
-    if field.name in _LISTS:
-        return click.Option(
-            names,
-            multiple=True,
-            metavar=_METAVARS[field.name],
-            help=text,
-            shell_complete=_completion(field.name),
-        )
-    kinds = [
-        kind
-        for kind in (get_args(hint) if get_origin(hint) in (types.UnionType, Union) else (hint,))
-        if kind is not type(None)
-    ]
-    if kinds == [bool]:
-        return click.Option(names, is_flag=True, default=None, help=text)
-    choices = next((get_args(kind) for kind in kinds if get_origin(kind) is Literal), None)
-    if choices:
-        return click.Option(names, type=click.Choice(choices), help=text)
-    return click.Option(
+def _option(field: dataclasses.Field[Any], hint: Any) -> SettingOption:
+    """The flag of a setting: how its value is written follows from its type."""
+    about = field.metadata
+    flag = f"--{about['flag'] if isinstance(about['flag'], str) else field.name.replace('_', '-')}"
+    names = [*([about["short"]] if about["short"] else []), flag, field.name]
+    attributes: dict[str, Any] = {"help": about["help"], "section": about["section"]}
+    kinds = [kind for kind in _members(hint) if kind is not NoneType]
+    kind = get_origin(kinds[0]) or kinds[0]
+    if kind is bool:
+        return SettingOption(names, is_flag=True, default=None, **attributes)
+    if kind is Literal:
+        return SettingOption(names, type=click.Choice(get_args(kinds[0])), **attributes)
+    if kind is Mapping:
+        counts = _members(get_args(kinds[0])[1])[0] is int
+        metavar = "NAME=N" if counts else "KEY=VALUE"
+        pairs = _pairs(flag, field, counts=counts)
+        return SettingOption(names, multiple=True, metavar=metavar, callback=pairs, **attributes)
+    if kind is Sequence:
+        attributes |= {"multiple": True}
+    number = kinds == [int]
+    return SettingOption(
         names,
-        type=int if kinds == [int] else str,
-        metavar="N" if kinds == [int] else _METAVARS.get(field.name, "TEXT"),
-        help=text,
-        shell_complete=_completion(field.name),
+        type=int if number else str,
+        metavar="N" if number else about["metavar"],
+        shell_complete=_completion(about["path"]),
+        **attributes,
     )
 
 
-def _node_labels(
-    _ctx: click.Context, _param: click.Parameter, said: tuple[str, ...]
-) -> dict[str, str] | None:
-    """The labels of `--node-selector`, which a file writes as names and values."""
-    labels = {}
-    for text in said:
-        key, separator, value = text.partition("=")
-        if not separator or not key:
-            hint = "--node-selector KEY=VALUE; `kubectl get nodes --show-labels` shows what nodes have"
-            raise InvalidJob("node_selector", text, "is not KEY=VALUE", hint=hint)
-        labels[key] = value
-    return labels or None
+def _members(hint: Any) -> tuple[Any, ...]:
+    return get_args(hint) if get_origin(hint) in (UnionType, Union) else (hint,)
 
 
-def _completion(name: str) -> Callable[..., list[CompletionItem]] | None:
+def _pairs(
+    flag: str, field: dataclasses.Field[Any], *, counts: bool
+) -> Callable[[click.Context, click.Parameter, tuple[str, ...]], dict[str, Any] | None]:
+    """What a flag that comes several times gives as names and values, as a job file has them."""
+    hint = f"{flag} {'NAME=N' if counts else 'KEY=VALUE'}"
+    if field.metadata["hint"]:
+        hint += f"; {field.metadata['hint']}"
+
+    def read(_ctx: click.Context, _param: click.Parameter, texts: tuple[str, ...]) -> dict[str, Any] | None:
+        pairs: dict[str, Any] = {}
+        for text in texts:
+            key, separator, value = text.partition("=")
+            if not separator or not key:
+                raise InvalidJob(field.name, text, "is not KEY=VALUE", hint=hint)
+            if counts and not (value.isascii() and value.isdecimal()):
+                raise InvalidJob(f"{field.name} {key}", value, "is not a whole number", hint=hint)
+            pairs[key] = int(value) if counts else value
+        return pairs or None
+
+    return read
+
+
+def _completion(path: str | None) -> Callable[..., list[CompletionItem]] | None:
     """Let the shell complete the options that are paths."""
-    if name not in _PATHS:
+    if path not in _COMPLETED:
         return None
-    return lambda _ctx, _param, begun: [CompletionItem(begun, type=_PATHS[name])]
+    return lambda _ctx, _param, begun: [CompletionItem(begun, type=_COMPLETED[path])]

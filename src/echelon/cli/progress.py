@@ -15,21 +15,21 @@ if TYPE_CHECKING:
     from rich.progress import Progress as Bar
     from rich.progress import TaskID
 
-    from echelon.engines.kubernetes.files.transfer import Progress
+    from echelon.model.copy import Progress
 
 _EVERY = 5.0  # seconds between two lines
 
 
 class CopyProgress:
-    """Shows a copy from its first byte to its last; `hear` is what the copy calls."""
+    """Shows a copy from its first byte to its last; the copy calls `update`."""
 
     def __init__(self, what: str) -> None:
         self._what = what
         self._bar: Bar | None = None
         self._task: TaskID | None = None
-        self._began = self._said = time.monotonic()
+        self._began = self._shown = time.monotonic()
         self._trouble = ""
-        self._first: int | None = None  # bytes that were there already: they say nothing of the speed
+        self._first: int | None = None  # bytes that were there already: they tell nothing of the speed
 
     def __enter__(self) -> Self:
         if sys.stderr.isatty():
@@ -44,13 +44,13 @@ class CopyProgress:
             self._bar.stop()
 
     def notice(self, text: str) -> None:
-        """Say something without disturbing the bar."""
+        """Print a message without disturbing the bar."""
         if self._bar is not None:
             self._bar.console.print(f"echelon: {text}", highlight=False, markup=False)
         else:
             render.notice(text)
 
-    def hear(self, now: Progress) -> None:
+    def update(self, now: Progress) -> None:
         """Show how far it is."""
         if now.trouble:
             if now.trouble != self._trouble:
@@ -74,8 +74,8 @@ class CopyProgress:
         at = time.monotonic()
         if self._first is None:
             self._first, self._began = now.done, at
-        if at - self._said >= _EVERY:
-            self._said = at
+        if at - self._shown >= _EVERY:
+            self._shown = at
             speed = (now.done - self._first) / max(at - self._began, 1e-3)
             render.notice(
                 f"{format_memory(now.done)} of {format_memory(now.total)}, {format_memory(speed)}/s"

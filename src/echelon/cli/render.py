@@ -1,6 +1,6 @@
 """What is printed, but for the lines of ranks. Plain and stable when piped; tables and colour on a terminal.
 
-Data goes to standard output, words about it to standard error.
+Data goes to standard output, messages about it to standard error.
 """
 
 from __future__ import annotations
@@ -17,17 +17,15 @@ from echelon.admission import plan_anywhere
 from echelon.cli.words import cause_lines, coloured, duration, near, one_line, ranges, state, style
 from echelon.engines.base import Engine
 from echelon.handle import Run
-from echelon.model.job import Job
+from echelon.model.job import Job, workers_asked
 from echelon.model.plan import Plan
 from echelon.model.resources import format_memory
-from echelon.model.settings import Settings
 from echelon.model.status import RunSummary, Status
 from echelon.model.world import rank_count, worker_count
-from echelon.planning import make_world
-from echelon.submit import Prepared
+from echelon.prepare import Prepared
 
 if TYPE_CHECKING:
-    from echelon.engines.local.checkup import Finding
+    from echelon.model.finding import Finding
 
 _RUN_HEADS = ("NAME", "STATE", "WORKERS", "GPUS", "AGE", "TOOK", "COMMAND", "REASON")
 _LEVEL_COLOURS = {"ok": "green", "degraded": "yellow", "missing": "red"}
@@ -36,7 +34,7 @@ T = TypeVar("T")
 
 
 def notice(text: str) -> None:
-    """Say something about what is going on."""
+    """Print a message about what is going on."""
     click.echo(style("echelon: ", fg="bright_black") + text, err=True)
 
 
@@ -54,9 +52,11 @@ def data(value: object, format_: str) -> None:
 
 def headline(job: Job, run: Run) -> str:
     """What is about to run."""
-    world = make_world(job)
-    workers, ranks = worker_count(world), rank_count(world)
-    size = f"{workers} worker{'s' * (workers != 1)}" + (f", {ranks} ranks" if ranks != workers else "")
+    plan = run.plan()
+    workers = workers_asked(job) if plan is None else worker_count(plan.world)
+    size = f"{workers} worker{'s' * (workers != 1)}"
+    if plan is not None and (ranks := rank_count(plan.world)) != workers:
+        size += f", {ranks} ranks"
     return f"run {style(run.name, bold=True)}: {size}, {job.framework}"
 
 
@@ -68,33 +68,33 @@ def submitted(run: Run, format_: str) -> None:
         data({"name": run.name, "uri": str(run)}, format_)
 
 
-def preview(prepared: Prepared, plan: object, engine: Engine, settings: Settings) -> None:
-    """What a submission would do; on Kubernetes, the very objects."""
-    job, format_ = prepared.job, settings.format or "text"
+def preview(prepared: Prepared, plan: object, engine: Engine, format_: str) -> None:
+    """What a submission would do; where it makes objects, those objects."""
+    job, objects = prepared.job, engine.traits.previews_objects
     if not isinstance(plan, Plan):
         notice(f"it would wait: {getattr(plan, 'reason', '')}")
-        if settings.on != "k8s":
+        if not objects:
             return
         plan = plan_anywhere(job)  # the objects are the same, but for the nodes
-    if format_ == "text" or (settings.on == "k8s" and format_ == "yaml"):
+    if format_ == "text" or (objects and format_ == "yaml"):
         click.echo(engine.preview(job, plan, prepared.bundle), nl=False)
     else:
         data({"job": job, "plan": plan}, format_)
 
 
 def collecting(run: Run) -> None:
-    """Bring the results home, and say how far that is when it takes a while."""
-    began = said = time.monotonic()
+    """Fetch the results, and report progress when it takes a while."""
+    began = told = time.monotonic()
 
     def progress(done: int, total: int) -> None:
-        nonlocal said
+        nonlocal told
         now = time.monotonic()
-        if now - said > 2.0:
-            said = now
+        if now - told > 2.0:
+            told = now
             notice(f"fetching results: {format_memory(done)} of {format_memory(total)}")
 
     run.collect(progress)
-    if said != began:
+    if told != began:
         notice("results fetched")
 
 
@@ -157,7 +157,7 @@ def fetched(where: Path, seconds: float, format_: str) -> None:
 
 
 def runs(found: Sequence[RunSummary], format_: str, *, ended_too: bool, everybody: bool = False) -> None:
-    """The table of runs; of everybody's, with whose they are."""
+    """The table of runs; with those of all users, whose they are."""
     if format_ != "text":
         data(found, format_)
     elif found and everybody:

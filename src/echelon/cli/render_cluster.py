@@ -1,4 +1,4 @@
-"""How a cluster is printed: its nodes, their GPUs, and who uses them. Called by `top`."""
+"""How a cluster is printed: its nodes, their GPUs, and who uses them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from echelon.cli.words import state, style
 from echelon.model.resources import format_memory
 
 if TYPE_CHECKING:
-    from echelon.engines.kubernetes.nodes.usage import ClusterUsage, NodeUse, RunUse
+    from echelon.model.usage import ClusterRun, ClusterUsage, NodeUse
 
 _NAMED = 3  # users or nodes that a cell names before it counts the rest
 _AROUND = 9  # lines on the screen that are not rows of nodes or runs
@@ -76,7 +76,7 @@ def _node_row(each: NodeUse) -> tuple[str, ...]:
     )
 
 
-def _run_row(each: RunUse) -> tuple[str, ...]:
+def _run_row(each: ClusterRun) -> tuple[str, ...]:
     return (
         each.name,
         state(each.state),

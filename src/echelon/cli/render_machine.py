@@ -1,4 +1,4 @@
-"""How this machine is printed: its GPUs, and who uses them. Called by `top`."""
+"""How this machine is printed: its GPUs, and who uses them."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from echelon.cli.words import state, style
 from echelon.model.resources import format_memory
 
 if TYPE_CHECKING:
-    from echelon.engines.local.usage import Usage
+    from echelon.model.usage import MachineUsage
 
 
-def machine_usage(found: Usage, format_: str) -> None:
+def machine_usage(found: MachineUsage, format_: str) -> None:
     """The machine, its GPUs and who uses them."""
     if format_ != "text":
         data(found, format_)

@@ -1,4 +1,4 @@
-"""`echelon run`: from the command line's words to a run, followed to its end."""
+"""`echelon run`: from the command line to a run, followed to its end."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import click
 from click.shell_completion import CompletionItem
 
 from echelon.cli.options import SectionedCommand, setting_options
-from echelon.errors import InvalidJob
 from echelon.model.settings import Settings
 
 _HELP = """Train a script, a module or a command on many workers.
@@ -71,28 +70,24 @@ class RunCommand(SectionedCommand):
 )
 @click.pass_context
 def run(
-    ctx: click.Context, /, file: Path | None, overrides: tuple[str, ...], words: tuple[str, ...], **said: Any
+    ctx: click.Context, /, file: Path | None, overrides: tuple[str, ...], words: tuple[str, ...], **flags: Any
 ) -> int:
-    """Hear, prepare, submit, follow."""
+    """Gather, prepare, submit, follow."""
     from echelon.cli import follow, render
     from echelon.engines.choose import choose_engine
-    from echelon.model.world import rank_count
-    from echelon.planning import make_world
-    from echelon.submit import gather, prepare, submit
+    from echelon.prepare import prepare
+    from echelon.sources import find_surroundings, gather
+    from echelon.submit import submit
 
-    settings = gather(
-        _settings(said, words, is_command=ctx.meta["command"], has_file=file is not None), overrides, file
-    )
-    prepared = prepare(settings)
-    job = prepared.job
+    given = _settings(flags, words, is_command=ctx.meta["command"], has_file=file is not None)
+    surroundings = find_surroundings()
+    settings = gather(given, surroundings, overrides, file)
     foreground = not settings.detach and not settings.dry_run
-    only_rank = rank_count(make_world(job)) == 1
     engine = choose_engine(
-        settings.on,
-        context=settings.context,
-        namespace=settings.namespace,
-        keep_stdin=foreground and only_rank,
+        settings.on, context=settings.context, namespace=settings.namespace, keep_stdin=foreground
     )
+    prepared = prepare(settings, surroundings, engine.traits)
+    job = prepared.job
     for note in (*prepared.notes, *engine.notes(job)):
         render.notice(note)
     for word in _STRAYED.intersection(job.args):
@@ -100,7 +95,7 @@ def run(
     if settings.dry_run:
         from echelon.admission import find_plan
 
-        render.preview(prepared, find_plan(job, engine), engine, settings)
+        render.preview(prepared, find_plan(job, engine), engine, settings.format or "text")
         return 0
     handle = submit(prepared, engine, no_wait=bool(settings.no_wait), stays=foreground)
     if not foreground:
@@ -138,23 +133,13 @@ def _end_of_flags(params: Sequence[click.Parameter], args: Sequence[str]) -> int
     return len(args)
 
 
-def _settings(said: dict[str, Any], words: tuple[str, ...], *, is_command: bool, has_file: bool) -> Settings:
-    """The flags as settings; only what was said."""
+def _settings(flags: dict[str, Any], words: tuple[str, ...], *, is_command: bool, has_file: bool) -> Settings:
+    """The flags as settings; only those that were given."""
     from echelon.jobfile import settings_from
 
-    given: dict[str, Any] = {key: value for key, value in said.items() if value not in (None, ())}
-    for key, separator_hint in (
-        ("env", "--env KEY=VALUE"),
-        ("resource", "--resource NAME=N"),
-        ("roles", "--role ps=1"),
-    ):
-        if key in given:
-            given[key] = dict(_pair(key, text, separator_hint, number=key != "env") for text in given[key])
-    for key in ("secret", "include"):
-        if key in given:
-            given[key] = list(given[key])
+    given: dict[str, Any] = {key: value for key, value in flags.items() if value not in (None, ())}
     if "module" in given or (is_command and has_file and words):
-        given["args"] = list(words)  # a job file always says what to run
+        given["args"] = list(words)  # a job file always has what to run
     elif is_command and words:
         given["command"] = list(words)
     elif words:
@@ -166,14 +151,3 @@ def _settings(said: dict[str, Any], words: tuple[str, ...], *, is_command: bool,
             "Nothing to run. Give a script, -m MODULE, -f FILE or -- COMMAND; see `echelon run --help`."
         )
     return settings_from(given, source="the command line")
-
-
-def _pair(field: str, text: str, hint: str, *, number: bool) -> tuple[str, Any]:
-    key, separator, value = text.partition("=")
-    if not separator or not key:
-        raise InvalidJob(field, text, "is not KEY=VALUE", hint=hint)
-    if not number:
-        return key, value
-    if not (value.isascii() and value.isdecimal()):
-        raise InvalidJob(f"{field} {key}", value, "is not a whole number", hint=hint)
-    return key, int(value)

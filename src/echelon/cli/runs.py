@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from echelon.cli.options import complete_runs, target_options, where
+from echelon.cli.options import complete_runs, target_of, target_options, where
 
 if TYPE_CHECKING:
     from echelon.errors import EchelonError
@@ -29,19 +29,19 @@ def ps(everything: bool, everybody: bool, watch: bool, **target: str | None) -> 
       echelon ps -a -o json
       echelon ps -A --on k8s
     """
-    from echelon.api import runs
+    from echelon.api import engine_at
     from echelon.cli import render
     from echelon.engines.base import current_user
     from echelon.model.status import FINAL, RunSummary
 
-    me = current_user()
+    engine, me = engine_at(target_of(target)), current_user()
 
     def wanted(row: RunSummary) -> bool:
-        mine = everybody or row.owner in ("", me) or not row.uri.startswith("k8s:")
+        mine = everybody or not engine.traits.shared or row.owner in ("", me)
         return mine and (everything or row.state not in FINAL)
 
     render.repeatedly(
-        lambda: [row for row in runs(**where(target)) if wanted(row)],
+        lambda: [row for row in engine.runs() if wanted(row)],
         lambda found: render.runs(
             found, target["format"] or "text", ended_too=everything, everybody=everybody
         ),
@@ -71,14 +71,23 @@ def status(name: str, **target: str | None) -> int:
 @click.command("wait", short_help="Wait for a run to end; exits with its code.")
 @click.argument("name", metavar="RUN", shell_complete=complete_runs)
 @click.option("--timeout", metavar="TIME", help="give up after 30s, 5m, 2h, ...; the run goes on")
+@click.option(
+    "--take-over",
+    is_flag=True,
+    help="look after a run that another machine submitted: admit it, replace lost workers, fetch its results",
+)
 @target_options
-def wait(name: str, timeout: str | None, **target: str | None) -> int:
+def wait(name: str, timeout: str | None, take_over: bool, **target: str | None) -> int:
     """Wait for a run to end, and exit with its exit code.
+
+    A run that this machine submitted is looked after meanwhile, and its results are fetched; of another
+    machine's run nothing is changed, unless --take-over is given.
 
     \b
     Examples:
       echelon wait RUN && echo trained
       echelon wait RUN --timeout 2h
+      echelon wait RUN --take-over
     """
     from echelon.api import attach
     from echelon.cli import render
@@ -87,7 +96,7 @@ def wait(name: str, timeout: str | None, **target: str | None) -> int:
 
     run = attach(name, **where(target))
     tell_waiting(run)
-    ended = run.wait(parse_duration("timeout", timeout) if timeout else None)
+    ended = run.wait(parse_duration("timeout", timeout) if timeout else None, take_over=take_over)
     render.outcome(ended, target["format"] or "text")
     return ended.exit_code or 0
 

@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from echelon.cli.options import target_options, where
+from echelon.cli.options import target_of, target_options
 
 
 @click.command("top", short_help="Show devices and who uses them, live.")
@@ -23,29 +23,23 @@ def top(once: bool, **target: str | None) -> int:
       echelon top -o json
       echelon top --on k8s
     """
+    from echelon.api import engine_at
     from echelon.cli import render
-    from echelon.engines.choose import choose_engine
-    from echelon.engines.local.engine import LocalEngine
+    from echelon.cli.render_cluster import cluster_usage
+    from echelon.cli.render_machine import machine_usage
+    from echelon.engines.abilities import required
+    from echelon.model.usage import ClusterUsage, MachineUsage
 
-    place = where(target)
-    engine = choose_engine(place["on"], context=place["context"], namespace=place["namespace"])
+    engine = engine_at(target_of(target))
+    meter = required(engine.usage, "usage to show", engine.traits)
     format_ = target["format"] or "text"
     live = not once and format_ == "text" and sys.stdout.isatty()
-    every = 1.7 if live else None
-    if isinstance(engine, LocalEngine):
-        from echelon.cli.render_machine import machine_usage
-        from echelon.engines.local import usage
 
-        render.repeatedly(
-            lambda: usage.measure_usage(engine), lambda found: machine_usage(found, format_), every=every
-        )
-    else:
-        from echelon.cli.render_cluster import cluster_usage
-        from echelon.engines.kubernetes.engine import KubernetesEngine
-        from echelon.engines.kubernetes.nodes.usage import measure_usage
+    def show(found: MachineUsage | ClusterUsage) -> None:
+        if isinstance(found, MachineUsage):
+            machine_usage(found, format_)
+        else:
+            cluster_usage(found, format_)
 
-        assert isinstance(engine, KubernetesEngine)
-        render.repeatedly(
-            lambda: measure_usage(engine.api), lambda found: cluster_usage(found, format_), every=every
-        )
+    render.repeatedly(meter.measure, show, every=1.7 if live else None)
     return 0

@@ -9,19 +9,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from echelon.cli.options import target_options, where
+from echelon.cli.options import target_of, target_options
+from echelon.model.volume import MODES, check_unused
 
 if TYPE_CHECKING:
-    from echelon.engines.kubernetes.client.api import Api
-    from echelon.engines.kubernetes.files.volumes import Volume
+    from echelon.engines.abilities import Volumes
+    from echelon.model.volume import Volume
 
-_SHORT = {
-    "ReadWriteOnce": "RWO",
-    "ReadWriteMany": "RWX",
-    "ReadOnlyMany": "ROX",
-    "ReadWriteOncePod": "RWOP",
-}
-_MODES = [name.lower() for name in _SHORT.values()]
+_SHORT = {mode: short.upper() for short, mode in MODES.items()}
 
 
 @click.group("volume", short_help="List, make and remove a cluster's volumes.")
@@ -48,17 +43,16 @@ def list_all(**target: str | None) -> int:
       echelon volume ls -o json
     """
     from echelon.cli import render
-    from echelon.engines.kubernetes.files.volumes import list_volumes
 
-    api = _api(target)
-    found = list_volumes(api)
+    volumes = _volumes(target)
+    found = volumes.list_all()
     if (format_ := target["format"] or "text") != "text":
         render.data(found, format_)
     elif found:
         heads = ("NAME", "STATUS", "CAPACITY", "MODE", "CLASS", "RECLAIM", "AGE", "USED BY")
         render.table(heads, map(_row, found))
     else:
-        render.notice(f"no volumes in namespace {api.namespace}")
+        render.notice(f"no volumes in {volumes.place}")
     return 0
 
 
@@ -67,7 +61,7 @@ def list_all(**target: str | None) -> int:
 @click.option("--size", default="10Gi", show_default=True, metavar="SIZE", help="how much it holds")
 @click.option(
     "--mode",
-    type=click.Choice(_MODES),
+    type=click.Choice(list(MODES)),
     default="rwo",
     show_default=True,
     help="who may use it: pods of one node (rwo), of many (rwx), of many to read (rox), one pod (rwop)",
@@ -91,19 +85,15 @@ def create(
       echelon volume create work --class fast --label team=vision
     """
     from echelon.cli import render
-    from echelon.engines.base import current_user
-    from echelon.engines.kubernetes.files.volumes import MODES, create_volume
     from echelon.model.pod import parse_node_selector, parse_object_name
     from echelon.model.resources import parse_size
 
-    made = create_volume(
-        _api(target),
+    made = _volumes(target).create(
         parse_object_name("volume", name),
         size=parse_size("size", size),
         mode=MODES[mode],
         storage_class=storage_class,
-        marks=parse_node_selector(_labels(marks)),
-        owner=current_user(),
+        labels=parse_node_selector(_labels(marks)),
     )
     if (format_ := target["format"] or "text") != "text":
         render.data(made, format_)
@@ -112,12 +102,12 @@ def create(
     return 0
 
 
-@volume.command("rm", short_help="Remove volumes that nobody uses.")
+@volume.command("rm", short_help="Remove volumes that are not in use.")
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
 @click.option("-y", "--yes", is_flag=True, help="do not ask")
 @target_options
 def remove(names: tuple[str, ...], yes: bool, **target: str | None) -> int:
-    """Remove volumes that nobody uses, and, where their class says so, the data on them.
+    """Remove volumes that are not in use, and, where their class says so, the data on them.
 
     \b
     Examples:
@@ -125,23 +115,22 @@ def remove(names: tuple[str, ...], yes: bool, **target: str | None) -> int:
       echelon volume rm --yes scratch1 scratch2
     """
     from echelon.cli import render
-    from echelon.engines.kubernetes.files.volumes import check_unused, read_volume, remove_volume
 
-    api = _api(target)
-    chosen = [read_volume(api, name) for name in dict.fromkeys(names)]
+    volumes = _volumes(target)
+    chosen = [volumes.read(name) for name in dict.fromkeys(names)]
     for each in chosen:  # all of them, before the first is gone
         check_unused(each)
     if not yes:
         _confirm(chosen)
     for each in chosen:
-        remove_volume(api, read_volume(api, each.name))  # looked at again: a person may take long to say yes
+        volumes.remove(each.name)  # looked at again: a person may take long to confirm
     render.removed([each.name for each in chosen], target["format"] or "text")
     return 0
 
 
 def _confirm(chosen: Sequence[Volume]) -> None:
     if not sys.stdin.isatty():
-        raise click.UsageError("there is nobody to ask whether the data may go; say --yes if it may")
+        raise click.UsageError("without a terminal, say --yes if the data may go")
     for each in chosen:
         fate = {"Delete": "its data is deleted", "Retain": "its data is kept by the cluster"}
         click.echo(f"{each.name}: {_size(each)}, {fate.get(each.reclaim or '', 'its data may be deleted')}")
@@ -184,8 +173,10 @@ def _labels(words: Sequence[str]) -> dict[str, str]:
     return {name: value for name, _, value in pairs}
 
 
-def _api(target: Mapping[str, str | None]) -> Api:
-    from echelon.engines.kubernetes.engine import KubernetesEngine
+def _volumes(target: Mapping[str, str | None]) -> Volumes:
+    from echelon.api import engine_at
+    from echelon.engines.abilities import required
+    from echelon.engines.choose import CLUSTER
 
-    place = where(target)
-    return KubernetesEngine(context=place["context"], namespace=place["namespace"]).api
+    engine = engine_at(target_of(target), default=CLUSTER)
+    return required(engine.volumes, "volumes", engine.traits)

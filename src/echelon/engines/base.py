@@ -1,7 +1,8 @@
-"""What every engine offers, and nothing that can be computed above it.
+"""The Engine protocol: what every engine offers, and nothing that can be computed above it.
 
-`memory` is a scripted fake, `local` this machine, `kubernetes` a cluster. The conformance suite in the tests
-is what the words here mean exactly."""
+Nothing above asks which engine it has: what differs is a trait (`model/traits.py`), and what not every engine
+can do is an ability (`abilities.py`), which it has or lacks. The conformance suite in the tests defines the
+verbs exactly."""
 
 from __future__ import annotations
 
@@ -18,23 +19,69 @@ from echelon.model.log import LogLine
 from echelon.model.plan import Plan
 from echelon.model.run import Record, RunRef
 from echelon.model.status import RunSummary
+from echelon.model.traits import Traits
 
 if TYPE_CHECKING:
     from echelon.bundle import Bundle
+    from echelon.engines.abilities import Checkup, Shell, Usage, Volumes
 
 
 class Taken(Exception):
     """What a plan wants was given to another run in the meantime."""
 
 
+class Tender(Protocol):
+    """Holds a run's tender claim, and with it the right and the duty to look after the run from outside."""
+
+    queued: bool
+    """Whether the run waited to be admitted when it was last looked at."""
+
+    def tend(self, end: Event | None = None) -> float:
+        """Do what the run needs now; returns the seconds until the next time. `end` is the run's end, where
+        the caller knows of it already.
+        """
+        ...
+
+    def release(self) -> None:
+        """Leave the claim to others."""
+        ...
+
+
 class Engine(Protocol):
-    """A place where runs happen.
+    """A place where runs happen. An ability that it lacks is None."""
 
-    `keeps_line` says whether somebody there tries again for a run in line; if not, whoever follows the run
-    does.
-    """
+    @property
+    def traits(self) -> Traits:
+        """How it differs from other engines."""
+        ...
 
-    keeps_line: bool
+    @property
+    def shell(self) -> Shell | None:
+        """Commands in the place of a rank."""
+        ...
+
+    @property
+    def volumes(self) -> Volumes | None:
+        """Storage that stays."""
+        ...
+
+    @property
+    def checkup(self) -> Checkup | None:
+        """Whether runs would work here."""
+        ...
+
+    @property
+    def usage(self) -> Usage | None:
+        """Who uses what."""
+        ...
+
+    def names(self) -> Sequence[str]:
+        """The names of all runs, and nothing else of them: a shell's completion does not wait."""
+        ...
+
+    def platforms(self) -> frozenset[str] | None:
+        """The platforms (linux/amd64) that an image for its workers has to fit; None where they use none."""
+        ...
 
     def cluster(self, *, gpus: bool = True, job: Job | None = None) -> Cluster:
         """What there is for a job, and who holds it, now. Without `gpus` they need not be looked at."""
@@ -52,7 +99,7 @@ class Engine(Protocol):
         ...
 
     def queue(self, ref: RunRef, reason: str) -> None:
-        """Leave the run in line, where somebody will try again, and let it say why."""
+        """Leave the run queued, to be tried again, with the reason."""
         ...
 
     def start(self, ref: RunRef, plan: Plan) -> None:
@@ -89,8 +136,14 @@ class Engine(Protocol):
     def collect(self, ref: RunRef, progress: Callable[[int, int], object] | None = None) -> None:
         """Bring the results of a run that has ended to where they belong, and let its workers go.
 
-        Where they are there already, and after the first time, it does nothing. `progress` hears the bytes
-        that have come, and how many there are."""
+        Where they are there already, and after the first time, it does nothing. `progress` is called with
+        the bytes that have come, and how many there are."""
+        ...
+
+    def tender(self, ref: RunRef, *, take_over: bool = False) -> Tender | None:
+        """Take the run's tender claim, if it is free and this machine submitted the run, or `take_over`; None
+        where the engine looks after the run itself.
+        """
         ...
 
     def stop(self, ref: RunRef, *, now: bool = False) -> None:
@@ -134,7 +187,7 @@ def read_secrets(job: Job, environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def check_results(results: Path, *, resume: bool) -> None:
-    """Say so now if the results of a run could not be written to its folder, or would mix with others."""
+    """Raise now if the results of a run could not be written to its folder, or would mix with others'."""
     try:
         occupied = results.exists() and (not results.is_dir() or any(results.iterdir()))
         nearest = next(folder for folder in (results, *results.parents) if folder.exists())

@@ -1,13 +1,14 @@
-"""The task of a run's agents: a plan in the words that `echelon.agent.task` reads. Pure.
+"""The task of a run's agents: a plan as `echelon.agent.task` reads it. Pure.
 
-Each engine says where things lie among its workers and how patient they are; what the ranks run is the same
+Each engine says where things are among its workers and how long they wait; what the ranks run is the same
 everywhere, and is written here once."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from echelon import __version__
 from echelon.agent.task import SCHEMA
 from echelon.model.plan import Plan
 from echelon.model.run import Record
@@ -31,15 +32,18 @@ def make_task(
     join_timeout: float,
     project: bool,
     interactive: bool = False,
+    hidden: Sequence[str] = (),
     **more: object,
 ) -> dict[str, Any]:
     """Everything that all agents of a run are told.
 
     `code` is the folder that `{code}` means, and with `project` also where functions find their project.
-    `join_timeout` is how long workers wait for their leader, and it for them. `more` are words that only one
-    engine's agents know."""
+    `join_timeout` is how long workers wait for their leader, and it for them. `hidden` are variables that,
+    like secrets, are written to no file. `more` is what only one engine's agents read."""
+    secrets = [each.name for each in record.job.secrets]
     return {
         "schema": SCHEMA,
+        "version": __version__,
         "run": plan.run,
         "groups": [
             {
@@ -53,6 +57,8 @@ def make_task(
                     "wiring": dict(launch.wiring),
                     "ports": launch.ports,
                     "if_importable": {name: dict(wiring) for name, wiring in launch.if_importable.items()},
+                    "env": dict(launch.env),
+                    "files": dict(launch.files),
                     "threads": threads,
                 },
             }
@@ -73,5 +79,6 @@ def make_task(
         "lost_after": LOST_AFTER,
         "interactive": interactive,
         "bundle": None if bundle is None else dict(bundle),
+        **({"hidden": [*secrets, *hidden]} if secrets or hidden else {}),
         **more,
     }

@@ -1,7 +1,7 @@
 """How the ranks of each framework find each other: one small pure file for each, and the table of them.
 
-`launch(framework, argv, world, group)` gives the template from which the agents start the ranks of a group;
-`detect` (in `detect.py`) says which framework a script means."""
+A launch is a template, since addresses and ports are known only when the agents have joined; they fill it in
+for every generation."""
 
 from __future__ import annotations
 

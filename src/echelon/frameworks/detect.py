@@ -1,7 +1,7 @@
 """Which framework a script means, from its imports, read without importing anything.
 
 Imports of the project's own files are followed, since a script often imports torch through a module of its
-own. Called by `submit.py`."""
+own."""
 
 from __future__ import annotations
 

@@ -11,5 +11,5 @@ from echelon.model.world import World
 
 
 def launch(argv: Sequence[str], _world: World, _group: int) -> Launch:
-    """Nothing but the command."""
+    """The command alone."""
     return Launch(argv=tuple(argv))

@@ -16,8 +16,10 @@ def launch(argv: Sequence[str], world: World, group: int) -> Launch:
     """Every rank listens on a port of its own. One rank alone needs no cluster."""
     if rank_count(world) == 1:
         return Launch(argv=tuple(argv))
+    if world.groups[group].role == "launcher":
+        return Launch(argv=tuple(argv))
     # The evaluator stands outside the cluster that trains, by TensorFlow's own rule.
-    roles = [role for role in dict.fromkeys(each.role for each in world.groups) if role != "evaluator"]
+    roles = dict.fromkeys(each.role for each in world.groups if each.role not in ("evaluator", "launcher"))
     cluster = ", ".join(f"{json.dumps(role)}: {{members:{role}}}" for role in roles)
     task = f'{{"type": {json.dumps(world.groups[group].role)}, "index": {{index}}}}'
     return Launch(

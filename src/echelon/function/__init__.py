@@ -1,20 +1,19 @@
-"""A Python function as something to ship: a generated script and the files beside it.
+"""A Python function as a generated script with the files beside it.
 
-Everything downstream knows scripts only, so a function becomes one. There are three ways to travel, chosen
-for each object, so that they mix. What has a name in a file travels by that name, with its project. What was
-typed in a notebook or a main script travels as source, with the values it uses. What has neither (a lambda, a
-function from an exec) travels as bytecode by cloudpickle, which the script reads under the same Python minor
-only. `submit.py` calls this.
+The engines run scripts only, so a function becomes one. Each object is shipped in one of three ways. An
+object with a name in a file is shipped by that name, with its project. One typed in a notebook or a main
+script is shipped as source, with the values it uses. One with neither (a lambda, a function from an exec) is
+shipped as bytecode by cloudpickle, which only the same Python minor version can read.
 
-What it cannot see: names reached through strings (`globals()["x"]`, `eval`), and attributes of a typed class
-that are not plain data and were replaced later; those are worked out again from the text.
+Not detected: names reached through strings (`globals()["x"]`, `eval`), and attributes of a typed class that
+are not plain data and were replaced later; those are computed again from the text.
 
     modules.py       where an object can be imported from
     literals.py      plain data as text
     source.py        the text of a function or class, verified
     names.py         which names a text uses
     definitions.py   a function or class written for another script
-    values.py        the pickle stream, and what cannot travel
+    values.py        the pickle stream, and what cannot be shipped
     variables.py     captured variables that several functions share
     gather.py        follows the names
     pieces.py        puts what was found in order
@@ -43,18 +42,18 @@ __all__ = ["FunctionScript", "script_of"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FunctionScript:
-    """A function as a script, started as `python FILE.py`; what the function returns is ignored.
+    """A function as a script, started as `python FILE.py`; the function's return value is ignored.
 
-    The script reads `ECHELON_PROJECT`, the place of `project` on the worker; without it, it looks for the
-    project where it is now. `files` lie in the script's own folder, best one that holds nothing else.
+    The script reads `ECHELON_PROJECT`, the path of `project` on the worker; without it, it uses the project's
+    path on this machine. `files` lie in the script's own folder, best one that holds nothing else.
     """
 
     name: str  # the function's plain name
     text: str  # the script, to be written as UTF-8
     files: Mapping[str, bytes]  # by path relative to the script
-    project: Path | None  # the folder that must travel along; None: the script needs no file of the user's
+    project: Path | None  # the folder to ship with it; None: the script needs no file of the user's
     elsewhere: tuple[Path, ...]  # folders outside the project that it imports from: they exist only here
-    python: tuple[int, int] | None  # the one Python minor that can run it; None: any that knows the syntax
+    python: tuple[int, int] | None  # the one Python minor that can run it; None: any that supports the syntax
 
 
 def script_of(
@@ -62,15 +61,15 @@ def script_of(
     args: Sequence[object] = (),
     kwargs: Mapping[str, object] = MappingProxyType({}),
 ) -> FunctionScript:
-    """Write a function and its arguments as a script; raises CannotShip, naming what cannot travel.
+    """Write a function and its arguments as a script; raises CannotShip, naming what cannot be shipped.
 
-    A coroutine function is run with asyncio; of a `functools.partial` the arguments are taken over.
+    A coroutine function runs with asyncio; the arguments of a `functools.partial` are included.
     """
     while isinstance(function, functools.partial):
         args, kwargs = (*function.args, *args), {**function.keywords, **kwargs}
         function = function.func
-    home = _home_of(function)
-    name = _plain_name(function, home)
+    namespace = _namespace_of(function)
+    name = _plain_name(function, namespace)
     labels = _argument_names(function, name, args, kwargs)
     call = Call(
         name=name,
@@ -79,8 +78,8 @@ def script_of(
         kwargs=dict(kwargs),
         is_async=inspect.iscoroutinefunction(function),
     )
-    with definitions_by_value(home):
-        gathered = gather(call, home)
+    with definitions_by_value(namespace):
+        gathered = gather(call, namespace)
     project = _project(gathered.roots, prefer_first=import_path(function) is not None)
     elsewhere = [root for root in gathered.roots if project is not None and not root.is_relative_to(project)]
     folders = search_folders(project, gathered.roots) if project is not None else ()
@@ -95,18 +94,18 @@ def script_of(
     )
 
 
-def _plain_name(function: object, home: dict[str, Any]) -> str:
-    """As the user would call it; what a decorator made, or a lambda, goes by the name that holds it."""
+def _plain_name(function: object, namespace: dict[str, Any]) -> str:
+    """The function's name for the user; for a lambda or a decorator's result, the variable that holds it."""
     name = getattr(function, "__name__", type(function).__name__)
     if not name.isidentifier() or "<locals>" in getattr(function, "__qualname__", ""):
-        name = next((held for held, value in home.items() if value is function), name)
+        name = next((held for held, value in namespace.items() if value is function), name)
     return "".join(letter for letter in name if letter.isalnum() or letter == "_") or "function"
 
 
 def _argument_names(
     function: Any, name: str, args: Sequence[object], kwargs: Mapping[str, object]
 ) -> list[str]:
-    """What messages call the positional arguments; raises CannotShip when the call cannot work at all."""
+    """Names of the positional arguments for messages; raises CannotShip when the call cannot work at all."""
     problem = hint = ""
     if not callable(function):
         problem, hint = "it is not a function", "pass a function, without calling it"
@@ -121,7 +120,7 @@ def _argument_names(
     try:
         signature = inspect.signature(function)
     except ValueError:
-        return numbers  # written in C, and silent about what it takes
+        return numbers  # written in C, without a signature
     try:
         signature.bind(*args, **kwargs)
     except TypeError as error:
@@ -131,8 +130,8 @@ def _argument_names(
     return [*known[: len(args)], *numbers[len(known) :]]
 
 
-def _home_of(function: Any) -> dict[str, Any]:
-    """The namespace that the function was typed in; the main one for a function that travels by name."""
+def _namespace_of(function: Any) -> dict[str, Any]:
+    """The namespace that the function was typed in; the main one for a function that is shipped by name."""
     main = vars(sys.modules["__main__"])
     inner = inspect.unwrap(function.__func__ if isinstance(function, MethodType) else function)
     own_module = sys.modules.get(getattr(inner, "__module__", None) or "")

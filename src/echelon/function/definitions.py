@@ -1,7 +1,7 @@
 """A function or a class of a notebook, written so that a script can define it again.
 
-Its text as typed; for a closure inside a function that is given the captured variables; followed by the few
-statements that repeat what was changed on it later. `gather.py` decides which names need a definition.
+The text is as typed; a closure is wrapped in a function that receives the captured variables; a few
+statements follow that repeat later changes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from echelon.function.source import Source, changed_attributes, class_source, fu
 STORED = "_echelon_stored"  # the script's function that reads the next value of the stream
 Stored = list[tuple[str, object]]
 WriteLiteral = Callable[[object], str | None]
-_MOST_LAYERS = 100  # objects looked at in search of the function that decorators have wrapped
+_MOST_LAYERS = 100  # objects searched for the function that decorators have wrapped
 _BLOCK = "if True:  # it was typed inside a block\n"
 _UNSET = object()
 
@@ -33,21 +33,21 @@ class Definition:
     text: str
     names: Names
     stored: tuple[tuple[str, object], ...]
-    family: tuple[FunctionType, ...] = ()  # of a closure: it, and the functions that travel inside it
+    family: tuple[FunctionType, ...] = ()  # of a closure: it, and the functions that are shipped inside it
     captured: Mapping[str, object] = field(default_factory=dict)  # of a closure: its variables
 
 
-def definition(name: str, value: object, home: dict[str, Any], write: WriteLiteral) -> Definition | None:
-    """The text that gives a function or class this name again; None when no text can tell it."""
-    typed = _typed_as(name, value, home)
+def definition(name: str, value: object, namespace: dict[str, Any], write: WriteLiteral) -> Definition | None:
+    """The text that defines a function or class under this name; None when no text can."""
+    typed = _typed_as(name, value, namespace)
     if typed is None:
-        return closure(name, value, home, write) if isinstance(value, FunctionType) else None
+        return closure(name, value, namespace, write) if isinstance(value, FunctionType) else None
     live, source = typed
     stored: Stored = []
     changed: Mapping[str, object] = {}
     text: str | None = source.text
     if isinstance(live, FunctionType):
-        text = _with_defaults(source, live, home, write, stored)
+        text = _with_defaults(source, live, namespace, write, stored)
         changed = vars(live) if value is live else {}
     elif isinstance(source.node, ast.ClassDef):
         changed = changed_attributes(live, source.node)
@@ -59,17 +59,17 @@ def definition(name: str, value: object, home: dict[str, Any], write: WriteLiter
     return _checked(text, stored)
 
 
-def _typed_as(name: str, value: Any, home: dict[str, Any]) -> tuple[FunctionType | type, Source] | None:
-    """What was typed at the top of its home under this name, also when decorators have replaced it."""
+def _typed_as(name: str, value: Any, namespace: dict[str, Any]) -> tuple[FunctionType | type, Source] | None:
+    """What was typed at the top level under this name, also when decorators have replaced it."""
     if isinstance(value, type):
-        is_home = value.__module__ == home.get("__name__") and value.__qualname__ == name
-        source = class_source(value, home) if is_home else None
+        is_typed_here = value.__module__ == namespace.get("__name__") and value.__qualname__ == name
+        source = class_source(value, namespace) if is_typed_here else None
         return (value, source) if source else None
     registry = getattr(value, "registry", None)
     if not callable(value) or (isinstance(registry, Mapping) and len(registry) > 1):
-        return None  # functools.singledispatch: the text would leave out what was registered later
+        return None  # functools.singledispatch: the text lacks what was registered later
     for inner in _layers(value):
-        if not isinstance(inner, FunctionType) or inner.__globals__ is not home:
+        if not isinstance(inner, FunctionType) or inner.__globals__ is not namespace:
             continue
         if inner.__code__.co_qualname == name:  # not __qualname__: functools.wraps gives it to wrappers, too
             source = function_source(inner)
@@ -81,24 +81,24 @@ def _typed_as(name: str, value: Any, home: dict[str, Any]) -> tuple[FunctionType
 def _checked(text: str, stored: Stored) -> Definition | None:
     try:
         names = names_in(text)
-    except SyntaxError:  # cut out of its block it is no longer Python: tabs and spaces mixed, perhaps
+    except SyntaxError:  # cut out of its block it is not valid Python, e.g. with mixed tabs and spaces
         return None
     return Definition(text=text, names=names, stored=tuple(stored))
 
 
 def closure(
-    name: str, function: FunctionType, home: dict[str, Any], write: WriteLiteral
+    name: str, function: FunctionType, namespace: dict[str, Any], write: WriteLiteral
 ) -> Definition | None:
     """A function that was defined inside another, together with the functions beside it that it uses.
 
-    None when text cannot tell it: a captured variable is unset, or the class that super() asks for.
+    None when text cannot define it: a captured variable is unset, or is the class that super() needs.
     """
     family: dict[str, tuple[FunctionType, Source]] = {}
     captured: dict[str, object] = {}
     waiting = deque([function])
     while waiting:
         member = waiting.popleft()
-        source = function_source(member) if member.__globals__ is home else None
+        source = function_source(member) if member.__globals__ is namespace else None
         if source is None or not source.indent or source.node.decorator_list or vars(member):
             return None
         family[source.node.name] = (member, source)
@@ -113,7 +113,7 @@ def closure(
                 captured[variable] = content
             elif variable not in family:
                 waiting.append(content)
-    return _made_by_a_function(name, function, list(family.values()), captured, home, write)
+    return _made_by_a_function(name, function, list(family.values()), captured, namespace, write)
 
 
 def _made_by_a_function(
@@ -121,7 +121,7 @@ def _made_by_a_function(
     function: FunctionType,
     family: list[tuple[FunctionType, Source]],
     captured: Mapping[str, object],
-    home: dict[str, Any],
+    namespace: dict[str, Any],
     write: WriteLiteral,
 ) -> Definition | None:
     inside: Stored = []
@@ -129,8 +129,8 @@ def _made_by_a_function(
     indent = min((source.indent for _, source in family), key=len)
     body = ""
     for member, source in sorted(family, key=lambda pair: pair[1].first_line):
-        text = _with_defaults(source, member, home, write, inside)
-        # A stored default would be read in the wrong order: after the captured variables.
+        text = _with_defaults(source, member, namespace, write, inside)
+        # A stored default would be read too late: after the captured variables.
         if text is None or inside:
             return None
         body += text if source.indent == indent else indent + _BLOCK + text
@@ -145,15 +145,15 @@ def _made_by_a_function(
 
 
 def _with_defaults(
-    source: Source, function: FunctionType, home: dict[str, Any], write: WriteLiteral, stored: Stored
+    source: Source, function: FunctionType, namespace: dict[str, Any], write: WriteLiteral, stored: Stored
 ) -> str | None:
-    """The text with the defaults that the function has; one typed as `lr=LR` may stem from an older LR."""
+    """The text with the function's actual defaults; one typed as `lr=LR` may come from an older LR."""
     assert not isinstance(source.node, ast.ClassDef)
     arguments = source.node.args
     names = [argument.arg for argument in (*arguments.posonlyargs, *arguments.args)]
     values, by_word = function.__defaults__ or (), function.__kwdefaults__ or {}
-    words = zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
-    typed = {word.arg: node for word, node in words if node is not None}
+    keywords = zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+    typed = {keyword.arg: node for keyword, node in keywords if node is not None}
     if len(values) != len(arguments.defaults) or typed.keys() != by_word.keys():
         return None
     typed |= dict(zip(reversed(names), reversed(arguments.defaults), strict=False))
@@ -162,14 +162,14 @@ def _with_defaults(
     for argument, node in sorted(typed.items(), key=lambda item: (item[1].lineno, item[1].col_offset)):
         value, text = live[argument], literal(live[argument])
         as_typed = text is not None and text == literal_of(node)
-        same_object = text is None and look_up(home, ast.unparse(node)) is value
+        same_object = text is None and look_up(namespace, ast.unparse(node)) is value
         if not (as_typed or same_object or isinstance(node, ast.Lambda)):
             changes.append((node, expression(argument, value, write, stored)))
     return replaced(source, changes)
 
 
 def expression(label: str, value: object, write: WriteLiteral, stored: Stored) -> str:
-    """Text for a value: a literal, or a call that reads it; then it is added to `stored`."""
+    """Text for a value: a literal, or a call that reads it from the stream; then `stored` gets it."""
     if (text := write(value)) is not None:
         return text
     stored.append((label, value))
@@ -182,7 +182,7 @@ def _is_beside(value: object, member: FunctionType, variable: str) -> TypeGuard[
 
 
 def _layers(value: object) -> Iterator[Any]:
-    """The value, what it wraps, and so on: decorators keep the function in a closure or an attribute."""
+    """The value, the object that it wraps, and so on: decorators keep it in a closure or an attribute."""
     waiting, seen = deque([value]), set[int]()
     while waiting and len(seen) < _MOST_LAYERS:
         layer = waiting.popleft()

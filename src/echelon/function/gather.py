@@ -1,7 +1,7 @@
 """Everything that a function of a notebook or a main script needs, found by following names.
 
 Starting from the function and its arguments, each global name in use becomes one piece of the script: an
-import, a definition, a value. Nothing is executed. `__init__.py` calls `gather`, `render.py` writes it down.
+import, a definition, a value. Nothing is executed.
 """
 
 from __future__ import annotations
@@ -42,55 +42,55 @@ _OF_EVERY_MODULE = {"__name__", "__doc__", "__builtins__", "__package__", "__spe
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Call:
-    """What the script is to do; `name` is what messages call the function."""
+    """The call that the script makes; `name` is the function's name in messages."""
 
     name: str
     function: object
-    args: Sequence[tuple[str, object]]  # the first of each pair is what messages call it
+    args: Sequence[tuple[str, object]]  # pairs of the name for messages and the value
     kwargs: Mapping[str, object]
     is_async: bool
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Gathered:
-    """What the script consists of, and what must come with it."""
+    """The parts of the script, and what must be shipped with it."""
 
     imports: tuple[str, ...]
     pieces: tuple[str, ...]  # in an order in which they can be executed
     start: str  # the statements that call the function
-    values: bytes  # what the pieces and then the call read, in their order
-    by_value: tuple[str, ...]  # what is sent as bytecode, and so needs the same Python minor
-    roots: tuple[Path, ...]  # folders from which modules are imported that no worker has by itself
+    values: bytes  # the stream that the pieces and then the call read, in order
+    by_value: tuple[str, ...]  # what is shipped as bytecode, and so needs the same Python minor
+    roots: tuple[Path, ...]  # folders of imported modules that are not installed on workers
     annotations_as_text: bool
 
 
-def gather(call: Call, home: dict[str, Any]) -> Gathered:
-    """Follow all names from the call; raises CannotShip with the name of what cannot travel."""
+def gather(call: Call, namespace: dict[str, Any]) -> Gathered:
+    """Follow all names from the call; raises CannotShip, naming what cannot be shipped."""
     apart: set[int] = set()
     while True:
-        gathering = _Gathering(call, home, apart)
+        gathering = _Gathering(call, namespace, apart)
         gathered = gathering.gathered()
         shared = gathering.values.shared() - apart
         if not shared:
             return gathered
-        # Two literals would be two lists where there was one: again, with these in the stream.
+        # Two literals would be two lists where there was one: repeat, with these in the stream.
         apart |= shared
 
 
 class _Gathering:
-    def __init__(self, call: Call, home: dict[str, Any], apart: Iterable[int]) -> None:
+    def __init__(self, call: Call, namespace: dict[str, Any], apart: Iterable[int]) -> None:
         self.values = Values(call.name, apart, self._name_in_script, self._met)
-        self._call, self._home = call, home
+        self._call, self._namespace = call, namespace
         self._pieces: dict[str, Piece] = {}
         self._waiting: deque[tuple[str, str, bool]] = deque()  # a name, its user, whether as a field's type
         self._hints: set[str] = set()
         self._definitions: dict[str, Definition | None] = {}
-        functions = [(name, value) for name, value in home.items() if isinstance(value, FunctionType)]
+        functions = [(name, value) for name, value in namespace.items() if isinstance(value, FunctionType)]
         self._functions = {id(value): name for name, value in reversed(functions)}
         self._submodules: dict[str, None] = {}
         self._roots: dict[Path, None] = {}
         self._variables = CapturedVariables()
-        self._annotations_as_text = home.get("annotations") is future.annotations
+        self._annotations_as_text = namespace.get("annotations") is future.annotations
 
     def gathered(self) -> Gathered:
         stored: Stored = []
@@ -103,7 +103,7 @@ class _Gathering:
         if torn_apart := self._variables.torn_apart():
             hint = "keep it in a global variable, or in an object"
             raise CannotShip(f"cannot send {self._call.name!r}: {torn_apart}", hint=hint)
-        typed = {name: position for position, name in enumerate(self._home)}
+        typed = {name: position for position, name in enumerate(self._namespace)}
         pieces = [self._pieces[name] for name in in_order(self._pieces, typed)]
         values = [value for piece in pieces for _, value in piece.stored] + [value for _, value in stored]
         return Gathered(
@@ -117,13 +117,13 @@ class _Gathering:
         )
 
     def _function(self, stored: Stored) -> tuple[str, str]:
-        """The expression that leads to the function, and what must be imported for it."""
-        function, home = self._call.function, self._home
+        """The expression for the function, and the import that it needs."""
+        function, namespace = self._call.function, self._namespace
         if (found := import_path(function)) is not None:
             module, path = found
             root, *rest = path.split(".")
             self._met(sys.modules[module])
-            clash = root in home and home[root] is not getattr(sys.modules[module], root)
+            clash = root in namespace and namespace[root] is not getattr(sys.modules[module], root)
             if clash:
                 opening, root = f"from {module} import {root} as _echelon_function\n\n", "_echelon_function"
             else:
@@ -133,9 +133,9 @@ class _Gathering:
             self._need({known.partition(".")[0]}, self._call.name)
             return known, ""
         if isinstance(function, FunctionType) and function.__name__.isidentifier():
-            taken = function.__name__ in home or hasattr(builtins, function.__name__)
+            taken = function.__name__ in namespace or hasattr(builtins, function.__name__)
             name = f"{function.__name__}_" if taken else function.__name__
-            if (written := closure(name, function, home, self.values.literal)) is not None:
+            if (written := closure(name, function, namespace, self.values.literal)) is not None:
                 self._add(name, self._defined(name, written))
                 return name, ""
         self._need(self.values.probe(self._call.name, function, "it", "it"), self._call.name)
@@ -150,11 +150,13 @@ class _Gathering:
             return text
 
         parts = [expression(label, value, write, mine) for label, value in self._call.args]
-        words = {word: expression(word, value, write, mine) for word, value in self._call.kwargs.items()}
-        if all(word.isidentifier() and not iskeyword(word) for word in words):
-            parts += [f"{word}={text}" for word, text in words.items()]
+        keywords = {
+            keyword: expression(keyword, value, write, mine) for keyword, value in self._call.kwargs.items()
+        }
+        if all(keyword.isidentifier() and not iskeyword(keyword) for keyword in keywords):
+            parts += [f"{keyword}={text}" for keyword, text in keywords.items()]
         else:
-            parts.append(f"**{{{', '.join(f'{word!r}: {text}' for word, text in words.items())}}}")
+            parts.append(f"**{{{', '.join(f'{keyword!r}: {text}' for keyword, text in keywords.items())}}}")
         for label, value in mine:
             self._need(self.values.probe(label, value, f"its argument {label!r}"), self._call.name)
         stored += mine
@@ -168,9 +170,13 @@ class _Gathering:
             name, user, is_field = self._waiting.popleft()
             if name not in self._pieces and (piece := self._piece(name, user, is_field=is_field)) is not None:
                 self._add(name, piece)
-        for name in sorted(self._hints - self._pieces.keys()):  # at last: an annotation brings no definition
-            if name not in self._home:
-                self._annotations_as_text |= not hasattr(builtins, name)  # a type that only a checker knows
+        for name in sorted(
+            self._hints - self._pieces.keys()
+        ):  # last, since an annotation alone needs no definition
+            if name not in self._namespace:
+                self._annotations_as_text |= not hasattr(
+                    builtins, name
+                )  # a type that only a type checker knows
             elif (piece := self._plain_piece(name)) is not None:
                 self._pieces[name] = piece
             else:
@@ -185,34 +191,34 @@ class _Gathering:
     def _piece(self, name: str, user: str, *, is_field: bool) -> Piece | None:
         who = "it" if user == self._call.name else repr(user)
         self._refuse_special(name, who)
-        if name not in self._home or name in _OF_EVERY_MODULE:
+        if name not in self._namespace or name in _OF_EVERY_MODULE:
             self._annotations_as_text |= is_field and not hasattr(builtins, name)
             return None  # a builtin; or a NameError there, as it would be here
         if (piece := self._plain_piece(name)) is not None:
             return piece
-        value = self._home[name]
+        value = self._namespace[name]
         if _guards_builtin(name, value):
             return None
         if (path := self._name_in_script(value)) is not None and path != name:
             return Piece(text=f"{name} = {path}\n", now=frozenset({path.partition(".")[0]}))
         if (written := self._definition(name)) is not None:
             return self._defined(name, written)
-        if is_field:  # not worth sending: as text an annotation needs nothing
+        if is_field:  # an annotation kept as text needs no value
             self._annotations_as_text = True
             return None
         now = self.values.probe(name, value, f"{who} uses {name!r}, which")
         return Piece(text=f"{name} = {STORED}({name!r})\n", stored=((name, value),), now=now)
 
     def _plain_piece(self, name: str) -> Piece | None:
-        value = self._home[name]
+        value = self._namespace[name]
         if (text := self.values.literal(value)) is not None:
             return Piece(text=f"{name} = {text}\n")
         text = self._import(name, value)
         return Piece(text=text, is_import=True) if text is not None else None
 
     def _refuse_special(self, name: str, who: str) -> None:
-        in_notebooks_only = name == "display" and name not in self._home and hasattr(builtins, name)
-        if name == "get_ipython" or in_notebooks_only or (name == "__file__" and name in self._home):
+        in_notebooks_only = name == "display" and name not in self._namespace and hasattr(builtins, name)
+        if name == "get_ipython" or in_notebooks_only or (name == "__file__" and name in self._namespace):
             why, hint = _REFUSED[name]
             raise CannotShip(f"cannot send {self._call.name!r}: {who} uses {name!r}, which {why}", hint=hint)
 
@@ -235,7 +241,7 @@ class _Gathering:
         names, now = written.names, written.names.now
         self._imports_inside(name, names, written.captured)
         for member in written.family:
-            self._variables.note(member, traveller=name)
+            self._variables.note(member, unit=name)
         for label, value in written.stored:
             now |= self.values.probe(label, value, f"{name!r} uses {label!r}, which")
         return Piece(
@@ -258,7 +264,7 @@ class _Gathering:
         # `import concurrent.futures` binds `concurrent`, and importing that alone is not enough.
         for path in sorted(names.dotted):
             first, *rest = path.split(".")
-            package = captured.get(first, self._home.get(first))
+            package = captured.get(first, self._namespace.get(first))
             if not isinstance(package, ModuleType):
                 continue
             for length in range(len(rest), 0, -1):
@@ -270,13 +276,13 @@ class _Gathering:
 
     def _definition(self, name: str) -> Definition | None:
         if name not in self._definitions:
-            written = definition(name, self._home.get(name), self._home, self.values.literal)
+            written = definition(name, self._namespace.get(name), self._namespace, self.values.literal)
             self._definitions[name] = written
         return self._definitions[name]
 
     def _name_in_script(self, value: object) -> str | None:
         path = getattr(value, "__qualname__", None)
-        if not isinstance(path, str) or not same(look_up(self._home, path), value):
+        if not isinstance(path, str) or not same(look_up(self._namespace, path), value):
             path = self._functions.get(id(value))  # a closure, or what a decorator made
         if path is None or self._definition(path.partition(".")[0]) is None:
             return None
@@ -284,9 +290,9 @@ class _Gathering:
 
     def _met(self, module: ModuleType | FunctionType) -> None:
         if isinstance(module, FunctionType):
-            self._variables.note(module, traveller=id(module))
+            self._variables.note(module, unit=id(module))
             return
-        if module.__name__ in ("__main__", self._home.get("__name__")):
+        if module.__name__ in ("__main__", self._namespace.get("__name__")):
             return
         if (root := local_root(module)) is not None:
             self._roots[root] = None
@@ -297,7 +303,7 @@ class _Gathering:
 
 
 def _guards_builtin(name: str, value: object) -> bool:
-    """Whether it is the builtin of that name with something of the notebook's around it: `open`, there."""
+    """Whether it is a builtin that the notebook has wrapped, as IPython does with `open`."""
     wrapped = getattr(value, "__wrapped__", None)
     shell = str(getattr(value, "__globals__", {}).get("__name__")).partition(".")[0] == "IPython"
     return shell and wrapped is not None and wrapped is getattr(builtins, name, None)

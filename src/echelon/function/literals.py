@@ -1,15 +1,11 @@
-"""Plain data as Python text: what a person would type for it.
-
-`values.py` writes constants and arguments this way; `source.py` and `definitions.py` compare it with what was
-typed.
-"""
+"""Plain data as Python text, as a user would type it."""
 
 from __future__ import annotations
 
 import ast
 
 ATOMS = (type(None), bool, int, float, str, bytes)
-_LONGEST = 1000  # characters: beyond it a script is no longer pleasant to read
+_LONGEST = 1000  # characters: longer literals make a script hard to read
 _DEEPEST = 20
 
 
@@ -25,7 +21,7 @@ def literal(value: object) -> str | None:
 
 
 def literal_of(expression: ast.expr) -> str | None:
-    """What `literal` writes for the value of an expression that is itself plain data, else None."""
+    """The `literal` of an expression that is itself plain data, else None."""
     try:
         return literal(ast.literal_eval(expression))
     except (ValueError, TypeError, SyntaxError):
@@ -33,7 +29,7 @@ def literal_of(expression: ast.expr) -> str | None:
 
 
 def containers(value: object) -> list[int]:
-    """The identity of each changeable container in plain data, as often as it occurs."""
+    """The identity of each mutable container in plain data, as often as it occurs."""
     if not isinstance(value, list | tuple | dict | set):
         return []
     own = [] if isinstance(value, tuple) else [id(value)]

@@ -1,7 +1,6 @@
-"""Where a Python object can be imported from, and which folders must travel so that it can be.
+"""Where a Python object can be imported from, and which folders must be shipped for it.
 
-What has a name in a file is sent by that name; this module tells when that is possible. `gather.py` asks
-about every object that a function uses, `__init__.py` about the function itself.
+An object with a name in a file is shipped by that name; this module decides when that is possible.
 """
 
 from __future__ import annotations
@@ -19,19 +18,19 @@ from types import FunctionType, ModuleType
 def import_path(value: object) -> tuple[str, str] | None:
     """The module and the dotted name under which a fresh interpreter finds this very object, else None.
 
-    The shortest package that offers the object is preferred (`torch.nn`, not `torch.nn.modules.linear`): it
-    is what people type, and it changes less between versions.
+    The shortest package that offers the object is preferred (`torch.nn`, not `torch.nn.modules.linear`):
+    users type it, and it changes less between versions.
     """
     try:
         owner = getattr(value, "__self__", None)
         module_name = getattr(value, "__module__", None) or getattr(type(owner), "__module__", None)
         paths = [getattr(value, "__qualname__", None), getattr(value, "__name__", None)]
-    except Exception:  # noqa: BLE001 - a value's own __getattr__ may do anything; then it has no name
+    except Exception:  # noqa: BLE001 - a value's own __getattr__ may raise anything; then it has no name
         return None
     if isinstance(owner, type):  # a class method
         module_name, paths = owner.__module__, [f"{owner.__qualname__}.{paths[1]}"]
     elif owner is not None and not isinstance(owner, ModuleType):
-        # `random.choice` is a method of an object that the module keeps to itself.
+        # `random.choice` is a bound method of an object that is private to the module.
         module_name, paths = type(owner).__module__, paths[1:]
     if not isinstance(module_name, str):
         return None
@@ -45,7 +44,7 @@ def import_path(value: object) -> tuple[str, str] | None:
 
 
 def _held_by_a_module(function: FunctionType) -> tuple[str, str] | None:
-    """A decorator may have put a function of its own, of another name, in the place of the typed one."""
+    """The path of a function that a decorator put, under another name, in the place of the typed one."""
     for module in list(sys.modules.values()):
         if can_import(module) and local_root(module) is not None:
             for name, held in vars(module).items():
@@ -55,7 +54,7 @@ def _held_by_a_module(function: FunctionType) -> tuple[str, str] | None:
 
 
 def same(found: object, value: object) -> bool:
-    """Whether both are one object; a bound method is made anew by each look-up, so what it binds counts."""
+    """Whether both are one object; each look-up creates a new bound method, so what it binds is compared."""
     if found is value:
         return True
     if type(found) is not type(value) or getattr(value, "__self__", None) is None:
@@ -64,7 +63,7 @@ def same(found: object, value: object) -> bool:
 
 
 def look_up(names: Mapping[str, object], path: str) -> object:
-    """What the dotted path leads to in a namespace; None when it leads nowhere."""
+    """The object at a dotted path in a namespace; None if there is none."""
     first, *rest = path.split(".")
     found = names.get(first)
     for name in rest:
@@ -73,7 +72,7 @@ def look_up(names: Mapping[str, object], path: str) -> object:
 
 
 def can_import(module: ModuleType) -> bool:
-    """Whether another process finds the module by its name, given the folders that travel."""
+    """Whether another process finds the module by its name, given the shipped folders."""
     name = getattr(module, "__name__", "__main__")
     if name in ("__main__", "__mp_main__") or name not in sys.modules:
         return False
@@ -83,7 +82,7 @@ def can_import(module: ModuleType) -> bool:
 
 
 def import_root(module: ModuleType) -> Path | None:
-    """The folder that must be on sys.path for the module's name to lead to its file; None: no folder can."""
+    """The folder that must be on sys.path to import the module by its name; None if there is none."""
     path = _file_of(module)
     path = path.parent if path.name.startswith("__init__.") else path.with_name(path.name.split(".")[0])
     parts = module.__name__.split(".")
@@ -91,14 +90,14 @@ def import_root(module: ModuleType) -> Path | None:
 
 
 def local_root(module: ModuleType) -> Path | None:
-    """As `import_root`, but only for a module that no worker has by itself: not installed, not built in."""
+    """As `import_root`, but only for a module that is neither installed nor built in."""
     if not _has_files(module) or _is_installed(_file_of(module)):
         return None
     return import_root(module)
 
 
 def local_root_by_name(name: str) -> Path | None:
-    """The folder that `import name` would need when the module is not installed; nothing is imported."""
+    """The folder that `import name` needs when the module is not installed; found without importing it."""
     try:
         spec = importlib.util.find_spec(name.partition(".")[0])
     except (ImportError, ValueError, AttributeError):
@@ -121,7 +120,7 @@ def project_of(folder: Path) -> Path:
 
 
 def search_folders(project: Path, roots: Iterable[Path]) -> tuple[str, ...]:
-    """The folders of a project to search for modules: those known to be needed, then the caller's own."""
+    """The folders of a project to search for modules: the required ones, then those of our own sys.path."""
     own = [
         path for entry in sys.path if (path := Path(entry).absolute()).is_dir() and not _is_installed(path)
     ]

@@ -1,7 +1,7 @@
 """Which names of the surrounding module a piece of Python text uses, and when it uses them.
 
-A pure reading of text: `gather.py` follows these names from one definition to the next. The compiler's own
-symbol tables decide what is global, so that a local variable is never taken for a global of the same name.
+Pure. The compiler's own symbol tables decide what is global, so that a local variable is never taken for a
+global of the same name.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ _COMPREHENSIONS = ("listcomp", "setcomp", "dictcomp", "genexpr")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Names:
-    """What a text needs from around it."""
+    """The names that a text needs from its module."""
 
     now: frozenset[str]  # when it is executed: decorators, defaults, base classes, class bodies
     later: frozenset[str]  # when what it defines is called
-    fields: frozenset[str]  # in annotations of a class body only: dataclasses and the like look at them
+    fields: frozenset[str]  # in annotations of a class body only: dataclasses and others read them
     hints: frozenset[str]  # in other annotations only
     dotted: frozenset[str]  # every `a.b.c` in it: some of them are modules inside packages
     imports: frozenset[str]  # modules that it imports itself; one that begins with a dot is relative
 
 
 def names_in(text: str) -> Names:
-    """Read a text; raises SyntaxError when it is not Python by itself."""
+    """The names in a text; raises SyntaxError when it is not valid Python by itself."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         tree, table = ast.parse(text), symtable.symtable(text, "source", "exec")
@@ -52,7 +52,7 @@ def _uses(table: symtable.SymbolTable, *, now: bool) -> Iterator[tuple[str, bool
     at_top = table.get_type() == "module"
     for symbol in table.get_symbols():
         used = symbol.is_referenced() or (symbol.is_assigned() and not at_top)
-        # `lr = lr` in a class body reads the global one first, although the table calls the name local.
+        # `lr = lr` in a class body reads the global first, although the symbol table calls the name local.
         twofold = table.get_type() == "class" and symbol.is_referenced() and symbol.is_assigned()
         if used and (at_top or symbol.is_global() or twofold):
             yield symbol.get_name(), now

@@ -1,6 +1,6 @@
 """The statements of a generated script, and an order in which they can be executed.
 
-`gather.py` makes the pieces; what it cannot know while it follows names is their order, worked out here.
+While `gather` follows names it cannot know their order; it is computed here.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class Piece:
 def in_order(pieces: Mapping[str, Piece], typed: Mapping[str, int]) -> list[str]:
     """As typed, except that what a piece uses at once comes before it, together with all that this uses.
 
-    A decorator or a base class may call anything it knows while the next definition is executed. Only what
-    itself waits for that definition has to come after it.
+    A decorator or a base class may call anything that it refers to while the next definition is executed.
+    Only what itself needs that definition comes after it.
     """
     ordered: dict[str, None] = {}
     begun: set[str] = set()

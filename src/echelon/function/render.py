@@ -1,12 +1,12 @@
 """The text of the script that stands for a function.
 
-One file that a person can read, that a traceback points into, and that runs on Python 3.8 and newer as far as
-the function itself does. It imports nothing of echelon. `__init__.py` calls `render`.
+One readable file, which a traceback can point into, and which runs on Python 3.8 and newer as far as the
+function itself does. It imports nothing of echelon.
 
-The script finds its project by `ECHELON_PROJECT`, or else where the project lay when the script was written;
-it takes its own folder off the search path, so that its name can hide no library. All that it defines for
-itself begins with `_echelon_`. What it defines for the function stands outside the `if __name__ ==
-"__main__"`, so that processes which Python's multiprocessing starts afresh (a data loader's) find it again.
+The script finds its project by `ECHELON_PROJECT`, or else at its path when the script was written; it removes
+its own folder from the search path, so that its name hides no library. Its own names begin with `_echelon_`.
+What it defines for the function stands outside the `if __name__ == "__main__"`, so that processes that
+Python's multiprocessing spawns (a data loader's) find it again.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def render(
 
 
 def _grouped(pieces: Sequence[str]) -> list[str]:
-    """Constants that follow each other stand together, as a person would have it."""
+    """Pieces with consecutive constants in one group, without blank lines between them."""
     groups: list[str] = []
     after_a_constant = False
     for piece in pieces:

@@ -1,8 +1,7 @@
-"""The text in which a function or a class was typed, and proof that it is the text of the one that lives.
+"""The text in which a function or a class was typed, verified against the live object.
 
 A file may have been edited since it was imported, a notebook cell typed again, a method replaced by hand. So
-nothing is believed: the text is compiled again, and counts only when the same code comes out.
-`definitions.py` asks; where there is no believable text the value itself is sent.
+the text is compiled again, and counts only when the same code results; otherwise the value itself is shipped.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ class Source:
 
 
 def function_source(function: FunctionType) -> Source | None:
-    """The text of a `def`; None when there is none (a lambda, an exec), or it is not this function's text."""
+    """The text of a `def`; None if there is none (a lambda, an exec), or it is not this function's text."""
     code = function.__code__
     text = "".join(linecache.getlines(code.co_filename, function.__globals__))
     tree, codes = _parsed(text, _future_flags(code))
@@ -48,15 +47,15 @@ def function_source(function: FunctionType) -> Source | None:
     return None
 
 
-def class_source(cls: type, home: dict[str, Any]) -> Source | None:
-    """The text of a `class`, found through its methods; without any, in the cells or the file of its home."""
-    functions = [function for function in _functions_of(cls) if function.__globals__ is home]
+def class_source(cls: type, namespace: dict[str, Any]) -> Source | None:
+    """The text of a `class`, found through its methods; without any, in the cells or the file around it."""
+    functions = [function for function in _functions_of(cls) if function.__globals__ is namespace]
     wanted = {function.__code__ for function in functions if not _is_generated(function.__code__)}
     files = {code.co_filename for code in wanted}
-    if len(files) > 1:  # a method was put in from elsewhere: no text has the whole class
+    if len(files) > 1:  # a method comes from another file: no text has the whole class
         return None
-    texts = ["".join(linecache.getlines(file, home)) for file in files]
-    for text in texts or _texts_of(home):
+    texts = ["".join(linecache.getlines(file, namespace)) for file in files]
+    for text in texts or _texts_of(namespace):
         tree, codes = _parsed(text, max(map(_future_flags, wanted), default=0))
         for node in reversed(list(_classes_named(tree, cls.__qualname__.split(".")))):
             place = (node.name, _first_line(node))
@@ -68,7 +67,7 @@ def class_source(cls: type, home: dict[str, Any]) -> Source | None:
 
 
 def changed_attributes(cls: type, node: ast.ClassDef) -> dict[str, object]:
-    """Attributes of the class that its text does not tell: set later, or plain data worked out from names."""
+    """Attributes of the class that its text does not give: set later, or plain data computed from names."""
     typed, bound = dict(_assigned(node)), _class_level_names(node)
     changed = {}
     for name, value in vars(cls).items():
@@ -101,7 +100,7 @@ def _parsed(text: str, flags: int) -> tuple[ast.Module, frozenset[CodeType]]:
     flags |= ast.PyCF_ALLOW_TOP_LEVEL_AWAIT  # notebook cells may await
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a dubious escape was warned about when it was typed
+            warnings.simplefilter("ignore")  # Python warned about a dubious escape when it was typed
             code = compile(text, "source", "exec", flags, dont_inherit=True)
             return ast.parse(text), frozenset(_nested(code))
     except (SyntaxError, ValueError):
@@ -142,16 +141,16 @@ def _functions_of(cls: type) -> Iterator[FunctionType]:
 
 
 def _is_generated(code: CodeType) -> bool:
-    """Made by dataclasses, attrs or the like; `<ipython-input-1>` and `<python-input-1>` were typed."""
+    """Whether dataclasses, attrs or the like made it. `<ipython-input-1>`, `<python-input-1>` were typed."""
     return code.co_filename.startswith("<") and "-input-" not in code.co_filename
 
 
-def _texts_of(home: dict[str, Any]) -> Iterator[str]:
-    cells = home.get("In")  # IPython's list of what was executed, in that order
+def _texts_of(namespace: dict[str, Any]) -> Iterator[str]:
+    cells = namespace.get("In")  # IPython's list of what was executed, in that order
     if isinstance(cells, list):
         yield from (cell for cell in reversed(cells) if isinstance(cell, str))
-    if isinstance(file := home.get("__file__"), str):
-        yield "".join(linecache.getlines(file, home))
+    if isinstance(file := namespace.get("__file__"), str):
+        yield "".join(linecache.getlines(file, namespace))
 
 
 def _classes_named(tree: ast.AST, path: Sequence[str]) -> Iterator[ast.ClassDef]:

@@ -1,8 +1,8 @@
-"""How values travel: as literals in the script, or in one pickle stream beside it.
+"""How values are shipped: as literals in the script, or in one pickle stream beside it.
 
 One stream, so that what two values share (a model, and the optimizer that holds its parameters) is still
-shared when they are read. What the script itself defines stands in the stream by name only. What is bound to
-this process is refused by name. `gather.py` writes through this module.
+shared when they are read. What the script itself defines is in the stream by name only. What is bound to this
+process is refused by name.
 """
 
 from __future__ import annotations
@@ -45,7 +45,9 @@ _BOUND_TO_THIS_PROCESS = {
 
 
 class Values:
-    """The values of one script. `name_of` names what the script defines; `met` hears of what is inside."""
+    """The values of one script. `name_of` names what the script defines; `met` is called with each module and
+    function in them.
+    """
 
     def __init__(
         self,
@@ -54,7 +56,7 @@ class Values:
         name_of: Callable[[object], str | None],
         met: Callable[[ModuleType | FunctionType], None],
     ) -> None:
-        self.by_value: dict[str, None] = {}  # labels of what takes cloudpickle, and so the same Python minor
+        self.by_value: dict[str, None] = {}  # labels of what needs cloudpickle, and so the same Python minor
         self._who, self._apart, self._literals = who, frozenset(apart), Counter[int]()
         self._stored_too: set[int] = set()
         self._file = io.BytesIO()
@@ -73,17 +75,17 @@ class Values:
         return {at for at, times in self._literals.items() if times > 1} | self._stored_too
 
     def probe(self, label: str, value: object, subject: str, user: str = "") -> frozenset[str]:
-        """Which names of the script a value needs; raises CannotShip, naming the subject, if it must stay."""
+        """Which names of the script a value needs; raises CannotShip, naming the subject."""
         try:
             self._write(value, subject)
         except CannotShip:
-            if isinstance(value, FunctionType):  # sent by value: is it one of the variables that it uses?
+            if isinstance(value, FunctionType):  # shipped by value: is one of its variables the cause?
                 variables = getclosurevars(value)
                 for name, used in {**variables.nonlocals, **variables.globals}.items():
                     self._write(used, f"{user or repr(label)} uses {name!r}, which")
             raise
-        # A stream that needs cloudpickle names its module. Data with that word in it is taken for one, too:
-        # then the script asks for more than it needs.
+        # A stream that needs cloudpickle names its module. Data with that name in it is taken for one, too:
+        # then the script requires more than it needs.
         if b"cloudpickle" in self._file.getvalue():
             self.by_value[label] = None
         return frozenset(self._pickler.named)
@@ -126,10 +128,10 @@ def cloudpickle_files(folder: str) -> dict[str, bytes]:
 
 
 @contextmanager
-def definitions_by_value(home: dict[str, Any]) -> Iterator[None]:
+def definitions_by_value(namespace: dict[str, Any]) -> Iterator[None]:
     """Tell cloudpickle that no other process can import what this namespace defines, though this one can."""
-    module = sys.modules.get(str(home.get("__name__")))
-    if module is None or vars(module) is not home or module.__name__ == "__main__":
+    module = sys.modules.get(str(namespace.get("__name__")))
+    if module is None or vars(module) is not namespace or module.__name__ == "__main__":
         yield
         return
     cloudpickle.register_pickle_by_value(module)
@@ -139,7 +141,7 @@ def definitions_by_value(home: dict[str, Any]) -> Iterator[None]:
         cloudpickle.unregister_pickle_by_value(module)
 
 
-class _Bound(Exception):  # a finding on its way up through the pickler, not an error of its own
+class _Bound(Exception):  # carries a finding up through the pickler
     def __init__(self, what: str, hint: str) -> None:
         self.what, self.hint = what, hint
 
@@ -168,7 +170,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has no
         elif (trouble := _trouble(kind) or _on_device(value)) and not _is_standard_stream(value):
             what, hint = trouble
             raise _Bound(f"is {what}" if value is self.top else f"holds {what}", hint)
-        # cloudpickle's own ways for these two would tie the stream to this Python.
+        # cloudpickle's own form of these two would tie the stream to this Python version.
         if isinstance(value, ModuleType) and can_import(value):
             return importlib.import_module, (value.__name__,)
         if isinstance(value, MethodType):
@@ -184,7 +186,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has no
 
 
 def defined_in_script(path: str) -> object:
-    """Stands in the stream for what the script defines itself; the script puts its own look-up there."""
+    """The stream's placeholder for what the script defines; the script puts its own look-up there."""
     raise LookupError(path)
 
 

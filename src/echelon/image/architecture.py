@@ -1,27 +1,20 @@
-"""Which processors a cluster's nodes have, so that an image fits them unasked; for the command."""
+"""The platform of an image that has to fit the nodes of a cluster."""
 
 from __future__ import annotations
 
-from echelon.engines.kubernetes.client.api import Api
-from echelon.engines.kubernetes.client.kubeconfig import load_access
-from echelon.errors import Denied, Unavailable
+from collections.abc import Set as AbstractSet
+
+from echelon.errors import Unavailable
 from echelon.image.oci import Platform, parse_platform
 
 
-def cluster_platform(context: str | None, namespace: str | None) -> Platform:
-    """The one platform of all nodes that take pods; raises if there are several, or if nobody may know."""
-    try:
-        nodes = Api(load_access(context, namespace)).list("Node").items
-    except Denied as error:
-        raise Denied(error.message, hint="say --platform instead, e.g. linux/amd64") from error
-    about = [node.get("status", {}).get("nodeInfo", {}) for node in nodes]
-    found = {
-        f"linux/{each['architecture']}" for each in about if each.get("operatingSystem", "linux") == "linux"
-    }
-    if len(found) != 1:
-        kinds = " and ".join(sorted(found))
+def choose_platform(found: AbstractSet[str]) -> Platform:
+    """The one Linux platform among those of a cluster's nodes; raises if there are several, or none."""
+    linux = sorted(each for each in found if each.startswith("linux/"))
+    if len(linux) != 1:
+        kinds = " and ".join(linux)
         raise Unavailable(
-            f"the cluster has nodes of several kinds: {kinds}" if found else "the cluster has no Linux node",
+            f"the cluster has nodes of several kinds: {kinds}" if linux else "the cluster has no Linux node",
             hint="say which one the image is for: --platform linux/amd64",
         )
-    return parse_platform(found.pop())
+    return parse_platform(linux[0])

@@ -1,7 +1,7 @@
 """An image in a file: an OCI layout in a tar, as `skopeo`, `podman load` and `ctr images import` read it.
 
-`build` writes one for `--to` and reads one for `--base oci-archive:FILE`. A file appears whole or not at all.
-Reading believes nothing: blobs are found by their place in the tar and checked against their digests.
+The result of `--to`, and a source with `--base oci-archive:FILE`. A file appears whole or not at all. Nothing
+that is read is trusted: blobs are found by their path in the tar and checked against their digests.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class _Place:
 
 
 class Archive:
-    """An archive that is read; it has one index, and blobs by digest."""
+    """An archive opened for reading: one index, and blobs by digest."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -56,7 +56,7 @@ class Archive:
             ) from error
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._file.close()
 
     def document(self, which: str) -> tuple[bytes, str]:
@@ -96,7 +96,7 @@ def write_archive(
     platform: Platform,
     name: str,
 ) -> None:
-    """Write an image: its documents, its layers, and an index with its `name` (if it has one) in front."""
+    """Write an image: an index with its `name` (if any), its documents and its layers."""
     entry: dict[str, Any] = {
         "mediaType": image.media_type,
         "digest": image.digest,
@@ -105,7 +105,7 @@ def write_archive(
         | ({"variant": platform.variant} if platform.variant else {}),
     }
     if name:
-        # The first is what containerd goes by, the second what the specification and podman know.
+        # containerd reads the first; the specification and podman know the second.
         tag = name.rpartition(":")[2]
         entry["annotations"] = {"io.containerd.image.name": name, "org.opencontainers.image.ref.name": tag}
     index = oci.encode({"schemaVersion": 2, "mediaType": oci.INDEX, "manifests": [entry]})

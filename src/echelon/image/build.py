@@ -1,7 +1,7 @@
-"""An image from a base, a project and packages: the whole story in one function, for `echelon image build`.
+"""An image from a base, a project and packages: the whole of `echelon image build` in one function.
 
-Large things are streamed from where they are to where they go, and nothing that others see changes before the
-last step: the manifest's upload, the archive's renaming.
+Layers are streamed, never held in memory, and nothing visible to others changes before the last step: the
+manifest's upload, the archive's renaming.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from echelon.image.oci import Descriptor, Manifest, Platform
 from echelon.image.reference import Reference, parse_reference
 from echelon.image.registry import Repository
 from echelon.image.tidy import tidy
-from echelon.image.wheels import LIBC, Wanted, check_python, check_words, install
+from echelon.image.wheels import LIBC, Wanted, check_packages, check_python, install
 
-_WORTH_SAYING = 50_000_000  # bytes: what is smaller is sent before anybody wonders
-_DEEPEST = 3  # an index may point to an index, but not for ever
+_WORTH_SAYING = 50_000_000  # bytes: smaller layers are sent too fast to announce
+_DEEPEST = 3  # levels of indexes that point to indexes
 Reader = Callable[[], Iterator[bytes]]
 
 
@@ -45,13 +45,13 @@ class Recipe:
     dependencies: bool = True
     python: str = ""
     libc: str = LIBC
-    platform: Platform | None = None  # None: as the base has it, amd64 where it has many
-    plain_http: tuple[str, ...] = ()  # registries that are talked to without TLS
+    platform: Platform | None = None  # None: the base's own, amd64 where it has several
+    plain_http: tuple[str, ...] = ()  # registries that are reached without TLS
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BuiltLayer:
-    """A layer of the new image, and where it comes from: base, packages or project."""
+    """A layer of the new image, and its origin: base, packages or project."""
 
     origin: str
     digest: str
@@ -60,7 +60,7 @@ class BuiltLayer:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Built:
-    """What came out."""
+    """The result of a build."""
 
     image: str  # the name by digest, as `--image` takes it; empty if it was not pushed
     digest: str
@@ -81,11 +81,11 @@ class Source(Protocol):
         """A blob's bytes, checked."""
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close it."""
 
 
 def build(recipe: Recipe, say: Callable[[str], None]) -> Built:
-    """Build an image, push it, write it to a file; `say` is told what goes on."""
+    """Build an image, push it, write it to a file; `say` gets progress messages."""
     push, base = _check(recipe)
     with ExitStack() as stack:
         source: Source = stack.enter_context(closing(_open(recipe, base)))
@@ -135,7 +135,7 @@ def build(recipe: Recipe, say: Callable[[str], None]) -> Built:
 
 
 def _check(recipe: Recipe) -> tuple[Reference | None, Reference | None]:
-    """All that can be refused before anything is read or sent."""
+    """Refuse an invalid recipe before anything is read or sent."""
     if not recipe.push and recipe.to is None:
         raise InvalidJob("push", recipe.push, "is missing", hint="say --push REF, --to FILE, or both")
     push = parse_reference("push", recipe.push) if recipe.push else None
@@ -143,7 +143,7 @@ def _check(recipe: Recipe) -> tuple[Reference | None, Reference | None]:
         raise InvalidJob("push", recipe.push, "has a digest, which only the result has", hint="name a tag")
     if recipe.name:
         parse_reference("name", recipe.name)
-    check_words(recipe.packages)
+    check_packages(recipe.packages)
     for file in recipe.requirements:
         if not file.is_file():
             raise InvalidJob("requirements", str(file), "is no file", hint="check the path")
@@ -235,7 +235,7 @@ def _project(recipe: Recipe, notes: list[str]) -> Iterator[dict[Layer, Reader]]:
 
 
 def _readers(composed: Composed, source: Source, made: Mapping[Layer, Reader]) -> dict[Descriptor, Reader]:
-    """How to read each layer, each once, though an image may list one twice."""
+    """A reader for each layer, each once, though an image may list one twice."""
     own = {each.blob: read for each, read in made.items()}
     readers: dict[Descriptor, Reader] = {}
     for blob in composed.layers:

@@ -1,4 +1,4 @@
-"""How a registry asks who somebody is: the WWW-Authenticate header, taken apart. Pure; for `transport`."""
+"""How a registry asks for a login: the WWW-Authenticate header, parsed. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _PARAMETER = re.compile(r'\s*,?\s*([A-Za-z_-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Challenge:
-    """What the registry wants: a password (basic), or a token from somewhere (bearer)."""
+    """What the registry wants: a password (basic), or a token from a token service (bearer)."""
 
     scheme: str  # basic or bearer
     realm: str = ""
@@ -20,7 +20,7 @@ class Challenge:
 
 
 def read_challenges(headers: Iterable[str]) -> Challenge | None:
-    """The challenge that we can answer, bearer before basic; None if there is none."""
+    """The challenge that can be answered, bearer before basic; None if there is none."""
     found = [challenge for header in headers for challenge in _parse(header)]
     for scheme in ("bearer", "basic"):
         for challenge in found:

@@ -1,4 +1,4 @@
-"""The new image's documents, from those of the base and the layers on top. Pure; `build` calls it.
+"""The new image's documents, from those of the base and the layers on top. Pure.
 
 Nothing in them depends on the time or the machine: the same base and the same layers give the same digest.
 """
@@ -14,7 +14,7 @@ from echelon.errors import Refused
 from echelon.image import oci
 from echelon.image.oci import Descriptor, Manifest
 
-# Beside the folders that a run's pod mounts below /echelon, so that it never hides them or is hidden.
+# Beside the folders that a run's pod mounts below /echelon: neither hides the other.
 SITE = "/echelon/site"
 WORKSPACE = "/workspace"
 _USUAL_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -22,17 +22,17 @@ _USUAL_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Layer:
-    """A layer that we made: the blob, and the digest of the tar in it, which the configuration lists."""
+    """A new layer: the blob, and the digest of the tar in it, which the configuration lists."""
 
-    origin: str  # for people: project, packages
+    origin: str  # for messages: project, packages
     blob: Descriptor
     tar_digest: str
-    has_programs: bool = False  # packages that brought commands with them
+    has_programs: bool = False  # whether its packages include commands
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Composed:
-    """The two documents of an image, ready to be sent."""
+    """The two documents of an image, encoded."""
 
     config: bytes
     manifest: bytes
@@ -40,7 +40,7 @@ class Composed:
 
 
 def compose(base: Manifest, config: dict[str, Any], layers: Sequence[Layer], *, base_name: str) -> Composed:
-    """Put layers on an image; packages are found by Python, and work starts in the project."""
+    """Add layers to an image; PYTHONPATH leads to the packages, and the project is the working folder."""
     new = copy.deepcopy(config)
     rootfs = new.get("rootfs")
     digests = rootfs.get("diff_ids") if isinstance(rootfs, dict) else None
@@ -50,7 +50,7 @@ def compose(base: Manifest, config: dict[str, Any], layers: Sequence[Layer], *, 
             hint="use another base image",
         )
     digests += [layer.tar_digest for layer in layers]
-    # A history that exists must go on, or its entries no longer fit the layers; none need be begun.
+    # An existing history must be continued to match the layers; a missing one may stay missing.
     history = new.get("history")
     if isinstance(history, list) and history:
         history += [{"created_by": f"echelon image build: {layer.origin}"} for layer in layers]
@@ -71,12 +71,12 @@ def environment_of(config: dict[str, Any]) -> dict[str, str]:
     """The variables that an image sets."""
     settings = config.get("config")
     entries = settings.get("Env") if isinstance(settings, dict) else None
-    words = [word for word in entries if isinstance(word, str)] if isinstance(entries, list) else []
-    return {name: value for name, _, value in (word.partition("=") for word in words)}
+    texts = [text for text in entries if isinstance(text, str)] if isinstance(entries, list) else []
+    return {name: value for name, _, value in (text.partition("=") for text in texts)}
 
 
 def written(blob: Descriptor) -> dict[str, Any]:
-    """A descriptor as documents hold it."""
+    """A descriptor as documents contain it."""
     return {"mediaType": blob.media_type, "digest": blob.digest, "size": blob.size}
 
 

@@ -1,9 +1,10 @@
-"""As whom to talk to a registry: what `docker login`, `podman login` and credential helpers have left.
+"""The user's login for a registry, from the files of `docker login` and `podman login` and credential
+helpers.
 
-`transport` asks once per registry. The files are read in the order in which those tools would, and the first
-that knows the registry wins. A helper is a program named by the user's own file (`docker-credential-NAME`);
-it is given the registry's name on its standard input, never on its command line. Secrets stay in memory and
-out of every message: `repr` of a credential hides them.
+The files are read in the order of those tools, and the first with an entry for the registry wins. A helper is
+a program that the user's own file names (`docker-credential-NAME`); it gets the registry's name on its
+standard input, never on its command line. Secrets stay in memory and out of every message: `repr` of a
+credential hides them.
 """
 
 from __future__ import annotations
@@ -22,17 +23,17 @@ from typing import Any
 from echelon.errors import Denied
 from echelon.image.reference import HUB, Reference
 
-# What Docker has called its own registry since before images had registries.
+# The keys under which tools keep a login for Docker Hub.
 _HUB_KEYS = ("https://index.docker.io/v1/", "index.docker.io", HUB, "registry-1.docker.io")
 _HELPER_PATIENCE = 60.0
-_TOKEN_USER = "<token>"  # noqa: S105 - a helper's word for: what follows is an identity token
+_TOKEN_USER = "<token>"  # noqa: S105 - with this user name, a helper's secret is an identity token
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Credential:
-    """Who the user is to a registry; exactly one kind of secret is set."""
+    """A user's login for a registry; exactly one kind of secret is set."""
 
-    source: str  # for people: the file or the helper it comes from
+    source: str  # for messages: the file or the helper it comes from
     user: str = ""
     password: str = field(default="", repr=False)
     identity_token: str = field(default="", repr=False)  # exchanged for access tokens
@@ -40,7 +41,7 @@ class Credential:
 
 
 def find_credential(wanted: Reference, environment: Mapping[str, str] = os.environ) -> Credential | None:
-    """What this machine knows about a registry, or None."""
+    """This machine's login for a registry, or None."""
     for path in _files(environment):
         document = _read(path)
         if document is not None and (found := _look_up(document, wanted, path)):
@@ -81,7 +82,7 @@ def _read(path: Path) -> dict[str, Any] | None:
 
 
 def _look_up(document: dict[str, Any], wanted: Reference, path: Path) -> Credential | None:
-    """A helper for this very registry comes first, then the general one, then what is in the file."""
+    """The registry's own helper comes first, then the general one, then the file's entry."""
     keys = _keys(wanted)
     helpers, entries = _mapping(document, "credHelpers"), _mapping(document, "auths")
     by_key = {_bare(key): entry for key, entry in entries.items() if isinstance(entry, dict)}
@@ -89,7 +90,7 @@ def _look_up(document: dict[str, Any], wanted: Reference, path: Path) -> Credent
         if isinstance(helper := helpers.get(key), str) and helper:
             return _from_helper(helper, key)
     if isinstance(store := document.get("credsStore"), str) and store:
-        # A login leaves an empty entry behind; without one, a store that is not installed is no trouble.
+        # A login leaves an empty entry behind; without one, a missing helper does not matter.
         logged_in = any(_bare(key) in by_key for key in keys)
         key = _HUB_KEYS[0] if wanted.registry == HUB else wanted.registry
         if (logged_in or shutil.which(_program(store))) and (found := _from_helper(store, key)):
@@ -101,14 +102,14 @@ def _look_up(document: dict[str, Any], wanted: Reference, path: Path) -> Credent
 
 
 def _keys(wanted: Reference) -> tuple[str, ...]:
-    """Under which names a login may be kept: podman keeps one per repository too, the nearest counts."""
+    """The keys of a login, most specific first: podman keeps logins per repository, too."""
     parts = [wanted.registry, *wanted.repository.split("/")]
     nested = ["/".join(parts[:end]) for end in range(len(parts), 1, -1)]
     return (*nested, *(_HUB_KEYS if wanted.registry == HUB else (wanted.registry,)))
 
 
 def _bare(key: str) -> str:
-    """A name as older tools wrote it, without its scheme and the version of the API."""
+    """A key of older tools, without its scheme and API version."""
     bare = key.removeprefix("https://").removeprefix("http://").rstrip("/")
     return bare.removesuffix("/v1").removesuffix("/v2") if key.startswith("http") else bare
 
@@ -145,7 +146,7 @@ def _program(helper: str) -> str:
 
 
 def _from_helper(name: str, key: str) -> Credential | None:
-    """Ask a credential helper; that it knows nothing about the registry is an answer too."""
+    """Ask a credential helper; None if it has no login for the registry."""
     program = _program(name)
     try:
         done = subprocess.run(
@@ -164,9 +165,9 @@ def _from_helper(name: str, key: str) -> Credential | None:
     if done.returncode:
         if "credentials not found" in said.lower():
             return None
-        # A helper speaks of its trouble on either stream; a secret is only ever in a good answer.
-        words = " ".join((said or done.stderr.decode(errors="replace")).split())[:300]
-        raise Denied(f"{program} gives no login for {key}: {words}", hint="log in again, or try it by hand")
+        # A helper reports errors on either stream; only a successful answer contains a secret.
+        message = " ".join((said or done.stderr.decode(errors="replace")).split())[:300]
+        raise Denied(f"{program} gives no login for {key}: {message}", hint="log in again, or try it by hand")
     try:
         answer = json.loads(said)
         user, secret = answer["Username"], answer["Secret"]

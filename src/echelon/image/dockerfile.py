@@ -1,7 +1,6 @@
-"""A Dockerfile is for a builder: buildkit, podman or docker, whichever is here and answers.
+"""Building a Dockerfile with an installed builder: buildkit, podman or docker, the first that works.
 
-`echelon image build -f` calls it. Commands are made purely and run one after another; a builder's words go to
-standard error, since standard output is for the result.
+A builder's output goes to standard error, since standard output is for the result.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from pathlib import Path
 from echelon.errors import InvalidJob, Unavailable
 from echelon.image.oci import Platform
 
-# What each is asked first: a client without its daemon (docker, buildctl) is of no use.
+# The command that tests each builder: a client without its daemon (docker, buildctl) is of no use.
 _QUESTIONS = {
     "buildctl": ("debug", "workers"),
     "podman": ("info",),
@@ -28,7 +27,7 @@ _STDERR = 2
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Handover:
-    """What the builder is to build, and where to put it."""
+    """What the builder builds, and where it puts the image."""
 
     dockerfile: Path
     context: Path
@@ -39,7 +38,7 @@ class Handover:
 
 
 def find_builder() -> str:
-    """The first builder that answers, or Unavailable with what each lacks."""
+    """The first builder that works; raises Unavailable with what each lacks."""
     lacking = []
     for name, question in _QUESTIONS.items():
         program = shutil.which(name)
@@ -56,7 +55,7 @@ def find_builder() -> str:
 
 
 def hand_over(what: Handover) -> str:
-    """Build with whatever is here; answers the builder's name."""
+    """Build with the first working builder; returns its name."""
     if not what.dockerfile.is_file():
         raise InvalidJob("file", str(what.dockerfile), "is no Dockerfile", hint="check the path")
     builder = find_builder()
@@ -64,8 +63,8 @@ def hand_over(what: Handover) -> str:
         done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=_STDERR, check=False)
         if done.returncode:
             raise Unavailable(
-                f"`{builder} {command[1]}` failed with exit code {done.returncode}: its own words are above",
-                hint="if it says denied or unauthorized: log in to the registry as somebody who may push",
+                f"`{builder} {command[1]}` failed with exit code {done.returncode}: its output is above",
+                hint="if it says denied or unauthorized: log in to the registry as a user who may push",
             )
     return builder
 
@@ -87,15 +86,15 @@ def commands(builder: str, what: Handover) -> list[list[str]]:
 
 
 def _buildctl(what: Handover, context: str, platform: str) -> list[str]:
-    words = ["buildctl", "build", "--frontend", "dockerfile.v0", "--local", f"context={context}"]
-    words += ["--local", f"dockerfile={what.dockerfile.absolute().parent}"]
-    words += ["--opt", f"filename={what.dockerfile.name}"]
-    words += ["--opt", f"platform={platform}"] if platform else []
+    command = ["buildctl", "build", "--frontend", "dockerfile.v0", "--local", f"context={context}"]
+    command += ["--local", f"dockerfile={what.dockerfile.absolute().parent}"]
+    command += ["--opt", f"filename={what.dockerfile.name}"]
+    command += ["--opt", f"platform={platform}"] if platform else []
     if what.to is not None:
-        words += ["--output", _option(type="oci", dest=str(what.to.absolute()), name=what.name)]
+        command += ["--output", _option(type="oci", dest=str(what.to.absolute()), name=what.name)]
     if what.push:
-        words += ["--output", _option(type="image", name=what.name, push="true")]
-    return words
+        command += ["--output", _option(type="image", name=what.name, push="true")]
+    return command
 
 
 def _option(**fields: str) -> str:

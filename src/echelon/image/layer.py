@@ -1,8 +1,7 @@
-"""A layer: files of this machine as a compressed tar that is the same wherever and whenever it is made.
+"""A layer: files of this machine as a compressed tar that is the same on every machine and at any time.
 
-`build` makes one of the project and one of the installed packages. Like a bundle it holds no times, no
-owners and no permissions but "executable"; unlike a bundle it goes to a file, since packages may be
-gigabytes. The file has no name: whatever interrupts a build leaves nothing behind.
+Like a bundle it has no times, no owners and no permissions but "executable"; unlike a bundle it is written to
+a file, since packages may be gigabytes. The file has no name: an interrupted build leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from echelon.bundle.archive import read_content, squeeze
+from echelon.bundle.archive import compress, read_content
 from echelon.bundle.survey import Found, unreadable
 from echelon.image import oci
 from echelon.image.compose import Layer
@@ -25,18 +24,18 @@ from echelon.image.oci import Descriptor
 
 _PIECE = 1 << 20
 _BLOCK = 512
-# The first moment that a zip file can tell: wheels and zipapps are made from files in images, too.
+# The earliest time that a zip file can hold: wheels and zipapps are made from files in images, too.
 _EPOCH = 315532800
 
 
 @contextmanager
 def packed(origin: str, root: Path, found: Iterable[Found], below: str) -> Iterator[tuple[Layer, IO[bytes]]]:
-    """Pack files of `root` so that they lie below an absolute folder of the image, which has that folder even
-    when there are none; the file is gone when the caller is done with it.
+    """Pack files of `root` below an absolute folder of the image; the folder exists even without files. The
+    temporary file lasts while the block runs.
     """
     with tempfile.TemporaryFile(prefix="echelon-layer-") as file:
         blob, tar = hashlib.sha256(), hashlib.sha256()
-        for piece in squeeze(_hashed(tar, _tar(root, found, below.strip("/")))):
+        for piece in compress(_hashed(tar, _tar(root, found, below.strip("/")))):
             blob.update(piece)
             file.write(piece)
         file.flush()
@@ -49,14 +48,14 @@ def packed(origin: str, root: Path, found: Iterable[Found], below: str) -> Itera
 
 
 def read(file: IO[bytes]) -> Iterator[bytes]:
-    """All of a layer's file from its beginning, piece by piece; as often as it is needed."""
+    """All of a layer's file from its beginning, piece by piece; may be called several times."""
     file.seek(0)
     while piece := file.read(_PIECE):
         yield piece
 
 
 def list_tree(root: Path) -> list[Found]:
-    """Everything below a folder that we made ourselves: files, links, and folders that are empty."""
+    """Everything below a folder of our own: files, links and empty folders."""
     found = []
     for folder, folders, files in os.walk(root):
         here = Path(folder)
@@ -91,7 +90,7 @@ def _tar(root: Path, found: Iterable[Found], below: str) -> Iterator[bytes]:
 
 
 def _folders(name: str, seen: set[str]) -> Iterator[bytes]:
-    """The folders above a name that were not told of yet."""
+    """The folders above a name that are not in the tar yet."""
     for at in (at for at, letter in enumerate(name) if letter == "/"):
         folder = name[:at]
         if folder not in seen:
@@ -107,7 +106,7 @@ def _header(name: str, kind: bytes, mode: int, *, size: int = 0, target: str = "
 
 
 def _portable(path: str) -> str:
-    """A name by its bytes, whatever encoding this machine gives to names."""
+    """A name by its bytes, independent of this machine's encoding."""
     return os.fsencode(path).decode("utf-8", "surrogateescape")
 
 

@@ -1,7 +1,7 @@
-"""The image format: what manifests, indexes and configurations say, checked before anybody believes it.
+"""The image format: manifests, indexes and configurations, checked before use. Pure.
 
-Pure. A registry's answer is a stranger's: it is measured and hashed before it is parsed, and every field that
-is used is checked. Docker's older names for the same documents are understood and written as OCI's.
+A registry is not trusted: its responses are measured and hashed before they are parsed, and every field that
+is used is checked. Docker's older media types are accepted, and written as OCI's.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ AS_OCI = {
     f"{_DOCKER}.image.rootfs.diff.tar": f"{_OCI}.layer.v1.tar",
     f"{_DOCKER}.image.rootfs.diff.tar.zstd": f"{_OCI}.layer.v1.tar+zstd",
 }
-DOCUMENTS = (INDEX, MANIFEST, *list(AS_OCI)[:2])  # what a registry may answer when asked for an image
+DOCUMENTS = (INDEX, MANIFEST, *list(AS_OCI)[:2])  # what a registry may send for an image
 LARGEST_DOCUMENT = 8 << 20  # manifests are kilobytes; the specification asks registries for 4 MiB
 _ARCHITECTURES = {"x86_64": "amd64", "x86-64": "amd64", "aarch64": "arm64"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Descriptor:
-    """A blob by its digest and size; nothing else is needed to check it."""
+    """A blob by its digest and size, which is enough to check it."""
 
     media_type: str
     digest: str
@@ -45,7 +45,7 @@ class Descriptor:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Platform:
-    """What an image runs on."""
+    """The system and processor that an image is for."""
 
     os: str
     architecture: str
@@ -60,7 +60,7 @@ USUAL = Platform(os="linux", architecture="amd64")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Manifest:
-    """An image for one platform, as its manifest tells it."""
+    """An image for one platform, from its manifest."""
 
     digest: str
     config: Descriptor
@@ -76,7 +76,7 @@ class Choice:
 
 
 def parse_platform(text: str) -> Platform:
-    """Read linux/amd64 or linux/arm64/v8; the kernel's names of processors are understood too."""
+    """Parse linux/amd64 or linux/arm64/v8; the kernel's names of processors are accepted too."""
     parts = text.lower().split("/")
     if len(parts) not in (2, 3) or not all(part.isalnum() or "_" in part for part in parts):
         raise InvalidJob("platform", text, "is not a platform", hint="for example linux/amd64 or linux/arm64")
@@ -97,14 +97,14 @@ def matches(wanted: Platform, offered: Platform) -> bool:
 
 
 def check_digest(data: bytes, digest: str, what: str) -> None:
-    """Refuse bytes that are not what their digest says."""
+    """Refuse bytes that do not match their digest."""
     found = f"sha256:{hashlib.sha256(data).hexdigest()}"
     if found != digest:
         raise _strange(what, f"it should be {digest} and is {found}")
 
 
 def verified(pieces: Iterable[bytes], blob: Descriptor, what: str) -> Iterator[bytes]:
-    """Pass a blob on, and refuse it before its last piece if it is not what its descriptor says."""
+    """Pass a blob on, and refuse it before its last piece if it does not match its descriptor."""
     seen, size = hashlib.sha256(), 0
     held = b""
     for piece in pieces:
@@ -135,7 +135,7 @@ def read_document(data: bytes, what: str) -> dict[str, Any]:
 
 
 def kind_of(document: dict[str, Any], content_type: str, what: str) -> str:
-    """INDEX or MANIFEST: as the document itself says, else as it was served."""
+    """INDEX or MANIFEST: by the document's own type, else by the type it was served with."""
     said = document.get("mediaType") or content_type.partition(";")[0].strip()
     kind = AS_OCI.get(said, said) if isinstance(said, str) else ""
     if kind in (INDEX, MANIFEST):
@@ -165,7 +165,7 @@ def read_index(document: dict[str, Any], what: str) -> tuple[Choice, ...]:
 
 
 def choose(choices: Sequence[Choice], wanted: Platform | None, what: str) -> Choice:
-    """The image for a platform; what stands alone is taken for what it is unless something else is wanted."""
+    """The image for a platform; a single image is taken for what it is unless `wanted` differs."""
     # Build attestations are listed as images of an unknown platform.
     images = [each for each in choices if each.platform is None or each.platform.os != "unknown"]
     if len(images) == 1 and (wanted is None or images[0].platform is None):
@@ -193,7 +193,7 @@ def read_manifest(document: dict[str, Any], digest: str, what: str) -> Manifest:
 
 
 def platform_of(config: dict[str, Any], what: str) -> Platform:
-    """What an image's configuration says that it runs on."""
+    """The platform in an image's configuration."""
     found = _platform(config)
     if found is None:
         raise _strange(what, "its configuration names no platform")
@@ -201,19 +201,19 @@ def platform_of(config: dict[str, Any], what: str) -> Platform:
 
 
 def encode(document: dict[str, Any]) -> bytes:
-    """A document as bytes, the same bytes for the same document."""
+    """A document as bytes; equal documents give equal bytes."""
     return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
 
 
 def describe(media_type: str, data: bytes) -> Descriptor:
-    """The descriptor of bytes that we made."""
+    """The descriptor of bytes."""
     return Descriptor(
         media_type=media_type, digest=f"sha256:{hashlib.sha256(data).hexdigest()}", size=len(data)
     )
 
 
-def _no_number(word: str) -> None:
-    raise ValueError(word)  # NaN and Infinity: Python reads them, JSON does not know them
+def _no_number(text: str) -> None:
+    raise ValueError(text)  # NaN and Infinity: Python accepts them, JSON does not
 
 
 def _descriptor(entry: object, what: str) -> Descriptor:
@@ -233,7 +233,7 @@ def _platform(entry: object) -> Platform | None:
     if not isinstance(entry, dict):
         return None
     system, architecture, variant = (entry.get(key) or "" for key in ("os", "architecture", "variant"))
-    if not all(isinstance(word, str) for word in (system, architecture, variant)) or not architecture:
+    if not all(isinstance(text, str) for text in (system, architecture, variant)) or not architecture:
         return None
     return Platform(os=system, architecture=architecture, variant=variant)
 

@@ -1,4 +1,4 @@
-"""Names of images: what a user writes, taken apart. Pure; everybody in this package uses it."""
+"""Names of images, parsed. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _EXAMPLE = "for example registry.example.org/team/trainer:1"
 class Reference:
     """An image by its name; without a digest it is the one that the tag names now."""
 
-    registry: str  # as people write it, with its port: docker.io, localhost:5000
+    registry: str  # as users write it, with its port: docker.io, localhost:5000
     repository: str
     tag: str
     digest: str = ""
@@ -31,7 +31,7 @@ class Reference:
 
 
 def parse_reference(field: str, text: str) -> Reference:
-    """Take a name apart as container engines do: a first part without dot or port is no registry.
+    """Parse a name as container engines do: a first part without dot or port is no registry.
 
     Raises InvalidJob, in which `field` is the flag that the name was given to.
     """
@@ -62,7 +62,7 @@ def parse_reference(field: str, text: str) -> Reference:
 
 
 def is_loopback(registry: str) -> bool:
-    """Whether a registry is on this machine, where nobody expects certificates."""
+    """Whether a registry is on this machine, where certificates are unusual."""
     found = _HOST.fullmatch(registry)
     host = found["host"] if found else ""
     return host in ("localhost", "[::1]") or re.fullmatch(r"127(?:\.\d{1,3}){3}", host) is not None

@@ -1,7 +1,4 @@
-"""A registry's no, in words that help: which right is missing, who asked, and where to log in. Pure.
-
-`transport` translates every answer that is not the hoped-for one here, and nowhere else.
-"""
+"""A registry's refusal as an error that a user can act on: the missing right, and how to log in. Pure."""
 
 from __future__ import annotations
 
@@ -14,8 +11,8 @@ from echelon.image.reference import HUB, Reference
 _MEANING = {"pull": "read", "push": "write to"}
 
 
-def registry_words(body: bytes) -> str:
-    """What the registry itself says, on one line and without anything that a terminal would obey."""
+def registry_message(body: bytes) -> str:
+    """The registry's own message, on one line and without control characters."""
     try:
         errors = json.loads(body)["errors"]
         said = "; ".join(
@@ -28,28 +25,28 @@ def registry_words(body: bytes) -> str:
 
 
 def refusal(
-    status: int, words: str, *, right: str, image: Reference, credential: Credential | None
+    status: int, message: str, *, right: str, image: Reference, credential: Credential | None
 ) -> EchelonError:
-    """The error for an answer; `right` is what the request needed: pull or push."""
+    """The error for a response; `right` is what the request needed: pull or push."""
     place = f"{image.registry}/{image.repository}"
-    said = f" (the registry says: {words})" if words else ""
+    said = f" (the registry says: {message})" if message else ""
     if status == 401 and credential is None:
         return Denied(
-            f"{image.registry} does not let just anybody {_MEANING[right]} {image.repository}: you are not"
-            f" logged in there, and need the right to {right}{said}",
+            f"{image.registry} wants a login to {_MEANING[right]} {image.repository}: you are not logged"
+            f" in there, and need the right to {right}{said}",
             hint=log_in(image.registry),
         )
     if status == 401:
         return Denied(
             f"{image.registry} does not accept the login{_of(credential)}, or it lacks the right to {right}"
             f" {image.repository}{said}",
-            hint=f"{log_in(image.registry)} as somebody who may {right} {place}",
+            hint=f"{log_in(image.registry)} as a user who may {right} {place}",
         )
     if status == 403:
-        who = f"the login{_of(credential)}" if credential else "somebody who is not logged in"
+        who = f"the login{_of(credential)}" if credential else "a user who is not logged in"
         return Denied(
             f"{who} lacks the right to {right} {place}{said}",
-            hint=f"ask whoever runs the registry for it, or {log_in(image.registry)} as somebody who has it",
+            hint=f"ask the registry's administrator for it, or {log_in(image.registry)} as a user who has it",
         )
     if status == 404 and right == "push":
         return Unavailable(
@@ -75,16 +72,16 @@ def refusal(
 
 
 def token_refusal(
-    status: int, words: str, *, right: str, image: Reference, credential: Credential | None
+    status: int, message: str, *, right: str, image: Reference, credential: Credential | None
 ) -> EchelonError:
-    """The error when not even a token was given out."""
+    """The error when the token service gave no token."""
     if status in (400, 401, 403):
-        return refusal(401, words, right=right, image=image, credential=credential)
-    return refusal(status if status != 404 else 400, words, right=right, image=image, credential=credential)
+        return refusal(401, message, right=right, image=image, credential=credential)
+    return refusal(status if status != 404 else 400, message, right=right, image=image, credential=credential)
 
 
 def log_in(registry: str) -> str:
-    """The command that leaves a login where echelon finds it."""
+    """The command that stores a login where echelon finds it."""
     name = "" if registry == HUB else f" {registry}"
     return f"log in with `docker login{name}` or `podman login {registry}`"
 

@@ -1,7 +1,7 @@
-"""One repository of a registry: what the distribution API can do with it. `build` calls it.
+"""One repository of a registry, through the distribution API.
 
-A layer is sent only if the repository does not have it: one of the same registry is mounted, anything else
-goes up in one streamed request. The manifest is sent last, so that an interrupted push changes no tag.
+A layer is sent only if the repository does not have it: one of the same registry is mounted, any other is
+uploaded in one streamed request. The manifest is sent last, so that an interrupted push changes no tag.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from echelon.image.transport import Transport, Unsteady
 
 
 class Repository:
-    """A repository that is read, or also written to; `base` is one that layers may be mounted from."""
+    """A repository to read, or also to write; `base` is one from which layers may be mounted."""
 
     def __init__(
         self, image: Reference, right: str, *, base: Reference | None = None, plain_http: bool = False
@@ -30,7 +30,7 @@ class Repository:
         self._path = f"/v2/{image.repository}"
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         self._transport.close()
 
     def document(self, which: str) -> tuple[bytes, str]:
@@ -38,16 +38,16 @@ class Repository:
         return self._transport.patiently(lambda: self._document(which))
 
     def blob(self, wanted: Descriptor) -> Iterator[bytes]:
-        """A blob's bytes, checked; a broken connection is taken up where it broke."""
+        """A blob's bytes, checked; a broken download is resumed."""
         return oci.verified(self._pieces(wanted), wanted, f"{wanted.digest} of {self.image}")
 
     def check_right(self) -> None:
-        """Find out whether we may push before anything large is made: begin an upload, and give it up."""
+        """Check the right to push before anything large is made: begin an upload, and cancel it."""
 
         def begin() -> None:
             with self._transport.call("POST", f"{self._path}/blobs/uploads/", fine=(202,)) as response:
                 location = self._location(response.headers.get("Location", ""), str(response.url))
-            # Not everybody who may push may do this, and not every registry can; nothing is lost then.
+            # Cancelling may need a right that this user lacks, or be unsupported; nothing is lost then.
             with suppress(EchelonError), self._transport.call("DELETE", location, fine=(202, 204, 401)):
                 pass
 
@@ -64,11 +64,11 @@ class Repository:
         return self._transport.patiently(ask)
 
     def send(self, blob: Descriptor, read: Callable[[], Iterable[bytes]]) -> str:
-        """Bring a blob to the repository, and tell how: `mounted` or `sent`; begun anew if it breaks."""
+        """Bring a blob to the repository, with retries; returns how: `mounted` or `sent`."""
         return self._transport.patiently(lambda: self._send(blob, read))
 
     def put_manifest(self, tag: str, data: bytes) -> str:
-        """Give a manifest its name; from now on the image can be pulled. Answers its digest."""
+        """Upload a manifest under a tag; from then on the image can be pulled. Returns its digest."""
         described = oci.describe(oci.MANIFEST, data)
 
         def put() -> None:
@@ -109,7 +109,7 @@ class Repository:
         headers = {"Range": f"bytes={start}-"} if start else {}
         path = f"{self._path}/blobs/{wanted.digest}"
         with self._transport.call("GET", path, headers=headers, fine=(200, 206)) as response:
-            skip = 0 if response.status_code == 206 else start  # not every registry can begin in the middle
+            skip = 0 if response.status_code == 206 else start  # not every registry supports ranges
             for piece in response.iter_raw():
                 if fresh := piece[skip:]:
                     yield fresh
@@ -131,7 +131,7 @@ class Repository:
         return "sent"
 
     def _location(self, said: str, asked: str) -> str:
-        """Where to go on, as the registry says; one behind a proxy may not know that it is reached by TLS."""
+        """The registry's next address; one behind a proxy may not know that it is reached by TLS."""
         if not said:
             raise Refused(
                 f"{self.image.registry} does not say where to upload", hint="is it an image registry?"

@@ -1,7 +1,7 @@
-"""Installed packages, the same whoever installed them: what tells of the installer or this machine goes.
+"""Installed packages without traces of the installer and of this machine, so that a layer is reproducible.
 
-`build` calls `tidy` on the folder that `wheels` filled. Bytecode holds times, commands name this machine's
-Python, and pip and uv leave different marks and write their lists in different orders.
+Bytecode contains times, commands name this machine's Python, and pip and uv leave different marker files and
+write their lists in different orders.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _OBJECT = re.compile(r"\s*([A-Za-z_][\w.]*)\s*:\s*([A-Za-z_][\w.]*)\s*(?:\[.*\])
 
 
 def tidy(site: Path) -> None:
-    """Bring a folder of installed packages into the one form that its packages determine."""
+    """Bring a folder of installed packages into a form that depends on the packages alone."""
     (site / ".lock").unlink(missing_ok=True)
     for folder in [Path(each) for each, _, _ in os.walk(site) if each.endswith("__pycache__")]:
         shutil.rmtree(folder)
@@ -38,7 +38,7 @@ def tidy(site: Path) -> None:
 
 
 def _rewrite_commands(site: Path, info: Path) -> set[str]:
-    """Commands start the image's Python; those that an installer wrote are written anew, always alike."""
+    """Let commands start the image's Python; those that an installer wrote are rewritten in one form."""
     changed = set()
     for name, target in _entry_points(info).items():
         path = site / "bin" / name
@@ -51,7 +51,7 @@ def _rewrite_commands(site: Path, info: Path) -> set[str]:
         if relative not in changed and (first := _PYTHON.match(content)):
             _replace(path, _OUR_FIRST_LINE + content[first.end() :])
             changed.add(relative)
-        path.chmod(0o755)  # pip goes by the wheel's word, uv knows what a command is
+        path.chmod(0o755)  # pip takes the mode from the wheel, uv sets it for commands
     return changed
 
 
@@ -86,7 +86,7 @@ def _recorded_commands(site: Path, info: Path) -> list[Path]:
 
 
 def _record(info: Path) -> list[tuple[str, str, str]]:
-    """The list of a package's files; pip writes commands as if packages lay two folders deeper."""
+    """The list of a package's files; pip's paths of commands assume packages two folders deeper."""
     path = info / "RECORD"
     if not path.is_file():
         return []
@@ -103,7 +103,7 @@ def _rewrite_record(site: Path, info: Path, changed: set[str]) -> None:
     for name, digest, size in rows:
         path = site / name
         if not path.is_file():
-            continue  # taken out above
+            continue  # removed above
         kept.add((name, *_measured(path)) if name in changed else (name, digest, size))
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows(sorted(kept))
@@ -117,7 +117,7 @@ def _measured(path: Path) -> tuple[str, str]:
 
 
 def _replace(path: Path, content: bytes) -> None:
-    """Write a file anew, not through a link that something else may share."""
+    """Replace a file, instead of writing through a hard link that others may share."""
     mode = path.stat().st_mode & 0o777
     path.unlink()
     path.write_bytes(content)

@@ -1,9 +1,9 @@
-"""HTTP to one registry as one user: the only file of this package that talks HTTP.
+"""HTTP to one registry as one user: the only file of this package with HTTP.
 
-`registry` calls it. It finds the registry's scheme, answers its question who we are (a password, or a token
-from where it says), tries again what broke on the way, and translates every foreign error. What it promises
-about secrets: a password goes to the registry itself or to the token service that the registry names, never
-in plain text where the registry was reached over TLS; tokens go to the registry, not where it redirects.
+It finds the registry's scheme, logs in (with a password, or a token from the service that the registry
+names), retries broken requests, and translates every foreign error. Its promise about secrets: a password
+goes to the registry itself or to its token service, never in plain text where the registry was reached over
+TLS; tokens go to the registry, not to the target of a redirect.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from echelon.errors import EchelonError, Refused, Unreachable
 from echelon.image.challenge import Challenge, read_challenges
 from echelon.image.credentials import Credential, find_credential
 from echelon.image.reference import HUB, Reference, is_loopback
-from echelon.image.refusals import refusal, registry_words, token_refusal
+from echelon.image.refusals import refusal, registry_message, token_refusal
 
 if TYPE_CHECKING:
     import httpx2
@@ -36,12 +36,12 @@ _LONGEST_PAUSE = 30.0
 _LARGEST_ERROR = 64 << 10
 _LARGEST_TOKEN = 256 << 10
 _HUB_HOST = "registry-1.docker.io"
-# A registry may take its time over the last byte of a large layer: it moves and hashes it before it answers.
+# A registry may respond late to the last byte of a large layer: it moves and hashes it first.
 _TIMEOUTS = {"connect": 10.0, "read": 300.0, "write": 60.0, "pool": 10.0}
 
 
 class Unsteady(Unreachable):
-    """Trouble that may pass: a broken connection, an overloaded registry."""
+    """A temporary failure: a broken connection, an overloaded registry."""
 
     def __init__(self, message: str, *, hint: str = "", pause: float | None = None) -> None:
         super().__init__(message, hint=hint)
@@ -49,7 +49,7 @@ class Unsteady(Unreachable):
 
 
 class Transport:
-    """Requests about one repository, with one right; `also` are further scopes to ask a token for."""
+    """Requests to one repository, with one right; `also` are further scopes for the token."""
 
     def __init__(
         self, image: Reference, right: str, *, also: Sequence[str] = (), plain_http: bool = False
@@ -61,7 +61,7 @@ class Transport:
         self._scopes = (f"repository:{image.repository}:{actions}", *also)
         self._host = _HUB_HOST if image.registry == HUB else image.registry
         self._plain_http = plain_http
-        # Bytes are wanted as they are stored, since their digest is checked.
+        # Bytes must arrive as they are stored, since their digest is checked.
         headers = {"User-Agent": "echelon", "Accept-Encoding": "identity"}
         self._client = httpx2.Client(timeout=httpx2.Timeout(**_TIMEOUTS), headers=headers)
         self._origin = ""
@@ -71,11 +71,11 @@ class Transport:
         self._looked_up = False
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         self._client.close()
 
     def origin(self) -> str:
-        """Scheme and host; a registry on this machine may do without TLS, all others only if told so."""
+        """Scheme and host; a registry on this machine may lack TLS, any other only with `plain_http`."""
         if not self._origin:
             scheme = "http" if self._plain_http else "https"
             if scheme == "https" and is_loopback(self.image.registry) and not self._speaks_tls():
@@ -93,10 +93,10 @@ class Transport:
         content: Content | None = None,
         fine: Sequence[int] = (200,),
     ) -> Iterator[httpx2.Response]:
-        """One request, its answer not yet read; an answer whose status is not `fine` is an error of ours.
+        """One request, its response not yet read; a status that is not `fine` is raised as an error of ours.
 
         `path` begins after the origin, or is a whole address that the registry gave. Raises Unsteady for what
-        `patiently` should try again.
+        `patiently` should retry.
         """
         url = path if "://" in path else self.origin() + path
         response = self._send(method, url, headers or {}, content)
@@ -117,7 +117,7 @@ class Transport:
             self._finish(response)
 
     def read(self, response: httpx2.Response, limit: int, what: str) -> bytes:
-        """A whole answer, unless it is larger than such an answer may be."""
+        """A whole response; raises Refused if it exceeds the limit."""
         data = b""
         for piece in response.iter_raw():
             data += piece
@@ -126,15 +126,15 @@ class Transport:
         return data
 
     def split(self, url: str) -> SplitResult:
-        """An address that the registry gave us, taken apart."""
+        """An address from the registry, parsed."""
         try:
             return urlsplit(url)
         except ValueError as error:
-            words = f"{self.image.registry} sends us to {url[:200]!r}, which is no address"
-            raise Refused(words, hint="is it an image registry?") from error
+            message = f"{self.image.registry} sends us to {url[:200]!r}, which is no address"
+            raise Refused(message, hint="is it an image registry?") from error
 
     def patiently(self, action: Callable[[], T]) -> T:
-        """Do something again, with growing pauses, while the trouble may pass."""
+        """Retry an action with growing pauses while it raises Unsteady."""
         for attempt in itertools.count():
             try:
                 return action()
@@ -143,7 +143,7 @@ class Transport:
         raise AssertionError("unreachable")
 
     def rest(self, attempt: int, trouble: Unsteady) -> None:
-        """Wait after the nth attempt in a row that came to nothing, or give up."""
+        """Wait after the nth failed attempt in a row, or give up."""
         if attempt >= _TRIES - 1:
             raise trouble
         usual = 0.5 * 2**attempt * random.uniform(0.75, 1.25)  # noqa: S311 - no secret
@@ -155,17 +155,17 @@ class Transport:
         sent = dict(headers)
         if self._authorization and urlsplit(url)[:2] == urlsplit(self.origin())[:2]:
             sent["Authorization"] = self._authorization
-        # Some registries take whoever shows their cookie for a browser, and want more proof of it.
+        # Some registries take a client with their cookie for a browser, and ask for more proof.
         self._client.cookies.clear()
         with self._translated(url):
             request = self._client.build_request(
                 method, url, headers=sent, content=content() if content is not None else None
             )
-            # Blobs are often served from elsewhere; the client takes the token off on the way there.
+            # Blobs are often served by another host; the HTTP client drops the token on such a redirect.
             return self._client.send(request, stream=True, follow_redirects=method in ("GET", "HEAD"))
 
     def _finish(self, response: httpx2.Response) -> None:
-        """Be done with an answer; a short one is read to its end, so that its connection serves again."""
+        """Close a response; a short one is read to its end, so that its connection can be reused."""
         length = response.headers.get("Content-Length", "")
         short = response.request.method == "HEAD" or (length.isdecimal() and int(length) <= _LARGEST_ERROR)
         if short and not response.is_stream_consumed:
@@ -175,7 +175,7 @@ class Transport:
         response.close()
 
     def _log_in(self, challenge: Challenge) -> None:
-        """Answer the registry's question, for the first time or because a token has grown old."""
+        """Answer the registry's challenge, for the first time or because a token has expired."""
         if not self._looked_up:
             self._credential, self._looked_up = find_credential(self.image), True
         who = self._credential
@@ -190,9 +190,9 @@ class Transport:
         if self.split(challenge.realm).scheme not in ("https", urlsplit(self.origin()).scheme):
             raise Refused(
                 f"{self.image.registry} wants your login to be sent in plain text to {challenge.realm}",
-                hint="this is not safe: tell whoever runs the registry",
+                hint="this is not safe: tell the registry's administrator",
             )
-        words = {"service": challenge.service, "scope": self._scopes}
+        query = {"service": challenge.service, "scope": self._scopes}
         with self._translated(challenge.realm):
             if who is not None and who.identity_token:
                 form = {
@@ -205,7 +205,7 @@ class Transport:
                 request = self._client.build_request("POST", challenge.realm, data=form)
             else:
                 headers = {"Authorization": _basic(who)} if who is not None else {}
-                request = self._client.build_request("GET", challenge.realm, params=words, headers=headers)
+                request = self._client.build_request("GET", challenge.realm, params=query, headers=headers)
             response = self._client.send(request, stream=True)
             try:
                 if response.status_code != 200:
@@ -223,7 +223,7 @@ class Transport:
         return token
 
     def _is_known(self, challenge: Challenge) -> bool:
-        """Whether the token service took our login, so that only a right can be missing."""
+        """Whether the token service accepted the login, so that only a right can be missing."""
         who = self._credential
         return challenge.scheme == "bearer" and who is not None and not who.access_token
 
@@ -235,16 +235,16 @@ class Transport:
                 body += piece
                 if len(body) > _LARGEST_ERROR:
                     break
-        words = registry_words(body)
+        message = registry_message(body)
         if status == 429 or status >= 500:
             after = response.headers.get("Retry-After", "")
             return Unsteady(
-                f"{self.image.registry} cannot answer now: status {status}" + f" ({words})" * bool(words),
+                f"{self.image.registry} cannot answer now: status {status}" + f" ({message})" * bool(message),
                 hint="try again later",
                 pause=float(after) if after.isdecimal() else None,
             )
         translate = token_refusal if token else refusal
-        return translate(status, words, right=self.right, image=self.image, credential=self._credential)
+        return translate(status, message, right=self.right, image=self.image, credential=self._credential)
 
     def _speaks_tls(self) -> bool:
         import httpx2
@@ -259,7 +259,7 @@ class Transport:
 
     @contextmanager
     def _translated(self, url: str) -> Iterator[None]:
-        """Turn the client's errors into ours; only some of them may pass by themselves."""
+        """Turn the HTTP client's errors into ours; only some of them are temporary."""
         import httpx2
 
         try:
@@ -270,18 +270,18 @@ class Transport:
             ) from error
         except httpx2.HTTPError as error:
             host, cause = urlsplit(url).netloc, _cause(error)
-            words = f"{host} does not answer: {cause or type(error).__name__}"
+            message = f"{host} does not answer: {cause or type(error).__name__}"
             if isinstance(cause, ssl.SSLCertVerificationError):
                 hint = "let SSL_CERT_FILE name the file with the authority that signed its certificate"
-                raise Unreachable(words, hint=hint) from error
+                raise Unreachable(message, hint=hint) from error
             if isinstance(cause, ssl.SSLError):
                 hint = (
                     f"if it has no TLS, and you trust the network between: --plain-http {self.image.registry}"
                 )
-                raise Unreachable(words, hint=hint) from error
+                raise Unreachable(message, hint=hint) from error
             if isinstance(cause, socket.gaierror):
-                raise Unreachable(words, hint="check the registry's name, and your network") from error
-            raise Unsteady(words, hint="check the registry's name, your network and proxy") from error
+                raise Unreachable(message, hint="check the registry's name, and your network") from error
+            raise Unsteady(message, hint="check the registry's name, your network and proxy") from error
 
 
 def _basic(who: Credential) -> str:
@@ -289,7 +289,7 @@ def _basic(who: Credential) -> str:
 
 
 def _cause(error: BaseException | None) -> OSError | None:
-    """The operating system's or TLS's own error at the root of the client's."""
+    """The operating system's or TLS's error at the root of the HTTP client's."""
     while error is not None:
         if isinstance(error, OSError):
             return error

@@ -1,8 +1,8 @@
-"""The user's packages, installed into a folder for a machine and a Python that are not this one.
+"""The user's packages, installed into a folder for another machine and Python than these.
 
-`build` calls `install` and packs the folder. Wheels only: there is no compiler for the other machine here. uv
-is preferred to pip, because pip judges conditions such as `python_version < "3.12"` or `platform_system ==
-"Linux"` by the Python that pip itself runs on; where only pip is found, a note says so.
+Wheels only: there is no compiler for the other machine here. uv is preferred to pip, because pip evaluates
+conditions such as `python_version < "3.12"` or `platform_system == "Linux"` for the Python that pip itself
+runs on; where only pip is found, a note says so.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 from echelon.errors import InvalidJob, Unavailable
 from echelon.image.oci import Platform
 
-LIBC = "glibc-2.28"  # what wheels may lean on: every Linux that is still looked after has at least this
+LIBC = "glibc-2.28"  # what wheels may require: every maintained Linux has at least this
 _MACHINES = {
     "amd64": "x86_64",
     "arm64": "aarch64",
@@ -35,7 +35,7 @@ _OLDER_NAMES = {17: "manylinux2014", 12: "manylinux2010", 5: "manylinux1"}
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Wanted:
-    """Packages, and what they are to run on."""
+    """Packages, and the system and Python that they must run on."""
 
     packages: tuple[str, ...]  # as pip takes them: name, name==1.2, a wheel's path or address
     requirements: tuple[Path, ...]
@@ -53,33 +53,33 @@ def check_python(text: str) -> str:
     return found[1]
 
 
-def check_words(packages: Sequence[str]) -> None:
-    """Refuse words that the installer would take for options."""
-    for word in packages:
-        if not word.strip() or word.startswith("-"):
+def check_packages(packages: Sequence[str]) -> None:
+    """Refuse packages that the installer would take for options."""
+    for package in packages:
+        if not package.strip() or package.startswith("-"):
             raise InvalidJob(
-                "pip", word, "is no package", hint="options belong into a file for --requirements"
+                "pip", package, "is no package", hint="options belong into a file for --requirements"
             )
 
 
 def install(wanted: Wanted, into: Path) -> tuple[str, ...]:
-    """Install packages; what the installer says goes to standard error. Returns notes for the user."""
+    """Install packages; the installer's output goes to standard error. Returns notes for the user."""
     tool, notes = find_tool(wanted)
     command = [*tool, *arguments(wanted, into, uv=_is_uv(tool))]
-    # Its words are for people, and standard output is for the result.
+    # Its output is for the user, and standard output is for the result.
     done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=_STDERR, check=False)
     if done.returncode:
         name = "uv" if _is_uv(tool) else "pip"
         raise Unavailable(
             f"{name} could not install the packages for {wanted.platform}, Python {wanted.python}:"
-            " its own words are above",
+            " its output is above",
             hint="only wheels can be installed: build one of what has none, or use a base image that has it",
         )
     return notes
 
 
 def find_tool(wanted: Wanted) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The installer's first words, and what the user should know about it."""
+    """The beginning of the installer's command, and notes for the user."""
     uv = _find_uv()
     if uv and _MACHINES.get(wanted.platform.architecture) in _UV_MACHINES:
         return (uv, "pip"), ()
@@ -99,16 +99,16 @@ def find_tool(wanted: Wanted) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def arguments(wanted: Wanted, into: Path, *, uv: bool) -> list[str]:
-    """What to tell the installer. Pure."""
+    """The installer's arguments. Pure."""
     machine = _MACHINES.get(wanted.platform.architecture, "")
     if not machine:
         raise Unavailable(
             f"no wheels are known for {wanted.platform}", hint="use a base image with the packages"
         )
-    words = ["install", "--target", str(into), "--only-binary", ":all:", "--python-version", wanted.python]
+    command = ["install", "--target", str(into), "--only-binary", ":all:", "--python-version", wanted.python]
     if uv:
-        # A hard link into uv's cache must not be what we tidy up afterwards.
-        words += [
+        # `tidy` must not change a file that is a hard link into uv's cache.
+        command += [
             "--link-mode",
             "copy",
             "--python",
@@ -117,15 +117,15 @@ def arguments(wanted: Wanted, into: Path, *, uv: bool) -> list[str]:
             _uv_name(wanted, machine),
         ]
     else:
-        words += ["--no-compile", "--no-warn-script-location", "--disable-pip-version-check"]
-        words += ["--implementation", "cp"]
+        command += ["--no-compile", "--no-warn-script-location", "--disable-pip-version-check"]
+        command += ["--implementation", "cp"]
         for tag in _tags(wanted.libc, machine):
-            words += ["--platform", tag]
+            command += ["--platform", tag]
     if not wanted.dependencies:
-        words.append("--no-deps")
+        command.append("--no-deps")
     for file in wanted.requirements:
-        words += ["--requirement", str(file)]
-    return [*words, "--", *wanted.packages] if wanted.packages else words
+        command += ["--requirement", str(file)]
+    return [*command, "--", *wanted.packages] if wanted.packages else command
 
 
 def _libc(text: str) -> tuple[str, int]:
@@ -136,7 +136,7 @@ def _libc(text: str) -> tuple[str, int]:
 
 
 def _tags(libc: str, machine: str) -> list[str]:
-    """pip takes a wheel's tag literally, so every version that serves is named, the newest first."""
+    """pip takes a wheel's tag literally, so every compatible version is named, the newest first."""
     family, newest = _libc(libc)
     if family == "musl-1":
         return [f"musllinux_1_{minor}_{machine}" for minor in range(newest, 0, -1)]

@@ -1,8 +1,8 @@
 """What a user wrote down, as Settings: job files, `[tool.echelon]`, `--set` and the Python call's keywords.
 
-The command line and `echelon.run` call these four readers and merge what they return; nobody else knows how a
-job is written down. Every mistake is an InvalidJob that names the source (file and line where there is one),
-the key, the value and the fix. Paths in a file are relative to that file's folder, see `paths`.
+No other module knows how a job is written down. Every mistake is an InvalidJob that names the source (file
+and line where there is one), the key, the value and the fix. Paths in a file are relative to that file's
+folder, see `paths`.
 """
 
 from __future__ import annotations
@@ -17,15 +17,12 @@ from echelon.errors import InvalidJob
 from echelon.jobfile.conversion import At, Written, build_settings, setting_name, settings_from
 from echelon.jobfile.json_schema import schema
 from echelon.jobfile.paths import seen_from_here, settings_seen_from
-from echelon.model.settings import Settings, add_up
+from echelon.model.settings import OF_ONE_RUN, WHAT_TO_RUN, Settings, add_up
 
 __all__ = ["read_job_file", "read_overrides", "read_tool_table", "schema", "settings_from"]
 
 LARGEST = 256 * 1024
 """No job is this long; what is larger is the wrong file, and would take seconds to parse."""
-
-WHAT_TO_RUN = ("script", "module", "command")
-OF_ONE_RUN = (*WHAT_TO_RUN, "args", "name")
 
 
 def read_job_file(path: Path) -> Settings:
@@ -48,15 +45,15 @@ def read_job_file(path: Path) -> Settings:
             hint="write lines such as script: train.py",
         )
     at = At(source=source, lines=lines)
-    said = settings_seen_from(build_settings(data, at), path.parent, at)
-    given = [name for name in WHAT_TO_RUN if getattr(said, name) is not None]
+    settings = settings_seen_from(build_settings(data, at), path.parent, at)
+    given = [name for name in WHAT_TO_RUN if getattr(settings, name) is not None]
     if not given:
         hint = "add one of script, module, command; for example script: train.py"
         raise InvalidJob("job file", source, "does not say what to run", hint=hint)
     if len(given) > 1:
         both = " and ".join(given)
         raise InvalidJob("job file", source, f"says {both}", hint="keep one of them: a job runs one thing")
-    return said
+    return settings
 
 
 def read_tool_table(start: Path) -> Settings:
@@ -87,12 +84,12 @@ def read_tool_table(start: Path) -> Settings:
             "[tool.echelon]", source, "has a value where a table belongs", hint="write [tool.echelon]"
         )
     at = At(source=f"{source} [tool.echelon]")
-    said = build_settings(_as_written(table), at)
+    settings = build_settings(_as_written(table), at)
     for name in OF_ONE_RUN:
-        if (value := getattr(said, name)) is not None:
+        if (value := getattr(settings, name)) is not None:
             hint = "it belongs to one run: move it to a job file or the command line"
             raise InvalidJob(f"{at.source}: {name}", value, "cannot be a default of all runs", hint=hint)
-    return settings_seen_from(said, path.parent, at)
+    return settings_seen_from(settings, path.parent, at)
 
 
 def read_overrides(pairs: Sequence[str]) -> Settings:
@@ -101,7 +98,7 @@ def read_overrides(pairs: Sequence[str]) -> Settings:
     A value in brackets, braces or quotes is YAML; any other is taken as it stands, so that no character in it
     needs care. Paths are relative to the working directory, as those of flags are.
     """
-    said: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     for pair in pairs:
         key, separator, text = pair.partition("=")
         if not separator or not key.strip(".- "):
@@ -116,8 +113,8 @@ def read_overrides(pairs: Sequence[str]) -> Settings:
             value = {step: value}
         one = build_settings({steps[0]: value}, At(source="--set"))
         for each in fields(one):
-            said[each.name] = add_up(getattr(one, each.name), said.get(each.name))
-    return settings_seen_from(Settings(**said), Path(), At(source="--set"))
+            settings[each.name] = add_up(getattr(one, each.name), settings.get(each.name))
+    return settings_seen_from(Settings(**settings), Path(), At(source="--set"))
 
 
 def _override(text: str) -> object:

@@ -41,7 +41,7 @@ class At:
 
 
 def settings_from(mapping: Mapping[str, object], *, source: str) -> Settings:
-    """Check keywords or any other mapping, and make Settings of them. None means: not said."""
+    """Check keywords or any other mapping, and make Settings of them. None means: not given."""
     return build_settings(mapping, At(source=source))
 
 
@@ -95,7 +95,7 @@ def wrong(at: At, value: object, problem: str, hint: str) -> InvalidJob:
 
 def _build(kind: type[Any], mapping: Mapping[str, object], at: At) -> Any:
     names, kinds = spellings(kind), kinds_of(kind)
-    said: dict[str, Any] = {}
+    given: dict[str, Any] = {}
     seen: dict[str, str] = {}
     for key, value in mapping.items():
         name = names.get(key)
@@ -105,14 +105,16 @@ def _build(kind: type[Any], mapping: Mapping[str, object], at: At) -> Any:
             continue
         if name in seen:
             hint = f"it is the same as {seen[name]!r}: keep one of them"
-            raise wrong(inside(at, key), value, "is said twice", hint)
+            raise wrong(inside(at, key), value, "is given twice", hint)
         seen[name] = key
-        said[name] = _fit(value, kinds[name], inside(at, key), word=False)
-    return kind(**said)
+        given[name] = _fit(value, kinds[name], inside(at, key), word=False)
+    return kind(**given)
 
 
 def _fit(value: object, kind: Any, at: At, *, word: bool) -> Any:
     """Return the value as the type wants it. `word`: in a list or mapping, where a boolean can be text."""
+    if kind is Any:
+        return _plain(value)  # Kubernetes checks it, not echelon
     data = value.value if isinstance(value, Written) else value
     options = options_of(kind)
     if data is None:
@@ -263,4 +265,4 @@ def _plain(value: object) -> object:
         return value.value
     if isinstance(value, Mapping):
         return {key: _plain(each) for key, each in value.items()}
-    return [_plain(each) for each in value] if isinstance(value, list) else value
+    return [_plain(each) for each in value] if isinstance(value, list | tuple) else value

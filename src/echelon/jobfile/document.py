@@ -91,7 +91,7 @@ class _Reading:
             key = self.text(key_node)  # always text, whatever it would be as a value
             if key in found:
                 hint = f"it stands in line {self.lines[(*place, key)]} already: keep one of them"
-                raise self.wrong(key_node, key, "is said twice", hint)
+                raise self.wrong(key_node, key, "is given twice", hint)
             self.lines[(*place, key)] = key_node.start_mark.line + 1
             found[key] = self.value(value_node, (*place, key))
         return found

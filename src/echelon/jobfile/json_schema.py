@@ -42,6 +42,8 @@ def _object(kind: type[Any]) -> dict[str, Any]:
 
 def _of(kind: Any, *, word: bool) -> dict[str, Any]:
     """Write a type as a schema. `word`: part of a list or mapping, where a boolean can be text."""
+    if kind is Any:
+        return {}
     options = options_of(kind)
     if set(options) >= TEXT:
         return {"type": ["string", "number", "boolean"] if word else ["string", "number"]}

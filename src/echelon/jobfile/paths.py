@@ -1,56 +1,70 @@
 """Paths in a file are relative to that file's folder; here they are made right from the working directory.
 
-`script` and a `command`'s program become what the user would have typed here: relative where they are below
-the working directory, absolute elsewhere. `results`, `python`, `requirements` and the file of a secret become
-absolute. A program without a slash is looked up on the PATH, as everywhere; all other words of a command, and
-`args`, are passed on untouched, for only the program they are given to knows which of them are paths. Paths
-in a pod (`mount`, `code`, `output`, `collect`) are none of this machine's.
+Which settings are paths is declared with them (`model/settings.py`). `script` and the program of a `command`,
+the run's or a role's, become what the user would have typed here: relative where they are below the working
+directory, absolute elsewhere. All others, and the file of a secret, become absolute. A program without a
+slash is looked up on the PATH, as everywhere; all other words of a command, and `args`, are passed on
+untouched, for only the program they are given to knows which of them are paths. Paths in a pod (`mount`,
+`code`, `output`, `collect`) are not of this machine.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 from echelon.jobfile.conversion import At, inside, wrong
-from echelon.model.settings import Settings, Text
+from echelon.model.settings import RoleSettings, Settings, Text
 
 
-def settings_seen_from(said: Settings, folder: Path, at: At) -> Settings:
+def settings_seen_from(settings: Settings, folder: Path, at: At) -> Settings:
     """Return the settings with the paths in them, written relative to `folder`, made right from here."""
 
-    def path(key: str, text: str) -> str:
+    def full(key: str, text: str) -> str:
         try:
             return _full(folder, text)
         except (OSError, RuntimeError, ValueError) as error:
             raise wrong(inside(at, key), text, f"cannot be a path: {error}", "check its spelling") from None
 
-    def short_path(key: str, text: str) -> str:
-        return text if text.startswith("/") else seen_from_here(path(key, text))
+    def short(key: str, text: str) -> str:
+        return text if text.startswith("/") else seen_from_here(full(key, text))
+
+    def command(key: str, line: Sequence[Text] | str) -> Sequence[Text] | str:
+        words = _words(line)
+        if not words or "/" not in words[0]:
+            return line
+        program = short(key, words[0])
+        # Without a slash it would be looked up on the PATH.
+        return (program if "/" in program else f"./{program}", *words[1:])
 
     def secret(text: str) -> str:
         name, separator, file = text.partition("=@")
-        return f"{name}=@{path('secret', file)}" if separator and file else text
+        return f"{name}=@{full('secret', file)}" if separator and file else text
 
     changes: dict[str, Any] = {}
-    if said.script:
-        changes["script"] = short_path("script", said.script)
-    if said.results:
-        changes["results"] = path("results", said.results)
-    if said.requirements:
-        changes["requirements"] = path("requirements", said.requirements)
-    if said.python and "/" in said.python:
-        changes["python"] = path("python", said.python)
-    if said.secret:
-        changes["secret"] = tuple(secret(text) for text in said.secret)
-    words = _words(said.command or ())
-    if words and "/" in words[0]:
-        program = short_path("command", words[0])
-        # Without a slash it would be looked up on the PATH.
-        changes["command"] = (program if "/" in program else f"./{program}", *words[1:])
-    return replace(said, **changes)
+    for each in fields(Settings):
+        value, kind = getattr(settings, each.name), each.metadata["path"]
+        if not value or kind in (None, "pattern"):
+            continue
+        if kind == "script":
+            changes[each.name] = short(each.name, value)
+        elif kind == "command":
+            changes[each.name] = command(each.name, value)
+        elif kind != "program" or "/" in value:
+            changes[each.name] = full(each.name, value)
+    if settings.secret:
+        changes["secret"] = tuple(secret(text) for text in settings.secret)
+    roles = settings.roles or {}
+    moved = {
+        name: replace(each, command=command("command", each.command))
+        for name, each in roles.items()
+        if isinstance(each, RoleSettings) and each.command
+    }
+    if moved:
+        changes["roles"] = {**roles, **moved}
+    return replace(settings, **changes)
 
 
 def seen_from_here(full: str) -> str:

@@ -1,4 +1,4 @@
-"""What there is to run on, as of one moment: nodes, their GPUs and who holds them."""
+"""A snapshot of what there is to run on: nodes, their GPUs and the holders of these."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from functools import lru_cache
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
-    """One device. `id` is what the workers' environment names it by; `holder` is None while it is free."""
+    """One device. `id` is its name in the workers' environment; `holder` is None while it is free."""
 
     id: str
     model: str = ""
@@ -20,7 +20,7 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """One machine: all it has, and what is not promised to a run yet.
+    """One machine: all it has, and what is free.
 
     `free_other` is None where all of `other` is free."""
 
@@ -36,21 +36,22 @@ class Node:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftOut:
-    """A node that takes no worker now, and why.
+    """A node that takes no worker now, why, and what would make it take some.
 
-    What is `passing` (a cordon, a node that does not answer) is worth waiting for; a taint is not."""
+    A `passing` reason (a cordon, a node that does not answer) is worth waiting for; a taint is not."""
 
     node: Node
     why: str
     passing: bool
+    hint: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """A snapshot. `waiting` are the runs that stand in line, the first to be served first.
+    """A snapshot. `waiting` are the queued runs, in the order of admission.
 
-    Where `known` is False, we were not allowed to look: a run finds its place by itself. `here` says that its
-    one node is this machine."""
+    `known` is False where the user may not list nodes: the scheduler alone places a run. `here` means that
+    the one node is this machine."""
 
     nodes: tuple[Node, ...]
     waiting: tuple[str, ...] = ()
@@ -60,14 +61,14 @@ class Cluster:
 
 
 def matches_type(gpu_type: str, model: str) -> bool:
-    """Whether a GPU is of the type asked for: `a100` is part of `NVIDIA-A100-SXM4-80GB`.
+    """Whether a GPU is of the requested type: `a100` is part of `NVIDIA-A100-SXM4-80GB`.
 
     Drivers write a model with spaces, Kubernetes' labels with dashes; both mean the same."""
     return _plain(gpu_type) in _plain(model)
 
 
 def models_of_type(gpu_type: str, cluster: Cluster) -> tuple[str, ...]:
-    """The models in the cluster that a type asked for means, whether their nodes take workers now or not."""
+    """The models in the cluster that match a requested type, whether their nodes take workers now or not."""
     nodes = [*cluster.nodes, *(each.node for each in cluster.left_out)]
     models = {gpu.model for node in nodes for gpu in node.gpus}
     return tuple(sorted(model for model in models if matches_type(gpu_type, model)))

@@ -25,6 +25,14 @@ Kind = Literal[
     "finished",  # the run is over: `outcome`
 ]
 Outcome = Literal["succeeded", "failed", "stopped", "timed-out", "lost"]
+CauseKind = Literal[
+    "rank",  # a rank failed
+    "worker-lost",  # a worker's agent ended as it should not, or does not respond
+    "worker-left",  # a worker's agent was told to leave (SIGTERM), as when its pod is deleted
+    "worker-absent",  # a worker did not come in time
+    "given-up",  # what the run waits for will not come
+    "run-lost",  # the run ended, and nothing is left that says how
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +56,7 @@ class RootCause:
     """
 
     summary: str
+    kind: CauseKind | None = None  # None in records of older versions
     worker: int | None = None
     rank: int | None = None
     exit_code: int | None = None
@@ -75,3 +84,5 @@ class Event:
     outcome: Outcome | None = None
     until: float | None = None
     node: str | None = None
+    results: Literal["gone"] | None = None  # of an end: no copy of the results is left
+    version: str | None = None  # of the agent

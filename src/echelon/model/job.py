@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from echelon.errors import InvalidJob
 from echelon.model.pod import PodOptions, check_mounts
 from echelon.model.resources import Resources
+from echelon.model.template import check_template
 
 FRAMEWORKS = ("auto", "torch", "tensorflow", "horovod", "mpi", "plain")
-ROLES = ("chief", "ps", "evaluator")
+ROLES = ("launcher", "chief", "ps", "evaluator")
+LEADING = ("launcher", "chief")  # roles of one worker, whose group comes first
 NAME_LENGTH = 40
 _NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -19,11 +22,21 @@ _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Role:
-    """Workers with another part to play than the rest: a chief, parameter servers, an evaluator."""
+    """Workers with another part to play than the rest: a launcher, a chief, parameter servers, an evaluator.
+
+    What is left open is as for the other workers: `command` (with `args`) replaces what the job runs, `args`
+    alone gives the job's script other arguments, `env` adds to the job's variables, `image` replaces the
+    job's. `template` is a Kubernetes pod template, merged under what echelon sets itself."""
 
     name: str
     workers: int
     resources: Resources
+    procs: int = 1
+    command: tuple[str, ...] = ()
+    args: tuple[str, ...] | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+    image: str | None = None
+    template: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,23 +92,31 @@ def validate(job: Job) -> None:
     if job.framework not in FRAMEWORKS:
         raise InvalidJob("framework", job.framework, "is not known", hint=f"one of {', '.join(FRAMEWORKS)}")
     for role in job.roles:
-        if role.name not in ROLES:
-            raise InvalidJob(
-                "role", role.name, "is not known", hint=f"one of {', '.join(ROLES)}, as in --role ps=1"
-            )
-        _at_least(f"role {role.name}", role.workers, 1, "leave the role out to have none")
-        if role.name == "chief" and role.workers != 1:
-            raise InvalidJob(
-                "role chief", role.workers, "is more than one", hint="there is exactly one chief"
-            )
-        _check_resources(f"role {role.name}: ", role.resources)
-    for name in [*job.env, *(secret.name for secret in job.secrets)]:
-        if not _ENV_NAME.fullmatch(name):
-            raise InvalidJob(
-                "env", name, "is not a variable's name", hint="letters, digits and _, as in --env KEY=VALUE"
-            )
+        _check_role(role)
+    _check_variables("env", [*job.env, *(secret.name for secret in job.secrets)])
     check_mounts(job.pod.mounts)
+    check_template("template", job.pod.template)
     _check_text(job)
+
+
+def role_named(job: Job, name: str) -> Role | None:
+    """What the job says of a role; None of the ordinary workers."""
+    return next((role for role in job.roles if role.name == name), None)
+
+
+def asks_for_gpus(job: Job) -> bool:
+    """Whether any worker needs a GPU."""
+    return any(need.gpus for need in (job.resources, *(role.resources for role in job.roles)))
+
+
+def workers_asked(job: Job) -> int:
+    """How many workers a job names, before it has a plan."""
+    return job.workers + sum(role.workers for role in job.roles)
+
+
+def gpus_asked(job: Job) -> int:
+    """How many GPUs a job names, before it has a plan."""
+    return job.workers * job.resources.gpus + sum(role.workers * role.resources.gpus for role in job.roles)
 
 
 def check_name(name: str) -> None:
@@ -126,6 +147,32 @@ def is_unicode(text: str) -> bool:
     return True
 
 
+def _check_role(role: Role) -> None:
+    where = f"role {role.name}"
+    if role.name not in ROLES:
+        raise InvalidJob(
+            "role", role.name, "is not known", hint=f"one of {', '.join(ROLES)}, as in --role ps=1"
+        )
+    _at_least(where, role.workers, 1, "leave the role out to have none")
+    _at_least(f"{where}: procs", role.procs, 1, "a worker has at least one process")
+    if role.name in LEADING and role.workers != 1:
+        raise InvalidJob(where, role.workers, "is more than one", hint=f"there is exactly one {role.name}")
+    _check_resources(f"{where}: ", role.resources)
+    _check_variables(f"{where}: env", role.env)
+    check_template(f"{where}: template", role.template)
+
+
+def _check_variables(field_name: str, names: Iterable[str]) -> None:
+    for name in names:
+        if not _ENV_NAME.fullmatch(name):
+            raise InvalidJob(
+                field_name,
+                name,
+                "is not a variable's name",
+                hint="letters, digits and _, as in --env KEY=VALUE",
+            )
+
+
 def _at_least(field_name: str, value: int, least: int, hint: str) -> None:
     if isinstance(value, bool) or value < least:
         raise InvalidJob(field_name, value, f"is less than {least}", hint=hint)
@@ -141,7 +188,7 @@ def _check_resources(where: str, resources: Resources) -> None:
 
 def _check_text(job: Job) -> None:
     """No argument, variable or path may hold a NUL byte: no operating system can pass it on."""
-    texts = {
+    texts: dict[str, Iterable[str | None]] = {
         "script": [job.script],
         "module": [job.module],
         "command": job.command,
@@ -155,6 +202,13 @@ def _check_text(job: Job) -> None:
         "requirements": [job.pod.requirements],
         "collect": job.pod.collect,
     }
+    for role in job.roles:
+        where = f"role {role.name}"
+        texts |= {
+            f"{where}: command": role.command,
+            f"{where}: args": role.args or (),
+            f"{where}: env": role.env.values(),
+        }
     for field_name, values in texts.items():
         for text in values:
             if text is not None and "\0" in text:

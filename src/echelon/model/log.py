@@ -1,4 +1,4 @@
-"""One line of a rank's output, and how the lines that an agent writes are read.
+"""One line of a rank's output, and the parser of an agent's output.
 
 An agent's standard output is a stream of lines, each begun by the agent itself, so that no rank can forge
 one::
@@ -7,9 +7,9 @@ one::
     [3 e+ 18 1763173621.251] half a             stderr; the line goes on in the next piece of that stream
     [3 o~ 19 1763173621.252] 41%|####           a progress bar's state at that moment
     [- o 20 1763173621.253] Collecting numpy    not a rank: what the agent runs before them, such as pip
-    [event 21 1763173621.254] {"kind": ...}     something happened; no output: the next line is 21
+    [event 21 1763173621.254] {"kind": ...}     an event; it has the number of the next line
 
-A line without such a beginning is a word of the agent itself. The writing half is `echelon/agent/output.py`.
+A line without such a prefix is a message of the agent itself. The writer is `agent/output/sink.py`.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _LINE = re.compile(rb"\[(?:(\d+|-) ([oe])([+~]?)|event) (\d+) (\d+\.\d+)\] ?(.*)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogLine:
-    """What a rank wrote.
+    """One line of output.
 
-    `rank` is None for a word of the agent itself; `unfinished` pieces are continued by the next of that
-    stream; a negative `sequence` is that of a line which stands for others, that are lost.
+    `rank` is None for a message of the agent itself; the next piece of that stream continues an `unfinished`
+    one; a line with a negative `sequence` stands for lost lines.
     """
 
     text: str
@@ -41,7 +41,7 @@ class LogLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventLine:
-    """An event line, its JSON still as it came."""
+    """An event line, its JSON not parsed."""
 
     sequence: int
     at: float
@@ -49,7 +49,7 @@ class EventLine:
 
 
 def parse_line(raw: bytes, worker: int) -> LogLine | EventLine:
-    """Read one line (without its newline) of the output of worker `worker`'s agent."""
+    """Parse one line (without its newline) of the output of worker `worker`'s agent."""
     match = _LINE.match(raw)
     if match is None:
         return LogLine(text=decode(raw), at=0.0, worker=worker)
@@ -69,5 +69,14 @@ def parse_line(raw: bytes, worker: int) -> LogLine | EventLine:
 
 
 def decode(raw: bytes) -> str:
-    """Make text of any bytes, so that what is not UTF-8 can still be seen."""
+    """Text of any bytes; those that are not UTF-8 stay visible."""
     return raw.decode("utf-8", "backslashreplace")
+
+
+Line = LogLine | EventLine
+GAP = -1  # the sequence number of a line that stands for others
+
+
+def is_gap(line: Line) -> bool:
+    """Whether a line stands for others that are missing."""
+    return line.sequence == GAP

@@ -13,18 +13,27 @@ from echelon.model.world import World
 class Launch:
     """How the ranks of one group are started: a template that the agent fills in for every generation.
 
-    In `argv` only `{output}` and `{run}` are filled in. In `wiring`, the agent's words are: `{rank}`,
-    `{local_rank}`, `{worker}`, `{index}` (among the ranks of the role), `{address:N}` and `{port:N}` (of
-    rank N) and `{members:ROLE}` (a JSON list of "address:port" of all ranks of a role). `per` says whether
-    the command starts once per rank, or once per worker because it starts the ranks by itself. `ports` names
-    the ranks that need a free port. `if_importable` adds variables where the workers' Python has a module.
+    In `argv` and `env` only `{output}` and `{run}` are filled in, in `argv` also `{file:NAME}`. In `wiring`,
+    the placeholders are: `{rank}`, `{local_rank}`, `{worker}`, `{index}` (among the ranks of the role),
+    `{address:N}` and `{port:N}` (of rank N), `{members:ROLE}` (a JSON list of "address:port" of all ranks of
+    a role) and `{file:NAME}` (the path of a file).
+
+    `per` says how often the command starts: for every rank; once per worker, because it starts the ranks by
+    itself; or once per run, on worker 0, because it starts the ranks everywhere. `ports` names the ranks that
+    need a free port. `if_importable` adds variables where the workers' Python has a module. `env` are the
+    user's variables for this group, beside those of the plan. `files` are texts by name, which each worker
+    writes before its ranks start; their placeholders are those of `wiring` that all ranks of a worker share,
+    and `{hosts}`: a line `ADDRESS slots=RANKS` for every worker with ranks, or, as `{hosts:ROLE}`, for those
+    of a role.
     """
 
     argv: tuple[str, ...]
-    per: Literal["rank", "worker"] = "rank"
+    per: Literal["rank", "worker", "leader"] = "rank"
     wiring: Mapping[str, str] = field(default_factory=dict)
     ports: Literal["none", "first", "all"] = "none"
     if_importable: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    env: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,8 +1,8 @@
-"""What a user says of the pods that a run's workers live in, and how people write it.
+"""What a user may request of the pods of a run's workers, and the parsers of these settings.
 
-`PodOptions` is a field of the Job. Engines that have no pods take no notice of it, so that one job file, or
-one `[tool.echelon]`, serves this machine and a cluster. The parsers are called by `settings.to_job`; each
-raises the InvalidJob that names the setting, the value and the fix.
+`PodOptions` is a field of the Job. Engines without pods ignore it, so that one job file, or one
+`[tool.echelon]`, serves this machine and a cluster. Each parser raises an InvalidJob that names the setting,
+the value and the fix.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import posixpath
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from echelon.errors import InvalidJob
 from echelon.model.resources import parse_duration, parse_size
@@ -27,7 +27,7 @@ EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 _LONGEST_TTL = 2**31 - 1
 _OBJECT = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
-_WORD = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
+_LABEL = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 _HOST = r"(?:localhost|[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+|[A-Za-z0-9-]+(?=:\d+/)|\[[0-9a-fA-F:]+\])(?::\d+)?"
 _STEP = r"[a-z0-9]+(?:(?:\.|__?|-+)[a-z0-9]+)*"
 _IMAGE = re.compile(
@@ -39,7 +39,7 @@ _USER_IN_ADDRESS = re.compile(r"(\w+)://([^/@\s]+)@")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mount:
-    """Something that is there in every worker at `path`.
+    """A volume or folder that every worker mounts at `path`.
 
     `source` is NAME[/path] of a claim, NAME of a ConfigMap or Secret, SERVER:/export, a folder of the node,
     or the size of an empty folder ("" for any).
@@ -71,7 +71,7 @@ class Output:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Toleration:
-    """A taint that the pods put up with: with this value or, for None, with any; likewise its effect."""
+    """A taint that the pods tolerate; None as its value or effect stands for any."""
 
     key: str
     value: str | None = None
@@ -80,7 +80,7 @@ class Toleration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodOptions:
-    """What is said of the pods. Times count in seconds, sizes in bytes; None is: whatever fits."""
+    """The settings of the pods. Times are in seconds, sizes in bytes; None leaves it to the engine."""
 
     image: str | None = None
     pull: Literal["missing", "always"] = "missing"
@@ -98,10 +98,11 @@ class PodOptions:
     linger: float = LINGER
     ttl: float = TTL
     collect: tuple[str, ...] = ()
+    template: Mapping[str, Any] = field(default_factory=dict)
 
 
 def parse_image(text: str) -> str:
-    """Check an image's reference as a node would read it."""
+    """Check an image's reference by the rules of container runtimes."""
     if not _IMAGE.fullmatch(text):
         hint = "write it as REGISTRY/NAME:TAG, the name in lower case; for example docker.io/my/torch:2.9"
         raise InvalidJob("image", text, "is not an image's name", hint=hint)
@@ -130,14 +131,14 @@ def parse_mount(text: str) -> Mount:
     if not pieces or not pieces[-1].startswith("/"):
         raise InvalidJob("mount", text, "does not say where, as an absolute path", hint=hint)
     source = ":".join(pieces[:-1])
-    path = "/" + posixpath.normpath(pieces[-1]).lstrip("/")  # POSIX lets two slashes at the start stand
+    path = "/" + posixpath.normpath(pieces[-1]).lstrip("/")  # POSIX keeps two leading slashes
     _check_place(text, path, pieces[-1])
     _check_source(text, kind, source, hint)
     return Mount(kind=kind, source=source, path=path, read_only=read_only)
 
 
 def check_mounts(mounts: tuple[Mount, ...]) -> None:
-    """No two of them in one place."""
+    """Refuse two mounts with the same path."""
     seen: set[str] = set()
     for mount in mounts:
         if mount.path in seen:
@@ -200,7 +201,7 @@ def parse_toleration(text: str) -> Toleration:
 
 
 def parse_package(text: str) -> str:
-    """Check one of pip's words: a package, not an option, and no password in it."""
+    """Check an argument for pip: a package, not an option, and without a password."""
     if text.startswith("-"):
         hint = (
             "name packages here and files with --requirements; options of pip are variables: --env PIP_PRE=1"
@@ -211,7 +212,7 @@ def parse_package(text: str) -> str:
 
 
 def refuse_password(field_name: str, text: str) -> None:
-    """An address with a password would stand in a ConfigMap that everybody in the namespace can read."""
+    """Refuse a URL with a password: it would be in a ConfigMap that every user of the namespace can read."""
     found = _USER_IN_ADDRESS.search(text)
     if found and (":" in found[2] or not found[1].endswith("ssh")):
         hint = "keep it out of sight: --secret PIP_INDEX_URL, which pip reads from the environment"
@@ -219,12 +220,12 @@ def refuse_password(field_name: str, text: str) -> None:
 
 
 def parse_linger(text: object) -> float:
-    """Read a time, of which 0 is one too: leave at once."""
+    """Read a time; 0 means to leave at once."""
     return 0.0 if str(text).strip() in ("0", "0s", "0.0") else parse_duration("linger", text)
 
 
 def parse_ttl(text: object) -> float:
-    """Read a time that Kubernetes can count."""
+    """Read a time that fits Kubernetes' 32 bits."""
     seconds = parse_duration("ttl", text)
     if seconds > _LONGEST_TTL:
         raise InvalidJob("ttl", text, "is longer than Kubernetes can count", hint="at most 24855d")
@@ -258,12 +259,12 @@ def _check_place(text: str, path: str, said: str) -> None:
 
 def _check_label(field_name: str, text: str, key: str, value: str, hint: str) -> None:
     prefix, separator, name = key.rpartition("/")
-    good = len(name) <= 63 and _WORD.fullmatch(name) is not None
+    good = len(name) <= 63 and _LABEL.fullmatch(name) is not None
     if separator:
         good = good and len(prefix) <= 253 and _OBJECT.fullmatch(prefix) is not None
     if not good:
         raise InvalidJob(field_name, text, "has no label's name before the =", hint=hint)
-    if len(value) > 63 or (value and not _WORD.fullmatch(value)):
+    if len(value) > 63 or (value and not _LABEL.fullmatch(value)):
         fix = "at most 63 letters, digits, -, _ and ., the first and last a letter or digit"
         raise InvalidJob(field_name, text, "has a value that no label can have", hint=fix)
 

@@ -1,4 +1,4 @@
-"""Amounts of things a worker asks for, and how people write them ("2", "500m", "16Gi", "4:8", "90m")."""
+"""The resources that a worker requests, and their parsers ("2", "500m", "16Gi", "4:8", "90m")."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TIME_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Amount:
-    """What is asked for, and the ceiling where one is set."""
+    """A request, and the limit where one is set."""
 
     request: float
     limit: float | None = None
@@ -27,7 +27,7 @@ class Amount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resources:
-    """What one worker asks for. Memory counts in bytes, CPUs in cores."""
+    """What one worker requests. Memory counts in bytes, CPUs in cores."""
 
     gpus: int = 0
     gpu_type: str | None = None
@@ -41,7 +41,7 @@ def parse_cpus(field_name: str, text: object) -> Amount:
     return _amount(field_name, text, _cores, "cores such as 2, 0.5 or 500m; request:limit as 2:4")
 
 
-_LEAST_MEMORY = 2**20  # bytes; no Python runs with less, but a unit is soon forgotten
+_LEAST_MEMORY = 2**20  # bytes; no Python runs with less: a smaller number lacks its unit
 
 
 def parse_memory(field_name: str, text: object) -> Amount:
@@ -78,7 +78,7 @@ def parse_duration(field_name: str, text: object) -> float:
 
 
 def format_memory(amount: float) -> str:
-    """Write bytes as people do: 1.5 GiB."""
+    """Format bytes for messages: 1.5 GiB."""
     for unit, size in (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
         if amount >= size:
             count = amount / size

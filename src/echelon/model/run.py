@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from echelon.errors import InvalidJob
-from echelon.model.job import Job, check_name
+from echelon.errors import InvalidJob, StateTrouble
+from echelon.model.job import Job, check_name, gpus_asked, workers_asked
 from echelon.model.plan import Plan
 from echelon.model.status import RunSummary, Status, WorkerStatus
-from echelon.model.world import members
+from echelon.model.world import gpu_count, members, worker_count
 
-SCHEMA = 1
+SCHEMA = 2
+"""Of records. Since 2, a cluster's record has no path of results, and a start has a mark of its own."""
+_OLDEST_SCHEMA = 1  # that is still read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,15 +35,34 @@ class RunRef:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """A run as it was submitted, and, once it has its place, its plan."""
+    """A run as it was submitted, and, once it is admitted, its plan.
+
+    `results` is where its results belong on this machine; a cluster's record does not hold it."""
 
     ref: RunRef
     job: Job
     created: float
     owner: str
-    results: str
+    results: str = ""
     plan: Plan | None = None
     schema: int = SCHEMA
+
+
+def check_schema(name: str, found: object) -> None:
+    """Raise StateTrouble for a record that this version cannot read, and say which one can."""
+    number = int(found) if isinstance(found, int) or str(found).isdecimal() else 0  # type: ignore[call-overload]
+    if _OLDEST_SCHEMA <= number <= SCHEMA:
+        return
+    hint = (
+        "upgrade this one: pip install -U echelon"
+        if number > SCHEMA
+        else f"`echelon rm {name}` forgets this run"
+    )
+    raise StateTrouble(
+        f"run {name!r} was recorded by another version of echelon (schema {found}, this version reads "
+        f"{_OLDEST_SCHEMA} to {SCHEMA})",
+        hint=hint,
+    )
 
 
 def parse_uri(text: str, default_engine: str) -> RunRef:
@@ -112,15 +133,15 @@ def describe_command(job: Job) -> str:
 
 def summarise(record: Record, status: Status) -> RunSummary:
     """The row that lists a run among others."""
-    job = record.job
+    job, plan = record.job, record.plan
     return RunSummary(
         name=record.ref.name,
         uri=str(record.ref),
         state=status.state,
         created=record.created,
         ended=status.ended,
-        workers=job.workers + sum(role.workers for role in job.roles),
-        gpus=job.workers * job.resources.gpus + sum(role.workers * role.resources.gpus for role in job.roles),
+        workers=workers_asked(job) if plan is None else worker_count(plan.world),
+        gpus=gpus_asked(job) if plan is None else gpu_count(plan.world),
         command=describe_command(job),
         reason=status.reason,
         owner=record.owner,

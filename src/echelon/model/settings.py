@@ -1,14 +1,15 @@
-"""What a user says, before it is made into a Job: one vocabulary for flags, job files and the Python call.
+"""The settings of a run before they are made into a Job: one vocabulary for flags, job files and keywords.
 
-Each field is a flag of `run` (underscores for dashes), a key of the job file and of `[tool.echelon]`, and a
-keyword of `echelon.run`; its help text stands here once, for `--help` and the job file's schema. None means:
-not said, so that a weaker source, or the default, may speak.
+Each field is a flag of `run` (dashes for underscores), a key of the job file and of `[tool.echelon]`, and a
+keyword of `echelon.run`. It is declared here once: its type says how its value is written (a sequence comes
+several times, a mapping as KEY=VALUE, a literal is a choice), its metadata has the rest (`_setting`), and
+`to_job` gives it its meaning. None means: not given, so that a weaker source, or the default, applies.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
 from echelon.errors import InvalidJob
@@ -18,105 +19,171 @@ from echelon.model.resources import Resources, parse_cpus, parse_duration, parse
 
 Text = str | int | float
 ON_KUBERNETES = "On Kubernetes"
-"""The section of `--help` for what only pods have; on this machine it is heard and has no effect."""
+"""The section of `--help` for what only pods have; on this machine it has no effect."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoleSettings:
-    """A role written out, where its workers need other resources than the rest."""
+    """A role written out, where its workers are not like the rest; a field means what it means for a run."""
 
     workers: int | None = None
+    procs: int | None = None
     gpus: int | None = None
     cpus: Text | None = None
     memory: Text | None = None
+    command: Sequence[Text] | str | None = None
+    args: Sequence[Text] | None = None
+    env: Mapping[str, Text] | None = None
+    image: str | None = None
+    template: Mapping[str, Any] | None = None
 
 
-def _said(text: str, **more: object) -> Any:
-    return field(default=None, metadata={"help": text, **more})
+def _setting(
+    text: str,
+    *,
+    metavar: str | None = None,
+    short: str | None = None,
+    flag: str | bool = True,
+    section: str | None = None,
+    everywhere: bool = False,
+    path: Literal["file", "dir", "pattern", "program", "script", "command"] | None = None,
+    one_run: bool = False,
+    hint: str | None = None,
+) -> Any:
+    """Declare a setting: what `--help` and the schema tell of it.
+
+    `flag` is its name where that differs from the field's, or False for what is no flag; `everywhere` gives
+    it to every command. `path` says what it names on this machine: shells complete it, and in a file it is
+    relative to the file's folder (see `jobfile/paths.py`). `one_run` settings cannot be a project's default.
+    `hint` is added to the error for a mapping that is not written KEY=VALUE."""
+    about = {
+        "help": text,
+        "metavar": metavar,
+        "short": short,
+        "flag": flag,
+        "section": section,
+        "everywhere": everywhere,
+        "path": path,
+        "one_run": one_run,
+        "hint": hint,
+    }
+    return field(default=None, metadata=about)
 
 
-def _of_pods(text: str, **more: object) -> Any:
-    return _said(text, section=ON_KUBERNETES, **more)
+def _of_pods(text: str, **more: Any) -> Any:
+    return _setting(text, section=ON_KUBERNETES, **more)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Everything that can be said of a run."""
+    """Everything that can be set of a run."""
 
-    name: str | None = _said("the run's name; made from the script's when left out")
-    script: str | None = _said("the Python script to train", flag=False)
-    module: str | None = _said("a Python module to run, as python -m does", short="-m")
-    command: Sequence[Text] | str | None = _said("a command that is not Python", flag=False)
-    args: Sequence[Text] | None = _said("arguments; {output} and {run} are filled in", flag=False)
-    workers: int | None = _said("how many workers (default 1)", short="-n")
-    procs: int | None = _said("ranks per worker (default: one per GPU, else 1)")
-    gpus: int | None = _said("GPUs per worker")
-    gpu_type: str | None = _said("only GPUs of this model, e.g. A100")
-    cpus: Text | None = _said("CPU cores per worker: request, or request:limit")  # noqa: RUF009 - as the others
-    memory: Text | None = _said("memory per worker, e.g. 16Gi: request, or request:limit")  # noqa: RUF009 - as the others
-    resource: Mapping[str, int] | None = _said("any other resource per worker: NAME=N (MIG, AMD, RDMA)")
-    roles: Mapping[str, int | RoleSettings] | None = _said(
-        "workers with another role: ps=1, chief=1, evaluator=1", flag="role"
+    name: str | None = _setting(
+        "the run's name; made from the script's when left out", metavar="NAME", one_run=True
     )
-    framework: Literal["auto", "torch", "tensorflow", "horovod", "mpi", "plain"] | None = _said(
+    script: str | None = _setting("the Python script to train", flag=False, path="script", one_run=True)
+    module: str | None = _setting(
+        "a Python module to run, as python -m does", short="-m", metavar="MODULE", one_run=True
+    )
+    command: Sequence[Text] | str | None = _setting(
+        "a command that is not Python", flag=False, path="command", one_run=True
+    )
+    args: Sequence[Text] | None = _setting(
+        "arguments; {output} and {run} are filled in", flag=False, one_run=True
+    )
+    workers: int | None = _setting("how many workers (default 1)", short="-n")
+    procs: int | None = _setting("ranks per worker (default: one per GPU, else 1)")
+    gpus: int | None = _setting("GPUs per worker")
+    gpu_type: str | None = _setting("only GPUs of this model, e.g. A100", metavar="MODEL")
+    cpus: Text | None = _setting("CPU cores per worker: request, or request:limit", metavar="N[:N]")  # noqa: RUF009 - as the others
+    memory: Text | None = _setting(  # noqa: RUF009 - as the others
+        "memory per worker, e.g. 16Gi: request, or request:limit", metavar="SIZE[:SIZE]"
+    )
+    resource: Mapping[str, int] | None = _setting("any other resource per worker: NAME=N (MIG, AMD, RDMA)")
+    roles: Mapping[str, int | RoleSettings] | None = _setting(
+        "workers with another role: ps=1, chief=1, evaluator=1, launcher=1", flag="role"
+    )
+    framework: Literal["auto", "torch", "tensorflow", "horovod", "mpi", "plain"] | None = _setting(
         "how ranks find each other (default auto: by the script's imports)"
     )
-    env: Mapping[str, Text] | None = _said("a variable for the ranks: KEY=VALUE")
-    secret: Sequence[str] | None = _said(
-        "a variable kept out of sight: NAME from your environment, or NAME=@FILE"
+    env: Mapping[str, Text] | None = _setting("a variable for the ranks: KEY=VALUE")
+    secret: Sequence[str] | None = _setting(
+        "a variable kept out of sight: NAME from your environment, or NAME=@FILE", metavar="NAME[=@FILE]"
     )
-    python: str | None = _said("the Python that runs the ranks (default: the active environment's)")
-    restarts: int | None = _said("start the workers again after a failure, up to N times (default 0)")
-    timeout: Text | None = _said("end the run after this time, e.g. 90m")  # noqa: RUF009 - as the others
-    results: str | None = _said("where results go (default ./runs/RUN)")
-    resume: bool | None = _said("go on in a results folder that exists")
-    snapshot: bool | None = _said("run on a copy of the project as it is now")
-    include: Sequence[str] | None = _said("ship these files although .gitignore names them")
-    detach: bool | None = _said("return at once; the run goes on", short="-d")
-    no_wait: bool | None = _said("fail instead of standing in line for GPUs")
-    dry_run: bool | None = _said("show what would happen, do nothing")
-    format: Literal["text", "json", "yaml"] | None = _said(
+    python: str | None = _setting(
+        "the Python that runs the ranks (default: the active environment's)", metavar="FILE", path="program"
+    )
+    restarts: int | None = _setting("start the workers again after a failure, up to N times (default 0)")
+    timeout: Text | None = _setting("end the run after this time, e.g. 90m", metavar="TIME")  # noqa: RUF009 - as the others
+    results: str | None = _setting("where results go (default ./runs/RUN)", metavar="DIR", path="dir")
+    resume: bool | None = _setting("go on in a results folder that exists")
+    snapshot: bool | None = _setting("run on a copy of the project as it is now")
+    include: Sequence[str] | None = _setting(
+        "ship these files although .gitignore names them", metavar="PATTERN", path="pattern"
+    )
+    detach: bool | None = _setting("return at once; the run goes on", short="-d")
+    no_wait: bool | None = _setting("fail instead of waiting in the queue for GPUs")
+    dry_run: bool | None = _setting("show what would happen, do nothing")
+    format: Literal["text", "json", "yaml"] | None = _setting(
         "how to print: text, json or yaml", short="-o", everywhere=True
     )
-    on: Literal["local", "k8s"] | None = _said("where: local (default) or k8s", everywhere=True)
-    context: str | None = _of_pods("the kubeconfig context, for k8s", everywhere=True)
-    namespace: str | None = _of_pods("the namespace, for k8s", everywhere=True)
-    image: str | None = _of_pods("the workers' image (default: one for the framework)")
+    on: Literal["local", "k8s"] | None = _setting("where: local (default) or k8s", everywhere=True)
+    context: str | None = _of_pods("the kubeconfig context, for k8s", metavar="NAME", everywhere=True)
+    namespace: str | None = _of_pods("the namespace, for k8s", metavar="NAME", everywhere=True)
+    image: str | None = _of_pods("the workers' image (default: one for the framework)", metavar="IMAGE")
     pull: Literal["missing", "always"] | None = _of_pods("when to pull the image (default missing)")
-    pull_secret: Sequence[str] | None = _of_pods("a Secret that lets nodes pull the image")
+    pull_secret: Sequence[str] | None = _of_pods("a Secret that lets nodes pull the image", metavar="NAME")
     mount: Sequence[str] | None = _of_pods(
-        "a volume in every worker; KIND: pvc, configmap, secret, nfs (SERVER:/export), hostPath, emptydir"
+        "a volume in every worker; KIND: pvc, configmap, secret, nfs (SERVER:/export), hostPath, emptydir",
+        metavar="KIND:SOURCE:/PATH[:ro]",
     )
-    code: str | None = _of_pods("run code that lies on a volume; nothing is shipped")
-    pip: Sequence[str] | None = _of_pods("install this package before the start")
-    requirements: str | None = _of_pods("install what this file names before the start")
+    code: str | None = _of_pods("run code that lies on a volume; nothing is shipped", metavar="pvc:NAME/PATH")
+    pip: Sequence[str] | None = _of_pods("install this package before the start", metavar="PACKAGE")
+    requirements: str | None = _of_pods(
+        "install what this file names before the start", metavar="FILE", path="file"
+    )
     output: str | None = _of_pods(
-        "results on a volume: pvc:NAME[/path], or new:[SIZE] for one made for the run (default 10Gi)"
+        "results on a volume: pvc:NAME[/path], or new:[SIZE] for one made for the run (default 10Gi)",
+        metavar="VOLUME",
     )
     linger: Text | None = _of_pods(  # noqa: RUF009 - as the others
-        "how long workers keep results that are on no volume and not fetched yet (default 5m)"
+        "how long workers keep results that are on no volume and not fetched yet (default 5m)", metavar="TIME"
     )
-    collect: Sequence[str] | None = _of_pods("fetch this folder of the workers too")
-    shm: Text | None = _of_pods("the size of /dev/shm (default: half of the memory's limit)")  # noqa: RUF009 - as the others
-    node_selector: Mapping[str, Text] | None = _of_pods("only on nodes with this label: KEY=VALUE")
-    toleration: Sequence[str] | None = _of_pods("on nodes with this taint too")
-    service_account: str | None = _of_pods("the workers' service account")
-    priority_class: str | None = _of_pods("the workers' priority class")
-    ttl: Text | None = _of_pods("forget the run this long after its end (default 7d)")  # noqa: RUF009 - as the others
+    collect: Sequence[str] | None = _of_pods("fetch this folder of the workers too", metavar="PATH")
+    shm: Text | None = _of_pods(  # noqa: RUF009 - as the others
+        "the size of /dev/shm (default: half of the memory's limit)", metavar="SIZE"
+    )
+    node_selector: Mapping[str, Text] | None = _of_pods(
+        "only on nodes with this label: KEY=VALUE",
+        hint="`kubectl get nodes --show-labels` shows what nodes have",
+    )
+    toleration: Sequence[str] | None = _of_pods(
+        "on nodes with this taint too", metavar="KEY[=VALUE][:EFFECT]"
+    )
+    service_account: str | None = _of_pods("the workers' service account", metavar="NAME")
+    priority_class: str | None = _of_pods("the workers' priority class", metavar="NAME")
+    ttl: Text | None = _of_pods(  # noqa: RUF009 - as the others
+        "forget the run this long after its end (default 7d)", metavar="TIME"
+    )
+    template: Mapping[str, Any] | None = _of_pods(
+        "a Kubernetes pod template, merged under what echelon sets itself", flag=False
+    )
 
 
 NAMES = tuple(setting.name for setting in fields(Settings))
+OF_ONE_RUN = tuple(setting.name for setting in fields(Settings) if setting.metadata["one_run"])
+WHAT_TO_RUN = ("script", "module", "command")
+"""A job gives exactly one of these."""
 
 
 def merge(strong: Settings, weak: Settings) -> Settings:
-    """Let `strong` speak, and `weak` where it is silent. Mappings (variables, roles) add up, name by name."""
-    what = ("script", "module", "command")
-    said_what = any(getattr(strong, name) is not None for name in what)
+    """Take what `strong` gives, and what `weak` gives besides. Mappings (variables, roles) add up by name."""
+    has_own = any(getattr(strong, name) is not None for name in WHAT_TO_RUN)
     merged: dict[str, Any] = {}
     for name in NAMES:
         mine, theirs = getattr(strong, name), getattr(weak, name)
-        silent = said_what and name in (*what, "args")  # arguments belong to what they are given to
-        merged[name] = mine if silent else add_up(mine, theirs)
+        replaced = has_own and name in (*WHAT_TO_RUN, "args")  # arguments belong to what they are given to
+        merged[name] = mine if replaced else add_up(mine, theirs)
     return Settings(**merged)
 
 
@@ -128,6 +195,8 @@ def add_up(strong: Any, weak: Any) -> Any:
         return {**weak, **{name: add_up(value, weak.get(name)) for name, value in strong.items()}}
     if isinstance(strong, RoleSettings) or isinstance(weak, RoleSettings):
         mine, theirs = _written_out(strong), _written_out(weak)
+        if mine.command is not None:
+            theirs = replace(theirs, args=None)  # arguments belong to the command they are given to
         return RoleSettings(
             **{
                 each.name: add_up(getattr(mine, each.name), getattr(theirs, each.name))
@@ -137,60 +206,61 @@ def add_up(strong: Any, weak: Any) -> Any:
     return strong
 
 
-def to_job(said: Settings, *, name: str) -> Job:
+def to_job(settings: Settings, *, name: str) -> Job:
     """Make the Job that the settings mean, checked. `name` is used where the user gave none."""
     resources = Resources(
-        gpus=_number("gpus", said.gpus, 0),
-        gpu_type=said.gpu_type,
-        cpus=None if said.cpus is None else parse_cpus("cpus", said.cpus),
-        memory=None if said.memory is None else parse_memory("memory", said.memory),
-        other={key: _number(f"resource {key}", count, 0) for key, count in (said.resource or {}).items()},
+        gpus=_number("gpus", settings.gpus, 0),
+        gpu_type=settings.gpu_type,
+        cpus=None if settings.cpus is None else parse_cpus("cpus", settings.cpus),
+        memory=None if settings.memory is None else parse_memory("memory", settings.memory),
+        other={key: _number(f"resource {key}", count, 0) for key, count in (settings.resource or {}).items()},
     )
     job = Job(
-        name=said.name if said.name is not None else name,
-        script=said.script,
-        module=said.module,
-        command=split_words(said.command),
-        args=tuple(str(word) for word in said.args or ()),
-        workers=_number("workers", said.workers, 1),
-        procs=_number("procs", said.procs, max(1, resources.gpus)),
+        name=settings.name if settings.name is not None else name,
+        script=settings.script,
+        module=settings.module,
+        command=split_words(settings.command),
+        args=tuple(str(word) for word in settings.args or ()),
+        workers=_number("workers", settings.workers, 1),
+        procs=_number("procs", settings.procs, max(1, resources.gpus)),
         resources=resources,
-        roles=tuple(_role(key, value, resources) for key, value in (said.roles or {}).items()),
-        framework=said.framework or "auto",
-        env={key: str(value) for key, value in (said.env or {}).items()},
-        secrets=tuple(_secret(text) for text in said.secret or ()),
-        python=said.python,
-        restarts=_number("restarts", said.restarts, 0),
-        timeout=None if said.timeout is None else parse_duration("timeout", said.timeout),
-        results=said.results,
-        resume=bool(said.resume),
-        snapshot=bool(said.snapshot),
-        include=tuple(said.include or ()),
-        pod=_pod(said),
+        roles=tuple(_role(key, value, resources) for key, value in (settings.roles or {}).items()),
+        framework=settings.framework or "auto",
+        env={key: str(value) for key, value in (settings.env or {}).items()},
+        secrets=tuple(_secret(text) for text in settings.secret or ()),
+        python=settings.python,
+        restarts=_number("restarts", settings.restarts, 0),
+        timeout=None if settings.timeout is None else parse_duration("timeout", settings.timeout),
+        results=settings.results,
+        resume=bool(settings.resume),
+        snapshot=bool(settings.snapshot),
+        include=tuple(settings.include or ()),
+        pod=_pod(settings),
     )
     validate(job)
     return job
 
 
-def _pod(said: Settings) -> pod.PodOptions:
+def _pod(settings: Settings) -> pod.PodOptions:
     named = pod.parse_object_name
     return pod.PodOptions(
-        image=None if said.image is None else pod.parse_image(said.image),
-        pull=said.pull or "missing",
-        pull_secrets=tuple(named("pull_secret", text) for text in said.pull_secret or ()),
-        mounts=tuple(pod.parse_mount(text) for text in said.mount or ()),
-        node_selector=pod.parse_node_selector(said.node_selector or {}),
-        tolerations=tuple(pod.parse_toleration(text) for text in said.toleration or ()),
-        service_account=said.service_account and named("service_account", said.service_account),
-        priority_class=said.priority_class and named("priority_class", said.priority_class),
-        shm=None if said.shm is None else parse_size("shm", said.shm),
-        code=None if said.code is None else pod.parse_volume_path("code", said.code),
-        pip=tuple(pod.parse_package(text) for text in said.pip or ()),
-        requirements=said.requirements,
-        output=None if said.output is None else pod.parse_output(said.output),
-        linger=pod.LINGER if said.linger is None else pod.parse_linger(said.linger),
-        ttl=pod.TTL if said.ttl is None else pod.parse_ttl(said.ttl),
-        collect=tuple(said.collect or ()),
+        image=None if settings.image is None else pod.parse_image(settings.image),
+        pull=settings.pull or "missing",
+        pull_secrets=tuple(named("pull_secret", text) for text in settings.pull_secret or ()),
+        mounts=tuple(pod.parse_mount(text) for text in settings.mount or ()),
+        node_selector=pod.parse_node_selector(settings.node_selector or {}),
+        tolerations=tuple(pod.parse_toleration(text) for text in settings.toleration or ()),
+        service_account=settings.service_account and named("service_account", settings.service_account),
+        priority_class=settings.priority_class and named("priority_class", settings.priority_class),
+        shm=None if settings.shm is None else parse_size("shm", settings.shm),
+        code=None if settings.code is None else pod.parse_volume_path("code", settings.code),
+        pip=tuple(pod.parse_package(text) for text in settings.pip or ()),
+        requirements=settings.requirements,
+        output=None if settings.output is None else pod.parse_output(settings.output),
+        linger=pod.LINGER if settings.linger is None else pod.parse_linger(settings.linger),
+        ttl=pod.TTL if settings.ttl is None else pod.parse_ttl(settings.ttl),
+        collect=tuple(settings.collect or ()),
+        template=dict(settings.template or {}),
     )
 
 
@@ -219,9 +289,11 @@ def split_words(command: Sequence[Text] | str | None) -> tuple[str, ...]:
 
 
 def _role(name: str, value: int | RoleSettings, default: Resources) -> Role:
-    """A parameter server computes on the CPU unless told otherwise; other roles need what a worker needs."""
+    """Parameter servers and the launcher compute on the CPU unless told otherwise; other roles need what a
+    worker needs.
+    """
     written, where = _written_out(value), f"role {name}"
-    gpus = _number(f"{where}: gpus", written.gpus, 0 if name == "ps" else default.gpus)
+    gpus = _number(f"{where}: gpus", written.gpus, 0 if name in ("ps", "launcher") else default.gpus)
     resources = Resources(
         gpus=gpus,
         gpu_type=default.gpu_type if gpus else None,
@@ -229,7 +301,17 @@ def _role(name: str, value: int | RoleSettings, default: Resources) -> Role:
         memory=default.memory if written.memory is None else parse_memory(f"{where}: memory", written.memory),
         other=default.other if gpus else {},
     )
-    return Role(name=name, workers=_number(where, written.workers, 1), resources=resources)
+    return Role(
+        name=name,
+        workers=_number(where, written.workers, 1),
+        procs=_number(f"{where}: procs", written.procs, 1),
+        resources=resources,
+        command=split_words(written.command),
+        args=None if written.args is None else tuple(map(str, written.args)),
+        env={key: str(each) for key, each in (written.env or {}).items()},
+        image=None if written.image is None else pod.parse_image(written.image),
+        template=dict(written.template or {}),
+    )
 
 
 def _written_out(role: int | RoleSettings) -> RoleSettings:

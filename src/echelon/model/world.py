@@ -1,4 +1,4 @@
-"""Who takes part in a run: groups of equal workers, numbered through.
+"""The shape of a run: groups of equal workers, numbered through.
 
 Workers and ranks count over all groups in order, so worker 0 and rank 0 belong to the first group. Workers
 with different numbers of ranks, or another role, are different groups."""
@@ -59,6 +59,11 @@ def members(world: World) -> Iterator[Member]:
 def worker_count(world: World) -> int:
     """How many workers take part."""
     return sum(group.workers for group in world.groups)
+
+
+def gpu_count(world: World) -> int:
+    """How many GPUs the workers need together."""
+    return sum(group.workers * group.resources.gpus for group in world.groups)
 
 
 def rank_count(world: World) -> int:

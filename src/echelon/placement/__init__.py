@@ -1,4 +1,4 @@
-"""Who sits where: from what a job asks and a cluster has to a placement, or the reason why there is none."""
+"""Placement: a World and a snapshot of the cluster become seats for all workers, or the reason why not."""
 
 from echelon.placement.place import NoRoom, place
 

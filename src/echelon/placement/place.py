@@ -1,22 +1,25 @@
-"""Find a seat for every worker of a world in a snapshot of the cluster, all or none.
+"""A seat for every worker of a world in a snapshot of the cluster, all or none.
 
-Called by `admission.py` and the dry run. Workers take the first node on which they fit, nodes with the least
-free GPUs first, so that what stays free stays together."""
+Exact: if there is a way to seat all workers, it is found. Nodes with the fewest free GPUs are filled first,
+so that what stays free stays together. `search.py` decides how many workers of each kind go to each node;
+this module puts workers and nodes into its numbers, and its answer into seats."""
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
+from itertools import combinations, compress, repeat
 
-from echelon.errors import Unplaceable
 from echelon.model.cluster import Cluster, Gpu, Node, matches_type
 from echelon.model.plan import Placement, Seat
-from echelon.model.resources import Resources, format_memory
-from echelon.model.world import World, members
+from echelon.model.resources import Amount, Resources
+from echelon.model.world import Member, World, members
+from echelon.placement.explain import all_nodes, too_large, what_is_missing
+from echelon.placement.search import Counts, Undecided, pack
 
-_DUST = 1e-6  # of a core: what rounding may leave of sums of fractions
-_NAMED = 4  # nodes or holders that a sentence names before it counts the rest
+_DUST = 1e-3  # of a thousandth of a core: what rounding may leave of sums of fractions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,205 +29,169 @@ class NoRoom:
     reason: str
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Room:
-    """What is still free on a node while seats are being given out."""
+    """What a node has to give."""
 
-    node: Node
-    gpus: list[Gpu]
+    node: str
+    gpus: tuple[Gpu, ...]
     cpus: float
     memory: float
-    other: dict[str, int]
+    other: Mapping[str, int]
 
 
 def place(world: World, cluster: Cluster) -> Placement | NoRoom:
     """Seat every worker on what is free; NoRoom if it must wait; Unplaceable if even an empty cluster could
-    not hold it. What nobody let us look at has room for everybody: seats without a node.
+    not hold it. A cluster that may not be read has room for all: seats without a node.
     """
     if not cluster.known:
         return Placement(seats=tuple(Seat(worker=member.worker, node="") for member in members(world)))
-    free = [
-        _Room(
-            node,
-            [g for g in node.gpus if g.holder is None],
-            node.free_cpus,
-            node.free_memory,
-            dict(node.other if node.free_other is None else node.free_other),
-        )
-        for node in cluster.nodes
-    ]
-    seats = _seat(world, free)
-    if seats is not None:
-        return Placement(seats=tuple(seats))
-    nodes = _all_nodes(cluster)
-    empty = [_Room(node, list(node.gpus), node.cpus, node.memory, dict(node.other)) for node in nodes]
-    if _seat(world, empty) is None:
-        raise _too_large(world, cluster)
-    return NoRoom(reason=_what_is_missing(world, cluster))
+    try:
+        seats = _seat(world, [_free(node) for node in cluster.nodes])
+        if seats is not None:
+            return Placement(seats=seats)
+        if _seat(world, [_empty(node) for node in all_nodes(cluster)]) is None:
+            raise too_large(world, cluster)
+    except Undecided:
+        pass  # a refusal might be wrong: the run waits, and every change in the cluster is a new try
+    return NoRoom(reason=what_is_missing(world, cluster))
 
 
-def _seat(world: World, rooms: Sequence[_Room]) -> list[Seat] | None:
-    seats = []
-    fitting: list[tuple[int, str, int]] = []  # a heap: GPUs that match, the node's name, which room
-    group = None
+def _free(node: Node) -> _Room:
+    return _Room(
+        node=node.name,
+        gpus=tuple(gpu for gpu in node.gpus if gpu.holder is None),
+        cpus=node.free_cpus,
+        memory=node.free_memory,
+        other=node.other if node.free_other is None else node.free_other,
+    )
+
+
+def _empty(node: Node) -> _Room:
+    return _Room(node=node.name, gpus=node.gpus, cpus=node.cpus, memory=node.memory, other=node.other)
+
+
+def _seat(world: World, rooms: Sequence[_Room]) -> tuple[Seat, ...] | None:
+    asked = [group.resources for group in world.groups]
+    kinds = [need for at, need in enumerate(asked) if need not in asked[:at]]
+    kind_of = [kinds.index(need) for need in asked]
+    wanted = [0] * len(kinds)
+    for kind, group in zip(kind_of, world.groups, strict=True):
+        wanted[kind] += group.workers
+    scale = _Scale(kinds)
+    rooms = sorted(rooms, key=lambda room: (scale.usable(room), len(room.gpus), room.node))
+    supplies = [scale.supply(room) for room in rooms]
+    mixes = pack(scale.demands, tuple(wanted), supplies, tuple(need.gpus for need in kinds))
+    return None if mixes is None else _seats(world, kind_of, rooms, mixes)
+
+
+def _seats(
+    world: World, kind_of: Sequence[int], rooms: Sequence[_Room], mixes: Sequence[Counts]
+) -> tuple[Seat, ...]:
+    """Who sits where, once the numbers are known: workers in order, to nodes in order."""
+
+    def openings(kind: int) -> Iterator[_Room]:
+        for room, mix in zip(rooms, mixes, strict=False):
+            yield from repeat(room, mix[kind])
+
+    next_room = [openings(kind) for kind in range(max(kind_of) + 1)]
+    here: dict[str, list[Member]] = {}
+    room_of = {}
     for member in members(world):
-        need = world.groups[member.group].resources
-        if member.group != group:  # workers of a group are alike: a room changes only when one has sat down
-            group = member.group
-            fitting = [_rank(need, room, at) for at, room in enumerate(rooms) if _fits(need, room)]
-            heapq.heapify(fitting)
-        if not fitting:
-            return None
-        at = heapq.heappop(fitting)[-1]
-        room = rooms[at]
-        mine = _matching(need, room.gpus)[: need.gpus]
-        room.gpus = [gpu for gpu in room.gpus if gpu not in mine]
-        room.cpus -= need.cpus.request if need.cpus else 0
-        room.memory -= need.memory.request if need.memory else 0
-        for name, count in need.other.items():
-            room.other[name] -= count
-        seats.append(Seat(worker=member.worker, node=room.node.name, gpus=tuple(gpu.id for gpu in mine)))
-        if _fits(need, room):
-            heapq.heappush(fitting, _rank(need, room, at))
-    return seats
+        room = next(next_room[kind_of[member.group]])
+        room_of[room.node] = room
+        here.setdefault(room.node, []).append(member)
+    seats = {}
+    for name, sitting in here.items():
+        needs = [world.groups[member.group].resources for member in sitting]
+        for member, gpus in zip(sitting, hand_out(needs, room_of[name].gpus), strict=True):
+            seats[member.worker] = Seat(worker=member.worker, node=name, gpus=tuple(gpu.id for gpu in gpus))
+    return tuple(seats[worker] for worker in sorted(seats))
 
 
-def _rank(need: Resources, room: _Room, at: int) -> tuple[int, str, int]:
-    return len(_matching(need, room.gpus)), room.node.name, at
+class _Scale:
+    """Workers and nodes as rows of whole numbers: thousandths of cores, bytes, other resources, GPUs.
+
+    GPUs take one number for every set of types that is asked for: all workers of those types together cannot
+    need more than the GPUs that any of them could use. By Hall's theorem that is enough: where it holds for
+    every set, the GPUs of a node can be handed out. What no worker asks for has no number, so that nodes
+    which differ only in that are equal."""
+
+    def __init__(self, kinds: Sequence[Resources]) -> None:
+        self._other = sorted({name for need in kinds for name in need.other})
+        self._types = {need.gpu_type for need in kinds if need.gpus}
+        self._sets = list(_sets(self._types))
+        rows = [self._row_of_worker(need) for need in kinds]
+        self._asked = [any(column) for column in zip(*rows, strict=True)]
+        self.demands = [tuple(compress(row, self._asked)) for row in rows]
+
+    def supply(self, room: _Room) -> Counts:
+        """What a node has of each resource."""
+        row = (
+            math.floor(room.cpus * 1000 + _DUST),
+            math.floor(room.memory),
+            *(room.other.get(name, 0) for name in self._other),
+            *(_count(types, room.gpus) for types in self._sets),
+        )
+        return tuple(compress(row, self._asked))
+
+    def usable(self, room: _Room) -> int:
+        """The free GPUs that any of the workers could use; all of them, where no worker needs one."""
+        return _count(self._types, room.gpus) if self._types else len(room.gpus)
+
+    def _row_of_worker(self, need: Resources) -> Counts:
+        return (
+            math.ceil(_request(need.cpus) * 1000 - _DUST),
+            math.ceil(_request(need.memory)),
+            *(need.other.get(name, 0) for name in self._other),
+            *(need.gpus if need.gpu_type in types else 0 for types in self._sets),
+        )
 
 
-def _fits(need: Resources, room: _Room) -> bool:
-    return (
-        len(_matching(need, room.gpus)) >= need.gpus
-        and room.cpus >= (need.cpus.request if need.cpus else 0) - _DUST
-        and room.memory >= (need.memory.request if need.memory else 0)
-        and all(room.other.get(name, 0) >= count for name, count in need.other.items())
-    )
+def hand_out(needs: Sequence[Resources], gpus: Sequence[Gpu]) -> list[list[Gpu]]:
+    """Give each worker on a node the first GPUs that it can use and that the later workers can spare.
 
-
-def _matching(need: Resources, gpus: Sequence[Gpu]) -> list[Gpu]:
-    if need.gpu_type is None:
-        return list(gpus)
-    fitting = {model for model in {gpu.model for gpu in gpus} if matches_type(need.gpu_type, model)}
-    return [gpu for gpu in gpus if gpu.model in fitting]
-
-
-def _all_nodes(cluster: Cluster) -> list[Node]:
-    """Those that take workers, and those that will again."""
-    return [*cluster.nodes, *(each.node for each in cluster.left_out if each.passing)]
-
-
-def _total(world: World) -> tuple[int, float, float]:
-    gpus = sum(group.workers * group.resources.gpus for group in world.groups)
-    cpus = sum(
-        group.workers * (group.resources.cpus.request if group.resources.cpus else 0)
-        for group in world.groups
-    )
-    memory = sum(
-        group.workers * (group.resources.memory.request if group.resources.memory else 0)
-        for group in world.groups
-    )
-    return gpus, cpus, memory
-
-
-def _too_large(world: World, cluster: Cluster) -> Unplaceable:
-    gpus, cpus, memory = _total(world)
-    nodes = _all_nodes(cluster)
-    have = [gpu for node in nodes for gpu in node.gpus]
-    where, shut = _where(cluster, len(nodes)), _name_left_out(cluster, gpus=gpus > 0)
-    models = sorted({gpu.model for gpu in have if gpu.model})
-    if not nodes:
-        return Unplaceable("no node takes workers", hint=shut or "the cluster has no nodes")
-    for group in world.groups:
-        need = group.resources
-        if need.gpu_type is not None and not _matching(need, have):
-            there_is = f"there is {', '.join(models)}" if models else "leave it out: there is no GPU at all"
-            return Unplaceable(
-                f"gpu_type {need.gpu_type!r}: {where} no such GPU", hint=_joined(there_is, shut)
-            )
-        for name in need.other:
-            if not any(name in node.other for node in nodes):
-                return Unplaceable(
-                    f"resource {name!r}: {where} none of it",
-                    hint=_joined("leave it out; GPUs are asked for with --gpus", shut),
+    The GPUs must be enough for all."""
+    free = list(gpus)
+    handed: list[list[Gpu]] = []
+    for number, need in enumerate(needs):
+        mine: list[Gpu] = []
+        while len(mine) < need.gpus:
+            still = [replace(need, gpus=need.gpus - len(mine) - 1), *needs[number + 1 :]]
+            mine.append(
+                next(
+                    gpu
+                    for at, gpu in enumerate(free)
+                    if _can_use(need.gpu_type, gpu) and _suffice(free[:at] + free[at + 1 :], still)
                 )
-    hint = _joined("lower --gpus or --workers; `echelon top` shows the GPUs", shut)
-    for kind in {group.resources.gpu_type for group in world.groups if group.resources.gpu_type}:
-        wanting = [group for group in world.groups if group.resources.gpu_type == kind]
-        asked, there = (
-            sum(each.workers * each.resources.gpus for each in wanting),
-            len(_matching(wanting[0].resources, have)),
-        )
-        if asked > there:
-            return Unplaceable(f"{_counted(asked)} of type {kind} asked for, {where} {there}", hint=hint)
-    if gpus > len(have):
-        return Unplaceable(f"{_counted(gpus)} asked for, {where} {len(have) or 'none'}", hint=hint)
-    for need in (group.resources for group in world.groups):
-        most = max(len(_matching(need, node.gpus)) for node in nodes)
-        if need.gpus > most:
-            return Unplaceable(
-                f"{_counted(need.gpus)} per worker asked for, no node has more than {most}", hint=hint
             )
-    if cpus > sum(node.cpus for node in nodes):
-        return Unplaceable(
-            f"{cpus:g} CPUs asked for, {where} {sum(node.cpus for node in nodes):g}",
-            hint=_joined("lower --cpus or --workers", shut),
-        )
-    if memory > sum(node.memory for node in nodes):
-        total = sum(node.memory for node in nodes)
-        return Unplaceable(
-            f"{format_memory(memory)} of memory asked for, {where} {format_memory(total)}",
-            hint=_joined("lower --memory or --workers", shut),
-        )
-    return Unplaceable(
-        "no node is large enough for one of the workers",
-        hint=_joined("ask for less per worker, and more workers", shut),
+            free.remove(mine[-1])
+        handed.append(mine)
+    return handed
+
+
+def _suffice(gpus: Sequence[Gpu], needs: Sequence[Resources]) -> bool:
+    return all(
+        sum(need.gpus for need in needs if need.gpu_type in types) <= _count(types, gpus)
+        for types in _sets({need.gpu_type for need in needs if need.gpus})
     )
 
 
-def _what_is_missing(world: World, cluster: Cluster) -> str:
-    gpus, cpus, memory = _total(world)
-    have = [gpu for node in cluster.nodes for gpu in node.gpus]
-    free = [gpu for gpu in have if gpu.holder is None]
-    free_cpus = sum(node.free_cpus for node in cluster.nodes)
-    free_memory = sum(node.free_memory for node in cluster.nodes)
-    shut = _name_left_out(cluster, gpus=gpus > 0)
-    if gpus <= len(free) and cpus > free_cpus:
-        return _joined(f"waiting for {cpus:g} CPUs: {free_cpus:g} not promised to other runs", shut)
-    if gpus <= len(free) and memory > free_memory:
-        wanted, promised = format_memory(memory), format_memory(free_memory)
-        return _joined(f"waiting for {wanted} of memory: {promised} not promised to other runs", shut)
-    if gpus:  # too few, or of another model, or on different nodes
-        holders = sorted({gpu.holder for gpu in have if gpu.holder is not None})
-        held = f", held by {_some(holders)}" if holders else ""
-        return _joined(f"waiting for {_counted(gpus)}: {len(free)} of {len(have)} free{held}", shut)
-    return _joined("waiting until one node has room for a worker", shut)
+def _sets(types: AbstractSet[str | None]) -> Iterator[frozenset[str | None]]:
+    """Every set of types but the empty one, in an order that is always the same."""
+    ordered = sorted(types, key=lambda each: each or "")
+    for size in range(1, len(ordered) + 1):
+        yield from map(frozenset, combinations(ordered, size))
 
 
-def _where(cluster: Cluster, nodes: int) -> str:
-    if cluster.here and nodes == 1:
-        return "this machine has"
-    return "the only node has" if nodes == 1 else f"the {nodes} nodes have"
+def _count(types: AbstractSet[str | None], gpus: Sequence[Gpu]) -> int:
+    """How many GPUs at least one of the types means."""
+    return sum(any(_can_use(each, gpu) for each in types) for gpu in gpus)
 
 
-def _name_left_out(cluster: Cluster, *, gpus: bool) -> str:
-    """The nodes that were not asked, by reason; of those without GPUs only where none are wanted."""
-    why: dict[str, list[str]] = {}
-    for each in cluster.left_out:
-        if each.node.gpus or not gpus:
-            why.setdefault(each.why, []).append(each.node.name)
-    told = (f"{_some(names)} ({reason})" for reason, names in why.items())
-    return f"left out: {', '.join(told)}" if why else ""
+def _can_use(gpu_type: str | None, gpu: Gpu) -> bool:
+    return gpu_type is None or matches_type(gpu_type, gpu.model)
 
 
-def _some(names: Sequence[str]) -> str:
-    more = len(names) - _NAMED
-    return ", ".join(names) if more <= 1 else f"{', '.join(names[:_NAMED])} and {more} more"
-
-
-def _joined(first: str, second: str) -> str:
-    return f"{first}; {second}" if second else first
-
-
-def _counted(gpus: int) -> str:
-    return f"{gpus} GPU{'s' * (gpus != 1)}"
+def _request(amount: Amount | None) -> float:
+    return amount.request if amount is not None else 0.0

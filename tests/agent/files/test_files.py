@@ -166,7 +166,7 @@ def test_silence_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
         return b""
 
     with pytest.raises(Broken, match="nothing came"):
-        Wire(receive, lambda _data: None).hear()
+        Wire(receive, lambda _data: None).read()
     assert waited == [wire.SILENCE]
 
 

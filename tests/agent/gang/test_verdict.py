@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from echelon.agent.gang.verdict import (
+    LOST,
     LOST_EXIT_CODE,
     OUTCOMES,
     cause_of_absence,
@@ -30,7 +31,7 @@ def test_the_cause_is_the_first_that_is_no_consequence() -> None:
 
 
 def test_a_lost_worker_explains_those_that_followed_but_not_a_failure_of_their_own() -> None:
-    lost = [(3, "it left"), (4, "so did it")]
+    lost = [(3, "it left", LOST), (4, "so did it", LOST)]
     assert find_cause([FOLLOWED, FAILED], lost)["rank"] == 2
     cause = find_cause([FOLLOWED], lost)
     assert (cause["summary"], cause["worker"], cause["exit_code"]) == (

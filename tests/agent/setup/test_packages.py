@@ -17,8 +17,8 @@ import pytest
 from tests.agent.pods import UP, Pods, parts
 from tests.conftest import find_python, wait_until
 
+from echelon.agent.ranks.interpreter import find_python as python_of
 from echelon.agent.setup import packages
-from echelon.agent.setup.interpreter import find_python as python_of
 from echelon.agent.task import INTERRUPTED, RUN_OVER
 from echelon.bundle.zipapp import pip_wheel
 

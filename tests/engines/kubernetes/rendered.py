@@ -5,15 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from echelon.engines.kubernetes.record import Shipped
+from echelon.engines.kubernetes.render.dialects import job as job_dialect
 from echelon.engines.kubernetes.render.manifests import render
-from echelon.engines.kubernetes.render.payload import Shipped
 from echelon.model.cluster import Cluster, Gpu, Node
 from echelon.model.job import Job
 from echelon.model.plan import Placement, Plan
 from echelon.model.run import Record, RunRef
-from echelon.model.settings import Settings, to_job
+from echelon.model.settings import RoleSettings, Settings, to_job
 from echelon.placement import place
-from echelon.planning import make_plan, make_world
+from echelon.planning import candidates, make_plan
 
 MODEL = "NVIDIA-A100-SXM4-80GB"
 SHIPPED = Shipped(agent=60_000, code=1_500_000, digest="ab" * 32, rest="cd" * 32)
@@ -29,6 +30,33 @@ class Case:
     options: dict[str, Any] = field(default_factory=dict)
 
 
+_SERVER = RoleSettings(
+    workers=2,
+    command=("./serve",),
+    args=("--port", 7000),
+    env={"LEVEL": "debug"},
+    image="my/server:2",
+    cpus=2,
+    template={
+        "metadata": {"annotations": {"prometheus.io/scrape": "true"}, "labels": {"echelon.dev/role": "mine"}},
+        "spec": {
+            "nodeSelector": {"pool": "cpu"},
+            "tolerations": [{"key": "spot", "operator": "Exists"}],
+            "securityContext": {"runAsUser": 1234, "seccompProfile": {"type": "Unconfined"}},
+            "restartPolicy": "Always",
+            "volumes": [{"name": "cache", "emptyDir": {}}, {"name": "work", "hostPath": {"path": "/"}}],
+            "containers": [
+                {
+                    "name": "worker",
+                    "env": [{"name": "ECHELON_POD_IP", "value": "1.2.3.4"}, {"name": "MINE", "value": "1"}],
+                    "volumeMounts": [{"name": "cache", "mountPath": "/cache"}],
+                    "ports": [{"containerPort": 7000}],
+                },
+                {"name": "metrics", "image": "my/metrics:3"},
+            ],
+        },
+    },
+)
 CASES = {
     "plain": Case(said=Settings(name="hello", script="hello.py", framework="plain")),
     "everything": Case(
@@ -76,6 +104,17 @@ CASES = {
         ),
         gpu_models={"A100": (MODEL, "NVIDIA-A100-PCIE-40GB")},
     ),
+    "whole-role": Case(
+        said=Settings(
+            name="served",
+            script="train.py",
+            args=("--epochs", "3"),
+            workers=2,
+            roles={"ps": _SERVER},
+            framework="plain",
+            image="my/trainer:1",
+        ),
+    ),
     "roles": Case(
         said=Settings(
             name="ps-run",
@@ -87,7 +126,7 @@ CASES = {
             output="new:5Gi:shared",
         ),
         shipped=Shipped(agent=60_000, rest="cd" * 32),
-        options={"security_level": "restricted", "suspend": True, "namespace": "team"},
+        options={"security_level": "restricted", "namespace": "team"},
     ),
 }
 
@@ -121,12 +160,13 @@ def planned(case: Case) -> tuple[Record, Plan]:
     from dataclasses import replace
 
     job = replace(to_job(case.said, name="x"), cwd="{code}")
-    found = place(make_world(job), cluster())
+    (world,) = candidates(job, cluster())
+    found = place(world, cluster())
     assert isinstance(found, Placement)
-    return record_of(job), replace(make_plan(job, found, cluster()), gpu_models=case.gpu_models)
+    return record_of(job), replace(make_plan(job, world, found, cluster()), gpu_models=case.gpu_models)
 
 
 def objects_of(case: Case) -> list[dict[str, Any]]:
     """All objects of a case, as the dry run shows them."""
     record, plan = planned(case)
-    return render(record, plan, case.shipped, **case.options)
+    return render(record, plan, case.shipped, job_dialect, **case.options)

@@ -56,7 +56,7 @@ def run_job(
         "metadata": {
             "name": name or run,
             "labels": own,
-            "annotations": {names.FIRST_WORKER: str(first), names.SCHEMA: "1"},
+            "annotations": {names.FIRST_WORKER: str(first)},
         },
         "spec": {
             "completionMode": "Indexed",

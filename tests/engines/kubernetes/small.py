@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
+import msgspec
 from testbed.kubectl import Object
 from tests.engines.kubernetes.situations import run_job
 
 from echelon.engines.kubernetes import names
+from echelon.engines.kubernetes.record import Stored, read
 from echelon.model.job import Job
 from echelon.model.run import Record, RunRef
 
@@ -21,12 +24,35 @@ RECORD = Record(
 )
 
 
-def record_object(*, stop: object = None, queued: object = None, started: bool = True) -> Object:
+def record_object(
+    *,
+    stop: object = None,
+    queued: object = None,
+    started: bool = True,
+    schema: str | None = "2",
+    **notes: object,
+) -> Object:
+    """A record as the API server has it; what is no text is written as JSON."""
+    given = {"stop": stop, **notes, **({"started": "101.0"} if started else {})}
+    annotations = {f"echelon.dev/{name}": _text(value) for name, value in given.items() if value}
+    if schema is not None:
+        annotations["echelon.dev/schema"] = schema
+    run = RECORD if schema == "1" else replace(RECORD, results="")
+    data = {"record.json": msgspec.json.encode(run).decode()}
+    if queued:
+        data["queued.json"] = _text(queued)
     owners = [{"kind": "Job", "name": "demo", "uid": "1"}] if started else []
-    annotations = {names.STOP: stop if isinstance(stop, str) else json.dumps(stop)} if stop else {}
-    data = {names.QUEUED_KEY: queued if isinstance(queued, str) else json.dumps(queued)} if queued else {}
-    about = {"name": "demo", "annotations": annotations, "ownerReferences": owners}
+    about = {"name": "demo", "uid": "the-record", "annotations": annotations, "ownerReferences": owners}
     return {"kind": "ConfigMap", "metadata": about, "data": data}
+
+
+def stored(**about: Any) -> Stored:
+    """The record of a run, read."""
+    return read(record_object(**about), RECORD.ref)
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def pod(

@@ -52,6 +52,9 @@ def test_a_command_its_streams_and_its_exit_code(run: list[str]) -> None:
     assert (done.returncode, done.stdout == content) == (0, True)
     names = {echelon("exec", *run, "fm", "--worker", number, "--", "hostname").stdout for number in "01"}
     assert names == {b"fm-0\n", b"fm-1\n"}
+    for choice, ranks in (((), b"0 0 2\n"), (("--worker", "1"), b"1 1 2\n"), (("--rank", "1"), b"1 1 2\n")):
+        words = ["sh", "-c", "echo $ECHELON_RANK $ECHELON_WORKER $ECHELON_RANKS"]
+        assert echelon("exec", *run, "fm", *choice, "--", *words).stdout == ranks
     done = echelon("exec", *run, "fm", "--", "no-such-command")
     assert (done.returncode, done.stderr) == (127, b"no-such-command: No such file or directory\n")
     done = echelon("exec", *run, "fm", "--worker", "2")

@@ -7,8 +7,10 @@ import re
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.engines.kubernetes.small import pod
 
 from echelon.engines.kubernetes import names
+from echelon.engines.kubernetes.state.workers import worker_of
 from echelon.model.job import NAME_LENGTH, ROLES
 from echelon.model.world import Group, World, members
 
@@ -53,7 +55,7 @@ def test_a_pod_finds_its_worker_by_its_job_and_its_index(counts: list[int]) -> N
     world = World(groups=tuple(Group(workers=count, procs=1) for count in counts))
     first = names.first_workers(world)
     found = [
-        names.worker_number({names.FIRST_WORKER: str(first[number])}, {names.COMPLETION_INDEX: str(index)})
+        worker_of(pod(first[number] + index, first=first[number]))
         for number, count in enumerate(counts)
         for index in range(count)
     ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from tests.engines.kubernetes.small import stored
 from tests.engines.kubernetes.stand_in import Answer, StandIn, refuses, says
 
 from echelon.engines.kubernetes import names, objects
@@ -73,21 +74,21 @@ def test_what_went_between_two_looks_is_made(api: Api, stand_in: StandIn) -> Non
     assert objects.create(api, thing(), OWNER)["metadata"]["uid"] == "new"
 
 
-def test_a_record_belongs_to_its_jobs(api: Api, stand_in: StandIn) -> None:
-    record = thing("ConfigMap", uid="the-record")
-    objects.adopt(api, record, [thing(uid="job-1")])
-    (owner,) = json.loads(stand_in.seen[0].body)["metadata"]["ownerReferences"]
+def test_a_record_goes_with_its_jobs(api: Api, stand_in: StandIn) -> None:
+    objects.tie_record(api, stored(started=False), [thing(uid="job-1")])
+    about = json.loads(stand_in.seen[0].body)["metadata"]
+    (owner,) = about["ownerReferences"]
     assert (owner["kind"], owner["uid"]) == ("Job", "job-1")
-    adopted = thing("ConfigMap", uid="the-record", owner="job-1")
-    objects.adopt(api, adopted, [thing(uid="job-1")])
-    objects.adopt(api, adopted, [])
+    assert "echelon.dev/started" in about["annotations"]
+    objects.tie_record(api, stored(), [thing(uid="1")])
+    objects.tie_record(api, stored(), [])
     assert deeds(stand_in) == ["PATCH"]
 
 
 def test_jobs_of_a_run_that_was_removed_meanwhile_go_too(api: Api, stand_in: StandIn) -> None:
     stand_in.answer_with(refuses(404, "NotFound", "no such ConfigMap"), says(200, {}))
     with pytest.raises(NotThere):
-        objects.adopt(api, thing("ConfigMap", uid="the-record"), [thing(uid="job-1")])
+        objects.tie_record(api, stored(started=False), [thing(uid="job-1")])
     assert deeds(stand_in) == ["PATCH", "DELETE"]
     assert json.loads(stand_in.seen[1].body)["preconditions"] == {"uid": "job-1"}
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from tests.cli.nvidia_smi import StandIn
 
-from echelon.engines.local.checkup import Finding, check_up
+from echelon.engines.local.checkup import check_up
+from echelon.model.finding import Finding
 
 
 def findings(python: str = sys.executable, **environment: str) -> dict[str, Finding]:

@@ -121,7 +121,7 @@ def test_who_has_a_gpu() -> None:
         holder_of(reading(1, processes=((9, "blender"), *ours)), held, frozenset({10})) == "blender (pid 9)"
     )
     assert holder_of(reading(1, processes=ours), held, frozenset({10})) is None
-    assert holder_of(reading(1, used=30 * 2**30), held, frozenset()) == "somebody's process"
+    assert holder_of(reading(1, used=30 * 2**30), held, frozenset()) == "an unknown process"
     assert holder_of(reading(1, used=2**30), held, frozenset()) is None  # a display, a driver
 
 

@@ -20,20 +20,6 @@ def folder(tmp_path: Path) -> RunDir:
     return RunDir(tmp_path)
 
 
-def test_where_state_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("ECHELON_HOME", "here")
-    assert rundir.state_home() == tmp_path / "here"
-    monkeypatch.setenv("ECHELON_HOME", "~/there")
-    assert rundir.state_home() == tmp_path / "there"
-    monkeypatch.setenv("ECHELON_HOME", "")
-    monkeypatch.setenv("XDG_STATE_HOME", "/var/state")
-    assert rundir.state_home() == Path("/var/state/echelon")
-    monkeypatch.delenv("XDG_STATE_HOME")
-    assert rundir.state_home() == tmp_path / ".local" / "state" / "echelon"
-
-
 def test_a_run_has_one_holder(folder: RunDir) -> None:
     assert not rundir.is_held(folder)
     with rundir.hold(folder) as lock:

@@ -73,6 +73,7 @@ class Terminal:
     kubeconfig: Path
     kubectl: Kubectl
     image: str
+    state: Path | None = None  # the machine's own state folder; the test's, unless it is another machine
     started: list[Command] = field(default_factory=list)
 
     def call(self, *words: str, patience: float = PATIENCE) -> subprocess.CompletedProcess[str]:
@@ -156,8 +157,16 @@ class Terminal:
         """The same folder, under somebody else's kubeconfig."""
         return replace(self, kubeconfig=kubectl.kubeconfig)
 
+    def on_another_machine(self, kubectl: Kubectl, folder: Path) -> Terminal:
+        """A colleague with a kubeconfig, a folder and a state folder of their own."""
+        folder.mkdir()
+        return replace(
+            self, kubeconfig=kubectl.kubeconfig, folder=folder, state=folder.with_name("colleague-state")
+        )
+
     def _environment(self) -> dict[str, str]:
-        return {**os.environ, "KUBECONFIG": str(self.kubeconfig), "ECHELON_ON": "k8s"}
+        state = {} if self.state is None else {"ECHELON_HOME": str(self.state)}
+        return {**os.environ, "KUBECONFIG": str(self.kubeconfig), "ECHELON_ON": "k8s", **state}
 
 
 @pytest.fixture

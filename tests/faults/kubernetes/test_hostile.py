@@ -109,7 +109,7 @@ def test_nothing_is_written_outside(terminal: Terminal) -> None:
     pod = terminal.pods("looked")[-1]["metadata"]["name"]
     program = (
         "import sys, hashlib; sys.path.insert(0, '/echelon/bundle/agent.pyz')\n"
-        "from echelon.agent.unpack import BadBundle, unpack\n"
+        "from echelon.agent.setup.unpack import BadBundle, unpack\n"
         "data = sys.stdin.buffer.read()\n"
         "try:\n    unpack(data, hashlib.sha256(data).hexdigest(), '/echelon/space/' + sys.argv[1])\n"
         "except BadBundle as error:\n    print('refused:', error)\n"

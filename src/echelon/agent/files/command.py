@@ -1,12 +1,12 @@
-"""`agent.pyz files ...`: files in and out of a pod, called by the client through `exec`.
+"""`agent.pyz files ...`: files in and out of a pod, run by the client through `exec`.
 
-    files list ROOT [PATH]               what is there, a line of JSON for each entry
-    files send ROOT [PATH]               the end of a copy that has the files, on standard input and output
-    files receive ROOT [--into]          the end of a copy that gets them
-    files hold SECONDS                   stay, until nobody has used this pod for so long
+    files list ROOT [PATH]               the tree, a line of JSON for each entry
+    files send ROOT [PATH]               the sending end of a copy, on standard input and output
+    files receive ROOT [--into]          the receiving end of a copy
+    files hold SECONDS                   keep the pod until no copy has used it for so long
 
-The first three end when the other end does. Exit code 0 says that all was said; whatever goes wrong is the
-last line, for the client to read."""
+The first three end when the other end does. Exit code 0 means that all was transferred; a failure is the last
+line, for the client to read."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ BROKEN = 3  # exit code: the other end went away
 
 
 def main(argv: list[str]) -> int:
-    """Do what the words say; returns the exit code."""
-    word, *rest = argv or [""]
-    if word == "list" and rest:
+    """Carry out the command; returns the exit code."""
+    action, *rest = argv or [""]
+    if action == "list" and rest:
         return _list(rest[0], *rest[1:2])
-    if word == "send" and rest:
+    if action == "send" and rest:
         path = rest[1] if len(rest) > 1 else "."
-        return _converse(lambda wire: Sender(wire, rest[0], path), rest[0])
-    if word == "receive" and rest:
-        return _converse(lambda wire: Receiver(wire, rest[0], into="--into" in rest[1:]), rest[0])
-    if word == "hold" and rest:
+        return _serve(lambda wire: Sender(wire, rest[0], path), rest[0])
+    if action == "receive" and rest:
+        return _serve(lambda wire: Receiver(wire, rest[0], into="--into" in rest[1:]), rest[0])
+    if action == "hold" and rest:
         return _hold(float(rest[0]))
-    words = "files: list ROOT [PATH] | send ROOT [PATH] | receive ROOT [--into] | hold SECONDS"
-    print(words, file=sys.stderr, flush=True)
+    usage = "files: list ROOT [PATH] | send ROOT [PATH] | receive ROOT [--into] | hold SECONDS"
+    print(usage, file=sys.stderr, flush=True)
     return 2
 
 
@@ -62,7 +62,7 @@ def _list(root: str, path: str = ".") -> int:
     return 0
 
 
-def _converse(make: Callable[[Wire], Sender | Receiver], root: str) -> int:
+def _serve(make: Callable[[Wire], Sender | Receiver], root: str) -> int:
     wire = standard_wire()
     end = make(wire)
     try:
@@ -81,11 +81,11 @@ def _converse(make: Callable[[Wire], Sender | Receiver], root: str) -> int:
     return 0
 
 
-def _give_up(wire: Wire, code: str, path: str, words: str) -> int:
-    """Say why, and wait for the other end to have heard: it may be in the middle of a large file."""
+def _give_up(wire: Wire, code: str, path: str, message: str) -> int:
+    """Report the failure, and wait until the other end has it: it may be in the middle of a large file."""
     deadline = time.monotonic() + SILENCE
     try:
-        wire.say(trouble=words, code=code, path=path)
+        wire.write(trouble=message, code=code, path=path)
         wire.flush()
         while time.monotonic() < deadline:
             wire.skip(deadline - time.monotonic())
@@ -95,7 +95,7 @@ def _give_up(wire: Wire, code: str, path: str, words: str) -> int:
 
 
 def _hold(seconds: float) -> int:
-    """Keep the pod for as long as it is used: whoever copies runs a process beside this one."""
+    """Keep the pod while it is used: a copy is a process beside this one."""
     import signal
 
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))  # a container's first process ignores it otherwise
@@ -111,10 +111,10 @@ def _hold(seconds: float) -> int:
 def _is_copy(process: str) -> bool:
     try:
         with open("/proc/%s/cmdline" % process, "rb") as file:
-            words = file.read()
+            arguments = file.read()
     except OSError:
         return False  # it has ended
     # Only copies by this agent's archive: a process list may show those of other pods. And not another
     # `hold`: two that see each other would stay for ever.
     ours = os.fsencode(sys.argv[0]) + b"\0files\0"
-    return ours in words and ours + b"hold\0" not in words
+    return ours in arguments and ours + b"hold\0" not in arguments

@@ -1,7 +1,7 @@
-"""Where files arrive: below one folder, each put in its place in one step, when it is whole.
+"""The target folder of a copy: each file is put in its place in one step, when it is complete.
 
-Only the receiver of a copy uses it. Every path is walked from the folder down without following a link, so
-that nothing is written outside it, whatever is there already. What is not whole yet is in `file_partial`.
+Every path is walked from the folder down without following a link, so that nothing is written outside it,
+whatever is there already. Incomplete files are in `partial`.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ class Landing:
         self.partials = Partials(self._top)
 
     def close(self) -> None:
-        """Let go of everything; what is not whole stays, for a while."""
+        """Close everything; incomplete files stay, for a while."""
         self.partials.close()
         os.close(self._top)
 
-    # What is there
+    # Existing files
 
     def stat(self, place: list[str]) -> os.stat_result | None:
         """The file in its place; None if there is none, or a link that the file will replace."""
@@ -64,23 +64,23 @@ class Landing:
         try:
             _settle(file, entry)
         except PermissionError:
-            pass  # somebody else's file, with the right content
+            pass  # another user's file, with the right content
         finally:
             os.close(file)
 
     # Folders and links
 
     def make_folder(self, place: list[str]) -> None:
-        """Make a folder, unless it is there."""
+        """Make a folder, unless it exists."""
         os.close(tree.open_folder(self._top, place, make=True))
 
     def set_mode(self, place: list[str], mode: int) -> None:
-        """Give a folder its mode. Its owner may always use it: to copy into it again, and to delete it."""
+        """Set a folder's mode. Its owner keeps all rights: to copy into it again, and to delete it."""
         folder = tree.open_folder(self._top, place)
         try:
             os.fchmod(folder, mode | stat.S_IRWXU)
         except PermissionError:
-            pass  # it was there before, and is somebody else's
+            pass  # it existed before, and is another user's
         finally:
             os.close(folder)
 
@@ -93,7 +93,7 @@ class Landing:
                 if os.readlink(place[-1], dir_fd=folder) == target:
                     return
             except OSError:
-                pass  # nothing, or no link
+                pass  # there is nothing, or no link
             os.symlink(target, temporary, dir_fd=folder)
             try:
                 os.rename(temporary, place[-1], src_dir_fd=folder, dst_dir_fd=folder)
@@ -108,7 +108,7 @@ class Landing:
     # Files
 
     def put_in_place(self, place: list[str], entry: Entry) -> None:
-        """The file is whole: give it its mode, time and name."""
+        """Give a complete file its mode, time and name."""
         file = self.partials.file(place, entry)
         _settle(file, entry)
         folder = tree.open_folder(self._top, place[:-1], make=True)
@@ -126,7 +126,7 @@ class Landing:
 
 
 def write_all(file: int, data: bytes) -> None:
-    """Write, however many calls it takes."""
+    """Write all of the data."""
     rest = memoryview(data)
     while rest:
         rest = rest[os.write(file, rest) :]
@@ -138,7 +138,7 @@ def _settle(file: int, entry: Entry) -> None:
 
 
 def _copy_across(file: int, entry: Entry, folder: int, name: str) -> None:
-    """Its place is on another file system: copy it there under a name of our own, then rename it."""
+    """Copy a file to its place on another file system under a temporary name, then rename it."""
     temporary = "%s.%s" % (PARTIAL, os.urandom(8).hex())
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     there = os.open(temporary, flags, 0o600, dir_fd=folder)

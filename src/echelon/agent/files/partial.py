@@ -1,8 +1,9 @@
-"""Files that are not whole yet: in a folder of our own at the top of the target, to be gone on with.
+"""Incomplete files of a copy, in a folder of their own at the top of the target, so that a copy can be
+resumed.
 
-A file's name there is made of its place, size and time, so that the next try, also of another process, finds
-what an earlier one left. A lock, which ends with its holder, tells it from one that somebody is writing right
-now. Used by `file_landing`.
+A file's name there is made of its place, size and time, so that the next attempt, also by another process,
+finds what an earlier one left. A lock, which ends with its holder, marks a file that another process is
+writing right now.
 """
 
 from __future__ import annotations
@@ -21,22 +22,22 @@ if TYPE_CHECKING:
     from typing import Callable
 
 _PATIENCE = 5.0  # seconds for an earlier receiver of the same file to notice that its connection is gone
-_FORGOTTEN = 24 * 3600.0  # seconds after which what nobody goes on with is removed
+_FORGOTTEN = 24 * 3600.0  # seconds after which an abandoned file is removed
 _OPEN = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Partials:
-    """What is not whole below the folder `top`; the folder for it is made when it is first needed."""
+    """The incomplete files below the folder `top`; their folder is made when it is first needed."""
 
     def __init__(self, top: int) -> None:
         self._top = top
         self._name = PARTIAL
         self._folder: int | None = None
         self._held: dict[str, int] = {}  # by key: open, and locked
-        self._names: dict[str, str] = {}  # and what they are called
+        self._names: dict[str, str] = {}  # by key: the names of these files
 
     def close(self) -> None:
-        """Let go of everything; what is there stays, for a while."""
+        """Close everything; the files stay, for a while."""
         for file in self._held.values():
             os.close(file)
         self._held.clear()
@@ -45,11 +46,11 @@ class Partials:
             try:
                 os.rmdir(self._name, dir_fd=self._top)
             except OSError:
-                pass  # something is left, or another receiver was faster
+                pass  # it is not empty, or another receiver has removed it
             os.close(self._folder)
 
     def begun(self, place: list[str], entry: Entry) -> int:
-        """How many bytes of a file are here from an earlier try; from now on it is ours to go on with."""
+        """How many bytes of a file an earlier attempt left; from now on the file is locked by this one."""
         key = _key(place, entry)
         if self._folder is None and not self._exists():
             return 0
@@ -66,7 +67,7 @@ class Partials:
         return size
 
     def open(self, place: list[str], entry: Entry, offset: int) -> int:
-        """The file, to go on with at the offset; its content from there on is dropped."""
+        """The file, to continue at the offset; its content from there on is dropped."""
         key = _key(place, entry)
         for other in [each for each in self._held if each != key and _same_place(each, key)]:
             self._drop(other)  # of an earlier version of the file
@@ -88,11 +89,11 @@ class Partials:
         os.close(self._held.pop(key))
 
     def discard(self, place: list[str], entry: Entry) -> None:
-        """Forget what came of a file."""
+        """Drop what was received of a file."""
         self._drop(_key(place, entry))
 
     def make_room(self) -> None:
-        """The disk is full: what is not whole would only keep it so."""
+        """Remove all incomplete files, since the disk is full."""
         for key in list(self._held):
             self._drop(key)
 
@@ -103,13 +104,13 @@ class Partials:
             os.close(file)
 
     def _create(self, key: str) -> int:
-        """A new file for what comes, locked; under another name if somebody is writing one of this name."""
+        """A new locked file; under another name if another process is writing one of this name."""
         name = key
         self._clear(lambda other, _age: other != key and _same_place(other, key))
         while True:
             try:
                 file = os.open(name, _OPEN, 0o600, dir_fd=self._open_folder())
-            except FileNotFoundError:  # the folder was cleared away as empty by another receiver
+            except FileNotFoundError:  # another receiver removed the empty folder
                 if self._folder is not None:
                     os.close(self._folder)
                 self._folder = None
@@ -141,19 +142,19 @@ class Partials:
             try:
                 folder = tree.open_folder(self._top, [self._name])
             except FileNotFoundError:
-                continue  # cleared away by another receiver
+                continue  # removed by another receiver
             except (BadTree, PermissionError):
                 folder = -1
             if folder >= 0 and os.fstat(folder).st_uid == os.geteuid():
                 self._folder = folder
-            else:  # somebody else's, or no folder at all: not to be trusted with our files
+            else:  # another user's, or no folder at all: not safe for our files
                 if folder >= 0:
                     os.close(folder)
                 self._name = "%s-%s" % (PARTIAL, os.urandom(8).hex())
         return self._folder
 
     def _clear(self, unwanted: Callable[[str, float], bool]) -> None:
-        """Remove what is not wanted, by name and age, and what nobody is writing."""
+        """Remove files that are unwanted by name and age, and that no process is writing."""
         folder = self._open_folder()
         for name in os.listdir(folder):
             try:
@@ -165,7 +166,7 @@ class Partials:
             os.close(file)
 
     def _is_mine(self, name: str, file: int, patience: float) -> bool:
-        """Whether nobody else writes this file, and nobody has moved it since it was opened."""
+        """Whether no other process writes this file or has moved it since it was opened."""
         if not _lock(file, patience):
             return False
         try:
@@ -191,7 +192,7 @@ def _lock(file: int, patience: float) -> bool:
 
 
 def _key(place: list[str], entry: Entry) -> str:
-    """Of its place, and of what tells this version of the file from an earlier one."""
+    """A key of the file's place, and of the size and time that identify its version."""
     version = "%d\0%d" % (entry.size, entry.mtime)
     return "-".join(hashlib.sha256(os.fsencode(part)).hexdigest()[:24] for part in ("/".join(place), version))
 

@@ -1,10 +1,10 @@
-"""The end of a copy that gets the files: it decides what it needs, asks for it, and has it put in place.
+"""The receiving end of a copy: it decides what it needs, requests it, and puts it in place.
 
-On the user's machine it brings results and volumes home; in a pod it is `files receive`. A file takes its
-place when its sha256 fits, so that a reader sees the old file or the new one. What a broken connection left
-is gone on with; a file that is in its place already is not asked for again.
+On the submitting machine it fetches results and volumes; in a pod it is `files receive`. A file is put in
+place when its sha256 matches, so that a reader sees the old file or the new one. A broken copy is resumed; a
+file that is in its place already is not requested again.
 
-Nothing that the other end says leads outside the target: see `file_tree` and `file_landing`.
+Nothing that the other end sends leads outside the target: see `tree` and `landing`.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ MOST_ENTRIES = 5 * 1000 * 1000
 TRIES = 3  # of a file that changes while it is sent, or arrives damaged
 _ASKED = (
     1 << 14
-)  # bytes of requests that may be on the way: less than any pipe holds, so nobody waits for ever
+)  # bytes of unanswered requests: less than any pipe holds, so that the two ends never block each other
 
 
 class Missing(Exception):
-    """There is nothing of that name at the other end."""
+    """The other end has nothing of that name."""
 
 
 class Wanted:
-    """A file that is asked for: from where on, and where it belongs below the target."""
+    """A requested file: from which offset, and its place below the target."""
 
     __slots__ = ("compare", "entry", "length", "offset", "place", "tries")
 
@@ -45,7 +45,7 @@ class Wanted:
         self.entry = entry
         self.place = place
         self.offset = offset
-        self.compare = compare  # a file of this size is in its place: only the sha256 is asked for
+        self.compare = compare  # a file of this size is in its place: only the sha256 is requested
         self.tries = tries
         self.length = 100 + 6 * len(entry.path)  # of the request, however the path is escaped
 
@@ -64,7 +64,7 @@ class Receiver:
         self.at = target  # what is being worked on, for messages
         self._wire = wire
         self._into = into  # a file goes into the target, if that is a folder
-        self._move = move  # where a path of the tree belongs below the target
+        self._move = move  # maps a path of the tree to its place below the target
         self._on_progress = on_progress  # bytes and files that are here, and all of them
         self._kinds: dict[str, str] = {}
         self._left_out: list[tuple[str, str]] = []
@@ -72,12 +72,12 @@ class Receiver:
         self._done = self._total = self._files_done = self._files = self._there = 0
 
     def run(self) -> dict[str, Any]:
-        """Receive, and return what came of it, which the other end is told, too."""
-        hello = self._wire.hear()
+        """Receive, and return the outcome, which the other end gets, too."""
+        hello = self._wire.read()
         if hello.get("files") != VERSION:
             raise Garbled("the other end is of another version of echelon: %.100r" % (hello,))
         if hello.get("root") == "missing":
-            self._wire.say(end=1, missing=1)
+            self._wire.write(end=1, missing=1)
             self._wire.flush()
             raise Missing
         target, single = self.at, ""
@@ -99,9 +99,9 @@ class Receiver:
         return self._say_end(os.path.join(target, single) if single else target)
 
     def _listing(self, single: str) -> list[tuple[Entry, list[str]]]:
-        """Every entry that can be copied, with the place where it belongs."""
+        """Every entry that can be copied, with its place."""
         entries = []
-        message = self._wire.hear()
+        message = self._wire.read()
         while "listed" not in message:
             entry = tree.read_entry(message)
             if entry.path != "." or not entry.why_not:
@@ -116,11 +116,11 @@ class Receiver:
                 entries.append((entry, check_path(place)))
             if len(entries) > (1 if single else MOST_ENTRIES):
                 raise BadTree("the tree has more entries than it may have: %d" % len(entries))
-            message = self._wire.hear()
+            message = self._wire.read()
         return entries
 
     def _claim(self, entry: Entry) -> None:
-        """Each name once, and nothing below what is no folder."""
+        """Accept each name once, and nothing below a file or link."""
         if entry.path in self._kinds:
             raise BadTree("%s comes more than once" % shown(entry.path))
         above = entry.path.rpartition("/")[0]
@@ -129,7 +129,7 @@ class Receiver:
         self._kinds[entry.path] = entry.kind
 
     def _decide(self, landing: Landing, entries: list[tuple[Entry, list[str]]]) -> list[Wanted]:
-        """Make the folders, and find out which files are missing, or may be."""
+        """Make the folders, and find the files that are missing, or may be outdated."""
         wanted = []
         for entry, place in entries:
             self.at = "/".join(place)
@@ -150,19 +150,21 @@ class Receiver:
                     wanted.append(Wanted(entry, place, entry.size, compare=True))
             self._wire.tick()
         self._files_done = self._there
-        self._wire.say(there=self._there, bytes=self._done)
+        self._wire.write(there=self._there, bytes=self._done)
         self._report()
         return wanted
 
     def _fetch(self, landing: Landing, wanted: list[Wanted]) -> None:
-        """Ask for files, several ahead, and take them as they come."""
+        """Request files, several ahead, and take them as they arrive."""
         waiting = list(reversed(wanted))
         asked: list[Wanted] = []
         on_the_way = 0
         while waiting or asked:
             while waiting and (not asked or on_the_way + waiting[-1].length < _ASKED):
                 entry = waiting[-1].entry
-                self._wire.say(path=entry.path, offset=waiting[-1].offset, size=entry.size, mtime=entry.mtime)
+                self._wire.write(
+                    path=entry.path, offset=waiting[-1].offset, size=entry.size, mtime=entry.mtime
+                )
                 on_the_way += waiting[-1].length
                 asked.append(waiting.pop())
             current = asked.pop(0)
@@ -173,8 +175,8 @@ class Receiver:
                 waiting.append(again)
 
     def _take(self, landing: Landing, wanted: Wanted) -> Wanted | None:
-        """Take one file from the wire; returns it as it has to be asked for again, if need be."""
-        header = self._wire.hear()
+        """Take one file from the wire; returns the next request for it, if one is needed."""
+        header = self._wire.read()
         path = wanted.entry.path
         if header.get("path") != path:
             raise Garbled("%s was asked for, not %.200r" % (shown(path), header.get("path")))
@@ -206,7 +208,7 @@ class Receiver:
 
         trailer = self._wire.read_chunks(take)
         changed = bool(trailer.get("changed"))
-        # A file that always changes comes as it was while it was read, and is named.
+        # A file that keeps changing is kept as it was read, and listed as changed.
         fits = trailer.get("sha256") == digest.hexdigest() and (not changed or wanted.tries == TRIES)
         if fits and "why_not" not in trailer:
             landing.put_in_place(wanted.place, entry)
@@ -224,7 +226,7 @@ class Receiver:
         return Wanted(entry, wanted.place, 0, tries=wanted.tries + 1)
 
     def _compare(self, landing: Landing, wanted: Wanted, entry: Entry) -> Wanted | None:
-        """Whether the file in its place has the sha256 that comes; if not, it is asked for."""
+        """Compare the file in its place with the sha256 that arrives; if they differ, request the file."""
         trailer = self._wire.read_chunks(_refuse)
         if "why_not" in trailer:
             self._leave_out(entry, trailer)
@@ -244,7 +246,7 @@ class Receiver:
         self._report()
 
     def _finish(self, landing: Landing, entries: list[tuple[Entry, list[str]]]) -> None:
-        """Make the links, now that no file is to be written any more; then give the folders their modes."""
+        """Make the links, now that every file is written; then set the folders' modes."""
         for entry, place in entries:
             if entry.kind == LINK:
                 landing.make_link(place, entry.link)
@@ -256,11 +258,11 @@ class Receiver:
 
     def _say_end(self, target: str) -> dict[str, Any]:
         for path, why in self._left_out:
-            self._wire.say(left_out=path, why=why)
+            self._wire.write(left_out=path, why=why)
         for path in self._changed:
-            self._wire.say(changed=path)
+            self._wire.write(changed=path)
         outcome = {"files": self._files, "bytes": self._total, "there": self._there, "target": target}
-        self._wire.say(end=1, **outcome)
+        self._wire.write(end=1, **outcome)
         self._wire.flush()
         return {**outcome, "left_out": self._left_out, "changed": self._changed}
 

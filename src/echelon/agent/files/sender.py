@@ -1,9 +1,9 @@
-"""The end of a copy that has the files: it lists them, and sends what the other end asks for.
+"""The sending end of a copy: it lists the files, and sends what the other end requests.
 
-In a pod it is `files send`; on the user's machine `echelon cp LOCAL pvc:...` runs it. It says first what
-there is (a line for each entry), then answers requests in their order: a line about the file as it is now,
-its bytes from the offset that was asked for, and a line with the sha256 of the whole file. It changes
-nothing, and keeps nothing in mind between two connections: the other end knows what it has.
+In a pod it is `files send`; on the submitting machine it is part of `echelon cp LOCAL pvc:...`. It first
+sends the listing (a line for each entry), then answers requests in their order: a line about the file as it
+is now, its bytes from the requested offset on, and a line with the sha256 of the whole file. It changes
+nothing, and keeps no state between two connections: the receiver knows what it has.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ class Sender:
         self._done = self._total = self._files_done = self._files = 0
 
     def run(self) -> dict[str, Any]:
-        """Send, until the other end has all it wants; returns its last word on the copy."""
+        """Send until the other end has all it wants; returns its outcome of the copy."""
         place = find(self._root, self._path)
         if place is None:
-            self._wire.say(files=VERSION, root="missing")
+            self._wire.write(files=VERSION, root="missing")
             self._wire.flush()
-            return self._wire.hear()
+            return self._wire.read()
         name = os.path.basename(os.path.abspath(os.path.join(self._root, self._path)))
         single = not os.path.isdir(place)
-        self._wire.say(files=VERSION, root="file" if single else "folder", name=name)
+        self._wire.write(files=VERSION, root="file" if single else "folder", name=name)
         top = os.path.dirname(place) if single else place
         entries = iter([look(place, os.path.basename(place))]) if single else walk(place)
         self._list(entries)
@@ -58,18 +58,18 @@ class Sender:
 
     def _list(self, entries: Iterator[Entry]) -> None:
         for entry in entries:
-            self._wire.say(**entry.raw())
+            self._wire.write(**entry.raw())
             if entry.kind == FILE and not entry.why_not:
                 self._files += 1
                 self._total += entry.size
-        self._wire.say(listed=1)
+        self._wire.write(listed=1)
         self._wire.flush()
 
     def _serve(self, folder: int) -> dict[str, Any]:
         left_out: list[tuple[str, str]] = []
         changed: list[str] = []
         while True:
-            request = self._wire.hear()
+            request = self._wire.read()
             if "end" in request:
                 return {"left_out": left_out, "changed": changed, **request}
             if "left_out" in request:
@@ -89,8 +89,8 @@ class Sender:
             raise Garbled("a request for %s" % error) from error
         except OSError as error:
             gone = isinstance(error, FileNotFoundError)
-            words = "is gone" if gone else "cannot be read: %s" % (error.strerror or error)
-            self._wire.say(path=path, why_not=words)
+            reason = "is gone" if gone else "cannot be read: %s" % (error.strerror or error)
+            self._wire.write(path=path, why_not=reason)
             return
         try:
             self._send_open(file, path, request)
@@ -102,8 +102,8 @@ class Sender:
         offset = request.get("offset", 0)
         known = (request.get("size"), request.get("mtime")) == (before.st_size, before.st_mtime_ns)
         if not known or type(offset) is not int or not 0 <= offset <= before.st_size:
-            offset = 0  # not the file that the other end has a part of
-        self._wire.say(
+            offset = 0  # not the version of which the other end has a part
+        self._wire.write(
             path=path,
             size=before.st_size,
             mtime=before.st_mtime_ns,
@@ -118,7 +118,7 @@ class Sender:
             try:
                 piece = os.pread(file, min(CHUNK, before.st_size - at), at)
             except OSError as error:
-                self._wire.say(path=path, why_not="cannot be read: %s" % (error.strerror or error))
+                self._wire.write(path=path, why_not="cannot be read: %s" % (error.strerror or error))
                 return
             if not piece:
                 break  # cut short while it was sent
@@ -126,13 +126,13 @@ class Sender:
             at += len(piece)
             try:
                 self._wire.send_chunk(*pack(piece, self._wire.rate))
-            finally:  # the other end may have said why it went away
-                self._wire.hear_trouble()
+            finally:  # the other end may have sent why it left
+                self._wire.raise_trouble()
             self._advance(len(piece), 0)
         after = os.fstat(file)
         expected = (before.st_size, before.st_size, before.st_mtime_ns)
         changed = (at, after.st_size, after.st_mtime_ns) != expected
-        self._wire.say(path=path, sha256=digest.hexdigest(), changed=changed)
+        self._wire.write(path=path, sha256=digest.hexdigest(), changed=changed)
         self._advance(0, 1)
 
     def _advance(self, size: int, files: int) -> None:

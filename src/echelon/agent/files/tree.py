@@ -1,8 +1,8 @@
-"""What a tree that is copied may hold, and how what lies below a folder is reached without following a link.
+"""What a copied tree may contain, and how a path below a folder is opened without following a link.
 
-Both ends of a copy use it, in the pod and on the user's machine: whoever sends lists a tree with it, whoever
-receives checks every name with it, because neither trusts the other. Names are kept as Python keeps them
-(bytes that are no text become lone surrogates), so that any name can travel.
+The sender lists a tree with it, and the receiver checks every name with it, because neither trusts the other.
+Names are kept as Python keeps them (bytes that are not text become lone surrogates), so that any name can be
+copied.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ TYPE_CHECKING = False  # as mypy reads it; `typing` is not needed at run time
 if TYPE_CHECKING:
     from typing import Any, Callable, Iterator
 
-PARTIAL = ".echelon-partial"  # how names of our own begin, of what is not whole yet; they are never copied
+PARTIAL = ".echelon-partial"  # the prefix of our own names, for incomplete files; they are never copied
 DEEPEST = 100  # levels of folders; it must be possible to delete them again
 FILE, FOLDER, LINK, OTHER = "file", "folder", "link", "other"
 
@@ -24,11 +24,11 @@ _NAMED = {stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
 
 
 class BadTree(ValueError):
-    """A tree that cannot be copied: it is made to do harm, or something else is where it should go."""
+    """A tree that cannot be copied: it is malicious, or something else is where it should go."""
 
 
 class Entry:
-    """One thing in a tree. `why_not` says why it cannot be copied, if so."""
+    """One file, folder or link of a tree. `why_not` is the reason if it cannot be copied."""
 
     __slots__ = ("kind", "link", "mode", "mtime", "path", "size", "why_not")
 
@@ -51,7 +51,7 @@ class Entry:
         self.why_not = why_not
 
     def raw(self) -> dict[str, Any]:
-        """As it travels: what says nothing is left out."""
+        """The entry as JSON; empty fields are left out."""
         values = {name: getattr(self, name) for name in Entry.__slots__}
         return {name: value for name, value in values.items() if value or name in ("path", "kind")}
 
@@ -61,7 +61,7 @@ def _senseless(raw: dict[str, Any]) -> BadTree:
 
 
 def read_entry(raw: dict[str, Any]) -> Entry:
-    """An entry as it came; raises BadTree for one that nobody of ours would send."""
+    """An entry from its JSON; raises BadTree for one that no echelon sends."""
     try:
         entry = Entry(
             **{str(name): value for name, value in raw.items() if name in Entry.__slots__}  # newer: ignored
@@ -96,7 +96,7 @@ def check_path(path: str) -> list[str]:
 
 
 def why_not_link(path: str, target: str) -> str:
-    """Why a link may not be made, or nothing.
+    """Why a link may not be made, or "".
 
     It may climb only at its beginning, and no higher than the top of the tree: after a name, `..` would
     depend on where that name leads.
@@ -115,13 +115,13 @@ def why_not_link(path: str, target: str) -> str:
 
 
 def shown(path: str) -> str:
-    """A path for a message, whatever is in it."""
+    """A path for a message, shortened and with unprintable characters escaped."""
     return repr(path[:200])
 
 
 def find(root: str, path: str) -> str | None:
-    """Where `path` below `root` really is, with links followed as long as they stay inside; None if nothing
-    is there.
+    """The real path of `path` below `root`, with links followed while they stay inside; None if nothing is
+    there.
     """
     top = os.path.realpath(root)
     place = os.path.realpath(os.path.join(top, path))
@@ -172,7 +172,7 @@ def look(place: str, path: str) -> Entry:
 
 
 def kind_of(mode: int) -> str:
-    """What a mode says a thing is."""
+    """The kind of entry that a mode stands for."""
     if stat.S_ISREG(mode):
         return FILE
     if stat.S_ISDIR(mode):
@@ -218,7 +218,7 @@ def open_file(top: int, parts: list[str]) -> int:
 
 
 def digest_of(file: int, upto: int, tick: Callable[[], object]) -> Any:
-    """The sha256 of the first bytes of an open file, to be gone on with; `tick` is called on the way."""
+    """The unfinished sha256 of the first bytes of an open file; `tick` is called meanwhile."""
     import hashlib
 
     digest = hashlib.sha256()
@@ -226,7 +226,7 @@ def digest_of(file: int, upto: int, tick: Callable[[], object]) -> Any:
     while at < upto:
         piece = os.pread(file, min(1 << 20, upto - at), at)
         if not piece:
-            break  # shorter than it was: the digests will differ, which is what this is for
+            break  # shorter than it was: the digests will differ, and reveal it
         digest.update(piece)
         at += len(piece)
         tick()

@@ -1,11 +1,11 @@
-"""Two ends of a copy talk: lines of JSON, and the bytes of files in chunks between them.
+"""The protocol between the two ends of a copy: lines of JSON, and the bytes of files in chunks between them.
 
-The stream below is whatever carries bytes both ways: a pod's `exec`, or pipes. It has no messages of its own
-and may end at any moment, so every part here says how long it is, and silence is told from death: an end that
-is busy says so (`tick`), and one that is silent for too long is given up.
+The stream below carries bytes both ways: a pod's `exec`, or pipes. It has no message boundaries and may break
+at any moment, so every part here has a length, and a busy end sends heartbeats (`tick`): an end that is
+silent for too long counts as lost.
 
 A chunk is a line with its length and that many bytes: `65536`, or `z1234` where they are compressed; `t` is a
-sign of life between chunks. The first line that begins with `{` ends the chunks of a file.
+heartbeat between chunks. The first line that begins with `{` ends the chunks of a file.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ if TYPE_CHECKING:
     from typing import Any, Callable
 
 CHUNK = 1 << 18  # bytes of a file that are read, compressed and framed together
-SILENCE = 120.0  # seconds without a sign of life after which the other end is given up
+SILENCE = 120.0  # seconds without a heartbeat after which the other end counts as lost
 _LONGEST_LINE = 1 << 17  # two names of 4,096 bytes fit, however they are escaped
-_HEARTBEAT = 5.0  # seconds after which a busy end says that it is alive
+_HEARTBEAT = 5.0  # seconds after which a busy end sends a heartbeat
 _BUFFER = 1 << 16  # bytes of lines that are gathered before they are written
 
 
 class Broken(Exception):
-    """The stream ended, or fell silent, before all was said: worth another try."""
+    """The stream ended, or fell silent, before the copy was complete: worth a retry."""
 
 
 class Garbled(ValueError):
-    """What came is not what this protocol says: not worth another try."""
+    """The other end violates the protocol: not worth a retry."""
 
 
 class Trouble(Exception):
-    """The other end cannot go on, and says why: an error's name (ENOSPC), the path, the words."""
+    """The other end reports that it cannot go on: an error's name (ENOSPC), the path, the message."""
 
-    def __init__(self, code: str, path: str, words: str) -> None:
-        super().__init__(words)
+    def __init__(self, code: str, path: str, message: str) -> None:
+        super().__init__(message)
         self.code = code
         self.path = path
 
@@ -47,32 +47,32 @@ class Trouble(Exception):
 class Wire:
     """Lines and chunks over a stream.
 
-    `receive(seconds)` gives the next bytes: some, none when nothing came in that time; it raises Broken at
-    the end. `send` writes all it is given.
+    `receive(seconds)` returns the next bytes, none when nothing arrived in that time; it raises Broken at the
+    end. `send` writes all of its argument.
     """
 
     def __init__(self, receive: Callable[[float], bytes], send: Callable[[bytes], None]) -> None:
         self._receive = receive
         self._send = send
         self._came = bytearray()
-        self._heard: list[dict[str, Any]] = []
+        self._messages: list[dict[str, Any]] = []
         self._gathered = bytearray()
         self._last_sign = time.monotonic()
         self.rate = float("inf")  # bytes a second that the stream took lately
 
-    def say(self, **message: object) -> None:
-        """Write a line, soon; `flush` has it written now."""
+    def write(self, **message: object) -> None:
+        """Buffer a line; `flush` writes it now."""
         self._gathered += json.dumps(message, separators=(",", ":")).encode() + b"\n"
         if len(self._gathered) >= _BUFFER or time.monotonic() - self._last_sign > _HEARTBEAT:
             self.flush()
 
     def flush(self) -> None:
-        """Write what was gathered."""
+        """Write what is buffered."""
         data, self._gathered = bytes(self._gathered), bytearray()
         if data:
             begun = time.monotonic()
             self._send(data)
-            if len(data) >= _BUFFER:  # a moving average, by time; little ones say nothing
+            if len(data) >= _BUFFER:  # a moving average by time; small writes show nothing
                 took = max(time.monotonic() - begun, 1e-6) / len(data)
                 self.rate = 1 / (0.8 / self.rate + 0.2 * took)
         self._last_sign = time.monotonic()
@@ -85,34 +85,34 @@ class Wire:
             self.flush()
 
     def tick_chunk(self) -> None:
-        """Say, between chunks, that this end is busy and alive."""
+        """Send a heartbeat between chunks, if one is due."""
         if time.monotonic() - self._last_sign > _HEARTBEAT:
             self._gathered += b"t\n"
             self.flush()
 
     def tick(self) -> None:
-        """Say, between lines, that this end is busy and alive."""
+        """Send a heartbeat between lines, if one is due."""
         if time.monotonic() - self._last_sign > _HEARTBEAT:
-            self.say(tick=1)
+            self.write(tick=1)
             self.flush()
 
-    def hear(self) -> dict[str, Any]:
-        """Wait for the next line that says something; what the other end cannot go on for is raised."""
-        while not self._heard:
+    def read(self) -> dict[str, Any]:
+        """Wait for the next line that is no heartbeat; raises Trouble if the other end reports it."""
+        while not self._messages:
             self._understand(self._line())
-        return self._heard.pop(0)
+        return self._messages.pop(0)
 
-    def hear_trouble(self) -> None:
-        """Raise what the other end cannot go on for, if that is among what came already; waits for nothing.
+    def raise_trouble(self) -> None:
+        """Raise Trouble if it is among what has arrived already, without waiting.
 
-        For an end to which nothing but lines comes.
+        Only for an end that receives lines and no chunks.
         """
         try:
             piece = self._receive(0)
             while piece:
                 self._came += piece
                 piece = self._receive(0)
-        finally:  # also when that was the end: its last words are what matters
+        finally:  # also when the stream has ended: the last lines name the cause
             while b"\n" in self._came:
                 self._understand(self._line())
 
@@ -121,14 +121,14 @@ class Wire:
         if "trouble" in message:
             raise Trouble(*(str(message.get(name, "")) for name in ("code", "path", "trouble")))
         if "tick" not in message:
-            self._heard.append(message)
+            self._messages.append(message)
 
     def skip(self, seconds: float) -> None:
-        """Wait for what comes next, and drop it."""
+        """Wait for the next bytes, and drop them."""
         self._receive(seconds)
 
     def read_chunks(self, take: Callable[[bytes], None]) -> dict[str, Any]:
-        """Hand over the bytes of a file as they come; returns the line behind them."""
+        """Pass on the bytes of a file as they arrive; returns the line after them."""
         while True:
             line = self._line()
             if line.startswith(b"{"):
@@ -173,7 +173,7 @@ class Wire:
             self._wait()
 
     def _wait(self) -> None:
-        self.flush()  # what the other end is waiting for, perhaps
+        self.flush()  # the other end may be waiting for it
         piece = self._receive(SILENCE)
         if not piece:
             raise Broken("nothing came for %d seconds" % SILENCE)
@@ -215,7 +215,7 @@ class Packing:
         self._pause = 0
 
     def pack(self, data: bytes, rate: float) -> tuple[bytes, bool]:
-        """The chunk as it should travel at this rate, and whether that is compressed."""
+        """The chunk as it should be sent at this rate, and whether that is compressed."""
         if self._pause or rate > self.SLOW:
             self._pause = max(0, self._pause - 1)
             return data, False

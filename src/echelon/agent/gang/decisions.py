@@ -1,7 +1,7 @@
 """What the leader of a gang decides: pure, without sockets, clocks or processes.
 
-`leader.py` tells it what it hears (`joined`, `ready`, `failed`, ...) and what time it is, and carries out
-what is in `outbox` and `events` afterwards, until there is a `verdict`. A generation is one start of all
+`leader.py` passes on what it receives (`joined`, `ready`, `failed`, ...) with the time, and afterwards
+carries out what is in `outbox` and `events`, until there is a `verdict`. A generation is one start of all
 ranks; its number is the number of restarts so far. It goes through::
 
     gathering -> preparing -> running -> stopping -> gathering (a restart) or over
@@ -9,7 +9,14 @@ ranks; its number is the number of restarts so far. It goes through::
 
 from __future__ import annotations
 
-from echelon.agent.gang.verdict import OUTCOMES, cause_of_absence, cause_of_loss, find_cause, make_verdict
+from echelon.agent.gang.verdict import (
+    LOST,
+    OUTCOMES,
+    cause_of_absence,
+    cause_of_loss,
+    find_cause,
+    make_verdict,
+)
 
 TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank its first milliseconds
 if TYPE_CHECKING:
@@ -28,35 +35,35 @@ class Gang:
         self.phase = "gathering"
         self.generation = 0
         self.last_started = -1
-        self.outbox: list[tuple[int | None, dict[str, object]]] = []  # None is everybody
+        self.outbox: list[tuple[int | None, dict[str, object]]] = []  # None is every worker
         self.events: list[dict[str, object]] = []
         self.verdict: dict[str, object] | None = None
-        self.has_run = False  # ranks were started, under whichever leader: there may be results
+        self.has_run = False  # ranks were started, under this or an earlier leader: there may be results
         self._joined: set[int] = set()
         self._addresses: dict[int, str] = {}
         self._ports: dict[int, list[int]] = {}
         self._busy: set[int] = set()  # workers whose ranks run, or may run
         self._done: set[int] = set()
-        self._ends: list[dict[str, object]] = []  # of this generation, in the order they were heard of
-        self._lost: list[tuple[int, str]] = []
+        self._ends: list[dict[str, object]] = []  # of this generation, in the order of arrival
+        self._lost: list[tuple[int, str, str]] = []  # worker, reason, kind
         self._outcome: str | None = None  # set when the run must end after stopping
         self._reason: str | None = None
-        self._final_cause: dict[str, object] | None = None  # that no restart would mend
+        self._final_cause: dict[str, object] | None = None  # a cause that no restart would remove
         self._at_once = False  # ranks get no time to save
         self._last_cause: dict[str, object] | None = None
         self._deadline: float | None = now + task.join_timeout
-        self._began: float | None = None  # when the first generation started, under whichever leader
+        self._began: float | None = None  # when the first generation started, under this or an earlier leader
         self._run_deadline: float | None = None
 
-    # What is heard
+    # Messages of the workers
 
     def joined(
         self, worker: int, address: str, last_started: int, now: float, elapsed: float | None = None
     ) -> None:
-        """A worker is there.
+        """A worker has joined.
 
         `last_started` is the last generation it knows of, `elapsed` how long ago the first one started, if it
-        knows; a leader that came back learns it so.
+        knows; a replaced leader learns it this way.
         """
         if worker in self._joined:
             self.lost(worker, "it was replaced", now)
@@ -69,18 +76,18 @@ class Gang:
         if self.phase != "gathering":
             return
         if self.last_started >= self._task.restarts:
-            # Only a leader that took another's place can learn this now: nobody needs to be waited for.
-            words = "its agent had to be replaced, and no restart is left"
-            self._conclude("failed", cause_of_loss(self._lost, words))
+            # Only a replaced leader can learn this now: no other worker needs to be waited for.
+            reason = "its agent had to be replaced, and no restart is left"
+            self._conclude("failed", cause_of_loss(self._lost, reason))
         elif len(self._joined) == self._workers:
             self._prepare(now)
 
     def set_address(self, worker: int, address: str) -> None:
-        """The address of a worker has become known, or known better."""
+        """Set or correct the address of a worker."""
         self._addresses[worker] = address
 
     def ready(self, worker: int, generation: int, ports: list[int], now: float) -> None:
-        """A worker has found the free ports it was asked for."""
+        """A worker has reserved the requested ports."""
         if self.phase != "preparing" or generation != self.generation:
             return
         self._ports[worker] = ports
@@ -88,16 +95,16 @@ class Gang:
             self._start(now)
 
     def failed(self, worker: int, generation: int, end: dict[str, object], now: float) -> None:
-        """A rank ended as it should not."""
+        """A rank failed."""
         if generation != self.generation or self.phase not in ("running", "stopping"):
             return
         if self.phase == "stopping":
-            # Said before the word to stop arrived there: it may be the cause we did not know, or one more
+            # Sent before the order to stop arrived there: it may be the unknown cause, or one more
             # consequence.
             self._ends.append(end)
             return
         if self._essential <= self._done and worker not in self._essential:
-            return  # a parameter server that falls over when its workers have gone
+            return  # a parameter server that fails when its workers have ended
         self._ends.append(end)
         if end["consequence"]:
             self._deadline = min(self._deadline or now + SETTLE, now + SETTLE)
@@ -105,12 +112,12 @@ class Gang:
             self._stop(now)
 
     def done(self, worker: int, generation: int, now: float) -> None:
-        """All ranks of a worker ended well."""
+        """All ranks of a worker succeeded."""
         if generation != self.generation or self.phase != "running":
             return
         self._done.add(worker)
         self._busy.discard(worker)
-        # A parameter server may have fallen over because the workers have gone.
+        # A parameter server may have failed because the workers have ended.
         ends = [end for end in self._ends if end["worker"] in self._essential or not end["consequence"]]
         if self._essential <= self._done and not ends:
             self._outcome = "succeeded"
@@ -133,15 +140,15 @@ class Gang:
         self._stop(now)
 
     def adopt(self, verdict: object) -> None:
-        """A worker knows the verdict of a leader whose place this one took: it stays as it was."""
+        """Take over the verdict of an earlier leader, which a worker knows."""
         if isinstance(verdict, dict) and verdict.get("outcome") in OUTCOMES and self.phase != "over":
             self.phase = "over"
             self.has_run = True
             self.verdict = verdict
-            self._say_finish()
+            self._order_finish()
 
-    def lost(self, worker: int, reason: str, now: float) -> None:
-        """A worker is not there any more."""
+    def lost(self, worker: int, reason: str, now: float, kind: str = LOST) -> None:
+        """A worker is not there any more; `kind` is that of the cause that it may become."""
         if worker not in self._joined:
             return
         self._joined.discard(worker)
@@ -153,14 +160,14 @@ class Gang:
             return
         needed = not (self._essential <= self._done or worker in self._done)
         if self.phase in ("preparing", "running") and needed:
-            self._lost.append((worker, reason))
+            self._lost.append((worker, reason, kind))
             self.events.append({"kind": "worker-lost", "worker": worker, "reason": reason})
             self._stop(now)
         elif self.phase == "stopping" and not self._busy:
             self._stopped_all(now)
 
     def stop_requested(self, outcome: str, reason: str, now: float, at_once: bool = False) -> None:
-        """Somebody wants the run to end; `at_once`, if need be in the middle of a stop that takes long."""
+        """End the run on request; `at_once` also cuts short a stop that is under way."""
         if self.phase == "over":
             return
         if self._outcome is None:
@@ -169,18 +176,18 @@ class Gang:
         if at_once and not self._at_once:
             self._at_once = True
             if self.phase == "stopping":
-                self._tell_busy_to_stop(now)
+                self._order_busy_to_stop(now)
         self._stop(now)
 
     # Time
 
     def next_deadline(self) -> float | None:
-        """When `tick` wants to be called, if nothing happens before."""
+        """When to call `tick`, if nothing happens before."""
         times = [time for time in (self._deadline, self._run_deadline) if time is not None]
         return min(times) if times and self.phase != "over" else None
 
     def tick(self, now: float) -> None:
-        """Act on what has not happened in time."""
+        """Act on deadlines that have passed."""
         if self._run_deadline is not None and now >= self._run_deadline:
             self._run_deadline = None
             self.stop_requested(
@@ -194,7 +201,7 @@ class Gang:
         elif self.phase == "running":
             self._stop(now)
         elif self.phase == "stopping":
-            for worker in sorted(self._busy):  # it was told to stop, had its grace, and says nothing
+            for worker in sorted(self._busy):  # its grace period is over, and it has not stopped
                 self._joined.discard(worker)
                 self.outbox.append((worker, {"say": "leave"}))
             self._busy.clear()
@@ -203,7 +210,7 @@ class Gang:
     # Decisions
 
     def _count_from(self, began: float) -> None:
-        """The run began then, or earlier: its time limit does not begin anew with a new leader."""
+        """Count the time limit from the earliest known start: it does not restart with a new leader."""
         if self._began is None or began < self._began:
             self._began = began
             if self._task.timeout is not None:
@@ -213,8 +220,7 @@ class Gang:
         self.generation = self.last_started + 1
         self.phase = "preparing"
         if self.generation > 0:
-            # A leader that took another's place has not seen what went wrong; it knows that its own worker
-            # was lost.
+            # A replaced leader has not seen what went wrong; it knows that its own worker was lost.
             cause = self._last_cause or cause_of_loss(self._lost, "its agent had to be replaced")
             self.events.append({"kind": "restarting", "restart": self.generation, "cause": cause})
         self._ports.clear()
@@ -250,12 +256,12 @@ class Gang:
         self.phase = "stopping"
         self._busy &= self._joined
         if was_running and self._busy:
-            self._tell_busy_to_stop(now)
+            self._order_busy_to_stop(now)
         else:
             self._busy.clear()
             self._stopped_all(now)
 
-    def _tell_busy_to_stop(self, now: float) -> None:
+    def _order_busy_to_stop(self, now: float) -> None:
         self._deadline = now + (0.0 if self._at_once else self._task.grace) + 5.0
         for worker in sorted(self._busy):
             self.outbox.append((worker, {"say": "stop", "generation": self.generation, "now": self._at_once}))
@@ -269,8 +275,8 @@ class Gang:
         if self.generation >= self._task.restarts:
             self._conclude("failed", cause)
             return
-        # A generation that fell apart before its start counts too, or a worker that keeps dying would be
-        # waited for for ever.
+        # A generation that failed before its start counts too, or a worker that keeps dying would be waited
+        # for without end.
         self.last_started = max(self.last_started, self.generation)
         self._last_cause = cause
         self.phase = "gathering"
@@ -292,7 +298,7 @@ class Gang:
     def _conclude(self, outcome: str, cause: dict[str, object] | None) -> None:
         self.phase = "over"
         self.verdict = make_verdict(outcome, self._reason, cause)
-        self._say_finish()
+        self._order_finish()
 
-    def _say_finish(self) -> None:
+    def _order_finish(self) -> None:
         self.outbox.append((None, {"say": "finish", "verdict": self.verdict}))

@@ -1,8 +1,8 @@
-"""The way of a member to its leader: it calls until somebody answers who knows the secret, and again when the
-talk breaks off.
+"""A member's connection to its leader: retried until a leader proves that it knows the secret, and again when
+the connection breaks.
 
-Who calls it: `agent.py`, for every worker but 0. What a worker's log tells is told to the leader too
-(`forward`), and kept for the next one while there is none, so that nothing is missing in the leader's log."""
+A worker's events go to the leader too (`forward`), and are kept while there is none, so that nothing is
+missing in the leader's log."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ import time
 from collections import deque
 
 from echelon.agent.gang.member import Member
-from echelon.agent.gang.wire import GREETING_TIME, Connection, fresh_nonce, own_address, prove, proven
+from echelon.agent.gang.wire import HANDSHAKE_TIME, Connection, fresh_nonce, own_address, prove, proven
 from echelon.agent.loop import Loop, Timer
-from echelon.agent.task import Place, Task
+from echelon.agent.task import VERSION, Place, Task
 
 TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank its first milliseconds
 if TYPE_CHECKING:
     from typing import Callable
 
-EAGER = 5.0  # seconds of calling ten times a second; after that, once: the name service has others too
-UNHEARD = 1000  # events kept for a leader to come; the latest matter most
+EAGER = 5.0  # seconds of ten attempts a second; afterwards one a second, to spare the name service
+MOST_UNSENT = 1000  # events kept for the next leader; the latest matter most
 
 
-class Call:
-    """One member's talk with the leader, whoever that is at the moment."""
+class LeaderConnection:
+    """One member's connection to the current leader."""
 
     def __init__(self, loop: Loop, task: Task, place: Place, member: Member, failures: int = 0) -> None:
         self._loop = loop
@@ -42,15 +42,17 @@ class Call:
         self._give_up = self._began + task.join_timeout
         self._retry: Timer | None = None
         self._last_beat = time.monotonic()
-        self._unheard: deque[dict[str, object]] = deque(maxlen=UNHEARD)
+        self._unsent: deque[dict[str, object]] = deque(maxlen=MOST_UNSENT)
         self.closing = False
-        self.verdict: dict[str, object] | None = None  # once the run is over; for a leader that does not know
+        self.verdict: dict[str, object] | None = (
+            None  # once the run is over; for a replaced leader that does not know it
+        )
         self.on_welcome: Callable[[], object] = lambda: None
         self.on_given_up: Callable[[], object] = lambda: None
         self.on_lost: Callable[[], object] = lambda: None
         member.say = self.send
-        # One lookup of the leader's name blocks us, and must not do so for a minute. Our ranks are none the
-        # wiser: they get their environment from `os.environ`, which does not see this.
+        # One lookup of the leader's name blocks the agent, and must not do so for a minute. Ranks are not
+        # affected: they get their environment from `os.environ`, which `putenv` does not change.
         if "RES_OPTIONS" not in os.environ:
             os.putenv("RES_OPTIONS", "timeout:1 attempts:2")
         self._dial()
@@ -58,27 +60,27 @@ class Call:
 
     @property
     def connected(self) -> bool:
-        """Whether the leader hears us."""
+        """Whether the leader has proved itself and receives messages."""
         return self._welcome
 
     def close(self) -> None:
-        """Say what is left to say, and hang up."""
+        """Send what is pending, and close."""
         self.closing = True
         if self._connection is not None:
             self._connection.drain(1.0)
             self._connection.close()
 
     def send(self, message: dict[str, object]) -> None:
-        """Say something, if anybody hears it."""
+        """Send a message, if a leader is connected."""
         if self._connection is not None and self._welcome:
             self._connection.send(message)
 
     def forward(self, event: dict[str, object]) -> None:
-        """Tell the leader what happened, now or as soon as there is one."""
+        """Send an event to the leader, now or as soon as there is one."""
         if self._welcome:
             self.send({"say": "event", "event": event})
         else:
-            self._unheard.append(event)
+            self._unsent.append(event)
 
     def _dial(self) -> None:
         self._retry = None
@@ -91,7 +93,7 @@ class Call:
             self._dial_again()
             return
         self._connection = Connection(self._loop, sock)
-        self._connection.trust()  # a false leader is found out by its proof; until then it is told nothing
+        self._connection.trust()  # a false leader fails its proof, and until then nothing is sent to it
         self._connection.on_message = self._on_message
         self._connection.on_closed = self._on_closed
 
@@ -103,13 +105,13 @@ class Call:
             self._retry = self._loop.call_later(0.1 if now < self._began + EAGER else 1.0, self._dial)
 
     def _on_message(self, connection: Connection, message: dict[str, object]) -> None:
-        word = message.get("say")
+        kind = message.get("say")
         if self._welcome:
             self._member.obey(message)
-        elif word == "who" and isinstance(message.get("nonce"), str):
+        elif kind == "who" and isinstance(message.get("nonce"), str):
             self._nonce, self._their_nonce = fresh_nonce(), str(message["nonce"])
-            connection.send(self._greeting())
-        elif word == "welcome":
+            connection.send(self._handshake())
+        elif kind == "welcome":
             expected = prove(self._secret, "leader", self._place.worker, self._nonce, self._their_nonce)
             if proven(expected, message.get("proof")):
                 self._on_proven()
@@ -117,31 +119,32 @@ class Call:
                 connection.close()
                 self._dial_again()
 
-    def _greeting(self) -> dict[str, object]:
+    def _handshake(self) -> dict[str, object]:
         proof = prove(self._secret, "member", self._place.worker, self._their_nonce, self._nonce)
-        greeting: dict[str, object] = {
+        handshake: dict[str, object] = {
             "say": "me",
             "worker": self._place.worker,
             "nonce": self._nonce,
             "proof": proof,
             "last_started": self._member.last_started,
             "failures": self._failures,
+            "version": VERSION,
             "finished": self.verdict is not None,
         }
         elapsed = self._member.elapsed()
         if elapsed is not None:
-            greeting["elapsed"] = round(elapsed, 3)
+            handshake["elapsed"] = round(elapsed, 3)
         address = own_address()
         if address:
-            greeting["address"] = address
-        return greeting
+            handshake["address"] = address
+        return handshake
 
     def _on_proven(self) -> None:
         self._welcome = True
         if self.verdict is not None:
             self.send({"say": "verdict", "verdict": self.verdict})
-        while self._unheard and self._welcome:
-            self.forward(self._unheard.popleft())
+        while self._unsent and self._welcome:
+            self.forward(self._unsent.popleft())
         self.on_welcome()
 
     def _on_closed(self, _connection: Connection, _reason: str) -> None:
@@ -157,15 +160,15 @@ class Call:
     def _on_heartbeat(self) -> None:
         now = time.monotonic()
         if now - self._last_beat > 3 * self._task.heartbeat and self._connection is not None:
-            self._connection.heard_at = now  # it was we who were away: frozen, or swapped out
+            self._connection.received_at = now  # this process was frozen or swapped out, not the leader
         self._last_beat = now
         if not self._welcome and now >= self._give_up:
             self.on_given_up()
         elif self._connection is not None and self._connection.open:
-            silent = now - self._connection.heard_at
-            if silent > (self._task.lost_after if self._welcome else GREETING_TIME):
+            silent = now - self._connection.received_at
+            if silent > (self._task.lost_after if self._welcome else HANDSHAKE_TIME):
                 self._connection.close()
-                self._on_closed(self._connection, "nothing was heard of the leader for %g s" % silent)
+                self._on_closed(self._connection, "the leader sent nothing for %g s" % silent)
             else:
                 self.send({"say": "beat"})
         self._loop.call_later(self._task.heartbeat, self._on_heartbeat)

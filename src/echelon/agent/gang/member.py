@@ -1,7 +1,8 @@
-"""A worker as a member of its gang: it does what the leader says, and says what happens to its ranks.
+"""A worker as a member of its gang: it carries out the leader's orders, and reports what its ranks do.
 
-`say` is how it reaches the leader: `call.py` over the network, or, for worker 0, the leader in the same
-process."""
+`say` is how it reaches the leader: `join.py` over the network, or, for worker 0, the leader in the same
+process. A worker that starts no rank (its launch starts on the leader alone) reports done at once, and stays
+a member: it takes part in restarts, and leaves when the run ends."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Member:
-    """Obeys the leader's words: prepare, start, stop; finish, release and leave are for the agent."""
+    """Carries out prepare, start and stop; finish, release and leave are for the agent."""
 
     def __init__(self, loop: Loop, task: Task, place: Place, sink: Sink, last_started: int) -> None:
         self._loop = loop
@@ -30,7 +31,7 @@ class Member:
         self.last_started = last_started
         self.busy = False
         self.ran = False  # its ranks were started at least once, so there may be results
-        self.leaving = False  # told to go: it starts nothing any more
+        self.leaving = False  # it was told to leave, and starts nothing any more
         self._began: float | None = None
         # Calls back when the worker has what its ranks need.
         self.when_set_up: Callable[[Callable[[], object]], object] = lambda then: then()
@@ -42,15 +43,15 @@ class Member:
         self.ranks.on_done = self._on_done
 
     def obey(self, message: dict[str, object]) -> None:
-        """Do what the leader says."""
-        word = message.get("say")
-        if word == "prepare" and not self.leaving:
+        """Carry out an order of the leader."""
+        order = message.get("say")
+        if order == "prepare" and not self.leaving:
             self._prepare(int(message["generation"]))  # type: ignore[call-overload]
-        elif word == "start" and not self.leaving:
+        elif order == "start" and not self.leaving:
             self._start(message)
-        elif word == "stop":
+        elif order == "stop":
             self.stop_ranks(self._say_stopped, at_once=bool(message.get("now")))
-        elif word in ("finish", "release", "leave"):
+        elif order in ("finish", "release", "leave"):
             self.on_finish(message)
 
     def stop_ranks(self, then: Callable[[], object], at_once: bool = False) -> None:
@@ -61,7 +62,7 @@ class Member:
             then()
 
     def elapsed(self) -> float | None:
-        """How long ago the run's first generation started, as far as this worker was told."""
+        """How long ago the run's first generation started, as far as this worker knows."""
         return None if self._began is None else time.monotonic() - self._began
 
     def _prepare(self, generation: int) -> None:
@@ -103,7 +104,7 @@ class Member:
     def _say_stopped(self) -> None:
         self._tell("stopped")
 
-    def _tell(self, word: str, **more: object) -> None:
-        message: dict[str, object] = {"say": word, "generation": self._generation}
+    def _tell(self, what: str, **more: object) -> None:
+        message: dict[str, object] = {"say": what, "generation": self._generation}
         message.update(more)
         self.say(message)

@@ -1,8 +1,8 @@
-"""How the agents of a run talk: lines of JSON over TCP, after each side has proved to the other that it knows
-the run's secret.
+"""The protocol between the agents of a run: lines of JSON over TCP, after each side has proved to the other
+that it knows the run's secret.
 
-The secret itself never travels: each side signs the other's random number (HMAC-SHA256). Before that proof a
-connection may say little, and not for long; so that garbage, or a stranger with patience, costs the run
+The secret itself is never sent: each side signs the other's nonce (HMAC-SHA256). Before that proof a
+connection may send little, and only for a short time, so that garbage or a slow attacker costs the run
 nothing."""
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank 
 if TYPE_CHECKING:
     from typing import Callable
 
-GREETING_LIMIT = 1024  # bytes a stranger may send
-GREETING_TIME = 5.0  # seconds a stranger may take
+HANDSHAKE_LIMIT = 1024  # bytes that a peer may send before its proof
+HANDSHAKE_TIME = 5.0  # seconds that a peer has for its proof
 MESSAGE_LIMIT = 64 * 1024 * 1024
 
 
 class Connection:
-    """One end of a talk between two agents, never blocking; whoever owns it sets the `on_` callbacks."""
+    """One end of a connection between two agents; it never blocks. Its owner sets the `on_` callbacks."""
 
-    def __init__(self, loop: Loop, sock: socket.socket, limit: int = GREETING_LIMIT) -> None:
+    def __init__(self, loop: Loop, sock: socket.socket, limit: int = HANDSHAKE_LIMIT) -> None:
         self._loop = loop
         self._socket = sock
         self._incoming = bytearray()
@@ -35,18 +35,18 @@ class Connection:
         self._limit = limit
         self._scanned = 0
         self.open = True
-        self.heard_at = time.monotonic()
+        self.received_at = time.monotonic()
         self.on_message: Callable[[Connection, dict[str, object]], object] = lambda *_: None
         self.on_closed: Callable[[Connection, str], object] = lambda *_: None
         sock.setblocking(False)
         try:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         except OSError:
-            pass  # not TCP, or closed by the peer already: the next read will tell
+            pass  # not TCP, or closed by the peer already: the next read will show it
         loop.watch(sock, READ, self._on_ready)
 
     def trust(self) -> None:
-        """The other side has proved itself: longer messages are welcome."""
+        """The other side has proved itself: accept longer messages."""
         self._limit = MESSAGE_LIMIT
 
     def send(self, message: dict[str, object]) -> None:
@@ -61,7 +61,7 @@ class Connection:
         self._write()
 
     def close(self) -> None:
-        """Close without a word to the owner."""
+        """Close without calling `on_closed`."""
         if self.open:
             self.open = False
             self._loop.forget(self._socket)
@@ -76,15 +76,15 @@ class Connection:
         return self._address(self._socket.getpeername)
 
     def read_rest(self) -> None:
-        """Hear what the other side said before it left."""
+        """Read what the other side sent before it closed."""
         while self.open:
-            before = self.heard_at, len(self._incoming)
+            before = self.received_at, len(self._incoming)
             self._read()
-            if (self.heard_at, len(self._incoming)) == before:
+            if (self.received_at, len(self._incoming)) == before:
                 return
 
     def drain(self, patience: float) -> None:
-        """Send what waits before the agent leaves; give up after `patience` seconds."""
+        """Send what is pending before the agent leaves; give up after `patience` seconds."""
         deadline = time.monotonic() + patience
         while self.open and self._outgoing and time.monotonic() < deadline:
             self._write()
@@ -93,7 +93,7 @@ class Connection:
     def _address(self, ask: Callable[[], tuple[object, ...]]) -> str:
         try:
             return str(ask()[0])
-        except OSError:  # gone already; its end is about to be noticed
+        except OSError:  # closed already; the loop will notice
             return "127.0.0.1"
 
     def _on_ready(self, events: int) -> None:
@@ -113,7 +113,7 @@ class Connection:
         if not data:
             self._fail("the connection was closed")
             return
-        self.heard_at = time.monotonic()
+        self.received_at = time.monotonic()
         self._incoming += data
         while self.open:
             end = self._incoming.find(b"\n", self._scanned)
@@ -160,18 +160,18 @@ def encode(message: dict[str, object]) -> bytes:
 
 
 def fresh_nonce() -> str:
-    """A random number that nobody has seen."""
+    """A new random number, as text."""
     return os.urandom(32).hex()
 
 
 def prove(secret: bytes, side: str, worker: int, theirs: str, mine: str) -> str:
-    """Sign the other side's number: a proof that is of no use for another side, worker or talk."""
+    """Sign the other side's nonce: a proof that is useless for another side, worker or connection."""
     text = "echelon|%s|%d|%s|%s" % (side, worker, theirs, mine)
     return hmac.new(secret, text.encode(), "sha256").hexdigest()
 
 
 def proven(expected: str, given: object) -> bool:
-    """Compare proofs without telling by time where they differ."""
+    """Compare proofs in constant time."""
     return isinstance(given, str) and hmac.compare_digest(expected.encode(), given.encode("utf-8", "replace"))
 
 
@@ -182,7 +182,7 @@ def own_address() -> str:
 
 
 def is_address(given: object) -> bool:
-    """Whether somebody has said an IP address, and nothing else."""
+    """Whether the value is an IP address and nothing else."""
     if not isinstance(given, str):
         return False
     for family in (socket.AF_INET, socket.AF_INET6):

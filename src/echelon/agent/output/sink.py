@@ -1,9 +1,8 @@
 """From a rank's pipes to the agent's standard output and the rank's log file, line by line.
 
-Who calls it: `ranks.py`, with every piece that a rank writes, `packages.py` with what pip says, and whoever
-has an event to tell. What the lines look like is told in the client's `model/log.py`. Bytes stay bytes all
-the way: what a rank writes need not be text. A progress bar that paints over itself with carriage returns is
-shown now and then, not every time; its log file holds all of it."""
+The client's `model/log.py` describes the format of the lines. Bytes stay bytes all the way: a rank's output
+need not be text. A progress bar that overwrites itself with carriage returns is shown from time to time; the
+log file has all of it."""
 
 from __future__ import annotations
 
@@ -19,16 +18,16 @@ if TYPE_CHECKING:
     import io
     from typing import Callable
 
-LONGEST_LINE = 256 * 1024  # a longer one is passed on in pieces
-PROGRESS_EVERY = 5.0  # seconds between two sights of a progress bar; one, for a rank that is alone
+LONGEST_LINE = 256 * 1024  # a longer line is passed on in pieces
+PROGRESS_EVERY = 5.0  # seconds between two lines of a progress bar; one second for a single rank
 TAIL = 8192  # bytes of a rank's last output kept for the report
 BACKLOG = 1024 * 1024  # bytes waiting for a slow reader before the ranks are made to wait
 
 
 class Sink:
-    """The agent's standard output. Never blocks the agent: a reader that is slow makes `full` true instead.
+    """The agent's standard output. It never blocks the agent: a slow reader makes `full` true instead.
 
-    A disk that is full loses lines, never the run.
+    A full disk loses lines, never the run.
     """
 
     def __init__(self, loop: Loop, descriptor: int = 1) -> None:
@@ -41,14 +40,14 @@ class Sink:
         self._remind: Callable[[], int] = lambda: 0
         self._on_empty: list[Callable[[], object]] = []
         self.on_drained: Callable[[], object] | None = None
-        self.on_event: Callable[[dict[str, object]], object] | None = None  # told of every event too
+        self.on_event: Callable[[dict[str, object]], object] | None = None  # called with every event, too
         self._plain = stat.S_ISREG(os.fstat(descriptor).st_mode)
         if not self._plain:
             os.set_blocking(descriptor, False)
 
     @property
     def full(self) -> bool:
-        """Whether ranks should not be read from for now."""
+        """Whether to stop reading from the ranks for now."""
         return len(self._waiting) > BACKLOG
 
     def lines(self, head: bytes, lines: list[bytes], now: float) -> None:
@@ -63,7 +62,7 @@ class Sink:
         self.write(data)
         self._volume += len(data)
         if self._volume >= self._next_reminder:
-            self._next_reminder = float("inf")  # what is written now must not remind again
+            self._next_reminder = float("inf")  # what the action writes must not trigger it again
             self.remind(self._remind, self._remind())
 
     def event(self, kind: str, **fields: object) -> None:
@@ -72,28 +71,28 @@ class Sink:
         self.pass_on(fields)
 
     def pass_on(self, event: dict[str, object]) -> int:
-        """Write an event that has its kind and time already; how many bytes it took."""
+        """Write an event that has its kind and time already; returns its size in bytes."""
         if self.on_event is not None:
             self.on_event(event)
         return self._write_event(event)
 
     def state(self, events: list[dict[str, object]]) -> int:
-        """Tell again what still matters: nothing new, so nobody else hears of it; how many bytes it took."""
+        """Write a state line, which repeats events: `on_event` is not called. Returns its size in bytes."""
         return self._write_event({"kind": "state", "at": round(time.time(), 3), "events": events})
 
     def _write_event(self, event: dict[str, object]) -> int:
         text = json.dumps(event).encode()
-        # Its number is that of the line which comes next: who misses lines can count them to the last one.
+        # An event has the number of the next line, so that a reader can count all missing lines before it.
         self._pass(b"[event %d %.3f] %b\n" % (self._sequence, time.time(), text))
         return len(text)
 
     def remind(self, action: Callable[[], int], after: int) -> None:
-        """Call `action()` after so many bytes more, and again after as many as it returns each time."""
+        """Call `action()` after so many more bytes, and again after as many as it returns each time."""
         self._remind = action
         self._next_reminder = self._volume + after
 
     def write(self, data: bytes) -> None:
-        """Write, or keep for later what the reader does not take now."""
+        """Write, and buffer what the reader does not take now."""
         if self._waiting:
             self._waiting += data
             return
@@ -117,7 +116,7 @@ class Sink:
         self._loop.call_later(patience, once)
 
     def flush(self, patience: float = 15.0) -> None:
-        """Write what waits, for the end of the agent; give up after `patience` seconds."""
+        """Write the buffer at the end of the agent; give up after `patience` seconds."""
         deadline = time.monotonic() + patience
         while self._waiting and time.monotonic() < deadline:
             taken = self._try(self._waiting)
@@ -143,7 +142,7 @@ class Sink:
                     done += os.write(self._descriptor, view[done:])
                 except BlockingIOError:
                     return done
-                except OSError:  # a full disk, or nobody reads any more: the run matters more than its words
+                except OSError:  # a full disk, or the reader is gone: the run matters more than its output
                     return len(view)
         finally:
             view.release()
@@ -151,7 +150,7 @@ class Sink:
 
 
 class RankLog:
-    """One rank's log file among the results: every byte, both streams, in the order they came."""
+    """One rank's log file among the results: every byte of both streams, in the order of arrival."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -164,7 +163,7 @@ class RankLog:
             self.trouble = error
 
     def write(self, data: bytes) -> None:
-        """Append, unless the disk has refused before."""
+        """Append, unless an earlier write failed."""
         if self._file is None:
             return
         try:
@@ -183,7 +182,7 @@ class RankLog:
 
 
 class Stream:
-    """One stream of one rank, or of what serves the worker as a whole: cuts what comes into lines."""
+    """One output stream of a rank, or of a process for the whole worker (pip): cuts it into lines."""
 
     def __init__(self, sink: Sink, log: RankLog, rank: int | None, letter: str, hold: bool = True) -> None:
         self._sink = sink
@@ -211,7 +210,7 @@ class Stream:
             self._handle_partial(now)
 
     def close(self) -> None:
-        """The stream has ended: what is left without a newline is a line too."""
+        """End the stream: a rest without a newline is a line too."""
         if self._partial:
             self._sink.lines(self._whole, [_last_painting(self._partial)], time.time())
             self._partial = b""
@@ -220,7 +219,7 @@ class Stream:
             self._unkept = b""
 
     def _keep(self, data: bytes) -> None:
-        """Write to the log file in whole lines, or the rank's two streams would cut each other's in two."""
+        """Write to the log file in whole lines, or the rank's two streams would cut each other's lines."""
         data = self._unkept + data
         end = max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
         if len(data) - end > LONGEST_LINE:
@@ -236,7 +235,7 @@ class Stream:
             if ticks - self._painted >= (PROGRESS_EVERY if self._hold else 1.0):
                 self._painted = ticks
                 self._sink.lines(self._progress, [painting], now)
-            # Only the present painting can become a line; forget what it covered.
+            # Only the text after the last carriage return can become a line; drop what it overwrites.
             self._partial = painting + (b"\r" if self._partial.endswith(b"\r") else b"")
         elif not self._hold or len(self._partial) >= LONGEST_LINE:
             end = _whole_characters(self._partial)
@@ -246,10 +245,10 @@ class Stream:
 
 
 def _whole_characters(data: bytes) -> int:
-    """How many bytes of a piece can be shown by themselves: all but the beginning of a UTF-8 character."""
+    """How many bytes of a piece are complete: all but the beginning of a UTF-8 character at its end."""
     for back in range(1, min(3, len(data)) + 1):
         byte = data[-back]
-        if 0xC0 <= byte < 0xF8:  # the first byte says how many there are
+        if 0xC0 <= byte < 0xF8:  # the first byte contains the length
             return len(data) - back if back < (2 if byte < 0xE0 else 3 if byte < 0xF0 else 4) else len(data)
         if not 0x80 <= byte < 0xC0:
             break
@@ -257,5 +256,5 @@ def _whole_characters(data: bytes) -> int:
 
 
 def _last_painting(line: bytes) -> bytes:
-    """What a terminal would show of a line with carriage returns in it."""
+    """What a terminal would show of a line with carriage returns."""
     return line.rstrip(b"\r").rpartition(b"\r")[2]

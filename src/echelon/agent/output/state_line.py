@@ -1,9 +1,8 @@
-"""The events of a run that still matter: whoever folds them knows how it stands, as if it had read them all.
+"""The events of a run that still matter: folding them gives the same status as folding all of them.
 
-The log of a pod is rotated, and its beginning is lost with the first file. So the leader repeats now and then
-what its log has told so far, in one event line of the kind `state`. Who calls it: `agent.py`, and
-`departure.py` while results are held; what folding means is in the client's `model/status.py`, with which a
-test compares it."""
+The log of a pod is rotated, and its beginning is lost with the first file. So the leader regularly repeats
+these events in one event line of the kind `state`. The fold is in the client's `model/status.py`; a test
+compares the two."""
 
 from __future__ import annotations
 
@@ -11,9 +10,9 @@ TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank 
 if TYPE_CHECKING:
     from echelon.agent.output.sink import Sink
 
-REPEAT = 1 << 20  # bytes of the leader's output after which it tells again how the run stands, at least
+REPEAT = 1 << 20  # bytes of the leader's output between two state lines, at least
 _OF_RUN = frozenset(("failed", "restarting", "stopping", "verdict", "holding"))
-# What an event of a worker makes of those it had before.
+# The earlier events of a worker that an event supersedes.
 _OVERRULES = {
     "worker-started": ("rank-failed", "rank-stopped", "worker-lost", "worker-ended"),
     "worker-running": ("rank-failed", "rank-stopped", "worker-lost", "worker-ended"),
@@ -25,13 +24,13 @@ _OVERRULES = {
 
 
 class History:
-    """Takes every event; keeps the last of each kind that counts, in the order they came."""
+    """Receives every event; keeps the last of each kind that counts, in the order of arrival."""
 
     def __init__(self) -> None:
         self._kept: dict[tuple[str, object], dict[str, object]] = {}
 
     def note(self, event: dict[str, object]) -> None:
-        """One more thing has happened."""
+        """Record an event."""
         kind, worker = str(event.get("kind")), event.get("worker")
         if kind == "rank-ended":
             if event.get("reason") is not None:
@@ -52,5 +51,5 @@ class History:
         return list(self._kept.values())
 
     def repeat(self, sink: Sink) -> int:
-        """Tell it again; after how many bytes more that shall be done the next time."""
+        """Write a state line; returns after how many more bytes the next one is due."""
         return max(REPEAT, 8 * sink.state(self.events()))

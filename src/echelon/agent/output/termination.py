@@ -1,7 +1,7 @@
-"""The container's last words: the verdict, or why an agent left, where Kubernetes keeps it after the pod's
+"""The container's termination message: the verdict, or why an agent left, which Kubernetes keeps after the
 end.
 
-It keeps 4,096 bytes, so the longest parts are cut first and the cause stays. Who calls it: `agent.py`."""
+Kubernetes keeps 4,096 bytes, so the longest parts are cut first and the cause stays."""
 
 from __future__ import annotations
 
@@ -12,49 +12,49 @@ if TYPE_CHECKING:
     from typing import Any
 
 LIMIT = 4096
-_WORDS = ("summary", "error", "reason")
+_SENTENCES = ("summary", "error", "reason")
 
 
-def write(path: str | None, words: dict[str, Any]) -> None:
-    """Write the last words, if there is a place for them.
+def write(path: str | None, content: dict[str, Any]) -> None:
+    """Write the termination message, if there is a file for it.
 
-    Not by renaming: the file is mounted. What cannot be written is in the log as well.
+    The file is mounted, so it cannot be replaced by renaming. What cannot be written is in the log as well.
     """
     if path is None:
         return
     try:
         with open(path, "wb", buffering=0) as file:
-            file.write(fit(words))
+            file.write(fit(content))
     except OSError:
         pass
 
 
-def fit(words: dict[str, Any], limit: int = LIMIT) -> bytes:
-    """The words as JSON of at most so many bytes.
+def fit(content: dict[str, Any], limit: int = LIMIT) -> bytes:
+    """The content as JSON of at most `limit` bytes.
 
-    First the tail of the cause goes, from its beginning, then the others that failed, then the ends of long
-    sentences.
+    First the tail of the cause is cut, from its beginning, then the list of other failures, then the ends of
+    long sentences.
     """
-    words = dict(words)
-    if len(_encode(words)) <= limit:
-        return _encode(words)
-    cause = dict(words.get("cause") or {})
+    content = dict(content)
+    if len(_encode(content)) <= limit:
+        return _encode(content)
+    cause = dict(content.get("cause") or {})
     if cause:
-        words["cause"] = cause
+        content["cause"] = cause
     for name, from_end in (("tail", False), ("others", True)):
         kept = list(cause.get(name) or ())
-        while kept and len(_encode(words)) > limit:
+        while kept and len(_encode(content)) > limit:
             kept.pop(-1 if from_end else 0)
             cause[name] = kept
     length = limit
-    while len(_encode(words)) > limit and length > 16:
+    while len(_encode(content)) > limit and length > 16:
         length //= 2
-        for part in (words, cause):
-            for name in _WORDS:
+        for part in (content, cause):
+            for name in _SENTENCES:
                 if isinstance(part.get(name), str) and len(part[name]) > length:
                     part[name] = part[name][: length - 1] + "…"
-    return _encode(words) if len(_encode(words)) <= limit else b"{}"
+    return _encode(content) if len(_encode(content)) <= limit else b"{}"
 
 
-def _encode(words: dict[str, Any]) -> bytes:
-    return json.dumps(words, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+def _encode(content: dict[str, Any]) -> bytes:
+    return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")

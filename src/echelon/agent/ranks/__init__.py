@@ -1,1 +1,1 @@
-"""The ranks of one worker: started, watched, stopped, and why one failed."""
+"""The ranks of one worker: their Python and environment, started, watched, stopped, and why one failed."""

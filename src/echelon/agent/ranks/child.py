@@ -1,8 +1,7 @@
 """A process that the agent starts (a rank, a question to the ranks' Python, pip), read from without blocking.
 
-The agent's leader wants to hear of it meanwhile, and a Python on a slow disk takes its time. Who calls it:
-`ranks.py`, `interpreter.py` and `packages.py`. The one place that reaps processes is `ranks.py`, which tells
-of the end by `children`."""
+The agent must answer its leader meanwhile, and a Python on a slow disk takes seconds. The one place that
+reaps processes is `ranks.py`, which reports the end through `children`."""
 
 from __future__ import annotations
 
@@ -27,7 +26,7 @@ _MOST_PIECES = 2 * _PIPE_SIZE // _PIECE  # read after the end
 class Child:
     """One process: `on_data(stream, data)` with 1 or 2 for each piece, `on_end(code)` once.
 
-    Raises what Popen raises if it cannot be started. `wide` pipes are for one that has much to say.
+    Raises what Popen raises if it cannot be started. `wide` pipes are for one that writes much.
     """
 
     def __init__(
@@ -75,7 +74,7 @@ class Child:
             self._loop.watch(pipe.fileno(), READ, partial(self._on_readable, number, pipe.fileno()))
 
     def cancel(self) -> None:
-        """End it, and everything it has started; nobody will be told."""
+        """Kill it, and everything it has started; `on_end` is not called."""
         if self._on_end is not None:
             self._on_end = None
             try:
@@ -115,7 +114,7 @@ class Child:
 
 
 def _widen(descriptor: int) -> None:
-    """A larger pipe means fewer switches between a talkative process and its agent."""
+    """A larger pipe means fewer switches between a process that writes much and its agent."""
     try:
         import fcntl
 

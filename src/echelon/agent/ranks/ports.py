@@ -1,8 +1,8 @@
 """Free ports for ranks to listen on, kept from the moment they are found until the ranks start.
 
-They lie below the range from which the system gives ports to whoever asks for any, so between our look and
-the rank's own `bind`, which can be seconds of imports, only another run could want one; on Linux a lock that
-all users of the machine share keeps it away."""
+They are below the range from which the system assigns ports to programs that ask for any. So between our look
+and the rank's own `bind`, which can be seconds of imports, only another run could take one; on Linux a lock
+that all users of the machine share prevents it."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ class Reservation:
         self._locks: list[socket.socket] = []
 
     def open_up(self) -> None:
-        """Let the ranks have the ports. The locks stay."""
+        """Close our sockets, so that the ranks can bind the ports. The locks stay."""
         for sock in self._bound:
             sock.close()
         self._bound.clear()
 
     def release(self) -> None:
-        """Let anybody have the ports."""
+        """Give the ports back."""
         self.open_up()
         for lock in self._locks:
             lock.close()
@@ -37,7 +37,7 @@ class Reservation:
 
 
 def reserve(count: int) -> Reservation:
-    """Find `count` ports that nobody listens on."""
+    """Find `count` ports on which no program listens."""
     reservation = Reservation()
     for _ in range(_TRIES):
         if len(reservation.ports) == count:
@@ -60,8 +60,8 @@ def reserve(count: int) -> Reservation:
 
 
 def _lock(port: int) -> socket.socket | bool:
-    """A name in the abstract namespace, gone with its holder; True where there is none, False if somebody has
-    it.
+    """A name in the abstract namespace, gone with its holder; True where the system has no such names, False
+    if another process holds it.
     """
     if not sys.platform.startswith("linux"):
         return True

@@ -1,6 +1,6 @@
 """The ranks of one worker in one generation: started, read from, reaped, stopped, with nothing left of them.
 
-Who calls it: `member.py`. A rank is the first process of its own session; what it leaves behind when it ends
+A rank is the first process of its own session; what it leaves behind when it ends
 (data loaders, daemons) is ended too."""
 
 from __future__ import annotations
@@ -13,11 +13,10 @@ from functools import partial
 
 from echelon.agent.loop import Loop, Timer
 from echelon.agent.output.sink import RankLog, Sink, Stream
-from echelon.agent.ranks import launch, report
+from echelon.agent.ranks import cgroups, interpreter, launch, report, shell
 from echelon.agent.ranks.child import Child
 from echelon.agent.ranks.processes import descendants, kill_below, send
-from echelon.agent.setup import cgroups, interpreter
-from echelon.agent.task import Place, Task
+from echelon.agent.task import Place, Task, write_atomically
 
 TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank its first milliseconds
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ class Rank:
         self.child: Child | None = None
         self.streams: list[Stream] = []  # standard output and standard error
         self.log: RankLog | None = None
-        self.words = b""  # the last of both streams, in the order they came
+        self.tail = b""  # the end of both streams, in the order they came
         self.error_file = ""
         self.code: int | None = None
 
@@ -62,7 +61,7 @@ class Ranks:
         self.on_failed: Callable[[dict[str, Any]], object] = lambda _end: None
         self.on_done: Callable[[], object] = lambda: None
         self.ahead: dict[str, str] = {}  # what is put before the value of a variable of the ranks
-        self.children: dict[int, Callable[[int], object]] = {}  # whom to tell of a process's end
+        self.children: dict[int, Callable[[int], object]] = {}  # what to call when a process ends
         sink.on_drained = self._resume_all
 
     def start(self, generation: int, roll: launch.Roll) -> None:
@@ -70,7 +69,12 @@ class Ranks:
         self._stopping = False
         self._all = []
         details = self._task.groups[self._place.group]["launch"]
-        argv = launch.fill_argv(details["argv"], self._task)
+        try:
+            _write_files(launch.file_texts(self._task, self._place, roll))
+        except OSError as error:
+            self._cannot_begin("cannot write %s: %s" % (error.filename, error.strerror))
+            return
+        argv = launch.fill_argv(details["argv"], self._task, launch.file_paths(self._task, self._place))
         for local in range(launch.starts(self._task, self._place)):
             rank = Rank(self._place.first_rank + local)
             name = "error-%d-%d.json" % (rank.number, generation)
@@ -87,6 +91,7 @@ class Ranks:
                 self.ahead,
             )
             self._all.append(rank)
+            shell.keep(self._task, rank.number, env)
             self._spawn(rank, argv, env, generation)
         self._sink.event(
             "worker-running",
@@ -94,6 +99,8 @@ class Ranks:
             restart=generation,
             pids={str(rank.number): rank.child.pid for rank in self._all if rank.child},
         )
+        if not self._all:  # its part is done; the worker stays in the gang until the run ends
+            self._loop.call_later(0, self._done_without_ranks)
 
     def reap(self) -> None:
         """Collect every process that has ended: ranks, and orphans that came to us."""
@@ -111,7 +118,7 @@ class Ranks:
     def stop(self, grace: float, on_stopped: Callable[[], object]) -> None:
         """SIGTERM to every rank, SIGKILL to what is left after `grace` seconds; then call `on_stopped()`.
 
-        Several may ask; all are told.
+        Several callers may ask; all are called.
         """
         self._on_stopped.append(on_stopped)
         if not self._stopping:
@@ -120,12 +127,12 @@ class Ranks:
                 send(pid, signal.SIGTERM)
             self._kill_timer = self._loop.call_later(grace, self._kill_all)
         elif grace == 0:
-            self._loop.call_later(0, self._kill_all)  # somebody has lost patience
+            self._loop.call_later(0, self._kill_all)  # a second stop, without time to save
         if not self._ranks:
             self._settle()
 
     def kill_now(self) -> None:
-        """End everything at once, without a word to anybody."""
+        """Kill everything at once; no callback follows."""
         self._stopping = True
         self._kill_all()
 
@@ -139,14 +146,26 @@ class Ranks:
             then()
             return
 
-        def heard(modules: set[str]) -> None:
+        def answered(modules: set[str]) -> None:
             self._asked, self._modules = True, modules
             then()
 
         env = launch.with_ahead(dict(os.environ), self.ahead)
-        interpreter.find_modules(self._loop, self.children, details["argv"][0], wanted, env, heard)
+        python = interpreter.find_python(details["argv"][0], env.get("PATH", ""))
+        interpreter.find_modules(self._loop, self.children, python, wanted, env, answered)
 
     # Starting
+
+    def _done_without_ranks(self) -> None:
+        if not self._stopping:
+            self.on_done()
+
+    def _cannot_begin(self, text: str) -> None:
+        """Fail as the first rank would have failed."""
+        rank = Rank(self._place.first_rank)
+        rank.tail, rank.code = text.encode(), 126
+        self._all = [rank]
+        self._loop.call_later(0, partial(self._report, rank, text))
 
     def _spawn(self, rank: Rank, argv: list[str], env: dict[str, str], generation: int) -> None:
         log = RankLog(os.path.join(self._task.logs, "rank-%d.log" % rank.number))
@@ -178,17 +197,17 @@ class Ranks:
 
     def _never_started(self, rank: Rank, program: str, error: Exception, log: RankLog) -> None:
         missing = isinstance(error, FileNotFoundError)
-        words = getattr(error, "strerror", None) or str(error)
+        reason = getattr(error, "strerror", None) or str(error)
         where = getattr(error, "filename", None)
         if missing and where not in (None, program):
-            text = "cannot start in %s: %s" % (where, words)
+            text = "cannot start in %s: %s" % (where, reason)
         else:
-            text = "cannot start %s: %s" % (program, words)
+            text = "cannot start %s: %s" % (program, reason)
             if missing and "/" not in program and os.path.exists(os.path.join(self._task.cwd, program)):
                 text += " on the PATH; it is in the working folder: ./%s" % program
         log.write(text.encode() + b"\n")
         log.close()
-        rank.words = text.encode()
+        rank.tail = text.encode()
         rank.code = 127 if missing else 126
         self._report(rank, text)
 
@@ -196,7 +215,7 @@ class Ranks:
 
     def _on_data(self, rank: Rank, stream: int, data: bytes) -> None:
         rank.streams[stream - 1].feed(data)
-        rank.words = (rank.words + data[-4096:])[-4096:]
+        rank.tail = (rank.tail + data[-4096:])[-4096:]
         if self._sink.full:
             for each in self._ranks.values():
                 if each.child is not None:
@@ -224,12 +243,13 @@ class Ranks:
     def _report(self, rank: Rank, error: str | None) -> None:
         code = rank.code
         assert code is not None
+        shell.forget(self._task, rank.number)
         end = report.make_end(
             rank.number,
             self._place.worker,
             code,
             error if code else None,
-            report.last_lines(rank.words),
+            report.last_lines(rank.tail),
             time.time(),
         )
         if code == -signal.SIGKILL and cgroups.memory_kills() > self._starved:
@@ -246,7 +266,7 @@ class Ranks:
             reason=None if code == 0 or self._stopping else end["summary"],
         )
         if code != 0 and (not self._stopping or end["consequence"]):
-            self.on_failed(end)  # also while it is being stopped, if it says itself that a peer has gone
+            self.on_failed(end)  # also while it is being stopped, if it blames a peer that has gone
         if any(one.code is None for one in self._all):
             return
         if self._stopping or all(one.code == 0 for one in self._all):
@@ -256,7 +276,7 @@ class Ranks:
         kill_below(os.getpid(), self.reap, [rank.child.pid for rank in self._all if rank.child])
 
     def _settle(self) -> None:
-        """All ranks have ended: end what they left behind, then say so, once, to whoever wants to know."""
+        """All ranks have ended: end what they left behind, then call `on_done`, or what `stop` was given."""
         if self._settling:
             return
         self._settling = True
@@ -287,3 +307,9 @@ class Ranks:
                 announce()
         else:
             self.on_done()
+
+
+def _write_files(texts: dict[str, str]) -> None:
+    for path, text in texts.items():
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        write_atomically(path, text.encode())

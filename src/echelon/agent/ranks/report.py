@@ -1,5 +1,5 @@
-"""Why a rank failed, in words: from its exit code or signal, its own last words, and torch's error file where
-a script writes one.
+"""Why a rank failed, as text: from its exit code or signal, its last lines, and torch's error file where a
+script writes one.
 
 Also tells whether that may be a consequence: when one rank dies, its peers see their connections break and
 die of that. Which of many was the cause is chosen in `verdict.py`. Pure, but for reading the error file."""
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 TAIL_LINES = 20
 
-# What a rank says when a peer has gone. Whoever says only this is not the first to fail.
+# What a rank writes when a peer has gone. One that writes only this is not the first to fail.
 _CONSEQUENCES = re.compile(
     "|".join(
         (
@@ -59,20 +59,20 @@ def signal_name(number: int) -> str:
 
 
 def describe_end(code: int, error: str | None) -> str:
-    """How a rank ended, in words: `code` as the operating system gives it, negative for a signal."""
+    """How a rank ended, as text: `code` as the operating system gives it, negative for a signal."""
     if code < 0:
         name = signal_name(-code)
         hint = _SIGNAL_HINTS.get(name)
         text = "was killed by %s%s" % (name, ": " + hint if hint else "")
-        # A Python that has failed may still fall over its native threads on the way out; what it said first
-        # is why.
+        # A Python that has failed may still abort in its native threads on the way out; its first error is
+        # the cause.
         said_why = name == "SIGABRT" or name not in _SIGNAL_HINTS
         return "%s (%s)" % (text, error) if error and said_why else text
     return "exited with code %d%s" % (code, ": " + error if error else "")
 
 
 def find_error(stderr_tail: bytes) -> str | None:
-    """The exception, or else the last words, in the end of a rank's stderr."""
+    """The exception in the end of a rank's stderr, or else its last line."""
     lines = [
         _RANK_PREFIX.sub("", line) for line in stderr_tail.decode("utf-8", "backslashreplace").splitlines()
     ]
@@ -88,8 +88,8 @@ def find_error(stderr_tail: bytes) -> str | None:
         for line in lines[starts[-1] + 1 :]:
             if line and not line[0].isspace():
                 return line.strip()
-    words = [line.strip() for line in lines if line.strip()]
-    return words[-1] if words else None
+    written = [line.strip() for line in lines if line.strip()]
+    return written[-1] if written else None
 
 
 def read_error_file(path: str) -> str | None:
@@ -104,7 +104,7 @@ def read_error_file(path: str) -> str | None:
 
 
 def last_lines(tail: bytes) -> list[str]:
-    """The last lines of a rank's output, as text short enough to travel."""
+    """The last lines of a rank's output, as text short enough for a message."""
     text = tail.decode("utf-8", "backslashreplace").replace("\r\n", "\n")
     lines = [line.rpartition("\r")[2].rstrip() for line in text.rstrip().split("\n")]
     return [line[:400] for line in lines[-TAIL_LINES:]] if text.strip() else []
@@ -120,7 +120,7 @@ def is_consequence(code: int, error: str | None) -> bool:
 def make_end(
     rank: int, worker: int, code: int, error: str | None, tail: list[str], at: float
 ) -> dict[str, Any]:
-    """One rank's end, as it travels to the leader."""
+    """One rank's end, as it is sent to the leader."""
     return {
         "rank": rank,
         "worker": worker,

@@ -1,1 +1,1 @@
-"""What happens before the first start: code, packages, the interpreter, what a container lacks."""
+"""What happens before the first start: code unpacked, packages installed."""

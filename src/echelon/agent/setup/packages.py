@@ -1,10 +1,10 @@
-"""The packages that a run asks for, installed by pip for the ranks' Python before its first start.
+"""The packages that a run requests, installed by pip for the ranks' Python before the first start.
 
-Into a folder of our own, never into the image's Python, which may be read-only or another user's. What that
-Python has already is used and not fetched again (torch, above all), except in a virtual environment, where
-pip cannot look past a folder of its own: there the packages come with all they depend on. An image without
-pip is lent the one that came with the code. Indexes and proxies are those of the environment, the run's own
-variables included. Who calls it: `setup.py`, once per agent."""
+They go into a folder of our own, never into the image's Python, which may be read-only or another user's.
+What that Python has already is not fetched again (torch, above all), except in a virtual environment, where
+pip cannot see past the target folder: there the packages come with all their dependencies. An image without
+pip uses the wheel that was shipped with the code. Indexes and proxies are those of the environment, including
+the run's own variables."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from echelon.agent.loop import Loop
 from echelon.agent.output.sink import RankLog, Sink, Stream
 from echelon.agent.ranks import report
 from echelon.agent.ranks.child import Child
-from echelon.agent.setup.interpreter import find_python
+from echelon.agent.ranks.interpreter import find_python
 from echelon.agent.task import Place, Task
 
 TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank its first milliseconds
 if TYPE_CHECKING:
     from typing import Callable
 
-EXIT_CODE = 119  # what a run exits with that lacks something it needs
-_KEPT = 4096  # bytes of pip's last words that are told with a failure
-# What pip says between two tries, and only then.
+EXIT_CODE = 119  # of a run whose packages cannot be installed
+_KEPT = 4096  # bytes of the end of pip's output that are kept for a failure
+# pip prints this only when it retries.
 _UNREACHED = re.compile(r"Retrying \(Retry\(.* after connection broken by ")
 _CREDENTIALS = re.compile(r"//[^/@\s]*@")
 
-# Run by the ranks' Python. Its own folder is left out of the path: a `pip.py` of the project is not pip.
+# Run by the ranks' Python. The working folder is removed from the path: a `pip.py` of the project is not pip.
 _DRIVER = """
 import runpy, sys
 sys.path[:] = [entry for entry in sys.path if entry]
-lent, target, words = sys.argv[1], sys.argv[2], sys.argv[3:]
+lent, target, arguments = sys.argv[1], sys.argv[2], sys.argv[3:]
 try:
     import pip
 except ImportError:
@@ -44,7 +44,7 @@ if sys.prefix != getattr(sys, "base_prefix", sys.prefix):
     where = ["--target", "%s/lib/python%d.%d/site-packages" % (target, *sys.version_info[:2])]
 else:
     where = ["--user"]
-sys.argv[:] = ["pip", "install"] + where + words
+sys.argv[:] = ["pip", "install"] + where + arguments
 runpy.run_module("pip", run_name="__main__", alter_sys=True)
 """
 _UNSET = ("PYTHONNOUSERSITE", "PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_USER", "PIP_REQUIRE_VIRTUALENV")
@@ -60,7 +60,9 @@ _SET = {
 
 
 class Installation:
-    """Pip, once: `on_done(ahead)` with what to put before the ranks' variables, or `on_failed(cause)`."""
+    """One run of pip: calls `on_done(ahead)` with what to prepend to the ranks' variables, or
+    `on_failed(cause)`.
+    """
 
     def __init__(
         self,
@@ -83,14 +85,14 @@ class Installation:
         self._on_failed = on_failed
         self._site = os.path.join(task.reports, "site")
         self._making = "%s.%d" % (self._site, os.getpid())
-        self._words = b""
+        self._output = b""
         self._began = time.monotonic()
         self._child: Child | None = None
         self._log: RankLog | None = None
         self._streams: list[Stream] = []
 
     def begin(self) -> None:
-        """Start pip, unless it has been here before."""
+        """Start pip, unless the packages are installed already."""
         if os.path.isdir(self._site):
             self._on_done(folders_ahead(self._site))
             return
@@ -99,7 +101,7 @@ class Installation:
         shown = names + (["-r %s" % os.path.basename(requirements)] if requirements else [])
         reason = "installing packages: %s" % hide_credentials(", ".join(shown))
         self._sink.event("note", worker=self._place.worker, reason=reason)
-        words = (["-r", requirements] if requirements else []) + ["--", *names]
+        arguments = (["-r", requirements] if requirements else []) + ["--", *names]
         argv = self._task.groups[self._place.group]["launch"]["argv"]
         env = self._environment()
         python = find_python(argv[0], env.get("PATH", os.defpath))
@@ -112,7 +114,7 @@ class Installation:
             self._child = Child(
                 self._loop,
                 self._children,
-                [python, "-c", _DRIVER, lent, self._making, *words],
+                [python, "-c", _DRIVER, lent, self._making, *arguments],
                 env,
                 self._on_data,
                 self._on_end,
@@ -122,7 +124,7 @@ class Installation:
             self._fail("%s: %s" % (error.filename or python, error.strerror))
 
     def cancel(self) -> None:
-        """End it without a word."""
+        """End pip without a callback."""
         if self._child is not None:
             self._child.cancel()
 
@@ -131,11 +133,11 @@ class Installation:
         for key in _UNSET:
             env.pop(key, None)
         if "PIP_CACHE_DIR" not in env:
-            env["PIP_NO_CACHE_DIR"] = "1"  # it would be gone with the pod
+            env["PIP_NO_CACHE_DIR"] = "1"  # the cache would be lost with the pod
         return env
 
     def _lend_pip(self) -> str:
-        """Pip's own wheel as a folder; the empty string where none came along."""
+        """Pip's own wheel as a folder; "" where none was shipped."""
         parts = self._wish.get("wheel_parts")
         if not parts:
             return ""
@@ -149,7 +151,7 @@ class Installation:
         return folder
 
     def _on_data(self, stream: int, data: bytes) -> None:
-        self._words = (self._words + data)[-_KEPT:]
+        self._output = (self._output + data)[-_KEPT:]
         self._streams[stream - 1].feed(data)
 
     def _on_end(self, code: int) -> None:
@@ -158,7 +160,7 @@ class Installation:
         if self._log is not None:
             self._log.close()
         if code != 0:
-            self._fail(last_error(self._words) or report.describe_end(code, None))
+            self._fail(last_error(self._output) or report.describe_end(code, None))
             return
         try:
             os.rename(self._making, self._site)
@@ -177,13 +179,13 @@ class Installation:
             "worker": worker,
             "exit_code": EXIT_CODE,
             "error": error,
-            "tail": report.last_lines(self._words),
+            "tail": report.last_lines(self._output),
         }
         self._on_failed(cause)
 
 
 def join_parts(paths: list[str]) -> bytes:
-    """The whole of what had to be cut to travel."""
+    """The content of a file that was shipped in parts."""
     pieces = []
     for path in paths:
         with open(path, "rb") as file:
@@ -192,7 +194,7 @@ def join_parts(paths: list[str]) -> bytes:
 
 
 def folders_ahead(site: str) -> dict[str, str]:
-    """Where the ranks find modules and programs that were installed there."""
+    """PYTHONPATH and PATH entries with which the ranks find what was installed there."""
     library = os.path.join(site, "lib")
     versions = sorted(os.listdir(library)) if os.path.isdir(library) else []
     modules = [os.path.join(library, version, "site-packages") for version in versions]
@@ -204,11 +206,11 @@ def folders_ahead(site: str) -> dict[str, str]:
     return {key: os.pathsep.join(folders) for key, folders in found.items() if folders}
 
 
-def last_error(words: bytes) -> str | None:
-    """The last line in which pip says what went wrong, else its last words. Of an index that it did not reach
-    it says in the end no more than that it has not found the package.
+def last_error(output: bytes) -> str | None:
+    """The last error in pip's output, else its last line. Of an unreachable index pip reports in the end only
+    that it has not found the package.
     """
-    lines = [line for line in words.decode("utf-8", "backslashreplace").splitlines() if line.strip()]
+    lines = [line for line in output.decode("utf-8", "backslashreplace").splitlines() if line.strip()]
     errors = [line for line in lines if line.lstrip().upper().startswith("ERROR")]
     if not lines:
         return None

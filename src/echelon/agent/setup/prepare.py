@@ -1,9 +1,9 @@
-"""What must be there before a worker's ranks can start: its folders, the code that was shipped, the packages
-that the run asks for. Once per agent, however often the ranks are started.
+"""What a worker's ranks need before they can start: folders, the shipped code, the requested packages. Done
+once per agent, however often the ranks are started.
 
-Who calls it: `agent.py`, at the start; the worker joins its gang meanwhile, and says that it is ready when
-this is done. What fails here would fail again after any restart, so it ends the run: the worker tells the
-leader the cause (`unfit`), and the leader's verdict is that the run failed, whatever restarts are left."""
+The worker joins its gang meanwhile, and is ready when this is done. What fails here would fail again after
+any restart, so it ends the run: the worker sends the cause to the leader (`unfit`), whose verdict is that the
+run failed, whatever restarts are left."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
     from echelon.agent.setup.packages import Installation
 
-FOLDER_EXIT_CODE = 115  # what a run exits with whose results folder cannot be used
-CODE_EXIT_CODE = 116  # ... or whose code did not arrive
+FOLDER_EXIT_CODE = 115  # of a run whose results folder cannot be used
+CODE_EXIT_CODE = 116  # of a run whose code did not arrive
 
 
 class Setup:
-    """Done once; `when_done` tells whoever waits for it, `on_failed(cause)` why it never will be."""
+    """The preparation of one worker; ends with the callbacks of `when_done`, or with `on_failed(cause)`."""
 
     def __init__(
         self, loop: Loop, task: Task, place: Place, sink: Sink, ranks: Ranks, first: bool = False
@@ -35,7 +35,7 @@ class Setup:
         self._place = place
         self._sink = sink
         self._ranks = ranks
-        self._first = first  # of the run's first leader: nothing of this run can be there before it
+        self._first = first  # the run's first leader: no results of this run can exist yet
         self._done = False
         self._cancelled = False
         self._waiting: list[Callable[[], object]] = []
@@ -43,15 +43,15 @@ class Setup:
         self.on_failed: Callable[[dict[str, object]], object] = lambda _cause: None
 
     def begin(self) -> None:
-        """Do what takes no time, and start what does."""
+        """Do the quick steps, and start the slow one (pip)."""
         try:
             os.makedirs(self._task.output, exist_ok=True)
         except OSError as error:
             self._fail("the output folder cannot be made", error, FOLDER_EXIT_CODE)
             return
         if self._task.fresh and self._first and (there := _results_in(self._task.output)):
-            words = "it has %s (say --resume to go on in it, or another --output)" % there
-            self._fail("the results folder is not empty", FileExistsError(words), FOLDER_EXIT_CODE)
+            message = "it has %s (say --resume to go on in it, or another --output)" % there
+            self._fail("the results folder is not empty", FileExistsError(message), FOLDER_EXIT_CODE)
             return
         if not os.access(self._task.output, os.W_OK):
             reason = "user id %d may not write to the output folder %s" % (os.getuid(), self._task.output)
@@ -84,14 +84,14 @@ class Setup:
             self._finish()
 
     def when_done(self, then: Callable[[], object]) -> None:
-        """Call `then()` when everything is there."""
+        """Call `then()` when everything is ready."""
         if self._done:
             then()
         else:
             self._waiting.append(then)
 
     def cancel(self) -> None:
-        """The run is over: nobody needs it any more."""
+        """Stop, since the run is over."""
         self._cancelled = True
         self._waiting.clear()
         if self._installation is not None:
@@ -108,15 +108,15 @@ class Setup:
             then()
 
     def _fail(self, what: str, error: Exception, exit_code: int) -> None:
-        words = str(error)
+        message = str(error)
         if isinstance(error, OSError) and error.strerror:
-            words = "%s: %s" % (error.filename, error.strerror) if error.filename else error.strerror
+            message = "%s: %s" % (error.filename, error.strerror) if error.filename else error.strerror
         self._give_up(
             {
-                "summary": "worker %d: %s: %s" % (self._place.worker, what, words),
+                "summary": "worker %d: %s: %s" % (self._place.worker, what, message),
                 "worker": self._place.worker,
                 "exit_code": exit_code,
-                "error": words,
+                "error": message,
             }
         )
 
@@ -127,5 +127,5 @@ class Setup:
 
 
 def _results_in(folder: str) -> str | None:
-    """Something that lies there, but for what other workers may have begun and what file systems have."""
+    """An entry of the folder, except those that other workers or file systems create."""
     return next((name for name in sorted(os.listdir(folder)) if name not in ("logs", "lost+found")), None)

@@ -1,10 +1,8 @@
-"""A bundle of code becomes a folder, however often and by however many it is tried.
+"""A bundle of code, unpacked into a folder; safe to repeat, and safe from several agents at once.
 
-The agent calls `unpack` before it starts the ranks. Two things must hold, beside what `untar` guards:
-
-- **All or nothing.** The folder is made under a name beside the target, and renamed. Killed on the way, it
-  leaves a folder that the next try clears away: a lock that ends with its maker tells it from one in the
-  making.
+- **All or nothing.** The folder is filled under a temporary name beside the target, and renamed. An agent
+  that is killed meanwhile leaves a folder that the next attempt removes; a lock, which ends with its holder,
+  marks one that is still being filled.
 - **Several at once.** Agents on one machine may unpack the same bundle at the same moment. The first to
   rename wins; the others find the winner's marker and use its folder.
 """
@@ -27,11 +25,11 @@ _SUFFIX = ".unpacking"
 
 
 def unpack(data: bytes, digest: str, target: str, limit: int = LIMIT) -> str:
-    """Unpack a bundle into the folder `target`, or find that it is there already; returns the folder.
+    """Unpack a bundle into the folder `target`, unless it is there already; returns the folder.
 
     `digest` is the sha256 of the data. The target may be missing or an empty folder; its parent is made if
-    need be. What is made is for this user alone. Raises BadBundle for the bundle's faults, FileExistsError
-    when something else is at the target, and OSError when the disk is full or cannot be written to.
+    needed. Only this user may read the result. Raises BadBundle for a bad bundle, FileExistsError when
+    something else is at the target, and OSError when the disk is full or read-only.
     """
     if hashlib.sha256(data).hexdigest() != digest:
         raise BadBundle("the bundle is damaged: its content does not have the digest %s" % digest)
@@ -51,7 +49,7 @@ def unpack(data: bytes, digest: str, target: str, limit: int = LIMIT) -> str:
     except zlib.error as error:
         raise BadBundle("the bundle is damaged: %s" % error) from error
     finally:
-        _remove(folder)  # gone already, unless this failed or another was faster
+        _remove(folder)  # gone already, unless this failed or another agent was faster
         os.close(lock)
     return target
 
@@ -66,7 +64,7 @@ def _holds(target: str, digest: str) -> bool:
 
 def _put_in_place(folder: str, target: str, digest: str) -> None:
     try:
-        os.rename(folder, target)  # takes the place of nothing or of an empty folder, in one step
+        os.rename(folder, target)  # atomic; the target may be an empty folder
     except OSError as error:
         if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
             raise
@@ -82,21 +80,21 @@ def _make_private_folder(parent: str, prefix: str) -> tuple[str, int]:
         try:
             lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         except FileNotFoundError:
-            continue  # cleared away by another agent, before the lock could tell it not to
+            continue  # removed by another agent before it was locked
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(lock)
-            continue  # being cleared away
+            continue  # being removed
         except OSError:
-            pass  # a file system without locks: nobody gets one, so nothing is cleared away
+            pass  # a file system without locks: no agent gets one, so nothing is removed
         if os.path.isdir(folder):
             return folder, lock
         os.close(lock)
 
 
 def _clear_abandoned(parent: str, prefix: str) -> None:
-    """Remove what killed agents left: folders in the making that nobody has locked."""
+    """Remove what killed agents left: temporary folders that no process has locked."""
     for name in os.listdir(parent):
         if not (name.startswith(prefix) and name.endswith(_SUFFIX)):
             continue

@@ -1,9 +1,9 @@
-"""An archive becomes files, and nothing in it can reach outside their folder.
+"""Extraction of an archive; nothing in it can reach outside the target folder.
 
-`unpack` calls it. Only what the client packs is taken: files, folders and symbolic links, with plain relative
-names, each once. The archive is read here and not by `tarfile`, whose safe extraction came with Python 3.12
-and whose import costs more than all of this. Links are made last, when every file is written, so nothing is
-ever written through one; where they may point to is the same question as for a link that a script makes.
+Only what the client packs is accepted: files, folders and symbolic links, with plain relative names, each
+once. The archive is not read by `tarfile`, whose safe extraction came with Python 3.12 and whose import costs
+more than all of this. Links are made last, when every file is written, so that nothing is ever written
+through one; their targets are as free as those of a link that a script makes.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _REFUSED = {b"1": "a hard link", b"3": "a device", b"4": "a device", b"6": "a pi
 
 
 class BadBundle(ValueError):
-    """An archive that is damaged, or made to do harm; nothing of it is left behind."""
+    """An archive that is damaged or malicious; nothing of it is left behind."""
 
 
 class Stream:
-    """The archive's bytes, decompressed as they are asked for, and never more than `limit` of them."""
+    """The archive's bytes, decompressed on demand, and never more than `limit` of them."""
 
     def __init__(self, data: bytes, limit: int) -> None:
         self._data = memoryview(data)
@@ -38,7 +38,7 @@ class Stream:
         self._left = limit
 
     def read(self, size: int) -> bytes:
-        """Exactly so many bytes."""
+        """Exactly `size` bytes."""
         while len(self._ready) < size:
             piece = self._next()
             if not piece:
@@ -54,7 +54,7 @@ class Stream:
             raise BadBundle("the archive grows beyond the limit of %d bytes" % self._limit)
 
     def finish(self) -> None:
-        """Nothing but padding may follow."""
+        """Check that only padding follows."""
         rest = bytes(self._ready)
         while not rest.strip(b"\0"):
             rest = self._next()
@@ -81,15 +81,15 @@ class Stream:
 
 
 class Tree:
-    """The folder that an archive becomes. It is new and private, so what is in it is what was made here."""
+    """The target folder. It is new and private, so that it contains only what was made here."""
 
     def __init__(self, root: bytes) -> None:
         self._root = root
         self._made: dict[bytes, bytes] = {b"": _FOLDER}  # name to kind
-        self._links: dict[bytes, bytes] = {}  # name to what it says
+        self._links: dict[bytes, bytes] = {}  # name to target
 
     def fill(self, stream: Stream) -> None:
-        """Make everything that the archive holds."""
+        """Make everything that the archive contains."""
         records: dict[bytes, bytes] = {}
         while True:
             header = stream.read(_BLOCK)
@@ -144,7 +144,7 @@ class Tree:
         self._claim(name, _LINK)
 
     def _claim(self, name: bytes, kind: bytes) -> bytes:
-        """Take a name that is free, and make the folders above it; the path on disk."""
+        """Reserve a name, and make the folders above it; returns the path on disk."""
         parts = name.split(b"/")
         if name.startswith(b"/"):
             raise BadBundle("%s is an absolute path" % _shown(name))
@@ -181,7 +181,7 @@ class Tree:
 
 
 def _check_header(header: bytes) -> bytes:
-    """The kind of a member, if the header is sound."""
+    """The kind of a member; raises BadBundle if the header is damaged."""
     total = sum(header[:148]) + 8 * ord(" ") + sum(header[156:])
     if total != _number(header[148:156]) or header[257:263] != b"ustar\0":
         raise BadBundle("a header of the archive is damaged")

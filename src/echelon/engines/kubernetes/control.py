@@ -1,17 +1,19 @@
-"""What is said to a run from outside: to its leader's agent through `pods/exec`, to its record, to its Jobs.
+"""Orders to a run from outside: to its leader's agent through `pods/exec`, and to its Jobs.
 
-The engine stops runs and lets workers go through here. A word in the record outlives whoever said it; the
-leader hears of it within a second; where nobody can be told, the Job controller ends the pods."""
+An order through the leader takes a second and lets ranks save; where the leader cannot be reached, the Job
+controller ends the pods."""
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.client.api import Api, Object
 from echelon.engines.kubernetes.follow.troubles import find_troubles
+from echelon.engines.kubernetes.follow.view import jobs_of, pods_of
+from echelon.engines.kubernetes.record import Stored
+from echelon.engines.kubernetes.render import dialects
 from echelon.engines.kubernetes.state import workers
 from echelon.errors import Denied, EchelonError
 from echelon.model.run import Record
@@ -20,9 +22,9 @@ _STARTING = 5.0  # seconds that a worker may take to start, once nothing keeps i
 _ANSWER = 20.0  # seconds within which an agent answers
 
 
-def tell_leader(api: Api, record: Record, pods: Sequence[Object], *words: str) -> bool:
-    """Say something to the leader's agent; False if there is none, or it does not hear. Raises Denied if we
-    may not.
+def order_leader(api: Api, record: Record, pods: Sequence[Object], *words: str) -> bool:
+    """Give the leader's agent an order; False if there is none, or it does not answer. Raises Denied without
+    the right to do so.
     """
     leaders = [pod for pod in workers.leader_pods(pods) if workers.is_running(pod)]
     if not leaders:
@@ -39,28 +41,21 @@ def tell_leader(api: Api, record: Record, pods: Sequence[Object], *words: str) -
         return False
 
 
-def reach_leader(api: Api, record: Record, *words: str) -> bool:
-    """Say something to the leader, which may be about to start: a pod that is deleted while it starts misses
-    the signal to leave, and lasts for its whole time of grace.
+def reach_leader(api: Api, stored: Stored, *words: str) -> bool:
+    """Give the leader an order though it may be about to start: a pod that is deleted while it starts misses
+    SIGTERM, and lasts for its whole grace period.
     """
-    selector = names.selector(record.ref.name, names.WORKER)
     deadline = time.monotonic() + _STARTING
     while True:
-        pods = api.list("Pod", selector=selector).items
+        pods = pods_of(api, stored.run.ref.name)
         if any(map(workers.is_running, workers.leader_pods(pods))):
-            return tell_leader(api, record, pods, *words)
-        if time.monotonic() > deadline or find_troubles(api, api.list("Job", selector=selector).items, pods):
+            return order_leader(api, stored.run, pods, *words)
+        if time.monotonic() > deadline or find_troubles(api, jobs_of(api, stored), pods):
             return False
         time.sleep(0.2)
 
 
-def leave_word(api: Api, record: Record, word: Mapping[str, object]) -> None:
-    """Write into the record that the run is to end."""
-    change = {"metadata": {"annotations": {names.STOP: json.dumps(word)}}}
-    api.patch("ConfigMap", record.ref.name, change)
-
-
 def end_jobs(api: Api, jobs: Sequence[Object]) -> None:
-    """Let the Job controller end the pods; unlike a deletion, that leaves the record and the logs."""
+    """Let the controller end the pods; unlike a deletion, that leaves the record and the logs."""
     for job in jobs:
-        api.patch("Job", job["metadata"]["name"], {"spec": {"activeDeadlineSeconds": 1}})
+        api.patch(job["kind"], job["metadata"]["name"], dialects.of(job).ended())

@@ -1,7 +1,7 @@
 """The Kubernetes engine: the same runs as pods of Indexed Jobs, with nothing installed in the cluster.
 
-This half lives in whoever asks. What lasts of a run is in its record (a ConfigMap), its Jobs and its pods;
-any process with the same rights can follow, stop or fetch it."""
+This half lives in the client. What lasts of a run is in its record (a ConfigMap), its Jobs and its pods; any
+process with the same rights can follow, stop or fetch it. Verbs that look change nothing."""
 
 from __future__ import annotations
 
@@ -16,36 +16,31 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from echelon.engines.base import Taken, check_results, current_user, read_secrets, run_exists
-from echelon.engines.kubernetes import control, names, objects, pod_security
-from echelon.engines.kubernetes.client.api import AlreadyThere, Api, Conflict, Object
-from echelon.engines.kubernetes.client.fields import json_object
+from echelon.engines.kubernetes import abilities, control, names, objects, pod_security, record, tend
+from echelon.engines.kubernetes.client.api import AlreadyThere, Api, Conflict
 from echelon.engines.kubernetes.client.kubeconfig import load_access
-from echelon.engines.kubernetes.diagnose import Trouble
 from echelon.engines.kubernetes.files import results
-from echelon.engines.kubernetes.follow.follow import (
-    Followed,
-    follow_events,
-    follow_logs,
-    missing,
-    read_events,
-)
+from echelon.engines.kubernetes.follow import view as views
+from echelon.engines.kubernetes.follow.follow import follow_events, follow_logs, read_events
 from echelon.engines.kubernetes.follow.listing import list_runs
-from echelon.engines.kubernetes.follow.logs import Line, is_gap, read_all
+from echelon.engines.kubernetes.follow.logs import read_all
 from echelon.engines.kubernetes.follow.saved_logs import has_lost_lines, read_home
+from echelon.engines.kubernetes.follow.view import View
 from echelon.engines.kubernetes.nodes import inventory
-from echelon.engines.kubernetes.render import manifests
+from echelon.engines.kubernetes.record import Shipped, Stop, Stored
+from echelon.engines.kubernetes.render import dialects, manifests
 from echelon.engines.kubernetes.render.image import image_note
-from echelon.engines.kubernetes.render.payload import Shipped, load, weigh
+from echelon.engines.kubernetes.render.payload import load, weigh
 from echelon.engines.kubernetes.render.pod import RESTRICTED, to_toleration
-from echelon.engines.kubernetes.state import history, outcome, workers
-from echelon.errors import Denied, EchelonError, Refused, StateTrouble
+from echelon.engines.kubernetes.shell import PodShell
+from echelon.engines.kubernetes.state import outcome, workers
+from echelon.engines.machine import Submissions
+from echelon.errors import Denied, EchelonError, StateTrouble
 from echelon.model.cluster import Cluster
 from echelon.model.event import Event
 from echelon.model.job import Job
-from echelon.model.log import LogLine
+from echelon.model.log import Line, LogLine, is_gap
 from echelon.model.plan import Plan
 from echelon.model.run import Record, RunRef, opening_status
 from echelon.model.status import RunSummary, fold
@@ -57,11 +52,10 @@ if TYPE_CHECKING:
 class KubernetesEngine:
     """Runs in one namespace of one cluster."""
 
-    keeps_line = False  # whoever follows a run in line tries again for it
-
     def __init__(self, *, context: str | None = None, namespace: str | None = None) -> None:
         self._context = context
         self._namespace = namespace
+        self._submissions = Submissions()
 
     @cached_property
     def api(self) -> Api:
@@ -83,83 +77,64 @@ class KubernetesEngine:
     def record(self, job: Job, bundle: Bundle | None) -> RunRef:
         """Make the record, and all that does not depend on where the run will be."""
         secrets = read_secrets(job, os.environ)  # what is missing is said now, not when the workers start
-        ref = self._ref(job.name)
-        cargo = load(job, bundle)
-        known = self._find(ref)
+        ref, payload = self._ref(job.name), load(job, bundle)
+        dialect = dialects.named("job")
+        home = Path(job.results or Path("runs") / job.name).absolute()
+        known = views.find_object(self.api, ref.name)
         if known is not None:
-            if not self._take_up(known, ref, job, weigh(cargo)):
+            if not self._take_up(record.read(known, ref), job, weigh(payload)):
                 raise run_exists(job.name)
-            known = self._find(ref)
+            known = views.find_object(self.api, ref.name)
         if known is None:
-            results = Path(job.results or Path("runs") / job.name).absolute()
-            check_results(results, resume=job.resume)
-            record = Record(
-                ref=replace(ref, context=None),
-                job=job,
-                created=round(time.time(), 3),
-                owner=current_user(),
-                results=str(results),
-            )
+            check_results(home, resume=job.resume)
+            run = Record(ref=replace(ref, context=None), job=job, created=_now(), owner=current_user())
             try:
-                known = self.api.create(manifests.record_object(record, weigh(cargo)))
+                known = self.api.create(record.new(run, weigh(payload)))
             except AlreadyThere:
-                raise run_exists(job.name) from None  # somebody was faster by a moment
-        record = history.read_record(known, ref)
+                raise run_exists(job.name) from None  # another client was faster by a moment
+        stored = record.read(known, ref)
+        self._submissions.remember(stored.uid, home)
         gang = uuid.uuid4().hex + uuid.uuid4().hex
         try:
-            for obj in manifests.shipped_objects(record, cargo, gang=gang, secrets=secrets):
+            shipped = manifests.shipped_objects(stored.run, payload, dialect, gang=gang, secrets=secrets)
+            for obj in shipped:
                 objects.create(self.api, obj, known)
         except BaseException:  # a quota, Ctrl-C: nothing is left behind
             with suppress(EchelonError):
-                self.api.delete("ConfigMap", ref.name, uid=known["metadata"]["uid"])
+                self.api.delete("ConfigMap", ref.name, uid=stored.uid)
             raise
         return ref
 
     def read(self, ref: RunRef) -> Record:
         """What was recorded; its results are where they belong on this machine."""
-        record = history.read_record(self.record_of(ref), self._ref(ref.name))
-        return replace(record, results=str(results.home_of(record)))
+        stored = views.read_record(self.api, self._ref(ref.name))
+        return replace(stored.run, results=str(results.home_of(stored, self._submissions)))
 
     def queue(self, ref: RunRef, reason: str) -> None:
-        """Write down why the run must wait; whoever follows it tries again."""
-        obj = self.record_of(ref)
-        if names.PLAN_KEY in (obj.get("data") or {}) or history.annotation(obj, names.STOP):
-            return
-        told = json.loads((obj.get("data") or {}).get(names.QUEUED_KEY, "[]"))
-        now = round(time.time(), 3)
-        change: Object = {"metadata": {"annotations": {names.TENDED: str(now)}}}
-        if not told or told[-1]["reason"] != reason:
-            told.append({"at": now, "reason": reason})
-            change["data"] = {names.QUEUED_KEY: json.dumps(told)}
-        self.api.patch("ConfigMap", ref.name, change)
+        """Write down why the run must wait."""
+        stored = views.read_record(self.api, self._ref(ref.name))
+        if stored.run.plan is None and stored.stop is None:
+            self.api.patch("ConfigMap", ref.name, record.queued(stored, reason, at=_now()))
 
     def start(self, ref: RunRef, plan: Plan) -> None:
         """Write the plan down and make the Jobs."""
-        obj = self.record_of(ref)
-        jobs = self.jobs_of(ref)
-        record = history.read_record(obj, self._ref(ref.name))
-        if history.annotation(obj, names.STOP) or (jobs and record.plan is not None):
-            objects.adopt(self.api, obj, jobs)
+        view = views.look(self.api, self._ref(ref.name))
+        stored, jobs = view.stored, view.jobs
+        if stored.stop is not None or (jobs and stored.run.plan is not None):
+            objects.tie_record(self.api, stored, jobs)
             return
-        if record.plan is None or not history.is_being_started(obj):
-            self._check_taken(ref, plan)
+        if record.phase_of(stored, has_jobs=bool(jobs), now=time.time()) == "starting" and stored.run.plan:
+            plan = stored.run.plan  # of a client that is starting it at this moment: both do the same
         else:
-            plan = record.plan  # of somebody who is starting it at this moment: both do the same
-        level, shipped = pod_security.level_of(self.api), manifests.read_shipped(obj)
-        rendered = manifests.started_objects(record, plan, shipped, security_level=level or "")
-        change: Object = {
-            "metadata": {
-                "annotations": {names.ADMITTED: str(round(time.time(), 3))},
-                "resourceVersion": obj["metadata"]["resourceVersion"],
-            },
-            "data": {
-                names.PLAN_KEY: msgspec.json.encode(plan).decode(),
-                names.TASK_KEY: json.dumps(rendered.task),
-            },
-        }
+            self._check_taken(ref, plan)
+        level, dialect = pod_security.level_of(self.api), dialects.named(stored.dialect)
+        rendered = manifests.started_objects(
+            stored.run, plan, stored.shipped, dialect, security_level=level or ""
+        )
+        change = record.admitted(plan, rendered.task, at=_now(), version=stored.version)
         try:
-            obj = self.api.patch("ConfigMap", ref.name, change)
-        except Conflict:  # somebody has written meanwhile: a plan, a word to stop
+            stored = record.read(self.api.patch("ConfigMap", ref.name, change), stored.run.ref)
+        except Conflict:  # another client has written meanwhile: a plan, a stop
             self.start(ref, plan)
             return
         for claim in rendered.claims:
@@ -168,47 +143,43 @@ class KubernetesEngine:
         selector = names.selector(ref.name, names.WORKER)
         if level is None and pod_security.refuses(self.api, made, selector):
             objects.delete_jobs(self.api, made)
-            jobs = manifests.job_objects(record, plan, shipped, security_level=RESTRICTED)
+            jobs = dialect.render(stored.run, plan, stored.shipped, security_level=RESTRICTED)
             made = [objects.create(self.api, job) for job in jobs]
-        objects.adopt(self.api, obj, made)
+        objects.tie_record(self.api, stored, made)
 
     def preview(self, job: Job, plan: Plan, bundle: Bundle | None = None) -> str:
         """Every object as it would be made, secrets masked."""
         import yaml
 
-        record = Record(
-            ref=self._ref(job.name),
-            job=job,
-            created=0.0,
-            owner=current_user(),
-            results=str(Path(job.results or Path("runs") / job.name).absolute()),
-        )
-        shipped = weigh(load(job, bundle))
+        run = Record(ref=self._ref(job.name), job=job, created=0.0, owner=current_user())
         found = manifests.render(
-            record,
+            run,
             plan,
-            shipped,
+            weigh(load(job, bundle)),
+            dialects.named("job"),
             security_level=pod_security.level_of(self.api) or "",
             namespace=self.api.namespace,
         )
         return yaml.safe_dump_all(found, sort_keys=False, allow_unicode=True)
 
     def events(self, ref: RunRef, *, follow: bool = False, timeout: float | None = None) -> Iterator[Event]:
-        """The record's and the leader's words; while nothing runs yet, why."""
-        following = self._followed(ref)
-        return follow_events(following, timeout) if follow else read_events(following)
+        """What the record and the leader's log tell; while nothing runs yet, why."""
+        mine = self._ref(ref.name)
+        return follow_events(self.api, mine, timeout) if follow else read_events(self.api, mine)
 
     def logs(
         self, ref: RunRef, *, ranks: frozenset[int] | None = None, follow: bool = False
     ) -> Iterator[LogLine]:
         """The lines of every pod, merged; of some ranks, where lines of their workers are missing too."""
-        everybody = opening_status(self.read(ref)).workers
+        stored = views.read_record(self.api, self._ref(ref.name))
+        everybody = opening_status(stored.run).workers
         chosen = {each.worker for each in everybody if ranks is None or ranks.intersection(each.ranks)}
         lines: Iterator[Line]
         if follow:
-            lines = follow_logs(self._followed(ref))
+            lines = follow_logs(self.api, stored.run.ref)
         else:
-            pods, home = self.pods_of(ref), results.fetched_to(self, self._ref(ref.name))
+            pods = views.pods_of(self.api, ref.name)
+            home = results.fetched_to(stored, self._submissions)
             lost = home is not None and has_lost_lines(self.api, pods)
             lines = read_home(home / "logs", everybody) if home and lost else read_all(self.api, pods)
         for line in lines:
@@ -219,58 +190,66 @@ class KubernetesEngine:
 
     def fetch(self, ref: RunRef, path: str, to: Path) -> Path:
         """Bring a file or folder of the results: from where they were collected to, or from the workers."""
-        return results.fetch_results(self, self._ref(ref.name), path, to)
+        return results.fetch_results(self.api, self._submissions, self._ref(ref.name), path, to)
 
     def notes(self, job: Job) -> tuple[str, ...]:
         """What was decided for the user that they should know."""
         return tuple(filter(None, (image_note(job), results.note_on_rights(self.api, job))))
 
     def collect(self, ref: RunRef, progress: Callable[[int, int], object] | None = None) -> None:
-        """Fetch what the workers keep, once, and let them go."""
-        results.collect_results(self, self._ref(ref.name), progress)
+        """Fetch what the workers keep, once, and release them."""
+        results.collect_results(self.api, self._submissions, self._ref(ref.name), progress)
+
+    def tender(self, ref: RunRef, *, take_over: bool = False) -> tend.Tender | None:
+        """Become the run's tender, if its claim is free and this machine submitted it, or `take_over`."""
+        mine = self._ref(ref.name)
+        uid = views.read_record(self.api, mine).uid
+        if not take_over and self._submissions.results_of(uid) is None:
+            return None
+        found = tend.Tender(self.api, mine)
+        return found if found.take() else None
 
     def stop(self, ref: RunRef, *, now: bool = False) -> None:
-        """Leave word in the record, then tell the leader; where that cannot be, end the Jobs."""
-        obj = self.record_of(ref)
-        jobs, pods = self.jobs_of(ref), self.pods_of(ref)
-        record = history.read_record(obj, self._ref(ref.name))
-        if self.end_of(record, obj, jobs, pods) is not None:
+        """Write a stop into the record, then order the leader; where that cannot be, end the Jobs."""
+        view = views.look(self.api, self._ref(ref.name))
+        stored, run = view.stored, view.stored.run
+        if self._end_of(view) is not None:
             return
-        left = history.annotation(obj, names.STOP)
-        word = json_object(left) if left else {"reason": f"stopped by {current_user()}"}
-        word = {"at": round(time.time(), 3), **word, "now": now}
-        if not left:
-            control.leave_word(self.api, record, word)
+        stop = replace(stored.stop or Stop(at=_now(), reason=f"stopped by {current_user()}"), now=now)
+        if stored.stop is None:
+            self.api.patch("ConfigMap", ref.name, record.stopping(stop))
+        order = json.dumps({"at": stop.at, "reason": stop.reason, "now": now})
         try:
-            told = bool(jobs) and control.reach_leader(self.api, record, "stop", json.dumps(word))
+            told = bool(view.jobs) and control.reach_leader(self.api, stored, "stop", order)
         except Denied as error:
             told = False
-            if results.keeps_results(record) and any(map(workers.is_running, pods)):
-                word["reason"] = f"{word['reason']}; its results went with its pods: {error.message}"
-                control.leave_word(self.api, record, word)
-        if jobs and not told:
-            control.end_jobs(self.api, jobs)  # nobody to tell, or no right to
+            if results.keeps_results(run) and any(map(workers.is_running, view.pods)):
+                reason = f"{stop.reason}; its results went with its pods: {error.message}"
+                self.api.patch("ConfigMap", ref.name, record.stopping(replace(stop, reason=reason)))
+        if view.jobs and not told:
+            control.end_jobs(self.api, view.jobs)  # no leader to order, or no right to
 
     def remove(self, ref: RunRef) -> None:
         """Delete every object of a run that has ended; a user's volumes stay."""
-        obj = self.record_of(ref)
-        jobs, pods = self.jobs_of(ref), self.pods_of(ref)
+        mine = self._ref(ref.name)
         try:
-            record = history.read_record(obj, self._ref(ref.name))
-        except StateTrouble:
+            view = views.look(self.api, mine)
+        except StateTrouble:  # a record that cannot be read
             objects.remove(self.api, ref.name, keep_claim=True)
             return
-        data, stopped = obj.get("data") or {}, history.annotation(obj, names.STOP) is not None
-        if jobs or history.was_started(obj):
-            goes_on = self.end_of(record, obj, jobs, pods) is None
+        stored = view.stored
+        phase = record.phase_of(stored, has_jobs=bool(view.jobs), now=time.time())
+        if phase == "started":
+            goes_on = self._end_of(view) is None
         else:
-            in_line = names.QUEUED_KEY in data and names.PLAN_KEY not in data
-            goes_on = not stopped and (in_line or history.is_being_started(obj))
+            goes_on = stored.stop is None and phase in ("queued", "starting")
         if goes_on:
             raise StateTrouble(f"run {ref.name!r} has not ended", hint=f"`echelon stop {ref.name}` first")
-        results.check_fetched(self, record)
-        collected = history.annotation(obj, names.COLLECTED) is not None
-        objects.remove(self.api, ref.name, keep_claim=not (results.has_own_claim(record) and collected))
+        results.check_fetched(self.api, mine)
+        keep_claim = not results.has_own_claim(stored.run) or stored.collected is None
+        kinds = dialects.named(stored.dialect).KINDS
+        objects.remove(self.api, ref.name, keep_claim=keep_claim, kinds=kinds)
+        self._submissions.forget(stored.uid)
 
     def runs(self) -> Sequence[RunSummary]:
         """Every run of the namespace, from three lists; of logs, only the last line of a run that seems to go
@@ -280,58 +259,27 @@ class KubernetesEngine:
             self.api, self._ref, lambda ref: fold(opening_status(self.read(ref)), self.events(ref))
         )
 
-    # What else there is to know of a run
-
-    def end_of(
-        self, record: Record, obj: Object, jobs: Sequence[Object], pods: Sequence[Object]
-    ) -> Event | None:
+    def _end_of(self, view: View) -> Event | None:
         """How the run ended, as its objects tell; None if it has not, or if only its leader's log knows."""
-        end = history.written_end(obj) or outcome.finished_event(record, obj, jobs, pods)
-        if end is not None or not workers.leader_pods(pods):
+        stored = view.stored
+        end = stored.end or outcome.finished_event(stored, view.jobs, view.pods)
+        if end is not None or not workers.leader_pods(view.pods):
             return end
-        return next((each for each in self.events(record.ref) if each.kind == "finished"), None)
-
-    def record_of(self, ref: RunRef) -> Object:
-        """The record's object; raises UnknownRun, which suggests the nearest name."""
-        found = self._find(ref)
-        if found is None:
-            raise missing(self._followed(ref))
-        return found
-
-    def jobs_of(self, ref: RunRef) -> list[Object]:
-        """The run's Jobs."""
-        return self.api.list("Job", selector=names.selector(ref.name, names.WORKER)).items
-
-    def pods_of(self, ref: RunRef) -> list[Object]:
-        """The run's pods, those that were replaced too as long as they are there."""
-        return self.api.list("Pod", selector=names.selector(ref.name, names.WORKER)).items
+        return next((each for each in self.events(stored.run.ref) if each.kind == "finished"), None)
 
     def _ref(self, name: str) -> RunRef:
         return RunRef(engine="k8s", name=name, namespace=self.api.namespace, context=self._context)
 
-    def _find(self, ref: RunRef) -> Object | None:
-        found = self.api.find("ConfigMap", ref.name)
-        ours = found is not None and (found["metadata"].get("labels") or {}).get(names.RUN) == ref.name
-        if found is not None and not ours:
-            raise Refused(
-                f"a ConfigMap named {ref.name!r} is in the namespace, and it is not echelon's",
-                hint="choose another name for the run with --name",
-            )
-        return found
-
-    def _take_up(self, known: Object, ref: RunRef, job: Job, shipped: Shipped) -> bool:
+    def _take_up(self, known: Stored, job: Job, shipped: Shipped) -> bool:
         """Whether what is there is the same submission, cut off before it started.
 
         If its code has changed, or it was stopped before it began, it is cleared away and begins again."""
-        record = history.read_record(known, ref)
-        in_line = names.QUEUED_KEY in (known.get("data") or {})
-        stopped = history.annotation(known, names.STOP) is not None
-        if jobs := self.jobs_of(ref):
-            objects.adopt(self.api, known, jobs)  # whoever made them may have been cut off right after
-        if record.job != job or jobs or (in_line and not stopped):
+        jobs = views.jobs_of(self.api, known)
+        objects.tie_record(self.api, known, jobs)  # the client that made them may have been cut off after
+        if known.run.job != job or jobs or (known.queued and known.stop is None):
             return False
-        if stopped or manifests.read_shipped(known) != shipped:
-            objects.remove(self.api, ref.name, keep_claim=True)
+        if known.stop is not None or known.shipped != shipped:
+            objects.remove(self.api, job.name, keep_claim=True)
         return True
 
     def _check_taken(self, ref: RunRef, plan: Plan) -> None:
@@ -343,11 +291,38 @@ class KubernetesEngine:
                 if gpu.id in wanted and gpu.holder not in (None, ref.name):
                     raise Taken(gpu.holder)
 
-    def _followed(self, ref: RunRef) -> Followed:
-        return Followed(api=self.api, ref=self._ref(ref.name), give_up=self._give_up)
+    # Abilities
 
-    def _give_up(self, record: Record, trouble: Trouble) -> None:
-        """End a run that waits for what will not come, and let it say why."""
-        word = {"at": round(time.time(), 3), "reason": trouble.sentence, "outcome": "failed"}
-        control.leave_word(self.api, record, word)
-        control.end_jobs(self.api, self.jobs_of(record.ref))
+    traits = abilities.TRAITS
+
+    @cached_property
+    def shell(self) -> PodShell:
+        """Commands in the place of a rank."""
+        return PodShell(lambda: self.api, self.read)
+
+    @cached_property
+    def volumes(self) -> abilities.ClusterVolumes:
+        """The claims of the namespace."""
+        return abilities.ClusterVolumes(lambda: self.api)
+
+    @cached_property
+    def checkup(self) -> abilities.ClusterCheckup:
+        """Whether runs would work here."""
+        return abilities.ClusterCheckup(lambda: self.api)
+
+    @cached_property
+    def usage(self) -> abilities.ClusterMeter:
+        """Who uses the cluster."""
+        return abilities.ClusterMeter(lambda: self.api)
+
+    def names(self) -> Sequence[str]:
+        """The names of the namespace's runs, from one list."""
+        return views.run_names(self.api)
+
+    def platforms(self) -> frozenset[str]:
+        """The operating systems and processors of the nodes."""
+        return abilities.read_platforms(self.api)
+
+
+def _now() -> float:
+    return round(time.time(), 3)

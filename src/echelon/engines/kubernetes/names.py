@@ -1,13 +1,14 @@
 """Every name, label, annotation and path by which the parts of a run on Kubernetes know each other.
 
-Whoever makes an object, looks for one, or has a word with an agent in its pod takes the name from here, and
-nobody spells one out. All of it is values and pure functions, without imports of the cluster's client.
+No other file spells one out, but for the record's own keys and annotations (`record`). Values and pure
+functions only.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 from echelon.model.world import World, worker_count
 
@@ -28,15 +29,9 @@ WORKER = "worker"
 RESULTS = "results"
 TRANSFER = "transfer"
 
-# Annotations.
-SCHEMA = "echelon.dev/schema"
+# Annotations; those of the record are `record`'s own.
 FIRST_WORKER = "echelon.dev/first-worker"  # on Jobs: the number of the worker with index 0
 NODES = "echelon.dev/nodes"  # on Jobs: a JSON list, the node of each of its workers
-STOP = "echelon.dev/stop"  # on the record: {"at", "reason", "now"}
-ADMITTED = "echelon.dev/admitted"  # on the record: when it was given its place
-TENDED = "echelon.dev/tended"  # on the record of a run in line: when somebody last tried for it
-COLLECTED = "echelon.dev/collected"  # on the record: when its results were fetched
-SHIPPED = "echelon.dev/shipped"  # on the record: what travels with the run, as JSON
 OMITTED = "echelon.dev/omitted"  # in a dry run: what an object holds that is not shown
 
 # Kubernetes' own.
@@ -48,12 +43,8 @@ GPU = "nvidia.com/gpu"
 AMD_GPU = "amd.com/gpu"
 SECURITY_LEVEL = "pod-security.kubernetes.io/enforce"  # on namespaces
 
-# Keys of the record's ConfigMap, the bundle's and the Secret.
-RECORD_KEY = "record.json"
-PLAN_KEY = "plan.json"
+# Keys of the ConfigMaps that pods mount, and of the Secret.
 TASK_KEY = "task.json"
-QUEUED_KEY = "queued.json"
-FINISHED_KEY = "finished.json"  # the end, written down by whoever fetched the results
 AGENT_KEY = "agent.pyz"
 REQUIREMENTS_KEY = "requirements.txt"
 GANG_KEY = "gang"
@@ -97,6 +88,11 @@ def labels_of(run: str, owner: str, component: str) -> dict[str, str]:
         COMPONENT: component,
         MANAGED_BY: "echelon",
     }
+
+
+def metadata(run: str, owner: str, name: str, component: str) -> dict[str, Any]:
+    """The metadata of an object that belongs to a run."""
+    return {"name": name, "labels": labels_of(run, owner, component), "annotations": {OWNER: owner}}
 
 
 def selector(run: str, component: str | None = None) -> str:
@@ -175,11 +171,6 @@ def agent_command(python: str | None, *words: str) -> list[str]:
     return [python or "python3", AGENT, *words]
 
 
-def worker_number(job: Mapping[str, str], pod: Mapping[str, str]) -> int:
-    """A pod's worker, from the annotations of its Job and its own."""
-    return int(job.get(FIRST_WORKER, "0")) + int(pod.get(COMPLETION_INDEX, "0"))
-
-
 def control_command(python: str | None, *words: str) -> Sequence[str]:
-    """A word to the agent through its socket, for `pods/exec`."""
+    """An order to the agent through its control socket, for `pods/exec`."""
     return agent_command(python, "control", CONTROL, *words)

@@ -10,11 +10,12 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 
-from echelon.engines.kubernetes import names
+from echelon.engines.kubernetes import names, record
 from echelon.engines.kubernetes.client.api import AlreadyThere, Api, NotThere, Object
-from echelon.engines.kubernetes.client.fields import moment
+from echelon.engines.kubernetes.record import Stored
+from echelon.engines.kubernetes.render import dialects
 from echelon.engines.kubernetes.render.manifests import owner_reference
-from echelon.engines.kubernetes.state.workers import is_cut_off
+from echelon.engines.kubernetes.state.workers import is_cut_off, is_stuck
 from echelon.errors import Denied, Refused
 
 _GONE = 60.0  # seconds that Kubernetes may take to remove what was deleted
@@ -55,20 +56,19 @@ def create(api: Api, obj: Object, owner: Object | None = None) -> Object:
         time.sleep(0.1)
 
 
-def adopt(api: Api, record: Object, jobs: Sequence[Object]) -> None:
-    """Let the record belong to the run's Jobs, so that it goes when they go.
+def tie_record(api: Api, stored: Stored, jobs: Sequence[Object]) -> None:
+    """Mark the run as started, and let its record go when its Jobs go.
 
-    If it went meanwhile, the run was removed while it was being started, and they go too."""
+    A record that is gone was removed while the run was being started: its Jobs go too."""
     wanted = [owner_reference(job) for job in jobs]
-    present = {each["uid"] for each in record["metadata"].get("ownerReferences") or ()}
-    if {each["uid"] for each in wanted} <= present:
+    if not wanted or (stored.started and {each["uid"] for each in wanted} <= stored.owners):
         return
-    name = record["metadata"]["name"]
     try:
-        api.patch("ConfigMap", name, {"metadata": {"ownerReferences": wanted}})
+        change = record.started(wanted, at=round(time.time(), 3))
+        api.patch("ConfigMap", stored.run.ref.name, change)
     except NotThere:
         for job in jobs:
-            api.delete("Job", job["metadata"]["name"], uid=job["metadata"]["uid"])
+            api.delete(job["kind"], job["metadata"]["name"], uid=job["metadata"]["uid"])
         raise
 
 
@@ -76,18 +76,19 @@ def delete_jobs(api: Api, jobs: Sequence[Object]) -> None:
     """Delete Jobs of a run and wait until their names are free."""
     deadline = time.monotonic() + _GONE
     for job in jobs:
-        api.delete("Job", job["metadata"]["name"], uid=job["metadata"]["uid"])
+        api.delete(job["kind"], job["metadata"]["name"], uid=job["metadata"]["uid"])
     for job in jobs:
-        while api.find("Job", job["metadata"]["name"]) is not None and time.monotonic() < deadline:
+        while api.find(job["kind"], job["metadata"]["name"]) is not None and time.monotonic() < deadline:
             time.sleep(0.05)
 
 
-def remove(api: Api, run: str, *, keep_claim: bool) -> None:
+def remove(api: Api, run: str, *, keep_claim: bool, kinds: Sequence[str] | None = None) -> None:
     """Delete everything of a run, and wait until its name is free.
 
-    What is known by its name is not looked for: nobody needs the right to list Secrets for this."""
-    selector = names.selector(run)
-    for kind in ("Job", "ConfigMap"):
+    `kinds` are those that its workers are made of. What is known by its name is not looked for, so that no
+    right to list Secrets is needed."""
+    selector, kinds = names.selector(run), kinds or dialects.DIALECTS["job"].KINDS
+    for kind in (*kinds, "ConfigMap"):
         for item in api.list(kind, selector=selector).items:
             api.delete(kind, item["metadata"]["name"], uid=item["metadata"]["uid"])
     api.delete("Service", run)
@@ -95,7 +96,7 @@ def remove(api: Api, run: str, *, keep_claim: bool) -> None:
     if not keep_claim:
         api.delete("PersistentVolumeClaim", names.claim_name(run))
     deadline = time.monotonic() + _GONE
-    for kind in ("Job", "Pod", "ConfigMap"):
+    for kind in (*kinds, "Pod", "ConfigMap"):
         while left := api.list(kind, selector=selector).items:
             if kind == "Pod":
                 _forget_unreachable(api, left)
@@ -105,12 +106,11 @@ def remove(api: Api, run: str, *, keep_claim: bool) -> None:
 
 
 def _forget_unreachable(api: Api, pods: Sequence[Object]) -> None:
-    """Let go of pods on nodes that are not heard of: Kubernetes waits for ever for a word from there. The run
-    is over, and what may still be alive there has noticed that it is alone.
+    """Delete pods of dead nodes by force: Kubernetes waits for ever for their kubelet. The run is over, and
+    an agent that is still alive there has noticed that it is alone.
     """
     for pod in pods:
-        due = moment(pod["metadata"].get("deletionTimestamp"))
-        if due is not None and time.time() >= due and is_cut_off(pod):
+        if is_stuck(pod, time.time()):
             with suppress(Denied):
                 api.delete("Pod", pod["metadata"]["name"], uid=pod["metadata"]["uid"], grace=0)
 
@@ -119,7 +119,7 @@ def _stays(kind: str, obj: Object) -> Refused:
     about = obj["metadata"]
     if kind == "Pod" and is_cut_off(obj):
         node = obj["spec"].get("nodeName")
-        why = f"its node {node} is not heard of, and you may not delete pods"
+        why = f"its node {node} does not respond, and you may not delete pods"
     else:
         why = f"it is held by {', '.join(about.get('finalizers') or ()) or 'nothing that it says'}"
     return Refused(

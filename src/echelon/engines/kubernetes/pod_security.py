@@ -12,7 +12,6 @@ from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.client.api import Api, Object
 from echelon.engines.kubernetes.diagnose import Trouble
 from echelon.engines.kubernetes.follow.troubles import find_troubles
-from echelon.engines.kubernetes.render.pod import RESTRICTED
 from echelon.errors import Denied
 
 _FIRST_PODS = 5.0  # seconds within which the Job controller has tried to make pods
@@ -30,7 +29,7 @@ def level_of(api: Api) -> str | None:
 
 def forbids_root(troubles: Sequence[Trouble]) -> bool:
     """Whether pods are refused because they do not say which user they run as."""
-    return any(f"Pod Security level {RESTRICTED}" in each.sentence for each in troubles)
+    return any(each.kind == "restricted" for each in troubles)
 
 
 def refuses(api: Api, jobs: Sequence[Object], selector: str) -> bool:

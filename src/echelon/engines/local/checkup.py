@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -15,7 +14,8 @@ import msgspec
 
 from echelon.agent.ranks.processes import adopt_orphans
 from echelon.engines.local import devices
-from echelon.engines.local.rundir import state_home
+from echelon.engines.machine import state_home
+from echelon.model.finding import Finding
 from echelon.model.resources import format_memory
 
 _PATIENCE = 30.0
@@ -39,14 +39,12 @@ print(json.dumps({"version": "%d.%d.%d" % sys.version_info[:3], "modules": found
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """One line of the check-up: `fix` says what does not work without it, and what to do."""
+class LocalCheckup:
+    """What this machine has for runs."""
 
-    level: Literal["ok", "degraded", "missing"]
-    what: str
-    found: str
-    fix: str = ""
+    def check_up(self, *, python: str, image: str | None = None) -> Iterator[Finding]:  # noqa: ARG002 - none here
+        """Look at one thing after another."""
+        return check_up(python)
 
 
 def check_up(python: str, environment: Mapping[str, str] = os.environ) -> Iterator[Finding]:

@@ -1,8 +1,7 @@
-"""What this machine has: CPUs, memory, and GPUs as `nvidia-smi` tells of them, those of other people's
-processes marked.
+"""What this machine has: CPUs, memory, and GPUs as `nvidia-smi` reports them, with their holders.
 
-GPUs are named by nvidia-smi's index, which is CUDA's too once CUDA_DEVICE_ORDER says PCI_BUS_ID. A
-CUDA_VISIBLE_DEVICES that is set around us is respected: what it does not name is not ours to use."""
+GPUs are named by nvidia-smi's index, which is also CUDA's with CUDA_DEVICE_ORDER=PCI_BUS_ID. A
+CUDA_VISIBLE_DEVICES in our environment is respected: other GPUs are not used."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ from echelon.model.cluster import Gpu
 _GPU_QUERY = "index,uuid,name,memory.total,memory.used,utilization.gpu"
 _PROCESS_QUERY = "gpu_uuid,pid,process_name"
 _PATIENCE = 20.0  # seconds; without persistence mode the driver takes a while to wake
-_BUSY_SHARE = 0.25  # of the memory in use by nobody we can see: a process in another container
+_BUSY_SHARE = 0.25  # of the memory in use without a visible process: one in another container has it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +33,7 @@ class GpuReading:
 
 
 def read_gpus(environment: Mapping[str, str] = os.environ) -> list[GpuReading]:
-    """The GPUs that we may use. None where there is no nvidia-smi, or it finds no driver."""
+    """The GPUs that we may use; none where there is no nvidia-smi, or it finds no driver."""
     program = shutil.which("nvidia-smi", path=environment.get("PATH"))
     if program is None:
         return []
@@ -64,15 +63,13 @@ def read_gpus(environment: Mapping[str, str] = os.environ) -> list[GpuReading]:
 
 
 def choose_visible(gpus: Sequence[GpuReading], visible: str) -> list[GpuReading]:
-    """The GPUs that a CUDA_VISIBLE_DEVICES names, by CUDA's rules: the first word it does not understand ends
-    the list.
-    """
+    """The GPUs that a CUDA_VISIBLE_DEVICES names, by CUDA's rules: the first unknown name ends the list."""
     chosen: list[GpuReading] = []
-    for word in (part.strip() for part in visible.split(",")):
+    for name in (part.strip() for part in visible.split(",")):
         match = [
             gpu
             for gpu in gpus
-            if gpu.index == word or (word.startswith("GPU-") and gpu.uuid.startswith(word))
+            if gpu.index == name or (name.startswith("GPU-") and gpu.uuid.startswith(name))
         ]
         if len(match) != 1 or match[0] in chosen:
             break
@@ -81,21 +78,21 @@ def choose_visible(gpus: Sequence[GpuReading], visible: str) -> list[GpuReading]
 
 
 def holder_of(reading: GpuReading, held: Mapping[str, str], own_pids: frozenset[int]) -> str | None:
-    """Who has a GPU: a run of ours, somebody else's process, or nobody."""
+    """The holder of a GPU: a run of ours, or another process; None if it is free."""
     if reading.index in held:
         return held[reading.index]
     for pid, name in reading.processes:
         if pid not in own_pids:
             return f"{name} (pid {pid})"
     if not reading.processes and reading.memory and reading.used > _BUSY_SHARE * reading.memory:
-        return "somebody's process"
+        return "an unknown process"
     return None
 
 
 def to_gpus(
     readings: Sequence[GpuReading], held: Mapping[str, str], own_pids: frozenset[int] = frozenset()
 ) -> tuple[Gpu, ...]:
-    """The GPUs as placement wants to know of them."""
+    """The GPUs as placement needs them."""
     return tuple(
         Gpu(
             id=reading.index,

@@ -1,7 +1,7 @@
-"""The local engine: runs on this machine, each looked after by a supervisor process of its own.
+"""The local engine: runs on this machine, each with a supervisor process of its own.
 
-This half lives in whoever asks (the command line, a notebook, the supervisor itself) and touches nothing but
-the run's folder: a run goes on when its asker is gone, and any process can follow or stop it."""
+This half lives in the client (the command line, a notebook, the supervisor itself) and touches nothing but
+the run's folder: a run goes on when its client has ended, and any process can follow or stop it."""
 
 from __future__ import annotations
 
@@ -18,39 +18,74 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from echelon.agent.gang.verdict import STOPPED_EXIT_CODE
 from echelon.engines.base import Taken, check_results, current_user, read_secrets, run_exists
 from echelon.engines.local import devices, rundir, store
-from echelon.engines.local.custody import end_of, is_over, never_ran, nothing_comes, spawn_supervisor
 from echelon.engines.local.rundir import RunDir
 from echelon.engines.local.store import RunStore
+from echelon.engines.local.supervision import end_of, is_over, never_ran, nothing_comes, spawn_supervisor
 from echelon.engines.local.tail import follow_logs
 from echelon.engines.local.task import write_task
 from echelon.engines.results import copy_result
 from echelon.errors import StateTrouble
+from echelon.model import ends
 from echelon.model.cluster import Cluster, Node
 from echelon.model.event import Event
-from echelon.model.job import Job
+from echelon.model.job import Job, asks_for_gpus
 from echelon.model.log import LogLine
 from echelon.model.plan import Plan
 from echelon.model.run import Record, RunRef, opening_status, summarise
 from echelon.model.status import RunSummary, fold
+from echelon.model.traits import Traits
+from echelon.model.world import rank_count
 
 if TYPE_CHECKING:
     from echelon.bundle import Bundle
+    from echelon.engines.local.checkup import LocalCheckup
+    from echelon.engines.local.shell import LocalShell
+    from echelon.engines.local.usage import LocalMeter
 
-_LAST_WORD = 5.0  # seconds that a supervisor may take from the end of its run to its own
+_SUPERVISOR_END = 5.0  # seconds that a supervisor may take from the end of its run to its own
 POLL = 0.03  # seconds between two looks at a run's files while following it
 
 
 class LocalEngine:
     """Runs on this machine."""
 
-    keeps_line = True  # a run in line has a supervisor
+    traits = Traits(place="this machine")  # a queued run has a supervisor, which retries
+    volumes = None
 
     def __init__(self, home: Path | None = None, *, keep_stdin: bool = False) -> None:
+        """Without `home`, the state folder is the user's; `keep_stdin` lets a single rank read our stdin."""
         self.store = RunStore(home)
         self._keep_stdin = keep_stdin
+
+    @property
+    def shell(self) -> LocalShell:
+        """Commands in the place of a rank."""
+        from echelon.engines.local.shell import LocalShell
+
+        return LocalShell(self.store)
+
+    @property
+    def checkup(self) -> LocalCheckup:
+        """What this machine has for runs."""
+        from echelon.engines.local.checkup import LocalCheckup
+
+        return LocalCheckup()
+
+    @property
+    def usage(self) -> LocalMeter:
+        """Who uses this machine."""
+        from echelon.engines.local.usage import LocalMeter
+
+        return LocalMeter(self)
+
+    def names(self) -> Sequence[str]:
+        """The names of all runs."""
+        return self.store.names()
+
+    def platforms(self) -> None:
+        """Nothing: workers are processes of this machine."""
 
     def cluster(self, *, gpus: bool = True, job: Job | None = None) -> Cluster:  # noqa: ARG002 - all fits all
         """This machine as one node; without `gpus` nvidia-smi need not be called."""
@@ -61,7 +96,7 @@ class LocalEngine:
         waiting = []
         for name, record in living:
             if record.plan is None:
-                if record.job.resources.gpus or any(role.resources.gpus for role in record.job.roles):
+                if asks_for_gpus(record.job):
                     waiting.append((record.created, name))
                 continue
             for group in record.plan.world.groups:
@@ -82,7 +117,7 @@ class LocalEngine:
 
     def record(self, job: Job, bundle: Bundle | None) -> RunRef:
         """Make the run's folder."""
-        read_secrets(job, os.environ)  # what is missing is said now, not when the workers start
+        read_secrets(job, os.environ)  # what is missing is reported now, not when the workers start
         ref = RunRef(engine="local", name=job.name)
         folder = self.store.dir(job.name)
         if never_ran(folder) and store.read_record(folder).job == job:
@@ -107,7 +142,7 @@ class LocalEngine:
     def queue(self, ref: RunRef, reason: str) -> None:
         """Leave the run with a supervisor that tries again."""
         folder = self.store.find(ref.name)
-        with rundir.hold(folder) as lock:
+        with store.translated(folder.path), rundir.hold(folder) as lock:
             events, _ = store.read_events(folder)
             told = [event.reason for event in events if event.kind == "queued"]
             if folder.final.exists():
@@ -115,14 +150,15 @@ class LocalEngine:
             if told[-1:] != [reason]:
                 store.append_event(folder, Event(kind="queued", at=rundir.now(), reason=reason))
             if lock is not None:
-                spawn_supervisor(folder, lock, keep_stdin=self._keep_stdin)
+                only_rank = _wants_one_rank(store.read_record(folder).job)
+                spawn_supervisor(folder, lock, keep_stdin=self._keep_stdin and only_rank)
 
     def start(self, ref: RunRef, plan: Plan) -> None:
         """Take the plan's GPUs under the lock, and leave the run to its supervisor."""
         folder = self.store.find(ref.name)
         wanted = {gpu for seat in plan.placement.seats for gpu in seat.gpus}
-        # One lock within the other, since a plan holds its GPUs only while somebody looks after the run.
-        with self.store.devices_locked(), rundir.hold(folder) as lock:
+        # One lock within the other, since a plan holds its GPUs only while the run has a supervisor.
+        with store.translated(folder.path), self.store.devices_locked(), rundir.hold(folder) as lock:
             if folder.final.exists() or (lock is None and folder.task.exists()):
                 return
             held = self.gpus_held(but=ref.name)
@@ -132,14 +168,20 @@ class LocalEngine:
             store.write_plan(folder, plan)
             write_task(folder, store.read_record(folder), plan)
             if lock is not None:
-                spawn_supervisor(folder, lock, keep_stdin=self._keep_stdin)
+                only_rank = rank_count(plan.world) == 1
+                spawn_supervisor(folder, lock, keep_stdin=self._keep_stdin and only_rank)
 
-    def notes(self, job: Job) -> Sequence[str]:  # noqa: ARG002 - all is as the user knows it
-        """Nothing: it runs where the user is."""
-        return ()
+    def notes(self, job: Job) -> Sequence[str]:
+        """What a role asks of its pods has no effect here: ranks run as the user's own processes."""
+        return tuple(
+            f"role {role.name}: {field} has no effect on this machine"
+            for role in job.roles
+            for field in ("image", "template")
+            if getattr(role, field)
+        )
 
     def preview(self, job: Job, plan: Plan, bundle: Bundle | None = None) -> str:  # noqa: ARG002
-        """The plan in words."""
+        """The plan, for a person to read."""
         from echelon.engines.local.preview import preview
 
         return preview(job, plan)
@@ -147,7 +189,7 @@ class LocalEngine:
     def events(self, ref: RunRef, *, follow: bool = False, timeout: float | None = None) -> Iterator[Event]:
         """Read the run's event file, and go on reading it."""
         folder = self.store.find(ref.name)
-        is_over(folder)  # a supervisor that died without a word is missed now
+        is_over(folder)  # a supervisor that died without writing the end is noticed now
         deadline = None if timeout is None else time.monotonic() + timeout
         position = 0
         ended = False
@@ -160,7 +202,7 @@ class LocalEngine:
             if ended:
                 return
             if last_look:
-                # An end that does not stand among the events: somebody was killed, or the disk is full.
+                # An end that is not among the events: the supervisor was killed, or the disk is full.
                 final = end_of(folder)
                 if final is not None:
                     yield final
@@ -185,8 +227,11 @@ class LocalEngine:
     def collect(self, ref: RunRef, progress: Callable[[int, int], object] | None = None) -> None:
         """Nothing: ranks write to the results folder themselves."""
 
+    def tender(self, ref: RunRef, *, take_over: bool = False) -> None:
+        """Nothing: runs here are looked after."""
+
     def stop(self, ref: RunRef, *, now: bool = False) -> None:
-        """Leave word for the supervisor; a run that never got one ends here."""
+        """Write a stop request for the supervisor; a run that never got one ends here."""
         folder = self.store.find(ref.name)
         if is_over(folder):
             return
@@ -198,21 +243,14 @@ class LocalEngine:
             return
         with store.translated(folder.path), rundir.hold(folder) as lock:
             if lock is not None:
-                end = Event(
-                    kind="finished",
-                    at=rundir.now(),
-                    outcome="stopped",
-                    exit_code=STOPPED_EXIT_CODE,
-                    reason=reason,
-                )
-                store.write_final(folder, end)
+                store.write_final(folder, ends.stopped(reason, at=rundir.now()))
 
     def remove(self, ref: RunRef) -> None:
-        """Forget the run, once its supervisor has said its last word."""
+        """Forget the run, once its supervisor has ended."""
         folder = self.store.find(ref.name)
         if not is_over(folder) and not never_ran(folder):
             raise StateTrouble(f"run {ref.name!r} has not ended", hint=f"`echelon stop {ref.name}` first")
-        deadline = time.monotonic() + _LAST_WORD
+        deadline = time.monotonic() + _SUPERVISOR_END
         while rundir.is_held(folder) and time.monotonic() < deadline:
             time.sleep(0.01)
         self.store.delete(ref.name)
@@ -238,7 +276,7 @@ class LocalEngine:
     # What else there is to know of a run's folder
 
     def _unfinished(self, but: str | None = None) -> Iterator[tuple[str, Record]]:
-        """Runs that somebody looks after: they hold what their plan names, or wait in line."""
+        """Runs that have a supervisor: they hold what their plan names, or are queued."""
         for name in self.store.names():
             folder = self.store.dir(name)
             if name == but or folder.final.exists() or not rundir.is_held(folder):
@@ -247,6 +285,11 @@ class LocalEngine:
                 yield name, store.read_record(folder)
             except StateTrouble:
                 continue
+
+
+def _wants_one_rank(job: Job) -> bool:
+    """Only a single rank can read the caller's stdin: several would take it from each other."""
+    return job.workers * job.procs == 1 and not job.roles
 
 
 def _gpus_of(runs: Iterable[tuple[str, Record]]) -> dict[str, str]:

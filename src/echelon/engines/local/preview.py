@@ -1,4 +1,4 @@
-"""What a local run would do, in words: the text of the dry run."""
+"""What a local run would do, as text for the dry run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from echelon.model.world import members
 
 
 def preview(job: Job, plan: Plan) -> str:
-    """Each group's command and variables, and who sits where. Secrets are named, never shown."""
+    """Each group's command and variables, and each worker's place. Secrets are named, never shown."""
     lines = [f"run {plan.run} on this machine, framework {plan.framework}", f"working folder {job.cwd}"]
     lines.append(f"results in {job.results or f'runs/{plan.run}'}")
     if plan.restarts:
@@ -19,12 +19,14 @@ def preview(job: Job, plan: Plan) -> str:
         lines.append(f"ended after {plan.timeout:g} s")
     for number, (group, launch) in enumerate(zip(plan.world.groups, plan.launches, strict=True)):
         starts = group.procs if launch.per == "rank" else 1
-        lines += ["", f"{group.workers} x {group.role}, {starts} process{'es' * (starts != 1)} each:"]
+        where = "on worker 0 alone" if launch.per == "leader" else "each"
+        lines += ["", f"{group.workers} x {group.role}, {starts} process{'es' * (starts != 1)} {where}:"]
         lines.append(f"  {shlex.join(launch.argv)}")
         variables = {
             **launch.wiring,
             "OMP_NUM_THREADS": f"{plan.threads[number]} (unless your environment has it)",
             **plan.env,
+            **launch.env,
         }
         variables.update(dict.fromkeys(plan.secrets, "***"))
         lines += [f"    {key}={value}" for key, value in sorted(variables.items())]

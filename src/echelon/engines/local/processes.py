@@ -1,8 +1,8 @@
-"""Processes of local runs that nobody looks after any more.
+"""Processes of local runs whose supervisor is gone.
 
-When a supervisor and its agents are killed together, what they had started may live on. Every process of a
-run carries the run's mark in its environment, and by it the next command finds and ends what is left. Linux
-only: elsewhere another process's environment cannot be read."""
+When a supervisor and its agents are killed together, what they started may survive. Every process of a run
+has the run's mark in its environment, by which the next command finds and kills what is left. Linux only:
+elsewhere another process's environment cannot be read."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def marked_processes(run_id: str) -> list[int]:
             ):
                 found.append(int(entry.name))
         except OSError:
-            continue  # gone in the meantime, or somebody else's
+            continue  # gone meanwhile, or another user's
     return [pid for pid in found if pid != os.getpid()]
 
 

@@ -1,8 +1,7 @@
-"""The folder that a local run lives in: the only file that knows the names in it, and what a process must do
-to hold a run.
+"""The folder of a local run: every name in it, and how a process holds a run.
 
-Standard library only, because the supervisor stands on it and must start quickly. `store.py` knows what the
-files mean."""
+Standard library only, because the supervisor uses it and must start quickly. `store.py` knows the content of
+the files."""
 
 from __future__ import annotations
 
@@ -13,21 +12,6 @@ import os
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-
-from echelon.errors import StateTrouble
-
-
-def state_home() -> Path:
-    """Where echelon keeps what it must remember on this machine."""
-    if home := os.environ.get("ECHELON_HOME"):
-        return Path(home).expanduser().absolute()
-    base = os.environ.get("XDG_STATE_HOME", "")
-    if base.startswith("/"):
-        return Path(base) / "echelon"
-    try:
-        return Path("~/.local/state/echelon").expanduser()
-    except RuntimeError:
-        raise StateTrouble("there is no home folder to keep the state in", hint="set ECHELON_HOME") from None
 
 
 class RunDir:
@@ -63,10 +47,10 @@ class RunDir:
 
 @contextlib.contextmanager
 def hold(folder: RunDir) -> Iterator[int | None]:
-    """Take the run if nobody looks after it: the descriptor that holds it, or None if somebody does.
+    """Take the run's lock: its descriptor, or None if another process holds it.
 
-    Whoever inherits the descriptor goes on holding the run, until it ends. Takers come one at a time, or one
-    who only looks whether a run is held would seem to hold it."""
+    A process that inherits the descriptor holds the run until it ends. `takers.lock` serialises callers,
+    since one that only checks the lock would seem to hold the run."""
     with open_locked(folder.path / "takers.lock"):
         descriptor: int | None = os.open(folder.supervisor_lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         assert descriptor is not None
@@ -82,17 +66,17 @@ def hold(folder: RunDir) -> Iterator[int | None]:
 
 
 def is_held(folder: RunDir) -> bool:
-    """Whether somebody looks after the run."""
+    """Whether a process holds the run."""
     try:
         with hold(folder) as descriptor:
             return descriptor is None
     except FileNotFoundError:
-        return False  # removed in the meantime
+        return False  # removed meanwhile
 
 
 @contextlib.contextmanager
 def open_locked(path: Path) -> Iterator[None]:
-    """Wait for a lock file, and have it; it is free again at the end, however that comes."""
+    """Wait for a lock file, and hold it while the block runs."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -112,9 +96,9 @@ def append_event(folder: RunDir, event: Mapping[str, object]) -> None:
 
 
 def write_final(folder: RunDir, event: Mapping[str, object]) -> None:
-    """Write the end of the run: once, whoever comes to write it.
+    """Write the end of the run; only the first caller's end is kept.
 
-    Readers need no lock: either there is an end or there is not.
+    Readers need no lock: the file is complete or missing.
     """
     if not folder.final.exists():
         write_atomically(folder.final, json.dumps(dict(event)).encode())
@@ -122,7 +106,7 @@ def write_final(folder: RunDir, event: Mapping[str, object]) -> None:
 
 
 def read_json(path: Path) -> dict[str, object] | None:
-    """A small JSON file; None if there is none, or none that can be read."""
+    """A small JSON file; None if it is missing or cannot be read."""
     try:
         found = json.loads(path.read_bytes())
     except (OSError, ValueError):

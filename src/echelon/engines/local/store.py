@@ -1,7 +1,7 @@
-"""All local runs, and what the files in their folders mean.
+"""All local runs, and the content of the files in their folders.
 
-Every run has a folder of its own below the state folder, readable by its owner alone. It appears in one step
-and vanishes in one step, so that a name is either free or taken whole. Called by the local engine."""
+Every run has a folder of its own below the state folder, readable by its owner alone. It appears and vanishes
+in one step, so that a name is either free or completely taken."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ import msgspec
 
 from echelon.engines.base import run_exists, unknown_run
 from echelon.engines.local import rundir
-from echelon.engines.local.rundir import RunDir, state_home
+from echelon.engines.local.rundir import RunDir
+from echelon.engines.machine import state_home
 from echelon.errors import StateTrouble, from_os_error
 from echelon.model.event import Event
 from echelon.model.plan import Plan
-from echelon.model.run import Record
+from echelon.model.run import Record, check_schema
 
 T = TypeVar("T")
 _ELSEWHERE = "`echelon ps -a` lists the runs of this machine; --on k8s asks the cluster"
@@ -50,14 +51,14 @@ class RunStore:
             raise from_os_error(error, self._runs) from error
 
     def find(self, name: str) -> RunDir:
-        """The folder of a run that exists; UnknownRun with the nearest name otherwise."""
+        """The folder of an existing run; raises UnknownRun with the nearest name otherwise."""
         folder = self.dir(name)
         if not folder.record.exists():
             raise unknown_run(name, self.names(), _ELSEWHERE)
         return folder
 
     def create(self, record: Record, secret: str, bundle: bytes | None) -> RunDir:
-        """Write a new run, all of it or nothing; RunExists if the name is taken."""
+        """Write a new run, all of it or nothing; raises RunExists if the name is taken."""
         with translated(self.home):
             self._runs.mkdir(parents=True, exist_ok=True, mode=0o700)
             folder = RunDir(self._runs / f".new-{uuid.uuid4().hex}")
@@ -77,7 +78,7 @@ class RunStore:
         return self.dir(record.ref.name)
 
     def delete(self, name: str) -> None:
-        """Forget a run: its name is free at once, its folder gone soon after."""
+        """Remove a run: its name is free at once, its folder gone soon after."""
         with translated(self.home):
             gone = self._runs / f".gone-{uuid.uuid4().hex}"
             self.find(name).path.rename(gone)
@@ -95,7 +96,7 @@ class RunStore:
 
 @contextlib.contextmanager
 def translated(path: Path) -> Iterator[None]:
-    """Make an error of ours of an operating system's refusal at or below `path`."""
+    """Raise operating system errors at or below `path` as errors of ours."""
     try:
         yield
     except OSError as error:
@@ -105,6 +106,7 @@ def translated(path: Path) -> Iterator[None]:
 def read_record(folder: RunDir) -> Record:
     """What was recorded, and the plan if there is one."""
     record = _decode(folder.record, Record)
+    check_schema(record.ref.name, record.schema)
     plan = _decode(folder.plan, Plan) if folder.plan.exists() else None
     return replace(record, plan=plan)
 

@@ -15,7 +15,7 @@ _PIECE = 1024 * 1024
 
 
 class _Tail:
-    """One file, read as far as it goes; a line still being written waits for its end."""
+    """One file, read to its current end; a line still being written is kept for the next read."""
 
     def __init__(self, path: Path, worker: int) -> None:
         self._file = path.open("rb")
@@ -31,7 +31,7 @@ class _Tail:
                     yield line
 
     def rest(self) -> Iterator[LogLine]:
-        """Half a line that an agent left when it was killed."""
+        """The unfinished line of an agent that was killed."""
         if self._partial:
             line = parse_line(self._partial, self._worker)
             if isinstance(line, LogLine):
@@ -42,10 +42,9 @@ class _Tail:
 
 
 def follow_logs(folder: RunDir, is_last_look: Callable[[], bool], pause: float) -> Iterator[LogLine]:
-    """Yield every line of every agent, until a look that began when `is_last_look` was true has found all
-    there is.
+    """Yield every line of every agent; the pass that begins when `is_last_look` is true is the last.
 
-    What lies there at the first look is put in the order of time; after that, in the order in which it comes.
+    The lines of the first pass are sorted by time; later ones come in the order of arrival.
     """
     tails: dict[Path, _Tail] = {}
     try:

@@ -1,4 +1,4 @@
-"""The task file of a local run: a plan in the words that agents read."""
+"""The task file of a local run: a plan as its agents read it."""
 
 from __future__ import annotations
 
@@ -6,21 +6,18 @@ import hashlib
 
 import msgspec
 
-from echelon.agent.task import SCHEMA
-from echelon.engines.local import rundir
+from echelon.engines.local import processes, rundir
 from echelon.engines.local.rundir import RunDir
 from echelon.engines.task import make_task
 from echelon.model.plan import Plan
 from echelon.model.run import Record
 from echelon.model.world import rank_count
 
-__all__ = ["SCHEMA", "write_task"]
-
 JOIN_TIMEOUT = 60.0
 
 
 def write_task(folder: RunDir, record: Record, plan: Plan) -> None:
-    """Write the task of a run's agents, and of their supervisor, who adds the port they meet on."""
+    """Write the task of a run's agents and their supervisor, which adds the port of the gang."""
     task = make_task(
         record,
         plan,
@@ -34,6 +31,7 @@ def write_task(folder: RunDir, record: Record, plan: Plan) -> None:
         join_timeout=JOIN_TIMEOUT,
         project=record.job.snapshot,
         interactive=rank_count(plan.world) == 1,
+        hidden=(processes.MARK,),  # a shell beside a rank is not part of the run
         gpus=[seat.gpus for seat in plan.placement.seats],
     )
     rundir.write_atomically(folder.task, msgspec.json.encode(task))

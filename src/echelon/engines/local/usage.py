@@ -5,56 +5,46 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 
 from echelon.agent.ranks.processes import descendants
 from echelon.engines.local import devices
-from echelon.engines.local.engine import LocalEngine
-from echelon.model.status import FINAL
+from echelon.engines.local.store import RunStore
+from echelon.model.status import FINAL, RunSummary
+from echelon.model.usage import GpuUse, MachineRun, MachineUsage
 
 _SAMPLE = 0.3  # seconds over which a share of the CPU is measured
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GpuUse:
-    """One GPU: `user` is a run, another's process, or None."""
+class Machine(Protocol):
+    """What is asked of the local engine."""
 
-    gpu: str
-    model: str
-    memory: int
-    used: int
-    utilization: int | None
-    user: str | None
+    store: RunStore
 
+    def runs(self) -> Sequence[RunSummary]:
+        """Every run."""
+        ...
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunUse:
-    """What the processes of one run take: `cpus` in cores, memory in bytes."""
-
-    name: str
-    state: str
-    processes: int
-    cpus: float
-    memory: int
-    gpus: tuple[str, ...] = ()
+    def gpus_held(self) -> dict[str, str]:
+        """Which run holds which GPU."""
+        ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Usage:
-    """The machine at one moment."""
+class LocalMeter:
+    """What processes use."""
 
-    cpus: int
-    load: float
-    memory: int
-    memory_used: int
-    gpus: tuple[GpuUse, ...]
-    runs: tuple[RunUse, ...]
+    def __init__(self, engine: Machine) -> None:
+        self._engine = engine
+
+    def measure(self) -> MachineUsage:
+        """Look at everything; takes a moment."""
+        return measure_usage(self._engine)
 
 
-def measure_usage(engine: LocalEngine) -> Usage:
+def measure_usage(engine: Machine) -> MachineUsage:
     """Look at everything; takes a moment, since a share of the CPU needs two looks."""
     living = [run for run in engine.runs() if run.state not in FINAL]
     trees = {run.name: _processes(engine, run.name) for run in living}
@@ -68,7 +58,7 @@ def measure_usage(engine: LocalEngine) -> Usage:
         by_run.setdefault(name, []).append(gpu)
     own = frozenset(pid for pids in trees.values() for pid in pids)
     total = devices.total_memory()
-    return Usage(
+    return MachineUsage(
         cpus=devices.count_cpus(),
         load=os.getloadavg()[0],
         memory=total,
@@ -85,7 +75,7 @@ def measure_usage(engine: LocalEngine) -> Usage:
             for each in readings
         ),
         runs=tuple(
-            RunUse(
+            MachineRun(
                 name=run.name,
                 state=run.state,
                 processes=len(trees[run.name]),
@@ -98,7 +88,7 @@ def measure_usage(engine: LocalEngine) -> Usage:
     )
 
 
-def _processes(engine: LocalEngine, name: str) -> list[int]:
+def _processes(engine: Machine, name: str) -> list[int]:
     try:
         supervisor = msgspec.json.decode(
             engine.store.dir(name).supervisor.read_bytes(), type=dict[str, float]

@@ -10,7 +10,7 @@ A script tells what each rank does, by the name of what the job runs::
 
 All that a run does happens inside `start`: it is over when that returns, unless a rank lasts until it is
 stopped. The clock is the engine's own, a millisecond for each thing that happens. In everything else it keeps
-the protocol's word exactly, as the conformance suite in the tests shows.
+the protocol exactly, as the conformance suite in the tests shows.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 
-from echelon.agent.gang.verdict import STOPPED_EXIT_CODE
 from echelon.bundle import Bundle
-from echelon.engines.base import Taken, read_secrets, run_exists, unknown_run
+from echelon.engines.base import Taken, current_user, read_secrets, run_exists, unknown_run
 from echelon.engines.memory.script import Act, Program, one_node, perform
 from echelon.errors import InvalidJob, StateTrouble
+from echelon.model import ends
 from echelon.model.cluster import Cluster
 from echelon.model.event import Event, Kind
 from echelon.model.job import Job
@@ -37,6 +37,7 @@ from echelon.model.log import LogLine
 from echelon.model.plan import Plan
 from echelon.model.run import Record, RunRef, opening_status, summarise
 from echelon.model.status import RunSummary, fold
+from echelon.model.traits import Traits
 from echelon.model.world import members
 
 T = TypeVar("T", Event, LogLine)
@@ -56,18 +57,19 @@ class _Run:
 
     @property
     def untouched(self) -> bool:
-        """Recorded, and neither started nor in line."""
+        """Recorded, and neither started nor queued."""
         return {event.kind for event in self.events} <= {"recorded", "finished"}
 
 
 class MemoryEngine:
     """Runs that are played from a script.
 
-    `admit` (`echelon.admission.admit`) is called for the runs in line whenever a run has ended; without it
+    `admit` (`echelon.admission.admit`) is called for the queued runs whenever a run has ended; without it
     that is up to the caller. `results` are all result files ever written, by folder and by path in it.
     """
 
-    keeps_line = True
+    traits = Traits(place="the memory engine")
+    shell = volumes = checkup = usage = None
 
     def __init__(
         self,
@@ -85,6 +87,9 @@ class MemoryEngine:
         self._clock = time.time()
         self._changed = threading.Condition()  # one thread of the caller's may follow what another one stops
 
+    def platforms(self) -> None:
+        """Nothing: no program runs."""
+
     def cluster(self, *, gpus: bool = True, job: Job | None = None) -> Cluster:  # noqa: ARG002 - all fits all
         """The cluster it was made with, less what unfinished runs hold."""
         nodes = {node.name: node if gpus else replace(node, gpus=()) for node in self._cluster.nodes}
@@ -100,7 +105,7 @@ class MemoryEngine:
                     free_memory=node.free_memory - (need.memory.request if need.memory else 0),
                     gpus=tuple(replace(g, holder=name) if g.id in seat.gpus else g for g in node.gpus),
                 )
-        waiting = tuple(summary.name for summary in map(_summary, self._in_line()) if summary.gpus)
+        waiting = tuple(summary.name for summary in map(_summary, self._queued()) if summary.gpus)
         return Cluster(nodes=tuple(nodes.values()), waiting=waiting)
 
     def record(self, job: Job, bundle: Bundle | None) -> RunRef:  # noqa: ARG002 - no code runs here
@@ -128,7 +133,7 @@ class MemoryEngine:
         return self._find(ref).record
 
     def queue(self, ref: RunRef, reason: str) -> None:
-        """Leave the run in line."""
+        """Leave the run queued."""
         with self._changed:
             run = self._find(ref)
             told = [event.reason for event in run.events if event.kind == "queued"]
@@ -155,7 +160,7 @@ class MemoryEngine:
         return ()
 
     def preview(self, job: Job, plan: Plan, bundle: Bundle | None = None) -> str:  # noqa: ARG002
-        """The plan in words."""
+        """The plan, for a person to read."""
         commands = [shlex.join(launch.argv) for launch in plan.launches]
         return "\n".join([f"run {job.name} in memory, framework {plan.framework}", *commands]) + "\n"
 
@@ -192,16 +197,20 @@ class MemoryEngine:
     def collect(self, ref: RunRef, progress: Callable[[int, int], object] | None = None) -> None:
         """Nothing: results are where they belong."""
 
+    def tender(self, ref: RunRef, *, take_over: bool = False) -> None:
+        """Nothing: runs here are looked after."""
+
     def stop(self, ref: RunRef, *, now: bool = False) -> None:  # noqa: ARG002 - no rank can refuse
         """End the run here."""
         with self._changed:
             run = self._find(ref)
-            reason = "stopped by nobody"
+            reason = f"stopped by {current_user()}"
             if run.record.plan is not None and not run.ended:
                 self._tell(run, "stopping", reason=reason)
             if not run.ended:
-                self._tell(run, "finished", outcome="stopped", exit_code=STOPPED_EXIT_CODE, reason=reason)
-                self._serve_line()
+                run.events.append(ends.stopped(reason, at=self._now()))
+                self._changed.notify_all()
+                self._serve_queue()
 
     def remove(self, ref: RunRef) -> None:
         """Forget the run."""
@@ -211,6 +220,10 @@ class MemoryEngine:
                 raise StateTrouble(f"run {ref.name!r} has not ended", hint=f"`echelon stop {ref.name}` first")
             del self._runs[ref.name]
             self._changed.notify_all()
+
+    def names(self) -> Sequence[str]:
+        """The names of all runs."""
+        return list(self._runs)
 
     def runs(self) -> Sequence[RunSummary]:
         """Every run."""
@@ -235,23 +248,23 @@ class MemoryEngine:
                 files.update(happening)
         self._changed.notify_all()
         if run.ended:
-            self._serve_line()
+            self._serve_queue()
 
-    def _serve_line(self) -> None:
-        """Let in whoever fits now, the first in line first."""
+    def _serve_queue(self) -> None:
+        """Admit the queued runs that fit now, the oldest first."""
         if self._admit is None or self._serving:
             return
-        self._serving = True  # who is let in may end at once, and so on
+        self._serving = True  # a run that is admitted may end at once, and so on
         try:
             before: list[_Run] = []
-            while (waiting := self._in_line()) != before:
+            while (waiting := self._queued()) != before:
                 before = waiting
                 for run in waiting:
                     self._admit(run.record.ref, self)
         finally:
             self._serving = False
 
-    def _in_line(self) -> list[_Run]:
+    def _queued(self) -> list[_Run]:
         runs = list(self._runs.values())
         return [run for run in runs if run.record.plan is None and not run.untouched and not run.ended]
 

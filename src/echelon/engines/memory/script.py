@@ -1,6 +1,6 @@
 """What a scripted run does, told as events, lines and result files: the pure half of the memory engine.
 
-The words and the choice of a root cause are the agent's own, so that a played failure reads like a real one.
+Messages and the choice of a root cause are the agent's own, so that a played failure reads like a real one.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import msgspec
 
 from echelon.agent.gang import verdict
 from echelon.agent.ranks import report
-from echelon.errors import RunTimedOut
+from echelon.model import ends
 from echelon.model.cluster import Cluster, Gpu, Node
 from echelon.model.event import Event, RootCause
 from echelon.model.log import LogLine
@@ -25,7 +25,7 @@ from echelon.model.world import members
 class Act:
     """What one rank does once it is started: write lines and result files, then end, or last until stopped.
 
-    `error` is its last word, on stderr, and makes it fail. A negative exit code is the signal that kills it.
+    `error` is its last line, on stderr, and makes it fail. A negative exit code is the signal that kills it.
     """
 
     lines: tuple[str, ...] = ()
@@ -61,13 +61,15 @@ def perform(program: Program, plan: Plan, now: Callable[[], float]) -> Iterator[
             if restart < plan.restarts:
                 yield Event(kind="restarting", at=now(), restart=restart + 1, cause=cause)
                 continue
-            yield Event(kind="finished", at=now(), outcome="failed", exit_code=cause.exit_code, cause=cause)
+            code = cause.exit_code
+            verdict_ = Event(kind="verdict", at=now(), outcome="failed", exit_code=code, cause=cause)
+            yield ends.from_verdict(verdict_, at=now())
         elif not lasts:
-            yield Event(kind="finished", at=now(), outcome="succeeded", exit_code=0)
-        elif plan.timeout is not None:  # nobody has to wait for it here
-            code, reason = RunTimedOut.exit_code, f"the time limit of {plan.timeout:g} s has passed"
+            yield ends.succeeded(at=now())
+        elif plan.timeout is not None:  # without waiting for it
+            reason = f"the time limit of {plan.timeout:g} s has passed"
             yield Event(kind="stopping", at=now(), reason=reason)
-            yield Event(kind="finished", at=now(), outcome="timed-out", exit_code=code, reason=reason)
+            yield ends.timed_out(reason, at=now())
         return
 
 
@@ -91,8 +93,8 @@ def _perform_once(
             if act.lasts and not code:
                 lasts = lasts or plan.world.groups[member.group].essential
                 continue
-            words = [*act.lines, *([] if act.error is None else [act.error])][-report.TAIL_LINES :]
-            end = report.make_end(rank, member.worker, code, act.error, words, now())
+            tail = [*act.lines, *([] if act.error is None else [act.error])][-report.TAIL_LINES :]
+            end = report.make_end(rank, member.worker, code, act.error, tail, now())
             told = {key: end[key] for key in ("at", "worker", "rank", "exit_code", "signal")}
             yield Event(kind="rank-ended", reason=end["summary"] if code else None, **told)
             if code:

@@ -17,7 +17,7 @@ from tests.engines.kubernetes.taken import OBJECTS, SENTENCES, load
 
 from echelon.engines.kubernetes.client.fields import clock, condition_of, moment
 from echelon.engines.kubernetes.diagnose import PATIENCE, Trouble, diagnose, gives_up
-from echelon.engines.kubernetes.diagnose.trouble import Finding, name_workers, tell
+from echelon.engines.kubernetes.diagnose.trouble import Finding, name_workers, report
 
 NOW = moment("2026-01-01T00:10:00Z") or 0.0
 
@@ -219,7 +219,7 @@ def test_the_same_of_several_workers_is_one_trouble() -> None:
         Finding(kind="unschedulable", text="no node for {who}", workers=(n,), since=10.0 + n)
         for n in (5, 1, 2, 3, 7)
     ]
-    (trouble,) = tell(findings)
+    (trouble,) = report(findings)
     assert trouble.sentence == "no node for workers 1-3, 5, 7"
     assert (trouble.worker, trouble.workers, trouble.since) == (1, (1, 2, 3, 5, 7), 11.0)
 
@@ -227,7 +227,7 @@ def test_the_same_of_several_workers_is_one_trouble() -> None:
 def test_what_cannot_heal_comes_first() -> None:
     kinds: list[Any] = ["pulling", "unschedulable", "oom", "image", "refused"]
     findings = [Finding(kind=kind, text=kind, healable=kind not in ("image", "refused")) for kind in kinds]
-    assert [each.kind for each in tell(findings)] == ["refused", "image", "oom", "unschedulable", "pulling"]
+    assert [each.kind for each in report(findings)] == ["refused", "image", "oom", "unschedulable", "pulling"]
 
 
 @given(st.sets(st.integers(0, 200), min_size=1))

@@ -183,7 +183,7 @@ def place(name: str, gpus: int, free: int, *, cpus: float = 8.0, memory: float =
                 ]
             },
             "no node will take worker 0: both nodes are not-ready",
-            "`kubectl describe pod` has the scheduler's own words",
+            "`kubectl describe pod` has the scheduler's own message",
         ),
         (
             "0/2 nodes are available: 2 node(s) had untolerated taint(s).",

@@ -14,7 +14,7 @@ from echelon.engines.kubernetes.doctor import CLUSTER_ROLE, FULL_ROLE, MINIMAL_R
 from echelon.engines.kubernetes.doctor.addons import ADDONS, judge
 from echelon.engines.kubernetes.doctor.rights import NEEDS, Need, check_rights
 from echelon.engines.kubernetes.nodes import inventory, shapes
-from echelon.engines.local.checkup import Finding
+from echelon.model.finding import Finding
 
 
 def only(findings: Iterable[Finding]) -> Finding:
@@ -128,7 +128,10 @@ def test_gpus_that_are_not_offered() -> None:
     assert "none on a, though the label" in only(gpus_of([silent])).found
     unnamed = node("a", allocatable={names.GPU: "2"})
     finding = only(gpus_of([unnamed]))
-    assert (finding.level, finding.found) == ("degraded", "2 of a model that is not told, 2 free: a (2 of 2)")
+    assert (finding.level, finding.found) == (
+        "degraded",
+        "2 of an unknown model, 2 free: a (2 of 2)",
+    )
     assert "kubectl label node a nvidia.com/gpu.product=MODEL" in finding.fix
     assert only(environment.check_gpus(None, [], free_known=False)).found == "unknown: you may not list nodes"
 
@@ -279,7 +282,7 @@ def lease(name: str, ago: float) -> Object:
     ("deployments", "leases", "level", "words"),
     [
         ([deployment(1)], None, "ok", "training operator: API v1, controller v1.9.4 runs in kubeflow"),
-        ([deployment(1, "operator@sha256:abc")], None, "ok", "of a version that it does not tell"),
+        ([deployment(1, "operator@sha256:abc")], None, "ok", "of an unknown version"),
         ([deployment(0)], None, "degraded", "its controller in kubeflow is not ready"),
         ([deployment(None)], [lease("x.training-operator.kubeflow.org", 5)], "degraded", "is not ready"),
         ([], [lease("x.training-operator.kubeflow.org", 5)], "ok", "holds its lease in kubeflow"),

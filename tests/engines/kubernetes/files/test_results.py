@@ -12,38 +12,55 @@ import pytest
 from testbed.kubectl import Kubectl
 from tests.conftest import wait_until
 from tests.engines.conformance.harness import PATIENCE
-from tests.engines.kubernetes.small import RECORD
+from tests.engines.kubernetes.small import stored
 
 from echelon.engines.kubernetes.engine import KubernetesEngine
 from echelon.engines.kubernetes.files.results import home_of
+from echelon.engines.machine import Submissions
 from echelon.errors import InvalidJob
+from echelon.handle import Run
 from echelon.model.job import Job
 from echelon.model.pod import Output, PodOptions
+from echelon.model.run import RunRef
 from echelon.submit import Prepared, submit
 
 cluster_only = [pytest.mark.cluster, pytest.mark.slow]
 WRITES = "import os; open(os.environ['ECHELON_OUTPUT'] + '/made', 'w').write('by it')"
 
 
-def test_home_is_where_the_submitter_said(tmp_path: Path) -> None:
-    assert home_of(replace(RECORD, results=str(tmp_path / "runs" / "demo"))) == tmp_path / "runs" / "demo"
-    assert home_of(replace(RECORD, results=str(tmp_path / "there"))) == tmp_path / "there"
+def home(results: Path | str) -> Path:
+    """Where the results of a run belong that this machine submitted, to be put there."""
+    submissions = Submissions()
+    submissions.remember("the-record", Path(results))
+    return home_of(stored(), submissions)
 
 
-def test_home_on_another_machine_is_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_home_is_where_the_submission_said(tmp_path: Path) -> None:
+    assert home(tmp_path / "runs" / "demo") == tmp_path / "runs" / "demo"
+    assert home(tmp_path / "there") == tmp_path / "there"
+
+
+def test_a_run_of_another_machine_comes_to_the_working_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
-    elsewhere = replace(RECORD, results="/no/such/home/project/runs/demo")
-    assert home_of(elsewhere) == tmp_path / "runs" / "demo"
+    assert home_of(stored(), Submissions()) == tmp_path / "runs" / "demo"
+    assert home("/no/such/home/project/runs/demo") == tmp_path / "runs" / "demo"
 
 
-def test_home_that_is_somebody_elses_is_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_record_of_schema_1_says_where_its_results_belong(tmp_path: Path) -> None:
+    old = stored(schema="1")
+    said = replace(old, run=replace(old.run, results=str(tmp_path / "runs" / "demo")))
+    assert home_of(said, Submissions()) == tmp_path / "runs" / "demo"
+
+
+def test_home_that_is_another_users_is_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     theirs = tmp_path / "theirs"
     theirs.mkdir()
     monkeypatch.chdir(tmp_path)
     may = os.access
     monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != theirs and may(path, mode))
-    found = home_of(replace(RECORD, results=str(theirs / "runs" / "demo")))
-    assert found == tmp_path / "runs" / "demo"
+    assert home(theirs / "runs" / "demo") == tmp_path / "runs" / "demo"
 
 
 @pytest.fixture
@@ -108,9 +125,9 @@ class TestOnACluster:
         (tmp_path / "other").mkdir()
         list(run.events())
         monkeypatch.chdir(tmp_path / "other")
-        monkeypatch.setattr(
-            "echelon.engines.kubernetes.files.results.home_of", lambda _: Path("runs/demo").absolute()
-        )
+        monkeypatch.setenv("ECHELON_HOME", str(tmp_path / "of-another-machine"))
+        engine = KubernetesEngine(namespace=engine.api.namespace)
+        run = Run(RunRef(engine="k8s", name="demo"), engine)
         assert (run.get() / "made").read_text() == "by it"
         assert Path("runs/demo/made").is_file()
         Path("runs").rename("moved")
@@ -134,9 +151,7 @@ class TestOnACluster:
 
 
 def _running(engine: KubernetesEngine, name: str) -> list[str]:
+    from echelon.engines.kubernetes.follow.view import pods_of
     from echelon.engines.kubernetes.state.workers import is_running
-    from echelon.model.run import RunRef
 
-    return [
-        pod["metadata"]["name"] for pod in engine.pods_of(RunRef(engine="k8s", name=name)) if is_running(pod)
-    ]
+    return [pod["metadata"]["name"] for pod in pods_of(engine.api, name) if is_running(pod)]

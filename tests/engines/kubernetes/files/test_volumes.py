@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,8 +15,6 @@ from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.client.api import Api
 from echelon.engines.kubernetes.client.kubeconfig import load_access
 from echelon.engines.kubernetes.files.volumes import (
-    Volume,
-    check_unused,
     create_volume,
     list_volumes,
     read_volume,
@@ -23,6 +22,7 @@ from echelon.engines.kubernetes.files.volumes import (
     to_volume,
 )
 from echelon.errors import Denied, InvalidJob, StateTrouble
+from echelon.model.volume import Volume, check_unused
 
 
 def api_of(kubectl: Kubectl) -> Api:
@@ -91,9 +91,10 @@ def test_who_uses_a_volume() -> None:
     check_unused(to_volume(claim("free"), pods, jobs, (), {}))
 
 
-def test_a_run_in_line_that_will_mount_the_volume_uses_it() -> None:
+def test_a_queued_run_that_will_mount_the_volume_uses_it() -> None:
     import msgspec
 
+    from echelon.admission import plan_anywhere
     from echelon.model.job import Job
     from echelon.model.pod import Mount, PodOptions
     from echelon.model.run import Record, RunRef
@@ -102,18 +103,20 @@ def test_a_run_in_line_that_will_mount_the_volume_uses_it() -> None:
         name="fm", command=("true",), pod=PodOptions(mounts=(Mount(kind="pvc", source="data", path="/data"),))
     )
     record = Record(ref=RunRef(engine="k8s", name="fm"), job=job, created=1.0, owner="ann", results="/r")
-    data = {names.RECORD_KEY: msgspec.json.encode(record).decode(), names.QUEUED_KEY: "[]"}
+    waits = '[{"at": 1, "reason": "no room"}]'
+    data = {"record.json": msgspec.json.encode(record).decode(), "queued.json": waits}
     obj = {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": {"name": "fm", "labels": {names.RUN: "fm"}, "annotations": {names.SCHEMA: "1"}},
+        "metadata": {"name": "fm", "labels": {names.RUN: "fm"}, "annotations": {"echelon.dev/schema": "1"}},
         "data": data,
     }
     assert to_volume(claim("data"), (), (), [obj], {}).runs == ("fm",)
     assert to_volume(claim("other"), (), (), [obj], {}).runs == ()
-    started = {**obj, "data": {**data, names.PLAN_KEY: "{}"}}  # its Jobs say what it uses
+    plan = msgspec.json.encode(plan_anywhere(replace(job, framework="plain"))).decode()
+    started = {**obj, "data": {**data, "plan.json": plan}}  # its Jobs say what it uses
     assert to_volume(claim("data"), (), (), [started], {}).runs == ()
-    broken = {**obj, "data": {**data, names.RECORD_KEY: "{"}}
+    broken = {**obj, "data": {**data, "record.json": "{"}}
     assert to_volume(claim("data"), (), (), [broken], {}).runs == ()
 
 

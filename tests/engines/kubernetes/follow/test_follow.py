@@ -12,9 +12,8 @@ from testbed.kubectl import Kubectl
 from tests.conftest import wait_until
 from tests.engines.conformance.harness import PATIENCE, plan_of
 
-from echelon.engines.kubernetes import names
+from echelon.engines.kubernetes import names, record
 from echelon.engines.kubernetes.engine import KubernetesEngine
-from echelon.engines.kubernetes.state import history
 from echelon.errors import StateTrouble
 from echelon.handle import Run
 from echelon.model.job import Job
@@ -82,12 +81,12 @@ def test_a_submission_that_is_cut_off_is_no_run_that_starts(
     engine: KubernetesEngine, job: Callable[..., Job], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Cut off between the plan and the Jobs: nobody waits for ever, and it can be gone on with or removed."""
-    monkeypatch.setattr(history, "SUBMISSION", 1.0)
+    monkeypatch.setattr(record, "SUBMISSION", 1.0)
     wanted = job()
     ref = engine.record(wanted, None)
     plan = plan_of(wanted, engine)
     with monkeypatch.context() as broken:
-        broken.setattr("echelon.engines.kubernetes.objects.adopt", _cut_off)
+        broken.setattr("echelon.engines.kubernetes.objects.tie_record", _cut_off)
         broken.setattr("echelon.engines.kubernetes.objects.create", _cut_off)
         with pytest.raises(KeyboardInterrupt):
             engine.start(ref, plan)
@@ -130,7 +129,7 @@ def test_a_name_that_somebody_elses_job_has(
     assert [each["metadata"]["name"] for each in namespace.items("job")] == ["demo"]
 
 
-def test_whoever_waits_lets_a_run_in(engine: KubernetesEngine, job: Callable[..., Job]) -> None:
+def test_a_wait_on_ones_own_run_admits_it(engine: KubernetesEngine, job: Callable[..., Job]) -> None:
     nodes = engine.cluster(gpus=False).nodes
     every_cpu = Resources(cpus=Amount(request=min(node.free_cpus for node in nodes)))
     first = submit(Prepared(job=job(LASTS, name="first", workers=len(nodes), resources=every_cpu)), engine)
@@ -148,12 +147,10 @@ def test_whoever_waits_lets_a_run_in(engine: KubernetesEngine, job: Callable[...
     waiting.join()
     watching.join()
     assert "succeeded" in told
-    assert [kind for kind in told if kind in ("recorded", "queued", "admitted", "finished")] == [
-        "recorded",
-        "queued",
-        "admitted",
-        "finished",
-    ]
+    # The reason for which it is queued may change while the first run leaves.
+    stages = [kind for kind in told if kind in ("recorded", "queued", "admitted", "finished")]
+    assert list(dict.fromkeys(stages)) == ["recorded", "queued", "admitted", "finished"]
+    assert sorted(stages, key=["recorded", "queued", "admitted", "finished"].index) == stages
 
 
 def test_a_run_that_holds_its_results_is_over_for_everybody(

@@ -17,9 +17,9 @@ from tests.engines.kubernetes.stand_in import Answer, StandIn, cuts, refuses, sa
 from echelon.engines.kubernetes.client.access import Access
 from echelon.engines.kubernetes.client.api import Api, Object
 from echelon.engines.kubernetes.client.stream import split_lines
-from echelon.engines.kubernetes.follow.logs import _Read, is_gap, is_last_word, read_all, read_pod
+from echelon.engines.kubernetes.follow.logs import _Read, is_last_word, read_all, read_pod
 from echelon.errors import Denied, Unreachable
-from echelon.model.log import EventLine, LogLine, parse_line
+from echelon.model.log import EventLine, LogLine, is_gap, parse_line
 
 
 @pytest.fixture

@@ -21,6 +21,7 @@ from tests.engines.kubernetes.cluster_objects import (
 
 from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.nodes import inventory, shapes
+from echelon.engines.kubernetes.record import Outline
 from echelon.model.cluster import Cluster
 from echelon.model.plan import Placement
 from echelon.model.resources import Resources
@@ -39,7 +40,7 @@ def cluster(
         shapes.read(shapes.Node, nodes),
         shapes.read(shapes.Pod, pods or []),
         shapes.read(shapes.Job, jobs or []),
-        shapes.read(shapes.Record, records or []),
+        shapes.read(Outline, records or []),
         me=ME,
         **more,
     )
@@ -199,7 +200,8 @@ def test_nodes_that_take_no_workers_are_left_out_with_a_reason(more: Object, why
     found = cluster([node("a", gpus=1, **more), node("b")])
     assert [each.name for each in found.nodes] == ["b"]
     (out,) = found.left_out
-    assert (out.node.name, out.why, out.passing, len(out.node.gpus)) == ("a", why, passing, 1)
+    told = f"{out.why}; {out.hint}" if out.hint else out.why
+    assert (out.node.name, told, out.passing, len(out.node.gpus)) == ("a", why, passing, 1)
 
 
 @pytest.mark.parametrize(
@@ -282,7 +284,7 @@ def test_a_gpu_type_means_the_same_as_on_one_machine(wanted: str) -> None:
 # The line
 
 
-def test_runs_in_line_are_told_the_oldest_first() -> None:
+def test_queued_runs_are_told_the_oldest_first() -> None:
     found = cluster(
         [],
         records=[
@@ -290,7 +292,7 @@ def test_runs_in_line_are_told_the_oldest_first() -> None:
             record("first", 20.25),
             record("theirs", 1.0, namespace="theirs"),
             record("started", 2.0, **{"plan.json": "{}"}),
-            record("stopped", 3.0, metadata={"annotations": {names.STOP: "{}"}}),
+            record("stopped", 3.0, metadata={"annotations": {"echelon.dev/stop": "{}"}}),
             record("leaving", 4.0, metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"}),
             {"metadata": {"name": "recorded", "namespace": ME}, "data": {"record.json": "{}"}},
             {

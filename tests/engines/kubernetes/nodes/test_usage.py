@@ -21,7 +21,9 @@ from tests.engines.kubernetes.cluster_objects import (
 from echelon.cli.render_cluster import cluster_usage
 from echelon.engines.kubernetes.nodes import shapes
 from echelon.engines.kubernetes.nodes.inventory import Seen
-from echelon.engines.kubernetes.nodes.usage import ClusterUsage, RunUse, to_usage
+from echelon.engines.kubernetes.nodes.usage import to_usage
+from echelon.engines.kubernetes.record import Outline
+from echelon.model.usage import ClusterRun, ClusterUsage
 
 ONE = container(gpu="1", cpu="1500m", memory="2Gi")
 
@@ -32,18 +34,18 @@ def seen(
     jobs: list[Object] | None = None,
     records: list[Object] | None = None,
     *,
-    everybody: bool = True,
+    all_namespaces: bool = True,
 ) -> Seen:
     return Seen(
         nodes=None if nodes is None else shapes.read(shapes.Node, nodes),
         pods=shapes.read(shapes.Pod, pods or []),
         jobs=shapes.read(shapes.Job, jobs or []),
-        records=shapes.read(shapes.Record, records or []),
-        everybody=everybody,
+        records=shapes.read(Outline, records or []),
+        all_namespaces=all_namespaces,
     )
 
 
-def busy(*, everybody: bool = True) -> ClusterUsage:
+def busy(*, all_namespaces: bool = True) -> ClusterUsage:
     return to_usage(
         seen(
             [node("cpu"), node("gpu-b", gpus=2, unschedulable=True), node("gpu-a", gpus=4)],
@@ -54,7 +56,7 @@ def busy(*, everybody: bool = True) -> ClusterUsage:
             ],
             [job("fm", ["gpu-a", "gpu-b"], ONE), job("next", ["gpu-a"], ONE)],
             [record("later", 5.0)],
-            everybody=everybody,
+            all_namespaces=all_namespaces,
         ),
         ME,
     )
@@ -80,21 +82,21 @@ def test_nodes_with_gpus_come_first_and_tell_who_uses_them() -> None:
 
 def test_runs_and_what_they_take() -> None:
     assert busy().runs == (
-        RunUse(
+        ClusterRun(
             name="fm", state="running", workers=2, cpus=3.0, memory=4 * GIB, gpus=2, nodes=("gpu-a", "gpu-b")
         ),
-        RunUse(name="next", state="starting", workers=0, cpus=0, memory=0, gpus=0),
-        RunUse(name="later", state="queued", workers=0, cpus=0, memory=0, gpus=0),
+        ClusterRun(name="next", state="starting", workers=0, cpus=0, memory=0, gpus=0),
+        ClusterRun(name="later", state="queued", workers=0, cpus=0, memory=0, gpus=0),
     )
 
 
 def test_what_may_not_be_looked_at_is_unknown_not_nothing() -> None:
-    partly = busy(everybody=False)
+    partly = busy(all_namespaces=False)
     assert partly.nodes is not None
     assert {(each.gpus_used, each.cpus_used, each.memory_used, each.users) for each in partly.nodes} == {
         (None, None, None, None)
     }
-    blind = to_usage(seen(None, [worker("fm", 0, "gpu-a", ONE)], everybody=False), ME)
+    blind = to_usage(seen(None, [worker("fm", 0, "gpu-a", ONE)], all_namespaces=False), ME)
     assert blind.nodes is None
     assert [run.name for run in blind.runs] == ["fm"]
 
@@ -118,11 +120,11 @@ def test_text(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_text_where_we_may_not_look(capsys: pytest.CaptureFixture[str]) -> None:
-    cluster_usage(busy(everybody=False), "text")
+    cluster_usage(busy(all_namespaces=False), "text")
     text = capsys.readouterr().out
     assert text.startswith("3 nodes, 6 GPUs: free: unknown\n")
     assert "? of 8" in text
-    cluster_usage(to_usage(seen(None, everybody=False), ME), "text")
+    cluster_usage(to_usage(seen(None, all_namespaces=False), ME), "text")
     text = capsys.readouterr().out
     assert text.startswith("nodes: unknown; you may not list them")
     assert text.endswith("\nno runs\n")

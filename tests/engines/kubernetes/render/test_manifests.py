@@ -14,22 +14,23 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 import yaml
-from tests.engines.kubernetes.rendered import CASES, SHIPPED, objects_of, planned
+from tests.engines.kubernetes.rendered import CASES, SHIPPED, Case, objects_of, planned
 
+from echelon import __version__
 from echelon.agent.task import Task
 from echelon.engines.kubernetes import names
+from echelon.engines.kubernetes.record import Shipped, new, read
 from echelon.engines.kubernetes.render import manifests
+from echelon.engines.kubernetes.render.dialects import job as job_dialect
 from echelon.engines.kubernetes.render.image import image_note, image_of
-from echelon.engines.kubernetes.render.payload import Cargo, Shipped, layout, weigh
+from echelon.engines.kubernetes.render.payload import Payload, layout, weigh
 from echelon.errors import InvalidJob, StateTrouble
+from echelon.model import template
 from echelon.model.job import Job
-from echelon.model.plan import Plan
 from echelon.model.pod import Output, PodOptions
 from echelon.model.resources import Amount, Resources
-from echelon.model.run import Record
 from echelon.model.world import Group, World
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -44,7 +45,8 @@ class Readable(yaml.SafeDumper):
 
 def dump(objects: list[dict[str, Any]]) -> str:
     """The objects for people to read: what is JSON in them is shown as what it means."""
-    return yaml.dump_all([_opened(each) for each in objects], Dumper=Readable, sort_keys=False, width=110)
+    text = yaml.dump_all([_opened(each) for each in objects], Dumper=Readable, sort_keys=False, width=110)
+    return text.replace(f"    version: {__version__}\n", "    version: this one\n")
 
 
 def _opened(value: Any) -> Any:
@@ -82,7 +84,7 @@ def test_every_object_is_labelled_as_the_runs_and_says_whose_it_is(name: str) ->
         assert about["labels"][names.RUN] == about["labels"]["app.kubernetes.io/instance"] == run
         assert about["labels"][names.OWNER] == "Ann-ann-example.com"
         assert about["annotations"][names.OWNER] == "Ann <ann@example.com>"
-    assert all(each["metadata"]["annotations"][names.SCHEMA] == "1" for each in objects)
+    assert objects[0]["metadata"]["annotations"]["echelon.dev/schema"] == "2"
     assert "uid" not in json.dumps(objects)
 
 
@@ -102,7 +104,7 @@ def test_what_the_task_names_is_what_the_pod_has(name: str) -> None:
     """Every file that the agent is told of is in a volume of its pod."""
     case = CASES[name]
     record, plan = planned(case)
-    started = manifests.started_objects(record, plan, case.shipped)
+    started = manifests.started_objects(record, plan, case.shipped, job_dialect)
     Task(started.task)  # the agent's own reading of it
     keys = {names.TASK_KEY, *(piece.key for pieces in layout(case.shipped) for piece in pieces)}
     for pod in pods_of(started.jobs):
@@ -128,39 +130,39 @@ def _paths(value: Any) -> Iterator[str]:
 
 def test_the_bundle_is_what_was_given_and_cannot_change() -> None:
     record, _ = planned(CASES["plain"])
-    cargo = Cargo(agent=b"agent" * 1000, code=os.urandom(1_500_000), digest="d", requirements=b"numpy\n")
+    payload = Payload(agent=b"agent" * 1000, code=os.urandom(1_500_000), digest="d", requirements=b"numpy\n")
     found: dict[str, bytes] = {}
-    for number, each in enumerate(manifests.bundle_objects(record, cargo)):
+    for number, each in enumerate(manifests.bundle_objects(record, payload)):
         assert each["metadata"]["name"] == f"hello-code-{number}"
         assert each["immutable"] is True
         assert len(json.dumps(each)) < 1_400_000  # etcd takes requests of 1.5 MiB
         found |= {key: base64.b64decode(text) for key, text in each["binaryData"].items()}
-    assert b"".join(found[key] for key in sorted(found) if key.startswith("part-")) == cargo.code
-    assert found["agent.pyz"] == cargo.agent
-    assert found["requirements.txt"] == cargo.requirements
+    assert b"".join(found[key] for key in sorted(found) if key.startswith("part-")) == payload.code
+    assert found["agent.pyz"] == payload.agent
+    assert found["requirements.txt"] == payload.requirements
 
 
 def test_the_dry_run_shows_the_objects_that_are_made_but_for_secrets_and_bytes() -> None:
     case = CASES["everything"]
     record, plan = planned(case)
-    cargo = Cargo(
+    payload = Payload(
         agent=b"a" * 60_000,
         code=b"c" * 1_500_000,
         digest="ab" * 32,
         wheel=b"w" * 1_800_000,
         requirements=b"r" * 30,
     )
-    shipped = replace(weigh(cargo), rest=case.shipped.rest)
+    shipped = replace(weigh(payload), rest=case.shipped.rest)
     assert shipped == case.shipped
     secrets = {"TOKEN": "hunter2", "gang": "hunter3"}
-    started = manifests.started_objects(record, plan, shipped)
+    started = manifests.started_objects(record, plan, shipped, job_dialect)
     made = [
-        manifests.record_object(record, shipped),
-        *manifests.shipped_objects(record, cargo, gang="hunter4", secrets=secrets),
+        new(record, shipped),
+        *manifests.shipped_objects(record, payload, job_dialect, gang="hunter4", secrets=secrets),
         *started.claims,
         *started.jobs,
     ]
-    shown = manifests.render(record, plan, shipped)
+    shown = manifests.render(record, plan, shipped, job_dialect)
     assert [(each["kind"], each["metadata"]["name"]) for each in shown] == [
         (each["kind"], each["metadata"]["name"]) for each in made
     ]
@@ -180,31 +182,29 @@ def test_the_dry_run_shows_the_objects_that_are_made_but_for_secrets_and_bytes()
 
 def test_the_record_is_read_back_as_it_was() -> None:
     record, plan = planned(CASES["everything"])
-    shown = manifests.render(record, plan, SHIPPED)[0]
-    assert msgspec.json.decode(shown["data"]["record.json"], type=Record) == record
-    assert msgspec.json.decode(shown["data"]["plan.json"], type=Plan) == plan
-    assert manifests.read_shipped(shown) == SHIPPED
-    assert set(manifests.record_object(replace(record, plan=plan), SHIPPED)["data"]) == {"record.json"}
+    shown = manifests.render(record, plan, SHIPPED, job_dialect)[0]
+    found = read(shown, record.ref)
+    assert found.run == replace(record, plan=plan, results="")
+    assert found.shipped == SHIPPED
+    assert set(new(replace(record, plan=plan), SHIPPED)["data"]) == {"record.json"}
 
 
 def test_a_record_of_another_hand_is_refused_with_a_way_out() -> None:
     record, _ = planned(CASES["plain"])
-    made = manifests.record_object(record, SHIPPED)
-    made["metadata"]["annotations"][names.SHIPPED] = "[]"
+    made = new(record, SHIPPED)
+    made["metadata"]["annotations"]["echelon.dev/shipped"] = "[]"
     with pytest.raises(StateTrouble, match="echelon rm hello"):
-        manifests.read_shipped(made)
-    del made["metadata"]["annotations"]
-    assert manifests.read_shipped(made) == Shipped()
+        read(made, record.ref)
+    del made["metadata"]["annotations"]["echelon.dev/shipped"]
+    assert read(made, record.ref).shipped == Shipped()
 
 
 def test_user_and_group_are_set_only_where_the_namespace_asks_for_them() -> None:
     record, plan = planned(CASES["plain"])
     for level in ("", "privileged", "baseline"):
-        pod = manifests.job_objects(record, plan, SHIPPED, security_level=level)[0]["spec"]["template"][
-            "spec"
-        ]
+        pod = job_dialect.render(record, plan, SHIPPED, security_level=level)[0]["spec"]["template"]["spec"]
         assert pod["securityContext"] == {"seccompProfile": {"type": "RuntimeDefault"}}
-    pod = manifests.job_objects(record, plan, SHIPPED, security_level="restricted")[0]["spec"]["template"][
+    pod = job_dialect.render(record, plan, SHIPPED, security_level="restricted")[0]["spec"]["template"][
         "spec"
     ]
     assert pod["securityContext"]["runAsNonRoot"] is True
@@ -218,7 +218,7 @@ def job_for(need: Resources, *, workers: int = 1, **pod: Any) -> dict[str, Any]:
     seats = tuple(replace(plan.placement.seats[0], worker=number) for number in range(workers))
     plan = replace(plan, world=world, placement=replace(plan.placement, seats=seats))
     job = replace(record.job, pod=PodOptions(**pod))
-    return manifests.job_objects(replace(record, job=job), plan, SHIPPED)[0]
+    return job_dialect.render(replace(record, job=job), plan, SHIPPED)[0]
 
 
 def spec_of(need: Resources, **pod: Any) -> dict[str, Any]:
@@ -297,7 +297,7 @@ def test_nodes_that_are_not_known_leave_no_trace() -> None:
     record, plan = planned(CASES["plain"])
     seats = tuple(replace(seat, node="") for seat in plan.placement.seats)
     plan = replace(plan, placement=replace(plan.placement, seats=seats))
-    job = manifests.job_objects(record, plan, SHIPPED)[0]
+    job = job_dialect.render(record, plan, SHIPPED)[0]
     assert names.NODES not in job["metadata"]["annotations"]
     assert "affinity" not in job["spec"]["template"]["spec"]
 
@@ -326,7 +326,7 @@ def test_workers_hold_what_lies_on_no_volume() -> None:
     def hold(**pod: Any) -> float:
         record, plan = planned(CASES["plain"])
         record = replace(record, job=replace(record.job, pod=PodOptions(**pod)))
-        task = manifests.started_objects(record, plan, SHIPPED).task
+        task = manifests.started_objects(record, plan, SHIPPED, job_dialect).task
         seconds: float = task["hold"]
         return seconds
 
@@ -372,3 +372,40 @@ def test_where_no_default_fits_an_image_is_asked_for() -> None:
         image_of(Job(name="fm", script="a", framework="mpi"))
     assert caught.value.field == "image"
     assert "--image" in caught.value.hint
+
+
+def test_a_role_has_its_own_command_image_variables_and_template() -> None:
+    """And the other workers have nothing of it."""
+    objects = objects_of(CASES["whole-role"])
+    record = json.loads(of_kind(objects, "ConfigMap")[0]["data"][names.TASK_KEY])
+    assert [group["launch"]["argv"] for group in record["groups"]] == [
+        ["python3", "train.py", "--epochs", "3"],
+        ["./serve", "--port", "7000"],
+    ]
+    assert [group["launch"]["env"] for group in record["groups"]] == [{}, {"LEVEL": "debug"}]
+    workers, ps = (pod["spec"] for pod in pods_of(objects))
+    assert [each["name"] for each in workers["containers"]] == [names.CONTAINER]
+    assert (workers["containers"][0]["image"], ps["containers"][0]["image"]) == (
+        "my/trainer:1",
+        "my/server:2",
+    )
+    assert [each["name"] for each in ps["containers"]] == [names.CONTAINER, "metrics"]
+    assert ps["nodeSelector"] == {"pool": "cpu"}
+    assert "nodeSelector" not in workers
+    (pod,) = pods_of(objects)[1:]
+    assert pod["metadata"]["annotations"]["prometheus.io/scrape"] == "true"
+    assert pod["metadata"]["labels"][names.ROLE] == "ps"
+
+
+def test_a_template_for_all_workers_gives_way_to_that_of_a_role() -> None:
+    said = replace(
+        CASES["whole-role"].said, template={"spec": {"nodeSelector": {"pool": "gpu"}, "dnsPolicy": "Default"}}
+    )
+    workers, ps = (pod["spec"] for pod in pods_of(objects_of(Case(said=said))))
+    assert (workers["nodeSelector"], workers["dnsPolicy"]) == ({"pool": "gpu"}, "Default")
+    assert ps["nodeSelector"] == {"pool": "cpu"}
+    assert "dnsPolicy" not in ps
+
+
+def test_the_ranks_container_is_called_the_same_everywhere() -> None:
+    assert names.CONTAINER == template.CONTAINER

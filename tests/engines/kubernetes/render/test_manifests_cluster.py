@@ -14,7 +14,9 @@ from tests.engines.kubernetes.rendered import CASES, Case, planned
 
 from echelon.bundle import pack_files
 from echelon.engines.kubernetes import names
+from echelon.engines.kubernetes.record import new
 from echelon.engines.kubernetes.render import manifests
+from echelon.engines.kubernetes.render.dialects import job as job_dialect
 from echelon.engines.kubernetes.render.payload import load, weigh
 from echelon.model.settings import Settings
 
@@ -65,7 +67,7 @@ def restricted(namespace: Kubectl) -> Kubectl:
 def test_the_dry_run_is_taken_by_the_api_server(name: str, namespace: Kubectl) -> None:
     record, plan = planned(CASES[name])
     options = {**CASES[name].options, "namespace": namespace.namespace}
-    objects = manifests.render(record, plan, CASES[name].shipped, **options)
+    objects = manifests.render(record, plan, CASES[name].shipped, job_dialect, **options)
     said = namespace("apply", "--dry-run=server", "-f", "-", stdin=listed(objects))
     assert len(said.splitlines()) == len(objects)
     assert all(line.endswith("created (server dry run)") for line in said.splitlines())
@@ -80,7 +82,7 @@ def test_pods_are_taken_where_restricted_is_enforced(name: str, restricted: Kube
     if account := case.said.service_account:
         restricted("create", "serviceaccount", account)
     record, plan = planned(case)
-    for job in manifests.job_objects(record, plan, case.shipped, security_level="restricted"):
+    for job in job_dialect.render(record, plan, case.shipped, security_level="restricted"):
         template = job["spec"]["template"]
         pod = {"apiVersion": "v1", "kind": "Pod", **template}
         pod["metadata"] = {**template["metadata"], "name": job["metadata"]["name"]}
@@ -174,12 +176,12 @@ def go(
     record, plan = planned(Case(said=said))
     seats = tuple(replace(seat, node="") for seat in plan.placement.seats)
     plan = replace(plan, placement=replace(plan.placement, seats=seats))
-    cargo = load(record.job, pack_files(files) if files else None)
-    started = manifests.started_objects(record, plan, weigh(cargo), security_level=level)
-    written = manifests.record_object(record, weigh(cargo))
+    payload = load(record.job, pack_files(files) if files else None)
+    started = manifests.started_objects(record, plan, weigh(payload), job_dialect, security_level=level)
+    written = new(record, weigh(payload))
     written["data"][names.TASK_KEY] = json.dumps(started.task)
     gang = secrets.token_hex(16)
-    shipped = manifests.shipped_objects(record, cargo, gang=gang, secrets=values or {})
+    shipped = manifests.shipped_objects(record, payload, job_dialect, gang=gang, secrets=values or {})
     namespace.create(written, *shipped, *started.claims, *started.jobs)
     run = record.ref.name
     try:

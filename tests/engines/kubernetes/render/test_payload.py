@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from echelon.bundle import pack_files
 from echelon.engines.kubernetes import names
-from echelon.engines.kubernetes.render.payload import Cargo, Shipped, content, layout, load, parts, weigh
+from echelon.engines.kubernetes.record import Shipped
+from echelon.engines.kubernetes.render.payload import Payload, content, layout, load, parts, weigh
 from echelon.errors import InvalidJob
 from echelon.model.job import Job
 from echelon.model.pod import PodOptions
@@ -47,17 +48,17 @@ def test_every_byte_is_in_one_piece_and_no_map_is_too_large(
 
 
 def test_the_pieces_make_the_whole() -> None:
-    cargo = Cargo(agent=b"agent", code=bytes(range(256)) * 8000, digest="d", wheel=b"w" * 1_800_000)
+    payload = Payload(agent=b"agent", code=bytes(range(256)) * 8000, digest="d", wheel=b"w" * 1_800_000)
     found: dict[str, bytes] = {}
-    for pieces in layout(weigh(cargo)):
-        found |= {piece.key: content(cargo, piece) for piece in pieces}
-    assert b"".join(found[key] for key in sorted(found) if key.startswith("part-")) == cargo.code
-    assert b"".join(found[key] for key in sorted(found) if key.startswith("pip-")) == cargo.wheel
+    for pieces in layout(weigh(payload)):
+        found |= {piece.key: content(payload, piece) for piece in pieces}
+    assert b"".join(found[key] for key in sorted(found) if key.startswith("part-")) == payload.code
+    assert b"".join(found[key] for key in sorted(found) if key.startswith("pip-")) == payload.wheel
     assert found[names.AGENT_KEY] == b"agent"
 
 
 def test_what_was_shipped_tells_everything_apart() -> None:
-    cargo = Cargo(agent=b"a", code=b"c", digest="1", wheel=b"w", requirements=b"r")
+    payload = Payload(agent=b"a", code=b"c", digest="1", wheel=b"w", requirements=b"r")
     for change in (
         {"agent": b"A"},
         {"digest": "2"},
@@ -65,9 +66,9 @@ def test_what_was_shipped_tells_everything_apart() -> None:
         {"requirements": b"R"},
         {"wheel": None},
     ):
-        assert weigh(replace(cargo, **change)) != weigh(cargo)  # type: ignore[arg-type]
-    written = msgspec.json.encode(weigh(cargo))
-    assert msgspec.json.decode(written, type=Shipped) == weigh(cargo)
+        assert weigh(replace(payload, **change)) != weigh(payload)  # type: ignore[arg-type]
+    written = msgspec.json.encode(weigh(payload))
+    assert msgspec.json.decode(written, type=Shipped) == weigh(payload)
 
 
 def test_pip_goes_along_only_where_it_is_wanted(tmp_path: Path) -> None:

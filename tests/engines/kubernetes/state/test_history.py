@@ -3,37 +3,20 @@
 from __future__ import annotations
 
 import json
-import time
 from dataclasses import replace
 
-import msgspec
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.engines.kubernetes.small import RECORD, RUNNING, job, pod
+from tests.engines.kubernetes.small import RECORD, RUNNING, pod, stored
 
 from echelon.admission import plan_anywhere
-from echelon.engines.kubernetes import names
-from echelon.engines.kubernetes.client.api import Object
 from echelon.engines.kubernetes.follow.logs import gap
 from echelon.engines.kubernetes.state import history
-from echelon.engines.kubernetes.state.history import LeaderEvents
-from echelon.errors import StateTrouble
+from echelon.engines.kubernetes.state.history import LeaderEvents, opening_events
 from echelon.model.log import EventLine, LogLine
 from echelon.model.run import RunRef
 
 REF = RunRef(engine="k8s", name="demo", namespace="ours")
-
-
-def record(
-    *, schema: str | None = "1", admitted: float | None = None, started: bool = False, **data: str
-) -> Object:
-    annotations = {} if schema is None else {names.SCHEMA: schema}
-    if admitted is not None:
-        annotations[names.ADMITTED] = str(admitted)
-    owners = [{"kind": "Job", "name": "demo", "uid": "1"}] if started else []
-    about = {"name": "demo", "annotations": annotations, "ownerReferences": owners}
-    return {"metadata": about, "data": {names.RECORD_KEY: msgspec.json.encode(RECORD).decode(), **data}}
 
 
 def said(kind: str, at: float, **more: object) -> dict[str, object]:
@@ -47,45 +30,15 @@ def line(number: int, event: dict[str, object]) -> EventLine:
 # The record
 
 
-def test_a_record_is_read_as_it_was_written() -> None:
-    found = history.read_record(record(), REF)
-    assert (found.job, found.ref, found.plan) == (RECORD.job, REF, None)
-
-
-@pytest.mark.parametrize("schema", ["0", "2", None])
-def test_a_record_of_another_version_says_so(schema: str | None) -> None:
-    with pytest.raises(StateTrouble, match="another version") as caught:
-        history.read_record(record(schema=schema), REF)
-    assert "upgrade" in caught.value.hint
-
-
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"ref": 1}'])
-def test_a_broken_record_says_so(text: str) -> None:
-    obj = record()
-    obj["data"][names.RECORD_KEY] = text
-    with pytest.raises(StateTrouble, match="cannot be read") as caught:
-        history.read_record(obj, REF)
-    assert "echelon rm demo" in caught.value.hint
-
-
 def test_a_plan_without_jobs_is_no_start() -> None:
-    """Whoever wrote it was cut off, or makes the Jobs at this moment."""
-    plan = msgspec.json.encode(plan_anywhere(replace(RECORD.job, framework="plain"))).decode()
-    told = json.dumps([{"at": 2, "reason": "no room"}])
-    obj = record(admitted=5.0, **{names.QUEUED_KEY: told, names.PLAN_KEY: plan})
-    found = history.read_record(obj, REF)
-    assert [each.kind for each in history.opening_events(obj, found, [])] == ["recorded", "queued"]
+    """The client that wrote it was cut off, or makes the Jobs at this moment."""
+    plan = plan_anywhere(replace(RECORD.job, framework="plain"))
+    waited = stored(started=False, queued=[{"at": 2, "reason": "no room"}], admitted="5.0")
+    found = replace(waited, run=replace(waited.run, plan=plan))
+    assert [each.kind for each in opening_events(found, has_jobs=False)] == ["recorded", "queued"]
     started = ["recorded", "queued", "admitted"]
-    assert [each.kind for each in history.opening_events(obj, found, [job()])] == started
-    ended = record(admitted=5.0, started=True, **obj["data"])
-    assert [each.kind for each in history.opening_events(ended, found, [])] == started
-
-
-def test_who_is_starting_it_at_this_moment() -> None:
-    assert history.is_being_started(record(admitted=time.time()))
-    assert not history.is_being_started(record(admitted=time.time() - 60))
-    assert not history.is_being_started(record(admitted=time.time(), started=True))
-    assert not history.is_being_started(record())
+    assert [each.kind for each in opening_events(found, has_jobs=True)] == started
+    assert [each.kind for each in opening_events(replace(found, started=True), has_jobs=False)] == started
 
 
 # The leader's log
@@ -104,7 +57,7 @@ def test_the_end_is_the_leaders_own_after_the_verdict() -> None:
     assert not heard.over
     assert kinds(heard, line(3, said("worker-ended", 4.0, worker=0)))
     assert heard.over
-    end = history.finish(heard, record(), [])
+    end = history.finish(heard, stored(), [])
     assert (end.kind, end.outcome, end.at) == ("finished", "succeeded", 4.0)
 
 

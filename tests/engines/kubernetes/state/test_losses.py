@@ -21,8 +21,8 @@ from tests.engines.kubernetes.situations import (
 )
 from tests.engines.kubernetes.taken import keep
 
-from echelon.engines.kubernetes.state.outcome import has_ended, is_running, job_end
-from echelon.engines.kubernetes.state.workers import is_cut_off
+from echelon.engines.kubernetes.render.dialects import end_of as job_end
+from echelon.engines.kubernetes.state.workers import has_ended, is_cut_off, is_running
 from testbed import cluster as whole
 
 # Their words are tested on what was taken here; that they still come about takes five minutes.

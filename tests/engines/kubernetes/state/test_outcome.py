@@ -9,19 +9,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from testbed.kubectl import Object
-from tests.engines.kubernetes.small import RECORD, RUNNING, WAITING, ended, job, pod, record_object
+from tests.engines.kubernetes.small import RUNNING, WAITING, ended, job, pod, stored
 from tests.engines.kubernetes.taken import load
 
 from echelon.agent.task import TOLD_TO_LEAVE
 from echelon.engines.kubernetes.client.fields import moment
-from echelon.engines.kubernetes.state.outcome import explain, finished_event, job_end, read_stop, summary
+from echelon.engines.kubernetes.render.dialects import end_of as end_of_jobs
+from echelon.engines.kubernetes.state.outcome import explain, finished_event, summary
 from echelon.model.event import Event, RootCause
 
 
 # Ends
 def end_of(name: str, **about: Any) -> Event | None:
     seen = load(name)
-    return finished_event(RECORD, record_object(**about), seen.jobs, seen.pods)
+    return finished_event(stored(**about), seen.jobs, seen.pods)
 
 
 @pytest.mark.parametrize(
@@ -41,7 +42,7 @@ def test_how_a_run_ended(name: str, outcome: str, code: int, words: str | None) 
     assert (end.outcome, end.exit_code) == (outcome, code)
     assert (end.cause.summary if end.cause else end.reason) == words
     seen = load(name)
-    row = summary(RECORD, record_object(), seen.jobs, seen.pods)
+    row = summary(stored(), seen.jobs, seen.pods)
     assert (row.state, row.reason, row.ended) == (outcome, words, end.at)
     assert 0 <= seen.at - end.at < 60
 
@@ -62,20 +63,20 @@ LOST = {"summary": "worker 1 was lost: its connection broke off", "worker": 1, "
 
 def test_the_leader_tells_how_it_ended_before_its_job_does() -> None:
     leader = pod(state=ended(0, reason="Completed", message=verdict("succeeded", 0)))
-    end = finished_event(RECORD, record_object(), [job()], [leader])
+    end = finished_event(stored(), [job()], [leader])
     assert end == Event(
         kind="finished", at=moment("2026-01-01T00:01:00Z") or 0, outcome="succeeded", exit_code=0
     )
 
 
 def test_a_leader_that_left_well_without_a_readable_verdict_has_succeeded() -> None:
-    end = finished_event(RECORD, record_object(), [job()], [pod(state=ended(0, message="{"))])
+    end = finished_event(stored(), [job()], [pod(state=ended(0, message="{"))])
     assert end is not None
     assert (end.outcome, end.exit_code) == ("succeeded", 0)
 
 
 def test_a_leader_that_ended_the_run_without_a_readable_verdict() -> None:
-    end = finished_event(RECORD, record_object(), [job("Failed")], [pod(state=ended(193, message="{"))])
+    end = finished_event(stored(), [job("Failed")], [pod(state=ended(193, message="{"))])
     assert end is not None
     assert end.cause is not None
     assert (end.outcome, end.exit_code) == ("failed", 117)
@@ -86,7 +87,7 @@ def test_the_cluster_knows_more_of_a_lost_worker_than_the_leader() -> None:
     leader = pod(0, state=ended(193, message=verdict("failed", 117, cause=LOST)))
     lost = pod(1, state=ended(137, reason="OOMKilled"))
     lost["spec"]["containers"][0]["resources"] = {"limits": {"memory": "2Gi"}}
-    end = finished_event(RECORD, record_object(), [job()], [leader, lost])
+    end = finished_event(stored(), [job()], [leader, lost])
     assert end is not None
     assert end.cause is not None
     assert end.cause.summary == "worker 1 was lost: it ran out of memory: the limit is 2Gi"
@@ -95,9 +96,7 @@ def test_the_cluster_knows_more_of_a_lost_worker_than_the_leader() -> None:
 def test_the_others_miss_a_leader_that_kubernetes_takes_for_running() -> None:
     """Its node has died a moment ago, and they have waited for it without a restart left."""
     leader, member = pod(0, state=RUNNING), pod(1, state=ended(195))
-    end = finished_event(
-        RECORD, record_object(), [job("Failed", reason="PodFailurePolicy")], [leader, member]
-    )
+    end = finished_event(stored(), [job("Failed", reason="PodFailurePolicy")], [leader, member])
     assert end is not None
     assert end.cause is not None
     words = "worker 0 was lost: the others heard no more of it, on its node node-a"
@@ -108,9 +107,9 @@ def test_a_leader_that_was_made_to_leave_is_told_how() -> None:
     """It ends the run itself, as one that is over, since no restart is left."""
     words = f"worker 0 was lost: {TOLD_TO_LEAVE}"
     leader = pod(0, state=ended(193), deletionTimestamp="2026-01-01T00:01:30Z")
-    told = explain(RootCause(summary=words, worker=0), [leader, pod(1, state=RUNNING)])
+    told = explain(RootCause(summary=words, kind="worker-left", worker=0), [leader, pod(1, state=RUNNING)])
     assert told.summary == "worker 0 was lost: its pod was deleted"
-    untouched = explain(RootCause(summary=words, worker=0), [pod(0, state=ended(193))])
+    untouched = explain(RootCause(summary=words, kind="worker-left", worker=0), [pod(0, state=ended(193))])
     assert untouched.summary == f"{words} (on node node-a)"
 
 
@@ -120,7 +119,7 @@ def test_a_pod_that_is_deleted_with_its_run_was_not_lost_by_that() -> None:
     cause = RootCause(summary="worker 1 was lost: the connection was closed", worker=1)
     told = explain(cause, [pod(0, state=RUNNING), lost])
     assert told.summary == "worker 1 was lost: the connection was closed (on node node-a)"
-    left = RootCause(summary=f"worker 1 was lost: {TOLD_TO_LEAVE}", worker=1)
+    left = RootCause(summary=f"worker 1 was lost: {TOLD_TO_LEAVE}", kind="worker-left", worker=1)
     assert explain(left, [pod(0, state=RUNNING), lost]).summary == "worker 1 was lost: its pod was deleted"
 
 
@@ -139,7 +138,7 @@ def test_a_rank_that_the_memory_limit_killed_is_told_so() -> None:
 def test_what_ends_by_a_stop_is_stopped(outcome: str) -> None:
     leader = pod(state=ended(193, message=verdict(outcome, 117, cause=LOST)))
     stop = {"at": 10.0, "reason": "stopped by ann", "now": False}
-    end = finished_event(RECORD, record_object(stop=stop), [job()], [leader])
+    end = finished_event(stored(stop=stop), [job()], [leader])
     assert end is not None
     assert (end.outcome, end.exit_code, end.reason) == ("stopped", 143, "stopped by ann")
 
@@ -149,46 +148,46 @@ def test_what_succeeded_or_failed_before_the_stop_stays_so() -> None:
     done = pod(state=ended(0, message=verdict("succeeded", 0)))
     failed = pod(state=ended(193, message=verdict("failed", 117, cause=LOST, at=9.0)))
     for leader, outcome in ((done, "succeeded"), (failed, "failed")):
-        end = finished_event(RECORD, record_object(stop=stop), [job()], [leader])
+        end = finished_event(stored(stop=stop), [job()], [leader])
         assert end is not None
         assert end.outcome == outcome
 
 
 def test_a_stop_before_the_start_ends_the_run() -> None:
-    stop = record_object(stop={"at": 10.0, "reason": "stopped by ann"}, started=False)
-    end = finished_event(RECORD, stop, [], [])
+    stop = stored(stop={"at": 10.0, "reason": "stopped by ann"}, started=False)
+    end = finished_event(stop, [], [])
     assert end == Event(kind="finished", at=10.0, outcome="stopped", exit_code=143, reason="stopped by ann")
 
 
 def test_giving_up_on_a_run_fails_it() -> None:
     words = "image a/b:1 does not exist"
-    given_up = record_object(stop={"at": 10.0, "reason": words, "outcome": "failed"})
-    end = finished_event(RECORD, given_up, [job("Failed", reason="DeadlineExceeded")], [])
+    given_up = stored(stop={"at": 10.0, "reason": words, "outcome": "failed"})
+    end = finished_event(given_up, [job("Failed", reason="DeadlineExceeded")], [])
     assert end is not None
     assert end.cause is not None
     assert (end.outcome, end.exit_code, end.cause.summary) == ("failed", 117, words)
 
 
 def test_a_run_that_is_told_to_stop_goes_on_until_its_leader_has_left() -> None:
-    stop = record_object(stop={"at": 10.0, "reason": "stopped by ann"})
-    assert finished_event(RECORD, stop, [job()], [pod(state=RUNNING)]) is None
+    stop = stored(stop={"at": 10.0, "reason": "stopped by ann"})
+    assert finished_event(stop, [job()], [pod(state=RUNNING)]) is None
 
 
 def test_a_run_goes_on_while_its_leader_is_being_replaced() -> None:
-    assert finished_event(RECORD, record_object(), [job()], [pod(state=ended(1))]) is None
-    assert finished_event(RECORD, record_object(), [job()], []) is None
+    assert finished_event(stored(), [job()], [pod(state=ended(1))]) is None
+    assert finished_event(stored(), [job()], []) is None
 
 
 def test_a_failing_jobs_leader_is_heard_out_unless_its_node_is_gone() -> None:
     failing = job("FailureTarget", reason="FailedIndexes")
     lost = pod(1, state=ended(7))
     leaving = pod(0, state=RUNNING, deletionTimestamp="2026-01-01T00:02:30Z")
-    assert finished_event(RECORD, record_object(), [failing], [leaving, lost]) is None
+    assert finished_event(stored(), [failing], [leaving, lost]) is None
     leaving["status"]["conditions"] = [
         {"type": "Ready", "status": "False", "lastTransitionTime": "2026-01-01T00:02:10Z"},
         {"type": "ContainersReady", "status": "True"},
     ]
-    end = finished_event(RECORD, record_object(), [failing], [leaving, lost])
+    end = finished_event(stored(), [failing], [leaving, lost])
     assert end is not None
     assert end.cause is not None
     assert end.cause.summary == "worker 1 was lost: its agent exited with code 7"
@@ -197,34 +196,34 @@ def test_a_failing_jobs_leader_is_heard_out_unless_its_node_is_gone() -> None:
 def test_a_deleted_pod_is_the_cause_when_nothing_else_is() -> None:
     deleted = pod(0, state=ended(194), deletionTimestamp="2026-01-01T00:01:00Z")
     follower = pod(1, state=ended(195))
-    end = finished_event(RECORD, record_object(), [job("Failed")], [deleted, follower])
+    end = finished_event(stored(), [job("Failed")], [deleted, follower])
     assert end is not None
     assert end.cause is not None
     assert end.cause.summary == "worker 0 was lost: its pod was deleted"
 
 
-def test_a_job_that_somebody_deleted_takes_the_run_with_it() -> None:
-    end = finished_event(RECORD, record_object(), [], [])
+def test_a_job_that_was_deleted_takes_the_run_with_it() -> None:
+    end = finished_event(stored(), [], [])
     assert end is not None
     assert end.cause is not None
     assert end.outcome == "lost"
-    assert end.cause.summary == "its Job was deleted by somebody, and the workers with it"
-    assert finished_event(RECORD, record_object(started=False), [], []) is None
+    assert end.cause.summary == "its Job was deleted, and the workers with it"
+    assert finished_event(stored(started=False), [], []) is None
 
 
-def test_nobody_is_left_to_say_how_it_ended() -> None:
+def test_nothing_is_left_that_says_how_it_ended() -> None:
     failed = job("Failed", reason="PodFailurePolicy")
-    end = finished_event(RECORD, record_object(), [failed], [])
+    end = finished_event(stored(), [failed], [])
     assert end is not None
     assert end.cause is not None
     assert end.outcome == "lost"
-    words = "the run ended, and nobody is left to say how (its Job says: PodFailurePolicy)"
+    words = "the run ended, and nothing is left that says how (its Job says: PodFailurePolicy)"
     assert end.cause.summary == words
 
 
 @given(st.text() | st.dictionaries(st.text(), st.text() | st.integers() | st.none()).map(json.dumps))
-def test_no_word_to_stop_breaks_the_reading(text: str) -> None:
-    stop = read_stop(record_object(stop=text))
+def test_no_odd_stop_breaks_the_reading(text: str) -> None:
+    stop = stored(stop=text).stop
     assert (stop is None) == (not text)
 
 
@@ -233,12 +232,12 @@ def test_no_word_to_stop_breaks_the_reading(text: str) -> None:
 
 def test_several_jobs_end_together() -> None:
     first, second = job("Complete"), job("SuccessCriteriaMet")
-    assert job_end([]) is None
-    assert job_end([job(), first]) is None
-    end = job_end([first, second])
+    assert end_of_jobs([]) is None
+    assert end_of_jobs([job(), first]) is None
+    end = end_of_jobs([first, second])
     assert end is not None
     assert (end.outcome, end.final) == ("complete", False)
-    failed = job_end([first, job("Failed", "FailureTarget", reason="FailedIndexes")])
+    failed = end_of_jobs([first, job("Failed", "FailureTarget", reason="FailedIndexes")])
     assert failed is not None
     assert (failed.outcome, failed.reason, failed.final) == ("failed", "FailedIndexes", True)
 
@@ -284,7 +283,7 @@ def test_several_jobs_end_together() -> None:
 def test_the_row_of_a_run(
     about: dict[str, Any], jobs: list[Object], pods: list[Object], state: str, reason: str | None
 ) -> None:
-    row = summary(RECORD, record_object(**about), jobs, pods)
+    row = summary(stored(**about), jobs, pods)
     assert (row.state, row.reason) == (state, reason)
 
 
@@ -297,6 +296,6 @@ def test_the_row_of_a_run(
 )
 def test_no_verdict_of_odd_parts_breaks_the_reading(part: object) -> None:
     message = json.dumps({"outcome": "failed", "exit_code": part, "cause": part, "reason": part, "at": part})
-    end = finished_event(RECORD, record_object(), [job()], [pod(state=ended(193, message=message))])
+    end = finished_event(stored(), [job()], [pod(state=ended(193, message=message))])
     assert end is not None
     assert end.outcome == "failed"

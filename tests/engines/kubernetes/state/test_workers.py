@@ -26,6 +26,11 @@ from echelon.engines.kubernetes.state.workers import (
 # Pods
 
 
+def how(one: Object) -> str | None:
+    loss = loss_of(one)
+    return None if loss is None else loss.how
+
+
 def test_a_pods_worker_is_its_jobs_first_and_its_own_index() -> None:
     assert worker_of(pod(3)) == 3
     assert worker_of(pod(5, first=4)) == 5
@@ -81,7 +86,7 @@ def test_a_pod_that_failed_without_a_container_has_ended() -> None:
     one = pod(status={"phase": "Failed", "reason": "OutOfcpu", "message": "Node didn't have enough cpu"})
     assert has_ended(one)
     assert container_end(one) is None
-    assert loss_of(one) == "its node node-a would not run it: Node didn't have enough cpu"
+    assert how(one) == "its node node-a would not run it: Node didn't have enough cpu"
 
 
 def test_a_container_killed_by_a_signal_says_which() -> None:
@@ -133,7 +138,7 @@ def test_how_a_worker_was_lost(name: str, words: str | None) -> None:
     chance = {"{since}": clock(since), "{node}": one["spec"].get("nodeName", "")}
     for mark, found in chance.items():
         words = words and words.replace(mark, found)
-    assert loss_of(one) == words
+    assert how(one) == words
 
 
 @pytest.mark.parametrize(
@@ -154,13 +159,13 @@ def test_how_a_worker_was_lost(name: str, words: str | None) -> None:
     ],
 )
 def test_what_an_agents_exit_code_says(state: Object, words: str | None) -> None:
-    assert loss_of(pod(state=state)) == words
+    assert how(pod(state=state)) == words
 
 
 def test_an_agent_that_left_because_its_pod_was_deleted() -> None:
     one = pod(state=ended(194), deletionTimestamp="2026-01-01T00:01:00Z")
-    assert loss_of(one) == "its pod was deleted"
-    assert loss_of(pod(state=RUNNING, deletionTimestamp="2026-01-01T00:01:00Z")) == "its pod was deleted"
+    assert how(one) == "its pod was deleted"
+    assert how(pod(state=RUNNING, deletionTimestamp="2026-01-01T00:01:00Z")) == "its pod was deleted"
 
 
 @pytest.mark.parametrize(
@@ -186,4 +191,4 @@ def test_an_agent_that_left_because_its_pod_was_deleted() -> None:
 def test_disruptions_that_the_testbed_does_not_bring_about(condition: Object, words: str) -> None:
     """The messages are those of Kubernetes' own source."""
     found = [{"type": "DisruptionTarget", "status": "True", **condition}]
-    assert loss_of(pod(state=ended(137), status={"conditions": found})) == words
+    assert how(pod(state=ended(137), status={"conditions": found})) == words

@@ -1,4 +1,4 @@
-"""What it takes to reach a cluster: its server, whom to trust, and how the user proves who they are.
+"""What it takes to reach a cluster: its server, the authority to trust, and the user's credentials.
 
 Values only: `kubeconfig` makes them, `credentials`, `trust` and `session` use them."""
 
@@ -7,28 +7,28 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-# The protocols of exec plugins that are spoken, and how far a plugin may ask the user.
+# The supported API versions of exec plugins, and the interactive modes of a plugin.
 PLUGIN_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
 MODES = ("Never", "IfAvailable", "Always")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ExecPlugin:
-    """A program that hands out credentials, and how it wants to be called."""
+    """A program that issues credentials, and how the kubeconfig wants it to be called."""
 
     command: str
     args: tuple[str, ...] = ()
     env: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     api_version: str
-    mode: str  # of MODES: whether it may ask the user
+    mode: str  # one of MODES: whether it may prompt the user
     cluster_info: bool = False
     install_hint: str = ""
-    config: Any = None  # the cluster's extension for plugins, handed through
+    config: Any = None  # the cluster's extension for plugins, passed through
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Login:
-    """How a user proves who they are. PEM texts and words are secrets, and are never printed."""
+    """A user's credentials. Tokens, passwords and PEM texts are secrets and are never printed."""
 
     token: str = field(default="", repr=False)
     token_file: str = ""
@@ -39,7 +39,7 @@ class Login:
     certificate_data: bytes = field(default=b"", repr=False)
     key_data: bytes = field(default=b"", repr=False)
     plugin: ExecPlugin | None = None
-    act_as: tuple[tuple[str, str], ...] = ()  # headers of impersonation
+    act_as: tuple[tuple[str, str], ...] = ()  # impersonation headers
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -54,7 +54,7 @@ class Access:
     authority: str = ""  # a path, unless authority_data is there
     authority_data: bytes = field(default=b"", repr=False)
     verify: bool = True
-    server_name: str = ""  # what the certificate says, if not the server's name
+    server_name: str = ""  # the name in the certificate, if not the server's
     proxy: str = field(default="", repr=False)  # may hold a password
     compress: bool = True
     login: Login = Login()

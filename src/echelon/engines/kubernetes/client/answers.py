@@ -1,8 +1,7 @@
-"""What the API server answers, read and checked: an object, the events of a watch, how a command ended.
+"""Responses of the API server, parsed and checked: objects, events of a watch, the exit code of a command.
 
-The one place that tells an answer from a failure that arrives in the form of one: a page of somebody who
-stands in between, an event that is an error, a command that could not be run. Nothing here talks to anybody.
-Called by `api`, `pages` and `execute`."""
+A failure may arrive in the form of a success: a proxy's login page, a watch event that is an error, a command
+that could not be run. This module is the one place that finds out. Pure."""
 
 from __future__ import annotations
 
@@ -12,13 +11,13 @@ import msgspec
 
 from echelon.engines.kubernetes.client.access import Access
 from echelon.engines.kubernetes.client.channels import exit_code_of
-from echelon.engines.kubernetes.client.refusals import Deed, Object, from_status, name_server, unreachable
+from echelon.engines.kubernetes.client.refusals import Object, Request, from_status, name_server, unreachable
 from echelon.engines.kubernetes.client.stream import split_lines
 from echelon.errors import Unreachable
 
 
 def read_object(content: bytes, access: Access) -> Object:
-    """An object; Unreachable if it is none."""
+    """The object in a response; Unreachable if there is none."""
     try:
         answer = msgspec.json.decode(content)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -29,26 +28,26 @@ def read_object(content: bytes, access: Access) -> Object:
 
 
 def no_api_server(access: Access, why: str = "") -> Unreachable:
-    """What to raise when no API server writes like that."""
+    """The error for a response that no API server sends."""
     return Unreachable(
         f"{name_server(access)} does not answer as an API server does{f': {why}' if why else ''}",
         hint="check the server's address in the kubeconfig; a login page may stand in between",
     )
 
 
-def read_events(pieces: Iterable[bytes], deed: Deed, access: Access) -> Iterator[tuple[str, Object]]:
-    """The events of a watch; its error, which is an event too, is raised."""
+def read_events(pieces: Iterable[bytes], request: Request, access: Access) -> Iterator[tuple[str, Object]]:
+    """The events of a watch; an ERROR event is raised."""
     for line in split_lines(pieces):
         if line:
             event = msgspec.json.decode(line)
             if event["type"] == "ERROR":
-                raise from_status(event["object"], deed, access)
+                raise from_status(event["object"], request, access)
             yield event["type"], event["object"]
 
 
-def read_exit_code(content: bytes, deed: Deed, access: Access) -> int:
-    """The exit code in a command's last message; raises if there is none, because it could not be run or the
-    message did not arrive.
+def read_exit_code(content: bytes, request: Request, access: Access) -> int:
+    """The exit code in a command's status message. Raises if the command could not be run or the message did
+    not arrive.
     """
     try:
         status = msgspec.json.decode(content)
@@ -56,5 +55,5 @@ def read_exit_code(content: bytes, deed: Deed, access: Access) -> int:
         raise unreachable(ConnectionResetError(), access) from None
     code = exit_code_of(status)
     if code is None:
-        raise from_status(status, deed, access)
+        raise from_status(status, request, access)
     return code

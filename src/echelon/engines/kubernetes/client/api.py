@@ -1,8 +1,7 @@
 """The API server as the engine sees it: objects in, objects out.
 
-Every other file of the engine talks to the cluster through this one, and meets its failures as errors of ours
-(`Unreachable`, `Denied`, `Refused` and the four below). How requests are made, proved and repeated is
-`session`'s affair."""
+The rest of the engine reaches the cluster through this module only, and every failure is an error of ours
+(`Unreachable`, `Denied`, `Refused` and their subclasses). `session` authenticates, sends and retries."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ from echelon.engines.kubernetes.client.answers import read_events, read_object
 from echelon.engines.kubernetes.client.execute import Exec, begin_exec
 from echelon.engines.kubernetes.client.kinds import KINDS, NotThere, object_path
 from echelon.engines.kubernetes.client.pages import read_pages, read_shapes
-from echelon.engines.kubernetes.client.refusals import AlreadyThere, Conflict, Deed, Gone, Object
+from echelon.engines.kubernetes.client.refusals import AlreadyThere, Conflict, Gone, Object, Request
 from echelon.engines.kubernetes.client.session import Pairs, Session
 from echelon.engines.kubernetes.client.stream import Stream
 from echelon.engines.kubernetes.client.targets import ALL, Targets
@@ -29,7 +28,7 @@ __all__ = ["ALL", "AlreadyThere", "Api", "Conflict", "Exec", "Gone", "Listing", 
 
 T = TypeVar("T")
 PAGE = 500
-# How long after its time a watch may still say that it is over.
+# Seconds after its timeout within which a watch may still report its end.
 GRACE = 5.0
 PATCHES = {
     "merge": "application/merge-patch+json",
@@ -41,17 +40,17 @@ PATCHES = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Listing:
-    """Objects, and the version from which a watch goes on."""
+    """Objects, and the resource version from which a watch continues."""
 
     items: list[Object]
     version: str
 
 
 class Api:
-    """One cluster as one user; several threads may use it at once.
+    """One cluster as one user; safe to use from several threads.
 
-    `namespace` is where objects are unless a call says otherwise. Requests that do no harm when they are
-    carried out twice are repeated for `patience` seconds."""
+    `namespace` is the default namespace of every call. Idempotent requests are retried for `patience`
+    seconds."""
 
     def __init__(self, access: Access, namespace: str | None = None, *, patience: float = 10.0) -> None:
         self.access = access
@@ -60,12 +59,12 @@ class Api:
         self._targets = Targets(self.namespace, partial(_look, self._session))
 
     def get(self, kind: str, name: str, *, namespace: str | None = None) -> Object:
-        """One object; NotThere if there is none."""
-        path, deed = self._targets.one("get", kind, name, namespace)
-        return self._read(self._session.call("GET", path, deed, again=True))
+        """One object; raises NotThere if it does not exist."""
+        path, request = self._targets.one("get", kind, name, namespace)
+        return self._read(self._session.call("GET", path, request, again=True))
 
     def find(self, kind: str, name: str, *, namespace: str | None = None) -> Object | None:
-        """One object, or nothing if it is not there."""
+        """One object, or None if it does not exist."""
         try:
             return self.get(kind, name, namespace=namespace)
         except NotThere:
@@ -74,7 +73,7 @@ class Api:
     def list(
         self, kind: str, *, selector: str = "", fields: str = "", namespace: str | None = None
     ) -> Listing:
-        """All objects of a kind that fit, however many pages they fill."""
+        """All matching objects of a kind, from all pages."""
 
         def fetch(limit: int, mark: str) -> Object:
             return self._read(self._page(kind, selector, fields, namespace, limit, mark))
@@ -83,7 +82,7 @@ class Api:
         items: list[Object] = []
         for page in pages:
             for item in page.get("items") or []:
-                # The API server leaves out what it says once for all.
+                # The API server leaves kind and apiVersion out of the items of a list.
                 item.setdefault("apiVersion", page.get("apiVersion"))
                 item.setdefault("kind", str(page.get("kind", "")).removesuffix("List"))
                 items.append(item)
@@ -98,29 +97,29 @@ class Api:
         fields: str = "",
         namespace: str | None = None,
     ) -> Sequence[T]:
-        """All objects of a kind that fit; of each, only what its shape has fields for."""
+        """All matching objects of a kind, parsed into `shape`: fields that it does not have are dropped."""
         page = partial(self._page, kind, selector, fields, namespace)
         return read_shapes(page, shape, self.access)
 
     def _page(
         self, kind: str, selector: str, fields: str, namespace: str | None, limit: int, mark: str
     ) -> bytes:
-        """A page of a list as the server wrote it; all of it with `limit` 0. `mark` is where the page before
-        said that it goes on.
+        """One page of a list as the server wrote it; the whole list with `limit` 0. `mark` is the previous
+        page's continue token.
         """
-        path, deed = self._targets.every("list", kind, namespace)
+        path, request = self._targets.every("list", kind, namespace)
         size, more = [("limit", str(limit))] * bool(limit), [("continue", mark)] * bool(mark)
         params = [*_chosen(selector, fields), *size, *more]
-        return self._session.call("GET", path, deed, params=params, again=True)
+        return self._session.call("GET", path, request, params=params, again=True)
 
     def create(self, obj: Object, *, dry_run: bool = False) -> Object:
-        """Make an object; AlreadyThere if its name is taken.
+        """Create an object; raises AlreadyThere if its name is taken.
 
-        Sent again only if it cannot have arrived. After an Unreachable it may or may not be there."""
-        path, deed = self._targets.new(obj)
+        Retried only if the request cannot have arrived. After Unreachable the object may or may not exist."""
+        path, request = self._targets.new(obj)
         params = [("dryRun", "All")] if dry_run else []
         answer = self._session.call(
-            "POST", path, deed, params=params, body=msgspec.json.encode(obj), again=dry_run
+            "POST", path, request, params=params, body=msgspec.json.encode(obj), again=dry_run
         )
         return self._read(answer)
 
@@ -134,13 +133,13 @@ class Api:
         subresource: str = "",
         namespace: str | None = None,
     ) -> Object:
-        """Change an object; Conflict if it is no longer what the change says it is."""
-        path, deed = self._targets.one("patch", kind, name, namespace, subresource)
+        """Change an object; raises Conflict if a precondition in the change does not hold."""
+        path, request = self._targets.one("patch", kind, name, namespace, subresource)
         params = [("fieldManager", "echelon"), ("force", "true")] if how == "apply" else []
         answer = self._session.call(
             "PATCH",
             path,
-            deed,
+            request,
             params=params,
             body=msgspec.json.encode(change),
             content_type=PATCHES[how],
@@ -158,15 +157,15 @@ class Api:
         propagation: str = "Background",
         uid: str = "",
     ) -> None:
-        """Remove an object; what is not there, or has another `uid`, is fine."""
-        path, deed = self._targets.one("delete", kind, name, namespace)
+        """Remove an object; one that does not exist, or has another `uid`, is no error."""
+        path, request = self._targets.one("delete", kind, name, namespace)
         options: Object = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": propagation}
         if grace is not None:
             options["gracePeriodSeconds"] = grace
         if uid:
             options["preconditions"] = {"uid": uid}
         try:
-            self._session.call("DELETE", path, deed, body=msgspec.json.encode(options), again=True)
+            self._session.call("DELETE", path, request, body=msgspec.json.encode(options), again=True)
         except NotThere:
             return
         except Conflict:
@@ -183,12 +182,12 @@ class Api:
         timeout: float,
         namespace: str | None = None,
     ) -> Stream[tuple[str, Object]]:
-        """What happens to objects after `version`: ADDED, MODIFIED, DELETED, and BOOKMARK, whose object has
-        nothing but a newer version.
+        """Changes of objects after `version`: ADDED, MODIFIED, DELETED, and BOOKMARK, whose object has only a
+        newer version.
 
-        It ends after `timeout` seconds, raises Gone if the version is too old and Unreachable if the
+        The stream ends after `timeout` seconds, raises Gone if the version is too old and Unreachable if the
         connection is lost; `close` ends it from any thread."""
-        path, deed = self._targets.every("watch", kind, namespace)
+        path, request = self._targets.every("watch", kind, namespace)
         params = [
             *_chosen(selector, fields),
             ("watch", "true"),
@@ -198,8 +197,8 @@ class Api:
         ]
         return self._session.stream(
             path,
-            deed,
-            lambda pieces: read_events(pieces, deed, self.access),
+            request,
+            lambda pieces: read_events(pieces, request, self.access),
             params=params,
             read=timeout + GRACE,
             ends_in_silence=True,
@@ -215,10 +214,10 @@ class Api:
         tail: int | None = None,
         namespace: str | None = None,
     ) -> Stream[bytes]:
-        """What a container wrote, in pieces cut anywhere; `since` is a time as RFC 3339 writes it.
+        """A container's log, in pieces cut anywhere; `since` is an RFC 3339 time.
 
-        Followed, it is silent for as long as the container is; `close` ends it from any thread."""
-        path, deed = self._targets.one("get", "Pod", pod, namespace, "log")
+        With `follow` the stream is silent while the container is; `close` ends it from any thread."""
+        path, request = self._targets.one("get", "Pod", pod, namespace, "log")
         params = [("container", container)]
         if follow:
             params.append(("follow", "true"))
@@ -227,7 +226,7 @@ class Api:
         if tail is not None:
             params.append(("tailLines", str(tail)))
         read = None if follow else 30.0
-        return self._session.stream(path, deed, iter, params=params, read=read)
+        return self._session.stream(path, request, iter, params=params, read=read)
 
     def exec(
         self,
@@ -239,9 +238,9 @@ class Api:
         tty: bool = False,
         namespace: str | None = None,
     ) -> Exec:
-        """Start a command in a container; a context manager that ends the connection."""
-        path, deed = self._targets.one("get", "Pod", pod, namespace, "exec")
-        return begin_exec(self._session, path, deed, command, container=container, stdin=stdin, tty=tty)
+        """Start a command in a container. The result is a context manager that closes the connection."""
+        path, request = self._targets.one("get", "Pod", pod, namespace, "exec")
+        return begin_exec(self._session, path, request, command, container=container, stdin=stdin, tty=tty)
 
     def may(self, verb: str, kind: str, *, subresource: str = "", namespace: str | None = None) -> bool:
         """Whether the user has a right."""
@@ -259,18 +258,18 @@ class Api:
         answer = self._session.call(
             "POST",
             object_path(review, ""),
-            Deed(verb="create", kind=review),
+            Request(verb="create", kind=review),
             body=msgspec.json.encode({**body, "spec": {"resourceAttributes": asked}}),
-            again=True,  # it makes nothing
+            again=True,  # a review creates nothing
         )
         return bool((self._read(answer).get("status") or {}).get("allowed"))
 
     def raw(self, path: str) -> Object:
-        """Whatever the API server has at a path, e.g. `/version`."""
+        """The object at any path of the API, e.g. `/version`."""
         return _look(self._session, path)
 
     def close(self) -> None:
-        """End the connections that are kept for later; the next call makes new ones."""
+        """Close idle connections; the next call opens new ones."""
         self._session.close()
 
     def __enter__(self) -> Self:
@@ -286,7 +285,7 @@ class Api:
 
 
 def _look(session: Session, path: str) -> Object:
-    return read_object(session.call("GET", path, Deed(verb="get", path=path), again=True), session.access)
+    return read_object(session.call("GET", path, Request(verb="get", path=path), again=True), session.access)
 
 
 def _chosen(selector: str, fields: str) -> Pairs:

@@ -1,6 +1,6 @@
-"""How Kubernetes packs the streams of a command into WebSocket messages: the first byte says which.
+"""How Kubernetes packs the streams of a command into WebSocket messages: the first byte is the channel.
 
-Bytes in, pieces out, and the other way round; no connection is touched here. Called by `execute`."""
+Bytes in, pieces out, and the other way round; no I/O."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from typing import Any
 
 INPUT, OUTPUT, ERRORS, STATUS, SIZE, END = 0, 1, 2, 3, 4, 255
-# `v5` can say that a stream has ended; servers before 1.30 speak `v4` only.
+# `v5` can close a single stream; servers before 1.30 support `v4` only.
 V5, V4 = "v5.channel.k8s.io", "v4.channel.k8s.io"
-# Every WebSocket server mixes this into its answer, which shows that it is one (RFC 6455).
+# Every WebSocket server hashes this into its response, which proves that it is one (RFC 6455).
 RFC_6455 = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Piece:
-    """A part of what one stream carries; `last` if the message is whole with it."""
+    """A part of a message on one channel; `last` if the message is complete with it."""
 
     channel: int
     data: bytes
@@ -28,13 +28,13 @@ class Piece:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ping:
-    """The other side wants to know whether we are there."""
+    """The server checks that the client is alive."""
 
     data: bytes
 
 
 class Closed:
-    """The other side has nothing more to say."""
+    """The server closes the connection."""
 
 
 def new_key() -> str:
@@ -54,7 +54,7 @@ def handshake(key: str) -> list[tuple[str, str]]:
 
 
 def is_answer_to(key: str, answer: Mapping[str, str]) -> bool:
-    """Whether the headers of an answer are those of a WebSocket server that speaks of channels."""
+    """Whether these response headers are those of a WebSocket server that supports channels."""
     import hashlib
 
     digest = hashlib.sha1(key.encode() + RFC_6455, usedforsecurity=False).digest()
@@ -79,19 +79,19 @@ class Packing:
         return self._connection.send(BytesMessage(data=bytes((channel,)) + data))
 
     def ping(self) -> bytes:
-        """A question whether the other side is there."""
+        """A check that the server is alive."""
         from wsproto import events
 
         return self._connection.send(events.Ping(payload=b""))
 
     def pong(self, data: bytes) -> bytes:
-        """The answer to such a question."""
+        """The response to a ping."""
         from wsproto import events
 
         return self._connection.send(events.Pong(payload=data))
 
     def goodbye(self) -> bytes:
-        """The last message; nothing if it has been sent, or the connection is over."""
+        """The close message; empty if it has been sent, or the connection is over."""
         from wsproto.connection import ConnectionState
         from wsproto.events import CloseConnection
 
@@ -100,7 +100,7 @@ class Packing:
         return self._connection.send(CloseConnection(code=1000))
 
     def unpack(self, data: bytes) -> Iterator[Piece | Ping | Closed]:
-        """What arrived, as far as it can be told already."""
+        """The pieces and control messages in `data`; incomplete ones are kept for the next call."""
         from wsproto import events
 
         self._connection.receive_data(data)
@@ -123,7 +123,7 @@ class Packing:
 
 
 def exit_code_of(status: Mapping[str, Any]) -> int | None:
-    """The exit code in the last message of a command; nothing if it did not run to an end."""
+    """The exit code in the status message of a command; None if the command did not run to an end."""
     if status.get("status") == "Success":
         return 0
     causes: Sequence[Mapping[str, Any]] = (status.get("details") or {}).get("causes") or []

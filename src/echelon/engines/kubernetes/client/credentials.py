@@ -1,7 +1,7 @@
-"""The words that prove who the user is, fresh when needed: tokens, passwords, and what exec plugins hand out.
+"""A user's tokens, passwords and exec-plugin credentials, renewed when needed.
 
-Client certificates from a kubeconfig never change and are `trust`'s; those from a plugin come through here.
-One `Credentials` is shared by all threads of a session, so that a plugin is started once for all."""
+Client certificates from a kubeconfig never change and belong to `trust`; those from a plugin expire and are
+handled here. All threads of a session share one `Credentials`, so that a plugin runs once for all."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from echelon.engines.kubernetes.client.access import Access, ExecPlugin
 from echelon.engines.kubernetes.client.trust import read_file
 from echelon.errors import Denied, Unavailable
 
-# A credential that ends this soon would end on its way.
+# A credential that expires within these seconds may expire on its way to the server.
 MARGIN = 10.0
-# A plugin that nobody can answer, and that does not end by itself, is stuck.
+# A plugin that may not prompt the user, and has not ended after these seconds, is stuck.
 PLUGIN_PATIENCE = 60.0
 LOGIN_AGAIN = {
     "aws": "`aws sso login`, or renew your AWS credentials",
@@ -39,7 +39,7 @@ LOGIN_AGAIN = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Proof:
-    """What requests carry for a while."""
+    """What requests carry to authenticate, until it expires."""
 
     authorization: str = field(default="", repr=False)  # the header, if any
     pair: tuple[bytes, bytes] | None = field(default=None, repr=False)  # certificate and key, PEM
@@ -47,7 +47,7 @@ class Proof:
 
 
 class Credentials:
-    """The current proof of one user, renewed when it ends or is turned down."""
+    """The current proof of one user, renewed when it expires or the server rejects it."""
 
     def __init__(self, access: Access) -> None:
         self._access = access
@@ -55,14 +55,14 @@ class Credentials:
         self._issued: Proof | None = None
 
     def current(self) -> Proof:
-        """The proof to use now; starts the plugin if there is one and its last word has ended."""
+        """The proof to use now; runs the exec plugin if its last credential has expired."""
         login = self._access.login
         if login.token_file or login.token:
             token = _token(login.token_file, login.token)
             return Proof(authorization=_bearer(token, f"the token of user {self._access.user!r}"))
         if login.username:
-            words = base64.b64encode(f"{login.username}:{login.password}".encode()).decode()
-            return Proof(authorization=f"Basic {words}")
+            encoded = base64.b64encode(f"{login.username}:{login.password}".encode()).decode()
+            return Proof(authorization=f"Basic {encoded}")
         if login.plugin is None:
             return Proof()
         with self._lock:
@@ -71,7 +71,7 @@ class Credentials:
             return self._issued
 
     def renew(self, refused: Proof) -> bool:
-        """After the API server turned a proof down: whether there is another to try."""
+        """After the API server rejected a proof: whether there is another to try."""
         login = self._access.login
         if login.plugin is not None and not login.token and not login.token_file:
             with self._lock:
@@ -82,12 +82,12 @@ class Credentials:
 
 
 def has_ended(proof: Proof, now: float) -> bool:
-    """Whether a proof is over, or nearly."""
+    """Whether a proof has expired, or is about to."""
     return proof.expires is not None and now >= proof.expires - MARGIN
 
 
 def log_in_again(access: Access) -> str:
-    """What a user can do whose credentials are not accepted."""
+    """The hint for a user whose credentials are not accepted."""
     login = access.login
     if login.plugin is not None and not login.token and not login.token_file:
         name = os.path.basename(login.plugin.command)  # noqa: PTH119 - a name, not a file of ours
@@ -103,7 +103,7 @@ def log_in_again(access: Access) -> str:
 
 
 def ask_plugin(plugin: ExecPlugin, access: Access) -> Proof:
-    """Run an exec plugin and read what it hands out."""
+    """Run an exec plugin and read the credential that it prints."""
     import shutil
     import subprocess
 
@@ -114,8 +114,8 @@ def ask_plugin(plugin: ExecPlugin, access: Access) -> Proof:
         hint = plugin.install_hint or f"install {name}, or add its folder to PATH"
         raise Unavailable(f"{whose} is not there", hint=hint)
     interactive = may_ask(plugin, _is_terminal(sys.stdin), whose)
-    shown = _is_terminal(sys.stderr)  # where a plugin may tell the user to open a page
-    # Its arguments may hold secrets: they are in no message.
+    shown = _is_terminal(sys.stderr)  # a plugin may print a login URL there
+    # The plugin's arguments may hold secrets: no message shows them.
     try:
         done = subprocess.run(
             [program, *plugin.args],
@@ -136,13 +136,13 @@ def ask_plugin(plugin: ExecPlugin, access: Access) -> Proof:
         raise Unavailable(f"{whose} cannot be started: {error.strerror}", hint=plugin.install_hint) from None
     if done.returncode:
         said = (done.stderr or b"").decode(errors="replace").strip().splitlines()
-        words = f": {said[-1][:300]}" if said else ""
-        raise Denied(f"{whose} failed with code {done.returncode}{words}", hint=log_in_again(access))
+        detail = f": {said[-1][:300]}" if said else ""
+        raise Denied(f"{whose} failed with code {done.returncode}{detail}", hint=log_in_again(access))
     return read_answer(done.stdout, plugin.api_version, whose)
 
 
 def may_ask(plugin: ExecPlugin, terminal: bool, whose: str) -> bool:
-    """Whether the plugin gets the terminal as its input."""
+    """Whether the plugin may read from the terminal."""
     if plugin.mode == "Always" and not terminal:
         raise Denied(
             f"{whose} must ask you something, and there is no terminal",
@@ -152,13 +152,13 @@ def may_ask(plugin: ExecPlugin, terminal: bool, whose: str) -> bool:
 
 
 def plugin_info(plugin: ExecPlugin, access: Access, interactive: bool) -> str:
-    """KUBERNETES_EXEC_INFO: what a plugin is told."""
+    """The value of KUBERNETES_EXEC_INFO for a plugin."""
     spec: dict[str, Any] = {"interactive": interactive}
     if plugin.cluster_info:
         authority = access.authority_data
         if access.authority:
             authority = read_file(access.authority, "certificate-authority")
-        told = {
+        described = {
             "server": access.server,
             "tls-server-name": access.server_name,
             "insecure-skip-tls-verify": not access.verify,
@@ -167,14 +167,14 @@ def plugin_info(plugin: ExecPlugin, access: Access, interactive: bool) -> str:
             "disable-compression": not access.compress,
             "config": plugin.config,
         }
-        spec["cluster"] = {key: value for key, value in told.items() if value}
+        spec["cluster"] = {key: value for key, value in described.items() if value}
     return msgspec.json.encode(
         {"apiVersion": plugin.api_version, "kind": "ExecCredential", "spec": spec}
     ).decode()
 
 
 def read_answer(output: bytes, api_version: str, whose: str) -> Proof:
-    """What a plugin printed, as a proof."""
+    """A plugin's output, as a proof."""
     answer = _decoded(output)
     if not isinstance(answer, Mapping) or answer.get("kind") != "ExecCredential":
         raise Denied(f"{whose} printed no ExecCredential", hint="update the plugin")
@@ -218,7 +218,7 @@ def _moment(text: object, whose: str) -> float | None:
 
 
 def _bearer(token: str, whose: str) -> str:
-    # What is no token would be refused by the HTTP library, whose message would quote it.
+    # The HTTP library would refuse such a header with a message that quotes the secret.
     if not token.isascii() or not token.isprintable():
         raise Denied(f"{whose} holds characters that no token has", hint="log in again, or ask for a new one")
     return f"Bearer {token}"

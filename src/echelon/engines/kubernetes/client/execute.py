@@ -1,7 +1,7 @@
 """A command in a container: its input, output and exit code, over one WebSocket.
 
-One thread per command does all the talking, so that reading and writing never wait for each other, and a
-connection that died in silence is noticed. Called by `api`; used for transfers, control calls and shells."""
+One thread per command does all input and output, so that reading and writing never wait for each other, and a
+dead connection is noticed."""
 
 from __future__ import annotations
 
@@ -22,30 +22,30 @@ from echelon.engines.kubernetes.client import channels
 from echelon.engines.kubernetes.client.access import Access
 from echelon.engines.kubernetes.client.answers import read_exit_code
 from echelon.engines.kubernetes.client.channels import Packing, Piece
-from echelon.engines.kubernetes.client.refusals import Deed, name_server, unreachable
+from echelon.engines.kubernetes.client.refusals import Request, name_server, unreachable
 from echelon.engines.kubernetes.client.session import Session
 from echelon.engines.kubernetes.client.stream import Upgraded
 from echelon.errors import EchelonError, Unavailable, Unreachable
 
-# What may lie here unread, or unsent, before the other side, or the writer, has to wait.
+# Bytes that may be buffered unread, or unsent, before the server, or the writer, has to wait.
 UNREAD, UNSENT = 4 << 20, 1 << 20
 PIECE = 32 << 10
 RECEIVE = 64 << 10
-RECORD = 16 << 10  # TLS sends no more at once
+RECORD = 16 << 10  # the largest TLS record
 TURNS = 16  # pieces that are received before it is time to send again
 PING, SILENCE = 15.0, 60.0
 NOT_YET = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
 class Exec:
-    """A command that runs. Whoever writes much and reads much at once uses two threads, as with any pipe."""
+    """A running command. A caller that both writes and reads much needs two threads, as with any pipe."""
 
-    def __init__(self, upgraded: Upgraded, access: Access, deed: Deed) -> None:
+    def __init__(self, upgraded: Upgraded, access: Access, request: Request) -> None:
         self.exit_code: int | None = None
         self._socket, self._early = upgraded.socket, upgraded.early
         self._free = upgraded.close
         self._access = access
-        self._deed = deed
+        self._request = request
         self._packing = Packing()
         self._has_end = upgraded.headers["sec-websocket-protocol"] == channels.V5
         self._changed = threading.Condition()
@@ -53,8 +53,8 @@ class Exec:
         self._unsent: collections.deque[tuple[int, bytes]] = collections.deque()
         self._amount_unread = self._amount_unsent = 0
         self._packed = memoryview(b"")
-        self._heard = self._asked = time.monotonic()
-        self._spoke = 0.0
+        self._received_at = self._pinged_at = time.monotonic()
+        self._sent_at = 0.0
         self._status = b""
         self._over = self._closing = False
         self._trouble: EchelonError | None = None
@@ -65,9 +65,9 @@ class Exec:
         self._thread.start()
 
     def read(self, timeout: float | None = None) -> tuple[int, bytes] | None:
-        """What the command wrote (1 standard output, 2 standard error), or nothing when it has ended.
+        """Output of the command (1 standard output, 2 standard error), or None when it has ended.
 
-        Raises TimeoutError if nothing comes in time, Unreachable if the connection is lost, and Refused if
+        Raises TimeoutError if nothing arrives in time, Unreachable if the connection is lost, and Refused if
         the command could not be run."""
         with self._changed:
             if not self._changed.wait_for(lambda: self._unread or self._over, timeout):
@@ -84,28 +84,28 @@ class Exec:
             return channel, data
 
     def write(self, data: bytes) -> None:
-        """Give the command input; waits while much is not yet sent, BrokenPipeError once it has ended."""
+        """Send input to the command. Blocks while too much is unsent; BrokenPipeError once it has ended."""
         view = memoryview(data)
         for start in range(0, len(view), PIECE):
             self._post(channels.INPUT, bytes(view[start : start + PIECE]))
 
     def close_stdin(self) -> None:
-        """Say that there is no more input."""
+        """Close the command's standard input."""
         if not self._has_end:
             raise Unavailable(
                 f"{name_server(self._access)} cannot tell a command that its input has ended",
                 hint="Kubernetes 1.30 or newer can; end the command in another way",
             )
-        with contextlib.suppress(BrokenPipeError):  # it has ended, and needs no telling
+        with contextlib.suppress(BrokenPipeError):  # the command has ended
             self._post(channels.END, bytes((channels.INPUT,)))
 
     def resize(self, width: int, height: int) -> None:
-        """Tell a command with a terminal how large that is."""
+        """Set the terminal size of a command with a terminal."""
         with contextlib.suppress(BrokenPipeError):
             self._post(channels.SIZE, msgspec.json.encode({"Width": width, "Height": height}))
 
     def close(self) -> None:
-        """End the connection. The command is not killed, but one that has lost its streams usually ends."""
+        """Close the connection. The command is not killed, but one that loses its streams usually ends."""
         with self._changed:
             self._closing = True
         self._ring()
@@ -129,19 +129,19 @@ class Exec:
         self._ring()
 
     def _ring(self) -> None:
-        # A full bell has been rung already; a closed one has nobody left to hear it.
+        # A full socket wakes the thread already; a closed one means that the thread has ended.
         with contextlib.suppress(OSError):
             self._bell.send(b"!")
 
-    # What follows is the thread's own.
+    # What follows runs in the thread.
 
     def _run(self) -> None:
         trouble: EchelonError | None = None
         try:
-            self._talk()
+            self._exchange()
             if self._status or not self._closing:
                 trouble = self._read_status()
-        except Exception as error:  # noqa: BLE001 - whatever it is, the reader must hear of it
+        except Exception as error:  # noqa: BLE001 - any failure must reach the reader
             trouble = self._read_status() if self._status else unreachable(error, self._access)
         with contextlib.suppress(Exception):  # it is over either way
             self._free()
@@ -151,8 +151,8 @@ class Exec:
         self._bell.close()
         self._ear.close()
 
-    def _talk(self) -> None:
-        """Receive and send until the other side has said its last, or this side wants no more."""
+    def _exchange(self) -> None:
+        """Receive and send until the server closes the connection, or `close` is called."""
         with selectors.DefaultSelector() as selector:
             selector.register(self._ear, selectors.EVENT_READ)
             while not self._closing:
@@ -160,7 +160,7 @@ class Exec:
                 if more is None:
                     break
                 self._send()
-                self._stay_awake()
+                self._check_peer()
                 events = self._interest()
                 if events:
                     selector.register(self._socket, events)
@@ -169,7 +169,7 @@ class Exec:
                     selector.unregister(self._socket)
                 with contextlib.suppress(BlockingIOError):
                     self._ear.recv(4096)
-        with contextlib.suppress(OSError):  # a word of farewell, if it is still heard
+        with contextlib.suppress(OSError):  # the close message, if the connection still stands
             self._socket.send(bytes(self._packed) + self._packing.goodbye())
 
     def _interest(self) -> int:
@@ -180,10 +180,10 @@ class Exec:
         return self._amount_unread >= UNREAD
 
     def _receive(self) -> bool | None:
-        """Take what has arrived: whether there may be more at once, or nothing when it is over."""
+        """Take what has arrived. True if more may be there already, None when the server has closed."""
         for _ in range(TURNS):
             if self._is_full():
-                self._heard = time.monotonic()  # who does not listen cannot complain of silence
+                self._received_at = time.monotonic()  # our buffer is full: the server is not silent
                 return False
             data, self._early = self._early, b""
             try:
@@ -192,7 +192,7 @@ class Exec:
                 return False
             if not data:
                 raise ConnectionResetError("the connection ended in the middle")
-            self._heard = time.monotonic()
+            self._received_at = time.monotonic()
             for event in self._packing.unpack(data):
                 if isinstance(event, Piece):
                     self._deliver(event)
@@ -225,21 +225,21 @@ class Exec:
                 self._packed = self._packed[self._socket.send(self._packed[:RECORD]) :]
             except NOT_YET:
                 return
-            self._spoke = time.monotonic()
+            self._sent_at = time.monotonic()
 
-    def _stay_awake(self) -> None:
-        """Ask now and then whether the other side is there, and give up when it is silent for too long."""
+    def _check_peer(self) -> None:
+        """Ping the server regularly; raise TimeoutError when it is silent for too long."""
         now = time.monotonic()
-        # A command that does not read its input keeps our questions from being read, too.
-        if now - self._heard > (SILENCE if self._heard >= self._spoke else 5 * SILENCE):
+        # A command that does not read its input blocks our pings, too.
+        if now - self._received_at > (SILENCE if self._received_at >= self._sent_at else 5 * SILENCE):
             raise TimeoutError
-        if now - self._asked >= PING:
-            self._asked = now
+        if now - self._pinged_at >= PING:
+            self._pinged_at = now
             self._packed = memoryview(bytes(self._packed) + self._packing.ping())
 
     def _read_status(self) -> EchelonError | None:
         try:
-            self.exit_code = read_exit_code(self._status, self._deed, self._access)
+            self.exit_code = read_exit_code(self._status, self._request, self._access)
         except EchelonError as error:
             return error
         return None
@@ -248,7 +248,7 @@ class Exec:
 def begin_exec(
     session: Session,
     path: str,
-    deed: Deed,
+    request: Request,
     command: Sequence[str],
     *,
     container: str,
@@ -257,14 +257,14 @@ def begin_exec(
 ) -> Exec:
     """Start a command in the container of the pod that `path` names."""
     wanted = {"stdin": stdin, "stdout": True, "stderr": not tty, "tty": tty}
-    params = [("container", container), *(("command", word) for word in command)]
+    params = [("container", container), *(("command", argument) for argument in command)]
     params += [(name, "true") for name, value in wanted.items() if value]
     key = channels.new_key()
-    upgraded = session.upgrade(path, deed, params=params, headers=channels.handshake(key))
+    upgraded = session.upgrade(path, request, params=params, headers=channels.handshake(key))
     if not channels.is_answer_to(key, upgraded.headers):
         upgraded.close()
         raise Unreachable(
             f"{name_server(session.access)} does not speak {channels.V5} or {channels.V4}",
             hint="a proxy between here and the server may not let WebSockets through",
         )
-    return Exec(upgraded, session.access, deed)
+    return Exec(upgraded, session.access, request)

@@ -1,16 +1,13 @@
-"""Small questions to any object of the API: a condition, a time, a message as one line. Pure.
+"""Fields that any object of the API may have: a condition, a time, a message. Pure.
 
-Asked by `workers`, `observe` and the parts of the diagnosis, so that all read a missing field alike."""
+Read here only, so that a missing field means the same everywhere."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from echelon.engines.kubernetes.client.api import Object
+from typing import Any
 
 
 def moment(text: object) -> float | None:
@@ -22,30 +19,30 @@ def moment(text: object) -> float | None:
 
 
 def clock(text: object) -> str:
-    """A time of day for a person, in UTC as the cluster's own logs have it."""
+    """A time of day for messages, in UTC as in the cluster's logs."""
     at = moment(text)
     return datetime.fromtimestamp(at, UTC).strftime("%H:%M:%S UTC") if at is not None else "an unknown time"
 
 
 def one_line(text: object) -> str:
-    """A message without line breaks and without its full stop."""
+    """A message without line breaks and without its final full stop."""
     return " ".join(str(text or "").split()).rstrip(".")
 
 
-def condition_of(obj: Object, name: str) -> Mapping[str, Any] | None:
+def condition_of(obj: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
     """One of an object's conditions, whatever its status."""
     conditions = (obj.get("status") or {}).get("conditions") or []
     return next((each for each in conditions if each.get("type") == name), None)
 
 
-def conditions(obj: Object) -> dict[str, Mapping[str, Any]]:
+def conditions(obj: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     """The conditions that hold."""
     found = (obj.get("status") or {}).get("conditions") or []
     return {each["type"]: each for each in found if each.get("status") == "True"}
 
 
 def json_object(text: str) -> dict[str, Any]:
-    """The JSON object that a text is; an empty one if it is anything else."""
+    """The JSON object in a text; an empty one if the text is anything else."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):

@@ -1,8 +1,7 @@
 """Which path of the API serves which kind of object.
 
-Kinds that the engine uses stand in a table, so that no question has to be asked. Any other is written as
-"plural.version.group" (`pytorchjobs.v1.kubeflow.org`) and looked up in the API server's own list, once.
-Called by `targets`."""
+Kinds that the engine uses are in a table, which saves a request. Any other is written as
+"plural.version.group" (`pytorchjobs.v1.kubeflow.org`) and looked up once by API discovery."""
 
 from __future__ import annotations
 
@@ -29,7 +28,7 @@ class Kind:
 
     @property
     def api_version(self) -> str:
-        """As objects write it: `v1`, `batch/v1`."""
+        """The `apiVersion` of its objects: `v1`, `batch/v1`."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
 
@@ -67,7 +66,7 @@ KINDS: Mapping[str, Kind] = {
 
 
 def split_name(name: str) -> tuple[str, str, str] | None:
-    """The plural, version and group of a "plural.version.group"; nothing if it is not written so."""
+    """The plural, version and group of a "plural.version.group"; None if `name` has another form."""
     plural, _, rest = name.partition(".")
     version, _, group = rest.partition(".")
     return (plural, version, group) if plural and version and group else None
@@ -79,7 +78,7 @@ def group_path(api_version: str) -> str:
 
 
 def pick_kind(api_version: str, resources: Sequence[Mapping[str, Any]], wanted: str) -> Kind | None:
-    """The entry of an API server's list of resources whose plural or kind is `wanted`."""
+    """The discovered resource whose plural or kind is `wanted`."""
     group, _, version = api_version.rpartition("/")
     for entry in resources:
         if "/" not in entry["name"] and wanted in (entry["name"], entry["kind"]):
@@ -90,13 +89,13 @@ def pick_kind(api_version: str, resources: Sequence[Mapping[str, Any]], wanted: 
 
 
 class Catalogue:
-    """The kinds of one cluster: those of the table, and those of groups that it was asked about."""
+    """The kinds of one cluster: those of the table, and those of discovered groups."""
 
     def __init__(self) -> None:
         self._served: dict[str, Sequence[Mapping[str, Any]]] = {}
 
     def find(self, name: str, api_version: str, ask: Callable[[str], Mapping[str, Any]]) -> Kind:
-        """The kind of that name; NotThere if the cluster does not serve it. `ask` gets what is at a path."""
+        """The kind of that name; raises NotThere if the cluster does not serve it. `ask` reads a path."""
         known = KINDS.get(name)
         if known is not None and api_version in ("", known.api_version):
             return known
@@ -125,5 +124,5 @@ def object_path(kind: Kind, namespace: str, name: str = "", subresource: str = "
     return f"{path}/{subresource}" if subresource else path
 
 
-def _quoted(word: str) -> str:
-    return quote(word, safe="")
+def _quoted(part: str) -> str:
+    return quote(part, safe="")

@@ -1,7 +1,8 @@
-"""Which cluster, as whom, in which namespace: what kubectl would answer for the same files and environment.
+"""Which cluster, as which user, in which namespace: the choice that kubectl makes for the same files and
+environment.
 
-Reads the files of KUBECONFIG (or ~/.kube/config, or a pod's own service account) into one `Access`. Nothing
-is asked of the cluster, and no plugin is started. Whoever needs a cluster calls `load_access`."""
+Reads the files of KUBECONFIG (or ~/.kube/config, or a pod's own service account) into one `Access`, without a
+request to the cluster and without starting a plugin."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ Section = Mapping[str, Any]
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 EXEC_EXTENSION = "client.authentication.k8s.io/exec"
-# Ways to log in that kubectl itself gave up, or that need a library each: what replaced them.
+# Auth providers that kubectl dropped, or that need a library each, and what replaced them.
 REPLACED_BY = {
     "gcp": "install gke-gcloud-auth-plugin and run `gcloud container clusters get-credentials` again",
     "azure": "install kubelogin and run `kubelogin convert-kubeconfig`",
@@ -65,7 +66,7 @@ def kubeconfig_files(variables: Mapping[str, str]) -> list[Path]:
 
 
 def merged(texts: Iterable[tuple[Path, str]]) -> dict[str, Any]:
-    """Several kubeconfigs as one: of every entry, and of the current context, the first one counts whole.
+    """Several kubeconfigs as one: the first file with an entry, or with a current context, wins.
 
     Entries keep the folder of their file under "folder", since paths in them are relative to it."""
     together: dict[str, Any] = {"contexts": {}, "clusters": {}, "users": {}, "current-context": ""}
@@ -136,10 +137,10 @@ def read_login(user: Section, name: str, cluster: Section) -> Login:
     """The credentials of one user entry."""
     whose = f"user {name!r}"
     if provider := user.get("auth-provider"):
-        word = str(provider.get("name", "")) if isinstance(provider, Mapping) else ""
+        provider_name = str(provider.get("name", "")) if isinstance(provider, Mapping) else ""
         raise Unavailable(
-            f"{whose} logs in by the auth-provider {word!r}, which is no longer supported",
-            hint=REPLACED_BY.get(word, "use an exec plugin (client.authentication.k8s.io/v1)"),
+            f"{whose} logs in by the auth-provider {provider_name!r}, which is no longer supported",
+            hint=REPLACED_BY.get(provider_name, "use an exec plugin (client.authentication.k8s.io/v1)"),
         )
     certificate, certificate_data = _pem(user, "client-certificate", whose)
     key, key_data = _pem(user, "client-key", whose)
@@ -169,7 +170,7 @@ def read_login(user: Section, name: str, cluster: Section) -> Login:
 def in_cluster(
     variables: Mapping[str, str], namespace: str | None = None, folder: Path = SERVICE_ACCOUNT
 ) -> Access | None:
-    """The access of a pod's own service account; nothing outside of a pod."""
+    """The access of a pod's own service account; None outside of a pod."""
     host, port = variables.get("KUBERNETES_SERVICE_HOST"), variables.get("KUBERNETES_SERVICE_PORT", "443")
     token = folder / "token"
     if not host or not token.is_file():
@@ -203,9 +204,9 @@ def _plugin(user: Section, whose: str, cluster: Section) -> ExecPlugin:
         )
     extensions = {str(one.get("name")): one.get("extension") for one in cluster.get("extensions") or []}
     return ExecPlugin(
-        # A bare word is looked up in PATH; one with a slash is relative to the kubeconfig.
+        # A bare name is looked up in PATH; one with a slash is relative to the kubeconfig.
         command=_located(user, command) if os.sep in command else command,
-        args=tuple(str(word) for word in said.get("args") or []),
+        args=tuple(str(argument) for argument in said.get("args") or []),
         env=tuple((str(one.get("name")), str(one.get("value", ""))) for one in said.get("env") or []),
         api_version=version,
         mode=mode,
@@ -246,7 +247,7 @@ def _server(cluster: Section, name: str, scheme: str) -> str:
 
 
 def _pem(section: Section, key: str, whose: str) -> tuple[str, bytes]:
-    """A path or the content of a PEM file; the content is the stronger of the two."""
+    """A path or the content of a PEM file; the content takes precedence."""
     data = section.get(f"{key}-data")
     if not data:
         return _located(section, str(section.get(key) or "")), b""
@@ -279,7 +280,7 @@ def _parse(path: Path, text: str) -> Section:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f" at line {mark.line + 1}" if mark else ""
-        raise _wrong(path, f"it is not YAML{where}") from None  # the words around it may be a secret
+        raise _wrong(path, f"it is not YAML{where}") from None  # the text around it may be a secret
     if not isinstance(document or {}, Mapping):
         raise _wrong(path, "it is not a mapping")
     return document or {}

@@ -1,7 +1,7 @@
-"""Long lists, put together from pages; of large objects, read into shapes.
+"""Long lists, read page by page; large objects, parsed into shapes.
 
-A thousand nodes as they come are 20 MB of text and 120 MB of dictionaries. As shapes, one page's text is in
-memory at a time, and of each object only what its shape has fields for."""
+A thousand nodes are 20 MB of JSON and 120 MB of dictionaries. With shapes, one page of JSON is in memory at a
+time, and of each object only the fields that its shape has."""
 
 from __future__ import annotations
 
@@ -29,9 +29,7 @@ class _Page(msgspec.Struct, Generic[T]):
 
 
 def read_pages(fetch: Callable[[int, str], P], mark_of: Callable[[P], str], size: int) -> list[P]:
-    """Every page of a list: `fetch(limit, mark)` gets the one that a mark stands for, `mark_of` is what it
-    says of the next.
-    """
+    """Every page of a list: `fetch(limit, mark)` gets one page, `mark_of` is its continue token."""
     found: list[P] = []
     mark, limit = "", size
     while True:
@@ -40,7 +38,7 @@ def read_pages(fetch: Callable[[int, str], P], mark_of: Callable[[P], str], size
         except Gone:
             if not mark:
                 raise
-            found, mark, limit = [], "", 0  # it took too long, and the rest is gone: all in one piece
+            found, mark, limit = [], "", 0  # the token expired: read all at once
             continue
         found.append(page)
         mark = mark_of(page)
@@ -49,7 +47,7 @@ def read_pages(fetch: Callable[[int, str], P], mark_of: Callable[[P], str], size
 
 
 def read_shapes(page: Callable[[int, str], bytes], shape: type[T], access: Access) -> list[T]:
-    """Every object of a list, each in its shape: `page(limit, mark)` is one page as the server wrote it."""
+    """Every object of a list as a `shape`: `page(limit, mark)` is one page as the server wrote it."""
     decoder = msgspec.json.Decoder(_Page[shape])  # type: ignore[valid-type]
 
     def fetch(limit: int, mark: str) -> _Page[T]:

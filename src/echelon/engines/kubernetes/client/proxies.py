@@ -1,8 +1,8 @@
 """Which proxy stands between here and the API server, by the rules that kubectl follows.
 
-The kubeconfig's `proxy-url` is the strongest word, then HTTPS_PROXY (HTTP_PROXY for a plain server), unless
+The kubeconfig's `proxy-url` takes precedence, then HTTPS_PROXY (HTTP_PROXY for an http:// server), unless
 NO_PROXY names the server: a name, a domain with all below it, an address, a network, each with a port or
-without. A server on this machine is never behind one. Called by `session`."""
+without. A server on this machine is never behind a proxy."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SCHEMES = ("http", "https", "socks5", "socks5h")
 
 
 def proxy_for(server: str, configured: str, variables: Mapping[str, str]) -> str:
-    """The address of the proxy to use, or nothing."""
+    """The address of the proxy to use, or ""."""
     if configured:
         return _checked(configured, "proxy-url in the kubeconfig")
     name = "HTTPS_PROXY" if server.startswith("https:") else "HTTP_PROXY"
@@ -31,14 +31,14 @@ def proxy_for(server: str, configured: str, variables: Mapping[str, str]) -> str
 
 
 def is_excepted(server: str, excepted: str) -> bool:
-    """Whether NO_PROXY, or where the server is, says that no proxy is to be used."""
+    """Whether NO_PROXY names the server, or the server is on this machine."""
     parts = urlsplit(server)
     host = (parts.hostname or "").rstrip(".")
     port = parts.port or (443 if parts.scheme == "https" else 80)
     address = _address(host)
     if host == "localhost" or (address is not None and address.is_loopback):
         return True
-    return any(_fits(host, port, address, word.strip().lower()) for word in excepted.split(","))
+    return any(_fits(host, port, address, entry.strip().lower()) for entry in excepted.split(","))
 
 
 def without_password(address: str) -> str:
@@ -48,20 +48,20 @@ def without_password(address: str) -> str:
 
 
 def _fits(
-    host: str, port: int, address: ipaddress.IPv4Address | ipaddress.IPv6Address | None, word: str
+    host: str, port: int, address: ipaddress.IPv4Address | ipaddress.IPv6Address | None, entry: str
 ) -> bool:
-    if not word:
+    if not entry:
         return False
-    if word == "*":
+    if entry == "*":
         return True
-    if "/" in word:
+    if "/" in entry:
         import ipaddress
 
         try:
-            return address is not None and address in ipaddress.ip_network(word, strict=False)
+            return address is not None and address in ipaddress.ip_network(entry, strict=False)
         except ValueError:
             return False
-    name, only = _without_port(word)
+    name, only = _without_port(entry)
     if only is not None and only != port:
         return False
     if (other := _address(name)) is not None:
@@ -72,14 +72,14 @@ def _fits(
     return host == name or host.endswith(f".{name}")
 
 
-def _without_port(word: str) -> tuple[str, int | None]:
-    if word.startswith("["):
-        name, _, port = word[1:].partition("]")
+def _without_port(entry: str) -> tuple[str, int | None]:
+    if entry.startswith("["):
+        name, _, port = entry[1:].partition("]")
         port = port.removeprefix(":")
-    elif word.count(":") == 1:
-        name, _, port = word.partition(":")
+    elif entry.count(":") == 1:
+        name, _, port = entry.partition(":")
     else:
-        name, port = word, ""
+        name, port = entry, ""
     return name, int(port) if port.isdigit() else None
 
 

@@ -1,8 +1,7 @@
-"""Why a request failed, in the words of a person who must do something about it.
+"""Failures of the network and refusals of the API server, as errors that a user can act on.
 
-The one border at which the network's and the API server's troubles become errors of ours: connections that
-are not made or cut, 401 and 403 with who may not do what, 404, 409, 410, and whatever else the server says no
-to. Nothing here talks to anybody. Called by `session` and `answers`; the engine catches the subclasses."""
+The one border at which they become errors of ours: connections that fail or break, 401 and 403 with the
+missing right, 404, 409, 410, and every other refusal. Pure."""
 
 from __future__ import annotations
 
@@ -23,11 +22,11 @@ from echelon.errors import Denied, EchelonError, Refused, Unreachable
 
 Object = dict[str, Any]
 
-# The server did not come to a decision, and may if it is asked again.
+# The server did not decide: a retry may succeed.
 NOT_NOW = frozenset({429, 500, 502, 503, 504})
 LACKS_RIGHT = re.compile(r'User "(?P<user>[^"]*)" cannot (?P<verb>\S+) (?:resource|path) "(?P<what>[^"]*)"')
 SERVICE_ACCOUNT = "system:serviceaccount:"
-ANONYMOUS = "system:anonymous"  # somebody who has shown nothing
+ANONYMOUS = "system:anonymous"  # a request without credentials
 
 
 class AlreadyThere(Refused):
@@ -35,16 +34,16 @@ class AlreadyThere(Refused):
 
 
 class Conflict(Refused):
-    """The object has changed since it was read, or is not the one that was meant."""
+    """The object has changed since it was read, or a precondition does not hold."""
 
 
 class Gone(Refused):
-    """The version to go on from is too old: list again."""
+    """The resource version to continue from is too old: list again."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Deed:
-    """What was asked of the API server, for the message when it fails."""
+class Request:
+    """What a call requests of the API server, for the message when it fails."""
 
     verb: str  # get, list, watch, create, patch, delete
     kind: Kind | None = None
@@ -55,7 +54,7 @@ class Deed:
 
     @property
     def resource(self) -> str:
-        """As roles name it: `pods/log`, `jobs.batch`."""
+        """The resource as roles name it: `pods/log`, `jobs.batch`."""
         if self.kind is None:
             return self.path
         below = f"/{self.subresource}" if self.subresource else ""
@@ -64,7 +63,7 @@ class Deed:
 
     @property
     def place(self) -> str:
-        """The namespace of the deed, if it has one."""
+        """The namespace of the request, or ""."""
         return self.namespace if self.kind is not None and self.kind.namespaced else ""
 
 
@@ -85,7 +84,7 @@ def root_of(error: BaseException) -> BaseException:
 
 
 def is_hopeless(error: BaseException) -> bool:
-    """Whether trying again cannot help: a certificate, or a name that does not exist."""
+    """Whether a retry cannot help: a bad certificate, or a name that does not exist."""
     root = root_of(error)
     if isinstance(root, socket.gaierror):
         return root.errno == socket.EAI_NONAME
@@ -93,7 +92,7 @@ def is_hopeless(error: BaseException) -> bool:
 
 
 def unreachable(error: BaseException, access: Access, proxy: str = "") -> Unreachable:
-    """A connection that could not be made, or was cut, as an error that says which server and why."""
+    """A connection that failed or broke, as an error that names the server and the reason."""
     server = name_server(access)
     through = f" through the proxy {without_password(proxy)}" if proxy else ""
     reason, hint = _reason(root_of(error), access)
@@ -123,14 +122,14 @@ def _reason(root: BaseException, access: Access) -> tuple[str, str]:
 
 def _tls_reason(error: ssl.SSLError, access: Access) -> tuple[str, str]:
     if isinstance(error, ssl.SSLCertVerificationError):
-        words = error.verify_message or "it cannot be verified"
-        if "expired" in words or "not yet valid" in words:
+        message = error.verify_message or "it cannot be verified"
+        if "expired" in message or "not yet valid" in message:
             hint = "is this machine's clock right? If it is, the server's certificate must be renewed"
-        elif "mismatch" in words or "not valid for" in words:
+        elif "mismatch" in message or "not valid for" in message:
             hint = "tls-server-name in the kubeconfig says which name the certificate carries"
         else:
             hint = "certificate-authority(-data) in the kubeconfig must hold the authority that signed it"
-        return f"its certificate is not trusted: {words}", hint
+        return f"its certificate is not trusted: {message}", hint
     reason = (error.reason or "").lower().replace("_", " ")
     if "alert" in reason:
         return f"it does not accept the client's side of TLS: {reason}", log_in_again(access)
@@ -139,63 +138,63 @@ def _tls_reason(error: ssl.SSLError, access: Access) -> tuple[str, str]:
     return f"TLS failed: {reason or error}", "try again; the API server may be restarting"
 
 
-def refusal(code: int, body: bytes, deed: Deed, access: Access) -> EchelonError:
-    """An answer of 400 or more as an error of ours."""
+def refusal(code: int, body: bytes, request: Request, access: Access) -> EchelonError:
+    """A response with status 400 or more as an error of ours."""
     status = _status(body)
     if status is not None:
-        return from_status(status | {"code": code}, deed, access)
+        return from_status(status | {"code": code}, request, access)
     server = name_server(access)
     if code == 401:
         return _unknown_user(access, "")
     if code == 403:
-        words = "somebody before it, such as a proxy, says 403 Forbidden"
-        return Denied(f"{server} was not asked: {words}", hint=log_in_again(access))
+        message = "something in front of it, such as a proxy, says 403 Forbidden"
+        return Denied(f"{server} was not asked: {message}", hint=log_in_again(access))
     said = _brief(re.sub(rb"<[^>]*>", b" ", body[:2000]).decode(errors="replace"))
-    words = f"{code} {said}".strip()
+    message = f"{code} {said}".strip()
     if code in NOT_NOW:
-        return Unreachable(f"{server} cannot answer now: {words}", hint="try again in a moment")
+        return Unreachable(f"{server} cannot answer now: {message}", hint="try again in a moment")
     if code == 404:
-        return NotThere(f"{server} has no {deed.resource}: {words}", hint="check the server's address")
+        return NotThere(f"{server} has no {request.resource}: {message}", hint="check the server's address")
     if code == 413:
-        return _too_large(deed)
+        return _too_large(request)
     return Refused(
-        f"{server} said no to {deed.verb} {deed.resource}: {words}", hint=_refusal_hint(words, code)
+        f"{server} said no to {request.verb} {request.resource}: {message}", hint=_refusal_hint(message, code)
     )
 
 
-def from_status(status: Object, deed: Deed, access: Access) -> EchelonError:
-    """The API server's own words for a failure (a `Status` object) as an error of ours."""
+def from_status(status: Object, request: Request, access: Access) -> EchelonError:
+    """A `Status` object of the API server as an error of ours."""
     code, reason = int(status.get("code") or 0), str(status.get("reason") or "")
-    words = _brief(str(status.get("message") or reason or "no reason given"), 2000)
+    message = _brief(str(status.get("message") or reason or "no reason given"), 2000)
     server = name_server(access)
     if code == 401:
-        return _unknown_user(access, words)
+        return _unknown_user(access, message)
     if code == 403:
-        return _forbidden(words, deed, access)
+        return _forbidden(message, request, access)
     if code == 404:
-        return NotThere(words, hint=_missing_hint(words, deed))
+        return NotThere(message, hint=_missing_hint(message, request))
     if code == 409:
         if reason == "AlreadyExists":
-            return AlreadyThere(words, hint="choose another name, or remove what is there")
-        return Conflict(words, hint="somebody else changed it at the same time; try again")
+            return AlreadyThere(message, hint="choose another name, or remove what is there")
+        return Conflict(message, hint="another client changed it at the same time; try again")
     if code == 410 or reason == "Expired":
-        return Gone(words, hint="list again and go on from there")
+        return Gone(message, hint="list again and go on from there")
     if code == 413 or reason == "RequestEntityTooLarge":
-        return _too_large(deed)
+        return _too_large(request)
     if code == 429:
-        return Unreachable(f"{server} has too much to do: {words}", hint="try again in a moment")
+        return Unreachable(f"{server} has too much to do: {message}", hint="try again in a moment")
     if code in NOT_NOW and code != 500:
-        return Unreachable(f"{server} cannot answer now: {words}", hint="try again in a moment")
-    return Refused(f"the cluster said no: {words}", hint=_refusal_hint(words, code))
+        return Unreachable(f"{server} cannot answer now: {message}", hint="try again in a moment")
+    return Refused(f"the cluster said no: {message}", hint=_refusal_hint(message, code))
 
 
-def comes_from_a_node(code: int, deed: Deed) -> bool:
-    """Whether the server is well, and a node that it asked for a log did not answer: perhaps it is dead."""
-    return code == 500 and deed.subresource == "log"
+def comes_from_a_node(code: int, request: Request) -> bool:
+    """Whether the API server works, and a node that it asked for a log did not respond."""
+    return code == 500 and request.subresource == "log"
 
 
 def lacks_quota_for_a_moment(code: int, body: bytes) -> bool:
-    """Whether a creation failed only because two were counted against a quota at once; nothing was made."""
+    """Whether a creation failed only because two counted against one quota at once; nothing was made."""
     status = _status(body) if code == 409 else None
     return status is not None and (status.get("details") or {}).get("kind") == "resourcequotas"
 
@@ -208,68 +207,69 @@ def _status(body: bytes) -> Object | None:
     return status if isinstance(status, dict) and status.get("kind") == "Status" else None
 
 
-def _unknown_user(access: Access, words: str) -> Denied:
+def _unknown_user(access: Access, message: str) -> Denied:
     whose = f" as user {access.user!r}" if access.user else ""
-    said = f": {words}" if words and words != "Unauthorized" else ""
+    said = f": {message}" if message and message != "Unauthorized" else ""
     return Denied(f"{name_server(access)} does not accept you{whose}{said}", hint=log_in_again(access))
 
 
-def _forbidden(words: str, deed: Deed, access: Access) -> EchelonError:
-    lacking = LACKS_RIGHT.search(words)
-    if lacking is None:  # quota, Pod Security, an admission plugin: it is the object that is not wanted
-        return Refused(f"the cluster said no: {words}", hint=_refusal_hint(words, 403))
+def _forbidden(message: str, request: Request, access: Access) -> EchelonError:
+    lacking = LACKS_RIGHT.search(message)
+    if lacking is None:  # quota, Pod Security, an admission plugin: the object is refused, not the user
+        return Refused(f"the cluster said no: {message}", hint=_refusal_hint(message, 403))
     user, verb = lacking["user"], lacking["verb"]
     if user == ANONYMOUS:
         return _unknown_user(access, "")
-    where = f" in namespace {deed.place}" if deed.place else ""
+    where = f" in namespace {request.place}" if request.place else ""
     return Denied(
-        f"you (user {user}) may not {verb} {deed.resource}{where}",
-        hint=f"an administrator can allow it: {role_commands(user, verb, deed)}",
+        f"you (user {user}) may not {verb} {request.resource}{where}",
+        hint=f"an administrator can allow it: {role_commands(user, verb, request)}",
     )
 
 
-def role_commands(user: str, verb: str, deed: Deed) -> str:
-    """What an administrator types to allow a deed."""
+def role_commands(user: str, verb: str, request: Request) -> str:
+    """The commands with which an administrator allows a request."""
     if user.startswith(SERVICE_ACCOUNT):
         subject = f"--serviceaccount={user.removeprefix(SERVICE_ACCOUNT)}"
     else:
         subject = f"--user={user}"
-    name = "echelon-" + re.sub(r"[^a-z0-9]+", "-", f"{verb}-{deed.resource}".lower()).strip("-")
-    if not deed.place:
-        what = f"--resource={deed.resource}" if deed.kind else f"--non-resource-url={deed.path}"
+    name = "echelon-" + re.sub(r"[^a-z0-9]+", "-", f"{verb}-{request.resource}".lower()).strip("-")
+    if not request.place:
+        what = f"--resource={request.resource}" if request.kind else f"--non-resource-url={request.path}"
         return (
             f"kubectl create clusterrole {name} --verb={verb} {what} && "
             f"kubectl create clusterrolebinding {name} --clusterrole={name} {subject}"
         )
     return (
-        f"kubectl -n {deed.place} create role {name} --verb={verb} --resource={deed.resource} && "
-        f"kubectl -n {deed.place} create rolebinding {name} --role={name} {subject}"
+        f"kubectl -n {request.place} create role {name} --verb={verb} --resource={request.resource} && "
+        f"kubectl -n {request.place} create rolebinding {name} --role={name} {subject}"
     )
 
 
-def _missing_hint(words: str, deed: Deed) -> str:
-    if re.search(r'namespaces "[^"]*" not found', words):
-        return f"`kubectl create namespace {deed.place}` makes it, or choose another with --namespace"
+def _missing_hint(message: str, request: Request) -> str:
+    if re.search(r'namespaces "[^"]*" not found', message):
+        return f"`kubectl create namespace {request.place}` makes it, or choose another with --namespace"
     return "check the name, the namespace and the context"
 
 
-def _refusal_hint(words: str, code: int) -> str:
-    if "exceeded quota" in words:
+def _refusal_hint(message: str, code: int) -> str:
+    if "exceeded quota" in message:
         return "`kubectl describe resourcequota` shows what is used; ask for less, or for a larger quota"
-    if "violates PodSecurity" in words:
+    if "violates PodSecurity" in message:
         return "the namespace's Pod Security level forbids it; `echelon doctor --on k8s` says which it is"
-    if "webhook" in words:
+    if "webhook" in message:
         return "a webhook of this cluster decides it; its administrator knows the rule"
-    if "being terminated" in words:
+    if "being terminated" in message:
         return "wait until the namespace is gone, or use another"
     if code in (400, 422):
         return "the object is not what this cluster accepts"
     return "try again; if it stays so, the cluster's administrator knows more"
 
 
-def _too_large(deed: Deed) -> Refused:
+def _too_large(request: Request) -> Refused:
+    what = " ".join(filter(None, (request.verb, request.resource, request.name)))
     return Refused(
-        f"{deed.verb} {deed.resource} {deed.name}: it is larger than the API server takes".replace("  ", " "),
+        f"{what}: it is larger than the API server takes",
         hint="leave out large files, or put them on a volume",
     )
 

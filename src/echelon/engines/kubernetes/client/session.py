@@ -1,8 +1,7 @@
-"""The one place that talks HTTP: requests with the user's proof, asked again when that makes sense.
+"""HTTP requests with the user's credentials, retried when that is safe and useful.
 
-Everything that can go wrong between here and the API server is handled here once: credentials that ended, a
-server that is busy or restarting, connections that are cut. What remains is raised as an error of ours.
-Called by `api`; several threads may use one session at once."""
+Expired credentials, a busy or restarting server and broken connections are handled here once; what remains is
+raised as an error of ours. Safe to use from several threads."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ from echelon.engines.kubernetes.client.credentials import Credentials, Proof
 from echelon.engines.kubernetes.client.proxies import proxy_for
 from echelon.engines.kubernetes.client.refusals import (
     NOT_NOW,
-    Deed,
+    Request,
     comes_from_a_node,
     is_hopeless,
     lacks_quota_for_a_moment,
@@ -28,7 +27,7 @@ from echelon.engines.kubernetes.client.refusals import (
     refusal,
     unreachable,
 )
-from echelon.engines.kubernetes.client.stream import Line, Stream, Upgraded, take_over
+from echelon.engines.kubernetes.client.stream import Connection, Stream, Upgraded, take_over
 from echelon.engines.kubernetes.client.trust import make_context
 from echelon.errors import EchelonError, Unavailable, Unreachable
 
@@ -39,9 +38,9 @@ T = TypeVar("T")
 Pairs = Sequence[tuple[str, str]]
 
 CONNECT, READ = 5.0, 30.0
-STRANGERS_PATIENCE = 3.0  # seconds: a server that has never answered is rather a wrong address than busy
-NODES_PATIENCE = 1.0  # seconds: whoever asks how a run stands shall not wait for a node that is gone
-# Idle connections are kept for a moment; how many are open at once is the caller's affair.
+STRANGERS_PATIENCE = 3.0  # seconds: a server that never answered is more likely a wrong address than busy
+NODES_PATIENCE = 1.0  # seconds: `status` must not wait long for a dead node's log
+# Idle connections are kept for a moment; the number of open ones is not limited here.
 KEPT, KEPT_FOR = 10, 30.0
 FIRST, LONGEST = 0.1, 2.0  # seconds between two attempts
 
@@ -52,7 +51,7 @@ class Session:
     def __init__(self, access: Access, patience: float) -> None:
         self.access = access
         self._patience = patience
-        self._heard = False  # whether the server has ever answered
+        self._has_answered = False  # whether the server has ever answered
         self._credentials = Credentials(access)
         self._proxy = proxy_for(access.server, access.proxy, os.environ)
         self._lock = threading.Lock()
@@ -64,41 +63,56 @@ class Session:
         self,
         method: str,
         path: str,
-        deed: Deed,
+        request: Request,
         *,
         params: Pairs = (),
         body: bytes | None = None,
         content_type: str = "application/json",
         again: bool,
     ) -> bytes:
-        """One request and its whole answer; `again` if carrying it out twice does no harm."""
+        """One request and its whole response; `again` if the request is idempotent."""
         headers = [("Accept", "application/json")]
         if not self.access.compress:
             headers.append(("Accept-Encoding", "identity"))
         if body is not None:
             headers.append(("Content-Type", content_type))
         return self._send(
-            method, path, deed, params=params, headers=headers, body=body, again=again, whole=True, read=READ
+            method,
+            path,
+            request,
+            params=params,
+            headers=headers,
+            body=body,
+            again=again,
+            whole=True,
+            read=READ,
         ).content
 
     def stream(
         self,
         path: str,
-        deed: Deed,
+        request: Request,
         decode: Callable[[Iterable[bytes]], Iterator[T]],
         *,
         params: Pairs = (),
         read: float | None,
         ends_in_silence: bool = False,
     ) -> Stream[T]:
-        """A request whose answer arrives piece by piece; `read` is how long it may be silent.
+        """A request whose response arrives piece by piece; `read` is how long it may be silent.
 
-        Silence that is too long is a lost connection, or just the end where `ends_in_silence`."""
+        A longer silence is a lost connection, or the normal end with `ends_in_silence`."""
         headers = [("Accept", "application/json, */*"), ("Accept-Encoding", "identity")]
 
-        def send(line: Line) -> httpx2.Response:
+        def send(connection: Connection) -> httpx2.Response:
             return self._send(
-                "GET", path, deed, params=params, headers=headers, again=True, read=read, line=line
+                "GET",
+                path,
+                request,
+                params=params,
+                headers=headers,
+                again=True,
+                read=read,
+                connection=connection,
             )
 
         def translate(error: Exception) -> EchelonError | None:
@@ -110,25 +124,32 @@ class Session:
 
         return Stream(send, decode, translate)
 
-    def upgrade(self, path: str, deed: Deed, *, params: Pairs, headers: Pairs) -> Upgraded:
-        """A request for another protocol, on a connection that belongs to it alone."""
-        line = Line()
+    def upgrade(self, path: str, request: Request, *, params: Pairs, headers: Pairs) -> Upgraded:
+        """A request to switch to another protocol, on a connection of its own."""
+        connection = Connection()
         with contextlib.ExitStack() as stack:
-            stack.callback(line.close)
+            stack.callback(connection.close)
             response = self._send(
-                "GET", path, deed, params=params, headers=headers, again=False, read=READ, line=line
+                "GET",
+                path,
+                request,
+                params=params,
+                headers=headers,
+                again=False,
+                read=READ,
+                connection=connection,
             )
             if response.status_code != 101:
                 raise Unreachable(
                     f"{name_server(self.access)} does not open a WebSocket: it says {response.status_code}",
                     hint="a proxy between here and the server may not let WebSockets through",
                 )
-            upgraded = take_over(response, line)
+            upgraded = take_over(response, connection)
             stack.pop_all()
         return upgraded
 
     def close(self) -> None:
-        """End every connection that is kept for later."""
+        """Close every idle connection."""
         with self._lock:
             _close_all(self._clients)
 
@@ -136,7 +157,7 @@ class Session:
         self,
         method: str,
         path: str,
-        deed: Deed,
+        request: Request,
         *,
         params: Pairs,
         headers: Pairs,
@@ -144,33 +165,33 @@ class Session:
         again: bool,
         whole: bool = False,
         read: float | None,
-        line: Line | None = None,
+        connection: Connection | None = None,
     ) -> httpx2.Response:
-        """Send until there is an answer to hand on, or no sense in going on."""
+        """Send, and retry until there is a final response or the patience is over."""
         import httpx2
 
         began = time.monotonic()
-        deadline = began + (self._patience if self._heard else min(self._patience, STRANGERS_PATIENCE))
+        deadline = began + (self._patience if self._has_answered else min(self._patience, STRANGERS_PATIENCE))
         attempt, renewed = 0, False
         while True:
             attempt += 1
             proof = self._credentials.current()
-            client = self._client(proof, line)
-            request = client.build_request(
+            client = self._client(proof, connection)
+            prepared = client.build_request(
                 method,
                 self._address(path),
                 params=list(params),
                 headers=_encoded([*headers, *_proving(proof), *self.access.login.act_as]),
                 content=body,
                 timeout=httpx2.Timeout(READ, connect=CONNECT, read=read, pool=None),
-                extensions=self._extensions(line),
+                extensions=self._extensions(connection),
             )
             asked = None
             try:
-                response = client.send(request, stream=True)
+                response = client.send(prepared, stream=True)
                 code = response.status_code
-                if not self._heard:
-                    self._heard, deadline = True, began + self._patience
+                if not self._has_answered:
+                    self._has_answered, deadline = True, began + self._patience
                 if code < 300 and not whole:
                     return response
                 content = response.read()
@@ -191,25 +212,25 @@ class Session:
                 if code == 401 and not renewed and self._credentials.renew(proof):
                     renewed = True
                     continue
-                trouble = self._refusal(code, content, deed)
+                trouble = self._refusal(code, content, request)
                 if not (
                     code == 429 or (again and code in NOT_NOW) or lacks_quota_for_a_moment(code, content)
                 ):
                     raise trouble
-                if comes_from_a_node(code, deed):
+                if comes_from_a_node(code, request):
                     deadline = min(deadline, began + NODES_PATIENCE)
                 asked = asked_delay(response.headers.get("retry-after"))
             delay = next_delay(attempt, deadline - time.monotonic(), asked)
             if delay is None:
                 raise trouble
-            if line is None:
+            if connection is None:
                 time.sleep(delay)
-            elif line.is_cut.wait(delay):
+            elif connection.is_cut.wait(delay):
                 raise trouble
 
-    def _refusal(self, code: int, content: bytes, deed: Deed) -> EchelonError:
+    def _refusal(self, code: int, content: bytes, request: Request) -> EchelonError:
         if code >= 400:
-            return refusal(code, content, deed, self.access)
+            return refusal(code, content, request, self.access)
         return Unreachable(
             f"{name_server(self.access)} sends us elsewhere ({code}): it does not behave as an API server",
             hint="log in again, or check the server's address in the kubeconfig",
@@ -226,22 +247,22 @@ class Session:
                 hint="correct `server` in the kubeconfig",
             ) from None
 
-    def _extensions(self, line: Line | None) -> dict[str, object]:
+    def _extensions(self, connection: Connection | None) -> dict[str, object]:
         extensions: dict[str, object] = {}
         if self.access.server_name:
             extensions["sni_hostname"] = self.access.server_name
-        if line is not None:
-            extensions["trace"] = line.trace
+        if connection is not None:
+            extensions["trace"] = connection.trace
         return extensions
 
-    def _client(self, proof: Proof, line: Line | None) -> httpx2.Client:
-        """The client whose connections are shared, or a new one for a line of its own."""
+    def _client(self, proof: Proof, connection: Connection | None) -> httpx2.Client:
+        """The shared HTTP client, or a new one for a `connection` of its own."""
         with self._lock:
-            if line is not None:
-                if line.client is not None:
-                    line.client.close()
-                line.client = self._connect(proof)
-                return line.client
+            if connection is not None:
+                if connection.client is not None:
+                    connection.client.close()
+                connection.client = self._connect(proof)
+                return connection.client
             client = self._clients.get(proof.pair)
             if client is None:
                 client = self._clients[proof.pair] = self._connect(proof)
@@ -279,24 +300,24 @@ def _proving(proof: Proof) -> Pairs:
 
 
 def _encoded(headers: Pairs) -> list[tuple[bytes, bytes]]:
-    # The HTTP library knows ASCII only; names of users may be anything.
+    # The HTTP library encodes headers as ASCII; user names may have other characters.
     return [(name.encode(), value.encode()) for name, value in headers]
 
 
 def next_delay(attempt: int, left: float, asked: float | None = None) -> float | None:
-    """Seconds to wait before attempt number `attempt` (from 1), or nothing when patience is over.
+    """Seconds to wait after attempt number `attempt` (from 1), or None when the patience is over.
 
-    `asked` is what the server asked for; it is kept to, unless that is longer than there is patience."""
+    `asked` is the server's Retry-After; it is respected unless it exceeds the patience."""
     if left <= 0:
         return None
     if asked is not None:
         return asked if asked <= left else None
     longest = min(LONGEST, FIRST * 2.0 ** min(attempt - 1, 10))
-    # Half of it is chance, so that clients that lost the server together do not come back together.
+    # Half of the delay is random, so that clients that lost the server together do not return together.
     return min(left, longest * (0.5 + os.urandom(1)[0] / 510))
 
 
 def asked_delay(header: str | None) -> float | None:
-    """The seconds of a Retry-After header. API servers send a number; a date, as others may, is no wish."""
-    word = (header or "").strip()
-    return float(word) if word.isdecimal() else None
+    """The seconds of a Retry-After header. API servers send a number; a date is ignored."""
+    seconds = (header or "").strip()
+    return float(seconds) if seconds.isdecimal() else None

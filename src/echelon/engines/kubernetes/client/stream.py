@@ -1,9 +1,8 @@
 """Connections that live longer than a request: logs that are followed, watches, and other protocols.
 
-A `Stream` is an iterator that may be closed from any thread, also while another waits in it: following a
-hundred pods takes a thread each, and all must end when the user has seen enough. The request is sent when the
-first piece is asked for, since a silent container's log does not even begin. Made by `session`, handed out by
-`api`."""
+A `Stream` is an iterator that any thread may close, also while another thread waits in it: following a
+hundred pods takes a thread each, and all must end at once. The request is sent when the first piece is asked
+for, since the response to a silent container's log does not begin before its first line."""
 
 from __future__ import annotations
 
@@ -24,22 +23,22 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# A peer that is gone without a word is known after IDLE + PROBES * BETWEEN seconds.
+# A peer that vanishes without closing is noticed after IDLE + PROBES * BETWEEN seconds.
 IDLE, BETWEEN, PROBES = 15, 5, 4
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Upgraded:
-    """A connection that speaks another protocol from now on, and does not block."""
+    """A connection after the switch to another protocol; its socket does not block."""
 
     socket: socket.socket
-    early: bytes  # what was read from it beyond the answer
+    early: bytes  # bytes read from it beyond the response
     headers: Mapping[str, str]
     close: Callable[[], None]
 
 
-class Line:
-    """A connection with one purpose, so that any thread may cut it, and nothing else ends it."""
+class Connection:
+    """The connection of one stream, shared with no other request, so that any thread may cut it."""
 
     def __init__(self) -> None:
         self.is_cut = threading.Event()
@@ -47,7 +46,7 @@ class Line:
         self._socket: socket.socket | None = None
 
     def trace(self, _event: str, info: Mapping[str, Any]) -> None:
-        """Told by the HTTP library what it does; the connection that it told of last is the one in use."""
+        """The HTTP library's trace callback; the socket that it names last is the one in use."""
         made = getattr(info.get("return_value"), "get_extra_info", None)
         found = made("socket") if made else None
         if found is not None:
@@ -57,12 +56,12 @@ class Line:
                 self._shut()
 
     def cut(self) -> None:
-        """Wake whoever waits for it, with nothing more to read."""
+        """Wake a thread that reads from the connection; it finds the end of the stream."""
         self.is_cut.set()
         self._shut()
 
     def close(self) -> None:
-        """Free it; nobody may be reading."""
+        """Close the connection; no thread may be reading from it."""
         self.is_cut.set()
         if self.client is not None:
             self.client.close()
@@ -75,17 +74,17 @@ class Line:
 
 
 class Stream(Iterator[T], Generic[T]):
-    """What a response brings, decoded. A broken connection is raised as what `translate` makes of it, or is
-    the end where that is nothing.
+    """A response, decoded piece by piece. `translate` turns a broken connection into the error to raise, or
+    None for a normal end.
     """
 
     def __init__(
         self,
-        send: Callable[[Line], httpx2.Response],
+        send: Callable[[Connection], httpx2.Response],
         decode: Callable[[Iterable[bytes]], Iterator[T]],
         translate: Callable[[Exception], EchelonError | None],
     ) -> None:
-        self._line = Line()
+        self._connection = Connection()
         self._send = send
         self._decode = decode
         self._translate = translate
@@ -98,15 +97,15 @@ class Stream(Iterator[T], Generic[T]):
 
     def __next__(self) -> T:
         with self._busy:
-            if self._line.is_cut.is_set():
+            if self._connection.is_cut.is_set():
                 raise StopIteration
             try:
                 if self._pieces is None:
-                    self._response = self._send(self._line)
+                    self._response = self._send(self._connection)
                     self._pieces = self._decode(self._response.iter_raw())
                 return next(self._pieces)
             except Exception as error:
-                ended = isinstance(error, StopIteration) or self._line.is_cut.is_set()
+                ended = isinstance(error, StopIteration) or self._connection.is_cut.is_set()
                 self._end()
                 trouble = None if ended else self._trouble(error)
                 if trouble is None:
@@ -114,8 +113,8 @@ class Stream(Iterator[T], Generic[T]):
                 raise trouble from error
 
     def close(self) -> None:
-        """End it, from any thread; the connection is gone afterwards."""
-        self._line.cut()
+        """End the stream, from any thread; its connection is closed afterwards."""
+        self._connection.cut()
         with self._busy:
             self._end()
 
@@ -126,7 +125,7 @@ class Stream(Iterator[T], Generic[T]):
         with contextlib.suppress(Exception):  # it is over either way
             if self._response is not None:
                 self._response.close()
-            self._line.close()
+            self._connection.close()
 
     def __enter__(self) -> Self:
         return self
@@ -140,8 +139,8 @@ class Stream(Iterator[T], Generic[T]):
         self._end()
 
 
-def take_over(response: httpx2.Response, line: Line) -> Upgraded:
-    """The connection of an answer that agrees to another protocol."""
+def take_over(response: httpx2.Response, connection: Connection) -> Upgraded:
+    """The connection of a response that agrees to another protocol."""
     import httpcore2
 
     stream = response.extensions["network_stream"]
@@ -154,18 +153,18 @@ def take_over(response: httpx2.Response, line: Line) -> Upgraded:
         early = stream.read(65536, timeout=0.001)
     except httpcore2.ReadTimeout:
         early = b""
-    connection: socket.socket = stream.get_extra_info("socket")
-    connection.setblocking(False)
+    raw: socket.socket = stream.get_extra_info("socket")
+    raw.setblocking(False)
 
     def close() -> None:
         response.close()
-        line.close()
+        connection.close()
 
-    return Upgraded(socket=connection, early=early, headers=response.headers, close=close)
+    return Upgraded(socket=raw, early=early, headers=response.headers, close=close)
 
 
 def keep_alive(connection: socket.socket) -> None:
-    """Let the operating system notice that the other side is gone, also when nobody writes."""
+    """Let the operating system notice a vanished peer, also while neither side writes."""
     idle = getattr(socket, "TCP_KEEPIDLE", getattr(socket, "TCP_KEEPALIVE", None))
     with contextlib.suppress(OSError):
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -181,7 +180,7 @@ def split_lines(pieces: Iterable[bytes], *, with_rest: bool = False) -> Iterator
 
 
 def split_batches(pieces: Iterable[bytes], *, with_rest: bool = False) -> Iterator[list[bytes]]:
-    """The same, by the piece: who takes many lines at once takes them faster."""
+    """The same in batches, one per piece: faster for a caller that takes many lines."""
     started: list[bytes] = []
     for piece in pieces:
         first, *more = piece.split(b"\n")

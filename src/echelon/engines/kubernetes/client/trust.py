@@ -1,8 +1,7 @@
-"""Whom to trust and what to show when a connection is made: the TLS side of an `Access`.
+"""The TLS side of an `Access`: the authority to trust and the client certificate to present.
 
-Python's ssl module reads keys from files only. A key that is in a kubeconfig or comes from a plugin passes
-through memory, or, where that is not possible, through a private file that is gone before the connection is
-made. Called by `session`."""
+Python's ssl module reads keys from files only. A key from a kubeconfig or a plugin passes through a file in
+memory, or, where the system has none, through a private file that is removed before the connection opens."""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ from echelon.errors import Unavailable
 
 
 def make_context(access: Access, pair: tuple[bytes, bytes] | None = None) -> ssl.SSLContext:
-    """What connections to this server must show, and show; `pair` is a certificate and key from a plugin."""
+    """The TLS context for connections to this server; `pair` is a certificate and key from a plugin."""
     context = _trusting(access)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     if pair is None:
@@ -42,7 +41,7 @@ def _trusting(access: Access) -> ssl.SSLContext:
                 f"the certificate-authority of cluster {access.cluster!r} is no certificate",
                 hint="ask for a new kubeconfig",
             ) from None
-        # As kubectl does: what is named is trusted, also if it is not the root of its chain.
+        # As kubectl does: a named certificate is trusted, also if it is not the root of its chain.
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     elif sys.platform == "darwin":
         import truststore
@@ -64,7 +63,7 @@ def _own_pair(access: Access) -> tuple[bytes, bytes] | None:
 def _show(context: ssl.SSLContext, pair: tuple[bytes, bytes], access: Access) -> None:
     try:
         with readable(b"\n".join(pair)) as path:
-            # Without the callback OpenSSL would ask the terminal for a password.
+            # Without the callback OpenSSL would prompt for a password on the terminal.
             context.load_cert_chain(path, password=lambda: b"")
     except (ssl.SSLError, ValueError):
         raise Unavailable(
@@ -75,7 +74,7 @@ def _show(context: ssl.SSLContext, pair: tuple[bytes, bytes], access: Access) ->
 
 @contextlib.contextmanager
 def readable(secret: bytes) -> Iterator[str]:
-    """A path under which `secret` can be read, by this user only, and only for now."""
+    """A path at which `secret` can be read, by this user only, while the block runs."""
     if hasattr(os, "memfd_create") and Path("/proc/self/fd").is_dir():
         descriptor = os.memfd_create("echelon", os.MFD_CLOEXEC)
         try:

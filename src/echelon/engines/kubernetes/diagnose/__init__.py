@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.client.fields import condition_of, moment, one_line
 from echelon.engines.kubernetes.diagnose.claims import claim_trouble, claims_of, is_tied
+from echelon.engines.kubernetes.diagnose.cluster_events import ClusterEvent, Events, last_of
 from echelon.engines.kubernetes.diagnose.creation import missing_pods
-from echelon.engines.kubernetes.diagnose.happenings import Events, Happening, last_of
 from echelon.engines.kubernetes.diagnose.scheduling import (
     Unfit,
     explain_unfit,
@@ -29,10 +29,13 @@ from echelon.engines.kubernetes.diagnose.trouble import (
     Trouble,
     gives_up,
     limit_words,
-    tell,
+    report,
 )
+from echelon.engines.kubernetes.render import dialects
 from echelon.engines.kubernetes.state.workers import (
     START_ERRORS,
+    Loss,
+    LossKind,
     container_end,
     has_ended,
     is_running,
@@ -51,25 +54,26 @@ _SCHEDULER_SILENCE = 10.0  # seconds within which a scheduler has looked at a ne
 _SCALING = ("TriggeredScaleUp", "Nominated")  # the words of the cluster autoscaler, and of Karpenter
 _NOT_SCALING = ("NotTriggerScaleUp", "FailedScaleUp")
 _ELSEWHERE = "with --restarts the run goes on on another node"
-# By the words of `loss_of`, the more special first: the kind of loss, and what helps.
-_LOSSES: tuple[tuple[str, Kind, str], ...] = (
-    ("ran out of memory", "oom", "give the workers more with --memory, or load less at a time"),
-    ("was preempted", "preempted", f"a higher --priority-class is not preempted; {_ELSEWHERE}"),
-    ("as when the node is drained", "evicted", _ELSEWHERE),
-    ("(a NoExecute taint)", "evicted", _ELSEWHERE),
-    ("EmptyDir volume", "evicted", "write less there, or give it more: --shm, --mount emptydir:SIZE:/path"),
-    ("ephemeral", "evicted", "write less to the node's disk: results and data can go to a volume (--output)"),
-    (
-        "was evicted",
+# For each kind of loss: the kind of trouble that it is, and what helps.
+_LOSSES: dict[LossKind, tuple[Kind, str]] = {
+    "oom": ("oom", "give the workers more with --memory, or load less at a time"),
+    "preempted": ("preempted", f"a higher --priority-class is not preempted; {_ELSEWHERE}"),
+    "drained": ("evicted", _ELSEWHERE),
+    "tainted": ("evicted", _ELSEWHERE),
+    "volume-full": ("evicted", "write less there, or give it more: --shm, --mount emptydir:SIZE:/path"),
+    "disk-full": (
+        "evicted",
+        "write less to the node's disk: results and data can go to a volume (--output)",
+    ),
+    "evicted": (
         "evicted",
         "ask for as much as the workers use (--memory), so that others are evicted first",
     ),
-    ("was lost (", "node-lost", _ELSEWHERE),
-    ("was removed from the cluster", "node-lost", _ELSEWHERE),
-    ("told it to leave", "node-lost", _ELSEWHERE),
-    ("its init container", "lost", "the cluster's administrators know what it is for"),
-    ("", "lost", "`echelon logs` has its last words"),
-)
+    "node-lost": ("node-lost", _ELSEWHERE),
+    "node-left": ("node-lost", _ELSEWHERE),
+    "init": ("lost", "the cluster's administrators know what it is for"),
+}
+_OTHER_LOSS: tuple[Kind, str] = ("lost", "`echelon logs` has its last words")
 
 
 def diagnose(
@@ -81,28 +85,30 @@ def diagnose(
     nodes: Sequence[Object] | None = None,
     claims: Sequence[Object] | None = None,
     cluster: Cluster | None = None,
+    alone: str | None = None,
 ) -> list[Trouble]:
-    """Every trouble of a run's workers, the most telling first; none if all is well or it is in line.
+    """Every trouble of a run's workers, the most telling first; none if all is well or it is queued.
 
     `events` are those of the namespace, or of its Jobs, pods and claims; `nodes` and `claims` are None where
-    they may not be listed; `cluster` says how much is free where."""
+    they may not be listed; `cluster` says how much is free where; `alone` is the name of a single pod that is
+    no worker of a run."""
     told = Events(events)
-    look = _Look(events=told, nodes=nodes, claims=claims, cluster=cluster, now=now)
+    look = _Look(events=told, nodes=nodes, claims=claims, cluster=cluster, now=now, alone=alone)
     findings: list[Finding] = []
     workers = pods_by_worker(pods)
     for job in jobs:
-        spec = job.get("spec") or {}
-        if spec.get("suspend") or _is_over(job):
+        dialect = dialects.of(job)
+        if dialect.is_suspended(job) or dialect.end_of([job]) is not None:
             continue
         first = int((job["metadata"].get("annotations") or {}).get(names.FIRST_WORKER) or 0)
-        own = range(first, first + int(spec.get("completions") or 1))
+        own = range(first, first + dialect.wanted(job))
         mine = [pod for worker in own for pod in workers.get(worker, [])]
         missing = [worker for worker in own if worker not in workers]
         findings += missing_pods(job, mine, missing, told, now)
         for worker in own:
             if worker in workers:
                 findings += look.at_worker(worker, workers[worker])
-    return tell(findings)
+    return report(findings, alone)
 
 
 class _Look:
@@ -116,7 +122,9 @@ class _Look:
         claims: Sequence[Object] | None,
         cluster: Cluster | None,
         now: float,
+        alone: str | None,
     ) -> None:
+        self._alone = alone
         self._events = events
         self._nodes = nodes
         self._claims = None if claims is None else {each["metadata"]["name"]: each for each in claims}
@@ -137,22 +145,21 @@ class _Look:
         elif (finding := waiting_trouble(pod, said, self._now)) is not None:
             yield finding
 
-    def _lost(self, worker: int, pods: Sequence[Object], loss: str) -> Finding:
+    def _lost(self, worker: int, pods: Sequence[Object], loss: Loss) -> Finding:
         pod, end = pods[-1], container_end(pods[-1])
         if end is not None and end.reason in START_ERRORS:
             return start_trouble(pod, end.message, end.at or None)
         failures = sum(loss_of(each) is not None for each in pods)
-        kind, hint = next((kind, hint) for mark, kind, hint in _LOSSES if mark in loss)
+        kind, hint = _LOSSES.get(loss.kind, _OTHER_LOSS)
+        # Each worker by itself: "workers 1, 2 was lost" is no sentence, and their reasons may differ later.
+        who, times = self._alone or f"worker {worker}", ""
         if failures > 1:
             kind = "crash-loop" if kind == "lost" else kind
-            text = f"{{who}} was lost for the {_ordinal(failures)} time: {loss}"
-        else:
-            text = f"{{who}} was lost: {loss}"
-        # Each by itself: "workers 1, 2 was lost" is no sentence, and their reasons may differ later.
-        text = text.replace("{who}", f"worker {worker}")
+            times = f" for the {_ordinal(failures)} time"
+        text = f"{who} was lost{times}: {loss.how}"
         return Finding(kind=kind, text=text, workers=(worker,), hint=hint, since=loss_time(pod))
 
-    def _unscheduled(self, worker: int, pod: Object, said: Sequence[Happening]) -> Iterator[Finding]:
+    def _unscheduled(self, worker: int, pod: Object, said: Sequence[ClusterEvent]) -> Iterator[Finding]:
         condition = condition_of(pod, "PodScheduled") or {}
         since = moment(condition.get("lastTransitionTime"))
         begun = moment(pod["metadata"].get("creationTimestamp"))
@@ -160,7 +167,7 @@ class _Look:
             gates = ", ".join(each["name"] for each in pod["spec"].get("schedulingGates") or [])
             yield Finding(
                 kind="unschedulable",
-                text=f"{{who}} cannot start before somebody takes away the gate {gates}",
+                text=f"{{who}} cannot start before the scheduling gate is removed: {gates}",
                 workers=(worker,),
                 hint="a queueing system of the cluster (Kueue?) decides that",
                 since=since,
@@ -175,7 +182,7 @@ class _Look:
                     return
                 yield Finding(
                     kind="silent",
-                    text="no scheduler has looked at the pod of {who} yet",
+                    text="no scheduler has looked at {pod} yet",
                     workers=(worker,),
                     hint="if that goes on, the cluster's scheduler is not at work: `echelon doctor --on k8s`",
                     since=begun,
@@ -198,7 +205,7 @@ class _Look:
         return [each for each in looked if each is not None]
 
     def _no_node(
-        self, worker: int, pod: Object, unfit: Unfit, said: Sequence[Happening], since: float | None
+        self, worker: int, pod: Object, unfit: Unfit, said: Sequence[ClusterEvent], since: float | None
     ) -> Finding:
         claims = self._claims or {}
         tied = [name for name in claims_of(pod["spec"]) if is_tied(claims.get(name))]
@@ -220,18 +227,11 @@ class _Look:
         return Finding(kind=kind, text=text, workers=(worker,), hint=hint, since=since)
 
 
-def _scaling_words(scaling: Happening) -> str:
+def _scaling_words(scaling: ClusterEvent) -> str:
     words = scaling.message
     for lead in ("pod triggered scale-up: ", "pod didn't trigger scale-up: ", "Pod should schedule on: "):
         words = words.removeprefix(lead)
     return words.strip("[{}]")
-
-
-def _is_over(job: Object) -> bool:
-    return any(
-        (condition_of(job, name) or {}).get("status") == "True"
-        for name in ("Complete", "Failed", "FailureTarget", "SuccessCriteriaMet")
-    )
 
 
 def _ordinal(number: int) -> str:

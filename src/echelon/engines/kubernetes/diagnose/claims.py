@@ -1,6 +1,4 @@
-"""Volume claims that pods wait for: missing, unbound, or bound where the pod cannot be. Pure.
-
-Called by `diagnose` with the claims that the run's pods name, and what was said of them."""
+"""Volume claims that pods wait for: missing, unbound, or bound where the pod cannot run. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from echelon.engines.kubernetes.client.fields import moment
-from echelon.engines.kubernetes.diagnose.happenings import Events, Happening
+from echelon.engines.kubernetes.diagnose.cluster_events import ClusterEvent, Events
 from echelon.engines.kubernetes.diagnose.trouble import Finding
 
 if TYPE_CHECKING:
@@ -18,7 +16,7 @@ _SHARED = ("ReadWriteMany", "ReadOnlyMany")
 
 
 def claims_of(spec: Mapping[str, Any]) -> list[str]:
-    """The claims that a pod names, each once."""
+    """The claims that a pod mounts, each once."""
     names = [
         volume["persistentVolumeClaim"]["claimName"]
         for volume in spec.get("volumes") or []
@@ -32,7 +30,7 @@ def claim_trouble(
 ) -> Finding | None:
     """What is wrong with a claim that a worker waits for; None if it is bound, or will be with the pod.
 
-    `claim` is None if it is not there."""
+    `claim` is None if it does not exist."""
     if claim is None:
         return Finding(
             kind="claim",
@@ -74,9 +72,9 @@ def is_tied(claim: Object | None) -> bool:
 
 
 def _unbound(
-    name: str, spec: Mapping[str, Any], said: Sequence[Happening], worker: int, begun: float | None
+    name: str, spec: Mapping[str, Any], said: Sequence[ClusterEvent], worker: int, begun: float | None
 ) -> Finding | None:
-    # Between two failures it is said again and again that the provisioner is awaited: failures matter more.
+    # Between two failures there are many events that the provisioner is awaited: failures matter more.
     failures = [each for each in said if each.reason == "ProvisioningFailed"]
     last = failures[-1] if failures else said[-1] if said else None
     reason, message = (last.reason, last.message) if last else ("", "")
@@ -120,7 +118,7 @@ def _unbound(
             since=begun,
         )
     if reason in ("WaitForFirstConsumer", "WaitForPodScheduled"):
-        return None  # it is bound with the pod; what keeps the pod from its place is the reason
+        return None  # it is bound once the pod is scheduled: the scheduler's reason counts
     return Finding(
         kind="volume",
         text=f"{{who}} cannot start before volume claim {name} is bound to a volume",

@@ -1,7 +1,7 @@
-"""Why the Job controller can make no pod: the API server's refusals, which appear as events of the Job. Pure.
+"""Why the Job controller can create no pod: refusals by the API server, in the events of the Job. Pure.
 
-No pod exists then, so nothing else tells: a quota, the namespace's Pod Security level, limit ranges, a
-service account or a priority class that is missing, webhooks. Called by `diagnose`."""
+No pod exists then, so the events are the only source: a quota, the namespace's Pod Security level, limit
+ranges, a missing service account or priority class, webhooks."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from echelon.engines.kubernetes.client.fields import moment
-from echelon.engines.kubernetes.diagnose.happenings import Events, Happening, last_of
+from echelon.engines.kubernetes.diagnose.cluster_events import ClusterEvent, Events, last_of
 from echelon.engines.kubernetes.diagnose.trouble import Finding, Kind
 from echelon.engines.kubernetes.nodes.quantities import to_thousandths
 
 if TYPE_CHECKING:
     from echelon.engines.kubernetes.client.api import Object
 
-_SILENCE = 10.0  # seconds within which the Job controller makes pods when nothing is wrong
+_SILENCE = 10.0  # seconds within which a healthy Job controller creates pods
 _QUOTA = re.compile(
     r"exceeded quota: (?P<name>[^,]+), requested: (?P<asked>.+), used: (?P<used>.+), limited: (?P<limit>.+)"
 )
@@ -38,7 +38,7 @@ _RANGE = re.compile(r"(?:maximum|minimum) \S+ usage per \S+ is|max limit to requ
 def missing_pods(
     job: Object, pods: Sequence[Object], missing: Sequence[int], events: Events, now: float
 ) -> list[Finding]:
-    """Why those workers of a Job have no pod; nothing if its controller has had no time yet."""
+    """Why those workers of a Job have no pod; empty if its controller has had no time yet."""
     if not missing:
         return []
     newest = max((moment(pod["metadata"].get("creationTimestamp")) or 0.0 for pod in pods), default=0.0)
@@ -61,7 +61,7 @@ def missing_pods(
     ]
 
 
-def _refused(refusal: Happening, workers: tuple[int, ...]) -> Finding:
+def _refused(refusal: ClusterEvent, workers: tuple[int, ...]) -> Finding:
     said = refusal.message.removeprefix("Error creating: ")
     kind, text, hint, healable = _read_refusal(said)
     return Finding(
@@ -83,7 +83,7 @@ def _read_refusal(said: str) -> tuple[Kind, str, str, bool]:
     if found := _SECURITY.search(said):
         level, what = found["level"], _violations(found["what"])
         return (
-            "refused",
+            "restricted" if level == "restricted" else "refused",
             f"the namespace's Pod Security level {level} forbids {{who}}: {what}",
             "leave out what it forbids (a hostPath mount?), or use a namespace with another level",
             False,
@@ -139,7 +139,7 @@ def _quota(found: re.Match[str]) -> tuple[Kind, str, str, bool]:
         f"{_name(name)}: {amount} asked for, {used.get(name, '0')} of {limits.get(name, '?')} used"
         for name, amount in asked.items()
     ]
-    # What is larger than the whole quota will not fit when others have gone, either.
+    # What exceeds the whole quota will not fit when others have ended, either.
     never = any(_exceeds(amount, limits.get(name)) for name, amount in asked.items())
     look = f"`kubectl describe quota {found['name']}` shows it"
     hint = (
@@ -163,13 +163,13 @@ def _exceeds(amount: str, limit: str | None) -> bool:
 
 
 def _name(resource: str) -> str:
-    """A quota's name of a resource, in a user's words."""
+    """A quota's name of a resource, as users call it."""
     plain = resource.removeprefix("requests.")
     return {"nvidia.com/gpu": "GPUs", "amd.com/gpu": "GPUs", "cpu": "CPUs"}.get(plain, plain)
 
 
 def _violations(text: str) -> str:
-    """What a level forbids, without how each field would have to be set; which volume, if it is one."""
+    """What a level forbids, without the advice on each field; with the volume's name, if it is one."""
     text = re.sub(
         r'\([^()]*restricted volume types? ("[^()]*)\)', lambda found: found[1].replace('"', ""), text
     )
@@ -177,5 +177,5 @@ def _violations(text: str) -> str:
 
 
 def _reason(said: str) -> str:
-    """What follows the name of the pod that was refused, which nobody has ever seen."""
+    """The refusal without the name of the pod, which never existed."""
     return re.sub(r'^pods "[^"]*" is forbidden: ', "", said)

@@ -1,7 +1,7 @@
 """Which labels, taints and sizes of the nodes keep a pod away, by the scheduler's own rules. Pure.
 
-The scheduler only counts; with the nodes at hand it can be told which taint and which label it is. Called by
-`scheduling`, and only where the user may list nodes."""
+The scheduler's message only counts nodes; the nodes themselves, where the user may list them, show which
+taint and which label it is."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _KEEPS_AWAY = ("NoSchedule", "NoExecute")
 
 
 def untolerated(pod: Object, nodes: Sequence[Object]) -> list[Mapping[str, Any]]:
-    """The taints that keep the pod from a node, each once."""
+    """The taints that the pod does not tolerate, each once."""
     tolerations = (pod.get("spec") or {}).get("tolerations") or []
     found: list[Mapping[str, Any]] = []
     for node in nodes:
@@ -34,7 +34,7 @@ def untolerated(pod: Object, nodes: Sequence[Object]) -> list[Mapping[str, Any]]
 
 
 def capacity(node: Object, resource: str) -> int:
-    """How much of a resource a node has for pods, in thousandths."""
+    """The allocatable amount of a node's resource, in thousandths."""
     return to_thousandths(((node.get("status") or {}).get("allocatable") or {}).get(resource, "0"))
 
 
@@ -50,7 +50,7 @@ def large_enough(pod: Object, nodes: Sequence[Object]) -> list[Object]:
 
 
 def product_trouble(pod: Object, nodes: Sequence[Object]) -> tuple[str, str] | None:
-    """That no node has a GPU of the model asked for, and which models there are; None if one has."""
+    """A clause and hint if no node has a GPU of the requested model; None if one has."""
     wanted = [each for each in _expressions(pod) if each.get("key") == names.GPU_PRODUCT]
     if not wanted or any(_has(node, wanted[0]) for node in nodes):
         return None
@@ -67,7 +67,7 @@ def product_trouble(pod: Object, nodes: Sequence[Object]) -> tuple[str, str] | N
 
 
 def no_such_label(pod: Object, nodes: Sequence[Object]) -> str | None:
-    """A label that the pod asks for and no node has, as KEY=VALUE."""
+    """A label that the pod requires and no node has, as KEY=VALUE."""
     for key, value in ((pod.get("spec") or {}).get("nodeSelector") or {}).items():
         if not any(_labels(node).get(key) == value for node in nodes):
             return f"{key}={value}"
@@ -88,7 +88,7 @@ def _tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
 
 
 def _expressions(pod: Object) -> Iterator[Mapping[str, Any]]:
-    """What the pod requires of a node's labels, where it leaves no choice."""
+    """The label expressions that a node must match, where the pod leaves no choice."""
     affinity = ((pod.get("spec") or {}).get("affinity") or {}).get("nodeAffinity") or {}
     terms = (affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}).get(
         "nodeSelectorTerms"

@@ -1,7 +1,7 @@
-"""Why an image cannot be pulled, from the words of container runtimes and registries. Pure.
+"""Why an image cannot be pulled, from the messages of container runtimes and registries. Pure.
 
-They are many and change with versions; each is told apart by what it is sure to say, and what nobody knows
-is passed on as it is. Called by `starting`."""
+The messages are many and change with versions: each cause is recognised by what its message always contains,
+and an unknown message is passed on unchanged."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 from echelon.engines.kubernetes.diagnose.trouble import Kind
 
-# In this order: a registry that hides what it has answers "not found or no access" to strangers, and a login
-# server that cannot be reached is not a login that was refused.
+# The order matters: a registry may answer "not found or no access" to a request without a login, and an
+# unreachable login server is not a refused login.
 _UNREACHABLE = re.compile(
     r"no such host|connection refused|i/o timeout|timeout exceeded|deadline exceeded|network is unreachable"
     r"|no route to host|connection reset|TLS handshake|x509:|tls: |gave HTTP response to HTTPS client"
@@ -42,7 +42,7 @@ _PREFIXES = (
 def read_pull_error(
     image: str, message: str, secrets: Sequence[str], lost_secrets: str
 ) -> tuple[Kind, str, str]:
-    """The kind of trouble with an image, in a sentence with a hint.
+    """The kind of a pull error, with a sentence and a hint.
 
     `secrets` are the pull secrets that the pod names, `lost_secrets` those that the kubelet did not find."""
     why = strip(message)
@@ -79,7 +79,7 @@ def read_pull_error(
 
 
 def strip(message: str) -> str:
-    """The words of a pull error that say something, without what every layer has put before them."""
+    """The specific part of a pull error, without the prefixes that every layer adds."""
     changed = True
     while changed:
         changed = False

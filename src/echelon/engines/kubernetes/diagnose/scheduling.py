@@ -1,7 +1,7 @@
-"""Why the scheduler finds no node for a pod, from its own words and from what is known of the nodes. Pure.
+"""Why the scheduler finds no node for a pod, from its message and from the nodes. Pure.
 
 "0/3 nodes are available: 1 node(s) had untolerated taint(s), 2 Insufficient nvidia.com/gpu. preemption: ..."
-becomes: which resource, how much is free where, which taint, which label. Called by `diagnose`."""
+becomes: which resource, how much is free where, which taint, which label."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from echelon.engines.kubernetes.client.api import Object
 
 _WHOLE = re.compile(r"^0/(?P<total>\d+) nodes are available(?:: (?P<why>.*))?$")
-# What the scheduler adds after its reasons: what making room would bring.
+# What the scheduler adds after its reasons: whether preemption would help.
 _AFTER = re.compile(
     r"\.? ?(?:no new claims to deallocate|still not schedulable|plugin disabled|preemption: ).*$"
 )
@@ -35,7 +35,7 @@ _REASON = re.compile(r"(?P<count>\d+) (?P<what>.+?)(?=, \d+ |$)")
 _TAINT = re.compile(r"had (?:untolerated )?taint \{(?P<key>[^:}]+): (?P<value>[^}]*)\}")
 _CLAIM = re.compile(r'persistentvolumeclaim "([^"]+)" (not found|is being deleted|bound to non-existent.*)')
 _GPUS = (names.GPU, names.AMD_GPU)
-# Reasons that are told in other words than the scheduler's.
+# Reasons that are reworded for users.
 _PLAIN = {
     "were unschedulable": "cordoned (closed to new pods)",
     "had unknown conditions": "not known to be well",
@@ -57,7 +57,7 @@ _TIED = ("PersistentVolume's node affinity", "volume node affinity conflict", "n
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unfit:
-    """What the scheduler said: of how many nodes, and how many of them are unfit for each reason."""
+    """A scheduler's message: the number of nodes, and how many of them are unfit for each reason."""
 
     total: int
     reasons: tuple[tuple[int, str], ...]
@@ -71,7 +71,7 @@ def read_scheduler(message: str) -> Unfit:
     total, why = int(found["total"]), _AFTER.sub("", found["why"] or "").rstrip(". ")
     counted = tuple((int(each["count"]), each["what"]) for each in _REASON.finditer(why))
     if not counted and why:
-        counted = ((total, why),)  # found out before any node was looked at
+        counted = ((total, why),)  # found before any node was examined
     return Unfit(total=total, reasons=counted)
 
 
@@ -82,33 +82,35 @@ def explain_unfit(
     cluster: Cluster | None,
     tied_claims: Sequence[str] = (),
 ) -> tuple[str, str]:
-    """Why no node takes the pod, as a clause, and a hint; `tied_claims` can be on one node at a time only."""
+    """Why no node takes the pod, as a clause, and a hint; `tied_claims` mount on one node at a time only."""
     if unfit.total == 0:
         said = unfit.reasons[0][1] if unfit.reasons else ""
         if not said or "no nodes available" in said:
             return "the cluster has no node", "ask its administrators, or wait for its autoscaler"
         return said, "`kubectl describe pod` has more"
-    told = [
-        _tell(count, what, unfit.total, pod, nodes, cluster, tied_claims) for count, what in unfit.reasons
+    reasons = [
+        _explain(count, what, unfit.total, pod, nodes, cluster, tied_claims) for count, what in unfit.reasons
     ]
-    told.sort(key=lambda each: each[0])
-    clauses = list(dict.fromkeys(clause for _, clause, _ in told))
-    hint = next((hint for _, _, hint in told if hint), "`kubectl describe pod` has the scheduler's own words")
+    reasons.sort(key=lambda each: each[0])
+    clauses = list(dict.fromkeys(clause for _, clause, _ in reasons))
+    hint = next(
+        (hint for _, _, hint in reasons if hint), "`kubectl describe pod` has the scheduler's own message"
+    )
     return "; ".join(clauses), hint
 
 
 def missing_claim(unfit: Unfit) -> str | None:
-    """A claim that the scheduler itself did not find."""
+    """A claim that the scheduler did not find."""
     found = [_CLAIM.search(what) for _, what in unfit.reasons]
     return next((each[1] for each in found if each and each[2] == "not found"), None)
 
 
 def lacks_room(unfit: Unfit) -> bool:
-    """Whether some node would take the pod if it had more left."""
+    """Whether some node would take the pod if more of it were free."""
     return any(what.startswith("Insufficient ") or what == "Too many pods" for _, what in unfit.reasons)
 
 
-def _tell(
+def _explain(
     count: int,
     what: str,
     total: int,
@@ -137,7 +139,7 @@ def _tell(
     for mark, clause in _VOLUMES.items():
         if mark in what:
             return 2, clause, "`echelon volume ls` shows the claims, and who uses them"
-    plain = next((words for mark, words in _PLAIN.items() if mark in what), None)
+    plain = next((clause for mark, clause in _PLAIN.items() if mark in what), None)
     if plain:
         return 4, f"{_of(count, total, 'is', 'are')} {plain}", ""
     return 5, f"{_of(count, total, 'says', 'say')}: {what.removeprefix('node(s) ')}", ""
@@ -192,12 +194,12 @@ def _taint(
     if len(unwell) == len(taints):
         states = ", ".join(sorted({str(each["key"]).partition("/")[2] for each in unwell}))
         return 4, f"{ours} {states.replace('unschedulable', 'cordoned')}", ""
-    words = sorted({_taint_words(each) for each in taints if each not in unwell})
-    # A taint on a node that is large enough says more than that the others are not.
-    inviting = [_taint_words(each) for each in untolerated(pod, large_enough(pod, nodes or ()))]
-    best = next((each for each in words if each in inviting), None)
-    hint = f"--toleration {best or words[0]} lets it run there"
-    return (-1 if best else 3), f"{ours} tainted {', '.join(words)}", hint
+    texts = sorted({_taint_text(each) for each in taints if each not in unwell})
+    # A taint on a node that is large enough is a better reason than the size of the others.
+    inviting = [_taint_text(each) for each in untolerated(pod, large_enough(pod, nodes or ()))]
+    best = next((each for each in texts if each in inviting), None)
+    hint = f"--toleration {best or texts[0]} lets it run there"
+    return (-1 if best else 3), f"{ours} tainted {', '.join(texts)}", hint
 
 
 def _labels(count: int, total: int, pod: Object, nodes: Sequence[Object] | None) -> tuple[int, str, str]:
@@ -221,7 +223,7 @@ def _of(count: int, total: int, one: str, many: str) -> str:
     return f"{count} of {total} nodes {one if count == 1 else many}"
 
 
-def _taint_words(taint: Mapping[str, Any]) -> str:
+def _taint_text(taint: Mapping[str, Any]) -> str:
     value = f"={taint['value']}" if taint.get("value") else ""
     effect = f":{taint['effect']}" if taint.get("effect") else ""
     return f"{taint.get('key')}{value}{effect}"
@@ -236,8 +238,8 @@ def _asked(pod: Object, resource: str) -> str:
 
 
 def _most_free(resource: str, asked: int, cluster: Cluster | None, *, everywhere: bool) -> str:
-    """Where most of a resource is free, and how much; nothing if that is not known, or is not the point: a
-    node that lacks something else. More than was asked for has become free since the scheduler looked.
+    """Where most of a resource is free, and how much; empty if that is unknown or beside the point, since
+    that node lacks something else. More than requested may have become free since the scheduler looked.
     """
     found = []
     for node in cluster.nodes if cluster is not None else ():
@@ -248,9 +250,9 @@ def _most_free(resource: str, asked: int, cluster: Cluster | None, *, everywhere
             found.append((node.free_cpus, f"{node.free_cpus:.3g}", node.name))
         elif resource == "memory":
             found.append((node.free_memory, format_memory(node.free_memory), node.name))
-    most, words, name = max(found, default=(0.0, "", ""), key=lambda each: each[0])
+    most, amount, name = max(found, default=(0.0, "", ""), key=lambda each: each[0])
     if most <= 0:
         return ""
     if most * 1000 < asked:
-        return f" (at most {words}, on {name})"
-    return f" as the scheduler last saw it (by now {words}, on {name})" if everywhere else ""
+        return f" (at most {amount}, on {name})"
+    return f" as the scheduler last saw it (by now {amount}, on {name})" if everywhere else ""

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from echelon.engines.kubernetes.client.fields import moment, one_line
-from echelon.engines.kubernetes.diagnose.happenings import Happening, last_of
+from echelon.engines.kubernetes.diagnose.cluster_events import ClusterEvent, last_of
 from echelon.engines.kubernetes.diagnose.pulling import read_pull_error
 from echelon.engines.kubernetes.diagnose.trouble import Finding, Kind
 from echelon.engines.kubernetes.state.workers import (
@@ -51,7 +51,7 @@ _SANDBOX_ID = re.compile(r' (?:for|of) (?:pod )?sandbox "[0-9a-f]{16,}"')
 _VOLUME = re.compile(r'for volume "(?P<name>[^"]+)"')
 
 
-def waiting_trouble(pod: Object, said: Sequence[Happening], now: float) -> Finding | None:
+def waiting_trouble(pod: Object, said: Sequence[ClusterEvent], now: float) -> Finding | None:
     """What keeps the container of a pod that has its node from starting; None if it runs or has run."""
     waiting = container_state(pod).get("waiting") or {}
     if container_state(pod) and not waiting:
@@ -114,7 +114,7 @@ def start_trouble(pod: Object, message: str, since: float | None, *, again: bool
     return _finding(pod, "start", text, hint, since)
 
 
-def _pull(pod: Object, reason: str, message: str, said: Sequence[Happening]) -> Finding:
+def _pull(pod: Object, reason: str, message: str, said: Sequence[ClusterEvent]) -> Finding:
     failed = [each for each in said if each.reason == "Failed" and "pull image" in each.message]
     if reason == "ErrImageNeverPull":
         text = f"image {_image(pod)} is not on {node_name(pod).removeprefix('its ')}, and must not be pulled"
@@ -128,7 +128,7 @@ def _pull(pod: Object, reason: str, message: str, said: Sequence[Happening]) -> 
     return _finding(pod, kind, text, hint, _since(pod, failed))
 
 
-def _config(pod: Object, message: str, said: Sequence[Happening]) -> Finding:
+def _config(pod: Object, message: str, said: Sequence[ClusterEvent]) -> Finding:
     since = _first(pod, said, "Failed")
     if found := _KEY.search(message):
         text = f"{found['kind'].lower()} {found['name']}, which {{who}} would read, has no key {found['key']}"
@@ -146,7 +146,7 @@ def _config(pod: Object, message: str, said: Sequence[Happening]) -> Finding:
     return _finding(pod, "config", f"the container of {{who}} cannot be made: {message}", hint, since)
 
 
-def _setting_up(pod: Object, said: Sequence[Happening], now: float) -> Finding | None:
+def _setting_up(pod: Object, said: Sequence[ClusterEvent], now: float) -> Finding | None:
     """Volumes, the sandbox, and an image on its way: only events tell."""
     done = last_of(said, *_SET_UP)
     late = [each for each in said if done is None or each.last > done.last]
@@ -159,7 +159,7 @@ def _setting_up(pod: Object, said: Sequence[Happening], now: float) -> Finding |
         hint = (
             f"the cluster's administrators can look at {node_name(pod).removeprefix('its ')}; it tries again"
         )
-        text = f"{node_name(pod).removeprefix('its ')} cannot set up the pod of {{who}}: {why}"
+        text = f"{node_name(pod).removeprefix('its ')} cannot set up {{pod}}: {why}"
         return _finding(pod, "sandbox", text, hint, sandbox.first, healable=True)
     if done is not None and done.reason == "Pulling":
         text = f"image {_image(pod)} is being pulled for {{who}}"
@@ -168,12 +168,12 @@ def _setting_up(pod: Object, said: Sequence[Happening], now: float) -> Finding |
     bound = moment(_scheduled_at(pod))
     if (pod.get("status") or {}).get("startTime") or bound is None or now - bound < _SILENCE:
         return None
-    text = f"{node_name(pod).removeprefix('its ')} has not taken up the pod of {{who}} yet"
+    text = f"{node_name(pod).removeprefix('its ')} has not taken up {{pod}} yet"
     hint = f"is the node well? `kubectl describe {node_name(pod).removeprefix('its ')}`"
     return _finding(pod, "silent", text, hint, bound, healable=True)
 
 
-def _mount(pod: Object, mount: Happening) -> Finding:
+def _mount(pod: Object, mount: ClusterEvent) -> Finding:
     named = _VOLUME.search(mount.message)
     what = _volume_words(pod, named["name"]) if named else "a volume"
     hint = f"`kubectl describe pod {pod['metadata']['name']}` has more"
@@ -228,11 +228,11 @@ def _scheduled_at(pod: Object) -> object:
     )
 
 
-def _first(pod: Object, said: Sequence[Happening], reason: str) -> float | None:
+def _first(pod: Object, said: Sequence[ClusterEvent], reason: str) -> float | None:
     return _since(pod, [each for each in said if each.reason == reason])
 
 
-def _since(pod: Object, said: Sequence[Happening]) -> float | None:
+def _since(pod: Object, said: Sequence[ClusterEvent]) -> float | None:
     """When it was first said; without events, when the kubelet took up the pod."""
     begun = moment((pod.get("status") or {}).get("startTime"))
     return min((each.first for each in said), default=begun)

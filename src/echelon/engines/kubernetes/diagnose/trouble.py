@@ -12,6 +12,7 @@ from typing import Literal
 Kind = Literal[
     "unreachable",  # nothing is heard of the cluster
     "refused",  # the API server lets no pod be made, and will not
+    "restricted",  # the namespace's Pod Security level refuses pods that may run as root
     "invalid-image",  # the image's name is none
     "image",  # it does not exist, or is of no use here
     "login",  # the registry wants a login that it did not get
@@ -47,6 +48,7 @@ PATIENCE: dict[str, float] = {
     "start": 5.0,
     "config": 60.0,
     "refused": 60.0,
+    "restricted": 60.0,
     "image": 120.0,
     "login": 120.0,
     "mount": 180.0,
@@ -76,7 +78,9 @@ class Trouble:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """A trouble of some workers, before those that have the same are told together: `{who}` is them."""
+    """A trouble of some workers, before those that have the same are reported together.
+
+    In `text`, `{who}` stands for these workers and `{pod}` for their pods."""
 
     kind: Kind
     text: str
@@ -86,8 +90,10 @@ class Finding:
     since: float | None = None
 
 
-def tell(findings: Iterable[Finding]) -> list[Trouble]:
-    """Findings as troubles: the same of several workers as one, the most telling first."""
+def report(findings: Iterable[Finding], alone: str | None = None) -> list[Trouble]:
+    """Findings as troubles: the same of several workers as one, the most telling first. `alone` is the name
+    of a pod that is no worker of a run.
+    """
     together: dict[tuple[object, ...], list[Finding]] = {}
     for each in findings:
         together.setdefault((each.kind, each.text, each.hint, each.healable), []).append(each)
@@ -95,12 +101,14 @@ def tell(findings: Iterable[Finding]) -> list[Trouble]:
     for alike in together.values():
         first = alike[0]
         workers = tuple(sorted({worker for each in alike for worker in each.workers}))
+        who = alone or name_workers(workers)
+        pod = alone or f"the pod of {who}"
         times = [each.since for each in alike if each.since is not None]
         troubles.append(
             Trouble(
                 worker=workers[0] if workers else None,
                 kind=first.kind,
-                sentence=first.text.replace("{who}", name_workers(workers)),
+                sentence=first.text.replace("{who}", who).replace("{pod}", pod),
                 hint=first.hint,
                 healable=first.healable,
                 since=min(times) if times else None,

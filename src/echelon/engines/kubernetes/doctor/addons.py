@@ -1,7 +1,7 @@
-"""What else is installed in a cluster that has to do with training, and whether it really runs.
+"""Addons for training that a cluster may have (operators, queues), and whether their controllers run.
 
-A custom resource definition says only that objects are accepted; what acts on them is a controller, which may
-have been removed or be broken. Called by `checkup`."""
+A custom resource definition means only that objects are accepted; the controller that acts on them may have
+been removed or be broken."""
 
 from __future__ import annotations
 
@@ -11,22 +11,24 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from echelon.engines.kubernetes.client.fields import moment
-from echelon.engines.local.checkup import Finding
 from echelon.errors import Denied, Refused
+from echelon.model.finding import Finding
 
 if TYPE_CHECKING:
     from echelon.engines.kubernetes.client.api import Api
 
 Object = Mapping[str, Any]
-_FRESH = 180.0  # seconds since a controller renewed its lease; it does so every few, but clocks differ
+_FRESH = (
+    180.0  # seconds since a controller renewed its lease; it does so every few seconds, but clocks differ
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Addon:
-    """One thing that may be installed: how its API is called, and where its controller usually runs."""
+    """One addon: the name of its API, and where its controller usually runs."""
 
     name: str
-    family: str = ""  # what the line is about, if the name is too long for it
+    family: str = ""  # the subject of its line, if the name is too long
     group: str
     resource: str
     deployment: str
@@ -84,7 +86,7 @@ ADDONS = (
 
 
 def check_addons(api: Api) -> Iterator[Finding]:
-    """A line for each addon. The API server's own list of groups is open to everybody."""
+    """A line for each addon. Every user may read the API server's list of groups."""
     groups = {group["name"]: group for group in api.raw("/apis").get("groups") or ()}
     absent = []
     for addon in ADDONS:
@@ -110,7 +112,7 @@ def judge(
     *,
     now: float,
 ) -> Finding:
-    """Whether an addon whose API is served has a controller that runs. Pure; None is what we may not see."""
+    """Whether an addon whose API is served has a running controller; None is what we may not list. Pure."""
     about = f"{addon.name}: API {served}" if addon.family else f"API {served}"
     for deployment in deployments or ():
         where, version = deployment["metadata"]["namespace"], _version(deployment)
@@ -159,7 +161,7 @@ def _served(api: Api, group: Object | None, addon: Addon) -> str | None:
         if addon.version in ("", version["version"]):
             try:
                 resources = api.raw(f"/apis/{version['groupVersion']}").get("resources") or ()
-            except Refused:  # it has just gone, or what serves it is broken
+            except Refused:  # it was just removed, or its API service is broken
                 continue
             if any(each["name"] == addon.resource for each in resources):
                 found.append(str(version["version"]))
@@ -196,8 +198,8 @@ def _queues(api: Api, addon: Addon, served: str) -> Finding:
 
 
 def _version(deployment: Object) -> str:
-    """What a controller says it is: its label, else its image's tag."""
+    """A controller's version: its label, else its image's tag."""
     label = (deployment["metadata"].get("labels") or {}).get("app.kubernetes.io/version")
     containers = deployment["spec"]["template"]["spec"].get("containers") or ()
     tags = [each["image"].rpartition("/")[2].partition("@")[0].partition(":")[2] for each in containers]
-    return str(label or next(filter(None, tags), "of a version that it does not tell"))
+    return str(label or next(filter(None, tags), "of an unknown version"))

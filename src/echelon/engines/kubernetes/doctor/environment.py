@@ -1,7 +1,6 @@
-"""What a namespace and its cluster offer to runs, a line each, read from the objects alone. Pure.
+"""What a namespace and its cluster offer to runs, one line per subject, from the objects alone. Pure.
 
-Where we may not look (None instead of objects) the line says so, and what follows from it. Called by
-`checkup`."""
+Where the user may not look (None instead of objects) the line says so, and the consequence."""
 
 from __future__ import annotations
 
@@ -11,15 +10,15 @@ from typing import Any
 from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.nodes import shapes
 from echelon.engines.kubernetes.nodes.quantities import to_thousandths
-from echelon.engines.local.checkup import Finding
 from echelon.model.cluster import Cluster, Node
+from echelon.model.finding import Finding
 from echelon.model.resources import format_memory
 
 Object = Mapping[str, Any]
-OLDEST = (1, 29)  # of Kubernetes: from here on a Job restarts single workers and counts for each of them
+OLDEST = (1, 29)  # of Kubernetes: a Job restarts single workers, and counts restarts per worker
 _NAMED = 4
 _DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
-# Provisioners, or parts of their names, whose volumes several nodes can mount at once.
+# Provisioners (or parts of their names) whose volumes several nodes can mount at once.
 _SHARED = (
     "nfs", "efs.csi.aws.com", "fsx", "file.csi.azure.com", "blob.csi.azure.com", "filestore", "gcsfuse",
     "cephfs", "longhorn", "lustre", "weka", "juicefs", "portworx", "gluster", "smb.csi", "trident", "beegfs",
@@ -39,7 +38,7 @@ def check_version(version: Object) -> Finding:
         number = int(str(version["major"])), int(str(version["minor"]).rstrip("+"))
     except (KeyError, ValueError):
         number = OLDEST
-    found = str(version.get("gitVersion") or "of a version that it does not tell")
+    found = str(version.get("gitVersion") or "of an unknown version")
     if number < OLDEST:
         oldest = ".".join(map(str, OLDEST))
         return Finding(
@@ -60,7 +59,7 @@ def check_nodes(cluster: Cluster | None) -> Finding:
             found="unknown: you may not list them",
             fix="see the right to nodes",
         )
-    shut = [f"{each.node.name} ({each.why.partition(';')[0]})" for each in cluster.left_out]
+    shut = [f"{each.node.name} ({each.why})" for each in cluster.left_out]
     out = f"; {len(shut)} left out: {_some(shut)}" if shut else ""
     cpus, memory = sum(node.cpus for node in cluster.nodes), sum(node.memory for node in cluster.nodes)
     if not cluster.nodes:
@@ -79,7 +78,7 @@ def check_gpus(
             level="degraded",
             what="GPUs",
             found="unknown: you may not list nodes",
-            fix="--gpus works; whether and where there are free ones is not told: see the right to nodes",
+            fix="--gpus works; whether and where there are free ones is not known: see the right to nodes",
         )
         return
     models: dict[str, list[Node]] = {}
@@ -112,7 +111,7 @@ def _gpus_of(model: str, having: Sequence[Node], *, free_known: bool) -> Finding
         f"{node.name} ({f'{free[node.name]} of ' if free_known else ''}{len(node.gpus)})" for node in having
     ]
     spare = f"{sum(free.values())} free" if free_known else "free: unknown"
-    found = f"{total} {model or 'of a model that is not told'}, {spare}: {_some(where)}"
+    found = f"{total} {model or 'of an unknown model'}, {spare}: {_some(where)}"
     if model:
         return Finding(level="ok", what="GPUs", found=found)
     command = f"kubectl label node {having[0].name} {names.GPU_PRODUCT}=MODEL"
@@ -158,7 +157,7 @@ def check_storage(classes: Sequence[Object] | None, claims: Sequence[Object]) ->
         yield Finding(
             level="degraded", what=what, found=f"{named}; no default", fix=f"--output new: {command}"
         )
-    # What has been bound for many writers proves itself; else the provisioner's name must do.
+    # A claim bound as ReadWriteMany proves its class; otherwise the provisioner's name decides.
     proved = {
         str(claim["spec"].get("storageClassName"))
         for claim in claims
@@ -185,7 +184,7 @@ def check_storage(classes: Sequence[Object] | None, claims: Sequence[Object]) ->
 
 
 def check_names(slices: Sequence[Object] | None) -> Finding:
-    """Whether somebody answers when pods ask for names."""
+    """Whether a name server is ready to answer pods."""
     if slices is None:
         return Finding(
             level="ok",
@@ -227,7 +226,7 @@ def check_quotas(quotas: Sequence[Object] | None, ranges: Sequence[Object]) -> I
     """What the namespace may still use."""
     if quotas is None:
         yield Finding(
-            level="ok", what="quota", found="unknown: you may not list quotas; a refusal would tell of them"
+            level="ok", what="quota", found="unknown: you may not list quotas; a refusal would name them"
         )
         return
     if not quotas:
@@ -239,11 +238,11 @@ def check_quotas(quotas: Sequence[Object] | None, ranges: Sequence[Object]) -> I
         spent = sorted(
             name for name, amount in left.items() if amount <= 0 and to_thousandths(hard[name]) > 0
         )
-        told = [f"{name} {_amount(name, max(0, left[name]))} of {hard[name]}" for name in sorted(hard)]
+        amounts = [f"{name} {_amount(name, max(0, left[name]))} of {hard[name]}" for name in sorted(hard)]
         yield Finding(
             level="degraded" if spent else "ok",
             what="quota",
-            found=f"{_name(quota)}: left {', '.join(told)}",
+            found=f"{_name(quota)}: left {', '.join(amounts)}",
             fix=f"more of {', '.join(spent)} is refused: end something, or have the quota raised"
             if spent
             else "",
@@ -260,7 +259,7 @@ def check_quotas(quotas: Sequence[Object] | None, ranges: Sequence[Object]) -> I
 
 
 def _demanded(quotas: Sequence[Object], ranges: Sequence[Object]) -> list[str]:
-    """What every pod must ask for, since a quota counts it and no LimitRange fills it in."""
+    """What every pod must request, since a quota counts it and no LimitRange fills it in."""
     limits = [limit for each in ranges for limit in each["spec"].get("limits") or ()]
     filled = {
         name

@@ -1,8 +1,8 @@
-"""What a cluster offers to runs in one namespace, and what is missing for what: `echelon doctor --on k8s`.
+"""All checks of a cluster in order: `echelon doctor --on k8s`.
 
-One thing after another, each as a line that says ok, degraded (and what then does not work) or missing (and
-the command that mends it). Nothing is made in the cluster, unless an image is named to be tried; a question
-that we may not ask is answered by a line that says so."""
+Each line is ok, degraded (with what then does not work) or missing (with the command that fixes it). Nothing
+is created in the cluster unless an image is named to be tried; a check that the user has no right to do
+becomes a line that says so."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from echelon.engines.kubernetes.doctor.addons import check_addons
 from echelon.engines.kubernetes.doctor.policies import check_policies
 from echelon.engines.kubernetes.doctor.rights import Need, check_rights
 from echelon.engines.kubernetes.nodes import inventory
-from echelon.engines.local.checkup import Finding
 from echelon.errors import Denied, EchelonError, Unreachable
+from echelon.model.finding import Finding
 
 if TYPE_CHECKING:
     from echelon.engines.kubernetes.client.api import Api
@@ -25,7 +25,7 @@ _NAME_SERVICES = ("kube-dns", "coredns", "rke2-coredns-rke2-coredns")
 
 
 def check_up(connect: Callable[[], Api], image: str | None = None) -> Iterator[Finding]:
-    """Look at one thing after another; what follows from a cluster that does not answer is left out."""
+    """Run every check; an unreachable cluster ends them."""
     try:
         api = connect()
         yield _reach(api)
@@ -36,7 +36,7 @@ def check_up(connect: Callable[[], Api], image: str | None = None) -> Iterator[F
         return
     try:
         yield from _look(api, image, user)
-    except Unreachable as error:  # it went away while we looked
+    except Unreachable as error:  # it became unreachable meanwhile
         yield Finding(level="missing", what="cluster", found=error.message, fix=error.hint)
 
 
@@ -60,7 +60,7 @@ def _look(api: Api, image: str | None, user: str) -> Iterator[Finding]:
     def may(need: Need, verb: str) -> bool:
         from echelon.engines.kubernetes.client.api import ALL
 
-        if need.kind == "Namespace":  # its own name counts as its namespace, which a review does not know
+        if need.kind == "Namespace":  # a review does not know the namespace as its own: reading it decides
             return namespace is not None
         where = ALL if need.role == "cluster" else None
         return api.may(verb, need.kind, subresource=need.subresource, namespace=where)
@@ -86,7 +86,7 @@ def _reach(api: Api) -> Finding:
 
 
 def _who(api: Api) -> str:
-    """Who we are to the cluster; "" where it is too old to tell."""
+    """The user name that the cluster sees; "" where it is too old to report it."""
     try:
         answer = api.create({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"})
     except Unreachable:
@@ -101,7 +101,7 @@ def _check_nodes(api: Api) -> Iterator[Finding]:
     nodes = seen.nodes
     cluster = None if nodes is None else inventory.to_cluster(nodes, seen.pods, seen.jobs, me=api.namespace)
     yield environment.check_nodes(cluster)
-    yield from environment.check_gpus(cluster, nodes or [], free_known=seen.everybody)
+    yield from environment.check_gpus(cluster, nodes or [], free_known=seen.all_namespaces)
 
 
 def _check_policies(api: Api, namespace: dict[str, Any] | None) -> Finding:
@@ -113,7 +113,7 @@ def _check_policies(api: Api, namespace: dict[str, Any] | None) -> Finding:
             found="unknown: you may not list them; most clusters have none",
         )
     about = ((namespace or {}).get("metadata") or {}).get("labels") or {}
-    # Kubernetes itself gives every namespace this label.
+    # Kubernetes sets this label on every namespace.
     return check_policies(policies, api.namespace, {"kubernetes.io/metadata.name": api.namespace, **about})
 
 
@@ -133,7 +133,7 @@ def _check_image_and_names(api: Api, image: str | None) -> Iterator[Finding]:
 
 
 def _ask(question: Callable[[], T]) -> T | None:
-    """The answer, or None where we may not ask."""
+    """The answer, or None where the user has no right to it."""
     try:
         return question()
     except Denied:

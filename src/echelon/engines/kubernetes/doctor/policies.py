@@ -1,8 +1,7 @@
-"""Whether the NetworkPolicies of a namespace let the workers of a run talk to each other. Pure.
+"""Whether the NetworkPolicies of a namespace let the workers of a run reach each other. Pure.
 
-Workers reach worker 0 on a fixed port and each other on ports that the kernel chooses, and they find worker 0
-by its name. A policy that was not written with that in mind makes a gang wait for ever; the check-up says so
-before."""
+Workers connect to worker 0 by name on a fixed port, and to each other on ports that the kernel chooses. A
+policy that forbids any of it makes a gang wait for ever; the check-up warns before."""
 
 from __future__ import annotations
 
@@ -11,15 +10,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from echelon.engines.kubernetes import names
-from echelon.engines.local.checkup import Finding
+from echelon.model.finding import Finding
 
 Policy = Mapping[str, Any]
 Direction = Literal["Ingress", "Egress"]
 _RULES = {"Ingress": ("ingress", "from"), "Egress": ("egress", "to")}
-_CHOSEN_PORTS = (32768, 60999)  # Linux' ephemeral ports, unless it is told otherwise
+_CHOSEN_PORTS = (32768, 60999)  # Linux' ephemeral ports by default
 _ANYWHERE = ("0.0.0.0/0", "::/0")
 _DNS = 53
-# Lets what it selects talk among itself and ask for names, and forbids nothing that others allow.
+# Lets the selected pods reach each other and DNS, and forbids nothing that other policies allow.
 ALLOWING: dict[str, Any] = {
     "apiVersion": "networking.k8s.io/v1",
     "kind": "NetworkPolicy",
@@ -89,7 +88,7 @@ def _reach_each_other(
 
 
 def _names_resolve(policies: Sequence[Policy]) -> bool:
-    """Whether some rule lets workers ask a name server, which is in another namespace or on the node."""
+    """Whether a rule lets workers reach a name server, which is in another namespace or on the node."""
     for policy in policies:
         for rule in policy["spec"].get("egress") or ():
             peers = rule.get("to")
@@ -103,7 +102,7 @@ def _includes(
     peer: Mapping[str, Any], worker: Mapping[str, str], namespace_labels: Mapping[str, str]
 ) -> bool:
     if "ipBlock" in peer:
-        # Which addresses pods have is not told; only the whole world surely has them.
+        # The addresses of pods are unknown; only "everywhere" is sure to include them.
         return peer["ipBlock"].get("cidr") in _ANYWHERE and not peer["ipBlock"].get("except")
     if "namespaceSelector" in peer and not _selects(peer["namespaceSelector"] or {}, namespace_labels):
         return False
@@ -118,7 +117,7 @@ def _ports(rule: Mapping[str, Any], protocol: str) -> Iterator[tuple[int, int]]:
             first = port.get("port")
             if first is None:
                 yield 0, 65535
-            elif isinstance(first, int):  # a name means a port that containers declare; ours declare none
+            elif isinstance(first, int):  # a named port is one that containers declare; ours declare none
                 yield first, int(port.get("endPort") or first)
 
 
@@ -131,7 +130,7 @@ def _covers(ranges: Sequence[tuple[int, int]], wanted: tuple[int, int]) -> bool:
 
 
 def _selects(selector: Mapping[str, Any], found: Mapping[str, str]) -> bool:
-    """Whether a label selector selects what has these labels; an empty one selects everything."""
+    """Whether a label selector matches these labels; an empty one matches everything."""
     if any(found.get(key) != value for key, value in (selector.get("matchLabels") or {}).items()):
         return False
     for term in selector.get("matchExpressions") or ():

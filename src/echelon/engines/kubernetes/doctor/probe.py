@@ -1,7 +1,7 @@
-"""One short pod that shows whether an image can be pulled, has a Python, and can ask for names.
+"""One short pod that shows whether an image can be pulled, has a Python, and resolves names.
 
-The only part of the check-up that makes something, and only when an image is named. It is a Job, so that
-Kubernetes removes what is left of it if we cannot."""
+The only check that creates something, and only when an image is named. It is a Job with a time to live, so
+that Kubernetes removes it if the client cannot."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.client.fields import json_object
 from echelon.engines.kubernetes.diagnose import Trouble, diagnose
 from echelon.engines.kubernetes.state.workers import container_end, container_state
-from echelon.engines.local.checkup import Finding
 from echelon.errors import Denied, EchelonError, Unreachable
+from echelon.model.finding import Finding
 
 if TYPE_CHECKING:
     from echelon.engines.kubernetes.client.api import Api
 
 Object = dict[str, Any]
-_PATIENCE = 180.0  # seconds for a large image to come
-_SURE = 3.0  # seconds that a trouble must last before it is believed
+_PATIENCE = 180.0  # seconds to pull a large image
+_SURE = 3.0  # seconds that a problem must last before it counts
 _PAUSE = 0.5
-_OLDEST = (3, 8)  # of Python: what the agent needs
+_OLDEST = (3, 8)  # the oldest Python that the agent supports
 _JOB_NAME = "batch.kubernetes.io/job-name"
 _SCRIPT = """
 import json, socket, sys
@@ -41,7 +41,7 @@ print(json.dumps({"python": list(sys.version_info[:3]), "names": named}))
 def probe_image(
     api: Api, image: str, *, python: str = "python3", patience: float = _PATIENCE
 ) -> Iterator[Finding]:
-    """Pull the image in a pod and say what became of it. Nothing stays behind."""
+    """Pull the image in a pod and report the result. Nothing stays behind."""
     name = f"echelon-doctor-{secrets.token_hex(4)}"
     try:
         api.create(_job(name, image, python, patience))
@@ -53,7 +53,7 @@ def probe_image(
     try:
         yield from _watch(api, name, image, python, time.monotonic() + patience)
     finally:
-        with suppress(EchelonError):  # its own time to live removes it then
+        with suppress(EchelonError):  # its time to live removes it then
             api.delete("Job", name)
 
 
@@ -95,13 +95,13 @@ def _judge(api: Api, pod: Object, image: str, python: str) -> Iterator[Finding]:
     assert end is not None
     said = json_object(b"".join(api.logs(pod["metadata"]["name"], container=names.CONTAINER)).decode())
     version = tuple(said.get("python") or ())
-    words = [
+    messages = [
         each.get("message")
         for each in _events(api, pod["metadata"]["name"])
         if each.get("reason") == "Pulled"
     ]
-    took = re.search(r"in ([\d.]+m?s)", str(words[-1])) if words else None
-    how = f", pulled in {took[1]}" if took else ", on the node already" if words else ""
+    took = re.search(r"in ([\d.]+m?s)", str(messages[-1])) if messages else None
+    how = f", pulled in {took[1]}" if took else ", on the node already" if messages else ""
     if not version:
         yield Finding(
             level="missing",
@@ -128,7 +128,7 @@ def _judge(api: Api, pod: Object, image: str, python: str) -> Iterator[Finding]:
 
 
 def _events(api: Api, name: str) -> list[Object]:
-    """What was said of the Job, of its pod, or of both, since the pod's name begins with the Job's."""
+    """The events of the Job and of its pod, whose name begins with the Job's."""
     try:
         found = api.list("Event").items
     except Denied:
@@ -149,7 +149,7 @@ def _job(name: str, image: str, python: str, patience: float) -> Object:
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
         "terminationMessagePolicy": "FallbackToLogsOnError",
     }
-    # What the strictest level asks for does no harm to one line of Python.
+    # The settings that the strictest Pod Security level requires; the script needs no more.
     security = {"runAsNonRoot": True, "runAsUser": 1000, "seccompProfile": {"type": "RuntimeDefault"}}
     spec = {
         "restartPolicy": "Never",

@@ -1,7 +1,7 @@
-"""What a user must be allowed to do, verb by verb, and what each is for.
+"""The rights that a user needs, verb by verb, and what each is for.
 
-One table feeds three readers: the check-up asks the API server about every verb in it, the documents and the
-tests take their Roles from it, and a right that is missing is told with the command that grants it."""
+One table serves the check-up, which asks the API server about every verb, the Roles in documents and tests,
+and the commands that grant a missing right."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from echelon.engines.kubernetes.client.kinds import KINDS
-from echelon.engines.local.checkup import Finding
+from echelon.model.finding import Finding
 
 _UNKNOWN = "what is free is unknown, and the scheduler alone finds a place"
-_AT_ONCE = 8  # questions on their way; a cluster may be a continent away
+_AT_ONCE = 8  # concurrent requests; a cluster may be a continent away
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Need:
-    """Verbs on one kind of object. `without` is how bad it is to lack one; `role` who should grant them:
+    """Verbs on one kind of object. `without` is the level of a finding when one is missing.
 
-    the minimal Role, the Role of somebody who also handles volumes, or a ClusterRole, since it concerns more
-    than the namespace."""
+    `role` is the Role that should grant them: the minimal one, the one for users who also handle volumes, or
+    a ClusterRole, since they reach beyond the namespace."""
 
     kind: str
     verbs: tuple[str, ...]
     use: str
     subresource: str = ""
-    lack: str = ""  # what then happens instead
+    lack: str = ""  # what happens without it
     without: Literal["missing", "degraded"] = "degraded"
     role: Literal["minimal", "volumes", "cluster"] = "minimal"
 
     @property
     def resource(self) -> str:
-        """As RBAC names it: `pods/exec`."""
+        """The resource as RBAC names it: `pods/exec`."""
         plural = KINDS[self.kind].plural
         return f"{plural}/{self.subresource}" if self.subresource else plural
 
@@ -66,7 +66,7 @@ NEEDS = (
         without="missing",
     ),
     Need(kind="Pod", subresource="log", verbs=("get",), use="logs, status, wait", without="missing"),
-    # A WebSocket is opened with GET, and so `get` is asked for; from 1.35 on `create` as well.
+    # A WebSocket is opened with GET, so `get` is needed; from 1.35 on `create` as well.
     Need(
         kind="Pod",
         subresource="exec",
@@ -74,7 +74,7 @@ NEEDS = (
         use="results without a volume, a stop that lets scripts save, exec",
         lack="stop deletes the pods; use --output with a volume",
     ),
-    Need(kind="Event", verbs=("list",), use="telling why a run does not start"),
+    Need(kind="Event", verbs=("list",), use="why a run does not start"),
     Need(kind="Namespace", verbs=("get",), use="runs in a namespace of the level `restricted`"),
     Need(kind="Pod", subresource="status", verbs=("patch",), use="replacing workers of a dead node at once"),
     Need(
@@ -93,7 +93,7 @@ NEEDS = (
 
 
 def to_rules(needs: Iterable[Need]) -> list[dict[str, Any]]:
-    """The rules of a Role that grants them, one for each resource."""
+    """The rules of a Role that grants these needs, one for each resource."""
     granted: dict[tuple[str, str], list[str]] = {}
     for need in needs:
         verbs = granted.setdefault((KINDS[need.kind].group, need.resource), [])
@@ -104,14 +104,14 @@ def to_rules(needs: Iterable[Need]) -> list[dict[str, Any]]:
     ]
 
 
-# All that runs need in their namespace; what volumes need besides; what placement needs of the whole cluster.
+# What runs need in their namespace; the same with volumes; what placement needs of the whole cluster.
 MINIMAL_ROLE = to_rules(need for need in NEEDS if need.role == "minimal")
 FULL_ROLE = to_rules(need for need in NEEDS if need.role != "cluster")
 CLUSTER_ROLE = to_rules(need for need in NEEDS if need.role == "cluster")
 
 
 def check_rights(may: Callable[[Need, str], bool], namespace: str, user: str) -> Iterator[Finding]:
-    """A line for each need, in order. `may` asks about one verb, and is asked from several threads."""
+    """A line for each need, in order. `may` asks about one verb; several threads call it."""
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         answers = [[(verb, pool.submit(may, need, verb)) for verb in need.verbs] for need in NEEDS]
         for need, verbs in zip(NEEDS, answers, strict=True):
@@ -119,7 +119,7 @@ def check_rights(may: Callable[[Need, str], bool], namespace: str, user: str) ->
 
 
 def right_finding(need: Need, allowed: Mapping[str, bool], namespace: str, user: str) -> Finding:
-    """The line for one need, from the answer for each of its verbs."""
+    """The line for one need, from the review of each of its verbs."""
     everywhere = " of all namespaces" if need.role == "cluster" and KINDS[need.kind].namespaced else ""
     granted = [verb for verb in need.verbs if allowed[verb]]
     denied = [verb for verb in need.verbs if not allowed[verb]]
@@ -137,7 +137,7 @@ def right_finding(need: Need, allowed: Mapping[str, bool], namespace: str, user:
 
 
 def grant_command(need: Need, verbs: Iterable[str], namespace: str, user: str) -> str:
-    """What an administrator types."""
+    """The command with which an administrator grants a need."""
     group = KINDS[need.kind].group
     # kubectl names a subresource of a group as deployments.apps/scale.
     resource = f"{KINDS[need.kind].plural}{f'.{group}' if group else ''}"

@@ -18,7 +18,6 @@ from echelon.engines.kubernetes.client.api import Api, Object
 from echelon.engines.kubernetes.diagnose import Trouble, gives_up, limit_words
 from echelon.engines.kubernetes.files.reconnect import Opener
 from echelon.engines.kubernetes.files.transfer import pod_opener
-from echelon.engines.kubernetes.files.volumes import Volume
 from echelon.engines.kubernetes.follow.troubles import find_troubles
 from echelon.engines.kubernetes.pod_security import forbids_root, level_of
 from echelon.engines.kubernetes.render.manifests import owner_reference
@@ -26,6 +25,7 @@ from echelon.engines.kubernetes.render.pod import to_toleration
 from echelon.engines.kubernetes.state import workers
 from echelon.errors import EchelonError, Refused, Unavailable
 from echelon.model.pod import PodOptions
+from echelon.model.volume import Volume
 
 MOUNT = f"{names.ROOT}/volume"
 IMAGE = "docker.io/library/python:3.12-slim"
@@ -224,7 +224,7 @@ def _wait(api: Api, job: Object, notice: Callable[[str], object]) -> str:
         now = time.monotonic()
         if now - asked >= _WHY:
             asked = now
-            troubles = [_ours(each) for each in find_troubles(api, [job], pods)]
+            troubles = find_troubles(api, [job], pods, alone=_POD_NAME)
             _check(troubles, job, waited=now - begun)
             if troubles and troubles[0].sentence != told:
                 told = troubles[0].sentence
@@ -247,12 +247,6 @@ def _check(troubles: Sequence[Trouble], job: Object, waited: float) -> None:
             first.sentence if first else f"{_POD_NAME} did not start within {_PATIENCE:g} s",
             hint=first.hint if first else "`kubectl get pods` shows it",
         )
-
-
-def _ours(trouble: Trouble) -> Trouble:
-    """The diagnosis speaks of runs, whose only worker this pod would be."""
-    sentence = trouble.sentence.replace("the pod of worker 0", _POD_NAME).replace("worker 0", _POD_NAME)
-    return replace(trouble, sentence=sentence)
 
 
 def _as_somebody(courier: Courier) -> Courier:

@@ -1,11 +1,10 @@
-"""A run's results, brought from its workers or its volume to where they belong on this machine.
+"""A run's results, fetched from its workers or its volume to where they belong on this machine.
 
-Whoever waits for a run does it once, when the run is over; `echelon get` may do it before, for a part. Then
-the end is written into the record, so that it is known without any log, and the workers are let go."""
+The run's tender does it once, when the run is over; `echelon get` may do it before, for a part. Then the end
+is written into the record, so that it is known without any log, and the workers are released."""
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 import time
@@ -15,14 +14,15 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from echelon.engines.base import current_user
 from echelon.engines.kubernetes import control, names, objects
 from echelon.engines.kubernetes.client.api import Api, NotThere, Object
-from echelon.engines.kubernetes.client.fields import json_object
 from echelon.engines.kubernetes.files.transfer import Opener, Progress, fetch_tree, pod_opener
-from echelon.engines.kubernetes.state import history, workers
+from echelon.engines.kubernetes.follow.follow import read_events
+from echelon.engines.kubernetes.follow.view import jobs_of, look, pods_of, read_record
+from echelon.engines.kubernetes.record import Collected, Stored, finished
+from echelon.engines.kubernetes.state import workers
+from echelon.engines.machine import Submissions
 from echelon.engines.results import check_inside, copy_result
 from echelon.errors import Denied, EchelonError, InvalidJob, StateTrouble
 from echelon.model.event import Event
@@ -30,102 +30,99 @@ from echelon.model.job import Job
 from echelon.model.run import Record, RunRef
 
 if TYPE_CHECKING:
-    from echelon.engines.kubernetes.engine import KubernetesEngine
-    from echelon.engines.kubernetes.files.volumes import Volume
+    from echelon.model.volume import Volume
 
 _LOGS = "logs/"
-Heard = Callable[[int, int], object]  # the bytes that have come, and how many there are
+Progressed = Callable[[int, int], object]  # the bytes that have come, and how many there are
 
 
-def collect_results(engine: KubernetesEngine, ref: RunRef, progress: Heard | None) -> None:
-    """Fetch what a run that is over has made, and let its workers go; nothing the second time.
+def collect_results(api: Api, submissions: Submissions, ref: RunRef, progress: Progressed | None) -> None:
+    """Fetch what a run that is over has made, and release its workers; nothing the second time.
 
     What is on a volume of the user's stays there."""
-    obj = engine.record_of(ref)
-    if history.annotation(obj, names.COLLECTED) is not None:
+    view = look(api, ref)
+    stored, pods = view.stored, view.pods
+    if stored.collected is not None:
         return
-    record = history.read_record(obj, ref)
-    jobs, pods = engine.jobs_of(ref), engine.pods_of(ref)
-    told = {event.kind: event for event in engine.events(ref)}
-    end = told.get("finished")
+    seen = {event.kind: event for event in read_events(api, ref)}
+    end = seen.get("finished")
     if end is None:
         return
-    home, made = home_of(record), has_own_claim(record)
+    home, record = home_of(stored, submissions), stored.run
     try:
-        brought = _may_hold("holding" in told, pods) and _fetch_from_workers(
-            engine, record, _within_reach(pods, end), home, progress
+        brought = _may_hold("holding" in seen, pods) and _fetch_from_workers(
+            api, record, _within_reach(pods, end), home, progress
         )
-        if made and jobs and _volume_of(engine, record).status == "Bound":
-            with _reached(engine, record) as (opener, root):
-                fetch_tree(opener, root, home, progress=_told(progress))
+        if has_own_claim(record) and view.jobs and _volume_of(api, record).status == "Bound":
+            with _reached(api, record) as (opener, root):
+                fetch_tree(opener, root, home, progress=_adding(progress))
             brought = True
     except EchelonError:
-        if history.annotation(engine.record_of(ref), names.COLLECTED) is None:
+        if read_record(api, ref).collected is None:
             raise
-        return  # somebody else was faster, and has let the workers go
-    _write_down(engine, record, end, home if brought else None)
-    objects.adopt(engine.api, obj, jobs)  # whoever made them may have been cut off right after
+        return  # another client was faster, and has released the workers
+    _write_down(api, record, end, home if brought else None)
+    objects.tie_record(api, stored, view.jobs)  # the client that made them may have been cut off right after
     with suppress(Denied):  # then they leave by themselves, when their time is over
-        control.tell_leader(engine.api, record, pods, "release")
+        control.order_leader(api, record, pods, "release")
 
 
-def fetch_results(engine: KubernetesEngine, ref: RunRef, path: str, to: Path) -> Path:
-    """A file or folder of the results: from here if they were brought here, else from where they are."""
-    obj = engine.record_of(ref)
-    record = history.read_record(obj, ref)
-    home, output = home_of(record), record.job.pod.output
+def fetch_results(api: Api, submissions: Submissions, ref: RunRef, path: str, to: Path) -> Path:
+    """A file or folder of the results: from here if they were fetched already, else from where they are."""
+    stored = read_record(api, ref)
+    record = stored.run
+    home, output = home_of(stored, submissions), record.job.pod.output
     check_inside(home, path)
-    if history.annotation(obj, names.COLLECTED) is None:
-        engine.collect(ref)
-        obj = engine.record_of(ref)
-    collected = history.annotation(obj, names.COLLECTED)
+    if stored.collected is None:
+        collect_results(api, submissions, ref, None)
+        stored = read_record(api, ref)
     stays = output is not None and output.claim is not None
-    if collected is not None and not stays and (_is_here(collected, home) or home.exists()):
+    if stored.collected is not None and not stays and (_is_here(stored.collected, home) or home.exists()):
         return copy_result(home, path, to)
     target = to if path in (".", "") else to / Path(path).name
-    leader = [pod for pod in workers.leader_pods(engine.pods_of(ref)) if workers.is_running(pod)]
-    if leader and history.written_end(obj) is None:  # when the run is over, they may leave at any moment
+    leader = [pod for pod in workers.leader_pods(pods_of(api, ref.name)) if workers.is_running(pod)]
+    if leader and stored.end is None:  # when the run is over, they may leave at any moment
         root = names.OUTPUT if output is None else names.RESULTS_VOLUME
-        opener = pod_opener(engine.api, leader[-1]["metadata"]["name"], python=record.job.python)
+        opener = pod_opener(api, leader[-1]["metadata"]["name"], python=record.job.python)
         return Path(fetch_tree(opener, root, target, path=path).target)
-    if output is not None and engine.jobs_of(ref):
-        with _reached(engine, record) as (opener, root):
+    if output is not None and jobs_of(api, stored):
+        with _reached(api, record) as (opener, root):
             return Path(fetch_tree(opener, root, target, path=path).target)
-    raise _nowhere(record, path, collected)
+    raise _nowhere(record, path, stored.collected)
 
 
-def home_of(record: Record) -> Path:
-    """Where the results belong on this machine: where the submitter said, or, if that was on another machine
-    or is another user's, in ./runs.
+def home_of(stored: Stored, submissions: Submissions) -> Path:
+    """Where the results belong on this machine: where the submission said, if that was on this machine and
+    the folder can be used, else in ./runs.
     """
-    said = Path(record.results)
-    beside = next((folder for folder in (said, *said.parents[:2]) if folder.is_dir()), None)
-    if beside is not None and os.access(beside, os.W_OK | os.X_OK):
-        return said
-    return Path("runs").absolute() / record.ref.name
+    written = Path(stored.run.results) if stored.run.results else None  # by schema 1
+    said = submissions.results_of(stored.uid) or written
+    if said is not None:
+        beside = next((folder for folder in (said, *said.parents[:2]) if folder.is_dir()), None)
+        if beside is not None and os.access(beside, os.W_OK | os.X_OK):
+            return said
+    return Path("runs").absolute() / stored.run.ref.name
 
 
-def fetched_to(engine: KubernetesEngine, ref: RunRef) -> Path | None:
-    """Where on this machine the results are, if they were brought here."""
-    obj = engine.record_of(ref)
-    collected = history.annotation(obj, names.COLLECTED)
-    home = home_of(history.read_record(obj, ref))
-    return home if collected is not None and _is_here(collected, home) and home.is_dir() else None
+def fetched_to(stored: Stored, submissions: Submissions) -> Path | None:
+    """Where on this machine the results are, if they were fetched to it."""
+    home = home_of(stored, submissions)
+    here = stored.collected is not None and _is_here(stored.collected, home)
+    return home if here and home.is_dir() else None
 
 
-def check_fetched(engine: KubernetesEngine, record: Record) -> None:
-    """Refuse to forget a run whose workers still keep results that nobody has fetched, and we could."""
-    held = any(event.kind == "holding" for event in engine.events(record.ref))
-    if held and engine.api.may("create", "Pod", subresource="exec"):
-        name = record.ref.name
+def check_fetched(api: Api, ref: RunRef) -> None:
+    """Refuse to forget a run whose workers still keep results that were not fetched, and could be."""
+    held = any(event.kind == "holding" for event in read_events(api, ref))
+    if held and api.may("create", "Pod", subresource="exec"):
         raise StateTrouble(
-            f"the results of run {name!r} were not fetched yet, and would be lost",
-            hint=f"`echelon get {name}` brings them, and lets the workers go",
+            f"the results of run {ref.name!r} were not fetched yet, and would be lost",
+            hint=f"`echelon get {ref.name}` brings them, and lets the workers go",
         )
 
 
 def keeps_results(record: Record) -> bool:
-    """Whether the workers themselves keep what the run has made; on a volume it is kept without them."""
+    """Whether the workers themselves keep what the run has made; on a volume it stays without them."""
     return record.job.pod.output is None or bool(record.job.pod.collect)
 
 
@@ -160,7 +157,7 @@ def _within_reach(pods: Sequence[Object], end: Event) -> list[Object]:
 
 
 def _fetch_from_workers(
-    engine: KubernetesEngine, record: Record, pods: Sequence[Object], home: Path, progress: Heard | None
+    api: Api, record: Record, pods: Sequence[Object], home: Path, progress: Progressed | None
 ) -> bool:
     """Bring what lies in pods that are still there; whether there were any."""
     found = False
@@ -168,20 +165,20 @@ def _fetch_from_workers(
     for worker, mine in workers.pods_by_worker(pods).items() if keeps_results(record) else ():
         if not workers.is_running(mine[-1]):
             continue
-        opener = pod_opener(engine.api, mine[-1]["metadata"]["name"], python=record.job.python)
+        opener = pod_opener(api, mine[-1]["metadata"]["name"], python=record.job.python)
         with suppress(NotThere):  # its time to linger was over just now
             if record.job.pod.output is None:
                 move = partial(_place, worker)
-                copied = fetch_tree(opener, names.OUTPUT, home, move=move, progress=_told(progress, before))
+                copied = fetch_tree(opener, names.OUTPUT, home, move=move, progress=_adding(progress, before))
                 before += copied.size
             for path in record.job.pod.collect:
                 target = home / _place(worker, Path(path).name)
-                before += fetch_tree(opener, path, target, progress=_told(progress, before)).size
+                before += fetch_tree(opener, path, target, progress=_adding(progress, before)).size
             found = True
     return found
 
 
-def _told(progress: Heard | None, before: int = 0) -> Callable[[Progress], object]:
+def _adding(progress: Progressed | None, before: int = 0) -> Callable[[Progress], object]:
     def tell(now: Progress) -> None:
         if progress is not None:
             progress(before + now.done, before + now.total)
@@ -189,23 +186,23 @@ def _told(progress: Heard | None, before: int = 0) -> Callable[[Progress], objec
     return tell
 
 
-def _volume_of(engine: KubernetesEngine, record: Record) -> Volume:
+def _volume_of(api: Api, record: Record) -> Volume:
     from echelon.engines.kubernetes.files.volumes import read_volume
 
     output = record.job.pod.output
     assert output is not None
-    return read_volume(engine.api, output.claim or names.claim_name(record.ref.name))
+    return read_volume(api, output.claim or names.claim_name(record.ref.name))
 
 
 @contextmanager
-def _reached(engine: KubernetesEngine, record: Record) -> Iterator[tuple[Opener, str]]:
+def _reached(api: Api, record: Record) -> Iterator[tuple[Opener, str]]:
     """A way to the volume that has the results, through a small pod, and where on it they are."""
     from echelon.engines.kubernetes.files.copy_pod import MOUNT, reach_volume
 
     output = record.job.pod.output
     assert output is not None
-    volume = _volume_of(engine, record)
-    with reach_volume(engine.api, volume, record.job.pod, owner=current_user(), writes=False) as opener:
+    volume = _volume_of(api, record)
+    with reach_volume(api, volume, record.job.pod, owner=current_user(), writes=False) as opener:
         yield opener, f"{MOUNT}/{output.path}".rstrip("/")
 
 
@@ -214,25 +211,23 @@ def _place(worker: int, path: str) -> str:
     return path if worker == 0 or path.startswith(_LOGS) or path == "logs" else f"worker-{worker}/{path}"
 
 
-def _write_down(engine: KubernetesEngine, record: Record, end: Event, home: Path | None) -> None:
-    """The end and, if anything was brought, when and where to."""
-    change: Object = {"data": {names.FINISHED_KEY: msgspec.json.encode(end).decode()}}
-    if home is not None or not keeps_results(record):
-        where = {"at": round(time.time(), 3), "host": socket.gethostname(), "path": str(home or "")}
-        change["metadata"] = {"annotations": {names.COLLECTED: json.dumps(where)}}
-    engine.api.patch("ConfigMap", record.ref.name, change)
+def _write_down(api: Api, run: Record, end: Event, home: Path | None) -> None:
+    """The end and, if anything was fetched, when and where to."""
+    collected = None
+    if home is not None or not keeps_results(run):
+        where = str(home or "")
+        collected = Collected(at=round(time.time(), 3), host=socket.gethostname(), path=where)
+    api.patch("ConfigMap", run.ref.name, finished(end, collected))
 
 
-def _is_here(collected: str, home: Path) -> bool:
-    """Whether results were brought to this machine's folder, though there may have been none."""
-    where = json_object(collected)
-    return (where.get("host"), where.get("path")) == (socket.gethostname(), str(home))
+def _is_here(collected: Collected, home: Path) -> bool:
+    """Whether results were fetched to this machine's folder, though there may have been none."""
+    return (collected.host, collected.path) == (socket.gethostname(), str(home))
 
 
-def _nowhere(record: Record, path: str, collected: str | None) -> InvalidJob:
-    where = json_object(collected or "")
-    if where.get("path"):
-        hint = f"the results were brought to {where['path']} on {where['host']}"
+def _nowhere(record: Record, path: str, collected: Collected | None) -> InvalidJob:
+    if collected is not None and collected.path:
+        hint = f"the results were brought to {collected.path} on {collected.host}"
     elif record.job.pod.output is not None:
         claim = record.job.pod.output.claim or names.claim_name(record.ref.name)
         there = f"{claim}/{record.job.pod.output.path}".rstrip("/")

@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,42 +23,12 @@ from echelon.agent.files.wire import Garbled, Trouble, Wire
 from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.files.reconnect import PATIENCE, Channel, Opener, persist
 from echelon.errors import InvalidJob, StateTrouble, from_os_error
+from echelon.model.copy import Copied, LeftOut, Progress
 
 if TYPE_CHECKING:
     from echelon.engines.kubernetes.client.api import Api
 
 __all__ = ["Copied", "LeftOut", "Opener", "Progress", "fetch_tree", "pod_opener", "send_tree"]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Progress:
-    """How far a copy has come; `trouble` says what keeps it waiting, if anything does."""
-
-    done: int = 0
-    total: int = 0
-    files_done: int = 0
-    files: int = 0
-    trouble: str = ""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class LeftOut:
-    """Something that could not be copied."""
-
-    path: str
-    why: str
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Copied:
-    """What came of a copy. `changed` names files that were being written all the while they were read."""
-
-    target: str
-    files: int
-    size: int
-    there: int  # of the files: those that were in their place before
-    left_out: tuple[LeftOut, ...] = ()
-    changed: tuple[str, ...] = ()
 
 
 def pod_opener(

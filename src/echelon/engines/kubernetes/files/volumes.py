@@ -4,47 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 
 from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.client.api import AlreadyThere, Api, Listing, Object
 from echelon.engines.kubernetes.client.fields import moment
 from echelon.engines.kubernetes.diagnose.claims import claims_of
 from echelon.engines.kubernetes.nodes.quantities import to_whole
+from echelon.engines.kubernetes.record import read
+from echelon.engines.kubernetes.render import dialects
 from echelon.engines.kubernetes.render.volumes import new_claim, user_volumes
-from echelon.engines.kubernetes.state import history
-from echelon.errors import Denied, EchelonError, InvalidJob, StateTrouble
+from echelon.errors import Denied, EchelonError, InvalidJob
 from echelon.model.run import RunRef
+from echelon.model.volume import Volume, check_unused
 
-MODES = {
-    "rwo": "ReadWriteOnce",
-    "rwx": "ReadWriteMany",
-    "rox": "ReadOnlyMany",
-    "rwop": "ReadWriteOncePod",
-}
 DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 _OVER = ("Succeeded", "Failed")
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Volume:
-    """A claim. `size` is what it has or, while it has nothing yet, what it wants, in bytes; `pods` and `runs`
-    are those that use it, or wait for it.
-    """
-
-    name: str
-    status: str
-    size: int
-    modes: tuple[str, ...]
-    storage_class: str | None = None
-    reclaim: str | None = (
-        None  # what happens to the data when the claim is removed; None if that is not known
-    )
-    created: float = 0.0
-    pods: tuple[str, ...] = ()
-    runs: tuple[str, ...] = ()
-    nodes: tuple[str, ...] = ()  # where those pods are
-    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 def list_volumes(api: Api) -> list[Volume]:
@@ -53,7 +27,8 @@ def list_volumes(api: Api) -> list[Volume]:
     if not claims:
         return []
     # Without the right to see who uses a volume, nobody may think that it is free.
-    pods, jobs = api.list("Pod").items, api.list("Job").items
+    pods = api.list("Pod").items
+    jobs = [job for kind in dialects.all_kinds() for job in api.list(kind).items]
     records = api.list("ConfigMap", selector=f"{names.COMPONENT}={names.RECORD}").items
     policies = _policies(api)
     return sorted(
@@ -105,16 +80,6 @@ def remove_volume(api: Api, volume: Volume) -> None:
     api.delete("PersistentVolumeClaim", volume.name)
 
 
-def check_unused(volume: Volume) -> None:
-    """Raise, naming the users of a volume, if there are any."""
-    if volume.pods or volume.runs:
-        users = [*(f"run {name}" for name in volume.runs), *(f"pod {name}" for name in volume.pods)]
-        shown = ", ".join(users[:5]) + (f" and {len(users) - 5} more" if len(users) > 5 else "")
-        raise StateTrouble(
-            f"volume {volume.name} is in use by {shown}", hint="stop them first; then it can be removed"
-        )
-
-
 def to_volume(
     claim: Object,
     pods: Sequence[Object],
@@ -125,7 +90,11 @@ def to_volume(
     """A claim with all that is known of it. Pure."""
     name, spec, status = claim["metadata"]["name"], claim["spec"], claim.get("status") or {}
     mine = [pod for pod in pods if name in claims_of(pod["spec"]) and _lives(pod)]
-    busy = [job for job in jobs if name in claims_of(job["spec"]["template"]["spec"]) and not _is_over(job)]
+    busy = [
+        job
+        for job in jobs
+        if name in claims_of(job["spec"]["template"]["spec"]) and not dialects.end_of([job])
+    ]
     runs = {_run_of(each) for each in (*mine, *busy)} | set(_waiting_runs(name, records))
     size = (status.get("capacity") or {}).get("storage") or spec["resources"]["requests"]["storage"]
     storage_class = spec.get("storageClassName")
@@ -150,25 +119,18 @@ def _lives(pod: Object) -> bool:
     return (pod.get("status") or {}).get("phase") not in _OVER
 
 
-def _is_over(job: Object) -> bool:
-    conditions = (job.get("status") or {}).get("conditions") or []
-    return any(each["type"] in ("Complete", "Failed") and each["status"] == "True" for each in conditions)
-
-
 def _run_of(obj: Object) -> str:
     return str((obj["metadata"].get("labels") or {}).get(names.RUN, ""))
 
 
 def _waiting_runs(claim: str, records: Iterable[Object]) -> Iterable[str]:
-    """Runs in line that will mount the claim: nothing of them exists but their record."""
+    """Queued runs that will mount the claim: nothing of them exists but their record."""
     for obj in records:
-        data = obj.get("data") or {}
-        if names.QUEUED_KEY not in data or names.PLAN_KEY in data or history.annotation(obj, names.STOP):
-            continue
         run = obj["metadata"]["name"]
         with suppress(EchelonError):  # of another version: its own commands say so
-            record = history.read_record(obj, RunRef(engine="k8s", name=run))
-            if claim in claims_of({"volumes": user_volumes(record.job.pod, run).volumes}):
+            stored = read(obj, RunRef(engine="k8s", name=run))
+            waits = stored.queued and stored.run.plan is None and stored.stop is None
+            if waits and claim in claims_of({"volumes": user_volumes(stored.run.job.pod, run).volumes}):
                 yield run
 
 

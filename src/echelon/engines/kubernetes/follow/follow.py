@@ -1,81 +1,49 @@
-"""Following a run: its record, Jobs and pods by watch, its agents by their logs, as one stream.
+"""Following a run: its record, Jobs and pods by watch, its agents by their logs, as one stream. Reads only.
 
-The engine's `events` and `logs` come through here. Two kinds of events are not history but the state of
-things: `waiting` (why workers do not start, or that the API server is away) and `holding` (workers that stay
-for their results); they are told while they are so."""
+Two kinds of events are not history but the state of things: `waiting` (why workers do not start, or that the
+API server is away) and `holding` (workers that stay for their results): reported while they are so."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import chain
 
-import msgspec
-
-from echelon.engines.base import unknown_run
-from echelon.engines.kubernetes import names
-from echelon.engines.kubernetes.client.api import Api, NotThere, Object
-from echelon.engines.kubernetes.diagnose import Trouble, gives_up, limit_words
-from echelon.engines.kubernetes.follow.listing import list_names
-from echelon.engines.kubernetes.follow.logs import Line, read_pod
+from echelon.engines.kubernetes import names, record
+from echelon.engines.kubernetes.client.api import Api, Object
+from echelon.engines.kubernetes.diagnose import Trouble, limit_words
+from echelon.engines.kubernetes.follow import view as views
+from echelon.engines.kubernetes.follow.logs import read_pod
 from echelon.engines.kubernetes.follow.mirror import Mirror
 from echelon.engines.kubernetes.follow.pod_lines import PodLines
-from echelon.engines.kubernetes.follow.troubles import find_troubles, free_places, out_of_touch
+from echelon.engines.kubernetes.follow.troubles import find_troubles, out_of_touch
+from echelon.engines.kubernetes.follow.view import View
+from echelon.engines.kubernetes.render import dialects
 from echelon.engines.kubernetes.state import history, outcome, workers
-from echelon.errors import Denied, EchelonError, Refused, Unreachable
+from echelon.errors import EchelonError, Refused, Unreachable
 from echelon.model.event import Event
-from echelon.model.log import EventLine, LogLine
-from echelon.model.run import Record, RunRef
+from echelon.model.log import EventLine, Line, LogLine
+from echelon.model.run import RunRef
 
 _TICK = 0.2  # seconds between two looks when nothing comes
 _DIAGNOSE = 2.0  # seconds between two diagnoses of what does not start
-_LAST_WORDS = 20.0  # seconds of silence after which nothing more is expected of a run that is over
+_LAST_LINES = 20.0  # seconds of silence after which nothing more is expected of a run that is over
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Followed:
-    """A run, the way to it, and who ends it when it waits for what will not come."""
-
-    api: Api
-    ref: RunRef
-    give_up: Callable[[Record, Trouble], object]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _View:
-    """All objects of a run at one moment."""
-
-    record: Record
-    obj: Object
-    jobs: list[Object]
-    pods: list[Object]
-
-
-def read_events(run: Followed) -> Iterator[Event]:
+def read_events(api: Api, ref: RunRef) -> Iterator[Event]:
     """What has happened so far."""
-    api, name = run.api, run.ref.name
-    selector = names.selector(name, names.WORKER)
-    obj = api.find("ConfigMap", name)
-    if obj is None:
-        raise missing(run)
-    view = _View(
-        record=history.read_record(obj, run.ref),
-        obj=obj,
-        jobs=api.list("Job", selector=selector).items,
-        pods=api.list("Pod", selector=selector).items,
-    )
-    yield from history.opening_events(view.obj, view.record, view.jobs)
+    view = views.look(api, ref)
+    yield from history.opening_events(view.stored, has_jobs=bool(view.jobs))
     heard = history.LeaderEvents()
     for pod in workers.leader_pods(view.pods):
         for line in history.since_last_gap(_log_of(api, pod)):
             yield from _current(heard.hear(line, view.pods), view)
     end = _end(view, heard)
     if end is not None:
-        yield history.with_results_gone(end, heard, view.record, view.obj, view.pods)
+        yield history.with_results_gone(end, heard, view.stored, view.pods)
         return
-    stop = outcome.read_stop(view.obj)
+    stop = view.stored.stop
     if stop is not None:
         yield Event(kind="stopping", at=stop.at, reason=stop.reason)
     elif troubles := find_troubles(api, view.jobs, view.pods):
@@ -88,21 +56,21 @@ def _log_of(api: Api, pod: Object) -> Iterator[Line]:
         yield from chain.from_iterable(read_pod(api, pod) if workers.has_started(pod) else ())
 
 
-def follow_events(run: Followed, timeout: float | None) -> Iterator[Event]:
+def follow_events(api: Api, ref: RunRef, timeout: float | None) -> Iterator[Event]:
     """What happens, until the end or the time-out."""
     deadline = None if timeout is None else time.monotonic() + timeout
     heard = history.LeaderEvents()
     told, last_reason, next_look, quiet_since = 0, "", 0.0, time.monotonic()
-    with _mirror(run) as mirror, _leader_lines(run, mirror) as lines:
+    with _mirror(api, ref) as mirror, _leader_lines(api, mirror) as lines:
         while not mirror.is_ready(_TICK):
             if mirror.trouble is not None and not last_reason:
                 last_reason = _gist(out_of_touch(mirror.trouble))
                 yield _waiting(out_of_touch(mirror.trouble))
             if deadline is not None and time.monotonic() >= deadline:
                 return
-        uid = _uid_of_record(run, mirror)
-        while (view := _view(run, mirror, uid)) is not None:  # None if it was removed meanwhile
-            opening = history.opening_events(view.obj, view.record, view.jobs)
+        uid = _uid_of_record(api, ref, mirror)
+        while (view := _view(ref, mirror, uid)) is not None:  # None if it was removed meanwhile
+            opening = history.opening_events(view.stored, has_jobs=bool(view.jobs))
             yield from opening[told:]
             told = max(told, len(opening))
             for _pod, line in lines.take(_TICK):
@@ -111,14 +79,14 @@ def follow_events(run: Followed, timeout: float | None) -> Iterator[Event]:
                     for event in _current(heard.hear(line, view.pods), view):
                         last_reason = ""
                         yield event
-            if heard.over or not lines.reading or time.monotonic() - quiet_since > _LAST_WORDS:
-                end = _end(_view(run, mirror, uid) or view, heard)
-                if end is not None and _is_kept(run, view, end):
+            if heard.over or not lines.reading or time.monotonic() - quiet_since > _LAST_LINES:
+                end = _end(_view(ref, mirror, uid) or view, heard)
+                if end is not None and _responds(api, ref):
                     yield end
                     return
             if time.monotonic() >= next_look:
                 next_look = time.monotonic() + _DIAGNOSE
-                trouble = _trouble(run, mirror, view)
+                trouble = _trouble(api, mirror, view)
                 if trouble is not None and _gist(trouble) != last_reason:
                     last_reason = _gist(trouble)
                     yield _waiting(trouble)
@@ -126,14 +94,14 @@ def follow_events(run: Followed, timeout: float | None) -> Iterator[Event]:
                 return
 
 
-def follow_logs(run: Followed) -> Iterator[LogLine]:
-    """What the ranks write, until the run is over and all is told."""
+def follow_logs(api: Api, ref: RunRef) -> Iterator[LogLine]:
+    """What the ranks write, until the run is over and every line has come."""
     verdict, quiet_since = False, time.monotonic()
-    with _mirror(run) as mirror, PodLines(run.api, mirror) as lines:
+    with _mirror(api, ref) as mirror, PodLines(api, mirror) as lines:
         while not mirror.is_ready(_TICK):
             pass
-        uid = _uid_of_record(run, mirror)
-        while (view := _view(run, mirror, uid)) is not None:
+        uid = _uid_of_record(api, ref, mirror)
+        while (view := _view(ref, mirror, uid)) is not None:
             silent = True
             for _pod, line in lines.take(_TICK):
                 silent, quiet_since = False, time.monotonic()
@@ -143,109 +111,90 @@ def follow_logs(run: Followed) -> Iterator[LogLine]:
                     verdict = True
             if not silent:
                 continue
-            # A worker that is cut off may never say its last word, and nobody is to wait for it for ever.
-            if lines.reading and time.monotonic() - quiet_since < _LAST_WORDS:
+            # A worker that is cut off may never send its last line; it is not waited for without end.
+            if lines.reading and time.monotonic() - quiet_since < _LAST_LINES:
                 continue
             if verdict or _is_abandoned(view) or _end(view, history.LeaderEvents()) is not None:
                 return
 
 
-def missing(run: Followed) -> Exception:
-    """The error for a run that is not there, with the nearest name."""
-    there = run.api.namespace
-    where = f"`echelon ps -a -A --on k8s` lists those of namespace {there}; --namespace names another"
-    return unknown_run(run.ref.name, list_names(run.api), where)
-
-
-def _mirror(run: Followed) -> Mirror:
-    name = run.ref.name
-    pods = names.selector(name, names.WORKER)
-    return Mirror(run.api, {"ConfigMap": names.selector(name, names.RECORD), "Job": pods, "Pod": pods})
+def _mirror(api: Api, ref: RunRef) -> Mirror:
+    """Watches on the kinds of every dialect: which one the run is of is in its record."""
+    workers_of = names.selector(ref.name, names.WORKER)
+    selectors = {"ConfigMap": names.selector(ref.name, names.RECORD)}
+    selectors |= dict.fromkeys((*dialects.all_kinds(), "Pod"), workers_of)
+    return Mirror(api, selectors)
 
 
 def _is_leader(pod: Object) -> bool:
     return workers.worker_of(pod) == 0
 
 
-def _uid_of_record(run: Followed, mirror: Mirror) -> str:
+def _uid_of_record(api: Api, ref: RunRef, mirror: Mirror) -> str:
     """Which record this run has: another of the same name, made later, is another run's."""
     records = mirror.of("ConfigMap")
     if not records:
-        raise missing(run)
+        raise views.missing(api, ref)
     return str(records[-1]["metadata"]["uid"])
 
 
-def _view(run: Followed, mirror: Mirror, uid: str) -> _View | None:
+def _view(ref: RunRef, mirror: Mirror, uid: str) -> View | None:
     obj = next((each for each in mirror.of("ConfigMap") if each["metadata"]["uid"] == uid), None)
     if obj is None:
         return None
-    return _View(
-        record=history.read_record(obj, run.ref),
-        obj=obj,
-        jobs=mirror.of("Job"),
-        pods=mirror.of("Pod"),
-    )
+    jobs = [job for kind in dialects.all_kinds() for job in mirror.of(kind)]
+    return View(stored=record.read(obj, ref), jobs=jobs, pods=mirror.of("Pod"))
 
 
-def _current(events: Iterator[Event], view: _View) -> Iterator[Event]:
+def _current(events: Iterator[Event], view: View) -> Iterator[Event]:
     """Leave out that workers are held when they are not any more."""
     for event in events:
         if event.kind == "holding":
             leader = workers.leader_pods(view.pods)
-            collected = history.annotation(view.obj, names.COLLECTED)
-            if collected or not leader or not workers.is_running(leader[-1]):
+            if view.stored.collected or not leader or not workers.is_running(leader[-1]):
                 continue
         yield event
 
 
-def _leader_lines(run: Followed, mirror: Mirror) -> PodLines:
-    return PodLines(run.api, mirror, wanted=_is_leader, events_only=True)
+def _leader_lines(api: Api, mirror: Mirror) -> PodLines:
+    return PodLines(api, mirror, wanted=_is_leader, events_only=True)
 
 
-def _is_kept(run: Followed, view: _View, end: Event) -> bool:
-    """Keep the end with the record: the log that tells it may be turned over a moment later, or its node be
-    out of reach when the results are fetched. An API server that is away is waited for, as ever.
+def _responds(api: Api, ref: RunRef) -> bool:
+    """Whether the API server is there: an end that came over a connection which outlived it is told when what
+    follows the end, such as fetching results, can be done.
     """
-    if view.jobs and history.written_end(view.obj) is None:
-        change = {"data": {names.FINISHED_KEY: msgspec.json.encode(end).decode()}}
-        try:
-            run.api.patch("ConfigMap", run.ref.name, change)
-        except Unreachable:
-            return False
-        except EchelonError:
-            pass  # who may only look leaves it to others
+    try:
+        api.find("ConfigMap", ref.name)
+    except Unreachable:
+        return False
+    except EchelonError:
+        pass
     return True
 
 
-def _end(view: _View, heard: history.LeaderEvents) -> Event | None:
+def _end(view: View, heard: history.LeaderEvents) -> Event | None:
     if heard.over:
-        return history.finish(heard, view.obj, view.pods)
-    return history.written_end(view.obj) or outcome.finished_event(
-        view.record, view.obj, view.jobs, view.pods
-    )
+        return history.finish(heard, view.stored, view.pods)
+    return view.stored.end or outcome.finished_event(view.stored, view.jobs, view.pods)
 
 
-def _trouble(run: Followed, mirror: Mirror, view: _View) -> Trouble | None:
-    """What keeps the run from running; a run that waits in vain is given up."""
+def _trouble(api: Api, mirror: Mirror, view: View) -> Trouble | None:
+    """What keeps the run from running."""
     silence = mirror.trouble
     if silence is not None:
         return out_of_touch(silence)
     try:
-        found = free_places(run.api, view.pods, time.time())
-        found += find_troubles(run.api, view.jobs, view.pods)
+        found = find_troubles(api, view.jobs, view.pods)
     except Unreachable as error:
         return out_of_touch(error)
     except EchelonError:
         return None  # it may not be known; the run is followed all the same
-    hopeless = gives_up(found, time.time())
-    if hopeless is not None and outcome.read_stop(view.obj) is None:
-        with suppress(Denied, NotThere):  # who may only look leaves it to others
-            run.give_up(view.record, hopeless)
-    return hopeless or (found[0] if found else None)
+    return found[0] if found else None
 
 
 def _gist(trouble: Trouble) -> str:
-    """What makes a trouble another one; how exactly nothing is heard of a cluster changes with every try."""
+    """What makes a trouble another one; why exactly a cluster does not respond changes with every try."""
     return trouble.kind if trouble.kind == "unreachable" else trouble.sentence
 
 
@@ -257,14 +206,5 @@ def _waiting(trouble: Trouble) -> Event:
     )
 
 
-def _is_abandoned(view: _View) -> bool:
-    """Recorded a while ago, and neither started nor in line: its submission was interrupted."""
-    data = view.obj.get("data") or {}
-    last = float(history.annotation(view.obj, names.ADMITTED) or view.record.created)
-    waits = names.QUEUED_KEY in data and names.PLAN_KEY not in data
-    return (
-        not view.jobs
-        and not waits
-        and not history.was_started(view.obj)
-        and time.time() - last > history.SUBMISSION
-    )
+def _is_abandoned(view: View) -> bool:
+    return record.is_abandoned(view.stored, has_jobs=bool(view.jobs), now=time.time())

@@ -14,8 +14,10 @@ from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.client.api import Api, Object
 from echelon.engines.kubernetes.client.stream import split_lines
 from echelon.engines.kubernetes.follow.logs import is_last_word
+from echelon.engines.kubernetes.record import has_end, read
+from echelon.engines.kubernetes.render import dialects
 from echelon.engines.kubernetes.render.task import hold_of
-from echelon.engines.kubernetes.state import history, outcome, workers
+from echelon.engines.kubernetes.state import outcome, workers
 from echelon.errors import EchelonError, StateTrouble
 from echelon.model.log import parse_line
 from echelon.model.run import Record, RunRef, opening_status, summarise
@@ -30,7 +32,7 @@ _NAMED = 50  # runs that a selector names one by one; with more, all are asked f
 class _Meta(TypedDict, total=False):
     name: str
     uid: str
-    names: dict[str, str]
+    labels: dict[str, str]
     annotations: dict[str, str]
     creationTimestamp: str
     deletionTimestamp: str
@@ -70,21 +72,20 @@ def list_runs(
     """The runs, the newest first; `look` says how one stands, by all that is known of it."""
     selector = f"{names.COMPONENT}={names.RECORD}"
     records = cast("list[Object]", api.list_shapes("ConfigMap", _RecordOutline, selector=selector))
-    jobs, pods = _workers_of(api, [obj for obj in records if history.written_end(obj) is None])
+    jobs, pods = _workers_of(api, [obj for obj in records if not has_end(obj)])
     found: list[RunSummary] = []
     held: list[tuple[Record, RunSummary, Object]] = []
     for obj in records:
         with suppress(StateTrouble):  # of another version, or broken: its own commands say which
-            record = history.read_record(obj, ref_of(obj["metadata"]["name"]))
-            mine = pods.get(record.ref.name, [])
-            end = history.written_end(obj)
-            if end is not None:
-                found.append(summarise(record, fold(opening_status(record), [end])))
+            name = obj["metadata"]["name"]
+            stored, mine = read(obj, ref_of(name)), pods.get(name, [])
+            if stored.end is not None:
+                found.append(summarise(stored.run, fold(opening_status(stored.run), [stored.end])))
                 continue
-            row = outcome.summary(record, obj, jobs.get(record.ref.name, []), mine)
+            row = outcome.summary(stored, jobs.get(name, []), mine)
             leader = [pod for pod in workers.leader_pods(mine) if workers.is_running(pod)]
-            if leader and hold_of(record) > 0:
-                held.append((record, row, leader[-1]))
+            if leader and hold_of(stored.run) > 0:
+                held.append((stored.run, row, leader[-1]))
             else:
                 found.append(row)
     found += _look_closer(api, held, look)
@@ -98,15 +99,12 @@ def _workers_of(api: Api, records: Sequence[Object]) -> tuple[dict[str, list[Obj
     ours = f"{names.MANAGED_BY}=echelon,{names.COMPONENT}={names.WORKER}"
     if len(records) <= _NAMED:
         ours += f",{names.RUN} in ({','.join(obj['metadata']['name'] for obj in records)})"
-    jobs = api.list_shapes("Job", _JobOutline, selector=ours)
-    pods = api.list_shapes("Pod", _PodOutline, selector=ours)
-    return _by_run(cast("list[Object]", jobs)), _by_run(cast("list[Object]", pods))
-
-
-def list_names(api: Api) -> list[str]:
-    """The names of all runs, and nothing else of them."""
-    records = api.list("ConfigMap", selector=f"{names.COMPONENT}={names.RECORD}").items
-    return sorted(each["metadata"]["name"] for each in records)
+    jobs: list[Object] = []
+    for kind in dialects.all_kinds():
+        shapes = cast("list[Object]", api.list_shapes(kind, _JobOutline, selector=ours))
+        jobs += [{**job, "kind": kind} for job in shapes]
+    pods = cast("list[Object]", api.list_shapes("Pod", _PodOutline, selector=ours))
+    return _by_run(jobs), _by_run(pods)
 
 
 def _look_closer(

@@ -21,14 +21,12 @@ from echelon.engines.kubernetes.client.stream import Stream, split_batches
 from echelon.engines.kubernetes.names import CONTAINER
 from echelon.engines.kubernetes.state.workers import has_ended, has_started, worker_of
 from echelon.errors import Denied, EchelonError
-from echelon.model.log import EventLine, LogLine, parse_line
+from echelon.model.log import GAP, EventLine, Line, LogLine, parse_line
 
-Line = LogLine | EventLine
 _AGAIN = 1.0  # seconds before a stream that broke off is opened again
 _OVERLAP = 2.0  # seconds of log that are asked for again then: the kubelet's clock counts whole ones
 _TRIES = 3  # how often the log of a container that has ended is asked for in vain
 _EVENT = b"[event "
-_GAP = -1  # the number of a line that stands for others
 
 
 @dataclass(slots=True, kw_only=True)
@@ -124,12 +122,7 @@ def gap(worker: int, count: int, at: float) -> LogLine:
     """A line in the place of those that the cluster no longer has."""
     lines = "1 line is" if count == 1 else f"{count} lines are"
     text = f"[{lines} missing here: the cluster has thrown them away]"
-    return LogLine(text=text, at=at, worker=worker, sequence=_GAP)
-
-
-def is_gap(line: Line) -> bool:
-    """Whether a line stands for others that are missing."""
-    return line.sequence == _GAP
+    return LogLine(text=text, at=at, worker=worker, sequence=GAP)
 
 
 def unreadable(worker: int, error: EchelonError) -> LogLine:

@@ -14,10 +14,11 @@ from typing import Self
 
 from echelon.engines.kubernetes.client.api import Api, Object
 from echelon.engines.kubernetes.client.stream import Stream
-from echelon.engines.kubernetes.follow.logs import Line, is_last_word, read_pod
+from echelon.engines.kubernetes.follow.logs import is_last_word, read_pod
 from echelon.engines.kubernetes.follow.mirror import Mirror
 from echelon.engines.kubernetes.state.workers import has_ended, has_started, worker_of
 from echelon.errors import EchelonError
+from echelon.model.log import Line
 
 _AHEAD = 64  # pieces of logs, of some hundred lines each, that are read before somebody takes them
 _LEFT = 0.2  # seconds within which a thread that may not put a line down notices that it is not wanted

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from echelon.engines.kubernetes.client.api import Api, Object
-from echelon.engines.kubernetes.follow.logs import is_gap, read_pod
+from echelon.engines.kubernetes.follow.logs import read_pod
 from echelon.engines.kubernetes.state.workers import has_started
 from echelon.errors import EchelonError
-from echelon.model.log import LogLine, decode
+from echelon.model.log import LogLine, decode, is_gap
 from echelon.model.status import WorkerStatus
 
 

@@ -1,40 +1,43 @@
-"""Why a run does not run, asked of the cluster: brings the diagnosis what it judges by, and no more.
+"""Why a run does not run, asked of the cluster: what the diagnosis judges by, and no more. It only reads.
 
-Called every few seconds for a run that somebody follows, and once for `status`; so a run whose workers all
-run costs nothing, and nodes are looked at only for a worker that finds none."""
+A follower asks every few seconds: a run whose workers all run costs no request, and nodes are looked at only
+for a worker that finds none."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
 
-from echelon.engines.kubernetes.client.api import Api, NotThere, Object
-from echelon.engines.kubernetes.client.fields import moment
+from echelon.engines.kubernetes.client.api import Api, Object
 from echelon.engines.kubernetes.diagnose import Trouble, diagnose
 from echelon.engines.kubernetes.diagnose.trouble import Kind
 from echelon.engines.kubernetes.nodes import inventory
+from echelon.engines.kubernetes.render import dialects
 from echelon.engines.kubernetes.state import workers
-from echelon.errors import Denied, EchelonError, Unreachable
+from echelon.errors import Denied, EchelonError
 
 _SPACE: tuple[Kind, ...] = ("unschedulable", "scaling", "claim", "volume", "silent")
 
 
-def find_troubles(api: Api, jobs: Sequence[Object], pods: Sequence[Object]) -> list[Trouble]:
-    """Every trouble of the run's workers now, the most telling first."""
+def find_troubles(
+    api: Api, jobs: Sequence[Object], pods: Sequence[Object], *, alone: str | None = None
+) -> list[Trouble]:
+    """Every trouble of the run's workers now, the most telling first; `alone` is the name of a single pod
+    that is no worker of a run.
+    """
     newest = [mine[-1] for mine in workers.pods_by_worker(pods).values()]
-    wanted = sum(int(job["spec"].get("completions") or 1) for job in jobs)
-    well = [pod for pod in newest if workers.is_running(pod) or workers.has_ended(pod)]
-    if not jobs or (len(well) == wanted and not any(map(workers.loss_of, newest))):
+    if not jobs or (is_well(jobs, pods) and not any(map(workers.loss_of, newest))):
         return []
+    stuck = _stuck(api, pods)
     events = _listed(api, "Event") or []
-    found = diagnose(jobs=jobs, pods=pods, now=time.time(), events=events)
+    found = diagnose(jobs=jobs, pods=pods, now=time.time(), events=events, alone=alone)
     if not any(each.kind in _SPACE for each in found):
-        return found
+        return stuck + found
     try:
         cluster = inventory.look(api)
     except EchelonError:
         cluster = None
-    return diagnose(
+    return stuck + diagnose(
         jobs=jobs,
         pods=pods,
         now=time.time(),
@@ -42,50 +45,45 @@ def find_troubles(api: Api, jobs: Sequence[Object], pods: Sequence[Object]) -> l
         nodes=_listed(api, "Node"),
         claims=_listed(api, "PersistentVolumeClaim"),
         cluster=cluster if cluster is not None and cluster.known else None,
+        alone=alone,
     )
 
 
+def is_well(jobs: Sequence[Object], pods: Sequence[Object]) -> bool:
+    """Whether every worker has a pod that runs, or has ended."""
+    newest = [mine[-1] for mine in workers.pods_by_worker(pods).values()]
+    well = [pod for pod in newest if workers.is_running(pod) or workers.has_ended(pod)]
+    return len(well) == dialects.wanted(jobs)
+
+
 def out_of_touch(error: EchelonError) -> Trouble:
-    """The trouble of hearing nothing."""
+    """The trouble of an API server that does not respond."""
     return Trouble(
         worker=None,
         kind="unreachable",
-        sentence=f"nothing is heard of the cluster: {error.message}",
+        sentence=f"the cluster does not respond: {error.message}",
         hint="the run goes on there; trying again",
     )
 
 
-def free_places(api: Api, pods: Sequence[Object], now: float) -> list[Trouble]:
-    """Let pods be replaced whose nodes are dead: Kubernetes waits for ever for a word from there.
+def _stuck(api: Api, pods: Sequence[Object]) -> list[Trouble]:
+    """Pods of dead nodes that a tender without the right on `pods/status` cannot free."""
+    stuck = [pod for pod in pods if workers.is_stuck(pod, time.time())]
+    if not stuck or api.may("patch", "Pod", subresource="status"):
+        return []
+    return [_not_replaced(pod) for pod in stuck]
 
-    Once the node had its time to answer, the pod is declared failed. That takes a right on `pods/status`;
-    without it, what an administrator can do is told instead."""
-    found = []
-    for pod in pods:
-        about = pod["metadata"]
-        due = moment(about.get("deletionTimestamp"))
-        if due is None or now < due or not workers.is_cut_off(pod):
-            continue
-        node = pod["spec"].get("nodeName")
-        try:
-            api.patch("Pod", about["name"], {"status": {"phase": "Failed"}}, subresource="status")
-        except Denied:
-            worker = workers.worker_of(pod)
-            command = f"kubectl taint nodes {node} node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"
-            found.append(
-                Trouble(
-                    worker=worker,
-                    kind="node-lost",
-                    sentence=f"worker {worker} is not replaced: Kubernetes waits for its dead node {node}",
-                    hint=f"ask an administrator for: {command}; or for the right to patch pods/status",
-                    workers=(worker,),
-                )
-            )
-        except NotThere:
-            continue  # it went by itself
-        except Unreachable:
-            return found
-    return found
+
+def _not_replaced(pod: Object) -> Trouble:
+    worker, node = workers.worker_of(pod), pod["spec"].get("nodeName")
+    command = f"kubectl taint nodes {node} node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"
+    return Trouble(
+        worker=worker,
+        kind="node-lost",
+        sentence=f"worker {worker} is not replaced: Kubernetes waits for its dead node {node}",
+        hint=f"ask an administrator for: {command}; or for the right to patch pods/status",
+        workers=(worker,),
+    )
 
 
 def _listed(api: Api, kind: str) -> list[Object] | None:

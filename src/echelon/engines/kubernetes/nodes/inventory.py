@@ -1,12 +1,11 @@
-"""What a cluster has and who holds it: nodes, pods, Jobs and records, as the Cluster that placement reads.
+"""Nodes, pods, Jobs and records, as the Cluster that placement reads: what there is and what is taken.
 
-`look` asks the API server and needs the right to list nodes and everybody's pods; without it a run finds its
-place by the scheduler alone, and all else works. `to_cluster` is pure. Kubernetes does not say which of a
-node's GPUs a pod was given, only how many: the GPUs here are counted, not named by the driver."""
+`look` asks the API server and needs the right to list nodes and the pods of all namespaces; without it the
+scheduler alone places a run, and all else works. `to_cluster` is pure. Kubernetes reports how many of a
+node's GPUs a pod has, not which: the GPUs here are counted, not identified."""
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,39 +17,39 @@ from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.nodes import shapes
 from echelon.engines.kubernetes.nodes.quantities import to_thousandths, to_whole
 from echelon.engines.kubernetes.nodes.requests import Sums, pod_requests
+from echelon.engines.kubernetes.record import Outline, created, is_queued
 from echelon.model.cluster import Cluster, Gpu, LeftOut, Node
 
 if TYPE_CHECKING:
     from echelon.engines.kubernetes.client.api import Api
 
 Toleration = Mapping[str, Any]
-# What every worker with GPUs tolerates: the taints by which clusters keep others away from their GPUs.
+# Every worker with GPUs tolerates the taints by which clusters keep other pods away from their GPUs.
 GPU_TOLERATIONS: tuple[Toleration, ...] = (
     {"key": names.GPU, "operator": "Exists"},
     {"key": names.AMD_GPU, "operator": "Exists"},
 )
-TENDED_WITHIN = 60.0  # seconds; whoever waits for a run tries again at least every 15
 ENDED = ("Succeeded", "Failed")  # phases of pods that hold nothing any more
-# Taints that come and go with a node's health or life; all others are somebody's will.
+# Taints that come and go with a node's health or lifecycle; an administrator sets all others.
 _PASSING = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "ToBeDeleted", "karpenter.sh/disrupt")
-_AMD = "amd-"  # before the number of a GPU that is AMD's
+_AMD = "amd-"  # the prefix of an AMD GPU's number
 _JOB_ENDS = ("Complete", "Failed", "FailureTarget", "SuccessCriteriaMet")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """What we were allowed to look at; `nodes` is None, and `everybody` False, where we were not."""
+    """The objects that the user may list; `nodes` is None, and `all_namespaces` False, where they may not."""
 
     nodes: list[shapes.Node] | None
     pods: list[shapes.Pod]
     jobs: list[shapes.Job]
-    records: list[shapes.Record]
-    everybody: bool = True  # the pods of all namespaces, or of our own only
+    records: list[Outline]
+    all_namespaces: bool = True  # the pods of all namespaces, or of ours only
 
 
 @dataclass(slots=True)
 class _Use:
-    """What is taken of one node, and by whom its GPUs are."""
+    """What is taken of one node, and the holders of its GPUs."""
 
     taken: Sums = field(default_factory=dict)
     pods: int = 0
@@ -74,8 +73,8 @@ def look(
 ) -> Cluster:
     """The cluster as it is now for workers with these tolerations, on nodes that `selector` selects."""
     seen = see(api, selector=selector)
-    if seen.nodes is None or not seen.everybody:
-        return Cluster(nodes=(), waiting=in_line(seen.records, api.namespace), known=False, here=False)
+    if seen.nodes is None or not seen.all_namespaces:
+        return Cluster(nodes=(), waiting=queued_runs(seen.records, api.namespace), known=False, here=False)
     return to_cluster(
         seen.nodes,
         seen.pods,
@@ -87,12 +86,12 @@ def look(
 
 
 def see(api: Api, *, selector: str = "") -> Seen:
-    """List what tells who uses what, as far as our rights go."""
+    """List the objects that show what is used, as far as the user's rights go."""
     from echelon.engines.kubernetes.client.api import ALL
     from echelon.errors import Denied
 
     ours = f"{names.MANAGED_BY}=echelon,{names.COMPONENT}={names.WORKER}"
-    # The API server leaves out what has ended and what has no node: a cluster's history may be long.
+    # The API server filters out ended and unscheduled pods: a cluster's history may be long.
     bound = ",".join(["spec.nodeName!=", *(f"status.phase!={phase}" for phase in ENDED)])
 
     def listed(kind: str, shape: type[shapes.T], **which: str) -> list[shapes.T] | None:
@@ -104,25 +103,27 @@ def see(api: Api, *, selector: str = "") -> Seen:
     nodes = listed("Node", shapes.Node, selector=selector)
     pods = listed("Pod", shapes.Pod, fields=bound, namespace=ALL)
     jobs = listed("Job", shapes.Job, selector=ours, namespace=ALL)
-    everybody = pods is not None
+    all_namespaces = pods is not None
     if pods is None:
         pods = listed("Pod", shapes.Pod, fields=bound)
     if jobs is None:
         jobs = listed("Job", shapes.Job, selector=ours)
-    records = listed("ConfigMap", shapes.Record, selector=f"{names.COMPONENT}={names.RECORD}")
-    return Seen(nodes=nodes, pods=pods or [], jobs=jobs or [], records=records or [], everybody=everybody)
+    records = listed("ConfigMap", Outline, selector=f"{names.COMPONENT}={names.RECORD}")
+    return Seen(
+        nodes=nodes, pods=pods or [], jobs=jobs or [], records=records or [], all_namespaces=all_namespaces
+    )
 
 
 def to_cluster(
     nodes: Sequence[shapes.Node],
     pods: Iterable[shapes.Pod],
     jobs: Iterable[shapes.Job],
-    records: Iterable[shapes.Record] = (),
+    records: Iterable[Outline] = (),
     *,
     me: str,
     tolerations: Sequence[Toleration] = GPU_TOLERATIONS,
 ) -> Cluster:
-    """A snapshot as placement reads it. `me` is our namespace: runs of others are called by theirs, too."""
+    """A snapshot as placement reads it. `me` is our namespace: runs of others carry theirs in the name."""
     use = _add_up(pods, jobs, me)
     vendor = gpu_resource(nodes)
     found, left_out = [], []
@@ -133,14 +134,15 @@ def to_cluster(
         if closed is None:
             found.append(node)
         else:
-            left_out.append(LeftOut(node=node, why=closed[0], passing=closed[1]))
-    return Cluster(nodes=tuple(found), left_out=tuple(left_out), waiting=in_line(records, me), here=False)
+            out = LeftOut(node=node, why=closed.why, passing=closed.passing, hint=closed.hint)
+            left_out.append(out)
+    return Cluster(nodes=tuple(found), left_out=tuple(left_out), waiting=queued_runs(records, me), here=False)
 
 
 def gpu_resource(nodes: Iterable[shapes.Node]) -> str:
-    """What `--gpus` asks for in this cluster: NVIDIA's GPUs where there are any, else AMD's.
+    """The resource that `--gpus` requests in this cluster: NVIDIA's where there is any, else AMD's.
 
-    A gang cannot mix them; where a cluster has both, AMD's are asked for with --resource."""
+    A gang cannot mix them; where a cluster has both, --resource requests AMD's."""
     amd = False
     for node in nodes:
         if names.GPU in node.status.capacity or names.GPU in node.status.allocatable:
@@ -150,54 +152,55 @@ def gpu_resource(nodes: Iterable[shapes.Node]) -> str:
 
 
 def resource_of(gpus: Iterable[str]) -> str:
-    """What a worker that was planned to have these GPUs asks for; NVIDIA's where none are known."""
+    """The resource that a worker planned on these GPUs requests; NVIDIA's where none are known."""
     return names.AMD_GPU if any(f"/{_AMD}" in gpu for gpu in gpus) else names.GPU
 
 
-def in_line(records: Iterable[shapes.Record], me: str, now: float | None = None) -> tuple[str, ...]:
-    """The runs of our namespace that wait for room, the oldest first.
+def queued_runs(records: Iterable[Outline], me: str, now: float | None = None) -> tuple[str, ...]:
+    """The runs of our namespace that wait to be admitted, the oldest first.
 
-    One that nobody has tried for lately (whoever followed it was killed) keeps nobody waiting."""
-    alive = (time.time() if now is None else now) - TENDED_WITHIN
-    waiting = []
-    for record in records:
-        about, data = record.metadata, record.data
-        mine = about.namespace == me and about.deletion_timestamp is None
-        notes = about.annotations
-        if mine and data.queued is not None and data.plan is None and notes.stop is None:
-            if notes.tended is not None and float(notes.tended) < alive:
-                continue
-            waiting.append((_created(data.record), about.name))
-    return tuple(name for _, name in sorted(waiting))
+    One whose tender was killed, so that admission was not tried lately, keeps no other run waiting."""
+    now = time.time() if now is None else now
+    waiting = [each for each in records if each.metadata.namespace == me and is_queued(each, now)]
+    return tuple(name for _, name in sorted((created(each), each.metadata.name) for each in waiting))
 
 
 def holder_of(namespace: str, run: str, pod: str, me: str) -> str:
-    """What somebody who holds a GPU is called: the run, for ours; namespace and pod for everybody else's."""
+    """The name of a GPU's holder: the run for one of echelon's, else namespace and pod."""
     if run:
         return run if namespace == me else f"{namespace}/{run}"
     return f"{namespace}/{pod}"
 
 
-def why_closed(node: shapes.Node, tolerations: Sequence[Toleration]) -> tuple[str, bool] | None:
-    """Why a node takes no worker now, and whether that will pass; None if it does take them."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Closed:
+    """Why a node takes no worker now; `passing` if that is temporary."""
+
+    why: str
+    passing: bool
+    hint: str = ""
+
+
+def why_closed(node: shapes.Node, tolerations: Sequence[Toleration]) -> Closed | None:
+    """Why a node takes no worker now; None if it takes them."""
     ready = [each.status for each in node.status.conditions or () if each.type == "Ready"]
     if ready != ["True"]:
-        return "not ready", True
+        return Closed(why="not ready", passing=True)
     if node.spec.unschedulable:
-        return "cordoned", True
+        return Closed(why="cordoned", passing=True)
     if node.metadata.labels.system != "linux":
-        return f"runs {node.metadata.labels.system}", False
+        return Closed(why=f"runs {node.metadata.labels.system}", passing=False)
     for taint in node.spec.taints or ():
         if taint.effect != "PreferNoSchedule" and not any(_tolerates(each, taint) for each in tolerations):
             text = f"{taint.key}={taint.value}" if taint.value else taint.key
-            if taint.key.startswith(_PASSING):
-                return f"taint {text}:{taint.effect}", True
-            return f"taint {text}:{taint.effect}; --toleration {text}:{taint.effect}", False
+            passing = taint.key.startswith(_PASSING)
+            hint = "" if passing else f"--toleration {text}:{taint.effect}"
+            return Closed(why=f"taint {text}:{taint.effect}", passing=passing, hint=hint)
     return None
 
 
 def unfinished(job: shapes.Job) -> Iterator[int]:
-    """The indexes of a Job that was started, and whose pods are, or will be, there."""
+    """The indexes of a started Job whose pods exist or will exist."""
     ended = any(each.type in _JOB_ENDS and each.status == "True" for each in job.status.conditions or ())
     if ended or job.spec.suspend or job.metadata.deletion_timestamp is not None:
         return
@@ -214,7 +217,7 @@ def _add_up(pods: Iterable[shapes.Pod], jobs: Iterable[shapes.Job], me: str) -> 
             holder = holder_of(about.namespace, about.labels.run, about.name, me)
             use.setdefault(pod.spec.node_name, _Use()).add(pod_requests(pod.spec), holder)
             there.add((about.namespace, about.labels.job, about.annotations.index))
-    for job in jobs:  # what was promised to a run a moment ago is taken, although no pod is there yet
+    for job in jobs:  # a plan takes its share before the pods exist
         planned = _planned_nodes(job)
         asked = pod_requests(job.spec.template.spec) if planned else {}
         holder = holder_of(job.metadata.namespace, job.metadata.labels.run, job.metadata.name, me)
@@ -240,9 +243,11 @@ def _to_node(node: shapes.Node, use: _Use, vendor: str) -> Node:
     )
 
 
-def _why_full(node: shapes.Node, use: _Use) -> tuple[str, bool] | None:
+def _why_full(node: shapes.Node, use: _Use) -> Closed | None:
     most = node.status.allocatable.get("pods")
-    return (f"full: {use.pods} pods", True) if most is not None and use.pods >= to_whole(most) else None
+    if most is None or use.pods < to_whole(most):
+        return None
+    return Closed(why=f"full: {use.pods} pods", passing=True)
 
 
 def _to_gpus(node: shapes.Node, count: int, holders: Sums, vendor: str) -> tuple[Gpu, ...]:
@@ -261,12 +266,12 @@ def _gpu_memory(about: shapes.NodeLabels, vendor: str) -> int:
         if vendor == names.GPU:
             return int(about.memory) * 2**20
         return to_whole(f"{about.amd_memory}i" if about.amd_memory[-1:].isalpha() else about.amd_memory)
-    except ValueError:  # no such label, or not ours to understand
+    except ValueError:  # no such label, or an unknown form
         return 0
 
 
 def _is_other(name: str) -> bool:
-    """Whether a resource is asked for with --resource: devices and huge pages, not what every node has."""
+    """Whether --resource requests it: devices and huge pages, not what every node has."""
     return "/" in name or name.startswith("hugepages-")
 
 
@@ -286,14 +291,7 @@ def _planned_nodes(job: shapes.Job) -> list[str]:
 
 
 def _indexes(text: str) -> Iterator[int]:
-    """The numbers of a Job's list of indexes: `0,3-5`."""
+    """The numbers in a Job's list of indexes: `0,3-5`."""
     for part in filter(None, text.split(",")):
         first, _, last = part.partition("-")
         yield from range(int(first), int(last or first) + 1)
-
-
-def _created(record: str) -> float:
-    try:
-        return float(json.loads(record)["created"])
-    except (ValueError, KeyError, TypeError):
-        return 0.0

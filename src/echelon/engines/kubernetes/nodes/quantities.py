@@ -1,7 +1,7 @@
 """Amounts as Kubernetes writes them (`1500m`, `2Gi`, `1e3`, `128974848`), read exactly.
 
-Everybody who adds up what nodes have and pods ask for counts in thousandths, as whole numbers, since sums of
-fractions would drift."""
+Sums of what nodes have and pods request count in thousandths, as whole numbers, since sums of fractions would
+drift."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _SUFFIXES = {
     "Pi": Fraction(2**50), "Ei": Fraction(2**60),
 }  # fmt: skip
 
-Quantity = str | int | float  # the API server writes strings; people also write numbers
+Quantity = str | int | float  # the API server writes strings; users also write numbers
 
 
 @lru_cache(maxsize=4096)  # a cluster has many pods, but few different amounts
 def to_thousandths(quantity: Quantity) -> int:
-    """How many thousandths an amount is, rounded up as the scheduler does. ValueError if it is none."""
+    """An amount in thousandths, rounded up as the scheduler does. ValueError if it is not an amount."""
     match = _FORM.fullmatch(str(quantity))
     if match is None:
         raise ValueError(f"not a quantity: {quantity!r}")
@@ -36,5 +36,5 @@ def to_thousandths(quantity: Quantity) -> int:
 
 
 def to_whole(quantity: Quantity) -> int:
-    """An amount of things that are not divided (GPUs, bytes, pods), rounded up."""
+    """An amount of indivisible things (GPUs, bytes, pods), rounded up."""
     return -(-to_thousandths(quantity) // 1000)

@@ -1,6 +1,4 @@
-"""How much of a node a pod takes, by the scheduler's own arithmetic. Pure.
-
-Called by `inventory` for what is used, and by `usage` for who uses it."""
+"""How much of a node a pod takes, by the scheduler's own arithmetic. Pure."""
 
 from __future__ import annotations
 
@@ -13,11 +11,11 @@ Sums = dict[str, int]  # of each resource, thousandths
 
 
 def pod_requests(spec: PodSpec) -> Sums:
-    """What the scheduler sets aside for a pod.
+    """What the scheduler reserves for a pod.
 
-    Containers run side by side, and with them those init containers that are restarted; the others run one
-    after the other before them, each beside the restarted ones that came before it. What is asked for the pod
-    as a whole counts instead of that. The pod's overhead comes on top."""
+    Containers run side by side, together with the init containers that are restarted; the other init
+    containers run before them one by one, each beside the restarted ones listed before it. A request of the
+    pod as a whole replaces that sum. The pod's overhead is added."""
     beside: Sums = {}
     peak: Sums = {}
     for container in spec.init_containers or ():
@@ -40,7 +38,7 @@ def _together(containers: Iterable[Container]) -> Sums:
 
 
 def _asked(resources: Requirements) -> Sums:
-    """A limit without a request is a request too; pods have that filled in, a Job's template has not."""
+    """A limit without a request is a request too; the API server does not fill it in for Job templates."""
     return _read(resources.limits) | _read(resources.requests)
 
 

@@ -1,8 +1,7 @@
-"""Of nodes, pods, Jobs and records, the parts that tell who uses what, and no more.
+"""The few fields of nodes, pods, Jobs and records that show what is used.
 
-A cluster's nodes and pods are many and large (images, conditions, managed fields); read into these shapes a
-thousand of each take a few megabytes. Made by `inventory` and read by `usage`; all fields are as the API
-names them."""
+A cluster's nodes and pods are many and large (images, conditions, managed fields); parsed into these shapes a
+thousand of each take a few megabytes. Fields have the API's own names."""
 
 from __future__ import annotations
 
@@ -31,7 +30,7 @@ class Condition(_Shape, frozen=True):
 
 
 class Taint(_Shape, frozen=True):
-    """What keeps pods away from a node."""
+    """A taint of a node."""
 
     key: str
     effect: str
@@ -39,7 +38,7 @@ class Taint(_Shape, frozen=True):
 
 
 class NodeLabels(_Shape, frozen=True):
-    """What feature discovery says of a node's GPUs."""
+    """The labels by which feature discovery describes a node's GPUs."""
 
     product: str = field(name=names.GPU_PRODUCT, default="")
     memory: str = field(name="nvidia.com/gpu.memory", default="")  # in MiB
@@ -81,7 +80,7 @@ class Node(_Shape, frozen=True):
 
 
 class Requirements(_Shape, frozen=True):
-    """What a container, or a pod as a whole, asks for."""
+    """Requests and limits of a container, or of a pod as a whole."""
 
     requests: Amounts | None = None
     limits: Amounts | None = None
@@ -95,7 +94,7 @@ class Container(_Shape, frozen=True):
 
 
 class PodSpec(_Shape, frozen=True):
-    """Where a pod is, and what it asks for."""
+    """Where a pod is, and what it requests."""
 
     node_name: str = ""
     containers: list[Container] | None = None
@@ -105,7 +104,7 @@ class PodSpec(_Shape, frozen=True):
 
 
 class PodLabels(_Shape, frozen=True):
-    """Whose pod it is."""
+    """The labels that tie a pod to its run."""
 
     run: str = field(name=names.RUN, default="")
     component: str = field(name=names.COMPONENT, default="")
@@ -113,13 +112,13 @@ class PodLabels(_Shape, frozen=True):
 
 
 class PodNotes(_Shape, frozen=True):
-    """Which of its Job's pods it is."""
+    """The annotation with a pod's index in its Job."""
 
     index: str = field(name=names.COMPLETION_INDEX, default="")
 
 
 class PodMeta(_Shape, frozen=True):
-    """A pod's names."""
+    """A pod's name, labels and annotations."""
 
     name: str
     namespace: str = ""
@@ -142,19 +141,19 @@ class Pod(_Shape, frozen=True):
 
 
 class JobNotes(_Shape, frozen=True):
-    """Where a Job's workers were planned to be: a JSON list."""
+    """The annotation with the planned nodes of a Job's workers: a JSON list."""
 
     nodes: str = field(name=names.NODES, default="")
 
 
 class JobLabels(_Shape, frozen=True):
-    """Whose Job it is."""
+    """The labels that tie a Job to its run."""
 
     run: str = field(name=names.RUN, default="")
 
 
 class JobMeta(_Shape, frozen=True):
-    """A Job's names and notes."""
+    """A Job's name, labels and annotations."""
 
     name: str
     namespace: str = ""
@@ -164,13 +163,13 @@ class JobMeta(_Shape, frozen=True):
 
 
 class Template(_Shape, frozen=True):
-    """The pods that a Job makes."""
+    """A Job's pod template."""
 
     spec: PodSpec = PodSpec()
 
 
 class JobSpec(_Shape, frozen=True):
-    """How many pods a Job makes, and whether it may."""
+    """How many pods a Job creates, and whether it is suspended."""
 
     completions: int | None = None
     suspend: bool = False
@@ -178,7 +177,7 @@ class JobSpec(_Shape, frozen=True):
 
 
 class JobStatus(_Shape, frozen=True):
-    """Which of a Job's pods have ended for good: `0-3,7`."""
+    """A Job's conditions, and the indexes that have ended for good: `0-3,7`."""
 
     completed_indexes: str = ""
     failed_indexes: str = ""
@@ -193,37 +192,6 @@ class Job(_Shape, frozen=True):
     status: JobStatus = JobStatus()
 
 
-class RecordNotes(_Shape, frozen=True):
-    """Whether somebody has asked for the run's end, or tries for its beginning."""
-
-    stop: str | None = field(name=names.STOP, default=None)
-    tended: str | None = field(name=names.TENDED, default=None)
-
-
-class RecordMeta(_Shape, frozen=True):
-    """A record's names and notes."""
-
-    name: str
-    namespace: str = ""
-    annotations: RecordNotes = RecordNotes()
-    deletion_timestamp: str | None = None
-
-
-class RecordData(_Shape, frozen=True):
-    """What is written down of a run, each a JSON text."""
-
-    record: str = field(name=names.RECORD_KEY, default="")
-    plan: str | None = field(name=names.PLAN_KEY, default=None)
-    queued: str | None = field(name=names.QUEUED_KEY, default=None)
-
-
-class Record(_Shape, frozen=True):
-    """The ConfigMap that a run begins with."""
-
-    metadata: RecordMeta
-    data: RecordData = RecordData()
-
-
 def read(shape: type[T], objects: Iterable[Mapping[str, Any]]) -> list[T]:
-    """Objects of the API, each in its shape."""
+    """Objects of the API, parsed into their shape."""
     return [msgspec.convert(each, shape) for each in objects]

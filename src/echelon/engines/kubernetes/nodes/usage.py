@@ -1,10 +1,10 @@
-"""Who uses a cluster now: GPUs, CPUs and memory by node and by run. What `echelon top --on k8s` shows.
+"""What uses a cluster now: GPUs, CPUs and memory by node and by run, as `echelon top --on k8s` shows them.
 
-All of it is counted from what pods ask for, as the scheduler counts; nothing has to be installed for it."""
+Counted from the requests of pods, as the scheduler counts; no metrics server is needed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -12,56 +12,15 @@ from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.nodes import inventory, shapes
 from echelon.engines.kubernetes.nodes.requests import Sums, pod_requests
 from echelon.model.cluster import Node
+from echelon.model.usage import ClusterRun, ClusterUsage, NodeUse
 
 if TYPE_CHECKING:
     from echelon.engines.kubernetes.client.api import Api
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeUse:
-    """One node. What is used, and by whom (GPUs held by each run or pod), is None where we may not look.
-
-    `state` is "ready", or why the node takes no workers."""
-
-    node: str
-    state: str
-    model: str
-    gpus: int
-    gpus_used: int | None
-    cpus: float
-    cpus_used: float | None
-    memory: int
-    memory_used: int | None
-    users: Mapping[str, int] | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunUse:
-    """What the workers of one run ask for: `cpus` in cores, memory in bytes.
-
-    Runs of other namespaces are told too, if we may look there."""
-
-    name: str
-    state: str
-    workers: int
-    cpus: float
-    memory: int
-    gpus: int
-    nodes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterUsage:
-    """A cluster at one moment; `nodes` is None where we may not list them."""
-
-    namespace: str
-    nodes: tuple[NodeUse, ...] | None
-    runs: tuple[RunUse, ...]
-
-
 @dataclass(slots=True)
 class _Sum:
-    """What is found of one run while its pods are counted."""
+    """The sum over one run's pods."""
 
     pods: int = 0
     running: bool = False
@@ -70,29 +29,29 @@ class _Sum:
 
 
 def measure_usage(api: Api) -> ClusterUsage:
-    """Look at the cluster, as far as we may."""
+    """Look at the cluster, as far as the user's rights go."""
     return to_usage(inventory.see(api), api.namespace)
 
 
 def to_usage(seen: inventory.Seen, me: str) -> ClusterUsage:
-    """Who uses what, from the objects that were seen. Pure."""
+    """What is used by node and run, from the listed objects. Pure."""
     return ClusterUsage(
         namespace=me,
         nodes=None if seen.nodes is None else tuple(_node_uses(seen, seen.nodes, me)),
-        runs=(*_run_uses(seen, me), *map(_waiting, inventory.in_line(seen.records, me))),
+        runs=(*_run_uses(seen, me), *map(_waiting, inventory.queued_runs(seen.records, me))),
     )
 
 
 def _node_uses(seen: inventory.Seen, nodes: list[shapes.Node], me: str) -> Iterable[NodeUse]:
     cluster = inventory.to_cluster(nodes, seen.pods, seen.jobs, me=me)
-    state = {each.node.name: each.why.partition(";")[0] for each in cluster.left_out}
+    state = {each.node.name: each.why for each in cluster.left_out}
     everyone = [*cluster.nodes, *(each.node for each in cluster.left_out)]
     for node in sorted(everyone, key=lambda each: (not each.gpus, each.name)):
         users: dict[str, int] = {}
         for gpu in node.gpus:
             if gpu.holder is not None:
                 users[gpu.holder] = users.get(gpu.holder, 0) + 1
-        yield _node_use(node, state.get(node.name, "ready"), users if seen.everybody else None)
+        yield _node_use(node, state.get(node.name, "ready"), users if seen.all_namespaces else None)
 
 
 def _node_use(node: Node, state: str, users: dict[str, int] | None) -> NodeUse:
@@ -111,22 +70,22 @@ def _node_use(node: Node, state: str, users: dict[str, int] | None) -> NodeUse:
     )
 
 
-def _run_uses(seen: inventory.Seen, me: str) -> Iterable[RunUse]:
+def _run_uses(seen: inventory.Seen, me: str) -> Iterable[ClusterRun]:
     found: dict[str, _Sum] = {}
     for job in seen.jobs:
         if any(True for _ in inventory.unfinished(job)):
-            found.setdefault(_called(job.metadata.namespace, job.metadata.labels.run, me), _Sum())
+            found.setdefault(_run_name(job.metadata.namespace, job.metadata.labels.run, me), _Sum())
     for pod in seen.pods:
         about = pod.metadata
         if about.labels.run and about.labels.component == names.WORKER:
-            one = found.setdefault(_called(about.namespace, about.labels.run, me), _Sum())
+            one = found.setdefault(_run_name(about.namespace, about.labels.run, me), _Sum())
             one.pods += 1
             one.running |= pod.status.phase == "Running"
             one.nodes.add(pod.spec.node_name)
             for name, amount in pod_requests(pod.spec).items():
                 one.asked[name] = one.asked.get(name, 0) + amount
     for name, one in sorted(found.items(), key=lambda each: ("/" in each[0], each[0])):  # ours first
-        yield RunUse(
+        yield ClusterRun(
             name=name,
             state="running" if one.running else "starting",
             workers=one.pods,
@@ -137,9 +96,9 @@ def _run_uses(seen: inventory.Seen, me: str) -> Iterable[RunUse]:
         )
 
 
-def _called(namespace: str, run: str, me: str) -> str:
+def _run_name(namespace: str, run: str, me: str) -> str:
     return inventory.holder_of(namespace, run, run, me)
 
 
-def _waiting(name: str) -> RunUse:
-    return RunUse(name=name, state="queued", workers=0, cpus=0, memory=0, gpus=0)
+def _waiting(name: str) -> ClusterRun:
+    return ClusterRun(name=name, state="queued", workers=0, cpus=0, memory=0, gpus=0)

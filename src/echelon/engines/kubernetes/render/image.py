@@ -1,24 +1,28 @@
-"""Which image the workers of a run get: the user's, or the framework's default; and what is said of it."""
+"""The image of a run's workers: the role's, the run's, or the framework's default."""
 
 from __future__ import annotations
 
 from echelon.errors import InvalidJob
-from echelon.model.job import Job
+from echelon.model.job import Job, asks_for_gpus, role_named
 
 _TORCH = "docker.io/pytorch/pytorch:2.9.1-cuda12.6-cudnn9-runtime"
 _TENSORFLOW = "docker.io/tensorflow/tensorflow:2.20.0"
 _PLAIN = "docker.io/library/python:3.12-slim"
 
 
-def image_of(job: Job) -> str:
-    """The image of a job's workers; InvalidJob where none is given and no default fits."""
+def image_of(job: Job, role: str = "worker") -> str:
+    """The image of the workers of a role; InvalidJob where none is given and no default fits.
+
+    Every image of a run must have the run's Python: the agent runs on it."""
+    own = role_named(job, role)
+    if own is not None and own.image is not None:
+        return own.image
     if job.pod.image is not None:
         return job.pod.image
     if job.framework == "torch":
         return _TORCH
     if job.framework == "tensorflow":
-        wants_gpus = job.resources.gpus or any(role.resources.gpus for role in job.roles)
-        return f"{_TENSORFLOW}-gpu" if wants_gpus else _TENSORFLOW
+        return f"{_TENSORFLOW}-gpu" if asks_for_gpus(job) else _TENSORFLOW
     if job.framework == "plain":
         return _PLAIN
     raise InvalidJob(

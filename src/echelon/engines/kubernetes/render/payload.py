@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from echelon.engines.kubernetes import names
+from echelon.engines.kubernetes.record import Shipped
 from echelon.errors import InvalidJob
 from echelon.model.job import Job
 from echelon.model.pod import refuse_password
@@ -29,7 +30,7 @@ _ROOM = 1_000_000  # bytes in one ConfigMap, with a margin for its names and lab
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cargo:
+class Payload:
     """The bytes. `code` is the archive of the project, of which `digest` is the sha256."""
 
     agent: bytes
@@ -40,20 +41,8 @@ class Cargo:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shipped:
-    """What a run was shipped: sizes in bytes, 0 for what was not; digests of the code and of the rest."""
-
-    agent: int = 0
-    code: int = 0
-    wheel: int = 0
-    requirements: int = 0
-    digest: str = ""
-    rest: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
-    """One key of a ConfigMap, and which bytes of which part of the cargo it holds."""
+    """One key of a ConfigMap, and which bytes of which part of the payload it holds."""
 
     key: str
     of: str
@@ -61,14 +50,14 @@ class Piece:
     size: int
 
 
-def load(job: Job, bundle: Bundle | None) -> Cargo:
+def load(job: Job, bundle: Bundle | None) -> Payload:
     """Gather what must travel for a job. pip's wheel goes along wherever pip is wanted: nobody can tell from
     here whether the image has it.
     """
     from echelon.bundle.zipapp import agent_archive, pip_wheel
 
     wants_pip = bool(job.pod.pip or job.pod.requirements)
-    return Cargo(
+    return Payload(
         agent=agent_archive(),
         code=None if bundle is None else bundle.data,
         digest="" if bundle is None else bundle.digest,
@@ -77,19 +66,19 @@ def load(job: Job, bundle: Bundle | None) -> Cargo:
     )
 
 
-def weigh(cargo: Cargo) -> Shipped:
-    """What the record keeps of the cargo."""
+def weigh(payload: Payload) -> Shipped:
+    """What the record keeps of the payload."""
     import hashlib
 
     rest = hashlib.sha256()
-    for part in (cargo.agent, cargo.wheel, cargo.requirements):
+    for part in (payload.agent, payload.wheel, payload.requirements):
         rest.update(hashlib.sha256(part or b"").digest())
     return Shipped(
-        agent=len(cargo.agent),
-        code=len(cargo.code or b""),
-        wheel=len(cargo.wheel or b""),
-        requirements=len(cargo.requirements or b""),
-        digest=cargo.digest,
+        agent=len(payload.agent),
+        code=len(payload.code or b""),
+        wheel=len(payload.wheel or b""),
+        requirements=len(payload.requirements or b""),
+        digest=payload.digest,
         rest=rest.hexdigest(),
     )
 
@@ -112,9 +101,9 @@ def parts(size: int) -> int:
     return -(-size // PART)
 
 
-def content(cargo: Cargo, piece: Piece) -> bytes:
+def content(payload: Payload, piece: Piece) -> bytes:
     """The bytes of a piece."""
-    whole: bytes = getattr(cargo, piece.of)
+    whole: bytes = getattr(payload, piece.of)
     return whole[piece.start : piece.start + piece.size]
 
 

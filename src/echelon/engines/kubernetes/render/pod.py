@@ -1,7 +1,7 @@
 """The pod of a worker: its container, what it may use, where it may be, what it may do. Pure.
 
-Called by `manifests` for every group of a run. Whatever is set here must be harmless in any image, as any
-user, with a read-only root file system; what only the `restricted` level asks for is set only there."""
+Whatever is set here must be harmless in any image, as any user, with a read-only root file system; what only
+the `restricted` level asks for is set only there."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ from typing import Any
 from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.render.image import image_of
 from echelon.engines.kubernetes.render.volumes import quantity, user_volumes
-from echelon.model.job import Job
+from echelon.model.job import Job, role_named
 from echelon.model.plan import Plan
 from echelon.model.pod import PodOptions, Toleration
 from echelon.model.resources import Resources
 from echelon.model.run import Record
+from echelon.model.template import merge_under
 from echelon.model.world import Group
 
 Object = dict[str, Any]
 
 RESTRICTED = "restricted"
-_SOMEBODY = 1000  # a user id that is nobody's in most images, where one that is not root's must be named
+_USER = 1000  # a user id that most images have not given away, where one that is not root's must be named
 _NODE_AWAY = 15  # seconds before a pod on a node that is silent is given up; Kubernetes waits for 300
 _TERMINATION = 30  # seconds between SIGTERM and SIGKILL: the agent stops its ranks in ten
 _AWAY = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
@@ -31,7 +32,9 @@ _AWAY = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 def pod_template(
     record: Record, plan: Plan, number: int, *, bundles: int, first_worker: int, security_level: str = ""
 ) -> Object:
-    """The template of a group's pods; `bundles` is how many ConfigMaps the code travels in."""
+    """The template of a group's pods: ours over the user's, the role's own before the one for all workers.
+
+    `bundles` is how many ConfigMaps the code travels in."""
     group, options, run = plan.world.groups[number], record.job.pod, plan.run
     theirs = user_volumes(options, run)
     spec: Object = {
@@ -44,7 +47,7 @@ def pod_template(
         "containers": [
             {
                 "name": names.CONTAINER,
-                "image": image_of(record.job),
+                "image": image_of(record.job, group.role),
                 "imagePullPolicy": "Always" if options.pull == "always" else "IfNotPresent",
                 "command": names.agent_command(record.job.python, names.TASK),
                 "env": list(_environment(record.job, group, first_worker)),
@@ -71,7 +74,7 @@ def pod_template(
         spec["serviceAccountName"] = options.service_account
     if options.priority_class:
         spec["priorityClassName"] = options.priority_class
-    return {
+    made = {
         "metadata": {
             "labels": {
                 **names.labels_of(run, record.owner, names.WORKER),
@@ -82,6 +85,8 @@ def pod_template(
         },
         "spec": spec,
     }
+    role = role_named(record.job, group.role)
+    return merge_under((role.template if role is not None else None) or options.template, made)
 
 
 def _pod_security(level: str) -> Object:
@@ -89,9 +94,9 @@ def _pod_security(level: str) -> Object:
     if level == RESTRICTED:
         security |= {
             "runAsNonRoot": True,
-            "runAsUser": _SOMEBODY,
-            "runAsGroup": _SOMEBODY,
-            "fsGroup": _SOMEBODY,
+            "runAsUser": _USER,
+            "runAsGroup": _USER,
+            "fsGroup": _USER,
             "fsGroupChangePolicy": "OnRootMismatch",  # or a large volume is walked through at every start
         }
     return security
@@ -158,7 +163,7 @@ def _tolerations(options: PodOptions, need: Resources) -> Iterator[Object]:
 
 
 def to_toleration(each: Toleration) -> Object:
-    """What the user puts up with, in Kubernetes' words."""
+    """A toleration of the user's, as Kubernetes writes it."""
     made: Object = {"key": each.key, "operator": "Exists" if each.value is None else "Equal"}
     if each.value is not None:
         made["value"] = each.value
@@ -168,8 +173,8 @@ def to_toleration(each: Toleration) -> Object:
 
 
 def _affinity(plan: Plan, group: Group, first_worker: int) -> Object:
-    """Required: the model of GPU. Preferred: the nodes of the plan, so that the place of one that is lost can
-    be taken by another.
+    """Required: the model of GPU. Preferred: the nodes of the plan, so that another can replace one that is
+    lost.
     """
     node: Object = {}
     if (wanted := group.resources.gpu_type) is not None:
@@ -190,7 +195,7 @@ def _affinity(plan: Plan, group: Group, first_worker: int) -> Object:
 
 
 def planned_nodes(plan: Plan, group: Group, first_worker: int) -> Sequence[str]:
-    """The node of each worker of a group; "" where the cluster could not be looked at."""
+    """The node of each worker of a group; "" where the cluster could not be read."""
     seats = plan.placement.seats[first_worker : first_worker + group.workers]
     return [seat.node for seat in seats]
 

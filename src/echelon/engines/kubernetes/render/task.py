@@ -1,4 +1,4 @@
-"""The task of agents in pods: where things lie there, how long they wait and stay. Pure.
+"""The task of agents in pods: where things are there, how long they wait and stay. Pure.
 
 The engine writes it into the record's ConfigMap when the run starts; every pod sees it as a file."""
 
@@ -8,7 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from echelon.engines.kubernetes import names
-from echelon.engines.kubernetes.render.payload import Shipped, parts
+from echelon.engines.kubernetes.record import Shipped
+from echelon.engines.kubernetes.render.payload import parts
 from echelon.engines.task import make_task
 from echelon.model.plan import Plan
 from echelon.model.run import Record
@@ -56,7 +57,7 @@ def hold_of(record: Record) -> float:
 
 
 def _with_own_threads(plan: Plan) -> Plan:
-    """Where no CPUs were asked for, the agent sees better than the plan what its pod may use: 0 leaves it to
+    """Where no CPUs were asked for, the agent knows better than the plan what its pod may use: 0 leaves it to
     the agent.
     """
     threads = (

@@ -1,26 +1,43 @@
-"""What a run's pods say about its workers. Pure.
+"""What a run's pods say about its workers: whether an agent runs, how it ended, how it was lost. Pure.
 
-Which worker a pod is, whether its agent runs, how it ended, how it was lost. `observe` and the diagnosis
-build on it; the words of `loss_of` follow "worker N was lost: "."""
+The border to what kubelets, schedulers and controllers write: they tell kinds of losses apart by reasons and,
+where they give none, by their own sentences; from here on a loss has a kind."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from echelon.agent.ranks.report import signal_name
 from echelon.agent.task import INTERRUPTED, NO_LEADER, RUN_OVER
 from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.client.fields import clock, condition_of, json_object, moment, one_line
+from echelon.engines.kubernetes.render import dialects
 
 if TYPE_CHECKING:
     from echelon.engines.kubernetes.client.api import Object
 
+LossKind = Literal[
+    "oom",
+    "start",  # its container could not start
+    "preempted",
+    "drained",
+    "tainted",
+    "volume-full",  # an emptyDir over its limit
+    "disk-full",  # the node's disk, or its share of it
+    "evicted",  # for any other lack on the node
+    "node-lost",
+    "node-left",  # its node told it to leave
+    "node",  # in any other way of its node's
+    "init",  # a container before ours failed
+    "deleted",
+    "no-leader",
+    "agent",  # its agent ended by itself
+]
 _OOM = "OOMKilled"
 # How container runtimes name a container whose command could not be started.
 START_ERRORS = ("StartError", "ContainerCannotRun", "CreateContainerError", "RunContainerError")
-DELETED = "its pod was deleted"
 _LAST_SIGNAL = 64  # exit codes of 128 + a signal end here; the agent's own are above
 
 
@@ -35,21 +52,22 @@ class ContainerEnd:
     at: float = 0.0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loss:
+    """How a worker's pod was lost; `how` follows "worker N was lost: "."""
+
+    kind: LossKind
+    how: str
+
+
+_DELETED = Loss(kind="deleted", how="its pod was deleted")
+
+
 def worker_of(pod: Object) -> int:
     """The number of the worker that a pod is, or was, an incarnation of."""
-    about = pod["metadata"]
-    index = (about.get("annotations") or {}).get(names.COMPLETION_INDEX) or (about.get("labels") or {}).get(
-        names.COMPLETION_INDEX
-    )
-    first = next(
-        (
-            each.get("value")
-            for each in worker_container(pod.get("spec") or {}).get("env") or []
-            if each["name"] == names.ENV_FIRST_WORKER
-        ),
-        None,
-    )
-    return int(first or 0) + int(index or 0)
+    env = worker_container(pod.get("spec") or {}).get("env") or []
+    first = next((each.get("value") for each in env if each["name"] == names.ENV_FIRST_WORKER), None)
+    return int(first or 0) + dialects.index_of(pod)
 
 
 def pods_by_worker(pods: Iterable[Object]) -> dict[int, list[Object]]:
@@ -103,41 +121,44 @@ def container_end(pod: Object) -> ContainerEnd | None:
     )
 
 
-def loss_of(pod: Object) -> str | None:
-    """How a worker's pod was lost, in words; None if it was not: it is there, or it ended as it should."""
+def loss_of(pod: Object) -> Loss | None:
+    """How a worker's pod was lost; None if it was not: it is there, or it ended as it should."""
     status = pod.get("status") or {}
     end = container_end(pod)
     if end is not None and end.exit_code in (0, RUN_OVER):
         return None
-    if (how := _evicted(pod)) is not None:
-        return how
+    if (loss := _evicted(pod)) is not None:
+        return loss
     if is_cut_off(pod):
-        since = (condition_of(pod, "Ready") or {}).get("lastTransitionTime")
-        return f"{node_name(pod)} was lost (not heard of since {clock(since)})"
+        return _node_lost(pod)
     if end is not None:
-        return _words_for(pod, end)
-    if (before := failed_before(pod)) is not None:
-        return before
+        return _of_container(pod, end)
+    if (loss := failed_before(pod)) is not None:
+        return loss
     if status.get("phase") == "Failed":
-        said = one_line(status.get("message")) or status.get("reason") or "it gave no reason"
-        return f"{node_name(pod)} would not run it: {said}"
-    if pod["metadata"].get("deletionTimestamp"):
-        return DELETED
-    return None
+        why = one_line(status.get("message")) or status.get("reason") or "it gave no reason"
+        return Loss(kind="node", how=f"{node_name(pod)} would not run it: {why}")
+    return _DELETED if pod["metadata"].get("deletionTimestamp") else None
 
 
-def taken_away(pod: Object) -> str | None:
-    """How a pod was made to leave, whatever its agent made of it; None if nobody made it."""
-    return _evicted(pod) or (DELETED if pod["metadata"].get("deletionTimestamp") else None)
+def last_loss(pods: Sequence[Object]) -> Loss | None:
+    """The newest loss among the incarnations of one worker, given the oldest first."""
+    return next(filter(None, map(loss_of, reversed(pods))), None)
 
 
-def failed_before(pod: Object) -> str | None:
-    """What went wrong in a container that was put before ours: none is of our making."""
+def taken_away(pod: Object) -> Loss | None:
+    """How a pod was made to leave, whatever its agent made of it; None if it was not."""
+    return _evicted(pod) or (_DELETED if pod["metadata"].get("deletionTimestamp") else None)
+
+
+def failed_before(pod: Object) -> Loss | None:
+    """What went wrong in an init container: an admission webhook put it there, we make none."""
     for each in (pod.get("status") or {}).get("initContainerStatuses") or []:
         state = each.get("state") or {}
         ended = state.get("terminated") or (each.get("lastState") or {}).get("terminated") or {}
         if ended.get("exitCode") and "running" not in state:
-            return f"its init container {each['name']} exited with code {ended['exitCode']}"
+            how = f"its init container {each['name']} exited with code {ended['exitCode']}"
+            return Loss(kind="init", how=how)
     return None
 
 
@@ -163,6 +184,14 @@ def is_cut_off(pod: Object) -> bool:
         and (ready or {}).get("status") == "False"
         and (containers or {}).get("status") == "True"
     )
+
+
+def is_stuck(pod: Object, now: float) -> bool:
+    """Whether a pod was deleted, had its time to leave, and stays because its node does not respond:
+    Kubernetes replaces it only once its phase is Failed.
+    """
+    due = moment(pod["metadata"].get("deletionTimestamp"))
+    return due is not None and now >= due and is_cut_off(pod)
 
 
 def worker_container(spec: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -206,51 +235,64 @@ def start_error(message: str) -> str:
     return words.removesuffix(": unknown")
 
 
-def _evicted(pod: Object) -> str | None:
+def _evicted(pod: Object) -> Loss | None:
     status, disruption = pod.get("status") or {}, condition_of(pod, "DisruptionTarget")
     if status.get("reason") == "Evicted":
-        return f"it was evicted from {node_name(pod)}: {one_line(status.get('message'))}"
+        why = one_line(status.get("message"))
+        kind: LossKind = "evicted"
+        if "EmptyDir volume" in why:  # the kubelet has one reason for all evictions
+            kind = "volume-full"
+        elif "ephemeral" in why:
+            kind = "disk-full"
+        return Loss(kind=kind, how=f"it was evicted from {node_name(pod)}: {why}")
     if disruption and disruption.get("status") == "True":
         return _disruption(pod, disruption)
     return None
 
 
-def _disruption(pod: Object, disruption: Mapping[str, Any]) -> str:
-    node, said = node_name(pod), one_line(disruption.get("message"))
+def _node_lost(pod: Object) -> Loss:
+    since = (condition_of(pod, "Ready") or {}).get("lastTransitionTime")
+    return Loss(kind="node-lost", how=f"{node_name(pod)} was lost (not heard of since {clock(since)})")
+
+
+def _disruption(pod: Object, disruption: Mapping[str, Any]) -> Loss:
+    node, why = node_name(pod), one_line(disruption.get("message"))
     match disruption.get("reason"):
         case "PreemptionByScheduler":
-            return f"it was preempted on {node} by a pod of higher priority"
+            return Loss(kind="preempted", how=f"it was preempted on {node} by a pod of higher priority")
         case "EvictionByEvictionAPI":
-            return f"it was evicted from {node}, as when the node is drained"
+            return Loss(kind="drained", how=f"it was evicted from {node}, as when the node is drained")
         case "DeletionByTaintManager" if is_cut_off(pod):
-            since = (condition_of(pod, "Ready") or {}).get("lastTransitionTime")
-            return f"{node} was lost (not heard of since {clock(since)})"
+            return _node_lost(pod)
         case "DeletionByTaintManager":
-            return f"it was sent away from {node} (a NoExecute taint)"
+            return Loss(kind="tainted", how=f"it was sent away from {node} (a NoExecute taint)")
         case "DeletionByPodGC":
-            return f"{node} was removed from the cluster"
+            return Loss(kind="node-lost", how=f"{node} was removed from the cluster")
         case "TerminationByKubelet":
-            return f"{node} ended it: {one_line((pod.get('status') or {}).get('message')) or said}"
+            said = one_line((pod.get("status") or {}).get("message")) or why
+            return Loss(kind="node", how=f"{node} ended it: {said}")
         case reason:
-            return f"it was taken off {node}: {said or reason}"
+            return Loss(kind="node", how=f"it was taken off {node}: {why or reason}")
 
 
-def _words_for(pod: Object, end: ContainerEnd) -> str:
+def _of_container(pod: Object, end: ContainerEnd) -> Loss:
     if end.reason == _OOM:
         limit = memory_limit(pod)
-        return "it ran out of memory: " + (f"the limit is {limit}" if limit else "its node has no more")
+        room = f"the limit is {limit}" if limit else "its node has no more"
+        return Loss(kind="oom", how=f"it ran out of memory: {room}")
     if end.reason in START_ERRORS:
-        return f"its container could not start: {start_error(end.message)}"
+        return Loss(kind="start", how=f"its container could not start: {start_error(end.message)}")
     if end.reason == "ContainerStatusUnknown":
-        return f"{node_name(pod)} was restarted under it"
+        return Loss(kind="node", how=f"{node_name(pod)} was restarted under it")
     if end.exit_code == INTERRUPTED:
-        deleted = pod["metadata"].get("deletionTimestamp")
-        return "its pod was deleted" if deleted else f"{node_name(pod)} told it to leave (SIGTERM)"
+        if pod["metadata"].get("deletionTimestamp"):
+            return _DELETED
+        return Loss(kind="node-left", how=f"{node_name(pod)} told it to leave (SIGTERM)")
     if end.exit_code == NO_LEADER:
-        return "it waited in vain for worker 0"
+        return Loss(kind="no-leader", how="it waited in vain for worker 0")
     how = f"was killed by {end.signal}" if end.signal else f"exited with code {end.exit_code}"
     why = one_line(json_object(end.message).get("reason"))
-    return f"its agent {how}" + (f": {why}" if why else "")
+    return Loss(kind="agent", how=f"its agent {how}" + (f": {why}" if why else ""))
 
 
 def _age(pod: Object) -> tuple[str, int, str]:

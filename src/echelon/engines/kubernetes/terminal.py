@@ -1,7 +1,7 @@
 """This process's streams joined to a command in a pod: keys and bytes in, output and exit code back.
 
 With a terminal, every key goes through as it is pressed, Ctrl-C too, and the window's size follows; without
-one, standard input is passed on to its end, as with any pipe. Called by `echelon exec`."""
+one, standard input is passed on to its end, as with any pipe."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Command(Protocol):
 
 
 def has_terminal() -> bool:
-    """Whether a person sits before this process: keys come from a terminal, and output goes to one."""
+    """Whether keys come from a terminal, and output goes to one."""
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
@@ -61,7 +61,7 @@ def join(command: Command, *, tty: bool, stdin: bool) -> int | None:
 
 
 def _pass_input(command: Command) -> None:
-    """Until there is no more input, or nobody to take it: the reader hears why."""
+    """Until there is no more input, or the command takes none: `read` then raises why."""
     with contextlib.suppress(Exception):
         while piece := os.read(0, _PIECE):
             command.write(piece)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from echelon.agent.setup.cgroups import cpu_limits, memory_kills, memory_limit
+from echelon.agent.ranks.cgroups import cpu_limits, memory_kills, memory_limit
 
 UNIFIED = "0::/pods/one\n"
 BOTH = "12:cpu,cpuacct:/pods/one\n5:memory:/pods/one\n0::/unified\n"

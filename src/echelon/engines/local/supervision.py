@@ -1,9 +1,8 @@
-"""Who looks after a local run: its supervisor is started here, and missed here when it has died without a
-word.
+"""Starting the supervisor of a local run, and noticing that it has died.
 
-A run is held by whoever has its lock (`rundir.hold`). The local engine hands the lock to the supervisor it
-starts; a run that was taken up and is held by nobody is lost, and whoever notices first writes that down and
-clears up after it."""
+The process with a run's lock (`rundir.hold`) supervises it. The local engine passes the lock on to the
+supervisor that it starts. A run that was started and whose lock is free is lost; the first process that
+notices records the loss and kills what is left of the run."""
 
 from __future__ import annotations
 
@@ -16,18 +15,19 @@ from dataclasses import replace
 from echelon.engines.base import read_secrets
 from echelon.engines.local import processes, rundir, store
 from echelon.engines.local.rundir import RunDir
-from echelon.errors import RunLost, StateTrouble
-from echelon.model.event import Event, RootCause
+from echelon.errors import StateTrouble
+from echelon.model import ends
+from echelon.model.event import Event
 
-_LOCK_DESCRIPTOR = 3  # where a supervisor finds the lock it is handed
-_SUBMISSION = 10.0  # seconds within which whoever has recorded a run has started it
-_started: list[int] = []  # supervisors that this process has started and not yet seen the end of
+_LOCK_DESCRIPTOR = 3  # the lock's descriptor in the supervisor
+_SUBMISSION = 10.0  # seconds from a run's record to its start
+_started: list[int] = []  # supervisors that this process has started and not yet reaped
 
 
 def spawn_supervisor(folder: RunDir, lock: int, *, keep_stdin: bool) -> None:
     """Start the supervisor in a session of its own, holding the run's lock, and do not wait for it.
 
-    It outlives us, or we take note of its end when we start the next.
+    It may outlive this process; otherwise it is reaped when the next one is started.
     """
     job = store.read_record(folder).job
     environment = {**os.environ, **read_secrets(job, os.environ), processes.MARK: run_id(folder)}
@@ -40,7 +40,7 @@ def spawn_supervisor(folder: RunDir, lock: int, *, keep_stdin: bool) -> None:
     ]
     if not keep_stdin:
         actions.append((os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0))
-    folder.supervisor_log.touch(mode=0o600)  # from here on the run counts as taken up
+    folder.supervisor_log.touch(mode=0o600)  # from here on the run counts as started
     _started.append(os.posix_spawn(sys.executable, command, environment, file_actions=actions, setsid=True))
     for pid in _started[:-1]:
         with contextlib.suppress(ChildProcessError):
@@ -52,12 +52,12 @@ def spawn_supervisor(folder: RunDir, lock: int, *, keep_stdin: bool) -> None:
 def end_of(folder: RunDir) -> Event | None:
     """How the run ended, or None.
 
-    If its supervisor has died without a word, that is the end, and it is written down.
+    If its supervisor has died without recording the end, the loss is the end, and is recorded.
     """
     if folder.final.exists():
         return store.read_final(folder)
     if not folder.supervisor_log.exists():
-        return None  # recorded, and not taken up yet
+        return None  # recorded, and not started yet
     try:
         with rundir.hold(folder) as lock:
             if lock is None:
@@ -66,11 +66,11 @@ def end_of(folder: RunDir) -> Event | None:
                 return store.read_final(folder)
             processes.end_marked_processes(run_id(folder))
             loss = _verdict(folder) or _loss(folder)
-            with contextlib.suppress(OSError):  # on a full disk it can still be told, by everybody who asks
+            with contextlib.suppress(OSError):  # on a full disk each caller finds the loss again
                 store.write_final(folder, loss)
             return loss
     except (FileNotFoundError, StateTrouble):
-        return None  # removed in the meantime
+        return None  # removed meanwhile
 
 
 def is_over(folder: RunDir) -> bool:
@@ -79,24 +79,24 @@ def is_over(folder: RunDir) -> bool:
 
 
 def never_ran(folder: RunDir) -> bool:
-    """Recorded, but its submission was interrupted before a supervisor said its first word."""
+    """Whether the submission was interrupted after the record and before the supervisor was up."""
     return not folder.supervisor.exists() and folder.record.exists() and not rundir.is_held(folder)
 
 
 def nothing_comes(folder: RunDir) -> bool:
-    """Whether waiting is in vain: the run is over, or its submission was interrupted a while ago."""
+    """Whether no more events will come: the run is over, or its submission was interrupted a while ago."""
     if is_over(folder):
         return True
     return never_ran(folder) and time.time() - folder.record.stat().st_mtime > _SUBMISSION
 
 
 def run_id(folder: RunDir) -> str:
-    """What marks every process of a run: the same name at another time is another run."""
+    """The mark of every process of a run; a later run of the same name has another."""
     return f"{folder.path}@{store.read_record(folder).created}"
 
 
 def _verdict(folder: RunDir) -> Event | None:
-    """The leader's verdict, if it came to that before the supervisor could write down the end."""
+    """The leader's verdict, if there is one that the supervisor could not record as the end."""
     events, _ = store.read_events(folder)
     said = [event for event in events if event.kind == "verdict"]
     return replace(said[-1], kind="finished") if said else None
@@ -104,8 +104,7 @@ def _verdict(folder: RunDir) -> Event | None:
 
 def _loss(folder: RunDir) -> Event:
     if folder.supervisor.exists():
-        summary = "the run's supervisor ended without a word: killed, or the machine was restarted"
+        summary = "the run's supervisor ended without a report: killed, or the machine was restarted"
     else:
         summary = f"the run's supervisor did not start; {folder.supervisor_log} may tell why"
-    cause = RootCause(summary=summary, exit_code=RunLost.exit_code)
-    return Event(kind="finished", at=rundir.now(), outcome="lost", exit_code=cause.exit_code, cause=cause)
+    return ends.run_lost(summary, at=rundir.now())

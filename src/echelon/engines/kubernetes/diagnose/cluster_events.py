@@ -1,7 +1,7 @@
-"""Events of the API, read alike whichever of its two recorders wrote them. Pure.
+"""Events of the Kubernetes API in one form, whichever of its two recorders wrote them. Pure.
 
-The kubelet and the controllers write `count` and `lastTimestamp`, the scheduler `series` and `eventTime`; and
-what repeats often is written as "(combined from similar events)". Called by the parts of the diagnosis."""
+The kubelet and the controllers write `count` and `lastTimestamp`, the scheduler `series` and `eventTime`; an
+event that repeats often begins with "(combined from similar events)"."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _COMBINED = "(combined from similar events): "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Happening:
-    """Something that was said of an object, from its first time to its last."""
+class ClusterEvent:
+    """An event of an object, with its first and last time."""
 
     reason: str
     message: str
@@ -28,7 +28,7 @@ class Happening:
 
 
 class Events:
-    """All events at hand, found by the object that they tell of; a namespace can have thousands."""
+    """All events, indexed by their object; a namespace can have thousands."""
 
     def __init__(self, events: Iterable[Object]) -> None:
         self._by_object: dict[tuple[str, str], list[Object]] = {}
@@ -37,29 +37,29 @@ class Events:
             key = str(target.get("kind")), str(target.get("name"))
             self._by_object.setdefault(key, []).append(event)
 
-    def of(self, kind: str, obj: Object) -> list[Happening]:
-        """What was said of one object, the last word last."""
+    def of(self, kind: str, obj: Object) -> list[ClusterEvent]:
+        """The events of one object, the latest last."""
         about = obj["metadata"]
         found = []
         for event in self._by_object.get((kind, about["name"]), ()):
             uid = event["involvedObject"].get("uid")
             if uid and about.get("uid") and uid != about["uid"]:
-                continue  # of an object that had the name before
+                continue  # of an earlier object of the same name
             found.append(_read(event))
         return sorted(found, key=lambda each: each.last)
 
 
-def last_of(happenings: Sequence[Happening], *reasons: str) -> Happening | None:
-    """The last happening with one of these reasons."""
-    return next((each for each in reversed(happenings) if each.reason in reasons), None)
+def last_of(events: Sequence[ClusterEvent], *reasons: str) -> ClusterEvent | None:
+    """The last event with one of these reasons."""
+    return next((each for each in reversed(events) if each.reason in reasons), None)
 
 
-def _read(event: Object) -> Happening:
+def _read(event: Object) -> ClusterEvent:
     series = event.get("series") or {}
     made = moment(event.get("eventTime")) or moment((event.get("metadata") or {}).get("creationTimestamp"))
     first = moment(event.get("firstTimestamp")) or made or 0.0
     last = moment(series.get("lastObservedTime")) or moment(event.get("lastTimestamp")) or first
-    return Happening(
+    return ClusterEvent(
         reason=str(event.get("reason") or ""),
         message=one_line(event.get("message")).removeprefix(_COMBINED),
         first=first,

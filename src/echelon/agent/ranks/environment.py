@@ -1,24 +1,24 @@
-"""What a rank expects around it and a container may lack: a home, a place for temporary files, a name for the
-user, and to know how many CPUs are its own.
+"""What a rank needs and a container may lack: a home folder, a temporary folder, a user name, and the number
+of CPUs that it may use.
 
-Images are made for one user and started as another, or on a file system that cannot be written to; torch
-alone asks for all four. Who calls it: `agent.py` once at the start, `launch.py` for the threads of a rank."""
+Images are made for one user and started as another, or on a read-only file system; torch alone needs all
+four."""
 
 from __future__ import annotations
 
 import os
 
-from echelon.agent.setup import cgroups
+from echelon.agent.ranks import cgroups
 
 TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank its first milliseconds
 if TYPE_CHECKING:
     from typing import MutableMapping
 
-NAME = "echelon"  # of a user that has none
+NAME = "echelon"  # the user name where the user id has none
 
 
 def complete(env: MutableMapping[str, str], state: str) -> None:
-    """Add what is missing; folders are made in `state`."""
+    """Add the missing variables; folders are made in `state`."""
     if not _is_ours(env.get("HOME", "")):
         env["HOME"] = _make(os.path.join(state, "home"))
     temporary = [env[key] for key in ("TMPDIR", "TEMP", "TMP") if key in env]
@@ -29,7 +29,7 @@ def complete(env: MutableMapping[str, str], state: str) -> None:
 
 
 def threads(procs: int) -> int:
-    """The computing threads of one of `procs` ranks: its share of the CPUs that this process may use."""
+    """The compute threads of one of `procs` ranks: its share of the CPUs that this process may use."""
     return max(1, int(usable_cpus() / procs))
 
 

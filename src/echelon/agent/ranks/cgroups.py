@@ -1,8 +1,8 @@
-"""What the kernel grants this worker, as its control groups tell: CPUs, memory, and kills for lack of it.
+"""The worker's limits from its control groups: CPUs, memory, and kills for lack of memory.
 
-A process sees the whole machine's CPUs and memory, whatever its container was given; and who was killed for
-lack of memory cannot say it. Both versions of control groups are read; `root` is where the file system
-begins. Who calls it: `surroundings.py` for the CPUs, `ranks.py` when a rank was killed."""
+A process sees the whole machine's CPUs and memory, whatever its container was given; and a process that is
+killed for lack of memory cannot report it. Both versions of control groups are read; `root` is the root of
+the file system."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _UNITS = (("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10))
 
 
 def cpu_limits(root: str = "/") -> Iterator[float]:
-    """The limit of every control group we are in, up to the topmost that can be seen."""
+    """The limit of every control group of this process, up to the topmost visible one."""
     for line in _read(os.path.join(root, "proc/self/cgroup")).splitlines():
         number, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
@@ -40,8 +40,8 @@ def cpu_limits(root: str = "/") -> Iterator[float]:
 
 
 def memory_kills(root: str = "/") -> int:
-    """How many processes were killed for lack of memory in the group that is seen here (in a container its
-    own) since it was made.
+    """How many processes of the visible group (in a container its own) were killed for lack of memory since
+    the group was created.
     """
     for events, _ in _MEMORY:
         for line in _read(os.path.join(root, _TOP, events)).splitlines():
@@ -52,7 +52,7 @@ def memory_kills(root: str = "/") -> int:
 
 
 def memory_limit(root: str = "/") -> str:
-    """That group's limit, as Kubernetes writes it; nothing if there is none."""
+    """That group's limit, as Kubernetes writes it; "" if there is none."""
     for _, name in _MEMORY:
         text = _read(os.path.join(root, _TOP, name)).strip()
         if text.isdigit() and int(text) < _NO_LIMIT:
@@ -66,13 +66,13 @@ def memory_limit(root: str = "/") -> str:
 
 def _cpu_limit(group: str, unified: bool) -> float | None:
     if unified:
-        words = _read(os.path.join(group, "cpu.max")).split()
+        fields = _read(os.path.join(group, "cpu.max")).split()
     else:
-        words = [
+        fields = [
             _read(os.path.join(group, name)).strip() for name in ("cpu.cfs_quota_us", "cpu.cfs_period_us")
         ]
-    if len(words) == 2 and words[0].isdigit() and words[1].isdigit() and int(words[1]):
-        return int(words[0]) / int(words[1])
+    if len(fields) == 2 and fields[0].isdigit() and fields[1].isdigit() and int(fields[1]):
+        return int(fields[0]) / int(fields[1])
     return None  # "max", "-1", or no such file: no limit here
 
 

@@ -1,7 +1,5 @@
-"""The ranks' Python: which one it is, and what it has. Asked by running it, since it is not the agent's.
-
-Who calls it: `ranks.py` for the modules that a launch depends on, `packages.py` for the Python to install
-for."""
+"""The ranks' Python: which one it is, and which modules it has. It is run to find out, since it is not the
+agent's own."""
 
 from __future__ import annotations
 
@@ -28,12 +26,12 @@ def find_modules(
     env: dict[str, str],
     then: Callable[[set[str]], object],
 ) -> None:
-    """Call `then` with those of the modules that this Python can import; with none, if it cannot be asked."""
-    heard = bytearray()
+    """Call `then` with those of the modules that this Python can import; with none, if it cannot be run."""
+    output = bytearray()
 
-    def hear(stream: int, data: bytes) -> None:
+    def on_data(stream: int, data: bytes) -> None:
         if stream == 1:
-            heard.extend(data)
+            output.extend(data)
 
     try:
         Child(
@@ -41,16 +39,16 @@ def find_modules(
             children,
             [python, "-c", _ASK, *wanted],
             env,
-            hear,
-            lambda _code: then(set(heard.decode("ascii", "replace").split())),
+            on_data,
+            lambda _code: then(set(output.decode("ascii", "replace").split())),
         )
     except OSError:
         then(set())
 
 
 def find_python(program: str, path: str) -> str:
-    """The Python that runs a rank whose command begins with `program`: that itself, or the one that its first
-    line names (torchrun's, for instance), or `python3` as the PATH has it.
+    """The Python that runs a rank whose command begins with `program`: `program` itself, or the one that its
+    first line names (torchrun's, for instance), or `python3` on the PATH.
     """
     if _PYTHON.match(os.path.basename(program)):
         return program
@@ -61,10 +59,10 @@ def find_python(program: str, path: str) -> str:
                 first = file.readline(512)
         except OSError:
             first = b""
-        words = os.fsdecode(first[2:]).split() if first.startswith(b"#!") else []
-        for word in words[:2]:  # the second, where the first is /usr/bin/env
-            if _PYTHON.match(os.path.basename(word)):
-                return word
+        parts = os.fsdecode(first[2:]).split() if first.startswith(b"#!") else []
+        for part in parts[:2]:  # the second, where the first is /usr/bin/env
+            if _PYTHON.match(os.path.basename(part)):
+                return part
     return "python3" if _find("python3", path) else sys.executable or "python3"
 
 

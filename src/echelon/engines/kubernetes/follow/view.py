@@ -1,0 +1,79 @@
+"""All objects of a run at one moment, read from the API server. It only reads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from echelon.engines.base import unknown_run
+from echelon.engines.kubernetes import names
+from echelon.engines.kubernetes.client.api import Api, Object
+from echelon.engines.kubernetes.record import Stored, read
+from echelon.engines.kubernetes.render import dialects
+from echelon.errors import Refused, UnknownRun
+from echelon.model.run import RunRef
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """A run's record, the objects that its workers are made of, and its pods, replaced ones too."""
+
+    stored: Stored
+    jobs: Sequence[Object]
+    pods: Sequence[Object]
+
+
+def find_object(api: Api, name: str) -> Object | None:
+    """The object of a run's record, unread; None if there is none."""
+    found = api.find("ConfigMap", name)
+    ours = found is not None and (found["metadata"].get("labels") or {}).get(names.RUN) == name
+    if found is not None and not ours:
+        raise Refused(
+            f"a ConfigMap named {name!r} is in the namespace, and it is not echelon's",
+            hint="choose another name for the run with --name",
+        )
+    return found
+
+
+def find_record(api: Api, ref: RunRef) -> Stored | None:
+    """A run's record; None if there is none."""
+    found = find_object(api, ref.name)
+    return None if found is None else read(found, ref)
+
+
+def read_record(api: Api, ref: RunRef) -> Stored:
+    """A run's record; raises UnknownRun, which suggests the nearest name."""
+    found = find_record(api, ref)
+    if found is None:
+        raise missing(api, ref)
+    return found
+
+
+def look(api: Api, ref: RunRef) -> View:
+    """A run as it is now."""
+    stored = read_record(api, ref)
+    return View(stored=stored, jobs=jobs_of(api, stored), pods=pods_of(api, ref.name))
+
+
+def jobs_of(api: Api, stored: Stored) -> list[Object]:
+    """The objects that a run's workers are made of."""
+    selector = names.selector(stored.run.ref.name, names.WORKER)
+    kinds = dialects.named(stored.dialect).KINDS
+    return [obj for kind in kinds for obj in api.list(kind, selector=selector).items]
+
+
+def pods_of(api: Api, name: str) -> list[Object]:
+    """A run's pods, those that were replaced too as long as they are there."""
+    return api.list("Pod", selector=names.selector(name, names.WORKER)).items
+
+
+def run_names(api: Api) -> list[str]:
+    """The names of all runs of the namespace."""
+    records = api.list("ConfigMap", selector=f"{names.COMPONENT}={names.RECORD}").items
+    return sorted(each["metadata"]["name"] for each in records)
+
+
+def missing(api: Api, ref: RunRef) -> UnknownRun:
+    """The error for a run that is not there, with the nearest name."""
+    where = f"`echelon ps -a -A --on k8s` lists those of namespace {api.namespace}; --namespace names another"
+    return unknown_run(ref.name, run_names(api), where)

@@ -1,0 +1,340 @@
+"""The record of a run: the ConfigMap that reserves its name, and that any process with the same rights reads.
+
+Every key, annotation and state of that object is defined here and nowhere else. `read` is the border: it
+turns the object, which anybody with rights in the namespace may have written, into a `Stored` value, or
+raises StateTrouble. The functions below it are the changes that are ever made to a record, as merge patches;
+a change that must not overwrite another one carries the version that it was decided on.
+
+A record of an older schema is read; one of a newer schema is refused, with what to do."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import msgspec
+
+from echelon.engines.kubernetes import names
+from echelon.engines.kubernetes.client.fields import json_object, moment, one_line
+from echelon.errors import StateTrouble
+from echelon.model.event import Event
+from echelon.model.plan import Plan
+from echelon.model.run import SCHEMA, Record, RunRef, check_schema
+
+Object = dict[str, Any]
+
+# Annotations of the record.
+_SCHEMA = "echelon.dev/schema"
+_VERSION = "echelon.dev/version"  # of the client that recorded the run
+_STOP = "echelon.dev/stop"  # {"at", "reason", "outcome", "now"}
+_ADMITTED = "echelon.dev/admitted"  # when the run got its plan
+_STARTED = "echelon.dev/started"  # when all objects of its plan existed
+_TRIED = "echelon.dev/tended"  # when admission of a queued run was last tried
+_COLLECTED = "echelon.dev/collected"  # {"at", "host", "path"}
+_SHIPPED = "echelon.dev/shipped"  # the sizes of what the run was shipped
+_CLAIM = "echelon.dev/tender"  # {"holder", "until"}
+_DIALECT = "echelon.dev/dialect"  # which kind of objects the workers are made of
+
+# Keys of its data.
+_RECORD = "record.json"
+_PLAN = "plan.json"
+_QUEUED = "queued.json"
+_FINISHED = "finished.json"
+
+SUBMISSION = 10.0  # seconds within which the client that recorded a run has queued or started it
+TRIED_WITHIN = 60.0  # seconds; a tender tries to admit its queued run at least every 15
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shipped:
+    """What a run was shipped: sizes in bytes, 0 for what was not; digests of the code and of the rest."""
+
+    agent: int = 0
+    code: int = 0
+    wheel: int = 0
+    requirements: int = 0
+    digest: str = ""
+    rest: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stop:
+    """A request, kept in the record, that the run ends; `outcome` is what it ends as."""
+
+    at: float
+    reason: str
+    outcome: Literal["stopped", "failed"] = "stopped"
+    now: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """Why a run was queued, and since when for that reason."""
+
+    at: float
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Collected:
+    """When a run's results were fetched, and to which folder of which machine; no path if there were none."""
+
+    at: float = 0.0
+    host: str = ""
+    path: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """The tender claim: which process looks after the run from outside, until when if it is not renewed."""
+
+    holder: str
+    until: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stored:
+    """A record as it is in the cluster. `version` is the API server's own count of changes to it."""
+
+    run: Record
+    uid: str
+    version: str = ""
+    dialect: str = "job"
+    shipped: Shipped = Shipped()
+    queued: tuple[Waiting, ...] = ()
+    admitted: float | None = None
+    started: bool = False
+    stop: Stop | None = None
+    end: Event | None = None
+    collected: Collected | None = None
+    claim: Claim | None = None
+    owners: frozenset[str] = frozenset()  # uids of the objects that it goes with
+    deleted: float | None = None
+
+
+Phase = Literal["recorded", "queued", "starting", "started"]
+
+
+def phase_of(stored: Stored, *, has_jobs: bool, now: float) -> Phase:
+    """How far the submission of a run came. A plan without Jobs is of a start that was cut off, unless it is
+    so young that the client is still at it.
+    """
+    if has_jobs or stored.started:
+        return "started"
+    if stored.admitted is not None and now - stored.admitted < SUBMISSION:
+        return "starting"
+    return "queued" if stored.queued and stored.run.plan is None else "recorded"
+
+
+def is_abandoned(stored: Stored, *, has_jobs: bool, now: float) -> bool:
+    """Whether a run's submission was interrupted a while ago, so that nothing will happen to it."""
+    last = stored.admitted or stored.run.created
+    return phase_of(stored, has_jobs=has_jobs, now=now) == "recorded" and now - last > SUBMISSION
+
+
+# Reading
+
+
+def read(obj: Mapping[str, Any], ref: RunRef) -> Stored:
+    """The record that an object is."""
+    about, data = obj["metadata"], obj.get("data") or {}
+    notes = about.get("annotations") or {}
+    check_schema(ref.name, notes.get(_SCHEMA))
+    try:
+        run = msgspec.json.decode(data[_RECORD], type=Record)
+        plan = msgspec.json.decode(data[_PLAN], type=Plan) if _PLAN in data else None
+        shipped = msgspec.json.decode(notes.get(_SHIPPED, "{}"), type=Shipped)
+    except (KeyError, msgspec.DecodeError, msgspec.ValidationError) as error:
+        raise StateTrouble(
+            f"the record of run {ref.name!r} cannot be read: {error}",
+            hint=f"`echelon rm {ref.name}` forgets this run",
+        ) from error
+    owners = about.get("ownerReferences") or ()
+    # Schema 1 had no mark of its own for a start: a record that belonged to Jobs had been started.
+    began = _STARTED in notes or (notes[_SCHEMA] == "1" and any(each["kind"] == "Job" for each in owners))
+    return Stored(
+        run=replace(run, ref=ref, plan=plan),
+        uid=str(about.get("uid") or ""),
+        version=str(about.get("resourceVersion") or ""),
+        dialect=str(notes.get(_DIALECT) or "job"),
+        shipped=shipped,
+        queued=_read_queued(data.get(_QUEUED)),
+        admitted=_number(notes.get(_ADMITTED)),
+        started=began,
+        stop=_read_stop(notes.get(_STOP)),
+        end=_read_end(data.get(_FINISHED)),
+        collected=_read_collected(notes.get(_COLLECTED)),
+        claim=_read_claim(notes.get(_CLAIM)),
+        owners=frozenset(str(each["uid"]) for each in owners),
+        deleted=moment(about.get("deletionTimestamp")),
+    )
+
+
+def has_end(obj: Mapping[str, Any]) -> bool:
+    """Whether an object's record tells the run's end, without reading the rest of it."""
+    return _read_end((obj.get("data") or {}).get(_FINISHED)) is not None
+
+
+def _read_stop(text: object) -> Stop | None:
+    if not text:
+        return None
+    found = json_object(str(text))
+    return Stop(
+        at=_number(found.get("at")) or 0.0,
+        reason=one_line(found.get("reason")) or "stopped",
+        outcome="failed" if found.get("outcome") == "failed" else "stopped",
+        now=found.get("now") is True,
+    )
+
+
+def _read_queued(text: object) -> tuple[Waiting, ...]:
+    try:
+        found = json.loads(str(text or "[]"))
+        return tuple(Waiting(at=float(each["at"]), reason=str(each["reason"])) for each in found)
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return ()
+
+
+def _read_end(text: object) -> Event | None:
+    with contextlib.suppress(msgspec.DecodeError, msgspec.ValidationError):
+        return msgspec.json.decode(str(text), type=Event) if text else None
+    return None
+
+
+def _read_collected(text: object) -> Collected | None:
+    if text is None:
+        return None
+    found = json_object(str(text))
+    at, host, path = (found.get(key) for key in ("at", "host", "path"))
+    return Collected(at=_number(at) or 0.0, host=str(host or ""), path=str(path or ""))
+
+
+def _read_claim(text: object) -> Claim | None:
+    found = json_object(str(text or ""))
+    until = _number(found.get("until"))
+    return None if until is None else Claim(holder=str(found.get("holder") or ""), until=until)
+
+
+def _number(value: object) -> float | None:
+    try:
+        return float(value) if value not in (None, "") else None  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return None
+
+
+# Writing
+
+
+def new(record: Record, shipped: Shipped, dialect: str = "job") -> Object:
+    """The object of a run that is recorded now.
+
+    Where its results belong is not part of it: that is the submitting machine's own affair (`home`)."""
+    import echelon
+
+    about = names.metadata(record.ref.name, record.owner, record.ref.name, names.RECORD)
+    about["annotations"] |= {
+        _SCHEMA: str(SCHEMA),
+        _VERSION: echelon.__version__,
+        _DIALECT: dialect,
+        _SHIPPED: _json(shipped),
+    }
+    written = _json(replace(record, plan=None, results=""))
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": about, "data": {_RECORD: written}}
+
+
+def admitted(plan: Plan, task: Mapping[str, Any], *, at: float, version: str = "") -> Object:
+    """The run has its plan, and its agents' task."""
+    data = {_PLAN: _json(plan), names.TASK_KEY: json.dumps(task)}
+    return {**_noted(version, **{_ADMITTED: str(at)}), "data": data}
+
+
+def started(owners: Sequence[Object], *, at: float) -> Object:
+    """All objects of the plan exist, and the record goes with them."""
+    change = _noted(**{_STARTED: str(at)})
+    change["metadata"]["ownerReferences"] = list(owners)
+    return change
+
+
+def queued(stored: Stored, reason: str, *, at: float) -> Object:
+    """Admission was tried, and the run waits for `reason`."""
+    change = _noted(**{_TRIED: str(at)})
+    if not stored.queued or stored.queued[-1].reason != reason:
+        waits = [*stored.queued, Waiting(at=at, reason=reason)]
+        change["data"] = {_QUEUED: _json(waits)}
+    return change
+
+
+def stopping(stop: Stop) -> Object:
+    """The run is to end."""
+    return _noted(**{_STOP: _json(stop)})
+
+
+def finished(end: Event, collected: Collected | None = None) -> Object:
+    """The run has ended, and, if they were, its results are fetched."""
+    notes = {} if collected is None else {_COLLECTED: _json(collected)}
+    return {**_noted(**notes), "data": {_FINISHED: _json(end)}}
+
+
+def claimed(claim: Claim | None, *, version: str = "") -> Object:
+    """The run has a tender, or, with None, none any more."""
+    return _noted(version, **{_CLAIM: None if claim is None else _json(claim)})
+
+
+def _noted(version: str = "", **annotations: str | None) -> Object:
+    about: Object = {"annotations": annotations}
+    if version:
+        about["resourceVersion"] = version
+    return {"metadata": about}
+
+
+def _json(value: object) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+# In lists of thousands
+
+
+class _Shape(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
+    pass
+
+
+class _Notes(_Shape, frozen=True):
+    stop: str | None = msgspec.field(name=_STOP, default=None)
+    tried: str | None = msgspec.field(name=_TRIED, default=None)
+
+
+class _Meta(_Shape, frozen=True):
+    name: str
+    namespace: str = ""
+    annotations: _Notes = _Notes()
+    deletion_timestamp: str | None = None
+
+
+class _Data(_Shape, frozen=True):
+    record: str = msgspec.field(name=_RECORD, default="")
+    plan: str | None = msgspec.field(name=_PLAN, default=None)
+    queued: str | None = msgspec.field(name=_QUEUED, default=None)
+
+
+class Outline(_Shape, frozen=True):
+    """Of a record, what tells whether its run is queued."""
+
+    metadata: _Meta
+    data: _Data = _Data()
+
+
+def is_queued(outline: Outline, now: float) -> bool:
+    """Whether a run waits to be admitted, and a tender has tried to do so lately."""
+    about = outline.metadata
+    waits = outline.data.queued is not None and outline.data.plan is None
+    goes = about.annotations.stop is not None or about.deletion_timestamp is not None
+    tried = _number(about.annotations.tried)
+    return waits and not goes and (tried is None or now - tried < TRIED_WITHIN)
+
+
+def created(outline: Outline) -> float:
+    """When a run was recorded."""
+    return _number(json_object(outline.data.record).get("created")) or 0.0

@@ -1,0 +1,129 @@
+"""Workers as plain Kubernetes Jobs: one Indexed Job for each group of equal workers.
+
+The agents count restarts; the Job replaces pods until the leader's exit code says that the run is over."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+from echelon.agent.task import NO_LEADER, RUN_OVER
+from echelon.engines.kubernetes import names
+from echelon.engines.kubernetes.client.fields import conditions, moment, one_line
+from echelon.engines.kubernetes.render.dialects.end import End
+from echelon.engines.kubernetes.render.payload import layout
+from echelon.engines.kubernetes.render.pod import planned_nodes, pod_template
+
+if TYPE_CHECKING:
+    from echelon.engines.kubernetes.record import Shipped
+    from echelon.model.plan import Plan
+    from echelon.model.run import Record
+
+Object = dict[str, Any]
+KINDS: tuple[str, ...] = ("Job",)
+
+
+def render(
+    record: Record, plan: Plan, shipped: Shipped, *, security_level: str = "", suspend: bool = False
+) -> list[Object]:
+    """One Indexed Job for each group of equal workers."""
+    job_names = names.job_names(plan.run, plan.world)
+    found = []
+    for number, first_worker in enumerate(names.first_workers(plan.world)):
+        group = plan.world.groups[number]
+        about = names.metadata(plan.run, record.owner, job_names[number], names.WORKER)
+        about["labels"][names.ROLE] = group.role
+        about["annotations"][names.FIRST_WORKER] = str(first_worker)
+        nodes = planned_nodes(plan, group, first_worker)
+        if any(nodes):
+            about["annotations"][names.NODES] = json.dumps(nodes)
+        spec = {
+            "completionMode": "Indexed",
+            "completions": group.workers,
+            "parallelism": group.workers,
+            "suspend": suspend,
+            # The agents count restarts; the Job only must not give up before they do.
+            "backoffLimitPerIndex": plan.restarts + 1,
+            "maxFailedIndexes": 0,
+            "podReplacementPolicy": "Failed",
+            "podFailurePolicy": {"rules": [_run_is_over()]},
+            "ttlSecondsAfterFinished": int(record.job.pod.ttl),
+            "template": pod_template(
+                record,
+                plan,
+                number,
+                bundles=len(layout(shipped)),
+                first_worker=first_worker,
+                security_level=security_level,
+            ),
+        }
+        found.append({"apiVersion": "batch/v1", "kind": "Job", "metadata": about, "spec": spec})
+    return found
+
+
+def leader_selector(run: str) -> dict[str, str]:
+    """The labels of worker 0's pod."""
+    return {names.JOB_NAME: run, names.COMPLETION_INDEX: "0"}
+
+
+def index_of(pod: Mapping[str, Any]) -> int | None:
+    """The pod's completion index."""
+    about = pod["metadata"]
+    notes, marks = about.get("annotations") or {}, about.get("labels") or {}
+    index = notes.get(names.COMPLETION_INDEX) or marks.get(names.COMPLETION_INDEX)
+    return None if index is None else int(index)
+
+
+def wanted(obj: Mapping[str, Any]) -> int:
+    """A Job's completions."""
+    return int((obj.get("spec") or {}).get("completions") or 1)
+
+
+def end_of(objects: Sequence[Mapping[str, Any]]) -> End | None:
+    """A run fails with its first Job, and is complete with its last."""
+    found = [conditions(obj) for obj in objects]
+    for name, final in (("Failed", True), ("FailureTarget", False)):
+        failed = [each[name] for each in found if name in each]
+        if failed:
+            return _to_end("failed", min(failed, key=_changed), final=final)
+    met = [each.get("Complete") or each.get("SuccessCriteriaMet") for each in found]
+    if met and all(met):
+        last = max((each for each in met if each), key=_changed)
+        return _to_end("complete", last, final=all("Complete" in each for each in found))
+    return None
+
+
+def is_suspended(obj: Mapping[str, Any]) -> bool:
+    """Whether the Job waits."""
+    return bool((obj.get("spec") or {}).get("suspend"))
+
+
+def suspended(*, suspend: bool) -> Object:
+    """Suspending a running Job deletes its pods."""
+    return {"spec": {"suspend": suspend}}
+
+
+def ended() -> Object:
+    """A deadline that has passed: the Job controller ends the pods and keeps the Job."""
+    return {"spec": {"activeDeadlineSeconds": 1}}
+
+
+def _to_end(outcome: Literal["complete", "failed"], condition: Mapping[str, Any], *, final: bool) -> End:
+    return End(
+        outcome=outcome,
+        reason=str(condition.get("reason") or ""),
+        message=one_line(condition.get("message")),
+        at=_changed(condition),
+        final=final,
+    )
+
+
+def _changed(condition: Mapping[str, Any]) -> float:
+    return moment(condition.get("lastTransitionTime")) or 0.0
+
+
+def _run_is_over() -> Object:
+    """Any other end of an agent is made good by another pod in its place."""
+    codes = {"containerName": names.CONTAINER, "operator": "In", "values": [RUN_OVER, NO_LEADER]}
+    return {"action": "FailJob", "onExitCodes": codes}

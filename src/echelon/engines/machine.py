@@ -1,0 +1,100 @@
+"""What this machine keeps for itself: its state folder, and the runs that it submitted elsewhere.
+
+A cluster's record does not say where results belong on the machine that submitted the run: that is a path of
+this machine, and nobody else's. It also tells whether a run is this machine's to look after."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+import time
+import uuid
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+
+from echelon.errors import StateTrouble
+
+_UID = re.compile(r"[0-9a-zA-Z-]{1,64}")
+_KEPT = 90 * 86400.0  # seconds that a run is remembered: longer than any record lives
+
+
+def state_home() -> Path:
+    """Where echelon keeps what it must remember on this machine."""
+    if home := os.environ.get("ECHELON_HOME"):
+        return Path(home).expanduser().absolute()
+    base = os.environ.get("XDG_STATE_HOME", "")
+    if base.startswith("/"):
+        return Path(base) / "echelon"
+    try:
+        return Path("~/.local/state/echelon").expanduser()
+    except RuntimeError:
+        raise StateTrouble("there is no home folder to keep the state in", hint="set ECHELON_HOME") from None
+
+
+class Submissions:
+    """The runs that this machine submitted to a cluster, by the uid of their records.
+
+    A state folder that cannot be written costs no run: then only this process remembers."""
+
+    def __init__(self) -> None:
+        self._own: dict[str, str] = {}
+
+    def remember(self, uid: str, results: Path) -> None:
+        """Note where the results of a run belong."""
+        self._own[uid] = str(results)
+        with suppress(OSError, StateTrouble):
+            folder = state_home() / "submitted"
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            _forget_old(folder)
+            partial = folder / f".{uuid.uuid4().hex}"
+            partial.write_text(json.dumps({"results": str(results)}), "utf-8")
+            partial.replace(_file(folder, uid))
+
+    def results_of(self, uid: str) -> Path | None:
+        """Where the results of a run belong; None if this machine did not submit it."""
+        if uid in self._own:
+            return Path(self._own[uid])
+        with suppress(OSError, StateTrouble, ValueError, KeyError, TypeError):
+            return Path(json.loads(_file(state_home() / "submitted", uid).read_text("utf-8"))["results"])
+        return None
+
+    def forget(self, uid: str) -> None:
+        """The run is removed."""
+        self._own.pop(uid, None)
+        with suppress(OSError, StateTrouble, ValueError):
+            _file(state_home() / "submitted", uid).unlink(missing_ok=True)
+
+
+@cache
+def process_name() -> str:
+    """This process, told apart from every other one of any machine."""
+    return f"{socket.gethostname()}/{os.getpid()}/{uuid.uuid4().hex[:8]}"
+
+
+def is_dead_process(name: str) -> bool:
+    """Whether a name that `process_name` gave is that of a process of this machine which has ended."""
+    host, _, rest = name.rpartition("/")[0].rpartition("/")
+    if host != socket.gethostname() or not rest.isdecimal():
+        return False
+    try:
+        os.kill(int(rest), 0)
+    except ProcessLookupError:
+        return True
+    except (OSError, OverflowError):
+        return False
+    return False
+
+
+def _file(folder: Path, uid: str) -> Path:
+    if not _UID.fullmatch(uid):  # it comes from the cluster, and becomes a path
+        raise ValueError(uid)
+    return folder / f"{uid}.json"
+
+
+def _forget_old(folder: Path) -> None:
+    for entry in folder.iterdir():
+        if time.time() - entry.stat().st_mtime > _KEPT:
+            entry.unlink(missing_ok=True)

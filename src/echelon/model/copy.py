@@ -1,0 +1,36 @@
+"""How far a copy of files has come, and its outcome."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Progress:
+    """How far a copy has come; `trouble` is what it waits for, if anything."""
+
+    done: int = 0
+    total: int = 0
+    files_done: int = 0
+    files: int = 0
+    trouble: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LeftOut:
+    """A file that could not be copied."""
+
+    path: str
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Copied:
+    """The outcome of a copy. `changed` names files that were written to all the while they were read."""
+
+    target: str
+    files: int
+    size: int
+    there: int  # of the files: those that were in their place before
+    left_out: tuple[LeftOut, ...] = ()
+    changed: tuple[str, ...] = ()

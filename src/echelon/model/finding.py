@@ -1,0 +1,16 @@
+"""One line of a check-up (`echelon doctor`), the same for a machine and a cluster."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """What was looked at and found: `fix` tells what does not work without it, and what to do."""
+
+    level: Literal["ok", "degraded", "missing"]
+    what: str
+    found: str
+    fix: str = ""

@@ -1,0 +1,17 @@
+"""How an engine differs from the others, as far as the code above has to know."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traits:
+    """What an engine says of itself."""
+
+    place: str  # where it is, for messages: "this machine"
+    remote: bool = False  # its workers see none of this machine's files: code travels, Python is the image's
+    code_limit: int | None = None  # bytes of code, compressed, that can travel
+    keeps_queue: bool = True  # it retries queued runs by itself; else the command that follows a run does
+    shared: bool = False  # `runs` lists other users' runs too
+    previews_objects: bool = False  # `preview` is YAML of objects, which are the same on whatever nodes

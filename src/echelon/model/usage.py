@@ -1,0 +1,88 @@
+"""Who uses what at one moment (`echelon top`): a machine in processes, a cluster in what pods ask for.
+
+Two shapes, because two different things are known: a machine measures what its processes use, a cluster
+counts what its pods have requested, by node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuUse:
+    """One GPU of a machine: `user` is a run, another user's process, or None."""
+
+    gpu: str
+    model: str
+    memory: int
+    used: int
+    utilization: int | None
+    user: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MachineRun:
+    """What the processes of one run use: `cpus` in cores, memory in bytes."""
+
+    name: str
+    state: str
+    processes: int
+    cpus: float
+    memory: int
+    gpus: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MachineUsage:
+    """A machine at one moment."""
+
+    cpus: int
+    load: float
+    memory: int
+    memory_used: int
+    gpus: tuple[GpuUse, ...]
+    runs: tuple[MachineRun, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeUse:
+    """One node. What is used, and by whom (GPUs held by each run or pod), is None where it may not be seen.
+
+    `state` is "ready", or why the node takes no workers."""
+
+    node: str
+    state: str
+    model: str
+    gpus: int
+    gpus_used: int | None
+    cpus: float
+    cpus_used: float | None
+    memory: int
+    memory_used: int | None
+    users: Mapping[str, int] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterRun:
+    """What the workers of one run ask for: `cpus` in cores, memory in bytes.
+
+    Runs of other namespaces are listed too, if the user may look there."""
+
+    name: str
+    state: str
+    workers: int
+    cpus: float
+    memory: int
+    gpus: int
+    nodes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterUsage:
+    """A cluster at one moment; `nodes` is None where the user may not list them."""
+
+    namespace: str
+    nodes: tuple[NodeUse, ...] | None
+    runs: tuple[ClusterRun, ...]

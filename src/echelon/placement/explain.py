@@ -1,0 +1,158 @@
+"""Why there is no placement, as text: what never fits (Unplaceable), and what a run waits for. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from echelon.errors import Unplaceable
+from echelon.model.cluster import Cluster, Gpu, Node, matches_type
+from echelon.model.resources import Resources, format_memory
+from echelon.model.world import World
+
+_NAMED = 4  # nodes or holders that a sentence names before it counts the rest
+
+
+def matching(need: Resources, gpus: Sequence[Gpu]) -> list[Gpu]:
+    """The GPUs that a worker can use."""
+    if need.gpu_type is None:
+        return list(gpus)
+    fitting = {model for model in {gpu.model for gpu in gpus} if matches_type(need.gpu_type, model)}
+    return [gpu for gpu in gpus if gpu.model in fitting]
+
+
+def all_nodes(cluster: Cluster) -> list[Node]:
+    """Those that take workers, and those that will again."""
+    return [*cluster.nodes, *(each.node for each in cluster.left_out if each.passing)]
+
+
+def _total(world: World) -> tuple[int, float, float]:
+    gpus = sum(group.workers * group.resources.gpus for group in world.groups)
+    cpus = sum(
+        group.workers * (group.resources.cpus.request if group.resources.cpus else 0)
+        for group in world.groups
+    )
+    memory = sum(
+        group.workers * (group.resources.memory.request if group.resources.memory else 0)
+        for group in world.groups
+    )
+    return gpus, cpus, memory
+
+
+def too_large(world: World, cluster: Cluster) -> Unplaceable:
+    """Why even an empty cluster could not hold the world: the first number that is too small."""
+    gpus, cpus, memory = _total(world)
+    nodes = all_nodes(cluster)
+    have = [gpu for node in nodes for gpu in node.gpus]
+    where, left_out = _where(cluster, len(nodes)), _name_left_out(cluster, gpus=gpus > 0)
+    models = sorted({gpu.model for gpu in have if gpu.model})
+    if not nodes:
+        return Unplaceable("no node takes workers", hint=left_out or "the cluster has no nodes")
+    for group in world.groups:
+        need = group.resources
+        if need.gpu_type is not None and not matching(need, have):
+            there_is = f"there is {', '.join(models)}" if models else "leave it out: there is no GPU at all"
+            return Unplaceable(
+                f"gpu_type {need.gpu_type!r}: {where} no such GPU", hint=_joined(there_is, left_out)
+            )
+        for name in need.other:
+            if not any(name in node.other for node in nodes):
+                return Unplaceable(
+                    f"resource {name!r}: {where} none of it",
+                    hint=_joined("leave it out; GPUs are asked for with --gpus", left_out),
+                )
+    hint = _joined("lower --gpus or --workers; `echelon top` shows the GPUs", left_out)
+    types = [group.resources.gpu_type for group in world.groups if group.resources.gpu_type]
+    for kind in dict.fromkeys(types):
+        wanting = [group for group in world.groups if group.resources.gpu_type == kind]
+        asked, there = (
+            sum(each.workers * each.resources.gpus for each in wanting),
+            len(matching(wanting[0].resources, have)),
+        )
+        if asked > there:
+            return Unplaceable(f"{_counted(asked)} of type {kind} asked for, {where} {there}", hint=hint)
+    if gpus > len(have):
+        return Unplaceable(f"{_counted(gpus)} asked for, {where} {len(have) or 'none'}", hint=hint)
+    for need in (group.resources for group in world.groups):
+        most = max(len(matching(need, node.gpus)) for node in nodes)
+        if need.gpus > most:
+            return Unplaceable(
+                f"{_counted(need.gpus)} per worker asked for, no node has more than {most}", hint=hint
+            )
+    if cpus > sum(node.cpus for node in nodes):
+        return Unplaceable(
+            f"{cpus:g} CPUs asked for, {where} {sum(node.cpus for node in nodes):g}",
+            hint=_joined("lower --cpus or --workers", left_out),
+        )
+    if memory > sum(node.memory for node in nodes):
+        total = sum(node.memory for node in nodes)
+        return Unplaceable(
+            f"{format_memory(memory)} of memory asked for, {where} {format_memory(total)}",
+            hint=_joined("lower --memory or --workers", left_out),
+        )
+    if all(any(_holds(node, group.resources) for node in nodes) for group in world.groups):
+        return Unplaceable(
+            "the nodes cannot hold all workers at once, even when nothing else runs",
+            hint=_joined("ask for less per worker, or for fewer workers", left_out),
+        )
+    return Unplaceable(
+        "no node is large enough for one of the workers",
+        hint=_joined("ask for less per worker, and more workers", left_out),
+    )
+
+
+def _holds(node: Node, need: Resources) -> bool:
+    return (
+        len(matching(need, node.gpus)) >= need.gpus
+        and node.cpus >= (need.cpus.request if need.cpus else 0)
+        and node.memory >= (need.memory.request if need.memory else 0)
+        and all(node.other.get(name, 0) >= count for name, count in need.other.items())
+    )
+
+
+def what_is_missing(world: World, cluster: Cluster) -> str:
+    """What a world waits for that would fit into an empty cluster."""
+    gpus, cpus, memory = _total(world)
+    have = [gpu for node in cluster.nodes for gpu in node.gpus]
+    free = [gpu for gpu in have if gpu.holder is None]
+    free_cpus = sum(node.free_cpus for node in cluster.nodes)
+    free_memory = sum(node.free_memory for node in cluster.nodes)
+    left_out = _name_left_out(cluster, gpus=gpus > 0)
+    if gpus <= len(free) and cpus > free_cpus:
+        return _joined(f"waiting for {cpus:g} CPUs: {free_cpus:g} not promised to other runs", left_out)
+    if gpus <= len(free) and memory > free_memory:
+        wanted, promised = format_memory(memory), format_memory(free_memory)
+        return _joined(f"waiting for {wanted} of memory: {promised} not promised to other runs", left_out)
+    if gpus:  # too few, or of another model, or on different nodes
+        holders = sorted({gpu.holder for gpu in have if gpu.holder is not None})
+        held = f", held by {_some(holders)}" if holders else ""
+        return _joined(f"waiting for {_counted(gpus)}: {len(free)} of {len(have)} free{held}", left_out)
+    return _joined("waiting until one node has room for a worker", left_out)
+
+
+def _where(cluster: Cluster, nodes: int) -> str:
+    if cluster.here and nodes == 1:
+        return "this machine has"
+    return "the only node has" if nodes == 1 else f"the {nodes} nodes have"
+
+
+def _name_left_out(cluster: Cluster, *, gpus: bool) -> str:
+    """The nodes that were not asked, by reason; of those without GPUs only where none are wanted."""
+    why: dict[str, list[str]] = {}
+    for each in cluster.left_out:
+        if each.node.gpus or not gpus:
+            why.setdefault(_joined(each.why, each.hint), []).append(each.node.name)
+    told = (f"{_some(names)} ({reason})" for reason, names in why.items())
+    return f"left out: {', '.join(told)}" if why else ""
+
+
+def _some(names: Sequence[str]) -> str:
+    more = len(names) - _NAMED
+    return ", ".join(names) if more <= 1 else f"{', '.join(names[:_NAMED])} and {more} more"
+
+
+def _joined(first: str, second: str) -> str:
+    return f"{first}; {second}" if second else first
+
+
+def _counted(gpus: int) -> str:
+    return f"{gpus} GPU{'s' * (gpus != 1)}"

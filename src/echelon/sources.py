@@ -1,0 +1,54 @@
+"""The settings of a run or a command, merged from every source: flags or keywords, `--set`, the job file, the
+environment, and `[tool.echelon]` of the project."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from echelon.jobfile import read_job_file, read_overrides, read_tool_table
+from echelon.model.settings import Settings, merge
+from echelon.model.surroundings import Surroundings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """Where runs are looked for: the engine's name, and for a cluster its context and namespace."""
+
+    on: str | None = None
+    context: str | None = None
+    namespace: str | None = None
+
+
+def find_surroundings() -> Surroundings:
+    """This process's working folder and environment, as of now."""
+    return Surroundings(folder=Path.cwd(), environment=dict(os.environ))
+
+
+def gather(
+    settings: Settings, surroundings: Surroundings, overrides: Sequence[str] = (), file: Path | None = None
+) -> Settings:
+    """Merge every source, the stronger first: flags or keywords, `--set`, the job file, ECHELON_ON for where
+    to run, `[tool.echelon]` of the script's project.
+    """
+    if overrides:
+        settings = merge(settings, read_overrides(overrides))
+    if file is not None:
+        settings = merge(settings, read_job_file(file))
+    if settings.on is None and (on := surroundings.environment.get("ECHELON_ON")):
+        settings = replace(settings, on=on)  # type: ignore[arg-type]  # `choose_engine` refuses others
+    folder = surroundings.folder
+    beside = (folder / settings.script).parent if settings.script else folder
+    return merge(settings, read_tool_table(beside))
+
+
+def where_to_look(target: Target, surroundings: Surroundings) -> Target:
+    """Where the runs of a folder are: as given, by ECHELON_ON, or as its project has it for `run`."""
+    project = read_tool_table(surroundings.folder)
+    return Target(
+        on=target.on or surroundings.environment.get("ECHELON_ON") or project.on,
+        context=target.context or project.context,
+        namespace=target.namespace or project.namespace,
+    )

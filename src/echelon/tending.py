@@ -1,0 +1,116 @@
+"""Looking after a run while a command stays with it: admission of a queued run, and the engine's upkeep.
+
+Readers of a run change nothing. What it needs done to it from outside is done by the one process that holds
+its tender claim: `run` in the foreground, or a `wait` on a run that this machine submitted. On engines that
+look after their runs themselves there is no claim, and nothing to do."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from echelon.admission import admit
+from echelon.engines.base import Engine, Tender
+from echelon.errors import EchelonError, Unreachable
+from echelon.model.event import Event
+from echelon.model.run import RunRef
+
+_ADMISSION = (1.0, 15.0)  # seconds between two tries to admit a queued run: at first, and at most
+_CLAIM_LOOK = 5.0  # seconds between two tries for a claim that another process holds
+_KEEPING = 60.0  # seconds that an API server may be away when the end is to be kept
+
+
+@contextmanager
+def tending(ref: RunRef, engine: Engine, *, take_over: bool = False) -> Iterator[Tending]:
+    """Look after the run inside this context, as far as its claim can be had."""
+    found = Tending(ref, engine, take_over=take_over)
+    found.begin()
+    try:
+        yield found
+    finally:
+        found.end()
+
+
+class Tending:
+    """A thread that tries for the run's claim, and does what is due while it has it."""
+
+    def __init__(self, ref: RunRef, engine: Engine, *, take_over: bool) -> None:
+        self._ref = ref
+        self._engine = engine
+        self._take_over = take_over
+        self._left = threading.Event()
+        self._lock = threading.Lock()  # the thread, and the command that keeps an end, take turns
+        self._tender: Tender | None = None
+        self._thread = threading.Thread(target=self._run, name="tending", daemon=True)
+        self._next_try, self._pause = 0.0, _ADMISSION[0]
+
+    @property
+    def collects(self) -> bool:
+        """Whether it is this process that fetches the results: the run has no other tender."""
+        return self._engine.traits.keeps_queue or self._try_claim()
+
+    def begin(self) -> None:
+        """Start the thread, where there is something to do."""
+        if not self._engine.traits.keeps_queue:
+            self._thread.start()
+
+    def keep(self, end: Event) -> None:
+        """Have the end in the record before anything else is tried: an outage is waited for."""
+        deadline = time.monotonic() + _KEEPING
+        while self.collects and self._tender is not None:
+            try:
+                with self._lock:
+                    self._tender.tend(end)
+            except Unreachable:
+                if time.monotonic() < deadline:
+                    time.sleep(1.0)
+                    continue
+            except EchelonError:
+                pass  # what was not done is done by `collect`, or by the next tender
+            return
+
+    def end(self) -> None:
+        """Do what is due a last time, and leave the claim to others."""
+        self._left.set()
+        with self._lock, suppress(EchelonError):
+            if self._tender is not None:
+                self._tender.tend()
+        if self._tender is not None:
+            self._tender.release()
+
+    def _run(self) -> None:
+        pause = 0.0
+        while not self._left.wait(pause):
+            pause = _CLAIM_LOOK
+            with suppress(EchelonError):
+                if self._try_claim():
+                    pause = self._tend()
+
+    def _try_claim(self) -> bool:
+        if self._tender is None:
+            with suppress(EchelonError), self._lock:
+                self._tender = self._engine.tender(self._ref, take_over=self._take_over)
+        return self._tender is not None
+
+    def _tend(self) -> float:
+        with self._lock:
+            if self._tender is None or self._left.is_set():
+                return _CLAIM_LOOK
+            pause = self._tender.tend()
+            if not self._tender.queued:
+                return pause
+            if time.monotonic() >= self._next_try:
+                self._admit()
+                self._next_try = time.monotonic() + self._pause
+                self._pause = min(2 * self._pause, _ADMISSION[1])
+            return min(pause, self._next_try - time.monotonic())
+
+    def _admit(self) -> None:
+        """Start the run if it fits now. What keeps it out, or us from trying, may be gone the next time."""
+        try:
+            admit(self._ref, self._engine)
+        except EchelonError as error:
+            with suppress(EchelonError):
+                self._engine.queue(self._ref, str(error))

@@ -1,0 +1,149 @@
+"""That a record is read as it was written, of older versions too, and that nothing odd breaks the reading."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from testbed.kubectl import Object
+from tests.engines.kubernetes.small import RECORD, record_object, stored
+
+from echelon.admission import plan_anywhere
+from echelon.engines.kubernetes import record
+from echelon.engines.kubernetes.record import Claim, Collected, Shipped, Stop
+from echelon.errors import StateTrouble
+from echelon.model.ends import stopped
+from echelon.model.run import RunRef
+
+REF = RunRef(engine="k8s", name="demo", namespace="ours")
+SHIPPED = Shipped(agent=10, code=20, digest="ab", rest="cd")
+PLAN = plan_anywhere(replace(RECORD.job, framework="plain"))
+
+
+def patched(obj: Object, change: Object) -> Object:
+    """What the API server makes of a merge patch."""
+    made = dict(obj)
+    for key, value in change.items():
+        if value is None:
+            made.pop(key, None)
+        else:
+            made[key] = patched(made.get(key) or {}, value) if isinstance(value, dict) else value
+    return made
+
+
+def test_what_is_written_is_read() -> None:
+    obj = record.new(RECORD, SHIPPED)
+    obj["metadata"]["uid"] = "1-2-3"
+    found = record.read(obj, REF)
+    assert (found.run.job, found.run.ref, found.run.plan) == (RECORD.job, REF, None)
+    assert (found.uid, found.shipped, found.dialect) == ("1-2-3", SHIPPED, "job")
+    assert not any((found.started, found.queued, found.stop, found.end, found.collected, found.claim))
+    assert found.run.results == "", "a path of the submitting machine is nobody else's"
+
+
+def test_every_change_is_read_back() -> None:
+    obj = record.new(RECORD, SHIPPED)
+    end, collected = stopped("by ann", at=9.0), Collected(at=8.0, host="here", path="/r")
+    stop, claim = Stop(at=3.0, reason="by ann", now=True), Claim(holder="a/1/x", until=7.0)
+    waits = record.queued(record.read(obj, REF), "no room", at=2.0)
+    for change in (
+        waits,
+        record.admitted(PLAN, {"run": "demo"}, at=4.0),
+        record.started([{"kind": "Job", "name": "demo", "uid": "j"}], at=5.0),
+        record.stopping(stop),
+        record.finished(end, collected),
+        record.claimed(claim),
+    ):
+        obj = patched(obj, change)
+    found = record.read(obj, REF)
+    assert [(each.at, each.reason) for each in found.queued] == [(2.0, "no room")]
+    assert (found.admitted, found.run.plan, found.started, found.owners) == (4.0, PLAN, True, {"j"})
+    assert (found.stop, found.end, found.collected, found.claim) == (stop, end, collected, claim)
+    assert record.read(patched(obj, record.claimed(None)), REF).claim is None
+    assert "data" not in record.queued(found, "no room", at=6.0), "the same reason is not written again"
+
+
+def test_a_change_may_depend_on_the_version_it_was_decided_on() -> None:
+    change = record.admitted(PLAN, {}, at=4.0, version="17")
+    assert change["metadata"]["resourceVersion"] == "17"
+    assert "resourceVersion" not in record.stopping(Stop(at=1.0, reason="x"))["metadata"]
+
+
+@pytest.mark.parametrize("schema", ["0", "3", None, "x"])
+def test_a_record_of_another_version_says_so(schema: str | None) -> None:
+    with pytest.raises(StateTrouble, match="another version") as caught:
+        record.read(record_object(schema=schema), REF)
+    assert ("upgrade" in caught.value.hint) == (schema == "3")
+
+
+def test_a_record_of_schema_1_is_read() -> None:
+    """It held the path of the results, and was started when it belonged to Jobs."""
+    old = record_object(schema="1", started=False)
+    assert not record.read(old, REF).started
+    old["metadata"]["ownerReferences"] = [{"kind": "Job", "name": "demo", "uid": "j"}]
+    found = record.read(old, REF)
+    assert found.started
+    assert found.run.results == RECORD.results
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"ref": 1}'])
+def test_a_broken_record_says_so(text: str) -> None:
+    obj = record_object()
+    obj["data"]["record.json"] = text
+    with pytest.raises(StateTrouble, match="cannot be read") as caught:
+        record.read(obj, REF)
+    assert "echelon rm demo" in caught.value.hint
+
+
+ODD: Any = st.text() | st.recursive(
+    st.none() | st.booleans() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=6,
+).map(json.dumps)
+
+
+@given(stop=ODD, queued=ODD, admitted=ODD, collected=ODD, tender=ODD)
+def test_nothing_odd_breaks_the_reading(**odd: str) -> None:
+    found = stored(**odd)
+    assert (found.stop is None) == (not odd["stop"])
+
+
+@pytest.mark.parametrize(
+    ("about", "has_jobs", "phase"),
+    [
+        ({"started": False}, False, "recorded"),
+        ({"started": False, "queued": [{"at": 1, "reason": "no room"}]}, False, "queued"),
+        ({"started": False, "admitted": "995"}, False, "starting"),
+        ({"started": False, "admitted": "900"}, False, "recorded"),
+        ({"started": False, "admitted": "900"}, True, "started"),
+        ({}, False, "started"),
+    ],
+)
+def test_how_far_a_submission_came(about: dict[str, Any], has_jobs: bool, phase: str) -> None:
+    assert record.phase_of(stored(**about), has_jobs=has_jobs, now=1000.0) == phase
+
+
+def test_a_submission_that_was_cut_off_is_abandoned_after_a_while() -> None:
+    cut_off = stored(started=False)
+    assert not record.is_abandoned(cut_off, has_jobs=False, now=105.0)
+    assert record.is_abandoned(cut_off, has_jobs=False, now=1000.0)
+    assert not record.is_abandoned(stored(), has_jobs=False, now=1000.0)
+
+
+def outline(**about: Any) -> record.Outline:
+    return msgspec.convert(record_object(started=False, **about), record.Outline)
+
+
+def test_which_runs_are_queued() -> None:
+    waits = [{"at": 1, "reason": "no room"}]
+    assert record.is_queued(outline(queued=waits), 1000.0)
+    assert record.is_queued(outline(queued=waits, tended="990"), 1000.0)
+    assert not record.is_queued(outline(queued=waits, tended="900"), 1000.0), "its tender was killed"
+    assert not record.is_queued(outline(queued=waits, stop={"at": 1}), 1000.0)
+    assert not record.is_queued(outline(), 1000.0)
+    assert record.created(outline()) == 100.0

@@ -1,0 +1,217 @@
+"""What upkeep a run is given, decided on values alone; what each action does; who may be its tender."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from testbed.kubectl import Object
+from tests.engines.kubernetes.small import RUNNING, ended, job, pod, record_object, stored
+from tests.engines.kubernetes.stand_in import StandIn, refuses, says
+
+from echelon.engines.kubernetes.client.access import Access
+from echelon.engines.kubernetes.client.api import Api
+from echelon.engines.kubernetes.diagnose import Trouble
+from echelon.engines.kubernetes.follow.view import View
+from echelon.engines.kubernetes.record import Claim, Shipped
+from echelon.engines.kubernetes.tend import (
+    Action,
+    DropPayload,
+    EndJobs,
+    FreePod,
+    GiveUp,
+    KeepEnd,
+    RunView,
+    Tender,
+    TieRecord,
+    carry_out,
+    decide,
+    may_take,
+)
+from echelon.engines.machine import process_name
+from echelon.model.ends import succeeded
+from echelon.model.run import RunRef
+
+NOW = 1_800_000_000.0
+END = succeeded(at=NOW)
+LEAVES = "2026-01-01T00:05:00Z"
+
+
+def own_job(*conditions: str, **more: Any) -> Object:
+    made = job(*conditions, **more)
+    made["metadata"]["uid"] = "1"  # as the record's owner has it
+    return made
+
+
+def view(*, jobs: list[Object] | None = None, pods: list[Object] | None = None, **about: Any) -> View:
+    found = [own_job()] if jobs is None else jobs
+    return View(stored=stored(**about), jobs=found, pods=pods or [])
+
+
+def due(seen: View, **more: Any) -> list[Action]:
+    return decide(RunView(objects=seen, **more), NOW)
+
+
+def cut_off(*, leaves: bool) -> Object:
+    """A pod on a node that does not respond, deleted or not."""
+    conditions = [{"type": "Ready", "status": "False"}, {"type": "ContainersReady", "status": "True"}]
+    more = {"deletionTimestamp": LEAVES} if leaves else {}
+    return pod(1, state=RUNNING, status={"conditions": conditions}, **more)
+
+
+def hopeless(**more: Any) -> Trouble:
+    given = {"kind": "image", "healable": False, "since": NOW - 600, **more}
+    return Trouble(worker=0, sentence="image a/b:1 does not exist", **given)
+
+
+def test_a_run_that_is_well_needs_nothing() -> None:
+    assert due(view(pods=[pod(0, state=RUNNING), pod(1, state=RUNNING)])) == []
+
+
+def test_a_record_whose_submission_was_cut_off_is_tied_to_its_jobs() -> None:
+    assert due(view(started=False)) == [TieRecord()]
+    assert due(view(started=False, jobs=[])) == []
+
+
+def test_a_dead_nodes_pod_is_freed_once_its_time_is_over() -> None:
+    assert due(view(pods=[cut_off(leaves=True)])) == [FreePod(pod="demo-1-abcde")]
+    assert due(view(pods=[cut_off(leaves=False)])) == []
+    assert due(view(pods=[pod(1, state=RUNNING, deletionTimestamp=LEAVES)])) == []
+    seen = RunView(objects=view(pods=[cut_off(leaves=True)]))
+    assert decide(seen, 0.0) == [], "its node still has time to answer"
+
+
+def test_what_cannot_heal_is_given_up_once() -> None:
+    assert due(view(), troubles=[hopeless()]) == [GiveUp(reason="image a/b:1 does not exist")]
+    assert due(view(), troubles=[hopeless(healable=True)]) == []
+    assert due(view(), troubles=[hopeless(since=NOW - 1)]) == []
+    said = view(stop={"at": NOW - 1, "reason": "stopped by ann"})
+    assert due(said, troubles=[hopeless()]) == [], "the run is being stopped"
+
+
+def test_a_stop_that_was_left_in_the_record_is_carried_out() -> None:
+    stop = {"at": NOW - 20, "reason": "stopped by ann"}
+    leads = [pod(0, state=RUNNING)]
+    assert due(view(stop=stop)) == [EndJobs()]
+    assert due(view(stop=stop, pods=leads)) == [], "its leader is at it"
+    assert due(view(stop={**stop, "at": NOW - 120}, pods=leads)) == [EndJobs()]
+    assert due(view(stop={**stop, "at": NOW - 1})) == []
+    given_up = {"at": NOW - 1, "reason": "no image", "outcome": "failed"}
+    assert due(view(stop=given_up)) == [EndJobs()], "the tender that gave up was killed before it ended them"
+
+
+def test_an_end_is_kept_and_then_what_only_pods_need_is_dropped() -> None:
+    leader = pod(0, state=ended(0, message=json.dumps({"outcome": "succeeded", "exit_code": 0})))
+    (kept,) = due(view(pods=[leader]))
+    assert isinstance(kept, KeepEnd)
+    assert due(view(pods=[pod(0, state=RUNNING)]), end=END) == [KeepEnd(end=END)]
+    over = view()
+    ended_run = replace(over, stored=replace(over.stored, end=END))
+    assert due(ended_run) == [], "its results were not fetched"
+    fetched = replace(over, stored=replace(stored(collected={"at": 1}), end=END))
+    assert due(fetched) == [DropPayload()]
+
+
+def test_a_record_that_is_being_deleted_needs_nothing() -> None:
+    seen = view(started=False)
+    assert due(replace(seen, stored=replace(seen.stored, deleted=NOW))) == []
+
+
+# Actions
+
+
+@pytest.fixture
+def api(access: Access) -> Api:
+    return Api(access, "ours", patience=0.1)
+
+
+def requests(stand_in: StandIn) -> list[tuple[str, str]]:
+    return [
+        (seen.method, seen.path.partition("?")[0].partition("/namespaces/ours/")[2]) for seen in stand_in.seen
+    ]
+
+
+@pytest.mark.parametrize(
+    ("action", "expected"),
+    [
+        (TieRecord(), []),
+        (FreePod(pod="demo-1"), [("PATCH", "pods/demo-1/status")]),
+        (GiveUp(reason="no image"), [("PATCH", "configmaps/demo"), ("PATCH", "jobs/demo")]),
+        (EndJobs(), [("PATCH", "jobs/demo")]),
+        (KeepEnd(end=END), [("PATCH", "configmaps/demo")]),
+        (
+            DropPayload(),
+            [("DELETE", "secrets/demo"), ("DELETE", "services/demo"), ("DELETE", "configmaps/demo-code-0")],
+        ),
+    ],
+)
+def test_each_action_changes_what_it_names(
+    api: Api, stand_in: StandIn, action: Action, expected: list[tuple[str, str]]
+) -> None:
+    seen = view()
+    seen = replace(seen, stored=replace(seen.stored, shipped=Shipped(agent=10)))
+    carry_out(api, seen, action)
+    assert requests(stand_in) == expected
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        refuses(403, "Forbidden", 'User "ann" cannot patch resource "pods/status" in API group ""'),
+        refuses(404, "NotFound", "no such pod"),
+    ],
+)
+def test_a_right_that_is_missing_leaves_it_to_others(api: Api, stand_in: StandIn, answer: Any) -> None:
+    stand_in.answer_with(answer)
+    carry_out(api, view(), FreePod(pod="demo-1"))
+    assert len(stand_in.seen) == 1
+
+
+# The claim
+
+
+def test_a_claim_is_free_for_others_when_it_is_over_or_its_holder_dead() -> None:
+    mine = process_name()
+    assert may_take(None, mine, NOW)
+    assert may_take(Claim(holder=mine, until=NOW + 60), mine, NOW)
+    assert may_take(Claim(holder="laptop/1/a", until=NOW - 1), mine, NOW)
+    assert not may_take(Claim(holder="laptop/1/a", until=NOW + 60), mine, NOW)
+    host, pid, _ = mine.rsplit("/", 2)
+    assert not may_take(Claim(holder=f"{host}/{pid}/other", until=NOW + 60), mine, NOW)
+    assert may_take(Claim(holder=f"{host}/999999999/other", until=NOW + 60), mine, NOW)
+
+
+def labelled(**about: Any) -> Object:
+    obj = record_object(**about)
+    obj["metadata"] |= {"labels": {"echelon.dev/run": "demo"}, "resourceVersion": "17"}
+    return obj
+
+
+def test_taking_a_claim_never_overwrites_another(api: Api, stand_in: StandIn) -> None:
+    tender = Tender(api, RunRef(engine="k8s", name="demo"), "me/1/x")
+    stand_in.answer_with(says(200, labelled()), says(200, labelled()))
+    assert tender.take()
+    change = json.loads(stand_in.seen[-1].body)["metadata"]
+    assert change["resourceVersion"] == "17"
+    assert json.loads(change["annotations"]["echelon.dev/tender"])["holder"] == "me/1/x"
+    stand_in.answer_with(says(200, labelled()), refuses(409, "Conflict", "the object has been modified"))
+    assert not tender.take(), "another process was faster"
+
+
+def test_a_claim_that_another_process_holds_is_not_even_tried(api: Api, stand_in: StandIn) -> None:
+    held = labelled(tender={"holder": "laptop/1/a", "until": 4_000_000_000})
+    stand_in.answer_with(says(200, held))
+    assert not Tender(api, RunRef(engine="k8s", name="demo"), "me/1/x").take()
+    assert [seen.method for seen in stand_in.seen] == ["GET"]
+
+
+@pytest.mark.parametrize(("holder", "methods"), [("me/1/x", ["GET", "PATCH"]), ("laptop/1/a", ["GET"])])
+def test_only_ones_own_claim_is_released(
+    api: Api, stand_in: StandIn, holder: str, methods: list[str]
+) -> None:
+    held = labelled(tender={"holder": holder, "until": 4_000_000_000})
+    stand_in.answer_with(says(200, held), says(200, held))
+    Tender(api, RunRef(engine="k8s", name="demo"), "me/1/x").release()
+    assert [seen.method for seen in stand_in.seen] == methods

@@ -1,0 +1,70 @@
+"""What this machine keeps for itself: where, and of which runs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from echelon.engines import machine
+from echelon.engines.machine import Submissions, is_dead_process, process_name, state_home
+
+
+def test_where_state_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ECHELON_HOME", "here")
+    assert state_home() == tmp_path / "here"
+    monkeypatch.setenv("ECHELON_HOME", "~/there")
+    assert state_home() == tmp_path / "there"
+    monkeypatch.setenv("ECHELON_HOME", "")
+    monkeypatch.setenv("XDG_STATE_HOME", "/var/state")
+    assert state_home() == Path("/var/state/echelon")
+    monkeypatch.delenv("XDG_STATE_HOME")
+    assert state_home() == tmp_path / ".local" / "state" / "echelon"
+
+
+def test_a_submission_is_remembered_by_every_process_until_it_is_forgotten(tmp_path: Path) -> None:
+    Submissions().remember("uid-1", tmp_path / "runs" / "fm")
+    assert Submissions().results_of("uid-1") == tmp_path / "runs" / "fm"
+    assert Submissions().results_of("uid-2") is None
+    Submissions().forget("uid-1")
+    assert Submissions().results_of("uid-1") is None
+
+
+@pytest.mark.parametrize("uid", ["", "../../etc/passwd", "a/b", "x" * 65])
+def test_an_odd_uid_reaches_no_other_file(uid: str, tmp_path: Path) -> None:
+    submissions = Submissions()
+    submissions.forget(uid)
+    assert submissions.results_of(uid) is None
+
+
+def test_a_state_folder_that_cannot_be_written_costs_no_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("ECHELON_HOME", str(tmp_path / "file"))
+    submissions = Submissions()
+    submissions.remember("uid-1", tmp_path / "r")
+    assert submissions.results_of("uid-1") == tmp_path / "r"
+    assert Submissions().results_of("uid-1") is None
+
+
+def test_old_submissions_are_forgotten(tmp_path: Path) -> None:
+    Submissions().remember("old", tmp_path)
+    file = state_home() / "submitted" / "old.json"
+    os.utime(file, (1, 1))
+    Submissions().remember("new", tmp_path)
+    assert not file.exists()
+
+
+def test_a_process_of_this_machine_that_has_ended_is_known_as_dead() -> None:
+    code = "from echelon.engines.machine import process_name; print(process_name())"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert is_dead_process(ended.stdout.strip())
+    assert not is_dead_process(process_name())
+    assert not is_dead_process(ended.stdout.strip().replace(os.uname().nodename, "elsewhere"))
+    assert not any(map(is_dead_process, ("", "/", "x", f"{machine.socket.gethostname()}/no/x")))

@@ -1,0 +1,241 @@
+"""What is settled before a run is submitted: its Python, its name, its framework, its folder, its code."""
+
+from __future__ import annotations
+
+import os
+import sys
+import textwrap
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from echelon.errors import InvalidJob
+from echelon.model.job import NAME_LENGTH, check_name
+from echelon.model.settings import RoleSettings, Settings
+from echelon.model.surroundings import Surroundings
+from echelon.model.traits import Traits
+from echelon.prepare import Prepared, find_python, prepare, prepare_function
+
+HERE = Traits(place="this machine")
+THERE = Traits(place="a cluster", remote=True, code_limit=2**20)
+
+
+def settle(settings: Settings, traits: Traits = HERE, folder: Path | None = None) -> Prepared:
+    return prepare(settings, Surroundings(folder=folder or Path.cwd(), environment=dict(os.environ)), traits)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("ECHELON_ON", raising=False)
+    return tmp_path
+
+
+def write(name: str, text: str = "print('hi')\n") -> Path:
+    path = Path(name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(textwrap.dedent(text))
+    return path
+
+
+def python_in(folder: str) -> str:
+    path = Path(folder) / "bin" / "python"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("#!/bin/sh\n")
+    path.chmod(0o755)
+    return str(path.absolute())
+
+
+def test_the_active_environments_python() -> None:
+    venv, conda = python_in("venv"), python_in("conda")
+    assert find_python({"VIRTUAL_ENV": str(Path("venv").absolute()), "CONDA_PREFIX": "x"}) == venv
+    assert find_python({"CONDA_PREFIX": str(Path("conda").absolute()), "PATH": "/nowhere"}) == conda
+    on_path = Path("conda/bin/python3").absolute()
+    Path(conda).rename(on_path)
+    assert find_python({"VIRTUAL_ENV": "/gone", "PATH": str(on_path.parent)}) == str(on_path)
+    assert find_python({"PATH": "/nowhere"}) == sys.executable
+
+
+@pytest.mark.parametrize(
+    ("given", "settled"),
+    [
+        ("python3", "python3"),
+        ("./venv/bin/python", "{here}/venv/bin/python"),
+        (sys.executable, sys.executable),
+    ],
+)
+def test_a_python_that_was_chosen(given: str, settled: str) -> None:
+    write("train.py")
+    python_in("venv")
+    job = settle(Settings(script="train.py", python=given)).job
+    assert job.python == settled.replace("{here}", str(Path.cwd()))
+
+
+@pytest.mark.parametrize(
+    ("given", "hint"), [("venv", ""), ("./venv", "venv/bin/python?"), ("no/py", ""), ("pyhton", "")]
+)
+def test_a_python_that_is_none(given: str, hint: str) -> None:
+    write("train.py")
+    python_in("venv")
+    with pytest.raises(InvalidJob, match="is not a program") as caught:
+        settle(Settings(script="train.py", python=given))
+    assert hint in caught.value.hint
+    settle(Settings(script="train.py", python=given), THERE)  # there it is the image's
+    settle(Settings(script="train.py", python=given, env={"PATH": "/opt/python/bin"}))
+
+
+@pytest.mark.parametrize(
+    ("given", "begins"),
+    [
+        (Settings(script="deep/My_Train.py"), "my-train-"),
+        (Settings(module="pkg.sub.train"), "train-"),
+        (Settings(command=["./bin/tool.sh", "x"]), "tool-"),
+        (Settings(command="torchrun train.py"), "torchrun-"),
+        (Settings(script="deep/123.py"), "run-"),
+        (Settings(script=f"deep/{'long' * 20}.py"), "longlong"),
+    ],
+)
+def test_a_name_is_made_from_what_runs(given: Settings, begins: str) -> None:
+    for name in ("My_Train", "123", "long" * 20):
+        write(f"deep/{name}.py")
+    first, second = settle(given).job.name, settle(given).job.name
+    assert first.startswith(begins)
+    assert first != second
+    assert len(first) <= NAME_LENGTH
+    check_name(first)
+
+
+@pytest.mark.parametrize(
+    ("given", "framework"),
+    [
+        (Settings(script="with_torch.py"), "torch"),
+        (Settings(script="with_keras.py"), "tensorflow"),
+        (Settings(script="neither.py"), "plain"),
+        (Settings(script="through_a_module.py"), "torch"),
+        (Settings(script="neither.py", roles={"ps": 1}), "tensorflow"),
+        (Settings(script="with_torch.py", framework="plain"), "plain"),
+        (Settings(module="with_torch"), "torch"),
+        (Settings(module="pkg"), "torch"),
+        (Settings(module="no.such.module"), "plain"),
+        (Settings(command=["torchrun", "neither.py"]), "torch"),
+        (Settings(command=["python3", "with_torch.py"]), "torch"),
+        (Settings(command=["./tool"]), "plain"),
+    ],
+)
+def test_the_framework_by_the_imports(given: Settings, framework: str) -> None:
+    write("with_torch.py", "import torch.distributed as dist\n")
+    write("with_keras.py", "from tensorflow import keras\n")
+    write("neither.py", "import json\ntext = 'import torch'\n")
+    write("through_a_module.py", "import with_torch\n")
+    write("pkg/__init__.py", "")
+    write("pkg/__main__.py", "import torch\n")
+    assert settle(given).job.framework == framework
+
+
+def test_in_place_or_on_a_copy() -> None:
+    write("pyproject.toml", "[project]\nname = 'x'\n")
+    write("src/train.py")
+    there = settle(Settings(script="src/train.py"))
+    assert (there.job.cwd, there.job.script, there.bundle) == (str(Path.cwd()), "src/train.py", None)
+    copy = settle(Settings(script="src/train.py", snapshot=True))
+    assert (copy.job.cwd, copy.job.script) == ("{code}", "src/train.py")
+    assert copy.bundle is not None
+
+
+@pytest.mark.parametrize("script", ["no.py", "folder", "trian.py"])
+def test_a_script_that_cannot_run(script: str) -> None:
+    write("train.py")
+    Path("folder").mkdir()
+    with pytest.raises(InvalidJob) as caught:
+        settle(Settings(script=script))
+    assert caught.value.field == "script"
+    assert caught.value.hint
+    assert ("train.py" in caught.value.hint) == (script == "trian.py")
+
+
+def test_a_folder_with_a_main_is_a_script() -> None:
+    write("app/__main__.py", "import torch\n")
+    assert settle(Settings(script="app")).job.script == "app"
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [("notes.ipynb", "echelon.run"), ("job.yaml", "-f job.yaml"), ("data.json", "-f data.json")],
+)
+def test_what_is_not_a_script_is_not_run_as_one(home: Path, name: str, hint: str) -> None:
+    Path(name).write_text("{}")
+    with pytest.raises(InvalidJob) as caught:
+        settle(Settings(script=name))
+    assert hint in caught.value.hint
+
+
+def test_resuming_needs_a_folder(home: Path) -> None:
+    Path("train.py").touch()
+    with pytest.raises(InvalidJob, match="resume"):
+        settle(Settings(script="train.py", resume=True))
+    assert settle(Settings(script="train.py", resume=True, name="fm")).job.resume
+
+
+def test_roles_are_not_for_torch(home: Path) -> None:
+    Path("train.py").write_text("import torch")
+    with pytest.raises(InvalidJob, match="role"):
+        settle(Settings(script="train.py", roles={"ps": 1}))
+    with pytest.raises(InvalidJob, match="launcher"):
+        settle(Settings(script="train.py", roles={"launcher": RoleSettings(command="mpirun")}))
+
+
+def test_a_role_with_a_command_of_its_own_runs_beside_any_framework(home: Path) -> None:
+    Path("train.py").write_text("import torch")
+    Path("plain.py").touch()
+    roles = {"ps": RoleSettings(command="serve")}
+    assert settle(Settings(script="train.py", roles=roles)).job.framework == "torch"
+    assert settle(Settings(script="plain.py", roles=roles)).job.framework == "plain"
+    both = {**roles, "chief": 1}
+    assert settle(Settings(script="plain.py", roles=both)).job.framework == "tensorflow"
+
+
+def test_the_folder_is_the_one_that_is_given_and_not_the_process_s(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Prepared from afar, a job is the same as prepared on the spot; only its name is drawn anew."""
+    write("pyproject.toml", "[project]\nname = 'x'\n")
+    write("sub/train.py", "import helper\n")
+    write("helper.py", "import torch\n")
+    write("pkg/__main__.py", "import tensorflow\n")
+    python_in("sub/venv")
+    cases = [
+        (Settings(script="sub/train.py", name="fm"), HERE),
+        (Settings(script="sub/train.py", name="fm", python="sub/venv/bin/python"), HERE),
+        (Settings(script="sub/train.py", name="fm", snapshot=True), HERE),
+        (Settings(script="sub/train.py", name="fm"), THERE),
+        (Settings(module="pkg", name="fm"), HERE),
+        (Settings(command=["python3", "sub/train.py"], name="fm"), HERE),
+    ]
+    there = tmp_path.resolve()
+    on_the_spot = [settle(settings, traits) for settings, traits in cases]
+    monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
+    from_afar = [settle(settings, traits, there) for settings, traits in cases]
+    assert [replace(each, bundle=None) for each in from_afar] == [
+        replace(each, bundle=None) for each in on_the_spot
+    ]
+    digests = [each.bundle and each.bundle.digest for each in on_the_spot]
+    assert [each.bundle and each.bundle.digest for each in from_afar] == digests
+    assert from_afar[0].job.framework == "torch"
+    with pytest.raises(InvalidJob, match=r"'train\.py' does not exist"):
+        settle(Settings(script="train.py"), HERE, there)
+
+
+def test_the_environment_is_the_one_that_is_given() -> None:
+    write("train.py")
+    venv = python_in("venv")
+    here = Surroundings(folder=Path.cwd(), environment={"VIRTUAL_ENV": str(Path("venv").absolute())})
+    assert prepare(Settings(script="train.py"), here, HERE).job.python == venv
+
+
+def test_a_function_here_and_elsewhere() -> None:
+    here = Surroundings(folder=Path.cwd(), environment={})
+    local = prepare_function(write, ("x",), {}, Settings(), here, HERE)
+    assert (local.job.python, local.job.cwd) == (sys.executable, str(Path.cwd()))
+    remote = prepare_function(textwrap.dedent, ("x",), {}, Settings(), here, THERE)
+    assert (remote.job.python, remote.job.cwd) == (None, "{code}")
