@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Callable
 
 from echelon.errors import EchelonError
-from testbed import cluster, controllers, debian, images, programs, registry
+from testbed import cluster, controllers, debian, images, programs, registry, versions
 from testbed.paths import KUBECONFIG
 
 
 def main() -> int:
     """Parse, one call, print."""
     words = _parser().parse_args()
+    if getattr(words, "kubernetes", None):
+        os.environ[versions.VARIABLE] = words.kubernetes
     actions: dict[str, Callable[[], str | None]] = {
         "up": _up,
         "down": cluster.down,
@@ -49,7 +52,7 @@ def main() -> int:
 
 def _build() -> str:
     debian.install_packages()
-    built = [programs.folder(name) for name in programs.SOURCES]
+    built = [programs.folder(name) for name in versions.needed()]
     built += [images.build(name) for name in (images.SANDBOX, *images.RECIPES)]
     return "\n".join(map(str, built))
 
@@ -70,7 +73,9 @@ def _parser() -> argparse.ArgumentParser:
         "kubeconfig": "the path of the administrator's kubeconfig",
         "build": "build every program and image that is missing, and start nothing",
     }.items():
-        commands.add_parser(name, help=text)
+        command = commands.add_parser(name, help=text)
+        if name in ("up", "build"):
+            command.add_argument("--kubernetes", metavar="VERSION", help="an older one, such as 1.31")
     groups: dict[str, tuple[str, dict[str, str | None]]] = {
         "node": ("a node more, or less", {"add": "?", "kill": None, "remove": None}),
         "api": ("the API server goes away, and comes back", {"stop": "", "start": ""}),

@@ -27,6 +27,7 @@ from testbed import (
     processes,
     programs,
     storage,
+    versions,
 )
 from testbed.certificates import make_authority, write_kubeconfig
 from testbed.kubectl import Kubectl, Refused
@@ -60,7 +61,7 @@ def claim() -> Claim | None:
 def up() -> None:
     """Build what is missing and start the cluster, unless this checkout's cluster runs already."""
     debian.install_packages()
-    for source in programs.ALWAYS:
+    for source in (*programs.ALWAYS, versions.current()):
         programs.folder(source)
     for image in BASIC_IMAGES:
         images.build(image)
@@ -72,6 +73,7 @@ def up() -> None:
                 hint=f"use it with: export KUBECONFIG={KUBECONFIG}; or end it with: python -m testbed down",
             )
         if present and present.complete and controlplane.is_ready():
+            versions.check_running()
             return
         _end()
         _begin()
@@ -169,6 +171,7 @@ def _begin() -> None:
         checkout=str(CHECKOUT), since=datetime.now(UTC).isoformat(timespec="seconds"), complete=False
     )
     write(CLUSTER_FILE, json.dumps(asdict(mine)))
+    versions.choose()
     kernel.prepare()
     network.make_bridge()
     make_authority()

@@ -14,7 +14,7 @@ from pathlib import Path
 import yaml
 
 from echelon.errors import Unavailable
-from testbed import certificates, network, processes, programs
+from testbed import certificates, network, processes, programs, versions
 from testbed.paths import AUDIT_LOG, CERTIFICATES, LOGS, STATE, write
 
 ETCD = "http://127.0.0.1:23790"
@@ -54,7 +54,7 @@ COREFILE = f"""\
 
 def start() -> None:
     """Start everything but the nodes, in the order of dependency."""
-    kubernetes = programs.program("kubernetes")
+    kubernetes = programs.program(versions.current())
     start_etcd()
     start_api_server()
     manager = _component("system:kube-controller-manager")
@@ -130,7 +130,7 @@ def start_api_server() -> None:
     processes.start(
         "kube-apiserver",
         [
-            programs.program("kubernetes"),
+            programs.program(versions.current()),
             "kube-apiserver",
             f"--etcd-servers={ETCD}",
             f"--bind-address={network.GATEWAY}",

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from echelon.errors import EchelonError
-from testbed import programs
+from testbed import programs, versions
 from testbed.patience import FACTOR
 
 Object = dict[str, Any]
@@ -101,9 +101,9 @@ class Kubectl:
 def _program() -> list[str]:
     # For an existing cluster, no test should have to build Kubernetes first.
     installed = shutil.which("kubectl")
-    if installed and not programs.is_built("kubernetes"):
+    if installed and not programs.is_built(versions.current()):
         return [installed]
-    return [str(programs.program("kubernetes")), "kubectl"]
+    return [str(programs.program(versions.current())), "kubectl"]
 
 
 def _listed(objects: Sequence[Mapping[str, Any]]) -> str:

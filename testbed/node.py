@@ -13,7 +13,7 @@ from pathlib import Path
 
 import yaml
 
-from testbed import cgroups, network, processes, programs
+from testbed import cgroups, network, processes, programs, versions
 from testbed.certificates import AUTHORITY, write_kubeconfig
 from testbed.controlplane import wait_for
 from testbed.debian import CNI_PLUGINS
@@ -64,7 +64,7 @@ def start_kubelet(name: str) -> None:
     processes.start(
         f"kubelet-{name}",
         [
-            programs.program("kubernetes"),
+            programs.program(versions.current()),
             "kubelet",
             f"--config={write(folder / 'kubelet.yaml', _kubelet_settings(name, index))}",
             f"--kubeconfig={identity}",

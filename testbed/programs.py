@@ -36,6 +36,7 @@ class Source:
 
 
 CONTAINERD = "github.com/containerd/containerd/v2/cmd"
+KUBERNETES = Source(version_variable="k8s.io/component-base/version.gitVersion")
 SOURCES = {
     "sandbox": Source(static=True),
     "etcd": Source(packages=("go.etcd.io/etcd/server/v3",)),
@@ -44,7 +45,8 @@ SOURCES = {
         tags="no_btrfs,no_zfs,no_devmapper",
     ),
     "coredns": Source(),
-    "kubernetes": Source(version_variable="k8s.io/component-base/version.gitVersion"),
+    "kubernetes": KUBERNETES,
+    "kubernetes-1.31": KUBERNETES,
     "kwok": Source(packages=("sigs.k8s.io/kwok/cmd/kwok",)),
     "registry": Source(packages=("github.com/distribution/distribution/v3/cmd/registry",)),
     "training-operator": Source(
@@ -52,8 +54,8 @@ SOURCES = {
         files=("manifests/base/crds",),
     ),
 }
-# What every cluster needs; the rest is built on demand.
-ALWAYS = ("sandbox", "etcd", "containerd", "coredns", "kubernetes")
+# What every cluster needs beside its version of Kubernetes; the rest is built on demand.
+ALWAYS = ("sandbox", "etcd", "containerd", "coredns")
 
 
 def program(source: str, name: str = "") -> Path:

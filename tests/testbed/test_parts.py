@@ -13,8 +13,8 @@ import pytest
 from testbed.kubectl import Object
 from testbed.paths import GO_SOURCES
 
-from echelon.errors import Unavailable
-from testbed import cluster, debian, fixtures, images, processes, programs, storage
+from echelon.errors import StateTrouble, Unavailable
+from testbed import cluster, debian, fixtures, images, processes, programs, storage, versions
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
@@ -33,6 +33,29 @@ def test_every_go_module_is_pinned_and_known() -> None:
     assert folders == set(programs.SOURCES)
     for name in folders - {"sandbox"}:
         assert programs.version(name).startswith("v"), name
+
+
+def test_an_older_kubernetes_is_chosen_by_its_number_and_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(versions, "CHOSEN", tmp_path / "kubernetes")
+    monkeypatch.delenv(versions.VARIABLE, raising=False)
+    assert versions.current() == versions.find("") == "kubernetes"
+    assert "kubernetes-1.31" not in versions.needed()
+    monkeypatch.setenv(versions.VARIABLE, "1.31")
+    assert versions.find("1.31.4") == versions.current() == "kubernetes-1.31"
+    assert "kubernetes" not in versions.needed()
+    versions.choose()
+    monkeypatch.delenv(versions.VARIABLE)
+    assert versions.current() == "kubernetes-1.31"  # as long as that cluster runs
+    versions.check_running()
+    monkeypatch.setenv(versions.VARIABLE, "1.36")
+    with pytest.raises(StateTrouble, match=r"is Kubernetes v1\.31\.4, not 1\.36"):
+        versions.check_running()
+    for unknown in ("1.3", "1.30", "latest"):
+        with pytest.raises(Unavailable, match="cannot build") as caught:
+            versions.find(unknown)
+        assert "1.31.4" in str(caught.value.hint)
 
 
 def test_a_failed_build_leaves_nothing_that_looks_like_a_result(
