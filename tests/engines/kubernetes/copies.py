@@ -13,7 +13,7 @@ TRANSFER = f"{names.COMPONENT}={names.TRANSFER}"
 
 
 def left(namespace: Kubectl) -> list[str]:
-    """What is there of couriers."""
+    """What is there of copy pods."""
     return [
         f"{item['kind']}/{item['metadata']['name']}"
         for item in namespace.items("jobs,pods,configmaps", "-l", TRANSFER)

@@ -24,7 +24,7 @@ TRAITS = Traits(
     shared=True,
     previews_objects=True,
 )
-_CHECKUP_PATIENCE = 2.0  # seconds for a cluster that does not answer: that is what a check-up has to report
+_CHECKUP_PATIENCE = 2.0  # seconds for a cluster that does not respond: a check-up reports that soon
 
 
 class ClusterVolumes:
@@ -73,7 +73,7 @@ class ClusterVolumes:
         remove_volume(self._connect(), self.read(name))
 
     def send(self, source: Path, volume: str, path: str, options: PodOptions, watch: CopyWatch) -> Copied:
-        """Copy to a volume; the target is told as pvc:NAME/path."""
+        """Copy to a volume; the target is given as pvc:NAME/path."""
         from dataclasses import replace
 
         from echelon.engines.kubernetes.files.copy_pod import MOUNT, reach_volume

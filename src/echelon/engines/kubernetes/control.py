@@ -22,26 +22,26 @@ _STARTING = 5.0  # seconds that a worker may take to start, once nothing keeps i
 _ANSWER = 20.0  # seconds within which an agent answers
 
 
-def order_leader(api: Api, record: Record, pods: Sequence[Object], *words: str) -> bool:
+def order_leader(api: Api, record: Record, pods: Sequence[Object], *order: str) -> bool:
     """Give the leader's agent an order; False if there is none, or it does not answer. Raises Denied without
     the right to do so.
     """
     leaders = [pod for pod in workers.leader_pods(pods) if workers.is_running(pod)]
     if not leaders:
         return False
-    command = names.control_command(record.job.python, *words)
+    command = names.control_command(record.job.python, *order)
     try:
-        with api.exec(leaders[-1]["metadata"]["name"], command, container=names.CONTAINER) as talk:
-            while talk.read(timeout=_ANSWER) is not None:
+        with api.exec(leaders[-1]["metadata"]["name"], command, container=names.CONTAINER) as running:
+            while running.read(timeout=_ANSWER) is not None:
                 pass
-            return bool(talk.exit_code == 0)
+            return bool(running.exit_code == 0)
     except Denied:
         raise
     except (EchelonError, TimeoutError):
         return False
 
 
-def reach_leader(api: Api, stored: Stored, *words: str) -> bool:
+def reach_leader(api: Api, stored: Stored, *order: str) -> bool:
     """Give the leader an order though it may be about to start: a pod that is deleted while it starts misses
     SIGTERM, and lasts for its whole grace period.
     """
@@ -49,7 +49,7 @@ def reach_leader(api: Api, stored: Stored, *words: str) -> bool:
     while True:
         pods = pods_of(api, stored.run.ref.name)
         if any(map(workers.is_running, workers.leader_pods(pods))):
-            return order_leader(api, stored.run, pods, *words)
+            return order_leader(api, stored.run, pods, *order)
         if time.monotonic() > deadline or find_troubles(api, jobs_of(api, stored), pods):
             return False
         time.sleep(0.2)

@@ -25,7 +25,7 @@ from echelon.engines.kubernetes.follow import view as views
 from echelon.engines.kubernetes.follow.follow import follow_events, follow_logs, read_events
 from echelon.engines.kubernetes.follow.listing import list_runs
 from echelon.engines.kubernetes.follow.logs import read_all
-from echelon.engines.kubernetes.follow.saved_logs import has_lost_lines, read_home
+from echelon.engines.kubernetes.follow.saved_logs import has_lost_lines, read_saved
 from echelon.engines.kubernetes.follow.view import View
 from echelon.engines.kubernetes.nodes import inventory
 from echelon.engines.kubernetes.record import Shipped, Stop, Stored
@@ -76,24 +76,24 @@ class KubernetesEngine:
 
     def record(self, job: Job, bundle: Bundle | None) -> RunRef:
         """Make the record, and all that does not depend on where the run will be."""
-        secrets = read_secrets(job, os.environ)  # what is missing is said now, not when the workers start
+        secrets = read_secrets(job, os.environ)  # what is missing is reported now, not when the workers start
         ref, payload = self._ref(job.name), load(job, bundle)
         dialect = dialects.named("job")
-        home = Path(job.results or Path("runs") / job.name).absolute()
+        folder = Path(job.results or Path("runs") / job.name).absolute()
         known = views.find_object(self.api, ref.name)
         if known is not None:
             if not self._take_up(record.read(known, ref), job, weigh(payload)):
                 raise run_exists(job.name)
             known = views.find_object(self.api, ref.name)
         if known is None:
-            check_results(home, resume=job.resume)
+            check_results(folder, resume=job.resume)
             run = Record(ref=replace(ref, context=None), job=job, created=_now(), owner=current_user())
             try:
                 known = self.api.create(record.new(run, weigh(payload)))
             except AlreadyThere:
                 raise run_exists(job.name) from None  # another client was faster by a moment
         stored = record.read(known, ref)
-        self._submissions.remember(stored.uid, home)
+        self._submissions.remember(stored.uid, folder)
         gang = uuid.uuid4().hex + uuid.uuid4().hex
         try:
             shipped = manifests.shipped_objects(stored.run, payload, dialect, gang=gang, secrets=secrets)
@@ -108,7 +108,7 @@ class KubernetesEngine:
     def read(self, ref: RunRef) -> Record:
         """What was recorded; its results are where they belong on this machine."""
         stored = views.read_record(self.api, self._ref(ref.name))
-        return replace(stored.run, results=str(results.home_of(stored, self._submissions)))
+        return replace(stored.run, results=str(results.local_folder(stored, self._submissions)))
 
     def queue(self, ref: RunRef, reason: str) -> None:
         """Write down why the run must wait."""
@@ -163,7 +163,7 @@ class KubernetesEngine:
         return yaml.safe_dump_all(found, sort_keys=False, allow_unicode=True)
 
     def events(self, ref: RunRef, *, follow: bool = False, timeout: float | None = None) -> Iterator[Event]:
-        """What the record and the leader's log tell; while nothing runs yet, why."""
+        """The events in the record and the leader's log; while nothing runs yet, why."""
         mine = self._ref(ref.name)
         return follow_events(self.api, mine, timeout) if follow else read_events(self.api, mine)
 
@@ -172,16 +172,16 @@ class KubernetesEngine:
     ) -> Iterator[LogLine]:
         """The lines of every pod, merged; of some ranks, where lines of their workers are missing too."""
         stored = views.read_record(self.api, self._ref(ref.name))
-        everybody = opening_status(stored.run).workers
-        chosen = {each.worker for each in everybody if ranks is None or ranks.intersection(each.ranks)}
+        all_workers = opening_status(stored.run).workers
+        chosen = {each.worker for each in all_workers if ranks is None or ranks.intersection(each.ranks)}
         lines: Iterator[Line]
         if follow:
             lines = follow_logs(self.api, stored.run.ref)
         else:
             pods = views.pods_of(self.api, ref.name)
-            home = results.fetched_to(stored, self._submissions)
-            lost = home is not None and has_lost_lines(self.api, pods)
-            lines = read_home(home / "logs", everybody) if home and lost else read_all(self.api, pods)
+            folder = results.fetched_to(stored, self._submissions)
+            lost = folder is not None and has_lost_lines(self.api, pods)
+            lines = read_saved(folder / "logs", all_workers) if folder and lost else read_all(self.api, pods)
         for line in lines:
             if isinstance(line, LogLine) and (
                 ranks is None or line.rank in ranks or (is_gap(line) and line.worker in chosen)
@@ -220,13 +220,13 @@ class KubernetesEngine:
             self.api.patch("ConfigMap", ref.name, record.stopping(stop))
         order = json.dumps({"at": stop.at, "reason": stop.reason, "now": now})
         try:
-            told = bool(view.jobs) and control.reach_leader(self.api, stored, "stop", order)
+            ordered = bool(view.jobs) and control.reach_leader(self.api, stored, "stop", order)
         except Denied as error:
-            told = False
+            ordered = False
             if results.keeps_results(run) and any(map(workers.is_running, view.pods)):
                 reason = f"{stop.reason}; its results went with its pods: {error.message}"
                 self.api.patch("ConfigMap", ref.name, record.stopping(replace(stop, reason=reason)))
-        if view.jobs and not told:
+        if view.jobs and not ordered:
             control.end_jobs(self.api, view.jobs)  # no leader to order, or no right to
 
     def remove(self, ref: RunRef) -> None:
@@ -252,15 +252,13 @@ class KubernetesEngine:
         self._submissions.forget(stored.uid)
 
     def runs(self) -> Sequence[RunSummary]:
-        """Every run of the namespace, from three lists; of logs, only the last line of a run that seems to go
-        on.
-        """
+        """Every run of the namespace, from three lists; of logs, only the last lines of some."""
         return list_runs(
             self.api, self._ref, lambda ref: fold(opening_status(self.read(ref)), self.events(ref))
         )
 
     def _end_of(self, view: View) -> Event | None:
-        """How the run ended, as its objects tell; None if it has not, or if only its leader's log knows."""
+        """How the run ended, by its objects; None if it has not, or if only its leader's log has it."""
         stored = view.stored
         end = stored.end or outcome.finished_event(stored, view.jobs, view.pods)
         if end is not None or not workers.leader_pods(view.pods):

@@ -23,7 +23,7 @@ NO_SIDECAR = "sidecar.istio.io/inject"
 # What an object is for: the values of COMPONENT.
 RECORD = "record"
 BUNDLE = "bundle"
-SECRET = "secret"  # noqa: S105 - a word
+SECRET = "secret"  # noqa: S105 - a name
 SERVICE = "service"
 WORKER = "worker"
 RESULTS = "results"
@@ -166,11 +166,11 @@ def paths_of_wheel(count: int) -> list[str]:
     return [f"{BUNDLE_DIR}/{wheel_key(number)}" for number in range(count)]
 
 
-def agent_command(python: str | None, *words: str) -> list[str]:
-    """How the agent in a pod is called, with `words` after it (`control ...`, `files ...`)."""
-    return [python or "python3", AGENT, *words]
+def agent_command(python: str | None, *arguments: str) -> list[str]:
+    """How the agent in a pod is called, with `arguments` after it (`control ...`, `files ...`)."""
+    return [python or "python3", AGENT, *arguments]
 
 
-def control_command(python: str | None, *words: str) -> Sequence[str]:
+def control_command(python: str | None, *order: str) -> Sequence[str]:
     """An order to the agent through its control socket, for `pods/exec`."""
-    return agent_command(python, "control", CONTROL, *words)
+    return agent_command(python, "control", CONTROL, *order)

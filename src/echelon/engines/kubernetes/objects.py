@@ -51,7 +51,7 @@ def create(api: Api, obj: Object, owner: Object | None = None) -> Object:
                 f"the {kind} {name!r} of an earlier run is still being removed",
                 hint="try again in a moment, or choose another name with --name",
             )
-        # Of a run of the same name that is being forgotten, or that nobody owns any more.
+        # Of a run of the same name that is being removed, or whose owner is gone.
         api.delete(kind, name, uid=found["metadata"]["uid"], grace=0)
         time.sleep(0.1)
 
@@ -107,7 +107,7 @@ def remove(api: Api, run: str, *, keep_claim: bool, kinds: Sequence[str] | None 
 
 def _forget_unreachable(api: Api, pods: Sequence[Object]) -> None:
     """Delete pods of dead nodes by force: Kubernetes waits for ever for their kubelet. The run is over, and
-    an agent that is still alive there has noticed that it is alone.
+    an agent that is still alive there has noticed the loss of its gang.
     """
     for pod in pods:
         if is_stuck(pod, time.time()):

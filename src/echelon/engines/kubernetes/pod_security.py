@@ -28,13 +28,13 @@ def level_of(api: Api) -> str | None:
 
 
 def forbids_root(troubles: Sequence[Trouble]) -> bool:
-    """Whether pods are refused because they do not say which user they run as."""
+    """Whether pods are refused because they do not name the user that they run as."""
     return any(each.kind == "restricted" for each in troubles)
 
 
 def refuses(api: Api, jobs: Sequence[Object], selector: str) -> bool:
-    """Whether the namespace turns out to be restricted: wait for the first pods of these Jobs, or for the
-    word that none may be made.
+    """Whether the namespace turns out to be restricted: wait for the first pods of these Jobs, or for their
+    refusal.
     """
     deadline = time.monotonic() + _FIRST_PODS
     while time.monotonic() < deadline:

@@ -1,7 +1,7 @@
 """The record of a run: the ConfigMap that reserves its name, and that any process with the same rights reads.
 
 Every key, annotation and state of that object is defined here and nowhere else. `read` is the border: it
-turns the object, which anybody with rights in the namespace may have written, into a `Stored` value, or
+turns the object, which any user with rights in the namespace may have written, into a `Stored` value, or
 raises StateTrouble. The functions below it are the changes that are ever made to a record, as merge patches;
 a change that must not overwrite another one carries the version that it was decided on.
 
@@ -174,7 +174,7 @@ def read(obj: Mapping[str, Any], ref: RunRef) -> Stored:
 
 
 def has_end(obj: Mapping[str, Any]) -> bool:
-    """Whether an object's record tells the run's end, without reading the rest of it."""
+    """Whether an object's record has the run's end, without reading the rest of it."""
     return _read_end((obj.get("data") or {}).get(_FINISHED)) is not None
 
 
@@ -231,7 +231,7 @@ def _number(value: object) -> float | None:
 def new(record: Record, shipped: Shipped, dialect: str = "job") -> Object:
     """The object of a run that is recorded now.
 
-    Where its results belong is not part of it: that is the submitting machine's own affair (`home`)."""
+    Where its results belong is not part of it: the submitting machine keeps that (`engines/machine.py`)."""
     import echelon
 
     about = names.metadata(record.ref.name, record.owner, record.ref.name, names.RECORD)
@@ -320,7 +320,7 @@ class _Data(_Shape, frozen=True):
 
 
 class Outline(_Shape, frozen=True):
-    """Of a record, what tells whether its run is queued."""
+    """The part of a record that shows whether its run is queued."""
 
     metadata: _Meta
     data: _Data = _Data()

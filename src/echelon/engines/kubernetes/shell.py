@@ -29,9 +29,9 @@ class PodShell:
         chosen = choose_rank(record, worker, rank)
         pods = api.list("Pod", selector=names.selector(ref.name, names.WORKER)).items
         pod = running_pod(pods, ref.name, chosen.worker)
-        words = names.agent_command(record.job.python, "shell", names.TASK, str(chosen.rank), *command)
+        arguments = names.agent_command(record.job.python, "shell", names.TASK, str(chosen.rank), *command)
         tty = has_terminal()
-        with api.exec(pod, words, container=names.CONTAINER, stdin=True, tty=tty) as running:
+        with api.exec(pod, arguments, container=names.CONTAINER, stdin=True, tty=tty) as running:
             code = join(running, tty=tty, stdin=tty or not sys.stdin.isatty())
         return 1 if code is None else code
 

@@ -69,7 +69,7 @@ class EndJobs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeepEnd:
-    """Write the end into the record: the log that tells it may be rotated, or its node be lost."""
+    """Write the end into the record: the log that has it may be rotated, or its node be lost."""
 
     end: Event
 
@@ -114,7 +114,7 @@ def _is_overdue(stop: Stop, jobs: Sequence[Object], pods: Sequence[Object], now:
 
 
 def carry_out(api: Api, view: View, action: Action) -> None:
-    """Do one thing. A right that is missing leaves it to others."""
+    """Do one action. Without the right to it, it is left to a tender that has it."""
     stored = view.stored
     name = stored.run.ref.name
     with suppress(Denied, NotThere):
@@ -173,7 +173,7 @@ class Tender:
 
     def tend(self, end: Event | None = None) -> float:
         """Do what the run needs now; returns the seconds until the next look. `end` is the run's end, where
-        the caller knows it before its objects tell it.
+        the caller knows it before its objects show it.
         """
         if time.monotonic() - self._renewed > _RENEW:
             self.take()
@@ -185,7 +185,7 @@ class Tender:
         return _WELL_PAUSE if is_well(view.jobs, view.pods) else _PAUSE
 
     def release(self) -> None:
-        """Leave the claim to others, so that they need not wait until it expires."""
+        """Give the claim up, so that the next tender need not wait until it expires."""
         with suppress(EchelonError):
             stored = views.find_record(self._api, self._ref)
             if stored is not None and stored.claim is not None and stored.claim.holder == self._holder:

@@ -34,11 +34,11 @@ class Command(Protocol):
         ...
 
     def close_stdin(self) -> None:
-        """Say that there is no more."""
+        """Close its standard input."""
         ...
 
     def resize(self, width: int, height: int) -> None:
-        """Say how large its terminal is."""
+        """Send the size of its terminal."""
         ...
 
 
@@ -70,19 +70,19 @@ def _pass_input(command: Command) -> None:
 
 @contextlib.contextmanager
 def _raw_terminal(command: Command) -> Iterator[None]:
-    """Let keys through as they are pressed, and tell the window's size now and whenever it changes."""
+    """Let keys through as they are pressed, and send the window's size now and whenever it changes."""
     import termios
     import tty
 
-    def tell_size(*_: object) -> None:
+    def send_size(*_: object) -> None:
         size = shutil.get_terminal_size()
         command.resize(size.columns, size.lines)
 
     before = termios.tcgetattr(0)
-    handler = signal.signal(signal.SIGWINCH, tell_size)
+    handler = signal.signal(signal.SIGWINCH, send_size)
     try:
         tty.setraw(0)
-        tell_size()
+        send_size()
         yield
     finally:
         termios.tcsetattr(0, termios.TCSADRAIN, before)

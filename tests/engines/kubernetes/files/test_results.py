@@ -1,4 +1,4 @@
-"""Where results are, and that none is lost on the way home."""
+"""Where results are, and that none is lost on the way to this machine."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.engines.conformance.harness import PATIENCE
 from tests.engines.kubernetes.small import stored
 
 from echelon.engines.kubernetes.engine import KubernetesEngine
-from echelon.engines.kubernetes.files.results import home_of
+from echelon.engines.kubernetes.files.results import local_folder
 from echelon.engines.machine import Submissions
 from echelon.errors import InvalidJob
 from echelon.handle import Run
@@ -28,30 +28,30 @@ cluster_only = [pytest.mark.cluster, pytest.mark.slow]
 WRITES = "import os; open(os.environ['ECHELON_OUTPUT'] + '/made', 'w').write('by it')"
 
 
-def home(results: Path | str) -> Path:
+def folder(results: Path | str) -> Path:
     """Where the results of a run belong that this machine submitted, to be put there."""
     submissions = Submissions()
     submissions.remember("the-record", Path(results))
-    return home_of(stored(), submissions)
+    return local_folder(stored(), submissions)
 
 
 def test_home_is_where_the_submission_said(tmp_path: Path) -> None:
-    assert home(tmp_path / "runs" / "demo") == tmp_path / "runs" / "demo"
-    assert home(tmp_path / "there") == tmp_path / "there"
+    assert folder(tmp_path / "runs" / "demo") == tmp_path / "runs" / "demo"
+    assert folder(tmp_path / "there") == tmp_path / "there"
 
 
 def test_a_run_of_another_machine_comes_to_the_working_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert home_of(stored(), Submissions()) == tmp_path / "runs" / "demo"
-    assert home("/no/such/home/project/runs/demo") == tmp_path / "runs" / "demo"
+    assert local_folder(stored(), Submissions()) == tmp_path / "runs" / "demo"
+    assert folder("/no/such/home/project/runs/demo") == tmp_path / "runs" / "demo"
 
 
 def test_a_record_of_schema_1_says_where_its_results_belong(tmp_path: Path) -> None:
     old = stored(schema="1")
     said = replace(old, run=replace(old.run, results=str(tmp_path / "runs" / "demo")))
-    assert home_of(said, Submissions()) == tmp_path / "runs" / "demo"
+    assert local_folder(said, Submissions()) == tmp_path / "runs" / "demo"
 
 
 def test_home_that_is_another_users_is_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,7 +60,7 @@ def test_home_that_is_another_users_is_here(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.chdir(tmp_path)
     may = os.access
     monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != theirs and may(path, mode))
-    assert home(theirs / "runs" / "demo") == tmp_path / "runs" / "demo"
+    assert folder(theirs / "runs" / "demo") == tmp_path / "runs" / "demo"
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from tests.engines.kubernetes.stand_in import Answer, StandIn, cuts, refuses, sa
 from echelon.engines.kubernetes.client.access import Access
 from echelon.engines.kubernetes.client.api import Api, Object
 from echelon.engines.kubernetes.client.stream import split_lines
-from echelon.engines.kubernetes.follow.logs import _Read, is_last_word, read_all, read_pod
+from echelon.engines.kubernetes.follow.logs import _Read, is_last_line, read_all, read_pod
 from echelon.errors import Denied, Unreachable
 from echelon.model.log import EventLine, LogLine, is_gap, parse_line
 
@@ -176,14 +176,14 @@ def test_leaving_ends_the_reading(api: Api, stand_in: StandIn) -> None:
 
 def test_an_agents_last_word() -> None:
     said = EventLine(sequence=1, at=1.0, payload=b'{"kind": "worker-ended", "worker": 2}')
-    assert is_last_word(said, 2)
-    assert not is_last_word(said, 0)
-    assert not is_last_word(EventLine(sequence=1, at=1.0, payload=b'"worker-ended"{'), 2)
+    assert is_last_line(said, 2)
+    assert not is_last_line(said, 0)
+    assert not is_last_line(EventLine(sequence=1, at=1.0, payload=b'"worker-ended"{'), 2)
     again = b'{"kind": "state", "events": [{"kind": "verdict"}, %s]}' % said.payload
-    assert is_last_word(EventLine(sequence=1, at=1.0, payload=again), 2)
-    assert not is_last_word(EventLine(sequence=1, at=1.0, payload=again), 0)
-    assert not is_last_word(EventLine(sequence=1, at=1.0, payload=b'{"kind": "state", "worker-ended": 1}'), 0)
-    assert not is_last_word(LogLine(text='"worker-ended"', at=1.0, worker=2), 2)
+    assert is_last_line(EventLine(sequence=1, at=1.0, payload=again), 2)
+    assert not is_last_line(EventLine(sequence=1, at=1.0, payload=again), 0)
+    assert not is_last_line(EventLine(sequence=1, at=1.0, payload=b'{"kind": "state", "worker-ended": 1}'), 0)
+    assert not is_last_line(LogLine(text='"worker-ended"', at=1.0, worker=2), 2)
 
 
 def test_events_count_for_no_line() -> None:

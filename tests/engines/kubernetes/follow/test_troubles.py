@@ -20,7 +20,7 @@ def api(access: Access) -> Api:
 
 
 def cut_off(*, leaves: bool) -> Object:
-    """A pod on a node that is not heard of, sent away or not."""
+    """A pod on a node that does not respond, deleted or not."""
     conditions = [{"type": "Ready", "status": "False"}, {"type": "ContainersReady", "status": "True"}]
     more: dict[str, Any] = {"deletionTimestamp": "2026-01-01T00:05:00Z"} if leaves else {}
     return pod(1, state=RUNNING, status={"conditions": conditions}, **more)

@@ -44,41 +44,41 @@ def test_a_plan_without_jobs_is_no_start() -> None:
 # The leader's log
 
 
-def kinds(heard: LeaderEvents, *lines: EventLine) -> list[str]:
-    return [event.kind for each in lines for event in heard.hear(each, [])]
+def kinds(leader: LeaderEvents, *lines: EventLine) -> list[str]:
+    return [event.kind for each in lines for event in leader.read(each, [])]
 
 
 def test_the_end_is_the_leaders_own_after_the_verdict() -> None:
-    heard = LeaderEvents()
-    assert kinds(heard, line(0, said("worker-ended", 1.0, worker=0))) == ["worker-ended"]
-    assert not heard.over
+    leader = LeaderEvents()
+    assert kinds(leader, line(0, said("worker-ended", 1.0, worker=0))) == ["worker-ended"]
+    assert not leader.over
     verdict = said("verdict", 2.0, outcome="succeeded", exit_code=0)
-    assert kinds(heard, line(1, verdict), line(2, said("worker-ended", 3.0, worker=1))) != []
-    assert not heard.over
-    assert kinds(heard, line(3, said("worker-ended", 4.0, worker=0)))
-    assert heard.over
-    end = history.finish(heard, stored(), [])
+    assert kinds(leader, line(1, verdict), line(2, said("worker-ended", 3.0, worker=1))) != []
+    assert not leader.over
+    assert kinds(leader, line(3, said("worker-ended", 4.0, worker=0)))
+    assert leader.over
+    end = history.finish(leader, stored(), [])
     assert (end.kind, end.outcome, end.at) == ("finished", "succeeded", 4.0)
 
 
 def test_a_repeated_state_tells_only_what_was_missed() -> None:
-    heard = LeaderEvents()
+    leader = LeaderEvents()
     first, second = said("worker-started", 1.0, worker=0), said("worker-running", 2.0, worker=0)
-    assert kinds(heard, line(0, first)) == ["worker-started"]
+    assert kinds(leader, line(0, first)) == ["worker-started"]
     state = said("state", 3.0, events=[first, second])
-    assert kinds(heard, line(9, state), line(10, state)) == ["worker-running"]
+    assert kinds(leader, line(9, state), line(10, state)) == ["worker-running"]
 
 
 def test_odd_lines_are_passed_over() -> None:
-    heard = LeaderEvents()
+    leader = LeaderEvents()
     odd = [b"", b"{", b"[]", b'{"kind": "no-such"}', b'{"kind": "state", "events": 3}', b'"verdict"']
-    assert kinds(heard, *(EventLine(sequence=at, at=1.0, payload=text) for at, text in enumerate(odd))) == []
+    assert kinds(leader, *(EventLine(sequence=at, at=1.0, payload=text) for at, text in enumerate(odd))) == []
 
 
 def test_what_the_cluster_knows_is_added() -> None:
-    heard = LeaderEvents()
+    leader = LeaderEvents()
     pods = [pod(1, state=RUNNING)]
-    (event,) = heard.hear(line(0, said("worker-started", 1.0, worker=1)), pods)
+    (event,) = leader.read(line(0, said("worker-started", 1.0, worker=1)), pods)
     assert event.node == "node-a"
 
 
@@ -94,8 +94,8 @@ def test_what_is_lost_is_told_by_the_next_state(before: int, lost: int, after: i
     )
     found = history.since_last_gap(torn)
     assert found == (lines[before:] if lost else lines)
-    heard = LeaderEvents()
-    assert [event.worker for each in found for event in heard.hear(each, [])] == list(range(before + after))
+    leader = LeaderEvents()
+    assert [event.worker for each in found for event in leader.read(each, [])] == list(range(before + after))
 
 
 def test_a_log_without_any_state_tells_what_it_has() -> None:

@@ -80,7 +80,7 @@ def test_a_leader_that_ended_the_run_without_a_readable_verdict() -> None:
     assert end is not None
     assert end.cause is not None
     assert (end.outcome, end.exit_code) == ("failed", 117)
-    assert end.cause.summary == "worker 0 ended the run and left no verdict; its log has its last words"
+    assert end.cause.summary == "worker 0 ended the run and left no verdict; its log has its last lines"
 
 
 def test_the_cluster_knows_more_of_a_lost_worker_than_the_leader() -> None:
@@ -99,7 +99,7 @@ def test_the_others_miss_a_leader_that_kubernetes_takes_for_running() -> None:
     end = finished_event(stored(), [job("Failed", reason="PodFailurePolicy")], [leader, member])
     assert end is not None
     assert end.cause is not None
-    words = "worker 0 was lost: the others heard no more of it, on its node node-a"
+    words = "worker 0 was lost: the others lost their connection to it, on its node node-a"
     assert (end.cause.worker, end.cause.summary) == (0, words)
 
 

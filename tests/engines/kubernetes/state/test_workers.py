@@ -120,8 +120,8 @@ def test_no_termination_message_breaks_the_reading(text: str) -> None:
             'it was evicted from its node {node}: Usage of EmptyDir volume "data" exceeds the limit "1Mi"',
         ),
         ("lost-exit-code", "its agent exited with code 7"),
-        ("lost-node", "its node node-c was lost (not heard of since {since})"),
-        ("lost-node-silent", "its node node-c was lost (not heard of since {since})"),
+        ("lost-node", "its node node-c was lost (no response since {since})"),
+        ("lost-node-silent", "its node node-c was lost (no response since {since})"),
         ("lost-preempted", "it was preempted on its node node-a by a pod of higher priority"),
         ("lost-sent-away", "it was sent away from its node node-c (a NoExecute taint)"),
         (

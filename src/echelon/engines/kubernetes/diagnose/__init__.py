@@ -1,6 +1,5 @@
-"""Why a run in a cluster does not run: every trouble that its objects tell of, the most telling first. Pure.
+"""Why a run in a cluster does not run: every trouble that its objects show, the most telling first. Pure.
 
-The engine brings the objects and tells the first trouble to whoever follows the run or asks for its status.
 The parts, in the order of a pod's life: `creation` (no pod can be made), `claims`, `scheduling` (it finds no
 node), `starting` and `pulling` (its container does not start), `workers` (it was lost)."""
 
@@ -28,7 +27,7 @@ from echelon.engines.kubernetes.diagnose.trouble import (
     Kind,
     Trouble,
     gives_up,
-    limit_words,
+    limit_note,
     report,
 )
 from echelon.engines.kubernetes.render import dialects
@@ -48,10 +47,10 @@ from echelon.model.cluster import Cluster
 if TYPE_CHECKING:
     from echelon.engines.kubernetes.client.api import Object
 
-__all__ = ["PATIENCE", "Trouble", "diagnose", "gives_up", "limit_words"]
+__all__ = ["PATIENCE", "Trouble", "diagnose", "gives_up", "limit_note"]
 
 _SCHEDULER_SILENCE = 10.0  # seconds within which a scheduler has looked at a new pod
-_SCALING = ("TriggeredScaleUp", "Nominated")  # the words of the cluster autoscaler, and of Karpenter
+_SCALING = ("TriggeredScaleUp", "Nominated")  # reasons in events of the cluster autoscaler, and of Karpenter
 _NOT_SCALING = ("NotTriggerScaleUp", "FailedScaleUp")
 _ELSEWHERE = "with --restarts the run goes on on another node"
 # For each kind of loss: the kind of trouble that it is, and what helps.
@@ -73,7 +72,7 @@ _LOSSES: dict[LossKind, tuple[Kind, str]] = {
     "node-left": ("node-lost", _ELSEWHERE),
     "init": ("lost", "the cluster's administrators know what it is for"),
 }
-_OTHER_LOSS: tuple[Kind, str] = ("lost", "`echelon logs` has its last words")
+_OTHER_LOSS: tuple[Kind, str] = ("lost", "`echelon logs` has its last lines")
 
 
 def diagnose(
@@ -134,15 +133,15 @@ class _Look:
     def at_worker(self, worker: int, pods: Sequence[Object]) -> Iterator[Finding]:
         """The troubles of one worker, whose incarnations are given, the oldest first."""
         pod = pods[-1]
-        said = self._events.of("Pod", pod)
+        events = self._events.of("Pod", pod)
         loss = loss_of(pod)
         if loss is not None:
             yield self._lost(worker, pods, loss)
         elif has_ended(pod) or is_running(pod):
             return
         elif not (pod.get("spec") or {}).get("nodeName"):
-            yield from self._unscheduled(worker, pod, said)
-        elif (finding := waiting_trouble(pod, said, self._now)) is not None:
+            yield from self._unscheduled(worker, pod, events)
+        elif (finding := waiting_trouble(pod, events, self._now)) is not None:
             yield finding
 
     def _lost(self, worker: int, pods: Sequence[Object], loss: Loss) -> Finding:
@@ -159,7 +158,7 @@ class _Look:
         text = f"{who} was lost{times}: {loss.how}"
         return Finding(kind=kind, text=text, workers=(worker,), hint=hint, since=loss_time(pod))
 
-    def _unscheduled(self, worker: int, pod: Object, said: Sequence[ClusterEvent]) -> Iterator[Finding]:
+    def _unscheduled(self, worker: int, pod: Object, events: Sequence[ClusterEvent]) -> Iterator[Finding]:
         condition = condition_of(pod, "PodScheduled") or {}
         since = moment(condition.get("lastTransitionTime"))
         begun = moment(pod["metadata"].get("creationTimestamp"))
@@ -193,19 +192,19 @@ class _Look:
         if found:
             yield from found
             return
-        yield self._no_node(worker, pod, unfit, said, since)
+        yield self._no_node(worker, pod, unfit, events, since)
 
     def _claim_troubles(
         self, worker: int, pod: Object, since: float | None, missing: str | None = None
     ) -> list[Finding]:
-        """What is wrong with the pod's claims; where they cannot be seen, with the one said to be missing."""
+        """What is wrong with the pod's claims; where they cannot be seen, with the one reported missing."""
         known = self._claims or {}
         named = claims_of(pod["spec"]) if self._claims is not None else [missing] if missing else []
         looked = (claim_trouble(name, known.get(name), self._events, worker, since) for name in named)
         return [each for each in looked if each is not None]
 
     def _no_node(
-        self, worker: int, pod: Object, unfit: Unfit, said: Sequence[ClusterEvent], since: float | None
+        self, worker: int, pod: Object, unfit: Unfit, events: Sequence[ClusterEvent], since: float | None
     ) -> Finding:
         claims = self._claims or {}
         tied = [name for name in claims_of(pod["spec"]) if is_tied(claims.get(name))]
@@ -213,25 +212,25 @@ class _Look:
         verb = "has room for" if lacks_room(unfit) else "will take"
         text = f"no node {verb} {{who}}: {why}"
         nominated = (pod.get("status") or {}).get("nominatedNodeName")
-        scaling = last_of(said, *_SCALING, *_NOT_SCALING)
+        scaling = last_of(events, *_SCALING, *_NOT_SCALING)
         kind: Kind = "unschedulable"
         if nominated:
             text = f"room is being made for {{who}} on node {nominated}: pods of lower priority are leaving"
             hint = "it starts there when they have gone"
         elif scaling is not None and scaling.reason in _SCALING:
             kind = "scaling"
-            text = f"the cluster is adding a node for {{who}} ({_scaling_words(scaling)}): {why}"
+            text = f"the cluster is adding a node for {{who}} ({_scaling_message(scaling)}): {why}"
             hint = "that takes some minutes"
         elif scaling is not None:
-            text += f"; the cluster's autoscaler adds none ({_scaling_words(scaling)})"
+            text += f"; the cluster's autoscaler adds none ({_scaling_message(scaling)})"
         return Finding(kind=kind, text=text, workers=(worker,), hint=hint, since=since)
 
 
-def _scaling_words(scaling: ClusterEvent) -> str:
-    words = scaling.message
+def _scaling_message(scaling: ClusterEvent) -> str:
+    message = scaling.message
     for lead in ("pod triggered scale-up: ", "pod didn't trigger scale-up: ", "Pod should schedule on: "):
-        words = words.removeprefix(lead)
-    return words.strip("[{}]")
+        message = message.removeprefix(lead)
+    return message.strip("[{}]")
 
 
 def _ordinal(number: int) -> str:

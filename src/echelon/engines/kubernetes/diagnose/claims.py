@@ -72,11 +72,11 @@ def is_tied(claim: Object | None) -> bool:
 
 
 def _unbound(
-    name: str, spec: Mapping[str, Any], said: Sequence[ClusterEvent], worker: int, begun: float | None
+    name: str, spec: Mapping[str, Any], events: Sequence[ClusterEvent], worker: int, begun: float | None
 ) -> Finding | None:
     # Between two failures there are many events that the provisioner is awaited: failures matter more.
-    failures = [each for each in said if each.reason == "ProvisioningFailed"]
-    last = failures[-1] if failures else said[-1] if said else None
+    failures = [each for each in events if each.reason == "ProvisioningFailed"]
+    last = failures[-1] if failures else events[-1] if events else None
     reason, message = (last.reason, last.message) if last else ("", "")
     kind_of = spec.get("storageClassName")
     if reason == "ProvisioningFailed":

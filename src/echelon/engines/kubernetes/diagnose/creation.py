@@ -21,7 +21,7 @@ _SILENCE = 10.0  # seconds within which a healthy Job controller creates pods
 _QUOTA = re.compile(
     r"exceeded quota: (?P<name>[^,]+), requested: (?P<asked>.+), used: (?P<used>.+), limited: (?P<limit>.+)"
 )
-_UNSAID = re.compile(r"failed quota: (?P<name>[^:]+): must specify (?P<what>.+)")
+_UNSPECIFIED = re.compile(r"failed quota: (?P<name>[^:]+): must specify (?P<what>.+)")
 _SECURITY = re.compile(r'violates PodSecurity "(?P<level>[^":]+)[^"]*": (?P<what>.+)')
 _DENIED = re.compile(
     r'admission (webhook) "([^"]+)" denied the request:? ?(.*)'
@@ -62,17 +62,17 @@ def missing_pods(
 
 
 def _refused(refusal: ClusterEvent, workers: tuple[int, ...]) -> Finding:
-    said = refusal.message.removeprefix("Error creating: ")
-    kind, text, hint, healable = _read_refusal(said)
+    message = refusal.message.removeprefix("Error creating: ")
+    kind, text, hint, healable = _read_refusal(message)
     return Finding(
         kind=kind, text=text, workers=workers, hint=hint, healable=healable, since=refusal.first or None
     )
 
 
-def _read_refusal(said: str) -> tuple[Kind, str, str, bool]:
-    if found := _QUOTA.search(said):
+def _read_refusal(message: str) -> tuple[Kind, str, str, bool]:
+    if found := _QUOTA.search(message):
         return _quota(found)
-    if found := _UNSAID.search(said):
+    if found := _UNSPECIFIED.search(message):
         what = re.sub(r" for: [^;]+", "", found["what"])
         return (
             "refused",
@@ -80,7 +80,7 @@ def _read_refusal(said: str) -> tuple[Kind, str, str, bool]:
             "say it with --cpus and --memory, each with its limit: --cpus 2:2 --memory 8Gi:8Gi",
             False,
         )
-    if found := _SECURITY.search(said):
+    if found := _SECURITY.search(message):
         level, what = found["level"], _violations(found["what"])
         return (
             "restricted" if level == "restricted" else "refused",
@@ -88,28 +88,28 @@ def _read_refusal(said: str) -> tuple[Kind, str, str, bool]:
             "leave out what it forbids (a hostPath mount?), or use a namespace with another level",
             False,
         )
-    if _RANGE.search(said):
+    if _RANGE.search(message):
         return (
             "refused",
-            f"the namespace's limit range forbids {{who}}: {_reason(said)}",
+            f"the namespace's limit range forbids {{who}}: {_reason(message)}",
             "change --cpus and --memory; `kubectl describe limitrange` shows the limits",
             False,
         )
-    if found := _ACCOUNT.search(said):
+    if found := _ACCOUNT.search(message):
         return (
             "refused",
             f"service account {found['name']} does not exist in the namespace",
             f"`kubectl create serviceaccount {found['name']}`, or name another with --service-account",
             False,
         )
-    if found := _PRIORITY.search(said):
+    if found := _PRIORITY.search(message):
         return (
             "refused",
             f"priority class {found['name']} does not exist",
             "name one of `kubectl get priorityclasses` with --priority-class, or leave it out",
             False,
         )
-    if found := _DENIED.search(said):
+    if found := _DENIED.search(message):
         kind, name, why = (found[1], found[2], found[3]) if found[1] else ("policy", found[5], found[6])
         hint = "the cluster's administrators have set it up, and know what it wants"
         return (
@@ -118,7 +118,7 @@ def _read_refusal(said: str) -> tuple[Kind, str, str, bool]:
             hint,
             False,
         )
-    if found := _CALLING.search(said):
+    if found := _CALLING.search(message):
         return (
             "webhook",
             f"no pod can be made while the cluster's webhook {found['name']} fails: {found['why']}",
@@ -127,7 +127,7 @@ def _read_refusal(said: str) -> tuple[Kind, str, str, bool]:
         )
     return (
         "refused",
-        f"the API server refuses {{who}}: {_reason(said)}",
+        f"the API server refuses {{who}}: {_reason(message)}",
         "`kubectl describe job` has more",
         False,
     )
@@ -176,6 +176,6 @@ def _violations(text: str) -> str:
     return re.sub(r" \([^()]*\)", "", text)
 
 
-def _reason(said: str) -> str:
+def _reason(message: str) -> str:
     """The refusal without the name of the pod, which never existed."""
-    return re.sub(r'^pods "[^"]*" is forbidden: ', "", said)
+    return re.sub(r'^pods "[^"]*" is forbidden: ', "", message)

@@ -84,10 +84,10 @@ def explain_unfit(
 ) -> tuple[str, str]:
     """Why no node takes the pod, as a clause, and a hint; `tied_claims` mount on one node at a time only."""
     if unfit.total == 0:
-        said = unfit.reasons[0][1] if unfit.reasons else ""
-        if not said or "no nodes available" in said:
+        reason = unfit.reasons[0][1] if unfit.reasons else ""
+        if not reason or "no nodes available" in reason:
             return "the cluster has no node", "ask its administrators, or wait for its autoscaler"
-        return said, "`kubectl describe pod` has more"
+        return reason, "`kubectl describe pod` has more"
     reasons = [
         _explain(count, what, unfit.total, pod, nodes, cluster, tied_claims) for count, what in unfit.reasons
     ]
@@ -181,11 +181,11 @@ def _shortage(
 def _taint(
     count: int, what: str, total: int, pod: Object, nodes: Sequence[Object] | None
 ) -> tuple[int, str, str]:
-    said = _TAINT.search(what)  # Kubernetes before 1.36 names it
+    named = _TAINT.search(what)  # Kubernetes before 1.36 names it
     taints = untolerated(pod, nodes or ())
-    if said:
-        taints = [each for each in taints if each.get("key") == said["key"]] or [
-            {"key": said["key"], "value": said["value"].strip()}
+    if named:
+        taints = [each for each in taints if each.get("key") == named["key"]] or [
+            {"key": named["key"], "value": named["value"].strip()}
         ]
     ours = _of(count, total, "is", "are")
     if not taints:

@@ -1,7 +1,6 @@
 """Why a pod that has its node does not start its container. Pure.
 
-The kubelet tells it in the container's state, and, for volumes and the sandbox, only in events. Called by
-`diagnose` for the newest pod of every worker."""
+The kubelet reports it in the container's state, and, for volumes and the sandbox, only in events."""
 
 from __future__ import annotations
 
@@ -51,7 +50,7 @@ _SANDBOX_ID = re.compile(r' (?:for|of) (?:pod )?sandbox "[0-9a-f]{16,}"')
 _VOLUME = re.compile(r'for volume "(?P<name>[^"]+)"')
 
 
-def waiting_trouble(pod: Object, said: Sequence[ClusterEvent], now: float) -> Finding | None:
+def waiting_trouble(pod: Object, events: Sequence[ClusterEvent], now: float) -> Finding | None:
     """What keeps the container of a pod that has its node from starting; None if it runs or has run."""
     waiting = container_state(pod).get("waiting") or {}
     if container_state(pod) and not waiting:
@@ -66,17 +65,17 @@ def waiting_trouble(pod: Object, said: Sequence[ClusterEvent], now: float) -> Fi
             moment((pod.get("status") or {}).get("startTime")),
         )
     if reason in _PULL_REASONS:
-        return _pull(pod, reason, message, said)
+        return _pull(pod, reason, message, events)
     if reason == "CreateContainerConfigError":
-        return _config(pod, message, said)
+        return _config(pod, message, events)
     if reason in ("CreateContainerError", "RunContainerError", "PreCreateHookError", "PreStartHookError"):
-        return start_trouble(pod, message, _first(pod, said, "Failed"), again=True)
+        return start_trouble(pod, message, _first(pod, events, "Failed"), again=True)
     if reason == "CrashLoopBackOff":
         return _finding(
             pod,
             "crash-loop",
             f"the container of {{who}} ends again and again: {message}",
-            f"`kubectl logs --previous {pod['metadata']['name']}` shows its last words",
+            f"`kubectl logs --previous {pod['metadata']['name']}` shows its last lines",
             None,
             healable=True,
         )
@@ -84,13 +83,13 @@ def waiting_trouble(pod: Object, said: Sequence[ClusterEvent], now: float) -> Fi
         why = (each.get("state") or {}).get("waiting") or {}
         if why.get("reason") not in (None, "PodInitializing", "ContainerCreating"):
             # Put there by the cluster (a mesh, a policy): the user can do little but ask.
-            words = one_line(why.get("message")) or why["reason"]
+            reason = one_line(why.get("message")) or why["reason"]
             text = (
-                f"init container {each['name']}, which the cluster has added, keeps {{who}} waiting: {words}"
+                f"init container {each['name']}, which the cluster has added, keeps {{who}} waiting: {reason}"
             )
             hint = "the cluster's administrators know what it is for"
             return _finding(pod, "create", text, hint, _since(pod, ()), healable=True)
-    return _setting_up(pod, said, now)
+    return _setting_up(pod, events, now)
 
 
 def start_trouble(pod: Object, message: str, since: float | None, *, again: bool = False) -> Finding:
@@ -114,22 +113,22 @@ def start_trouble(pod: Object, message: str, since: float | None, *, again: bool
     return _finding(pod, "start", text, hint, since)
 
 
-def _pull(pod: Object, reason: str, message: str, said: Sequence[ClusterEvent]) -> Finding:
-    failed = [each for each in said if each.reason == "Failed" and "pull image" in each.message]
+def _pull(pod: Object, reason: str, message: str, events: Sequence[ClusterEvent]) -> Finding:
+    failed = [each for each in events if each.reason == "Failed" and "pull image" in each.message]
     if reason == "ErrImageNeverPull":
         text = f"image {_image(pod)} is not on {node_name(pod).removeprefix('its ')}, and must not be pulled"
         return _finding(pod, "image", text, "use --pull missing", _since(pod, failed))
     if (not message or message.endswith(f'"{_image(pod)}"')) and failed:
         message = failed[-1].message  # before Kubernetes 1.30, a back-off does not say what it backs off from
-    missing = last_of(said, "FailedToRetrieveImagePullSecret")
+    missing = last_of(events, "FailedToRetrieveImagePullSecret")
     lost = re.search(r"\(([^)]*)\)", missing.message) if missing else None
     secrets = [each["name"] for each in (pod.get("spec") or {}).get("imagePullSecrets") or []]
     kind, text, hint = read_pull_error(_image(pod), message, secrets, lost[1] if lost else "")
     return _finding(pod, kind, text, hint, _since(pod, failed))
 
 
-def _config(pod: Object, message: str, said: Sequence[ClusterEvent]) -> Finding:
-    since = _first(pod, said, "Failed")
+def _config(pod: Object, message: str, events: Sequence[ClusterEvent]) -> Finding:
+    since = _first(pod, events, "Failed")
     if found := _KEY.search(message):
         text = f"{found['kind'].lower()} {found['name']}, which {{who}} would read, has no key {found['key']}"
         return _finding(pod, "config", text, "add the key, or name another", since)
@@ -146,10 +145,10 @@ def _config(pod: Object, message: str, said: Sequence[ClusterEvent]) -> Finding:
     return _finding(pod, "config", f"the container of {{who}} cannot be made: {message}", hint, since)
 
 
-def _setting_up(pod: Object, said: Sequence[ClusterEvent], now: float) -> Finding | None:
+def _setting_up(pod: Object, events: Sequence[ClusterEvent], now: float) -> Finding | None:
     """Volumes, the sandbox, and an image on its way: only events tell."""
-    done = last_of(said, *_SET_UP)
-    late = [each for each in said if done is None or each.last > done.last]
+    done = last_of(events, *_SET_UP)
+    late = [each for each in events if done is None or each.last > done.last]
     mount = last_of(late, "FailedMount", "FailedAttachVolume", "FailedMapVolume")
     if mount is not None:
         return _mount(pod, mount)
@@ -175,7 +174,7 @@ def _setting_up(pod: Object, said: Sequence[ClusterEvent], now: float) -> Findin
 
 def _mount(pod: Object, mount: ClusterEvent) -> Finding:
     named = _VOLUME.search(mount.message)
-    what = _volume_words(pod, named["name"]) if named else "a volume"
+    what = _volume_named(pod, named["name"]) if named else "a volume"
     hint = f"`kubectl describe pod {pod['metadata']['name']}` has more"
     if "Multi-Attach" in mount.message:
         text = f"{what} is in use on another node, and cannot be mounted for {{who}} as well"
@@ -193,7 +192,7 @@ def _mount(pod: Object, mount: ClusterEvent) -> Finding:
     return _finding(pod, kind, f"{what} cannot be mounted for {{who}}: {why}", hint, mount.first)
 
 
-def _volume_words(pod: Object, name: str) -> str:
+def _volume_named(pod: Object, name: str) -> str:
     """A volume as the user gave it to --mount."""
     for volume in (pod.get("spec") or {}).get("volumes") or []:
         claim = (volume.get("persistentVolumeClaim") or {}).get("claimName")
@@ -228,14 +227,14 @@ def _scheduled_at(pod: Object) -> object:
     )
 
 
-def _first(pod: Object, said: Sequence[ClusterEvent], reason: str) -> float | None:
-    return _since(pod, [each for each in said if each.reason == reason])
+def _first(pod: Object, events: Sequence[ClusterEvent], reason: str) -> float | None:
+    return _since(pod, [each for each in events if each.reason == reason])
 
 
-def _since(pod: Object, said: Sequence[ClusterEvent]) -> float | None:
-    """When it was first said; without events, when the kubelet took up the pod."""
+def _since(pod: Object, events: Sequence[ClusterEvent]) -> float | None:
+    """When it was first reported; without events, when the kubelet took up the pod."""
     begun = moment((pod.get("status") or {}).get("startTime"))
-    return min((each.first for each in said), default=begun)
+    return min((each.first for each in events), default=begun)
 
 
 def _finding(

@@ -1,6 +1,6 @@
-"""What keeps a run from running: one value for all the parts of the diagnosis, and how long to bear it.
+"""What keeps a run from running: one value for all the parts of the diagnosis, and how long it may last.
 
-`diagnose` gathers troubles, whoever follows a run tells the first of them, and `gives_up` says when waiting
+`diagnose` gathers troubles, followers of a run report the first of them, and `gives_up` decides when waiting
 has become pointless. Pure."""
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 Kind = Literal[
-    "unreachable",  # nothing is heard of the cluster
+    "unreachable",  # the cluster does not respond
     "refused",  # the API server lets no pod be made, and will not
     "restricted",  # the namespace's Pod Security level refuses pods that may run as root
     "invalid-image",  # the image's name is none
@@ -35,7 +35,7 @@ Kind = Literal[
     "unschedulable",  # no node has room, or will take it
     "volume",  # on its way
     "scaling",  # an autoscaler adds a node
-    "silent",  # nobody has done anything yet
+    "silent",  # no scheduler, controller or kubelet has acted yet
     "pulling",  # the image is on its way
 ]
 # The most telling first: what cannot heal by itself, and what explains the others.
@@ -131,8 +131,8 @@ def gives_up(troubles: Sequence[Trouble], now: float) -> Trouble | None:
     return None
 
 
-def limit_words(trouble: Trouble) -> str:
-    """How long such a trouble is borne, for whoever waits; nothing if it may pass by itself."""
+def limit_note(trouble: Trouble) -> str:
+    """How long such a trouble may last before the run ends; nothing if it may pass by itself."""
     limit = PATIENCE.get(trouble.kind)
     if trouble.healable or limit is None:
         return ""

@@ -1,8 +1,9 @@
 """A small pod that mounts a volume, so that `echelon cp` can reach what is on it.
 
 Kubernetes has no other way to a volume than from a pod. This one is a Job with nothing but the agent in it,
-which waits; files go through `exec` (see `transfer`). Whoever copies removes it afterwards. If they cannot,
-it ends by itself when nobody has copied for a while, and Kubernetes removes it and all that belongs to it."""
+which waits; files go through `exec` (see `transfer`). The command that copies removes it afterwards. If that
+fails, the pod ends by itself after some time without a copy, and Kubernetes removes the Job and all that
+belongs to it."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from dataclasses import dataclass, replace
 
 from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.client.api import Api, Object
-from echelon.engines.kubernetes.diagnose import Trouble, gives_up, limit_words
+from echelon.engines.kubernetes.diagnose import Trouble, gives_up, limit_note
 from echelon.engines.kubernetes.files.reconnect import Opener
 from echelon.engines.kubernetes.files.transfer import pod_opener
 from echelon.engines.kubernetes.follow.troubles import find_troubles
@@ -31,18 +32,18 @@ MOUNT = f"{names.ROOT}/volume"
 IMAGE = "docker.io/library/python:3.12-slim"
 IDLE = 300  # seconds without a copy after which it ends by itself
 _LONGEST = 24 * 3600  # seconds after which it ends whatever happens
-_UNBORN = 900  # the same for one that has not started: whoever wanted it may have been killed
+_UNBORN = 900  # the same for one that has not started: the command that made it may have been killed
 _KEPT = 60  # seconds after its end until Kubernetes removes it
 _PATIENCE = 600.0  # seconds that it may take to start
 _LOOK, _WHY = 0.2, 2.0  # seconds between two looks at it, and before one asks why it does not start
 _RESTRICTED = "restricted"
-_SOMEBODY = 1000  # a user id that is nobody's in most images; the workers of runs have the same
+_UNPRIVILEGED_USER = 1000  # a user id that most images leave unused; the workers of runs have the same
 _POD_NAME = "the pod that copies"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Courier:
-    """What the pod is made of: the claim, the image, and whatever the namespace asks of pods."""
+class CopyPod:
+    """What the pod is made of: the claim, the image, and what the namespace requires of pods."""
 
     name: str
     claim: str
@@ -63,10 +64,10 @@ def reach_volume(
     writes: bool,
     notice: Callable[[str], object] = lambda _: None,
 ) -> Iterator[Opener]:
-    """Have a pod with the volume at MOUNT for as long as the body takes; `notice` hears what it waits for."""
+    """Have a pod with the volume at MOUNT for as long as the body takes; `notice` gets what it waits for."""
     _check_free(volume)
     held = "ReadWriteOnce" in volume.modes and len(volume.modes) == 1
-    courier = Courier(
+    copy_pod = CopyPod(
         name=f"cp-{secrets.token_hex(4)}",
         claim=volume.name,
         options=options,
@@ -77,14 +78,14 @@ def reach_volume(
     )
     job: Object | None = None
     try:
-        job = _make(api, courier)
+        job = _make(api, copy_pod)
         try:
             pod = _wait(api, job, notice)
         except _Forbidden:
-            # The namespace's labels may not be read by everybody; what it forbids is heard soon enough.
+            # Where the user may not read the namespace's labels, its refusal shows the level.
             _remove(api, job, notice)
-            courier = _as_somebody(courier)
-            job = _make(api, courier)
+            copy_pod = _unprivileged(copy_pod)
+            job = _make(api, copy_pod)
             pod = _wait(api, job, notice)
         api.patch("Job", job["metadata"]["name"], {"spec": {"activeDeadlineSeconds": _LONGEST}})
         yield pod_opener(api, pod)
@@ -93,9 +94,9 @@ def reach_volume(
             _remove(api, job, notice)
 
 
-def objects_of(courier: Courier, agent: bytes) -> tuple[Object, Object]:
+def objects_of(pod: CopyPod, agent: bytes) -> tuple[Object, Object]:
     """The Job, and the ConfigMap with the agent, which will belong to it. Pure."""
-    about = {"name": courier.name, "labels": _labels(courier), "annotations": {names.OWNER: courier.owner}}
+    about = {"name": pod.name, "labels": _labels(pod), "annotations": {names.OWNER: pod.owner}}
     job = {
         "apiVersion": "batch/v1",
         "kind": "Job",
@@ -106,10 +107,10 @@ def objects_of(courier: Courier, agent: bytes) -> tuple[Object, Object]:
             "ttlSecondsAfterFinished": _KEPT,
             "template": {
                 "metadata": {
-                    "labels": {**_labels(courier), names.NO_SIDECAR: "false"},
+                    "labels": {**_labels(pod), names.NO_SIDECAR: "false"},
                     "annotations": {names.NO_SIDECAR: "false"},
                 },
-                "spec": _pod_spec(courier),
+                "spec": _pod_spec(pod),
             },
         },
     }
@@ -123,29 +124,29 @@ def objects_of(courier: Courier, agent: bytes) -> tuple[Object, Object]:
     return job, shipped
 
 
-def _labels(courier: Courier) -> dict[str, str]:
+def _labels(pod: CopyPod) -> dict[str, str]:
     return {
         "app.kubernetes.io/name": "echelon",
-        "app.kubernetes.io/instance": courier.name,
+        "app.kubernetes.io/instance": pod.name,
         names.COMPONENT: names.TRANSFER,
         names.MANAGED_BY: "echelon",
-        names.OWNER: names.owner_slug(courier.owner),
+        names.OWNER: names.owner_slug(pod.owner),
     }
 
 
-def _pod_spec(courier: Courier) -> Object:
-    options = courier.options
+def _pod_spec(pod: CopyPod) -> Object:
+    options = pod.options
     gpus = [{"key": key, "operator": "Exists"} for key in (names.GPU, names.AMD_GPU)]
     security: Object = {"seccompProfile": {"type": "RuntimeDefault"}}
-    if courier.level == _RESTRICTED:
+    if pod.level == _RESTRICTED:
         security |= {
             "runAsNonRoot": True,
-            "runAsUser": _SOMEBODY,
-            "runAsGroup": _SOMEBODY,
-            "fsGroup": _SOMEBODY,
+            "runAsUser": _UNPRIVILEGED_USER,
+            "runAsGroup": _UNPRIVILEGED_USER,
+            "fsGroup": _UNPRIVILEGED_USER,
             "fsGroupChangePolicy": "OnRootMismatch",
         }
-    claim = {"claimName": courier.claim, **({} if courier.writes else {"readOnly": True})}
+    claim = {"claimName": pod.claim, **({} if pod.writes else {"readOnly": True})}
     spec: Object = {
         "restartPolicy": "Never",
         "terminationGracePeriodSeconds": 5,
@@ -160,7 +161,7 @@ def _pod_spec(courier: Courier) -> Object:
                 "image": options.image or IMAGE,
                 "imagePullPolicy": "Always" if options.pull == "always" else "IfNotPresent",
                 "command": names.agent_command(None, "files", "hold", str(IDLE)),
-                # Small, and said, since a quota may want to know.
+                # Small, and stated, since a quota may require it.
                 "resources": {
                     "requests": {"cpu": "100m", "memory": "64Mi"},
                     "limits": {"cpu": "1", "memory": "256Mi"},
@@ -172,17 +173,17 @@ def _pod_spec(courier: Courier) -> Object:
                 },
                 "volumeMounts": [
                     {"name": "agent", "mountPath": names.BUNDLE_DIR, "readOnly": True},
-                    {"name": "volume", "mountPath": MOUNT, "readOnly": not courier.writes},
+                    {"name": "volume", "mountPath": MOUNT, "readOnly": not pod.writes},
                 ],
             }
         ],
         "volumes": [
-            {"name": "agent", "configMap": {"name": courier.name, "defaultMode": 0o444}},
+            {"name": "agent", "configMap": {"name": pod.name, "defaultMode": 0o444}},
             {"name": "volume", "persistentVolumeClaim": claim},
         ],
     }
-    if courier.nodes:
-        field = {"key": "metadata.name", "operator": "In", "values": list(courier.nodes)}
+    if pod.nodes:
+        field = {"key": "metadata.name", "operator": "In", "values": list(pod.nodes)}
         required = {"nodeSelectorTerms": [{"matchFields": [field]}]}
         spec["affinity"] = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
     if options.pull_secrets:
@@ -193,29 +194,29 @@ def _pod_spec(courier: Courier) -> Object:
 
 
 class _Forbidden(Exception):
-    """The namespace takes only pods that run as nobody in particular."""
+    """The namespace takes only pods that do not run as root."""
 
 
-def _make(api: Api, courier: Courier) -> Object:
+def _make(api: Api, pod: CopyPod) -> Object:
     from echelon.bundle.zipapp import agent_archive
 
-    job, shipped = objects_of(courier, agent_archive())
+    job, shipped = objects_of(pod, agent_archive())
     made = api.create(job)
     try:
         about = {**shipped["metadata"], "ownerReferences": [owner_reference(made)]}
         api.create({**shipped, "metadata": about})
     except BaseException:
-        api.delete("Job", courier.name, uid=made["metadata"]["uid"])
+        api.delete("Job", pod.name, uid=made["metadata"]["uid"])
         raise
     return made
 
 
 def _wait(api: Api, job: Object, notice: Callable[[str], object]) -> str:
-    """Wait until the pod runs; returns its name. Says what it waits for, and gives up what cannot heal."""
+    """Wait until the pod runs; returns its name. Reports what it waits for, and raises what cannot heal."""
     name = job["metadata"]["name"]
     selector = f"app.kubernetes.io/instance={name},{names.COMPONENT}={names.TRANSFER}"
     begun = asked = time.monotonic()
-    told = ""
+    reported = ""
     while True:
         pods = api.list("Pod", selector=selector).items
         running = [pod for pod in pods if workers.is_running(pod)]
@@ -226,10 +227,10 @@ def _wait(api: Api, job: Object, notice: Callable[[str], object]) -> str:
             asked = now
             troubles = find_troubles(api, [job], pods, alone=_POD_NAME)
             _check(troubles, job, waited=now - begun)
-            if troubles and troubles[0].sentence != told:
-                told = troubles[0].sentence
-                words = filter(None, (troubles[0].hint, limit_words(troubles[0])))
-                notice(f"{told} ({'; '.join(words)})")
+            if troubles and troubles[0].sentence != reported:
+                reported = troubles[0].sentence
+                more = filter(None, (troubles[0].hint, limit_note(troubles[0])))
+                notice(f"{reported} ({'; '.join(more)})")
         time.sleep(_LOOK)
 
 
@@ -249,8 +250,8 @@ def _check(troubles: Sequence[Trouble], job: Object, waited: float) -> None:
         )
 
 
-def _as_somebody(courier: Courier) -> Courier:
-    return replace(courier, name=f"cp-{secrets.token_hex(4)}", level=_RESTRICTED)
+def _unprivileged(pod: CopyPod) -> CopyPod:
+    return replace(pod, name=f"cp-{secrets.token_hex(4)}", level=_RESTRICTED)
 
 
 def _check_free(volume: Volume) -> None:

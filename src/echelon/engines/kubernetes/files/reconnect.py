@@ -1,7 +1,7 @@
-"""A talk with an agent in a pod over as many connections as it takes.
+"""A conversation with an agent in a pod over as many connections as it takes.
 
-Connections through the API server break: it restarts, a proxy loses patience, a laptop sleeps. As long as the
-talk can be begun again at any time, as a copy can, nobody needs to notice. Called by `transfer`."""
+Connections through the API server break: it restarts, a proxy times out, a laptop sleeps. A copy can begin
+again at any time, so a broken connection only delays it."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from echelon.errors import EchelonError, Refused, Unavailable, Unreachable
 
 T = TypeVar("T")
 PATIENCE = 300.0  # seconds without a byte after which a connection is no longer made again
-_REFUSED_PATIENCE = 20.0  # an answer of the cluster: most often it means what it says
+_REFUSED_PATIENCE = 20.0  # the same after a refusal by the cluster, which is most often final
 FIRST_DELAY, LONGEST_DELAY = 0.5, 10.0
 _HOPELESS = (1, 2, 126, 127)  # exit codes: the agent gave up, or there is none
 _GO_ON = "what has arrived is kept: the same command goes on from there"
-_KEPT_WORDS = 4000  # bytes of what the other end says beside the protocol
+_KEPT_ERRORS = 4000  # bytes that the other end writes beside the protocol
 
 
 class Channel(Protocol):
@@ -39,29 +39,29 @@ class Channel(Protocol):
         ...
 
 
-Opener = Callable[[Sequence[str]], AbstractContextManager[Channel]]  # words after `files` -> the command
+Opener = Callable[[Sequence[str]], AbstractContextManager[Channel]]  # arguments after `files` -> the command
 
 
 def persist(
     opener: Opener,
-    words: Sequence[str],
+    arguments: Sequence[str],
     converse: Callable[[Wire], T],
     report: Callable[[str], object],
     patience: float,
 ) -> T:
-    """Converse, over as many connections as it takes; `report` hears of each that broke.
+    """Converse, over as many connections as it takes; `report` gets the trouble of each that broke.
 
     `patience` counts from the last byte that came or went.
     """
     began = moved = time.monotonic()  # `moved`: when a byte last came or went
     delay = FIRST_DELAY
     while True:
-        talk: _Talk | None = None
+        current: _Conversation | None = None
         limit = patience
         try:
-            with opener(words) as channel:
-                talk = _Talk(channel)
-                return converse(Wire(talk.receive, talk.send))
+            with opener(arguments) as channel:
+                current = _Conversation(channel)
+                return converse(Wire(current.receive, current.send))
         except Unreachable as error:
             trouble: EchelonError = error
         except Refused as error:
@@ -69,11 +69,11 @@ def persist(
                 raise
             trouble, limit = error, min(patience, _REFUSED_PATIENCE)
         except Broken as error:
-            assert talk is not None
-            talk.check_hopeless()
+            assert current is not None
+            current.check_hopeless()
             trouble = Unreachable(f"the connection to the pod broke: {error}", hint="try again")
-        if talk is not None and talk.moved > moved:
-            moved, delay = talk.moved, FIRST_DELAY
+        if current is not None and current.moved > moved:
+            moved, delay = current.moved, FIRST_DELAY
         if time.monotonic() - moved + delay > limit:
             if began == moved or not isinstance(trouble, Unreachable):
                 raise trouble
@@ -83,12 +83,12 @@ def persist(
         delay = min(2 * delay, LONGEST_DELAY)
 
 
-class _Talk:
-    """A channel as a wire wants it; what comes beside the protocol is kept for the message."""
+class _Conversation:
+    """A channel as a wire needs it; what comes beside the protocol is kept for the error message."""
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
-        self._words = b""
+        self._errors = b""
         self.moved = 0.0
 
     def receive(self, seconds: float) -> bytes:
@@ -105,7 +105,7 @@ class _Talk:
             if stream == 1 and data:
                 self.moved = time.monotonic()
                 return data
-            self._words = (self._words + data)[-_KEPT_WORDS:]
+            self._errors = (self._errors + data)[-_KEPT_ERRORS:]
 
     def send(self, data: bytes) -> None:
         """Write bytes of the protocol."""
@@ -119,7 +119,7 @@ class _Talk:
         """Raise if the command at the other end failed in a way that another try will not change."""
         code = self._channel.exit_code
         if code in _HOPELESS:
-            last = self._words.decode(errors="replace").strip().rpartition("\n")[2]
+            last = self._errors.decode(errors="replace").strip().rpartition("\n")[2]
             raise Unavailable(
                 f"files cannot be copied: the agent in the pod ended with code {code}"
                 + (f": {last[:300]}" if last else ""),

@@ -48,20 +48,20 @@ def collect_results(api: Api, submissions: Submissions, ref: RunRef, progress: P
     end = seen.get("finished")
     if end is None:
         return
-    home, record = home_of(stored, submissions), stored.run
+    folder, record = local_folder(stored, submissions), stored.run
     try:
         brought = _may_hold("holding" in seen, pods) and _fetch_from_workers(
-            api, record, _within_reach(pods, end), home, progress
+            api, record, _within_reach(pods, end), folder, progress
         )
         if has_own_claim(record) and view.jobs and _volume_of(api, record).status == "Bound":
             with _reached(api, record) as (opener, root):
-                fetch_tree(opener, root, home, progress=_adding(progress))
+                fetch_tree(opener, root, folder, progress=_adding(progress))
             brought = True
     except EchelonError:
         if read_record(api, ref).collected is None:
             raise
         return  # another client was faster, and has released the workers
-    _write_down(api, record, end, home if brought else None)
+    _write_down(api, record, end, folder if brought else None)
     objects.tie_record(api, stored, view.jobs)  # the client that made them may have been cut off right after
     with suppress(Denied):  # then they leave by themselves, when their time is over
         control.order_leader(api, record, pods, "release")
@@ -71,14 +71,14 @@ def fetch_results(api: Api, submissions: Submissions, ref: RunRef, path: str, to
     """A file or folder of the results: from here if they were fetched already, else from where they are."""
     stored = read_record(api, ref)
     record = stored.run
-    home, output = home_of(stored, submissions), record.job.pod.output
-    check_inside(home, path)
+    folder, output = local_folder(stored, submissions), record.job.pod.output
+    check_inside(folder, path)
     if stored.collected is None:
         collect_results(api, submissions, ref, None)
         stored = read_record(api, ref)
     stays = output is not None and output.claim is not None
-    if stored.collected is not None and not stays and (_is_here(stored.collected, home) or home.exists()):
-        return copy_result(home, path, to)
+    if stored.collected is not None and not stays and (_is_here(stored.collected, folder) or folder.exists()):
+        return copy_result(folder, path, to)
     target = to if path in (".", "") else to / Path(path).name
     leader = [pod for pod in workers.leader_pods(pods_of(api, ref.name)) if workers.is_running(pod)]
     if leader and stored.end is None:  # when the run is over, they may leave at any moment
@@ -91,24 +91,24 @@ def fetch_results(api: Api, submissions: Submissions, ref: RunRef, path: str, to
     raise _nowhere(record, path, stored.collected)
 
 
-def home_of(stored: Stored, submissions: Submissions) -> Path:
-    """Where the results belong on this machine: where the submission said, if that was on this machine and
-    the folder can be used, else in ./runs.
+def local_folder(stored: Stored, submissions: Submissions) -> Path:
+    """Where the results belong on this machine: in the submission's folder, if this machine submitted the run
+    and the folder can be used, else in ./runs.
     """
     written = Path(stored.run.results) if stored.run.results else None  # by schema 1
-    said = submissions.results_of(stored.uid) or written
-    if said is not None:
-        beside = next((folder for folder in (said, *said.parents[:2]) if folder.is_dir()), None)
+    wanted = submissions.results_of(stored.uid) or written
+    if wanted is not None:
+        beside = next((each for each in (wanted, *wanted.parents[:2]) if each.is_dir()), None)
         if beside is not None and os.access(beside, os.W_OK | os.X_OK):
-            return said
+            return wanted
     return Path("runs").absolute() / stored.run.ref.name
 
 
 def fetched_to(stored: Stored, submissions: Submissions) -> Path | None:
     """Where on this machine the results are, if they were fetched to it."""
-    home = home_of(stored, submissions)
-    here = stored.collected is not None and _is_here(stored.collected, home)
-    return home if here and home.is_dir() else None
+    folder = local_folder(stored, submissions)
+    here = stored.collected is not None and _is_here(stored.collected, folder)
+    return folder if here and folder.is_dir() else None
 
 
 def check_fetched(api: Api, ref: RunRef) -> None:
@@ -143,13 +143,13 @@ def has_own_claim(record: Record) -> bool:
     return record.job.pod.output is not None and record.job.pod.output.claim is None
 
 
-def _may_hold(told: bool, pods: Sequence[Object]) -> bool:
-    """Whether workers keep results. Their leader says so, but its log may have been turned over since."""
-    return told or any(map(workers.is_running, workers.leader_pods(pods)))
+def _may_hold(reported: bool, pods: Sequence[Object]) -> bool:
+    """Whether workers keep results. Their leader reports it, but its log may have been rotated since."""
+    return reported or any(map(workers.is_running, workers.leader_pods(pods)))
 
 
 def _within_reach(pods: Sequence[Object], end: Event) -> list[Object]:
-    """The pods that may still answer: not those on dead nodes, and not that of the worker whose loss ended
+    """The pods that may still respond: not those on dead nodes, and not that of the worker whose loss ended
     the run, which the cluster may take for running for a while yet.
     """
     lost = end.cause.worker if end.cause is not None and end.cause.rank is None else None
@@ -157,9 +157,9 @@ def _within_reach(pods: Sequence[Object], end: Event) -> list[Object]:
 
 
 def _fetch_from_workers(
-    api: Api, record: Record, pods: Sequence[Object], home: Path, progress: Progressed | None
+    api: Api, record: Record, pods: Sequence[Object], folder: Path, progress: Progressed | None
 ) -> bool:
-    """Bring what lies in pods that are still there; whether there were any."""
+    """Fetch what is in pods that are still there; whether there were any."""
     found = False
     before = 0
     for worker, mine in workers.pods_by_worker(pods).items() if keeps_results(record) else ():
@@ -169,21 +169,23 @@ def _fetch_from_workers(
         with suppress(NotThere):  # its time to linger was over just now
             if record.job.pod.output is None:
                 move = partial(_place, worker)
-                copied = fetch_tree(opener, names.OUTPUT, home, move=move, progress=_adding(progress, before))
+                copied = fetch_tree(
+                    opener, names.OUTPUT, folder, move=move, progress=_adding(progress, before)
+                )
                 before += copied.size
             for path in record.job.pod.collect:
-                target = home / _place(worker, Path(path).name)
+                target = folder / _place(worker, Path(path).name)
                 before += fetch_tree(opener, path, target, progress=_adding(progress, before)).size
             found = True
     return found
 
 
 def _adding(progress: Progressed | None, before: int = 0) -> Callable[[Progress], object]:
-    def tell(now: Progress) -> None:
+    def report(now: Progress) -> None:
         if progress is not None:
             progress(before + now.done, before + now.total)
 
-    return tell
+    return report
 
 
 def _volume_of(api: Api, record: Record) -> Volume:
@@ -211,18 +213,18 @@ def _place(worker: int, path: str) -> str:
     return path if worker == 0 or path.startswith(_LOGS) or path == "logs" else f"worker-{worker}/{path}"
 
 
-def _write_down(api: Api, run: Record, end: Event, home: Path | None) -> None:
+def _write_down(api: Api, run: Record, end: Event, folder: Path | None) -> None:
     """The end and, if anything was fetched, when and where to."""
     collected = None
-    if home is not None or not keeps_results(run):
-        where = str(home or "")
+    if folder is not None or not keeps_results(run):
+        where = str(folder or "")
         collected = Collected(at=round(time.time(), 3), host=socket.gethostname(), path=where)
     api.patch("ConfigMap", run.ref.name, finished(end, collected))
 
 
-def _is_here(collected: Collected, home: Path) -> bool:
+def _is_here(collected: Collected, folder: Path) -> bool:
     """Whether results were fetched to this machine's folder, though there may have been none."""
-    return (collected.host, collected.path) == (socket.gethostname(), str(home))
+    return (collected.host, collected.path) == (socket.gethostname(), str(folder))
 
 
 def _nowhere(record: Record, path: str, collected: Collected | None) -> InvalidJob:

@@ -1,12 +1,11 @@
 """Files in and out of pods: a tree is copied over `exec`, gone on with when the connection breaks.
 
 `kubectl cp` pipes tar through the same kind of connection, and what breaks is lost. Here both ends are ours:
-the agent in the pod is one, this process the other (`echelon.agent.file_sender` and `file_receiver`, the same
-code on both sides). A connection that breaks, as when the API server restarts, is made again for minutes, and
-every try goes on where the last one stopped; each file is checked by its sha256 and appears in one step.
+the agent in the pod is one, this process the other (`echelon.agent.files`, the same code on both sides). A
+connection that breaks, as when the API server restarts, is made again for minutes, and every try goes on
+where the last one stopped; each file is checked by its sha256 and appears in one step.
 
-The engine calls `fetch_tree` for results, `echelon cp` calls both. Who opens the connection is a parameter,
-so that tests talk to an agent without a cluster."""
+The opener of connections is a parameter, so that tests reach an agent without a cluster."""
 
 from __future__ import annotations
 
@@ -42,12 +41,12 @@ def pod_opener(
     """Reach the agent in a pod; a connection that broke is not made again once the pod has ended."""
     tried = False
 
-    def opener(words: Sequence[str]) -> AbstractContextManager[Channel]:
+    def opener(arguments: Sequence[str]) -> AbstractContextManager[Channel]:
         nonlocal tried
         if tried:
             _check_runs(api, pod, namespace)
         tried = True
-        command = names.agent_command(python, "files", *words)
+        command = names.agent_command(python, "files", *arguments)
         return api.exec(pod, command, container=container, stdin=True, namespace=namespace)
 
     return opener
@@ -78,7 +77,7 @@ def fetch_tree(
     """Copy what is at `path` below the folder `root` in the pod: a folder's content into the folder `to`, a
     file to the file `to` or, with `into`, into the folder `to`.
 
-    `move` says where a path of the tree belongs below `to`. Raises InvalidJob if there is nothing at `path`.
+    `move` maps a path of the tree to its path below `to`. Raises InvalidJob if there is nothing at `path`.
     """
 
     def converse(wire: Wire) -> dict[str, Any]:
@@ -108,9 +107,9 @@ def send_tree(
     def converse(wire: Wire) -> dict[str, Any]:
         return Sender(wire, str(source), on_progress=_reporter(progress)).run()
 
-    words = ("receive", root, *(("--into",) if into else ()))
+    arguments = ("receive", root, *(("--into",) if into else ()))
     with _translated(source):
-        outcome = persist(opener, words, converse, _trouble_to(progress), patience)
+        outcome = persist(opener, arguments, converse, _trouble_to(progress), patience)
     if "missing" in outcome:  # since a moment ago
         raise missing
     return _copied(outcome)
@@ -154,7 +153,7 @@ def _reporter(progress: Callable[[Progress], object]) -> Callable[[int, int, int
 
 
 def _trouble_to(progress: Callable[[Progress], object]) -> Callable[[str], object]:
-    return lambda words: progress(Progress(trouble=words))
+    return lambda trouble: progress(Progress(trouble=trouble))
 
 
 def _copied(outcome: dict[str, Any]) -> Copied:

@@ -26,7 +26,7 @@ def list_volumes(api: Api) -> list[Volume]:
     claims = api.list("PersistentVolumeClaim").items
     if not claims:
         return []
-    # Without the right to see who uses a volume, nobody may think that it is free.
+    # Without the right to list its users, a volume must not look free.
     pods = api.list("Pod").items
     jobs = [job for kind in dialects.all_kinds() for job in api.list(kind).items]
     records = api.list("ConfigMap", selector=f"{names.COMPONENT}={names.RECORD}").items
@@ -37,7 +37,7 @@ def list_volumes(api: Api) -> list[Volume]:
 
 
 def read_volume(api: Api, name: str) -> Volume:
-    """One claim; InvalidJob, which says which there are, if there is none of that name."""
+    """One claim; InvalidJob, which lists those there are, if there is none of that name."""
     found = {volume.name: volume for volume in list_volumes(api)}
     if name not in found:
         import difflib
@@ -75,7 +75,7 @@ def create_volume(
 
 
 def remove_volume(api: Api, volume: Volume) -> None:
-    """Remove a claim that nobody uses."""
+    """Remove a claim that no pod and no run uses."""
     check_unused(volume)
     api.delete("PersistentVolumeClaim", volume.name)
 
@@ -127,7 +127,7 @@ def _waiting_runs(claim: str, records: Iterable[Object]) -> Iterable[str]:
     """Queued runs that will mount the claim: nothing of them exists but their record."""
     for obj in records:
         run = obj["metadata"]["name"]
-        with suppress(EchelonError):  # of another version: its own commands say so
+        with suppress(EchelonError):  # of another version: its own commands report it
             stored = read(obj, RunRef(engine="k8s", name=run))
             waits = stored.queued and stored.run.plan is None and stored.stop is None
             if waits and claim in claims_of({"volumes": user_volumes(stored.run.job.pod, run).volumes}):
@@ -135,8 +135,8 @@ def _waiting_runs(claim: str, records: Iterable[Object]) -> Iterable[str]:
 
 
 def _policies(api: Api) -> dict[str, str]:
-    """What becomes of the data of a volume, or of a class's volumes, when its claim goes. Both are the
-    cluster's, and not for everybody to see.
+    """What becomes of the data of a volume, or of a class's volumes, when its claim goes. Both belong
+    to the cluster, and not every user may see them.
     """
     found = {
         f"volume {each['metadata']['name']}": each["spec"].get("persistentVolumeReclaimPolicy", "Retain")

@@ -12,7 +12,7 @@ from itertools import chain
 
 from echelon.engines.kubernetes import names, record
 from echelon.engines.kubernetes.client.api import Api, Object
-from echelon.engines.kubernetes.diagnose import Trouble, limit_words
+from echelon.engines.kubernetes.diagnose import Trouble, limit_note
 from echelon.engines.kubernetes.follow import view as views
 from echelon.engines.kubernetes.follow.logs import read_pod
 from echelon.engines.kubernetes.follow.mirror import Mirror
@@ -35,13 +35,13 @@ def read_events(api: Api, ref: RunRef) -> Iterator[Event]:
     """What has happened so far."""
     view = views.look(api, ref)
     yield from history.opening_events(view.stored, has_jobs=bool(view.jobs))
-    heard = history.LeaderEvents()
+    leader = history.LeaderEvents()
     for pod in workers.leader_pods(view.pods):
         for line in history.since_last_gap(_log_of(api, pod)):
-            yield from _current(heard.hear(line, view.pods), view)
-    end = _end(view, heard)
+            yield from _current(leader.read(line, view.pods), view)
+    end = _end(view, leader)
     if end is not None:
-        yield history.with_results_gone(end, heard, view.stored, view.pods)
+        yield history.with_results_gone(end, leader, view.stored, view.pods)
         return
     stop = view.stored.stop
     if stop is not None:
@@ -51,7 +51,7 @@ def read_events(api: Api, ref: RunRef) -> Iterator[Event]:
 
 
 def _log_of(api: Api, pod: Object) -> Iterator[Line]:
-    """What can be read of a log: of a pod on a dead node nothing, and its objects tell how it stands."""
+    """What can be read of a log: nothing of a pod on a dead node, whose objects show its state."""
     with suppress(Unreachable, Refused):
         yield from chain.from_iterable(read_pod(api, pod) if workers.has_started(pod) else ())
 
@@ -59,8 +59,8 @@ def _log_of(api: Api, pod: Object) -> Iterator[Line]:
 def follow_events(api: Api, ref: RunRef, timeout: float | None) -> Iterator[Event]:
     """What happens, until the end or the time-out."""
     deadline = None if timeout is None else time.monotonic() + timeout
-    heard = history.LeaderEvents()
-    told, last_reason, next_look, quiet_since = 0, "", 0.0, time.monotonic()
+    leader = history.LeaderEvents()
+    reported, last_reason, next_look, quiet_since = 0, "", 0.0, time.monotonic()
     with _mirror(api, ref) as mirror, _leader_lines(api, mirror) as lines:
         while not mirror.is_ready(_TICK):
             if mirror.trouble is not None and not last_reason:
@@ -71,16 +71,16 @@ def follow_events(api: Api, ref: RunRef, timeout: float | None) -> Iterator[Even
         uid = _uid_of_record(api, ref, mirror)
         while (view := _view(ref, mirror, uid)) is not None:  # None if it was removed meanwhile
             opening = history.opening_events(view.stored, has_jobs=bool(view.jobs))
-            yield from opening[told:]
-            told = max(told, len(opening))
+            yield from opening[reported:]
+            reported = max(reported, len(opening))
             for _pod, line in lines.take(_TICK):
                 quiet_since = time.monotonic()
                 if isinstance(line, EventLine):
-                    for event in _current(heard.hear(line, view.pods), view):
+                    for event in _current(leader.read(line, view.pods), view):
                         last_reason = ""
                         yield event
-            if heard.over or not lines.reading or time.monotonic() - quiet_since > _LAST_LINES:
-                end = _end(_view(ref, mirror, uid) or view, heard)
+            if leader.over or not lines.reading or time.monotonic() - quiet_since > _LAST_LINES:
+                end = _end(_view(ref, mirror, uid) or view, leader)
                 if end is not None and _responds(api, ref):
                     yield end
                     return
@@ -111,7 +111,7 @@ def follow_logs(api: Api, ref: RunRef) -> Iterator[LogLine]:
                     verdict = True
             if not silent:
                 continue
-            # A worker that is cut off may never send its last line; it is not waited for without end.
+            # A worker that is cut off may never send its last line: the wait for it is limited.
             if lines.reading and time.monotonic() - quiet_since < _LAST_LINES:
                 continue
             if verdict or _is_abandoned(view) or _end(view, history.LeaderEvents()) is not None:
@@ -161,8 +161,8 @@ def _leader_lines(api: Api, mirror: Mirror) -> PodLines:
 
 
 def _responds(api: Api, ref: RunRef) -> bool:
-    """Whether the API server is there: an end that came over a connection which outlived it is told when what
-    follows the end, such as fetching results, can be done.
+    """Whether the API server is there: an end that arrived over a connection which outlived it is reported
+    when what follows the end, such as fetching results, can be done.
     """
     try:
         api.find("ConfigMap", ref.name)
@@ -173,9 +173,9 @@ def _responds(api: Api, ref: RunRef) -> bool:
     return True
 
 
-def _end(view: View, heard: history.LeaderEvents) -> Event | None:
-    if heard.over:
-        return history.finish(heard, view.stored, view.pods)
+def _end(view: View, leader: history.LeaderEvents) -> Event | None:
+    if leader.over:
+        return history.finish(leader, view.stored, view.pods)
     return view.stored.end or outcome.finished_event(view.stored, view.jobs, view.pods)
 
 
@@ -189,18 +189,18 @@ def _trouble(api: Api, mirror: Mirror, view: View) -> Trouble | None:
     except Unreachable as error:
         return out_of_touch(error)
     except EchelonError:
-        return None  # it may not be known; the run is followed all the same
+        return None  # a right is missing; the run is followed all the same
     return found[0] if found else None
 
 
 def _gist(trouble: Trouble) -> str:
-    """What makes a trouble another one; why exactly a cluster does not respond changes with every try."""
+    """By what troubles differ; the reason why a cluster does not respond changes with every try."""
     return trouble.kind if trouble.kind == "unreachable" else trouble.sentence
 
 
 def _waiting(trouble: Trouble) -> Event:
-    words = "; ".join(filter(None, (trouble.hint, limit_words(trouble))))
-    hint = f" ({words})" if words else ""
+    more = "; ".join(filter(None, (trouble.hint, limit_note(trouble))))
+    hint = f" ({more})" if more else ""
     return Event(
         kind="waiting", at=round(time.time(), 3), worker=trouble.worker, reason=f"{trouble.sentence}{hint}"
     )

@@ -13,7 +13,7 @@ from typing import Any, TypedDict, cast
 from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.client.api import Api, Object
 from echelon.engines.kubernetes.client.stream import split_lines
-from echelon.engines.kubernetes.follow.logs import is_last_word
+from echelon.engines.kubernetes.follow.logs import is_last_line
 from echelon.engines.kubernetes.record import has_end, read
 from echelon.engines.kubernetes.render import dialects
 from echelon.engines.kubernetes.render.task import hold_of
@@ -24,7 +24,7 @@ from echelon.model.run import Record, RunRef, opening_status, summarise
 from echelon.model.status import RunSummary, Status, fold
 
 _AT_ONCE = 8
-_LAST = 3  # lines, of which one is the agent's last word if it has said it
+_LAST = 3  # lines, of which one is the agent's last if it was written
 _NAMED = 50  # runs that a selector names one by one; with more, all are asked for
 
 
@@ -69,14 +69,14 @@ class _PodOutline(TypedDict, total=False):
 def list_runs(
     api: Api, ref_of: Callable[[str], RunRef], look: Callable[[RunRef], Status]
 ) -> list[RunSummary]:
-    """The runs, the newest first; `look` says how one stands, by all that is known of it."""
+    """The runs, the newest first; `look` finds the state of one from all that is known of it."""
     selector = f"{names.COMPONENT}={names.RECORD}"
     records = cast("list[Object]", api.list_shapes("ConfigMap", _RecordOutline, selector=selector))
     jobs, pods = _workers_of(api, [obj for obj in records if not has_end(obj)])
     found: list[RunSummary] = []
     held: list[tuple[Record, RunSummary, Object]] = []
     for obj in records:
-        with suppress(StateTrouble):  # of another version, or broken: its own commands say which
+        with suppress(StateTrouble):  # of another version, or broken: its own commands report which
             name = obj["metadata"]["name"]
             stored, mine = read(obj, ref_of(name)), pods.get(name, [])
             if stored.end is not None:
@@ -126,9 +126,9 @@ def _look_closer(
 
 
 def _is_over(api: Api, leader: Object) -> bool:
-    """Whether the leader has said its last word; it stays to keep its results."""
+    """Whether the leader has written its last line; it stays to keep its results."""
     with api.logs(leader["metadata"]["name"], container=names.CONTAINER, tail=_LAST) as pieces:
-        return any(is_last_word(parse_line(raw, 0), 0) for raw in split_lines(pieces, with_rest=True))
+        return any(is_last_line(parse_line(raw, 0), 0) for raw in split_lines(pieces, with_rest=True))
 
 
 def _by_run(items: Sequence[Object]) -> dict[str, list[Object]]:

@@ -2,8 +2,7 @@
 
 Every line of an agent carries its number, so a connection that breaks off is taken up again without losing or
 repeating one; where the kubelet has thrown lines away (it keeps 10 MiB and serves the newest file only), the
-numbers show how many, and a line in their place says so. How all pods are followed at once is in
-`pod_lines`."""
+numbers show how many, and a line in their place reports it. `pod_lines` follows all pods at once."""
 
 from __future__ import annotations
 
@@ -38,14 +37,14 @@ class _Read:
     loose: int = 0  # lines without a number that came after it
 
     def fresh(self, batches: Iterable[list[bytes]], worker: int) -> Iterator[list[Line]]:
-        """Of the lines from `at` on, those that were not read before; a gap is told in its place."""
+        """Of the lines from `at` on, those that were not read before; a gap is reported in its place."""
         again = self.loose  # so many lines without a number are old, once the last numbered one went by
         known = self.last == -1
         for batch in batches:
             found: list[Line] = []
             for raw in batch:
                 line = parse_line(raw, worker)
-                if line.at == 0.0:  # a word of Python's or of the agent's, which has no number to know it by
+                if line.at == 0.0:  # a message of Python or of the agent, which has no number
                     if not known:
                         continue
                     if again > 0:
@@ -86,8 +85,7 @@ def read_pod(
     opened: Callable[[Stream[bytes]], object] = lambda _stream: None,
 ) -> Generator[list[Line], None, None]:
     """Every line of one pod's agent, as many at once as come at once; with `follow`, until the container has
-    ended (`ended`) and all is read, or until `leave` is set and the stream that `opened` was told of is
-    closed.
+    ended (`ended`) and all is read, or until `leave` is set and the stream that `opened` received is closed.
     """
     worker, name = worker_of(pod), pod["metadata"]["name"]
     ended = ended or (lambda: has_ended(pod))
@@ -126,12 +124,12 @@ def gap(worker: int, count: int, at: float) -> LogLine:
 
 
 def unreadable(worker: int, error: EchelonError) -> LogLine:
-    """A line in the place of a log that nobody can read: its node is gone, say."""
+    """A line in the place of a log that cannot be read, as when its node is gone."""
     return LogLine(text=f"[the log cannot be read: {error.message}]", at=0.0, worker=worker)
 
 
 def read_all(api: Api, pods: Iterable[Object]) -> Iterator[Line]:
-    """What lies there now, of all pods, in the order of time; a log that cannot be read hides no other."""
+    """The lines of all pods so far, in the order of time; a log that cannot be read hides no other."""
     sources = [_readable(api, pod) for pod in pods if has_started(pod)]
     return heapq.merge(*sources, key=lambda line: line.at)
 
@@ -145,16 +143,16 @@ def _readable(api: Api, pod: Object) -> Iterator[Line]:
         yield unreadable(worker_of(pod), error)
 
 
-def is_last_word(line: Line, worker: int) -> bool:
-    """Whether this is what an agent says last: that its own part is over. A leader that is kept waiting after
-    it says so again and again, among all else that still matters.
+def is_last_line(line: Line, worker: int) -> bool:
+    """Whether this is an agent's last line: its own `worker-ended`. A leader that stays after it repeats
+    it in its state lines.
     """
     if not isinstance(line, EventLine) or b'"worker-ended"' not in line.payload:
         return False
     with suppress(ValueError, KeyError, TypeError):
         raw = json.loads(line.payload)
-        told = raw["events"] if raw["kind"] == "state" else [raw]
-        return any(each["kind"] == "worker-ended" and each.get("worker") == worker for each in told)
+        events = raw["events"] if raw["kind"] == "state" else [raw]
+        return any(each["kind"] == "worker-ended" and each.get("worker") == worker for each in events)
     return False
 
 

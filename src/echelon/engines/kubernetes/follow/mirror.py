@@ -1,8 +1,8 @@
 """The objects of one run as the API server has them, kept up to date by watches.
 
-Whoever follows a run looks here instead of asking again and again. A watch that breaks off is taken up where
-it was; one that is too old (410), or that was away, begins with a new list; an API server that is away is
-waited for, and `trouble` says so meanwhile."""
+Followers of a run read this copy instead of polling. A watch that breaks off continues where it was; one that
+is too old (410), or that was away, begins with a new list; an API server that is away is waited for, and
+`trouble` reports it meanwhile."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from echelon.errors import Denied, EchelonError, Unreachable
 
 _WATCH = 30.0  # seconds that one watch lasts; a connection that died silently is missed no longer
 _PAUSE = (0.2, 5.0)  # seconds between two tries: at first, and at most
-_HICCUP = 2.0  # seconds of silence that nobody needs to hear of
+_HICCUP = 2.0  # seconds of silence that are not reported
 
 
 class Mirror:
@@ -60,13 +60,13 @@ class Mirror:
 
     @property
     def trouble(self) -> EchelonError | None:
-        """Why nothing is heard of the cluster, if that is so."""
+        """Why the cluster does not respond, if it does not."""
         now = time.monotonic()
         with self._changed:
             return next((why for since, why in self._broken.values() if now - since >= _HICCUP), None)
 
     def is_ready(self, patience: float) -> bool:
-        """Whether the first lists are there, waited for as long as `patience` says.
+        """Whether the first lists are there, waited for at most `patience` seconds.
 
         Raises what keeps them from coming for good (a right that is missing)."""
         with self._changed:
@@ -84,7 +84,7 @@ class Mirror:
             self._list_and_watch(kind)
         except EchelonError as error:
             self._give_up(error)
-        except Exception as error:  # noqa: BLE001 - whoever waits for this thread must hear of its end
+        except Exception as error:  # noqa: BLE001 - the reader that waits for this thread gets it
             self._give_up(
                 Unreachable(
                     f"the objects of kind {kind} cannot be followed: {error!r}",
@@ -101,16 +101,16 @@ class Mirror:
                     version = listing.version
                     self._replace(kind, listing.items)
                 pause = _PAUSE[0]
-                for word, obj in self._open(kind, version):
+                for change, obj in self._open(kind, version):
                     version = obj["metadata"]["resourceVersion"]
-                    self._apply(kind, word, obj)
+                    self._apply(kind, change, obj)
             except Gone:
                 version = ""
             except Denied:
                 raise
             except EchelonError as error:
                 self._note(kind, error)
-                version = ""  # the list that comes next shows that the cluster is heard of again
+                version = ""  # the next list shows that the cluster responds again
                 self._left.wait(pause)
                 pause = min(2 * pause, _PAUSE[1])
 
@@ -131,12 +131,12 @@ class Mirror:
             self._broken.pop(kind, None)
             self._changed.notify_all()
 
-    def _apply(self, kind: str, word: str, obj: Object) -> None:
+    def _apply(self, kind: str, change: str, obj: Object) -> None:
         with self._changed:
             uid = obj["metadata"].get("uid", "")
-            if word == "BOOKMARK":
+            if change == "BOOKMARK":
                 return
-            if word == "DELETED":
+            if change == "DELETED":
                 self._objects[kind].pop(uid, None)
             else:
                 self._objects[kind][uid] = obj

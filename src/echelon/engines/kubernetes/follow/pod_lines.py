@@ -1,7 +1,7 @@
 """The logs of all pods of a run at once, as they come: a thread reads each, one queue takes them all.
 
-Called by `follow`, which looks at what has come between two looks at the run's objects. Whoever does not read
-on holds up the threads, not the memory; leaving ends them and their connections."""
+A reader that pauses holds up the threads and fills no memory; leaving the context ends them and their
+connections."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from typing import Self
 
 from echelon.engines.kubernetes.client.api import Api, Object
 from echelon.engines.kubernetes.client.stream import Stream
-from echelon.engines.kubernetes.follow.logs import is_last_word, read_pod
+from echelon.engines.kubernetes.follow.logs import is_last_line, read_pod
 from echelon.engines.kubernetes.follow.mirror import Mirror
 from echelon.engines.kubernetes.state.workers import has_ended, has_started, worker_of
 from echelon.errors import EchelonError
 from echelon.model.log import Line
 
-_AHEAD = 64  # pieces of logs, of some hundred lines each, that are read before somebody takes them
-_LEFT = 0.2  # seconds within which a thread that may not put a line down notices that it is not wanted
+_AHEAD = 64  # pieces of logs, of some hundred lines each, that are read ahead of the reader
+_LEFT = 0.2  # seconds within which a thread with a full queue notices that the context was left
 
 
 class PodLines:
     """The lines of all pods as they come, those of pods still to come too. Use it as a context.
 
-    `reading` are the pods (by uid) whose agents have more to say; an agent's last line is its own
-    `worker-ended`, after which its pod may stay for its results without a word."""
+    `reading` are the pods (by uid) whose agents may still write; an agent's last line is its own
+    `worker-ended`, after which its pod may stay for its results."""
 
     def __init__(
         self,
@@ -62,9 +62,9 @@ class PodLines:
             stream.close()
 
     def take(self, patience: float) -> Iterator[tuple[Object, Line]]:
-        """What has come, each line with its pod; waits for the first as long as `patience` says.
+        """What has come, each line with its pod; waits for the first at most `patience` seconds.
 
-        However much comes, it ends now and then, for its caller to look after the rest."""
+        However much comes, it returns now and then, so that its caller can do other work."""
         self._look()
         try:
             for number in range(_AHEAD):
@@ -115,7 +115,7 @@ class PodLines:
                 for batch in batches:
                     if batch:
                         self._put(pod, batch)
-                    if self._left.is_set() or any(is_last_word(line, worker) for line in batch):
+                    if self._left.is_set() or any(is_last_line(line, worker) for line in batch):
                         break
             self._put(pod, None)
         except EchelonError as error:

@@ -1,7 +1,7 @@
-"""The logs of a run whose results are at home, for when the cluster has thrown lines away.
+"""The logs of a run whose results were fetched, for when the cluster has thrown lines away.
 
 The kubelet keeps ten mebibytes of a log and serves its newest file only; the files among the results have
-every line, but neither the time of each nor the order between ranks. Called by the engine's `logs`."""
+every line, but neither the time of each nor the order between ranks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def has_lost_lines(api: Api, pods: Iterable[Object]) -> bool:
     return any(_is_torn(api, pod) for pod in pods if has_started(pod))
 
 
-def read_home(folder: Path, workers: Sequence[WorkerStatus]) -> Iterator[LogLine]:
+def read_saved(folder: Path, workers: Sequence[WorkerStatus]) -> Iterator[LogLine]:
     """Every line of the log files, one rank after another; as its time, when the file was written last."""
     for worker in workers:
         for rank in worker.ranks:

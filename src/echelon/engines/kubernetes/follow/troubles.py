@@ -1,4 +1,4 @@
-"""Why a run does not run, asked of the cluster: what the diagnosis judges by, and no more. It only reads.
+"""Why a run does not run, asked of the cluster: what the diagnosis needs, and no more. It only reads.
 
 A follower asks every few seconds: a run whose workers all run costs no request, and nodes are looked at only
 for a worker that finds none."""

@@ -34,7 +34,7 @@ def image_of(job: Job, role: str = "worker") -> str:
 
 
 def image_note(job: Job) -> str | None:
-    """What to tell a user who named no image; None if they did."""
+    """The note for a user who named no image; None if one is named."""
     if job.pod.image is not None:
         return None
     return f"image {image_of(job)}, the default for {job.framework}; --image names another"

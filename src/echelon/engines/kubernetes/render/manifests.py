@@ -60,7 +60,7 @@ def bundle_objects(record: Record, payload: Payload) -> list[Object]:
 
 
 def secret_object(record: Record, gang: str, secrets: Mapping[str, str]) -> Object:
-    """The secret that the run's agents know each other by, and the user's own."""
+    """The secret by which the run's agents prove that they belong to it, and the user's own."""
     values = {names.secret_key(name): value for name, value in secrets.items()}
     return {
         "apiVersion": "v1",
@@ -148,7 +148,7 @@ def render(
 
 
 def owner_reference(obj: Object) -> Object:
-    """What another object says of itself to go when this one goes."""
+    """The owner reference to this object: Kubernetes removes what carries it together with the object."""
     return {
         "apiVersion": obj["apiVersion"],
         "kind": obj["kind"],
@@ -168,6 +168,6 @@ def _bundle(record: Record, number: int) -> Object:
 
 def _omitted(record: Record, number: int, pieces: Sequence[Piece]) -> Object:
     made = _bundle(record, number)
-    told = ", ".join(f"{piece.key}: {piece.size} bytes" for piece in pieces)
-    made["metadata"]["annotations"][names.OMITTED] = told
+    sizes = ", ".join(f"{piece.key}: {piece.size} bytes" for piece in pieces)
+    made["metadata"]["annotations"][names.OMITTED] = sizes
     return made

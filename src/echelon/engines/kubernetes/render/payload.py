@@ -1,8 +1,8 @@
 """What travels with a run in ConfigMaps: the agent, the code, pip's wheel, the requirements.
 
 `load` gathers the bytes when a run is recorded. What is left of them in the record is `Shipped`, the sizes:
-from these alone anybody can tell later which ConfigMaps there are and what is in each, so that starting a
-run, or a dry run, needs no bytes. Kubernetes allows a ConfigMap one MiB."""
+from these alone follows which ConfigMaps there are and what is in each, so that starting a run, or a dry run,
+needs no bytes. Kubernetes allows a ConfigMap one MiB."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ class Piece:
 
 
 def load(job: Job, bundle: Bundle | None) -> Payload:
-    """Gather what must travel for a job. pip's wheel goes along wherever pip is wanted: nobody can tell from
-    here whether the image has it.
+    """Gather what must travel for a job. pip's wheel goes along wherever pip is wanted: the client cannot
+    know whether the image has it.
     """
     from echelon.bundle.zipapp import agent_archive, pip_wheel
 

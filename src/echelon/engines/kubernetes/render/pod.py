@@ -1,6 +1,6 @@
 """The pod of a worker: its container, what it may use, where it may be, what it may do. Pure.
 
-Whatever is set here must be harmless in any image, as any user, with a read-only root file system; what only
+What is set here must be harmless in any image, as any user, with a read-only root file system; what only
 the `restricted` level asks for is set only there."""
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from echelon.model.world import Group
 Object = dict[str, Any]
 
 RESTRICTED = "restricted"
-_USER = 1000  # a user id that most images have not given away, where one that is not root's must be named
+_USER = 1000  # a user id that most images leave unused, where one other than root's must be named
 _NODE_AWAY = 15  # seconds before a pod on a node that is silent is given up; Kubernetes waits for 300
 _TERMINATION = 30  # seconds between SIGTERM and SIGKILL: the agent stops its ranks in ten
 _AWAY = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
@@ -57,7 +57,7 @@ def pod_template(
                     "capabilities": {"drop": ["ALL"]},
                 },
                 "terminationMessagePath": names.TERMINATION,
-                # An agent that dies before it can say anything: at least the end of its log.
+                # Of an agent that dies before it can write a message: at least the end of its log.
                 "terminationMessagePolicy": "FallbackToLogsOnError",
                 "volumeMounts": [*_own_mounts(), *theirs.mounts],
             }

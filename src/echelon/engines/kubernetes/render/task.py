@@ -18,7 +18,7 @@ JOIN_TIMEOUT = 3600.0  # seconds: a peer's node may have to be made, and its ima
 
 
 def pod_task(record: Record, plan: Plan, shipped: Shipped) -> dict[str, Any]:
-    """What all agents of a run are told."""
+    """The task of all agents of a run."""
     options = record.job.pod
     code = names.CODE if options.code is None else names.CODE_VOLUME
     output = names.OUTPUT if options.output is None else names.RESULTS_VOLUME
@@ -57,9 +57,7 @@ def hold_of(record: Record) -> float:
 
 
 def _with_own_threads(plan: Plan) -> Plan:
-    """Where no CPUs were asked for, the agent knows better than the plan what its pod may use: 0 leaves it to
-    the agent.
-    """
+    """The plan, with 0 threads where no CPUs were requested: the agent knows what its pod may use."""
     threads = (
         count if group.resources.cpus is not None else 0
         for group, count in zip(plan.world.groups, plan.threads, strict=True)

@@ -23,9 +23,9 @@ from echelon.model.log import EventLine, Line, is_gap
 
 
 def opening_events(stored: Stored, *, has_jobs: bool) -> list[Event]:
-    """What the record tells: that the run exists, was queued, was admitted.
+    """What the record contains: that the run exists, was queued, was admitted.
 
-    A plan without Jobs is of a start that was cut off, or goes on at this moment: not yet a start."""
+    A plan without Jobs belongs to a start that was cut off or is under way: the run is not admitted yet."""
     events = [Event(kind="recorded", at=stored.run.created)]
     events += [Event(kind="queued", at=each.at, reason=each.reason) for each in stored.queued]
     if stored.admitted is not None and stored.run.plan is not None and (has_jobs or stored.started):
@@ -38,23 +38,23 @@ class LeaderEvents:
 
     def __init__(self) -> None:
         self.verdict: Event | None = None
-        self.over = False  # it has said its last word
+        self.over = False  # its last line was read
         self.ended_at = 0.0
-        self.held = False  # workers have kept results for whoever fetches them
-        self._told: set[str] = set()  # so that a state, which repeats, tells nothing twice
+        self.held = False  # workers have kept results to be fetched
+        self._known: set[str] = set()  # a state line repeats events: each is reported once
 
-    def hear(self, line: EventLine, pods: Sequence[Object]) -> Iterator[Event]:
-        """The events of one line. A state repeats what still matters: only what was missed is told of it."""
+    def read(self, line: EventLine, pods: Sequence[Object]) -> Iterator[Event]:
+        """The events of one line. A state line repeats what still matters: only what was missed is new."""
         raw = json_object(line.payload.decode(errors="replace"))
         repeated = raw.get("events")
         for each in (repeated if isinstance(repeated, list) else []) if raw.get("kind") == "state" else [raw]:
-            known = json.dumps(each, sort_keys=True)
-            if known not in self._told:
-                self._told.add(known)
-                with contextlib.suppress(msgspec.ValidationError):  # of an agent that is newer than we are
-                    yield from self._tell(each, pods)
+            key = json.dumps(each, sort_keys=True)
+            if key not in self._known:
+                self._known.add(key)
+                with contextlib.suppress(msgspec.ValidationError):  # written by a newer agent
+                    yield from self._events(each, pods)
 
-    def _tell(self, raw: Mapping[str, object], pods: Sequence[Object]) -> Iterator[Event]:
+    def _events(self, raw: Mapping[str, object], pods: Sequence[Object]) -> Iterator[Event]:
         event = msgspec.convert(raw, Event, strict=False)
         if event.kind == "verdict":
             self.verdict = event
@@ -70,8 +70,8 @@ class LeaderEvents:
 
 
 def since_last_gap(lines: Iterable[Line]) -> list[EventLine]:
-    """The event lines of a log from its beginning; if part of it is missing, from the last state that was
-    repeated since, which tells all before it. Without one, what there is.
+    """The event lines of a log from its beginning; if part of it is missing, from the first state line after
+    the gap, which contains all before it. Without one, what there is.
     """
     found: list[EventLine] = []
     torn = False
@@ -99,25 +99,25 @@ def _with_node(event: Event, pods: Sequence[Object]) -> str | None:
     return f"{event.reason} (on node {node})" if node and event.reason else event.reason
 
 
-def finish(heard: LeaderEvents, stored: Stored, pods: Sequence[Object]) -> Event:
-    """The end, as the leader's verdict has it; a failure that came with a stop is the stop's doing."""
-    verdict, stop = heard.verdict, stored.stop
+def finish(leader: LeaderEvents, stored: Stored, pods: Sequence[Object]) -> Event:
+    """The end, by the leader's verdict; a failure after a stop counts as the stop."""
+    verdict, stop = leader.verdict, stored.stop
     assert verdict is not None
-    at = heard.ended_at or verdict.at
+    at = leader.ended_at or verdict.at
     if stop is not None and verdict.outcome != "succeeded" and verdict.at >= stop.at:
         return stopped(stop, at=at)
     cause = explain(verdict.cause, pods) if verdict.cause is not None else None
     return ends.from_verdict(verdict, at=at, cause=cause)
 
 
-def with_results_gone(end: Event, heard: LeaderEvents, stored: Stored, pods: Sequence[Object]) -> Event:
+def with_results_gone(end: Event, leader: LeaderEvents, stored: Stored, pods: Sequence[Object]) -> Event:
     """The end, with what became of results that the workers kept for a while and that were not fetched."""
     kept = any(map(is_running, leader_pods(pods)))
-    if not heard.held or kept or stored.collected is not None or end.results == "gone":
+    if not leader.held or kept or stored.collected is not None or end.results == "gone":
         return end
     limit = stored.run.job.pod.linger
-    words = f"its results are gone: they were not fetched in the {limit:g} s that its workers kept them"
+    note = f"its results are gone: they were not fetched in the {limit:g} s that its workers kept them"
     end = replace(end, results="gone")
     if end.cause is not None:
-        return replace(end, cause=replace(end.cause, summary=f"{end.cause.summary}; {words}"))
-    return replace(end, reason=f"{end.reason}; {words}" if end.reason else words)
+        return replace(end, cause=replace(end.cause, summary=f"{end.cause.summary}; {note}"))
+    return replace(end, reason=f"{end.reason}; {note}" if end.reason else note)

@@ -38,29 +38,29 @@ if TYPE_CHECKING:
 
 
 def verdict_of(pods: Iterable[Object]) -> dict[str, Any] | None:
-    """What the leader decided, as it left it behind; None if it did not, or nobody can read it."""
+    """The verdict in the leader's termination message; None without one that can be read."""
     for pod in reversed(leader_pods(pods)):
         end = container_end(pod)
-        said = json_object(end.message) if end else {}
-        if said.get("outcome") in get_args(Outcome):
-            return said
+        verdict = json_object(end.message) if end else {}
+        if verdict.get("outcome") in get_args(Outcome):
+            return verdict
     return None
 
 
 def finished_event(stored: Stored, jobs: Sequence[Object], pods: Sequence[Object]) -> Event | None:
-    """The end of a run, as far as its objects tell; None while it goes on, or its leader still leaves."""
+    """The end of a run, as far as its objects show; None while it goes on, or its leader is still leaving."""
     stop, verdict, end = stored.stop, verdict_of(pods), dialects.end_of(jobs)
     leaders = leader_pods(pods)
     left = container_end(leaders[-1]) if leaders else None
-    told = left.at if left is not None and left.exit_code in (0, RUN_OVER) else 0.0
-    at = told or (end.at if end is not None else left.at if left is not None else 0.0)
+    orderly = left.at if left is not None and left.exit_code in (0, RUN_OVER) else 0.0
+    at = orderly or (end.at if end is not None else left.at if left is not None else 0.0)
     if verdict is not None:
         return _from_verdict(verdict, stop, pods, at=at)
     if (left is not None and left.exit_code == 0) or (end is not None and end.outcome == "complete"):
         return ends.succeeded(at=at)
     over = left is not None and left.exit_code in (RUN_OVER, NO_LEADER)
     if end is not None and not end.final:
-        # Its pods are being deleted. A leader may still say why, unless its node is gone with it.
+        # Its pods are being deleted. A leader may still report why, unless its node is gone with it.
         over = over or not leaders or has_ended(leaders[-1]) or is_cut_off(leaders[-1])
     elif end is not None:
         over = True
@@ -83,7 +83,7 @@ def explain(cause: RootCause, pods: Iterable[Object]) -> RootCause:
         loss = last_loss(mine)
         left = cause.kind == "worker-left"
         if loss is not None and loss.kind == "deleted" and not left:
-            loss = None  # with the run that ended by its loss: an agent whose pod is deleted says so first
+            loss = None  # deleted after the run had ended: an agent whose pod is deleted reports it first
         if loss is None and left:  # a leader that decides this over itself
             loss = next(filter(None, map(taken_away, reversed(mine))), None)
         if loss is not None and cause.worker is not None:
@@ -93,13 +93,13 @@ def explain(cause: RootCause, pods: Iterable[Object]) -> RootCause:
     for pod in reversed(mine):
         end, limit = container_end(pod), memory_limit(pod)
         if end is not None and end.reason == "OOMKilled" and limit and cause.signal == "SIGKILL":
-            words = f"rank {cause.rank} was killed by SIGKILL: out of memory, the limit is {limit}"
-            return replace(cause, summary=words)
+            summary = f"rank {cause.rank} was killed by SIGKILL: out of memory, the limit is {limit}"
+            return replace(cause, summary=summary)
     return cause
 
 
 def summary(stored: Stored, jobs: Sequence[Object], pods: Sequence[Object]) -> RunSummary:
-    """The row that lists a run among others: how it stands, as near as its objects tell."""
+    """The row that lists a run among others: its state, as far as its objects show."""
     status = opening_status(stored.run)
     end = finished_event(stored, jobs, pods)
     if end is not None:
@@ -134,7 +134,7 @@ def _going_on(stored: Stored, jobs: Sequence[Object], pods: Sequence[Object]) ->
 def _from_verdict(
     verdict: Mapping[str, Any], stop: Stop | None, pods: Sequence[Object], *, at: float
 ) -> Event:
-    """The leader's own words; a failure that came with a stop is the stop's doing."""
+    """The end by the leader's verdict; a failure after a stop counts as the stop."""
     decided = verdict.get("at")
     first = stop is not None and isinstance(decided, int | float) and decided < stop.at
     if stop is not None and not first and verdict["outcome"] != "succeeded":
@@ -179,14 +179,14 @@ def _without_verdict(end: dialects.End | None, pods: Sequence[Object], *, at: fl
             known.append((follows, when, worker, loss.how, misses))
     if known:
         _, _, worker, how, misses = min(known)
-        if misses and (leaders := leader_pods(pods)):  # they know before Kubernetes does
-            worker, how = 0, f"the others heard no more of it, on {node_name(leaders[-1])}"
+        if misses and (leaders := leader_pods(pods)):  # agents notice it before Kubernetes does
+            worker, how = 0, f"the others lost their connection to it, on {node_name(leaders[-1])}"
         return ends.worker_lost(worker, how, at=at)
     if any((code := container_end(pod)) and code.exit_code == RUN_OVER for pod in leader_pods(pods)):
-        summary = "worker 0 ended the run and left no verdict; its log has its last words"
+        summary = "worker 0 ended the run and left no verdict; its log has its last lines"
         return ends.failed(summary, at=at, kind="worker-lost", worker=0)
-    said = f" (its Job says: {end.message or end.reason})" if end and (end.message or end.reason) else ""
-    return ends.run_lost(f"the run ended, and nothing is left that says how{said}", at=at)
+    reported = f" (its Job says: {end.message or end.reason})" if end and (end.message or end.reason) else ""
+    return ends.run_lost(f"the run ended, and nothing is left that says how{reported}", at=at)
 
 
 def _is_done(pod: Object) -> bool:

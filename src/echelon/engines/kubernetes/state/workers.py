@@ -1,7 +1,7 @@
-"""What a run's pods say about its workers: whether an agent runs, how it ended, how it was lost. Pure.
+"""The state of a run's workers, from their pods: whether an agent runs, how it ended, how it was lost. Pure.
 
-The border to what kubelets, schedulers and controllers write: they tell kinds of losses apart by reasons and,
-where they give none, by their own sentences; from here on a loss has a kind."""
+The border to what kubelets, schedulers and controllers write: here their reasons and, where there is no
+reason, their messages become the kind of a loss."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ LossKind = Literal[
     "disk-full",  # the node's disk, or its share of it
     "evicted",  # for any other lack on the node
     "node-lost",
-    "node-left",  # its node told it to leave
-    "node",  # in any other way of its node's
+    "node-left",  # its node ended it (SIGTERM)
+    "node",  # its node ended it in another way
     "init",  # a container before ours failed
     "deleted",
     "no-leader",
@@ -90,7 +90,7 @@ def has_started(pod: Object) -> bool:
 
 
 def is_running(pod: Object) -> bool:
-    """Whether the worker's agent runs, as far as the cluster knows, and nobody has told it to leave."""
+    """Whether the worker's agent runs, as far as the cluster knows, and its pod is not being deleted."""
     return (
         "running" in container_state(pod)
         and not has_ended(pod)
@@ -147,7 +147,7 @@ def last_loss(pods: Sequence[Object]) -> Loss | None:
 
 
 def taken_away(pod: Object) -> Loss | None:
-    """How a pod was made to leave, whatever its agent made of it; None if it was not."""
+    """How a pod was made to leave, however its agent ended; None if it was not."""
     return _evicted(pod) or (_DELETED if pod["metadata"].get("deletionTimestamp") else None)
 
 
@@ -163,7 +163,7 @@ def failed_before(pod: Object) -> Loss | None:
 
 
 def loss_time(pod: Object) -> float | None:
-    """When a pod was lost, as near as its object tells."""
+    """When a pod was lost, as far as its object shows."""
     end = container_end(pod)
     disruption = condition_of(pod, "DisruptionTarget") or {}
     return (
@@ -175,9 +175,9 @@ def loss_time(pod: Object) -> float | None:
 
 
 def is_cut_off(pod: Object) -> bool:
-    """Whether the cluster has marked a running pod as not ready because its node is not heard of.
+    """Whether the cluster has marked a running pod as not ready because its node does not respond.
 
-    The kubelet itself never says so of a pod whose containers are all ready."""
+    The kubelet itself never does so to a pod whose containers are all ready."""
     ready, containers = condition_of(pod, "Ready"), condition_of(pod, "ContainersReady")
     return (
         "running" in container_state(pod)
@@ -222,17 +222,17 @@ def memory_limit(pod: Object) -> str | None:
 
 
 def node_name(pod: Object) -> str:
-    """The pod's node, in words."""
+    """The pod's node, for a sentence."""
     name = (pod.get("spec") or {}).get("nodeName")
     return f"its node {name}" if name else "its node"
 
 
 def start_error(message: str) -> str:
     """The end of a container runtime's long message about a command that it could not start: why."""
-    words = one_line(message)
+    reason = one_line(message)
     for mark in ("error during container init: ", "unable to start container process: ", "desc = "):
-        words = words.rpartition(mark)[2]
-    return words.removesuffix(": unknown")
+        reason = reason.rpartition(mark)[2]
+    return reason.removesuffix(": unknown")
 
 
 def _evicted(pod: Object) -> Loss | None:
@@ -252,7 +252,7 @@ def _evicted(pod: Object) -> Loss | None:
 
 def _node_lost(pod: Object) -> Loss:
     since = (condition_of(pod, "Ready") or {}).get("lastTransitionTime")
-    return Loss(kind="node-lost", how=f"{node_name(pod)} was lost (not heard of since {clock(since)})")
+    return Loss(kind="node-lost", how=f"{node_name(pod)} was lost (no response since {clock(since)})")
 
 
 def _disruption(pod: Object, disruption: Mapping[str, Any]) -> Loss:
@@ -269,8 +269,8 @@ def _disruption(pod: Object, disruption: Mapping[str, Any]) -> Loss:
         case "DeletionByPodGC":
             return Loss(kind="node-lost", how=f"{node} was removed from the cluster")
         case "TerminationByKubelet":
-            said = one_line((pod.get("status") or {}).get("message")) or why
-            return Loss(kind="node", how=f"{node} ended it: {said}")
+            message = one_line((pod.get("status") or {}).get("message")) or why
+            return Loss(kind="node", how=f"{node} ended it: {message}")
         case reason:
             return Loss(kind="node", how=f"it was taken off {node}: {why or reason}")
 

@@ -1,6 +1,6 @@
 """Workers as plain Kubernetes Jobs: one Indexed Job for each group of equal workers.
 
-The agents count restarts; the Job replaces pods until the leader's exit code says that the run is over."""
+The agents count restarts; the Job replaces pods until the leader's exit code means that the run is over."""
 
 from __future__ import annotations
 
