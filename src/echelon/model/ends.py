@@ -1,4 +1,4 @@
-"""How runs end that no leader's verdict tells of: the same for every engine.
+"""The ends of runs, the same for every engine, with or without a leader's verdict.
 
 An end is a `finished` event. A leader's verdict becomes one by `from_verdict`; the other functions are for
 what only an engine can know: that the run was stopped, that a worker or the whole run was lost."""

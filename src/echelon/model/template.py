@@ -73,7 +73,7 @@ def merge_under(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> dict[str,
 
 
 def _name(item: Any) -> Any:
-    """What tells an item of a list apart: its name, or all of it."""
+    """What identifies an item of a list: its name, or all of it."""
     if not isinstance(item, Mapping):
         return item
     return next((item[key] for key in _NAMES if key in item), item)
