@@ -1,4 +1,4 @@
-"""How single things are written for people: states, times, paths, ranks, causes. For `render` and `lines`."""
+"""How single things are written for people: states, times, paths, ranks, causes."""
 
 from __future__ import annotations
 
