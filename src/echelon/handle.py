@@ -17,7 +17,7 @@ from echelon.model.run import RunRef, opening_status
 from echelon.model.status import FINAL, Status, fold
 from echelon.tending import Tending, tending
 
-STOP_PATIENCE = 60.0  # seconds that a run may take to end once it was told to
+STOP_PATIENCE = 60.0  # seconds that a run may take to end after the order to stop
 
 
 class Run:
@@ -130,10 +130,10 @@ class Run:
         yield from filter(wanted, whole_lines(new_pieces()))
 
     def _check_exists(self, rank: int | None, worker: int | None) -> None:
-        """Say so when there is no such rank or worker: nothing would ever come of it."""
+        """Raise InvalidJob if there is no such rank or worker: its output would never come."""
         workers = opening_status(self._engine.read(self._ref)).workers
         if not workers:
-            return  # still in line: how it will be spread is not known yet
+            return  # still queued: its world is not known yet
         for field, wanted, there in (
             ("worker", worker, [each.worker for each in workers]),
             ("rank", rank, [number for each in workers for number in each.ranks]),
