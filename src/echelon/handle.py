@@ -52,7 +52,7 @@ class Run:
         return self._engine.read(self._ref).plan
 
     def wait(self, timeout: float | str | None = None, *, take_over: bool = False) -> Status:
-        """Wait for the end and say how it was; RunTimedOut if it does not come within `timeout` (90, "5m").
+        """Wait for the end and return the status; RunTimedOut if it is later than `timeout` (90, "5m").
 
         The run goes on then. A run that this machine submitted is looked after meanwhile, and its results are
         fetched; one that another machine submitted only with `take_over`.
@@ -161,8 +161,8 @@ class Run:
         self._engine.collect(self._ref, progress)
 
     def get(self, path: str = ".", to: Path | str | None = None) -> Path:
-        """Bring a file or folder of the results (all of them by default) to the folder `to`, and say where it
-        is.
+        """Bring a file or folder of the results (all of them by default) to the folder `to`; returns its
+        path.
 
         Without `to` it comes to where this run's results belong; what is there already stays as it is.
         """

@@ -18,7 +18,7 @@ if not __package__:  # started as a file, outside any environment: find ourselve
 
 
 def main() -> int:
-    """Read the command line, do what it says, and return the exit code."""
+    """Run the command that the command line names, and return the exit code."""
     arguments = sys.argv[1:]
     try:
         if arguments[:1] == ["control"]:

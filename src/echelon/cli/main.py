@@ -39,7 +39,7 @@ Examples:
 
 
 class LazyGroup(click.Group):
-    """A group that knows its commands by name and imports one only to run it."""
+    """A group that lists its commands by name and imports one only to run it."""
 
     def list_commands(self, _ctx: click.Context) -> list[str]:
         """All names, in the order of use."""

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Taken(Exception):
-    """What a plan wants was given to another run in the meantime."""
+    """What a plan needs was given to another run in the meantime."""
 
 
 class Tender(Protocol):
@@ -207,7 +207,7 @@ def check_results(results: Path, *, resume: bool) -> None:
 
 
 def current_user() -> str:
-    """Who asks, by name."""
+    """The name of the user who runs this process."""
     import getpass
 
     try:

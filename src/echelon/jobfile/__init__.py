@@ -26,7 +26,7 @@ LARGEST = 256 * 1024
 
 
 def read_job_file(path: Path) -> Settings:
-    """Read a job kept in a YAML 1.2 or JSON file; it says exactly one of script, module, command."""
+    """Read a job kept in a YAML 1.2 or JSON file; it has exactly one of script, module, command."""
     from echelon.jobfile.document import parse
 
     source = str(path)

@@ -1,4 +1,4 @@
-"""YAML 1.2 text as plain values with their lines, and the one place that knows PyYAML.
+"""YAML 1.2 text as plain values with their lines, and the one place that uses PyYAML.
 
 PyYAML reads YAML 1.1, in which `on`, `yes` and `n` are booleans, `010` is eight and `1:30` is ninety. Its
 scanner and parser serve here, with the rules of 1.2's core schema for plain scalars. It is imported only when

@@ -51,7 +51,7 @@ def run_lost(summary: str, *, at: float) -> Event:
 
 
 def from_verdict(verdict: Event, *, at: float, cause: RootCause | None = None) -> Event:
-    """The leader's verdict as the end of its run; `cause` may say more than the leader knew."""
+    """The leader's verdict as the end of its run; `cause` may have more than the leader knew."""
     return replace(verdict, kind="finished", at=at, cause=cause or verdict.cause)
 
 

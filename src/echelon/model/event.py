@@ -10,7 +10,7 @@ Kind = Literal[
     "recorded",  # the run exists under its name; nothing runs yet
     "queued",  # it waits in the queue; `reason` is why
     "admitted",  # it has its place; its workers are being started
-    "waiting",  # something keeps its workers from starting; `reason` says what, and what helps
+    "waiting",  # something keeps its workers from starting; `reason` is what, and what helps
     "worker-started",  # an agent runs
     "worker-running",  # the worker's ranks run
     "rank-ended",  # one rank ended; `exit_code` or `signal`

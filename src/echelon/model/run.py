@@ -49,7 +49,7 @@ class Record:
 
 
 def check_schema(name: str, found: object) -> None:
-    """Raise StateTrouble for a record that this version cannot read, and say which one can."""
+    """Raise StateTrouble for a record that this version cannot read; its hint is what to do."""
     number = int(found) if isinstance(found, int) or str(found).isdecimal() else 0  # type: ignore[call-overload]
     if _OLDEST_SCHEMA <= number <= SCHEMA:
         return

@@ -1,7 +1,7 @@
 """The settings of a run before they are made into a Job: one vocabulary for flags, job files and keywords.
 
 Each field is a flag of `run` (dashes for underscores), a key of the job file and of `[tool.echelon]`, and a
-keyword of `echelon.run`. It is declared here once: its type says how its value is written (a sequence comes
+keyword of `echelon.run`. It is declared here once: its type sets how its value is written (a sequence comes
 several times, a mapping as KEY=VALUE, a literal is a choice), its metadata has the rest (`_setting`), and
 `to_job` gives it its meaning. None means: not given, so that a weaker source, or the default, applies.
 """

@@ -88,7 +88,7 @@ def fold(status: Status, events: Iterable[Event]) -> Status:
 
 
 def apply(status: Status, event: Event) -> Status:
-    """Say how the run stands after one more event. What comes after the end changes nothing."""
+    """The status after one more event. What comes after the end changes nothing."""
     if status.state in FINAL:
         return status
     if event.worker is not None:
