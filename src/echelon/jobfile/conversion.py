@@ -111,7 +111,7 @@ def _build(kind: type[Any], mapping: Mapping[str, object], at: At) -> Any:
 
 
 def _fit(value: object, kind: Any, at: At, *, nested: bool) -> Any:
-    """Return the value in the form of its type. `nested`: in a list or mapping, where a boolean can be text."""
+    """The value in the form of its type. `nested`: in a list or mapping, where a boolean can be text."""
     if kind is Any:
         return _plain(value)  # Kubernetes checks it, not echelon
     data = value.value if isinstance(value, Written) else value
