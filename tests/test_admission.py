@@ -1,4 +1,4 @@
-"""Admission: a place now, a place in line, or a refusal."""
+"""Admission: a place now, a place in the queue, or a refusal."""
 
 from __future__ import annotations
 
@@ -70,12 +70,12 @@ def test_nobody_jumps_the_line() -> None:
     let_in(engine, job("two", 2))
     let_in(engine, job("three", 2))
     outcome = let_in(engine, job("four", 1))
-    assert outcome == Queued(reason="waiting in line behind two and 1 more")
+    assert outcome == Queued(reason="queued behind two and 1 more")
     again = admit(RunRef(engine="memory", name="two"), engine)
     assert isinstance(again, Queued)
     assert "behind" not in again.reason, "nobody waits behind itself"
     engine.stop(RunRef(engine="memory", name="one"))
-    assert admit(RunRef(engine="memory", name="three"), engine) == Queued(reason="waiting in line behind two")
+    assert admit(RunRef(engine="memory", name="three"), engine) == Queued(reason="queued behind two")
     assert isinstance(admit(RunRef(engine="memory", name="two"), engine), Plan)
 
 

@@ -28,7 +28,7 @@ def test_code_on_a_volume_stays_there() -> None:
 
 
 def test_who_leaves_says_where_results_go() -> None:
-    with pytest.raises(InvalidJob, match="nobody to fetch") as caught:
+    with pytest.raises(InvalidJob, match="no command to fetch") as caught:
         settle_remote(job(), Settings(script="train.py", on="k8s", detach=True))
     for way in ("--output pvc:", "new:", "--linger"):
         assert way in caught.value.hint

@@ -21,7 +21,7 @@ _HOMES = {
 
 
 def __getattr__(name):  # type: ignore[no-untyped-def]  # the agent, on Python 3.8, passes through this file too
-    """Import what is asked for when it is asked for: nobody pays for what they do not use."""
+    """Import a name when it is first used: `import echelon` stays quick."""
     if name not in _HOMES:
         raise AttributeError(f"module 'echelon' has no attribute {name!r}")
     import importlib

@@ -1,7 +1,6 @@
-"""Admission: look at the cluster, find a place, start; or stay in line and say why.
+"""Admission: look at the cluster, find a place, start; or stay queued, with the reason.
 
-The same function serves the command line for a new run, the local supervisor for a run in line, and whoever
-else looks after a queue."""
+One function admits a new run and retries a queued one, so that both follow the same rules."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ from echelon.planning import candidates, make_plan
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Queued:
-    """The run stays in line; `reason` says what it waits for."""
+    """The run stays queued; `reason` is what it waits for."""
 
     reason: str
 
@@ -44,7 +43,7 @@ def find_plan(job: Job, engine: Engine) -> Plan | Queued:
             waits = waits or placement
         elif wants_gpus and (ahead := _ahead(job, cluster)):
             more = f" and {len(ahead) - 1} more" if len(ahead) > 1 else ""
-            return Queued(reason=f"waiting in line behind {ahead[0]}{more}")
+            return Queued(reason=f"queued behind {ahead[0]}{more}")
         else:
             return make_plan(job, world, placement, cluster)
     if waits is not None:
@@ -79,6 +78,6 @@ def admit(ref: RunRef, engine: Engine, found: Plan | Queued | None = None) -> Pl
         try:
             engine.start(ref, found)
         except Taken:
-            found = None  # somebody was faster: look again
+            found = None  # another run was faster: look again
         else:
             return found

@@ -17,7 +17,7 @@ from echelon.model.run import RunRef, opening_status
 from echelon.model.status import FINAL, Status, fold
 from echelon.tending import Tending, tending
 
-STOP_PATIENCE = 60.0  # seconds that a run may take to end once it was told to
+STOP_PATIENCE = 60.0  # seconds that a run may take to end after the order to stop
 
 
 class Run:
@@ -52,7 +52,7 @@ class Run:
         return self._engine.read(self._ref).plan
 
     def wait(self, timeout: float | str | None = None, *, take_over: bool = False) -> Status:
-        """Wait for the end and say how it was; RunTimedOut if it does not come within `timeout` (90, "5m").
+        """Wait for the end and return the status; RunTimedOut if it is later than `timeout` (90, "5m").
 
         The run goes on then. A run that this machine submitted is looked after meanwhile, and its results are
         fetched; one that another machine submitted only with `take_over`.
@@ -130,10 +130,10 @@ class Run:
         yield from filter(wanted, whole_lines(new_pieces()))
 
     def _check_exists(self, rank: int | None, worker: int | None) -> None:
-        """Say so when there is no such rank or worker: nothing would ever come of it."""
+        """Raise InvalidJob if there is no such rank or worker: its output would never come."""
         workers = opening_status(self._engine.read(self._ref)).workers
         if not workers:
-            return  # still in line: how it will be spread is not known yet
+            return  # still queued: its world is not known yet
         for field, wanted, there in (
             ("worker", worker, [each.worker for each in workers]),
             ("rank", rank, [number for each in workers for number in each.ranks]),
@@ -161,8 +161,8 @@ class Run:
         self._engine.collect(self._ref, progress)
 
     def get(self, path: str = ".", to: Path | str | None = None) -> Path:
-        """Bring a file or folder of the results (all of them by default) to the folder `to`, and say where it
-        is.
+        """Bring a file or folder of the results (all of them by default) to the folder `to`; returns its
+        path.
 
         Without `to` it comes to where this run's results belong; what is there already stays as it is.
         """

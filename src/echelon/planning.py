@@ -94,7 +94,7 @@ def command_line(job: Job, role: Role | None = None) -> tuple[str, ...]:
 
 
 def threads_per_rank(world: World, placement: Placement, cluster: Cluster) -> list[int]:
-    """For each group, the computing threads that a rank gets if the user has not said: its share of the CPUs.
+    """For each group, the compute threads that a rank gets if the user sets none: its share of the CPUs.
 
     Numeric libraries start as many threads as the machine has cores, in every rank; the ranks of one machine
     then compete for them. Where a worker's node is not known beforehand it is 0: its agent decides."""

@@ -21,7 +21,7 @@ from echelon.errors import CannotShip, InvalidJob
 from echelon.frameworks.detect import detect
 from echelon.frameworks.torch import calls_torchrun
 from echelon.model.job import NAME_LENGTH, Job, is_unicode, suggest_name
-from echelon.model.settings import Settings, split_words, to_job
+from echelon.model.settings import Settings, split_command, to_job
 from echelon.model.surroundings import Surroundings
 from echelon.model.traits import Traits
 from echelon.shipping import notes_on_paths, settle_remote
@@ -68,7 +68,7 @@ def prepare(settings: Settings, surroundings: Surroundings, traits: Traits) -> P
         return Prepared(job=job if traits.remote else replace(job, cwd=str(folder)), notes=notes)
     project = find_project(folder / (job.script or "any"))
     include = job.include
-    if job.script is not None:  # it runs, so it travels, whatever .gitignore says of it
+    if job.script is not None:  # it runs, so it travels, even if .gitignore names it
         include = (*include, os.path.relpath((folder / job.script).resolve(), project))
     bundle = pack(project, include=include, limit=traits.code_limit)
     return Prepared(job=_in_snapshot(job, project, folder), bundle=bundle, notes=(*bundle.notes, *notes))
@@ -180,7 +180,7 @@ def _find_framework(job: Job, folder: Path) -> str:
         return "torch"
     source = next((path for path in _sources(job, folder) if path.is_file()), None)
     found = "plain" if source is None else detect(source.read_bytes(), _roots(source, folder))
-    alike = [role for role in job.roles if not role.command]  # the same program, told its role by TF_CONFIG
+    alike = [role for role in job.roles if not role.command]  # the same program: TF_CONFIG has its role
     return "tensorflow" if found == "plain" and alike else found
 
 
@@ -220,7 +220,7 @@ def _in_snapshot(job: Job, project: Path, folder: Path) -> Job:
 
 
 def _what_runs(settings: Settings) -> str:
-    return settings.script or settings.module or next(iter(split_words(settings.command)), "run")
+    return settings.script or settings.module or next(iter(split_command(settings.command)), "run")
 
 
 def _fresh_name(source: str) -> str:

@@ -21,7 +21,7 @@ def settle_remote(job: Job, settings: Settings) -> Job:
         raise InvalidJob(
             "detach",
             "-d",
-            "leaves nobody to fetch the results from the workers",
+            "leaves no command to fetch the results from the workers",
             hint="--output pvc:NAME or new:10Gi keeps them on a volume; --linger 1h keeps the workers, and "
             "what they hold, so much longer for `echelon get`",
         )
@@ -44,7 +44,7 @@ def paths_that_stay(job: Job) -> Iterator[str]:
 def notes_on_paths(job: Job) -> tuple[str, ...]:
     """Which output paths stay behind, for the user to read before the run starts."""
     return tuple(
-        f"what the script writes to {path} stays in its pod; {{output}}/... comes home, and so does "
+        f"what the script writes to {path} stays in its pod; {{output}}/... is fetched, and so is "
         f"--collect {path}"
         for path in paths_that_stay(job)
     )

@@ -4,7 +4,7 @@ A process of its own for every run (`python -m echelon.supervisor RUNDIR LOCK`),
 it plays the part that a Job controller plays in a cluster. It is the ancestor of everything the run starts,
 adopts every orphan, and leaves nothing behind. While it holds the lock it was handed the run is alive; if it
 is killed, the agents notice and end, and the next command writes down the loss. It starts quickly: what only
-a run in line needs is imported only there."""
+a queued run needs is imported only there."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from echelon.engines.local import rundir
 from echelon.engines.local.rundir import RunDir
 from echelon.errors import EchelonError, from_os_error
 
-LOOK = 0.1  # seconds between two looks for a word to stop
-QUEUE_LOOK = 1.0  # seconds between two tries of a run in line
+LOOK = 0.1  # seconds between two looks for a request to stop
+QUEUE_LOOK = 1.0  # seconds between two tries to admit a queued run
 _AGENT = Path(agent_task.__file__).with_name("__main__.py")
 
-_told: list[str] = []  # to end, by a signal, while still in line
-Event = dict[str, Any]  # as agents write it; model/event.py tells what is in it
+_ended_by: list[str] = []  # why the supervisor must end: signals that came while the run was queued
+Event = dict[str, Any]  # as agents write it; its fields are in model/event.py
 
 
 class _Worker:
@@ -67,7 +67,7 @@ class Supervisor:
         self._stop_reason: str | None = None
         self._generations = 0  # that were started so far
         self._losses: dict[int, str] = {}  # worker -> how its agent ended
-        self._ending = False  # every agent was told to leave
+        self._ending = False  # every agent was sent SIGTERM
 
     def run(self) -> Event:
         """Start the agents, and return how the run ended when nothing of it is left."""
@@ -117,8 +117,8 @@ class Supervisor:
         theirs.close()
         worker.control = Connection(self._loop, ours)
         worker.control.trust()
-        worker.control.on_message = self._on_word
-        self._tell("worker-started", worker, pid=worker.process.pid, version=agent_task.VERSION)
+        worker.control.on_message = self._on_message
+        self._note("worker-started", worker, pid=worker.process.pid, version=agent_task.VERSION)
 
     def _reap(self) -> None:
         ended = dict(self._collect())
@@ -151,9 +151,9 @@ class Supervisor:
             worker.control.close()
         over = self._verdict is not None or self._stop_reason is not None or self._ending
         if code in (0, agent_task.RUN_OVER, agent_task.NO_LEADER) or over:
-            self._tell("worker-ended", worker, exit_code=code)
+            self._note("worker-ended", worker, exit_code=code)
             if worker.number == 0 or code == agent_task.NO_LEADER:
-                self._end_agents()  # whoever has not left yet would wait for a leader that is gone
+                self._end_agents()  # the others would wait for a leader that is gone
             return
         reason = (
             f"its agent was killed by {signal_name(-code)}"
@@ -161,12 +161,12 @@ class Supervisor:
             else f"its agent exited with code {code}"
         )
         self._losses[worker.number] = reason
-        self._tell("worker-lost", worker, reason=reason)
+        self._note("worker-lost", worker, reason=reason)
         if sum(each.failures for each in self._workers) < self._task["restarts"]:
             worker.failures += 1
             self._start(worker)
         elif worker.number == 0:
-            self._end_agents()  # without a leader nobody else would say that it is over
+            self._end_agents()  # without a leader no other agent decides that the run is over
 
     def _end_orphans(self) -> None:
         """End what an agent that was killed has left: whatever is below us and neither an agent nor below
@@ -188,10 +188,10 @@ class Supervisor:
             if worker.process is not None:
                 send(worker.process.pid, signal.SIGKILL)
 
-    # Words
+    # Messages
 
-    def _on_word(self, _connection: Connection, message: Event) -> None:
-        """Pass on what an agent says of its worker, and keep the verdict."""
+    def _on_message(self, _connection: Connection, message: Event) -> None:
+        """Write down an agent's event, and keep the verdict."""
         if message.get("kind") == "verdict":
             self._verdict = message
         if message.get("kind") == "worker-running":
@@ -199,23 +199,23 @@ class Supervisor:
         with contextlib.suppress(OSError):  # a full disk must not end the run
             rundir.append_event(self._folder, message)
 
-    def _tell(self, kind: str, worker: _Worker, **more: object) -> None:
+    def _note(self, kind: str, worker: _Worker, **more: object) -> None:
         with contextlib.suppress(OSError):
             rundir.append_event(
                 self._folder, {"kind": kind, "at": rundir.now(), "worker": worker.number, **more}
             )
 
     def _look_for_stop(self) -> None:
-        word = rundir.read_json(self._folder.stop)
-        if word is not None and word.get("now"):
-            self._stop_reason = str(word.get("reason"))
+        stop = rundir.read_json(self._folder.stop)
+        if stop is not None and stop.get("now"):
+            self._stop_reason = str(stop.get("reason"))
             self._kill_agents()
-        elif word is not None:
-            self._end(str(word.get("reason")))
+        elif stop is not None:
+            self._end(str(stop.get("reason")))
         self._loop.call_later(LOOK, self._look_for_stop)
 
     def _end(self, reason: str) -> None:
-        """Somebody wants the end: the leader sees to it; if there is none, or it does not manage, we do."""
+        """End the run: by the leader; if there is none, or it does not manage, by the supervisor itself."""
         if self._stop_reason is not None:
             return
         self._stop_reason = reason
@@ -278,17 +278,17 @@ def _failed(error: EchelonError) -> Event:
     return _written(end)
 
 
-def wait_in_line(folder: RunDir) -> Event | None:
-    """Try to get a place until there is one; the end of the run, if that comes first."""
+def wait_in_queue(folder: RunDir) -> Event | None:
+    """Try to admit the run until it fits; returns the end of the run, if that comes first."""
     from echelon.admission import Queued, admit
     from echelon.engines.local.engine import LocalEngine
     from echelon.model.run import RunRef
 
     engine = LocalEngine(folder.path.parent.parent)
     while not folder.task.exists():
-        word = rundir.read_json(folder.stop)
-        if word is not None or _told:
-            return _stopped(str(word.get("reason")) if word is not None else _told[0])
+        stop = rundir.read_json(folder.stop)
+        if stop is not None or _ended_by:
+            return _stopped(str(stop.get("reason")) if stop is not None else _ended_by[0])
         try:
             outcome = admit(RunRef(engine="local", name=folder.path.name), engine)
         except EchelonError as error:
@@ -300,7 +300,7 @@ def wait_in_line(folder: RunDir) -> Event | None:
 def look_after(folder: RunDir) -> Event:
     """See the run through, and return how it ended."""
     try:
-        end = None if folder.task.exists() else wait_in_line(folder)
+        end = None if folder.task.exists() else wait_in_queue(folder)
         return end or Supervisor(folder, json.loads(folder.task.read_bytes()), Loop()).run()
     except OSError as error:
         kill_below(os.getpid(), lambda: None)
@@ -313,10 +313,10 @@ def main() -> None:
     os.set_inheritable(lock, False)
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: None)  # not SIG_IGN, which the ranks would inherit
-    signal.signal(signal.SIGTERM, lambda *_: _told.append("the supervisor was told to end (SIGTERM)"))
+    signal.signal(signal.SIGTERM, lambda *_: _ended_by.append("the supervisor was told to end (SIGTERM)"))
     adopt_orphans()
     rundir.write_atomically(folder.supervisor, json.dumps({"pid": os.getpid(), "at": rundir.now()}).encode())
-    with contextlib.suppress(OSError):  # a full disk: whoever asks next finds the verdict among the events
+    with contextlib.suppress(OSError):  # a full disk: the next reader finds the verdict among the events
         rundir.write_final(folder, look_after(folder))
 
 

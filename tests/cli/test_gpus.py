@@ -133,11 +133,11 @@ def test_a_run_waits_in_line_says_why_and_is_served_in_order(
     wait_for_state(status, "b", "queued")
     assert call("run", "-d", "--name", "c", "--gpus", "1", hold).stdout == "c\n"
     assert status("b")["reason"] == "waiting for 2 GPUs: 1 of 2 free, held by a"
-    assert wait_for_state(status, "c", "queued")["reason"] == "waiting in line behind b"  # though one is free
+    assert wait_for_state(status, "c", "queued")["reason"] == "queued behind b"  # though one is free
     assert "waiting for 2 GPUs: 1 of 2 free, held by a" in call("ps").stdout
     assert "echelon: waiting for 2 GPUs: 1 of 2 free, held by a\n" in waiting.err
     preview = call("run", "--dry-run", "--gpus", "1", hold)
-    assert "it would wait: waiting in line behind b and 1 more" in preview.stderr
+    assert "it would wait: queued behind b and 1 more" in preview.stderr
     assert call("run", "--name", "d", "--", "true").returncode == 0  # who wants no GPU does not wait for one
     Path("go-a").touch()
     wait_for("holds-b-0")

@@ -2,10 +2,10 @@
 
 It is started by the supervisor on this machine, and as the container's command in a pod, there from a zip
 file. Descriptors may be handed to it: `--listen-fd` is the socket on which the gang meets, `--control-fd`
-brings words of whoever started it and tells by its closing that they are gone. In a pod its number and the
-failures before it come from the environment. Three more commands are run beside it, in the same pod: `control
-SOCKET ORDER [JSON]` gives it an order, `files ...` sends and receives files, `shell TASK RANK [COMMAND...]`
-becomes a command with a rank's environment."""
+carries orders of the supervisor, and its closing means that the supervisor is gone. In a pod its number and
+the failures before it come from the environment. Three more commands are run beside it, in the same pod:
+`control SOCKET ORDER [JSON]` gives it an order, `files ...` sends and receives files, `shell TASK RANK
+[COMMAND...]` becomes a command with a rank's environment."""
 
 from __future__ import annotations
 
@@ -18,38 +18,39 @@ if not __package__:  # started as a file, outside any environment: find ourselve
 
 
 def main() -> int:
-    """Read the command line, do what it says, and return the exit code."""
-    words = sys.argv[1:]
+    """Run the command that the command line names, and return the exit code."""
+    arguments = sys.argv[1:]
     try:
-        if words[:1] == ["control"]:
+        if arguments[:1] == ["control"]:
             from echelon.agent import control
 
-            return control.main(words[1:])
-        if words[:1] == ["files"]:
+            return control.main(arguments[1:])
+        if arguments[:1] == ["files"]:
             from echelon.agent.files import command
 
-            return command.main(words[1:])
-        if words[:1] == ["shell"]:
+            return command.main(arguments[1:])
+        if arguments[:1] == ["shell"]:
             from echelon.agent.ranks import shell
 
-            return shell.main(words[1:])
-        if not words:
+            return shell.main(arguments[1:])
+        if not arguments:
             usage = "agent TASK [--worker N] | control SOCKET ORDER [JSON] | files ... | shell TASK RANK ..."
             return _complain("usage: " + usage, 2)
-        return _live(words[0], dict(zip(words[1::2], words[2::2])))
+        return _live(arguments[0], dict(zip(arguments[1::2], arguments[2::2])))
     finally:
         for stream in (sys.stdout, sys.stderr):
             try:
                 stream.flush()
             except (OSError, ValueError):
-                pass  # nobody reads any more
+                pass  # the reader is gone
 
 
 def _live(path: str, options: dict[str, str]) -> int:
     import signal
 
-    told: list[int] = []  # to leave, before there is anybody to hear it: the first process of a pod must
-    signal.signal(signal.SIGTERM, lambda number, _frame: told.append(number))
+    # SIGTERM before there is an agent to handle it: the first process of a pod has no default handler.
+    early: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, _frame: early.append(number))
     from echelon.agent.agent import Agent
     from echelon.agent.output import termination
     from echelon.agent.task import RUN_OVER, TaskRefused, read_task
@@ -70,10 +71,10 @@ def _live(path: str, options: dict[str, str]) -> int:
     failures = _count(options.get("--failures", os.environ.get("ECHELON_FAILURES", "")))
     try:
         agent = Agent(task, worker, listen_fd=listen_fd, control_fd=control_fd, failures=failures)
-        for number in told:
+        for number in early:
             os.kill(os.getpid(), number)
         return agent.run()
-    except Exception as error:  # whatever it was: Kubernetes shows the last words where logs are gone
+    except Exception as error:  # of any kind: Kubernetes keeps the termination message when logs are gone
         termination.write(task.termination, {"reason": "the agent failed: %r" % error})
         raise
 
@@ -89,8 +90,8 @@ def _count(text: str) -> int:
     return int(text) if text.isdigit() else 0
 
 
-def _complain(words: str, code: int) -> int:
-    print(words, file=sys.stderr)
+def _complain(arguments: str, code: int) -> int:
+    print(arguments, file=sys.stderr)
     return code
 
 

@@ -121,7 +121,7 @@ class Agent:
             self._sink.on_event = self._history.note
             if self._task.repeat_state:
                 self._sink.remind(lambda: self._history.repeat(self._sink), REPEAT)
-        self._member.say = lambda message: self._loop.call_later(0, lambda: leader.receive(0, message))
+        self._member.send = lambda message: self._loop.call_later(0, lambda: leader.receive(0, message))
         leader.on_over = self._on_verdict
         self._loop.call_later(0, lambda: leader.attach_own(self._member, self._member.last_started))
 
@@ -152,7 +152,7 @@ class Agent:
     def _report_unfit(self) -> None:
         """Report the cause to the current leader; a new leader gets it again."""
         if self._cause is not None:
-            self._member.say({"say": "unfit", "cause": self._cause})
+            self._member.send({"say": "unfit", "cause": self._cause})
 
     # The end of the run
 

@@ -116,7 +116,7 @@ class Shutdown:
                 self.leader.lose_own(TOLD_TO_LEAVE)
                 self._member.stop_ranks(self._leave_when_settled)
         else:
-            self._member.say({"say": "bye", "reason": TOLD_TO_LEAVE})
+            self._member.send({"say": "bye", "reason": TOLD_TO_LEAVE})
             self.leave_after_ranks(INTERRUPTED, TOLD_TO_LEAVE)
 
     def leave_after_ranks(self, code: int, reason: str = "") -> None:

@@ -104,7 +104,7 @@ def _with_volume(
         except KeyboardInterrupt:
             show.notice("interrupted; the same command goes on from here")
             raise
-    return _tell(copied, time.monotonic() - began, target["format"] or "text")
+    return _report(copied, time.monotonic() - began, target["format"] or "text")
 
 
 def _from_run(source: Place, destination: Place, target: Mapping[str, str | None]) -> int:
@@ -129,7 +129,7 @@ def _pod_options(image: str | None) -> PodOptions:
     return to_job(settings, name="cp").pod
 
 
-def _tell(copied: Copied, seconds: float, format_: str) -> int:
+def _report(copied: Copied, seconds: float, format_: str) -> int:
     from echelon.cli import render
     from echelon.cli.words import duration, near, one_line
     from echelon.model.resources import format_memory

@@ -17,7 +17,7 @@ from echelon.model.job import Job
 from echelon.model.world import rank_count
 from echelon.tending import Tending
 
-_SAID_ANYWAY = (
+_SHOWN_ANYWAY = (
     "recorded",
     "worker-started",
     "worker-running",
@@ -47,7 +47,7 @@ def follow(run: Run, job: Job, format_: str) -> int:
                     printer.finish()
             except BrokenPipeError:
                 if not signals:
-                    render.notice(f"nobody reads on; run {run.name} goes on: `echelon logs -f {run.name}`")
+                    render.notice(f"no reader is left; run {run.name} goes on: `echelon logs -f {run.name}`")
                 raise
         try:
             trouble = _collect(run, watcher, tender)
@@ -76,17 +76,17 @@ def _printer(run: Run, format_: str) -> LinePrinter:
     return LinePrinter(prefix=not only_rank, to_stderr=format_ != "text")
 
 
-def tell_waiting(run: Run) -> None:
+def report_waiting(run: Run) -> None:
     """Report, in a thread of its own, why a run that another command follows does not run yet."""
     kinds = ("queued", "waiting")
-    threading.Thread(target=_tell_events, args=(run, kinds), name="events", daemon=True).start()
+    threading.Thread(target=_report_events, args=(run, kinds), name="events", daemon=True).start()
 
 
 def _attend(run: Run, tender: Tending) -> None:
     """Report events, and fetch the results as soon as the run is over: a slow reader of its output, such as a
     pager, may still be reading when the workers have gone.
     """
-    _tell_events(run, on_end=tender.keep)
+    _report_events(run, on_end=tender.keep)
     with contextlib.suppress(EchelonError, OSError):  # it is tried again when all output is shown
         if tender.collects:
             render.collecting(run)
@@ -113,64 +113,64 @@ def _stopping_on_signals(run: Run) -> Iterator[list[int]]:
     """Stop the run at the first Ctrl-C (or SIGTERM), kill it at the second; yields the signals that came.
 
     A thread does it, since a signal can arrive in the middle of a line being printed, when nothing else may
-    be printed. A run that cannot be stopped (its cluster does not answer) is left alone at the next."""
+    be printed. A run that cannot be stopped (its cluster does not respond) is left alone at the next."""
     came: list[int] = []
-    news: queue.SimpleQueue[int | None] = queue.SimpleQueue()
-    helpless = threading.Event()
+    signals: queue.SimpleQueue[int | None] = queue.SimpleQueue()
+    unreachable = threading.Event()
 
-    def heed() -> None:
-        while (number := news.get()) is not None:
+    def stop_run() -> None:
+        while (number := signals.get()) is not None:
             came.append(number)
             first = len(came) == 1
-            say("stopping; once more kills" if first else "killing")
+            notice("stopping; once more kills" if first else "killing")
             try:
                 run.stop(now=not first, wait=False)
-                helpless.clear()
+                unreachable.clear()
             except (EchelonError, OSError) as error:
-                helpless.set()
-                say(f"it cannot be stopped: {error}; once more leaves it alone")
+                unreachable.set()
+                notice(f"it cannot be stopped: {error}; once more leaves it alone")
 
-    def say(words: str) -> None:
+    def notice(text: str) -> None:
         with contextlib.suppress(OSError):  # the reader may have died of the same Ctrl-C (`| tee`)
-            render.notice(words)
+            render.notice(text)
 
-    def hear(number: int, _frame: object) -> None:
-        if helpless.is_set():
+    def on_signal(number: int, _frame: object) -> None:
+        if unreachable.is_set():
             raise KeyboardInterrupt
-        news.put(number)
+        signals.put(number)
 
-    heeding = threading.Thread(target=heed, daemon=True)
-    heeding.start()
+    stopping = threading.Thread(target=stop_run, daemon=True)
+    stopping.start()
     numbers = (signal.SIGINT, signal.SIGTERM)
-    previous = {number: signal.signal(number, hear) for number in numbers}
+    previous = {number: signal.signal(number, on_signal) for number in numbers}
     try:
         yield came
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
-        news.put(None)
-        heeding.join()
+        signals.put(None)
+        stopping.join()
 
 
-def _tell_events(
+def _report_events(
     run: Run, kinds: Sequence[str] | None = None, on_end: Callable[[Event], object] = lambda _: None
 ) -> None:
     queued = False
-    with contextlib.suppress(EchelonError, OSError):  # reading the lines fails in the same way, and says so
+    with contextlib.suppress(EchelonError, OSError):  # reading the lines fails in the same way
         for event in run.events():
             if event.kind == "finished":
                 on_end(event)
-            text = _in_words(event, was_queued=queued)
+            text = _describe(event, was_queued=queued)
             queued = event.kind == "queued"
             if text and (kinds is None or event.kind in kinds):
                 render.notice(text)
 
 
-def _in_words(event: Event, *, was_queued: bool) -> str | None:
+def _describe(event: Event, *, was_queued: bool) -> str | None:
     if event.kind == "admitted":
         return "starting" if was_queued else None
     if event.kind == "restarting" and event.cause is not None:
         return f"restart {event.restart}: {event.cause.summary}"
     if event.kind == "worker-lost":
         return f"worker {event.worker} is lost: {event.reason}"
-    return None if event.kind in _SAID_ANYWAY else event.reason
+    return None if event.kind in _SHOWN_ANYWAY else event.reason

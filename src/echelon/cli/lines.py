@@ -51,7 +51,7 @@ class LinePrinter:
         sys.stdout.flush()
 
     def _show_as_written(self, line: LogLine) -> None:
-        """Print a single rank's output; on a terminal its progress bar is painted over, as it wants to be."""
+        """Print a single rank's output; on a terminal its progress bar overwrites itself."""
         paints = line.progress and self._terminal[line.stream]
         again = "\r\x1b[K" if self._painted else ""
         self._write(line, again + line.text + ("" if line.unfinished or paints else "\n"))

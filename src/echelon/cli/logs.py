@@ -38,7 +38,7 @@ def logs(
     """
     from echelon.api import attach
     from echelon.cli import render
-    from echelon.cli.follow import tell_waiting
+    from echelon.cli.follow import report_waiting
     from echelon.cli.lines import DataPrinter, LinePrinter
     from echelon.cli.words import near
     from echelon.model.resources import parse_duration
@@ -54,12 +54,12 @@ def logs(
     else:
         printer = DataPrinter(format_, at_once=follow)
     if follow:
-        tell_waiting(run)
+        report_waiting(run)
     torn = False
     for line in lines:
         printer.show(line)
         torn = torn or line.sequence < 0  # it stands for others, which the cluster no longer has
     printer.finish()
-    if torn and (home := Path(run.status().results or "") / "logs").is_dir():
-        render.notice(f"all output is in {near(str(home))}")
+    if torn and (folder := Path(run.status().results or "") / "logs").is_dir():
+        render.notice(f"all output is in {near(str(folder))}")
     return 0

@@ -11,7 +11,7 @@ import click
 
 from echelon import __version__
 
-# name -> (module, what `--help` says). Said here, so that help need not import every command.
+# name -> (module, its line in `--help`). Kept here, so that help need not import every command.
 COMMANDS = {
     "run": ("run", "Train a script, a module or a command on many workers."),
     "ps": ("runs", "List runs."),
@@ -39,7 +39,7 @@ Examples:
 
 
 class LazyGroup(click.Group):
-    """A group that knows its commands by name and imports one only to run it."""
+    """A group that lists its commands by name and imports one only to run it."""
 
     def list_commands(self, _ctx: click.Context) -> list[str]:
         """All names, in the order of use."""

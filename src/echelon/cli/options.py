@@ -86,7 +86,7 @@ def complete_runs(ctx: click.Context, _param: click.Parameter, incomplete: str) 
         from echelon.api import engine_at
         from echelon.errors import EchelonError
 
-        with contextlib.suppress(EchelonError, OSError):  # the command itself will tell what is wrong
+        with contextlib.suppress(EchelonError, OSError):  # the command itself reports what is wrong
             found.extend(engine_at(target_of(ctx.params)).names())
 
     looking = threading.Thread(target=look, daemon=True)

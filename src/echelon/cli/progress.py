@@ -29,7 +29,7 @@ class CopyProgress:
         self._task: TaskID | None = None
         self._began = self._shown = time.monotonic()
         self._trouble = ""
-        self._first: int | None = None  # bytes that were there already: they tell nothing of the speed
+        self._first: int | None = None  # bytes that were there already, which do not count for the speed
 
     def __enter__(self) -> Self:
         if sys.stderr.isatty():

@@ -84,24 +84,24 @@ def preview(prepared: Prepared, plan: object, engine: Engine, format_: str) -> N
 
 def collecting(run: Run) -> None:
     """Fetch the results, and report progress when it takes a while."""
-    began = told = time.monotonic()
+    began = shown = time.monotonic()
 
     def progress(done: int, total: int) -> None:
-        nonlocal told
+        nonlocal shown
         now = time.monotonic()
-        if now - told > 2.0:
-            told = now
+        if now - shown > 2.0:
+            shown = now
             notice(f"fetching results: {format_memory(done)} of {format_memory(total)}")
 
     run.collect(progress)
-    if told != began:
+    if shown != began:
         notice("results fetched")
 
 
 def ending(status: Status) -> None:
     """How a run in the foreground ended."""
     took = duration((status.ended or time.time()) - status.created)
-    home = Path(status.results or "")
+    folder = Path(status.results or "")
     if status.state == "succeeded":
         where = status.reason or _whereabouts(status)
         notice(f"{style('succeeded', fg='green')} in {took}; {where}")
@@ -110,7 +110,7 @@ def ending(status: Status) -> None:
     if status.root_cause is not None:
         for text in cause_lines(status.root_cause, with_tail=len(ranks_of(status)) > 1):
             click.echo(text, err=True)
-    if (home / "logs").exists():
+    if (folder / "logs").exists():
         notice(f"all output is in {near(status.results)}/logs")
 
 
@@ -156,11 +156,11 @@ def fetched(where: Path, seconds: float, format_: str) -> None:
         data({"path": str(where), "seconds": round(seconds, 3)}, format_)
 
 
-def runs(found: Sequence[RunSummary], format_: str, *, ended_too: bool, everybody: bool = False) -> None:
+def runs(found: Sequence[RunSummary], format_: str, *, ended_too: bool, all_users: bool = False) -> None:
     """The table of runs; with those of all users, whose they are."""
     if format_ != "text":
         data(found, format_)
-    elif found and everybody:
+    elif found and all_users:
         heads = ("OWNER", *_RUN_HEADS)
         table(heads, [(row.owner or "-", *_run_row(row)) for row in found])
     elif found:

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 @click.command("ps", short_help="List runs.")
 @click.option("-a", "--all", "everything", is_flag=True, help="those that have ended too")
-@click.option("-A", "--everybody", is_flag=True, help="other people's in the namespace too")
+@click.option("-A", "--everybody", "all_users", is_flag=True, help="other people's in the namespace too")
 @click.option("--watch", is_flag=True, help="again every second, until Ctrl-C")
 @target_options
-def ps(everything: bool, everybody: bool, watch: bool, **target: str | None) -> int:
+def ps(everything: bool, all_users: bool, watch: bool, **target: str | None) -> int:
     """List your runs that go on; with -a, those that have ended too.
 
     \b
@@ -37,13 +37,13 @@ def ps(everything: bool, everybody: bool, watch: bool, **target: str | None) -> 
     engine, me = engine_at(target_of(target)), current_user()
 
     def wanted(row: RunSummary) -> bool:
-        mine = everybody or not engine.traits.shared or row.owner in ("", me)
+        mine = all_users or not engine.traits.shared or row.owner in ("", me)
         return mine and (everything or row.state not in FINAL)
 
     render.repeatedly(
         lambda: [row for row in engine.runs() if wanted(row)],
         lambda found: render.runs(
-            found, target["format"] or "text", ended_too=everything, everybody=everybody
+            found, target["format"] or "text", ended_too=everything, all_users=all_users
         ),
         every=1.0 if watch else None,
     )
@@ -91,11 +91,11 @@ def wait(name: str, timeout: str | None, take_over: bool, **target: str | None) 
     """
     from echelon.api import attach
     from echelon.cli import render
-    from echelon.cli.follow import tell_waiting
+    from echelon.cli.follow import report_waiting
     from echelon.model.resources import parse_duration
 
     run = attach(name, **where(target))
-    tell_waiting(run)
+    report_waiting(run)
     ended = run.wait(parse_duration("timeout", timeout) if timeout else None, take_over=take_over)
     render.outcome(ended, target["format"] or "text")
     return ended.exit_code or 0

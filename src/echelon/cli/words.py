@@ -1,4 +1,4 @@
-"""How single things are written for people: states, times, paths, ranks, causes. For `render` and `lines`."""
+"""How single things are written for people: states, times, paths, ranks, causes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def state(name: str) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A time as people say it: 4.2 s, 3 m 10 s, 2 h 5 m."""
+    """A time as people write it: 4.2 s, 3 m 10 s, 2 h 5 m."""
     if seconds < 60:
         return f"{max(0.0, seconds):.1f} s"
     minutes, rest = divmod(int(seconds), 60)
@@ -79,7 +79,7 @@ def one_line(text: str) -> str:
 
 
 def cause_lines(cause: RootCause, *, with_tail: bool) -> list[str]:
-    """Why a run failed, as far as its reason does not say: who, its last lines, and who followed."""
+    """Why a run failed, beyond its reason: which rank, its last lines, and which ranks followed."""
     lines = []
     if cause.rank is not None:
         lines.append(f"  first to fail: rank {cause.rank} (worker {cause.worker})")

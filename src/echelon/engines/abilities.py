@@ -73,7 +73,7 @@ class Volumes(Protocol):
 
 
 class CopyWatch(Protocol):
-    """What is told of a copy while it goes on."""
+    """Gets the progress of a copy while it goes on."""
 
     def update(self, now: Progress) -> object:
         """How far it is."""
@@ -103,7 +103,7 @@ class Usage(Protocol):
 
 
 def required(ability: A | None, what: str, traits: Traits) -> A:
-    """The ability, or the error that says that the engine lacks it."""
+    """The ability; raises Unavailable if the engine lacks it."""
     if ability is None:
         raise Unavailable(f"{traits.place} has no {what}", hint="--on chooses another place")
     return ability

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Taken(Exception):
-    """What a plan wants was given to another run in the meantime."""
+    """What a plan needs was given to another run in the meantime."""
 
 
 class Tender(Protocol):
@@ -43,7 +43,7 @@ class Tender(Protocol):
         ...
 
     def release(self) -> None:
-        """Leave the claim to others."""
+        """Give the claim up."""
         ...
 
 
@@ -126,7 +126,7 @@ class Engine(Protocol):
     def logs(
         self, ref: RunRef, *, ranks: frozenset[int] | None = None, follow: bool = False
     ) -> Iterator[LogLine]:
-        """What the ranks wrote; with `follow`, as it comes, until the run has finished and all is told."""
+        """What the ranks wrote; with `follow`, as it comes, until the run has finished and all is read."""
         ...
 
     def fetch(self, ref: RunRef, path: str, to: Path) -> Path:
@@ -160,7 +160,7 @@ class Engine(Protocol):
 
 
 def read_secrets(job: Job, environment: Mapping[str, str]) -> dict[str, str]:
-    """The values of a job's secrets, from where it says they are."""
+    """The values of a job's secrets, from the environment or from files."""
     values = {}
     for secret in job.secrets:
         if secret.file is not None:
@@ -207,7 +207,7 @@ def check_results(results: Path, *, resume: bool) -> None:
 
 
 def current_user() -> str:
-    """Who asks, by name."""
+    """The name of the user who runs this process."""
     import getpass
 
     try:

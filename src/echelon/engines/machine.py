@@ -1,7 +1,7 @@
 """What this machine keeps for itself: its state folder, and the runs that it submitted elsewhere.
 
-A cluster's record does not say where results belong on the machine that submitted the run: that is a path of
-this machine, and nobody else's. It also tells whether a run is this machine's to look after."""
+A cluster's record does not contain where results belong on the machine that submitted the run: that is a path
+of this machine alone. The same note decides whether this machine may tend a run."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Submissions:
 
 @cache
 def process_name() -> str:
-    """This process, told apart from every other one of any machine."""
+    """A name of this process that no other process of any machine has."""
     return f"{socket.gethostname()}/{os.getpid()}/{uuid.uuid4().hex[:8]}"
 
 

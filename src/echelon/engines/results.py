@@ -1,4 +1,4 @@
-"""Copying from a results folder on this machine: what `get` does once results are home, on every engine."""
+"""Copying from a results folder on this machine: what `get` does with fetched results, on every engine."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The task of a run's agents: a plan as `echelon.agent.task` reads it. Pure.
 
-Each engine says where things are among its workers and how long they wait; what the ranks run is the same
+Each engine gives the paths in its workers and how long they wait; what the ranks run is the same
 everywhere, and is written here once."""
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def make_task(
     hidden: Sequence[str] = (),
     **more: object,
 ) -> dict[str, Any]:
-    """Everything that all agents of a run are told.
+    """The task that all agents of a run read.
 
     `code` is the folder that `{code}` means, and with `project` also where functions find their project.
     `join_timeout` is how long workers wait for their leader, and it for them. `hidden` are variables that,

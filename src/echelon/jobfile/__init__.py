@@ -26,7 +26,7 @@ LARGEST = 256 * 1024
 
 
 def read_job_file(path: Path) -> Settings:
-    """Read a job kept in a YAML 1.2 or JSON file; it says exactly one of script, module, command."""
+    """Read a job kept in a YAML 1.2 or JSON file; it has exactly one of script, module, command."""
     from echelon.jobfile.document import parse
 
     source = str(path)
@@ -176,7 +176,7 @@ def _nearest_pyproject(start: Path) -> tuple[Path, bytes] | None:
 
 
 def _as_written(value: Any) -> Any:
-    """Give a boolean of TOML the text it had, as a word of `args` or a value of `env` needs it."""
+    """Give a boolean of TOML the text it had, as an argument in `args` or a value of `env` needs it."""
     if isinstance(value, bool):
         return Written(text=str(value).lower(), value=value)
     if isinstance(value, dict):

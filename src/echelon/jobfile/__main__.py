@@ -1,4 +1,4 @@
-"""Print the job file's JSON Schema: `python -m echelon.jobfile`, called by `make schema`."""
+"""Print the job file's JSON Schema: `python -m echelon.jobfile` (`make schema`)."""
 
 from __future__ import annotations
 

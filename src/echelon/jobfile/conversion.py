@@ -1,7 +1,6 @@
 """From keys and values to Settings, strictly: one check for job files, `[tool.echelon]`, `--set`, keywords.
 
-What fits is decided by the types of Settings alone, so a new field there needs nothing here. The readers call
-`build_settings`; `echelon.run` calls `settings_from` with its keywords.
+What fits is decided by the types of Settings alone, so a new field there needs nothing here.
 """
 
 from __future__ import annotations
@@ -107,12 +106,12 @@ def _build(kind: type[Any], mapping: Mapping[str, object], at: At) -> Any:
             hint = f"it is the same as {seen[name]!r}: keep one of them"
             raise wrong(inside(at, key), value, "is given twice", hint)
         seen[name] = key
-        given[name] = _fit(value, kinds[name], inside(at, key), word=False)
+        given[name] = _fit(value, kinds[name], inside(at, key), nested=False)
     return kind(**given)
 
 
-def _fit(value: object, kind: Any, at: At, *, word: bool) -> Any:
-    """Return the value as the type wants it. `word`: in a list or mapping, where a boolean can be text."""
+def _fit(value: object, kind: Any, at: At, *, nested: bool) -> Any:
+    """The value in the form of its type. `nested`: in a list or mapping, where a boolean can be text."""
     if kind is Any:
         return _plain(value)  # Kubernetes checks it, not echelon
     data = value.value if isinstance(value, Written) else value
@@ -120,7 +119,7 @@ def _fit(value: object, kind: Any, at: At, *, word: bool) -> Any:
     if data is None:
         raise wrong(at, None, "is not a value", 'leave it out, or quote it to mean text, as in ""')
     if set(options) >= TEXT:
-        if isinstance(value, Written) and (word or not isinstance(data, bool)):
+        if isinstance(value, Written) and (nested or not isinstance(data, bool)):
             return value.text
         if isinstance(data, str | int | float) and not isinstance(data, bool):
             return data
@@ -140,10 +139,10 @@ def _fit_one(data: object, option: Any, at: At) -> Any:
         fits = isinstance(data, origin)
     elif origin is Mapping and isinstance(data, Mapping):
         inner = get_args(option)[1]
-        return {_key(key, at): _fit(each, inner, inside(at, key), word=True) for key, each in data.items()}
+        return {_key(key, at): _fit(each, inner, inside(at, key), nested=True) for key, each in data.items()}
     elif origin is Sequence and isinstance(data, Sequence) and not isinstance(data, str | bytes | bytearray):
         inner = get_args(option)[0]
-        return tuple(_fit(each, inner, inside(at, index), word=True) for index, each in enumerate(data))
+        return tuple(_fit(each, inner, inside(at, index), nested=True) for index, each in enumerate(data))
     elif origin is str:
         return _text(data, at)
     elif origin is int:

@@ -1,8 +1,8 @@
-"""YAML 1.2 text as plain values with their lines, and the one place that knows PyYAML.
+"""YAML 1.2 text as plain values with their lines, and the one place that uses PyYAML.
 
 PyYAML reads YAML 1.1, in which `on`, `yes` and `n` are booleans, `010` is eight and `1:30` is ninety. Its
-scanner and parser serve here, with the rules of 1.2's core schema for what a plain word means. The readers of
-job files and of `--set` call this, and import it only then: PyYAML takes its time.
+scanner and parser serve here, with the rules of 1.2's core schema for plain scalars. It is imported only when
+there is YAML to read: PyYAML is slow to import.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def parse(text: str, source: str) -> tuple[Any, dict[Place, int]]:
 
 
 def plain(text: str) -> str | Written:
-    """Read one word without quotes."""
+    """Read one plain scalar."""
     kind = next((kind for kind, rule in _CORE.items() if rule.match(text)), "str")
     return text if kind == "str" else Written(text=text, value=_constant(kind, text))
 

@@ -32,7 +32,7 @@ def _object(kind: type[Any]) -> dict[str, Any]:
     pairs: list[dict[str, Any]] = []
     for key, name in spellings(kind).items():
         if key == name:
-            properties[key] = {"description": help_texts[name], **_of(kinds[name], word=False)}
+            properties[key] = {"description": help_texts[name], **_of(kinds[name], nested=False)}
         else:
             properties[key] = {"$ref": f"#/properties/{name}"}
             pairs.append({"not": {"required": [name, key]}})  # two spellings of one setting
@@ -40,13 +40,13 @@ def _object(kind: type[Any]) -> dict[str, Any]:
     return {**made, "allOf": pairs} if pairs else made
 
 
-def _of(kind: Any, *, word: bool) -> dict[str, Any]:
-    """Write a type as a schema. `word`: part of a list or mapping, where a boolean can be text."""
+def _of(kind: Any, *, nested: bool) -> dict[str, Any]:
+    """Write a type as a schema. `nested`: part of a list or mapping, where a boolean can be text."""
     if kind is Any:
         return {}
     options = options_of(kind)
     if set(options) >= TEXT:
-        return {"type": ["string", "number", "boolean"] if word else ["string", "number"]}
+        return {"type": ["string", "number", "boolean"] if nested else ["string", "number"]}
     schemas = [_of_one(option) for option in options]
     return schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
 
@@ -56,9 +56,9 @@ def _of_one(option: Any) -> dict[str, Any]:
     if origin is Literal:
         return {"enum": list(get_args(option))}
     if origin is Sequence:
-        return {"type": "array", "items": _of(get_args(option)[0], word=True)}
+        return {"type": "array", "items": _of(get_args(option)[0], nested=True)}
     if origin is Mapping:
-        return {"type": "object", "additionalProperties": _of(get_args(option)[1], word=True)}
+        return {"type": "object", "additionalProperties": _of(get_args(option)[1], nested=True)}
     if origin is RoleSettings:
         return {"$ref": "#/$defs/role"}
     plain: dict[Any, dict[str, Any]] = {

@@ -3,7 +3,7 @@
 Which settings are paths is declared with them (`model/settings.py`). `script` and the program of a `command`,
 the run's or a role's, become what the user would have typed here: relative where they are below the working
 directory, absolute elsewhere. All others, and the file of a secret, become absolute. A program without a
-slash is looked up on the PATH, as everywhere; all other words of a command, and `args`, are passed on
+slash is looked up on the PATH, as everywhere; all other arguments of a command, and `args`, are passed on
 untouched, for only the program they are given to knows which of them are paths. Paths in a pod (`mount`,
 `code`, `output`, `collect`) are not of this machine.
 """
@@ -32,12 +32,12 @@ def settings_seen_from(settings: Settings, folder: Path, at: At) -> Settings:
         return text if text.startswith("/") else seen_from_here(full(key, text))
 
     def command(key: str, line: Sequence[Text] | str) -> Sequence[Text] | str:
-        words = _words(line)
-        if not words or "/" not in words[0]:
+        parts = _split(line)
+        if not parts or "/" not in parts[0]:
             return line
-        program = short(key, words[0])
+        program = short(key, parts[0])
         # Without a slash it would be looked up on the PATH.
-        return (program if "/" in program else f"./{program}", *words[1:])
+        return (program if "/" in program else f"./{program}", *parts[1:])
 
     def secret(text: str) -> str:
         name, separator, file = text.partition("=@")
@@ -84,8 +84,8 @@ def _full(folder: Path, text: str) -> str:
     return str(path.parent.resolve() / path.name)
 
 
-def _words(command: Sequence[Text] | str) -> list[str]:
-    """The words of a command; none where its quotes are not closed, which the making of the Job reports."""
+def _split(command: Sequence[Text] | str) -> list[str]:
+    """The arguments of a command; none where its quotes are not closed, which `to_job` reports."""
     if not isinstance(command, str):
         return [str(word) for word in command]
     import shlex

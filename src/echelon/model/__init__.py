@@ -1,5 +1,5 @@
-"""The values that everything else speaks in: frozen, without behaviour, standard library only, no input or
+"""The values that all other packages share: frozen, without behaviour, standard library only, no input or
 output.
 
-`settings` is what a user says, `job` what that means, `cluster` what there is, `world` who takes part, `plan`
+`settings` is what a user sets, `job` what that means, `cluster` what there is, `world` who takes part, `plan`
 what will run where; `event` and `log` are what comes back, `status` is folded from them."""

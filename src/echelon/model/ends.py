@@ -1,4 +1,4 @@
-"""How runs end that no leader's verdict tells of: the same for every engine.
+"""The ends of runs, the same for every engine, with or without a leader's verdict.
 
 An end is a `finished` event. A leader's verdict becomes one by `from_verdict`; the other functions are for
 what only an engine can know: that the run was stopped, that a worker or the whole run was lost."""
@@ -51,7 +51,7 @@ def run_lost(summary: str, *, at: float) -> Event:
 
 
 def from_verdict(verdict: Event, *, at: float, cause: RootCause | None = None) -> Event:
-    """The leader's verdict as the end of its run; `cause` may say more than the leader knew."""
+    """The leader's verdict as the end of its run; `cause` may have more than the leader knew."""
     return replace(verdict, kind="finished", at=at, cause=cause or verdict.cause)
 
 

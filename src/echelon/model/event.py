@@ -8,27 +8,27 @@ from typing import Literal
 
 Kind = Literal[
     "recorded",  # the run exists under its name; nothing runs yet
-    "queued",  # it stays in line; `reason` says why
+    "queued",  # it waits in the queue; `reason` is why
     "admitted",  # it has its place; its workers are being started
-    "waiting",  # something keeps its workers from starting; `reason` says what, and what helps
+    "waiting",  # something keeps its workers from starting; `reason` is what, and what helps
     "worker-started",  # an agent runs
     "worker-running",  # the worker's ranks run
     "rank-ended",  # one rank ended; `exit_code` or `signal`
     "worker-ended",  # the agent ended as it should
-    "worker-lost",  # the agent ended as it should not, or is not heard of
+    "worker-lost",  # the agent ended as it should not, or does not respond
     "failed",  # `cause` ended a generation
     "restarting",  # the gang starts again; `restart` counts
     "verdict",  # the leader has decided; its workers are leaving
     "holding",  # workers keep what they hold, for their results to be fetched, at most `until`
-    "stopping",  # somebody asked for the end; `reason` says who or what
-    "note",  # a word to the user
+    "stopping",  # the end was requested; `reason` is by whom or why
+    "note",  # a message for the user
     "finished",  # the run is over: `outcome`
 ]
 Outcome = Literal["succeeded", "failed", "stopped", "timed-out", "lost"]
 CauseKind = Literal[
     "rank",  # a rank failed
     "worker-lost",  # a worker's agent ended as it should not, or does not respond
-    "worker-left",  # a worker's agent was told to leave (SIGTERM), as when its pod is deleted
+    "worker-left",  # a worker's agent was ended by SIGTERM, as when its pod is deleted
     "worker-absent",  # a worker did not come in time
     "given-up",  # what the run waits for will not come
     "run-lost",  # the run ended, and nothing is left that says how

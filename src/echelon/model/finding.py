@@ -8,7 +8,7 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """What was looked at and found: `fix` tells what does not work without it, and what to do."""
+    """What was looked at and found: `fix` is what does not work without it, and what to do."""
 
     level: Literal["ok", "degraded", "missing"]
     what: str

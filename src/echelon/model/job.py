@@ -100,7 +100,7 @@ def validate(job: Job) -> None:
 
 
 def role_named(job: Job, name: str) -> Role | None:
-    """What the job says of a role; None of the ordinary workers."""
+    """The job's role of that name; None for the ordinary workers."""
     return next((role for role in job.roles if role.name == name), None)
 
 

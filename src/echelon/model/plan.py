@@ -18,7 +18,7 @@ class Launch:
     `{address:N}` and `{port:N}` (of rank N), `{members:ROLE}` (a JSON list of "address:port" of all ranks of
     a role) and `{file:NAME}` (the path of a file).
 
-    `per` says how often the command starts: for every rank; once per worker, because it starts the ranks by
+    `per` is how often the command starts: for every rank; once per worker, because it starts the ranks by
     itself; or once per run, on worker 0, because it starts the ranks everywhere. `ports` names the ranks that
     need a free port. `if_importable` adds variables where the workers' Python has a module. `env` are the
     user's variables for this group, beside those of the plan. `files` are texts by name, which each worker

@@ -248,12 +248,12 @@ def _check_source(text: str, kind: Kind, source: str, hint: str) -> None:
         parse_size("mount", source)
 
 
-def _check_place(text: str, path: str, said: str) -> None:
+def _check_place(text: str, path: str, written: str) -> None:
     if path == "/dev/shm":  # noqa: S108 - a place in the pod
         raise InvalidJob("mount", text, "is where shared memory is", hint="--shm SIZE sets its size")
     if path in ("/", "/dev", "/proc", "/sys") or (path + "/").startswith(OURS + "/"):
         raise InvalidJob("mount", text, f"takes {path}, which is needed", hint="choose another path")
-    if ".." in said.split("/") or "\0" in said:
+    if ".." in written.split("/") or "\0" in written:
         raise InvalidJob("mount", text, "is not a plain path", hint="write it without ..")
 
 

@@ -49,7 +49,7 @@ class Record:
 
 
 def check_schema(name: str, found: object) -> None:
-    """Raise StateTrouble for a record that this version cannot read, and say which one can."""
+    """Raise StateTrouble for a record that this version cannot read; its hint is what to do."""
     number = int(found) if isinstance(found, int) or str(found).isdecimal() else 0  # type: ignore[call-overload]
     if _OLDEST_SCHEMA <= number <= SCHEMA:
         return
@@ -112,7 +112,7 @@ def opening_status(record: Record) -> Status:
 
 
 def _whereabouts(record: Record) -> str:
-    """Where a run's results will be: at home or, if they were to stay on a volume of the user's, there."""
+    """Where a run's results will be: on this machine, or on the user's volume that they go to."""
     output = record.job.pod.output
     if output is None or output.claim is None:
         return record.results

@@ -1,7 +1,7 @@
 """The settings of a run before they are made into a Job: one vocabulary for flags, job files and keywords.
 
 Each field is a flag of `run` (dashes for underscores), a key of the job file and of `[tool.echelon]`, and a
-keyword of `echelon.run`. It is declared here once: its type says how its value is written (a sequence comes
+keyword of `echelon.run`. It is declared here once: its type sets how its value is written (a sequence comes
 several times, a mapping as KEY=VALUE, a literal is a choice), its metadata has the rest (`_setting`), and
 `to_job` gives it its meaning. None means: not given, so that a weaker source, or the default, applies.
 """
@@ -50,10 +50,10 @@ def _setting(
     one_run: bool = False,
     hint: str | None = None,
 ) -> Any:
-    """Declare a setting: what `--help` and the schema tell of it.
+    """Declare a setting: what `--help` and the schema contain of it.
 
     `flag` is its name where that differs from the field's, or False for what is no flag; `everywhere` gives
-    it to every command. `path` says what it names on this machine: shells complete it, and in a file it is
+    it to every command. `path` is what it names on this machine: shells complete it, and in a file it is
     relative to the file's folder (see `jobfile/paths.py`). `one_run` settings cannot be a project's default.
     `hint` is added to the error for a mapping that is not written KEY=VALUE."""
     about = {
@@ -219,7 +219,7 @@ def to_job(settings: Settings, *, name: str) -> Job:
         name=settings.name if settings.name is not None else name,
         script=settings.script,
         module=settings.module,
-        command=split_words(settings.command),
+        command=split_command(settings.command),
         args=tuple(str(word) for word in settings.args or ()),
         workers=_number("workers", settings.workers, 1),
         procs=_number("procs", settings.procs, max(1, resources.gpus)),
@@ -274,8 +274,8 @@ def _number(field_name: str, value: int | None, default: int) -> int:
     return value
 
 
-def split_words(command: Sequence[Text] | str | None) -> tuple[str, ...]:
-    """The words of a command that was given as a list, or as one line."""
+def split_command(command: Sequence[Text] | str | None) -> tuple[str, ...]:
+    """The arguments of a command that was given as a list, or as one line."""
     if isinstance(command, str):
         import shlex
 
@@ -289,7 +289,7 @@ def split_words(command: Sequence[Text] | str | None) -> tuple[str, ...]:
 
 
 def _role(name: str, value: int | RoleSettings, default: Resources) -> Role:
-    """Parameter servers and the launcher compute on the CPU unless told otherwise; other roles need what a
+    """Parameter servers and the launcher compute on the CPU unless set otherwise; other roles need what a
     worker needs.
     """
     written, where = _written_out(value), f"role {name}"
@@ -306,7 +306,7 @@ def _role(name: str, value: int | RoleSettings, default: Resources) -> Role:
         workers=_number(where, written.workers, 1),
         procs=_number(f"{where}: procs", written.procs, 1),
         resources=resources,
-        command=split_words(written.command),
+        command=split_command(written.command),
         args=None if written.args is None else tuple(map(str, written.args)),
         env={key: str(each) for key, each in (written.env or {}).items()},
         image=None if written.image is None else pod.parse_image(written.image),

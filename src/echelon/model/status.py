@@ -66,7 +66,7 @@ class Status:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSummary:
-    """One row of `ps`: what can be told without reading a log."""
+    """One row of `ps`: what is known without reading a log."""
 
     name: str
     uri: str
@@ -88,7 +88,7 @@ def fold(status: Status, events: Iterable[Event]) -> Status:
 
 
 def apply(status: Status, event: Event) -> Status:
-    """Say how the run stands after one more event. What comes after the end changes nothing."""
+    """The status after one more event. What comes after the end changes nothing."""
     if status.state in FINAL:
         return status
     if event.worker is not None:
@@ -103,10 +103,10 @@ def apply(status: Status, event: Event) -> Status:
                 status, reason=event.reason or status.reason, held_until=event.until or status.held_until
             )
         case "worker-running" if status.state != "stopping":
-            everybody = all(worker.state in ("running", "done") for worker in status.workers)
+            all_up = all(worker.state in ("running", "done") for worker in status.workers)
             return replace(
                 status,
-                state="running" if everybody else status.state,
+                state="running" if all_up else status.state,
                 reason=None,
                 restarts=max(status.restarts, event.restart or 0),
             )
@@ -174,7 +174,7 @@ def _worker_after(worker: WorkerStatus, event: Event) -> WorkerStatus:
             )
         case "worker-lost":
             return replace(worker, state="lost", reason=event.reason)
-        case "rank-ended" if event.reason is not None:  # by itself, not because it was told to
+        case "rank-ended" if event.reason is not None:  # by itself, not by an order
             return replace(worker, state="failed", reason=event.reason)
         case "rank-ended" if event.exit_code != 0 and worker.state != "failed":
             return replace(worker, state="stopped")

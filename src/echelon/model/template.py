@@ -1,7 +1,7 @@
-"""A pod template that the user brings: what it may say, and how it is merged with echelon's own pod. Pure.
+"""A pod template of the user: what it may contain, and how it is merged with echelon's own pod. Pure.
 
 Kubernetes has more settings than echelon has opinions. A template passes them through untouched (annotations,
-tolerations, security, volumes, containers beside the ranks'). Where both say something, echelon's pod holds,
+tolerations, security, volumes, containers beside the ranks'). Where both set something, echelon's pod holds,
 since the agent must be able to live in it; what would be lost that way without a trace is refused."""
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def merge_under(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> dict[str,
 
 
 def _name(item: Any) -> Any:
-    """What tells an item of a list apart: its name, or all of it."""
+    """What identifies an item of a list: its name, or all of it."""
     if not isinstance(item, Mapping):
         return item
     return next((item[key] for key in _NAMES if key in item), item)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traits:
-    """What an engine says of itself."""
+    """The differences, as an engine declares them."""
 
     place: str  # where it is, for messages: "this machine"
     remote: bool = False  # its workers see none of this machine's files: code travels, Python is the image's

@@ -36,7 +36,7 @@ class Volume:
 
 
 def check_unused(volume: Volume) -> None:
-    """Raise, naming the users of a volume, if there are any."""
+    """Raise StateTrouble, which names the users of a volume, if there are any."""
     if volume.pods or volume.runs:
         users = [*(f"run {name}" for name in volume.runs), *(f"pod {name}" for name in volume.pods)]
         shown = ", ".join(users[:5]) + (f" and {len(users) - 5} more" if len(users) > 5 else "")

@@ -50,7 +50,7 @@ class LeaderConnection:
         self.on_welcome: Callable[[], object] = lambda: None
         self.on_given_up: Callable[[], object] = lambda: None
         self.on_lost: Callable[[], object] = lambda: None
-        member.say = self.send
+        member.send = self.send
         # One lookup of the leader's name blocks the agent, and must not do so for a minute. Ranks are not
         # affected: they get their environment from `os.environ`, which `putenv` does not change.
         if "RES_OPTIONS" not in os.environ:

@@ -1,6 +1,6 @@
 """A worker as a member of its gang: it carries out the leader's orders, and reports what its ranks do.
 
-`say` is how it reaches the leader: `join.py` over the network, or, for worker 0, the leader in the same
+`send` reaches the leader: `join.py` over the network, or, for worker 0, the leader in the same
 process. A worker that starts no rank (its launch starts on the leader alone) reports done at once, and stays
 a member: it takes part in restarts, and leaves when the run ends."""
 
@@ -31,12 +31,12 @@ class Member:
         self.last_started = last_started
         self.busy = False
         self.ran = False  # its ranks were started at least once, so there may be results
-        self.leaving = False  # it was told to leave, and starts nothing any more
+        self.leaving = False  # it was ordered to leave, and starts nothing any more
         self._began: float | None = None
         # Calls back when the worker has what its ranks need.
         self.when_set_up: Callable[[Callable[[], object]], object] = lambda then: then()
         # Takes a message to the leader.
-        self.say: Callable[[dict[str, object]], object] = lambda _message: None
+        self.send: Callable[[dict[str, object]], object] = lambda _message: None
         self.on_finish: Callable[[dict[str, object]], object] = lambda _message: None
         self.ranks = Ranks(loop, task, place, sink)
         self.ranks.on_failed = self._on_failed
@@ -50,7 +50,7 @@ class Member:
         elif order == "start" and not self.leaving:
             self._start(message)
         elif order == "stop":
-            self.stop_ranks(self._say_stopped, at_once=bool(message.get("now")))
+            self.stop_ranks(self._report_stopped, at_once=bool(message.get("now")))
         elif order in ("finish", "release", "leave"):
             self.on_finish(message)
 
@@ -78,7 +78,7 @@ class Member:
         if self._reservation is not None:
             self._reservation.release()
         self._reservation = ports.reserve(launch.ports_needed(self._task, self._place))
-        self._tell("ready", ports=self._reservation.ports)
+        self._report("ready", ports=self._reservation.ports)
 
     def _start(self, message: dict[str, object]) -> None:
         if message["generation"] != self._generation or self._reservation is None:
@@ -91,20 +91,20 @@ class Member:
         self.ranks.start(self._generation, roll)
 
     def _on_failed(self, end: dict[str, object]) -> None:
-        self._tell("failed", end=end)
+        self._report("failed", end=end)
 
     def _on_done(self) -> None:
         self.busy = False
-        self._tell("done")
+        self._report("done")
 
     def _stopped(self, then: Callable[[], object]) -> None:
         self.busy = False
         then()
 
-    def _say_stopped(self) -> None:
-        self._tell("stopped")
+    def _report_stopped(self) -> None:
+        self._report("stopped")
 
-    def _tell(self, what: str, **more: object) -> None:
+    def _report(self, what: str, **more: object) -> None:
         message: dict[str, object] = {"say": what, "generation": self._generation}
         message.update(more)
-        self.say(message)
+        self.send(message)

@@ -86,7 +86,7 @@ def file_paths(task: Task, place: Place) -> dict[str, str]:
 
 
 def file_texts(task: Task, place: Place, roll: Roll) -> dict[str, str]:
-    """What those files say in one generation, by path."""
+    """The texts of those files in one generation, by path."""
     texts = task.groups[place.group]["launch"].get("files", {})
     paths = file_paths(task, place)
     values = {"worker": str(place.worker)}

@@ -1,7 +1,7 @@
 """Why a rank failed, as text: from its exit code or signal, its last lines, and torch's error file where a
 script writes one.
 
-Also tells whether that may be a consequence: when one rank dies, its peers see their connections break and
+Also decides whether that may be a consequence: when one rank dies, its peers see their connections break and
 die of that. Which of many was the cause is chosen in `verdict.py`. Pure, but for reading the error file."""
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ def describe_end(code: int, error: str | None) -> str:
         text = "was killed by %s%s" % (name, ": " + hint if hint else "")
         # A Python that has failed may still abort in its native threads on the way out; its first error is
         # the cause.
-        said_why = name == "SIGABRT" or name not in _SIGNAL_HINTS
-        return "%s (%s)" % (text, error) if error and said_why else text
+        reports_error = name == "SIGABRT" or name not in _SIGNAL_HINTS
+        return "%s (%s)" % (text, error) if error and reports_error else text
     return "exited with code %d%s" % (code, ": " + error if error else "")
 
 

@@ -51,25 +51,28 @@ def forget(task: Task, rank: int) -> None:
             pass
 
 
-def main(words: list[str]) -> int:
+def main(arguments: list[str]) -> int:
     """Become the command; returns only if that cannot be."""
-    if len(words) < 2 or not words[1].isdigit():
+    if len(arguments) < 2 or not arguments[1].isdigit():
         return _complain("usage: shell TASK RANK [COMMAND...]", 2)
     try:
-        task = read_task(words[0])
+        task = read_task(arguments[0])
     except (OSError, ValueError, LookupError) as error:
-        return _complain("the task %s cannot be used: %r" % (words[0], error), 2)
+        return _complain("the task %s cannot be used: %r" % (arguments[0], error), 2)
     try:
-        with open(path_of(task.reports, int(words[1])), "rb") as file:
+        with open(path_of(task.reports, int(arguments[1])), "rb") as file:
             env = _at_this_terminal(json.load(file))
     except (OSError, ValueError):
-        print("rank %s has not started here: this is the agent's own environment" % words[1], file=sys.stderr)
+        print(
+            "rank %s has not started here: this is the agent's own environment" % arguments[1],
+            file=sys.stderr,
+        )
         env = dict(os.environ)
     try:
         os.chdir(task.cwd)
     except OSError as error:
         print("%s: %s" % (task.cwd, error.strerror), file=sys.stderr)
-    return _become(words[2:], env)
+    return _become(arguments[2:], env)
 
 
 def _at_this_terminal(kept: dict[str, Any]) -> dict[str, str]:

@@ -109,7 +109,7 @@ def owner_slug(owner: str) -> str:
 def job_names(run: str, world: World) -> tuple[str, ...]:
     """The name of every group's Job: the first is the run's own, the others add their role.
 
-    A role that comes again, as uneven shares of GPUs bring about, is told apart by its group's number."""
+    A further group of the same role, as with uneven shares of GPUs, adds its number instead."""
     names: list[str] = []
     seen: set[str] = set()
     for number, group in enumerate(world.groups):

@@ -89,10 +89,10 @@ def diagnose(
     """Every trouble of a run's workers, the most telling first; none if all is well or it is queued.
 
     `events` are those of the namespace, or of its Jobs, pods and claims; `nodes` and `claims` are None where
-    they may not be listed; `cluster` says how much is free where; `alone` is the name of a single pod that is
-    no worker of a run."""
-    told = Events(events)
-    look = _Look(events=told, nodes=nodes, claims=claims, cluster=cluster, now=now, alone=alone)
+    they may not be listed; `cluster` has what is free on each node; `alone` is the name of a single pod that
+    is no worker of a run."""
+    indexed = Events(events)
+    look = _Look(events=indexed, nodes=nodes, claims=claims, cluster=cluster, now=now, alone=alone)
     findings: list[Finding] = []
     workers = pods_by_worker(pods)
     for job in jobs:
@@ -103,7 +103,7 @@ def diagnose(
         own = range(first, first + dialect.wanted(job))
         mine = [pod for worker in own for pod in workers.get(worker, [])]
         missing = [worker for worker in own if worker not in workers]
-        findings += missing_pods(job, mine, missing, told, now)
+        findings += missing_pods(job, mine, missing, indexed, now)
         for worker in own:
             if worker in workers:
                 findings += look.at_worker(worker, workers[worker])
@@ -175,7 +175,7 @@ class _Look:
         message = one_line(condition.get("message"))
         if not condition or (not message and condition.get("status") != "True"):
             if begun is not None and self._now - begun >= _SCHEDULER_SILENCE:
-                # A scheduler that has found a node says nothing until the pod's claims are bound.
+                # A scheduler that has found a node reports nothing until the pod's claims are bound.
                 if stuck := self._claim_troubles(worker, pod, begun):
                     yield from stuck
                     return

@@ -119,7 +119,7 @@ def _pull(pod: Object, reason: str, message: str, events: Sequence[ClusterEvent]
         text = f"image {_image(pod)} is not on {node_name(pod).removeprefix('its ')}, and must not be pulled"
         return _finding(pod, "image", text, "use --pull missing", _since(pod, failed))
     if (not message or message.endswith(f'"{_image(pod)}"')) and failed:
-        message = failed[-1].message  # before Kubernetes 1.30, a back-off does not say what it backs off from
+        message = failed[-1].message  # before Kubernetes 1.30, a back-off does not name its cause
     missing = last_of(events, "FailedToRetrieveImagePullSecret")
     lost = re.search(r"\(([^)]*)\)", missing.message) if missing else None
     secrets = [each["name"] for each in (pod.get("spec") or {}).get("imagePullSecrets") or []]
@@ -146,7 +146,7 @@ def _config(pod: Object, message: str, events: Sequence[ClusterEvent]) -> Findin
 
 
 def _setting_up(pod: Object, events: Sequence[ClusterEvent], now: float) -> Finding | None:
-    """Volumes, the sandbox, and an image on its way: only events tell."""
+    """Volumes, the sandbox, and an image on its way: only events show them."""
     done = last_of(events, *_SET_UP)
     late = [each for each in events if done is None or each.last > done.last]
     mount = last_of(late, "FailedMount", "FailedAttachVolume", "FailedMapVolume")

@@ -64,7 +64,7 @@ class Trouble:
     """Why a run, or some of its workers, do not run: a sentence, and in `hint` what to do next.
 
     `worker` is the first of `workers` that have it; None if it is the whole run's. `healable` if it may pass
-    by itself. `since` is when it began, if the cluster tells.
+    by itself. `since` is when it began, if the cluster reports it.
     """
 
     worker: int | None

@@ -1,6 +1,6 @@
 """Every run of a namespace, for `ps`: from three lists, whatever their number.
 
-Most runs have ended, and their records say how: Jobs and pods are asked for only of the others. Only one
+Most runs have ended, and their records contain how: Jobs and pods are listed only for the others. Only one
 thing cannot be seen from outside: that a run is over while its workers stay for their results. So of a run
 that seems to go on, the leader's last lines are read, several at a time."""
 

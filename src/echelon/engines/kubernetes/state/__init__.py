@@ -1,1 +1,1 @@
-"""What pods, Jobs and the leader's log say of a run: events, outcome. Pure."""
+"""From pods, Jobs and the leader's log to a run's events and outcome. Pure."""
