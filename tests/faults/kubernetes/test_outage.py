@@ -52,7 +52,7 @@ def test_while_two_follow(terminal: Terminal, api_outage: Outage) -> None:
         for rank in range(2):
             mine = [line for line in command.lines if line.startswith(f"[{rank}] ")]
             assert mine == [f"[{rank}] line {number} of {rank}" for number in range(900)]
-    assert "nothing is heard of the cluster" in foreground.said, foreground
+    assert "the cluster does not respond" in foreground.said, foreground
     status = terminal.status("counts")
     assert (status["state"], status["restarts"]) == ("succeeded", 0)
     terminal.check_removal("counts")

@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from echelon.engines.decoding import decode
 from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.client.fields import json_object, moment, one_line
 from echelon.errors import StateTrouble
@@ -144,9 +145,9 @@ def read(obj: Mapping[str, Any], ref: RunRef) -> Stored:
     notes = about.get("annotations") or {}
     check_schema(ref.name, notes.get(_SCHEMA))
     try:
-        run = msgspec.json.decode(data[_RECORD], type=Record)
-        plan = msgspec.json.decode(data[_PLAN], type=Plan) if _PLAN in data else None
-        shipped = msgspec.json.decode(notes.get(_SHIPPED, "{}"), type=Shipped)
+        run = decode(data[_RECORD], Record)
+        plan = decode(data[_PLAN], Plan) if _PLAN in data else None
+        shipped = decode(notes.get(_SHIPPED, "{}"), Shipped)
     except (KeyError, msgspec.DecodeError, msgspec.ValidationError) as error:
         raise StateTrouble(
             f"the record of run {ref.name!r} cannot be read: {error}",
@@ -200,7 +201,7 @@ def _read_queued(text: object) -> tuple[Waiting, ...]:
 
 def _read_end(text: object) -> Event | None:
     with contextlib.suppress(msgspec.DecodeError, msgspec.ValidationError):
-        return msgspec.json.decode(str(text), type=Event) if text else None
+        return decode(str(text), Event) if text else None
     return None
 
 

@@ -18,6 +18,7 @@ from typing import TypeVar
 import msgspec
 
 from echelon.engines.base import run_exists, unknown_run
+from echelon.engines.decoding import decode
 from echelon.engines.local import rundir
 from echelon.engines.local.rundir import RunDir
 from echelon.engines.machine import state_home
@@ -141,14 +142,14 @@ def read_events(folder: RunDir, position: int = 0) -> tuple[list[Event], int]:
     events = []
     for line in whole.splitlines():
         with contextlib.suppress(msgspec.DecodeError, msgspec.ValidationError):
-            events.append(_event_decoder().decode(line))
+            events.append(decode(line, Event))
     return events, position + len(whole)
 
 
 def read_final(folder: RunDir) -> Event | None:
     """How the run ended; None while it has not."""
     try:
-        return _event_decoder().decode(folder.final.read_bytes())
+        return decode(folder.final.read_bytes(), Event)
     except (OSError, msgspec.DecodeError, msgspec.ValidationError):
         return None
 
@@ -161,17 +162,8 @@ def _write_private(path: Path, content: bytes) -> None:
 
 def _decode(path: Path, kind: type[T]) -> T:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=kind)
+        return decode(path.read_bytes(), kind)
     except (OSError, msgspec.DecodeError, msgspec.ValidationError) as error:
         raise StateTrouble(
             f"{path} cannot be read: {error}", hint=f"`echelon rm {path.parent.name}` forgets this run"
         ) from error
-
-
-_EVENT_DECODER: list[msgspec.json.Decoder[Event]] = []
-
-
-def _event_decoder() -> msgspec.json.Decoder[Event]:
-    if not _EVENT_DECODER:
-        _EVENT_DECODER.append(msgspec.json.Decoder(Event))
-    return _EVENT_DECODER[0]

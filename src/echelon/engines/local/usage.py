@@ -11,6 +11,7 @@ from typing import Protocol
 import msgspec
 
 from echelon.agent.ranks.processes import descendants
+from echelon.engines.decoding import decode
 from echelon.engines.local import devices
 from echelon.engines.local.store import RunStore
 from echelon.model.status import FINAL, RunSummary
@@ -90,9 +91,7 @@ def measure_usage(engine: Machine) -> MachineUsage:
 
 def _processes(engine: Machine, name: str) -> list[int]:
     try:
-        supervisor = msgspec.json.decode(
-            engine.store.dir(name).supervisor.read_bytes(), type=dict[str, float]
-        )
+        supervisor = decode(engine.store.dir(name).supervisor.read_bytes(), dict[str, float])
     except (OSError, msgspec.DecodeError, msgspec.ValidationError):
         return []
     return [int(supervisor["pid"]), *descendants(int(supervisor["pid"]))]

@@ -9,10 +9,9 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import msgspec
-
 from echelon.agent.gang import verdict
 from echelon.agent.ranks import report
+from echelon.engines.decoding import convert
 from echelon.model import ends
 from echelon.model.cluster import Cluster, Gpu, Node
 from echelon.model.event import Event, RootCause
@@ -56,7 +55,7 @@ def perform(program: Program, plan: Plan, now: Callable[[], float]) -> Iterator[
     for restart in range(plan.restarts + 1):
         lasts, failures = yield from _perform_once(program, plan, restart, now)
         if failures:
-            cause = msgspec.convert(verdict.choose_cause(failures), RootCause)
+            cause = convert(verdict.choose_cause(failures), RootCause)
             yield Event(kind="failed", at=now(), cause=cause)
             if restart < plan.restarts:
                 yield Event(kind="restarting", at=now(), restart=restart + 1, cause=cause)

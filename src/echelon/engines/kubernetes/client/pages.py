@@ -10,6 +10,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
+from echelon.engines.decoding import decoder_of
 from echelon.engines.kubernetes.client.access import Access
 from echelon.engines.kubernetes.client.answers import no_api_server
 from echelon.engines.kubernetes.client.refusals import Gone
@@ -48,7 +49,7 @@ def read_pages(fetch: Callable[[int, str], P], mark_of: Callable[[P], str], size
 
 def read_shapes(page: Callable[[int, str], bytes], shape: type[T], access: Access) -> list[T]:
     """Every object of a list as a `shape`: `page(limit, mark)` is one page as the server wrote it."""
-    decoder = msgspec.json.Decoder(_Page[shape])  # type: ignore[valid-type]
+    decoder = decoder_of(_Page[shape])  # type: ignore[valid-type]
 
     def fetch(limit: int, mark: str) -> _Page[T]:
         try:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from echelon.engines.decoding import decode
 from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.nodes import shapes
 from echelon.engines.kubernetes.nodes.quantities import to_thousandths, to_whole
@@ -285,7 +286,7 @@ def _tolerates(toleration: Toleration, taint: shapes.Taint) -> bool:
 
 def _planned_nodes(job: shapes.Job) -> list[str]:
     try:
-        return msgspec.json.decode(job.metadata.annotations.nodes or "[]", type=list[str])
+        return decode(job.metadata.annotations.nodes or "[]", list[str])
     except (msgspec.DecodeError, msgspec.ValidationError):
         return []
 

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import field
 
+from echelon.engines.decoding import convert
 from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.nodes.quantities import Quantity
 
@@ -194,4 +195,4 @@ class Job(_Shape, frozen=True):
 
 def read(shape: type[T], objects: Iterable[Mapping[str, Any]]) -> list[T]:
     """Objects of the API, parsed into their shape."""
-    return [msgspec.convert(each, shape) for each in objects]
+    return [convert(each, shape) for each in objects]

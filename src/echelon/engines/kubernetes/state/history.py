@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import msgspec
 
+from echelon.engines.decoding import convert
 from echelon.engines.kubernetes.client.api import Object
 from echelon.engines.kubernetes.client.fields import json_object
 from echelon.engines.kubernetes.record import Stored
@@ -55,7 +56,7 @@ class LeaderEvents:
                     yield from self._events(each, pods)
 
     def _events(self, raw: Mapping[str, object], pods: Sequence[Object]) -> Iterator[Event]:
-        event = msgspec.convert(raw, Event, strict=False)
+        event = convert(raw, Event)
         if event.kind == "verdict":
             self.verdict = event
         self.held = self.held or event.kind == "holding"

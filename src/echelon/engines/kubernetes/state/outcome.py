@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import msgspec
 
 from echelon.agent.task import NO_LEADER, RUN_OVER
+from echelon.engines.decoding import convert
 from echelon.engines.kubernetes.client.fields import json_object, one_line
 from echelon.engines.kubernetes.record import Stop, Stored
 from echelon.engines.kubernetes.render import dialects
@@ -140,7 +141,7 @@ def _from_verdict(
     if stop is not None and not first and verdict["outcome"] != "succeeded":
         return stopped(stop, at=at)
     try:
-        cause = msgspec.convert(verdict.get("cause"), RootCause | None, strict=False)
+        cause = convert(verdict.get("cause"), RootCause | None)
     except msgspec.ValidationError:
         cause = None
     code = verdict.get("exit_code")
