@@ -111,7 +111,7 @@ class PodLabels(_Shape, frozen=True):
     job: str = field(name="batch.kubernetes.io/job-name", default="")
 
 
-class PodNotes(_Shape, frozen=True):
+class PodAnnotations(_Shape, frozen=True):
     """The annotation with a pod's index in its Job."""
 
     index: str = field(name=names.COMPLETION_INDEX, default="")
@@ -123,7 +123,7 @@ class PodMeta(_Shape, frozen=True):
     name: str
     namespace: str = ""
     labels: PodLabels = PodLabels()
-    annotations: PodNotes = PodNotes()
+    annotations: PodAnnotations = PodAnnotations()
 
 
 class PodStatus(_Shape, frozen=True):
@@ -140,7 +140,7 @@ class Pod(_Shape, frozen=True):
     status: PodStatus = PodStatus()
 
 
-class JobNotes(_Shape, frozen=True):
+class JobAnnotations(_Shape, frozen=True):
     """The annotation with the planned nodes of a Job's workers: a JSON list."""
 
     nodes: str = field(name=names.NODES, default="")
@@ -158,7 +158,7 @@ class JobMeta(_Shape, frozen=True):
     name: str
     namespace: str = ""
     labels: JobLabels = JobLabels()
-    annotations: JobNotes = JobNotes()
+    annotations: JobAnnotations = JobAnnotations()
     deletion_timestamp: str | None = None
 
 
@@ -192,7 +192,7 @@ class Job(_Shape, frozen=True):
     status: JobStatus = JobStatus()
 
 
-class RecordNotes(_Shape, frozen=True):
+class RecordAnnotations(_Shape, frozen=True):
     """The annotations with a request to stop the run, and with the last attempt to admit it."""
 
     stop: str | None = field(name=names.STOP, default=None)
@@ -204,7 +204,7 @@ class RecordMeta(_Shape, frozen=True):
 
     name: str
     namespace: str = ""
-    annotations: RecordNotes = RecordNotes()
+    annotations: RecordAnnotations = RecordAnnotations()
     deletion_timestamp: str | None = None
 
 
