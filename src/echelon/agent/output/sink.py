@@ -204,7 +204,7 @@ class Stream:
         self._partial = lines.pop()
         if lines:
             if b"\r" in data or b"\r" in lines[0]:
-                lines = [_last_painting(line) for line in lines]
+                lines = [_visible_part(line) for line in lines]
             self._sink.lines(self._whole, lines, now)
         if self._partial:
             self._handle_partial(now)
@@ -212,7 +212,7 @@ class Stream:
     def close(self) -> None:
         """End the stream: a rest without a newline is a line too."""
         if self._partial:
-            self._sink.lines(self._whole, [_last_painting(self._partial)], time.time())
+            self._sink.lines(self._whole, [_visible_part(self._partial)], time.time())
             self._partial = b""
         if self._unkept:
             self._log.write(self._unkept)
@@ -230,13 +230,13 @@ class Stream:
 
     def _handle_partial(self, now: float) -> None:
         if b"\r" in self._partial:
-            painting = _last_painting(self._partial)
+            visible = _visible_part(self._partial)
             ticks = time.monotonic()
             if ticks - self._painted >= (PROGRESS_EVERY if self._hold else 1.0):
                 self._painted = ticks
-                self._sink.lines(self._progress, [painting], now)
+                self._sink.lines(self._progress, [visible], now)
             # Only the text after the last carriage return can become a line; drop what it overwrites.
-            self._partial = painting + (b"\r" if self._partial.endswith(b"\r") else b"")
+            self._partial = visible + (b"\r" if self._partial.endswith(b"\r") else b"")
         elif not self._hold or len(self._partial) >= LONGEST_LINE:
             end = _whole_characters(self._partial)
             if end:
@@ -255,6 +255,6 @@ def _whole_characters(data: bytes) -> int:
     return len(data)
 
 
-def _last_painting(line: bytes) -> bytes:
+def _visible_part(line: bytes) -> bytes:
     """What a terminal would show of a line with carriage returns."""
     return line.rstrip(b"\r").rpartition(b"\r")[2]

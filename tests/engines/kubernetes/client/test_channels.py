@@ -83,8 +83,8 @@ def test_questions_and_the_last_word() -> None:
     assert [type(event).__name__ for event in server.events()] == ["Pong", "Ping"]
     (last,) = packing.unpack(server.send(CloseConnection(code=1000)))
     assert isinstance(last, Closed)
-    assert packing.goodbye()
-    assert packing.goodbye() == b""
+    assert packing.close_message()
+    assert packing.close_message() == b""
 
 
 def test_nonsense_is_an_end() -> None:

@@ -90,7 +90,7 @@ class Packing:
 
         return self._connection.send(events.Pong(payload=data))
 
-    def goodbye(self) -> bytes:
+    def close_message(self) -> bytes:
         """The close message; empty if it has been sent, or the connection is over."""
         from wsproto.connection import ConnectionState
         from wsproto.events import CloseConnection

@@ -170,7 +170,7 @@ class Exec:
                 with contextlib.suppress(BlockingIOError):
                     self._ear.recv(4096)
         with contextlib.suppress(OSError):  # the close message, if the connection still stands
-            self._socket.send(bytes(self._packed) + self._packing.goodbye())
+            self._socket.send(bytes(self._packed) + self._packing.close_message())
 
     def _interest(self) -> int:
         reading = 0 if self._is_full() else selectors.EVENT_READ

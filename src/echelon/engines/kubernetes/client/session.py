@@ -27,7 +27,7 @@ from echelon.engines.kubernetes.client.refusals import (
     refusal,
     unreachable,
 )
-from echelon.engines.kubernetes.client.stream import Connection, Stream, Upgraded, take_over
+from echelon.engines.kubernetes.client.stream import Connection, Stream, Upgraded, switch_protocol
 from echelon.engines.kubernetes.client.trust import make_context
 from echelon.errors import EchelonError, Unavailable, Unreachable
 
@@ -144,7 +144,7 @@ class Session:
                     f"{name_server(self.access)} does not open a WebSocket: it says {response.status_code}",
                     hint="a proxy between here and the server may not let WebSockets through",
                 )
-            upgraded = take_over(response, connection)
+            upgraded = switch_protocol(response, connection)
             stack.pop_all()
         return upgraded
 

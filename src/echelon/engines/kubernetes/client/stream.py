@@ -139,7 +139,7 @@ class Stream(Iterator[T], Generic[T]):
         self._end()
 
 
-def take_over(response: httpx2.Response, connection: Connection) -> Upgraded:
+def switch_protocol(response: httpx2.Response, connection: Connection) -> Upgraded:
     """The connection of a response that agrees to another protocol."""
     import httpcore2
 

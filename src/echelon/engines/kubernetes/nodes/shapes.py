@@ -112,7 +112,7 @@ class PodLabels(_Shape, frozen=True):
     job: str = field(name="batch.kubernetes.io/job-name", default="")
 
 
-class PodNotes(_Shape, frozen=True):
+class PodAnnotations(_Shape, frozen=True):
     """The annotation with a pod's index in its Job."""
 
     index: str = field(name=names.COMPLETION_INDEX, default="")
@@ -124,7 +124,7 @@ class PodMeta(_Shape, frozen=True):
     name: str
     namespace: str = ""
     labels: PodLabels = PodLabels()
-    annotations: PodNotes = PodNotes()
+    annotations: PodAnnotations = PodAnnotations()
 
 
 class PodStatus(_Shape, frozen=True):
@@ -141,7 +141,7 @@ class Pod(_Shape, frozen=True):
     status: PodStatus = PodStatus()
 
 
-class JobNotes(_Shape, frozen=True):
+class JobAnnotations(_Shape, frozen=True):
     """The annotation with the planned nodes of a Job's workers: a JSON list."""
 
     nodes: str = field(name=names.NODES, default="")
@@ -159,7 +159,7 @@ class JobMeta(_Shape, frozen=True):
     name: str
     namespace: str = ""
     labels: JobLabels = JobLabels()
-    annotations: JobNotes = JobNotes()
+    annotations: JobAnnotations = JobAnnotations()
     deletion_timestamp: str | None = None
 
 
