@@ -32,6 +32,7 @@ class Claimed:
         self._engine = engine
         self.kept: list[Event] = []
         self.queued = False
+        self.held = True
 
     def tend(self, end: Event | None = None) -> float:
         self.queued = self._engine.story[-1].kind == "queued"
@@ -150,6 +151,15 @@ def test_an_outage_at_the_end_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> 
     with Run(REF, engine).tending() as tender:
         tender.keep(succeeded(at=4.0))
     assert engine.claimed.kept == [succeeded(at=4.0)]
+
+
+def test_a_claim_that_was_taken_over_is_let_go_of() -> None:
+    engine = Queue(None, free=False)
+    engine.claimed.held = False
+    engine.free = True
+    with Run(REF, engine).tending():
+        wait_until(lambda: engine.done.count("tend") > 2, "the claim to be tried for again")
+    assert engine.starts == [None], "nothing is admitted without the claim"
 
 
 def test_reading_never_asks_for_the_claim() -> None:

@@ -46,9 +46,10 @@ class Tending:
         self._thread = threading.Thread(target=self._run, name="tending", daemon=True)
         self._next_try, self._pause = 0.0, _ADMISSION[0]
 
-    @property
-    def collects(self) -> bool:
-        """Whether it is this process that fetches the results: the run has no other tender."""
+    def is_ours(self) -> bool:
+        """Whether it is for this process to keep the end and fetch the results: no other is the run's tender.
+        A claim that is free is taken now.
+        """
         return self._engine.traits.keeps_queue or self._try_claim()
 
     def begin(self) -> None:
@@ -59,7 +60,7 @@ class Tending:
     def keep(self, end: Event) -> None:
         """Have the end in the record before anything else is tried: an outage is waited for."""
         deadline = time.monotonic() + _KEEPING
-        while self.collects and self._tender is not None:
+        while self.is_ours() and self._tender is not None:
             try:
                 with self._lock:
                     self._tender.tend(end)
@@ -74,11 +75,10 @@ class Tending:
     def end(self) -> None:
         """Do what is due a last time, and leave the claim to others."""
         self._left.set()
-        with self._lock, suppress(EchelonError):
+        with self._lock, suppress(EchelonError):  # an API server that is away is not asked twice
             if self._tender is not None:
                 self._tender.tend()
-        if self._tender is not None:
-            self._tender.release()
+                self._tender.release()
 
     def _run(self) -> None:
         pause = 0.0
@@ -99,6 +99,9 @@ class Tending:
             if self._tender is None or self._left.is_set():
                 return _CLAIM_LOOK
             pause = self._tender.tend()
+            if not self._tender.held:
+                self._tender = None  # another process took it over
+                return _CLAIM_LOOK
             if not self._tender.queued:
                 return pause
             if time.monotonic() >= self._next_try:

@@ -88,7 +88,7 @@ def _attend(run: Run, tender: Tending) -> None:
     """
     _report_events(run, on_end=tender.keep)
     with contextlib.suppress(EchelonError, OSError):  # it is tried again when all output is shown
-        if tender.collects:
+        if tender.is_ours():
             render.collecting(run)
 
 
@@ -96,7 +96,7 @@ def _collect(run: Run, watcher: threading.Thread, tender: Tending) -> EchelonErr
     """Fetch the results. What goes wrong with that does not hide how the run ended."""
     try:
         watcher.join()
-        if tender.collects:
+        if tender.is_ours():
             render.collecting(run)
     except KeyboardInterrupt:
         render.notice(f"not all results were fetched; `echelon get {run.name}` goes on with it")

@@ -33,6 +33,9 @@ class Taken(Exception):
 class Tender(Protocol):
     """Holds a run's tender claim, and with it the right and the duty to look after the run from outside."""
 
+    held: bool
+    """Whether the claim was still this process's when it was last renewed."""
+
     queued: bool
     """Whether the run waited to be admitted when it was last looked at."""
 

@@ -207,6 +207,15 @@ def test_a_claim_that_another_process_holds_is_not_even_tried(api: Api, stand_in
     assert [seen.method for seen in stand_in.seen] == ["GET"]
 
 
+def test_a_tender_whose_claim_was_taken_over_does_nothing_more(api: Api, stand_in: StandIn) -> None:
+    tender = Tender(api, RunRef(engine="k8s", name="demo"), "me/1/x")
+    theirs = labelled(tender={"holder": "laptop/1/a", "until": 4_000_000_000})
+    stand_in.answer_with(says(200, theirs))
+    tender.tend()
+    assert not tender.held
+    assert [seen.method for seen in stand_in.seen] == ["GET"]
+
+
 @pytest.mark.parametrize(("holder", "methods"), [("me/1/x", ["GET", "PATCH"]), ("laptop/1/a", ["GET"])])
 def test_only_ones_own_claim_is_released(
     api: Api, stand_in: StandIn, holder: str, methods: list[str]

@@ -153,6 +153,7 @@ class Tender:
         self._ref = ref
         self._holder = holder or machine.process_name()
         self._renewed = 0.0
+        self.held = False
         self.queued = False  # the run waits to be admitted
 
     def take(self) -> bool:
@@ -160,6 +161,7 @@ class Tender:
         stored = views.read_record(self._api, self._ref)
         now = time.time()
         if not may_take(stored.claim, self._holder, now):
+            self.held = False
             return False
         claim = Claim(holder=self._holder, until=round(now + CLAIM_LASTS, 3))
         try:
@@ -169,6 +171,7 @@ class Tender:
         except Denied:
             return False
         self._renewed = time.monotonic()
+        self.held = True
         return True
 
     def tend(self, end: Event | None = None) -> float:
@@ -177,6 +180,8 @@ class Tender:
         """
         if time.monotonic() - self._renewed > _RENEW:
             self.take()
+        if not self.held:
+            return _PAUSE
         view = views.look(self._api, self._ref)
         found = find_troubles(self._api, view.jobs, view.pods) if end is None else []
         for action in decide(RunView(objects=view, troubles=found, end=end), time.time()):
