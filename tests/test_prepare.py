@@ -191,7 +191,7 @@ def test_a_role_with_a_command_of_its_own_runs_beside_any_framework(home: Path) 
     roles = {"ps": RoleSettings(command="serve")}
     assert settle(Settings(script="train.py", roles=roles)).job.framework == "torch"
     assert settle(Settings(script="plain.py", roles=roles)).job.framework == "plain"
-    both = {**roles, "chief": 1}
+    both: dict[str, int | RoleSettings] = {**roles, "chief": 1}
     assert settle(Settings(script="plain.py", roles=both)).job.framework == "tensorflow"
 
 

@@ -10,7 +10,6 @@ from echelon.agent import task as agent_task
 from echelon.agent.gang import verdict
 from echelon.agent.ranks import launch
 from echelon.agent.setup import packages, prepare
-from echelon.engines import task as client_task
 from echelon.errors import CannotShip, RunLost, RunTimedOut, StateTrouble, Unavailable
 from echelon.model.run import SCHEMA, Record
 from echelon.model.world import Group, World, members
@@ -34,7 +33,7 @@ def test_exit_codes_and_schemas() -> None:
     assert StateTrouble.exit_code == prepare.FOLDER_EXIT_CODE
     assert CannotShip.exit_code == prepare.CODE_EXIT_CODE
     assert Unavailable.exit_code == packages.EXIT_CODE
-    assert client_task.SCHEMA == agent_task.SCHEMA
+    assert SCHEMA == agent_task.SCHEMA
     assert __version__ == agent_task.VERSION
     assert Record.__dataclass_fields__["schema"].default == SCHEMA
 

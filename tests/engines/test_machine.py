@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from echelon.engines import machine
 from echelon.engines.machine import Submissions, is_dead_process, process_name, state_home
 
 
@@ -67,4 +67,4 @@ def test_a_process_of_this_machine_that_has_ended_is_known_as_dead() -> None:
     assert is_dead_process(ended.stdout.strip())
     assert not is_dead_process(process_name())
     assert not is_dead_process(ended.stdout.strip().replace(os.uname().nodename, "elsewhere"))
-    assert not any(map(is_dead_process, ("", "/", "x", f"{machine.socket.gethostname()}/no/x")))
+    assert not any(map(is_dead_process, ("", "/", "x", f"{socket.gethostname()}/no/x")))

@@ -115,9 +115,9 @@ def test_an_archive_is_imported_by_the_container_runtime(
     assert done.returncode == 0, done.stderr
     node = real_nodes[0]
     ctr = [
-        programs.program("containerd", "ctr"),
+        str(programs.program("containerd", "ctr")),
         "--address",
-        socket_path(node),
+        str(socket_path(node)),
         "--namespace",
         "k8s.io",
         "images",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,7 +15,7 @@ from tests.image.meddler import Asked, Change, Cut, Meddler, Said, Swallow
 from tests.image.registries import Registry
 
 from echelon.errors import Refused, Unavailable, Unreachable
-from echelon.image import oci, transport
+from echelon.image import oci
 from echelon.image.oci import Descriptor
 from echelon.image.reference import Reference, parse_reference
 from echelon.image.registry import Repository
@@ -32,7 +33,7 @@ def described(data: bytes) -> Descriptor:
 def hurry(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """No pauses between tries; the list has how long they would have been."""
     pauses: list[float] = []
-    monkeypatch.setattr(transport.time, "sleep", pauses.append)
+    monkeypatch.setattr(time, "sleep", pauses.append)
     return pauses
 
 

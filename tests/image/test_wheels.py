@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import hashlib
+import importlib.util
 import os
 import subprocess
 import sys
@@ -141,7 +142,7 @@ def test_pip_comes_with_a_warning(shelf: Path, monkeypatch: pytest.MonkeyPatch) 
     tool, notes = find_tool(wanted("x"))
     assert tool == (sys.executable, "-m", "pip")
     assert "pip judges" in notes[0]
-    monkeypatch.setattr(wheels.importlib.util, "find_spec", lambda _name: None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(Unavailable, match="neither is here"):
         find_tool(wanted("x"))

@@ -33,7 +33,7 @@ def test_nothing_changes_nothing() -> None:
 
 
 def test_what_echelon_does_not_say_goes_through_untouched() -> None:
-    theirs = {
+    theirs: dict[str, Any] = {
         "metadata": {"annotations": {"a": "b"}},
         "spec": {"nodeSelector": {"pool": "a"}, "hostNetwork": True, "initContainers": [{"name": "first"}]},
     }

@@ -33,8 +33,10 @@ class Taken(Exception):
 class Tender(Protocol):
     """Holds a run's tender claim, and with it the right and the duty to look after the run from outside."""
 
-    queued: bool
-    """Whether the run waited to be admitted when it was last looked at."""
+    @property
+    def queued(self) -> bool:
+        """Whether the run waited to be admitted when it was last looked at."""
+        ...
 
     def tend(self, end: Event | None = None) -> float:
         """Do what the run needs now; returns the seconds until the next time. `end` is the run's end, where

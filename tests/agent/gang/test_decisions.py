@@ -18,8 +18,8 @@ def test_everybody_is_waited_for_and_told_the_addresses() -> None:
     assert said(made) == [(None, "prepare")]
     for worker in (1, 2, 0):
         made.ready(worker, 0, [worker], NOW)
-    ((worker, message),) = made.outbox
-    assert worker is None
+    ((to, message),) = made.outbox
+    assert to is None
     assert message == {
         "say": "start",
         "generation": 0,

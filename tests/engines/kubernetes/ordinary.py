@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from testbed.kubectl import Object
 from tests.engines.kubernetes.situations import AGENT, Situation, run_job
 
@@ -19,14 +21,14 @@ def claim(name: str, **spec: object) -> Object:
     }
 
 
-def mounted(source: Object) -> dict[str, object]:
+def mounted(source: Object) -> dict[str, Any]:
     return {
         "volumes": [{"name": "data", **source}],
         "container": {"volumeMounts": [{"name": "data", "mountPath": "/data"}]},
     }
 
 
-def on_claim(name: str) -> dict[str, object]:
+def on_claim(name: str) -> dict[str, Any]:
     return mounted({"persistentVolumeClaim": {"claimName": name}})
 
 

@@ -57,7 +57,7 @@ def due(seen: View, **more: Any) -> list[Action]:
 def cut_off(*, leaves: bool) -> Object:
     """A pod on a node that does not respond, deleted or not."""
     conditions = [{"type": "Ready", "status": "False"}, {"type": "ContainersReady", "status": "True"}]
-    more = {"deletionTimestamp": LEAVES} if leaves else {}
+    more: dict[str, Any] = {"deletionTimestamp": LEAVES} if leaves else {}
     return pod(1, state=RUNNING, status={"conditions": conditions}, **more)
 
 

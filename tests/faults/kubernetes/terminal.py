@@ -174,7 +174,7 @@ def terminal(
     home: Path, namespace: Kubectl, image: Callable[[str], str], tmp_path: Path
 ) -> Iterator[Terminal]:
     """Somebody who may do everything, in a fresh namespace, with an image that has only Python."""
-    assert home
+    assert home.parent == tmp_path
     folder = tmp_path / "work"
     (folder / "pyproject.toml").write_text("[project]\nname = 'work'\n")
     somebody = Terminal(

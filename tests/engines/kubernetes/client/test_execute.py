@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler
+from typing import Any
 
 import pytest
 from tests.engines.kubernetes.stand_in import Answer, Proxy, StandIn, cuts, refuses, says
@@ -70,7 +71,7 @@ def ends(peer: Peer, status: object = DONE) -> None:
     peer.hear()
 
 
-def run(access: Access, **more: bool) -> Exec:
+def run(access: Access, **more: Any) -> Exec:
     return Api(access, patience=0).exec("p", ["do", "it"], container="c", **more)
 
 
@@ -145,7 +146,11 @@ def test_silence_is_noticed(access: Access, stand_in: StandIn, monkeypatch: pyte
     monkeypatch.setattr("echelon.engines.kubernetes.client.execute.PING", 0.05)
     monkeypatch.setattr("echelon.engines.kubernetes.client.execute.SILENCE", 0.3)
     over = threading.Event()
-    stand_in.answer_with(upgrades(lambda _peer: over.wait(30) and None))
+
+    def stay_silent(_peer: Peer) -> None:
+        over.wait(30)
+
+    stand_in.answer_with(upgrades(stay_silent))
     with run(access) as running, pytest.raises(Unreachable, match="no answer in time"):
         running.read(timeout=30)
     over.set()

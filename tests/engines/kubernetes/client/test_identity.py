@@ -73,11 +73,10 @@ def test_a_certificate_from_a_plugin_is_shown(
         "clientCertificateData": certificates.client.read_text(),
         "clientKeyData": certificates.client_key.read_text(),
     }
-    answer = {"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": status}
+    version = "client.authentication.k8s.io/v1"
+    answer = {"apiVersion": version, "kind": "ExecCredential", "status": status}
     (tmp_path / "answer").write_text(json.dumps(answer))
-    plugin = ExecPlugin(
-        command="cat", args=(str(tmp_path / "answer"),), api_version=answer["apiVersion"], mode="Never"
-    )  # type: ignore[arg-type]
+    plugin = ExecPlugin(command="cat", args=(str(tmp_path / "answer"),), api_version=version, mode="Never")  # type: ignore[arg-type]
     Api(replace(access, login=Login(plugin=plugin))).raw("/version")
     assert stand_in.seen[0].client
 

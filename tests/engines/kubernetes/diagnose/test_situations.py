@@ -23,7 +23,7 @@ from tests.engines.kubernetes.situations import (
 )
 from tests.engines.kubernetes.taken import keep
 
-from echelon.engines.kubernetes.state.outcome import is_running
+from echelon.engines.kubernetes.state.workers import is_running
 from testbed import registry
 
 # Their words are tested on what was taken here; that they still come about takes five minutes.

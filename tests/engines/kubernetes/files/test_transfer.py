@@ -302,7 +302,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         pytest.skip("only root can mount a small file system")
     folder = tmp_path / "disk"
     folder.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", folder]
+    command = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)]
     if (done := subprocess.run(command, capture_output=True, check=False)).returncode:
         pytest.skip(f"mounting is not allowed here: {done.stderr.decode()}")
     yield folder

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from tests.engines.kubernetes.small import RUNNING, WAITING, job, pod
 from tests.engines.kubernetes.stand_in import StandIn, refuses, says
@@ -20,7 +22,7 @@ def api(access: Access) -> Api:
 def cut_off(*, leaves: bool) -> Object:
     """A pod on a node that is not heard of, sent away or not."""
     conditions = [{"type": "Ready", "status": "False"}, {"type": "ContainersReady", "status": "True"}]
-    more = {"deletionTimestamp": "2026-01-01T00:05:00Z"} if leaves else {}
+    more: dict[str, Any] = {"deletionTimestamp": "2026-01-01T00:05:00Z"} if leaves else {}
     return pod(1, state=RUNNING, status={"conditions": conditions}, **more)
 
 

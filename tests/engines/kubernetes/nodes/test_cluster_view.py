@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import pytest
@@ -152,6 +153,10 @@ def test_a_started_run_holds_its_places_before_and_after_its_pods_are_there(
     made["spec"]["template"]["metadata"]["labels"] |= ours
     namespace.create(made)
     api = connect(namespace)
+
+    def is_free(node: str) -> bool:
+        return held(inventory.look(api), node) == []
+
     assert held(inventory.look(api), first) == ["fm", "fm"]
     namespace.wait_for(lambda: len(manifests.pods_of(namespace, "fm")) == 2, "the pods")
     assert held(inventory.look(api), first) == ["fm", "fm"]
@@ -167,7 +172,7 @@ def test_a_started_run_holds_its_places_before_and_after_its_pods_are_there(
     assert (held(looked, first), held(looked, second)) == (["fm"], ["fm"])
     namespace("delete", "job", "fm", "--wait=false", "--cascade=foreground")
     for name in (first, second):
-        namespace.wait_for(lambda name=name: held(inventory.look(api), name) == [], "its GPUs to be free")
+        namespace.wait_for(partial(is_free, name), "its GPUs to be free")
 
 
 def test_nodes_that_are_closed(
@@ -340,10 +345,10 @@ def test_a_thousand_nodes_and_pods_are_seen_with_little(
     path = f"/api/v1/namespaces/{namespace.namespace}/pods"
     with testbed_api.Api("testbed:fake-pods") as api:
         for number, name in enumerate(made):
-            made = asking(
+            pod = asking(
                 "docker.io/testbed/none:1", f"p{number}", name, gpu=str(number % 8 + 1), cpu="1", memory="1Gi"
             )
-            status, answer = api.call("POST", path, made)
+            status, answer = api.call("POST", path, pod)
             assert status == 201, answer
     monkeypatch.setenv("KUBECONFIG", str(namespace.kubeconfig))
     began = time.monotonic()

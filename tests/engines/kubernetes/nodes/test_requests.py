@@ -51,7 +51,7 @@ def test_what_is_no_quantity_is_refused(text: str) -> None:
         to_thousandths(text)
 
 
-SCALES = {
+SCALES: dict[str, str | int] = {
     "n": "1e-9", "u": "1e-6", "m": "1e-3", "": "1", "k": "1e3", "M": "1e6", "G": "1e9", "T": "1e12",
     "P": "1e15", "E": "1e18", "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50, "Ei": 2**60,
     "e2": "1e2", "E-2": "1e-2", "e+1": "1e1",
@@ -96,9 +96,10 @@ def test_a_pod_asks_for_the_most_that_it_has_at_any_moment(spec: Object) -> None
         def asked(each: Object, resource: str = resource) -> int:
             return to_thousandths(each["resources"]["requests"][resource])
 
-        beside, moments = [], [0]
+        beside: list[Object] = []
+        moments = [0]
         for each in spec["initContainers"]:
-            moments.append(sum(map(asked, beside)) + asked(each))
+            moments.append(sum(asked(other) for other in beside) + asked(each))
             if each.get("restartPolicy") == "Always":
                 beside.append(each)
         moments.append(sum(map(asked, [*beside, *spec["containers"]])))

@@ -89,7 +89,9 @@ def test_what_is_lost_is_told_by_the_next_state(before: int, lost: int, after: i
     state = said("state", 50.0, events=events[:before])
     lines = [line(at, each) for at, each in enumerate([*events[:before], state, *events[before:]])]
     lost = min(lost, before)
-    torn = [gap(0, lost, 1.0), LogLine(text="x", at=1.0, worker=0), *lines[lost:]] if lost else lines
+    torn: list[LogLine | EventLine] = [*lines]
+    if lost:
+        torn = [gap(0, lost, 1.0), LogLine(text="x", at=1.0, worker=0), *lines[lost:]]
     found = history.since_last_gap(torn)
     assert found == (lines[before:] if lost else lines)
     heard = LeaderEvents()
@@ -97,5 +99,5 @@ def test_what_is_lost_is_told_by_the_next_state(before: int, lost: int, after: i
 
 
 def test_a_log_without_any_state_tells_what_it_has() -> None:
-    lines = [gap(0, 3, 1.0), line(3, said("worker-lost", 1.0, worker=1))]
+    lines: list[LogLine | EventLine] = [gap(0, 3, 1.0), line(3, said("worker-lost", 1.0, worker=1))]
     assert history.since_last_gap(lines) == lines[1:]
