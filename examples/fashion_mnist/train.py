@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
+import torch.distributed.nn  # before there is a group: see leave_group
 import torch.nn.functional as F  # noqa: N812  the name that every reader of PyTorch knows
 from data import Split, load
 from idx import DataError
@@ -87,6 +88,18 @@ def join_group() -> torch.device:
         dist.init_process_group("gloo")
     print(f"Rank {dist.get_rank()} of {dist.get_world_size()} on {device}, {dist.get_backend()}", flush=True)
     return device
+
+
+def leave_group() -> None:
+    """End the group, with its threads.
+
+    A thread of Gloo may be the last to hold a tensor of Python's, and needs Python to free it. A thread that
+    does so while Python ends aborts the process: "terminate called without an active exception". The threads
+    end with the group, and the group ends here if nothing else holds it. Two would: the model, which is
+    gone because `fit` has returned; and `torch.distributed.nn`, whose functions take the group that exists
+    when it is imported as their default. DistributedDataParallel imports it, unless it was imported before.
+    """
+    dist.destroy_process_group()
 
 
 def train_epoch(
@@ -185,6 +198,12 @@ def main() -> None:
     torch.use_deterministic_algorithms(True)
     torch.manual_seed(args.seed)
     device = join_group()
+    fit(args, train, test, device)
+    leave_group()
+
+
+def fit(args: argparse.Namespace, train: Split, test: Split, device: torch.device) -> None:
+    """Train from the last checkpoint to the last epoch, and save."""
     train, test = train.to(device), test.to(device)
     network = Network().to(device)
     optimizer = torch.optim.SGD(network.parameters(), lr=args.lr, momentum=args.momentum)
@@ -214,7 +233,6 @@ def main() -> None:
         save(network.state_dict(), checkpoint.with_name("model.pt"))
     if writer:
         writer.close()
-    dist.destroy_process_group()
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
@@ -24,7 +25,7 @@ def test_a_file_closed_by_an_earlier_callback_of_the_same_round(loop: Loop) -> N
     pairs = [socket.socketpair() for _ in range(2)]
     called = []
 
-    def callback(mine: int, other: int) -> None:
+    def callback(mine: int, other: int, _events: int) -> None:
         called.append(mine)
         loop.forget(pairs[other][0])
         pairs[other][0].close()
@@ -32,7 +33,7 @@ def test_a_file_closed_by_an_earlier_callback_of_the_same_round(loop: Loop) -> N
 
     for mine, other in ((0, 1), (1, 0)):
         pairs[mine][1].send(b"x")
-        loop.watch(pairs[mine][0], READ, lambda _events, mine=mine, other=other: callback(mine, other))
+        loop.watch(pairs[mine][0], READ, partial(callback, mine, other))
     loop.run()
     assert len(called) == 1
     for pair in pairs:

@@ -175,6 +175,26 @@ def test_killed_run_goes_on_after_its_last_epoch_and_ends_the_same(
     assert same(weights(straight), weights(killed))
 
 
+THREADS = """
+import runpy, sys
+from pathlib import Path
+sys.argv = sys.argv[1:]
+sys.path.insert(0, str(Path(sys.argv[0]).parent))
+runpy.run_path(sys.argv[0], run_name="__main__")
+print("left:", *(path.read_text().strip() for path in Path("/proc/self/task").glob("*/comm")))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_no_thread_of_the_group_is_left(data: Path, clean_environment: dict[str, str]) -> None:
+    """One that frees a tensor while Python ends aborts the process. (torch 2.6 left three, before.)"""
+    command = [sys.executable, "-c", THREADS, str(SCRIPT), "--data_path", str(data)]
+    done = subprocess.run(command, env=clean_environment, capture_output=True, text=True, check=True)
+    (left,) = (line for line in done.stdout.splitlines() if line.startswith("left:"))
+    assert "gloo" not in left
+
+
 @pytest.mark.slow
 def test_ranks_share_each_batch(train: Train, data: Path, tmp_path: Path) -> None:
     """Their number changes the last digits only, also where it divides neither the batch nor the data."""

@@ -117,7 +117,7 @@ def test_an_archive_is_imported_by_the_container_runtime(
     ctr: list[str | Path] = [
         programs.program("containerd", "ctr"),
         "--address",
-        socket_path(node),
+        str(socket_path(node)),
         "--namespace",
         "k8s.io",
         "images",

@@ -73,7 +73,8 @@ def test_a_certificate_from_a_plugin_is_shown(
         "clientCertificateData": certificates.client.read_text(),
         "clientKeyData": certificates.client_key.read_text(),
     }
-    answer = {"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": status}
+    version = "client.authentication.k8s.io/v1"
+    answer = {"apiVersion": version, "kind": "ExecCredential", "status": status}
     (tmp_path / "answer").write_text(json.dumps(answer))
     plugin = ExecPlugin(
         command="cat", args=(str(tmp_path / "answer"),), api_version=str(answer["apiVersion"]), mode="Never"

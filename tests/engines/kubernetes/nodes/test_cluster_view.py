@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import pytest
@@ -152,6 +153,10 @@ def test_a_started_run_holds_its_places_before_and_after_its_pods_are_there(
     made["spec"]["template"]["metadata"]["labels"] |= ours
     namespace.create(made)
     api = connect(namespace)
+
+    def is_free(node: str) -> bool:
+        return held(inventory.look(api), node) == []
+
     assert held(inventory.look(api), first) == ["fm", "fm"]
     namespace.wait_for(lambda: len(manifests.pods_of(namespace, "fm")) == 2, "the pods")
     assert held(inventory.look(api), first) == ["fm", "fm"]
@@ -167,7 +172,7 @@ def test_a_started_run_holds_its_places_before_and_after_its_pods_are_there(
     assert (held(looked, first), held(looked, second)) == (["fm"], ["fm"])
     namespace("delete", "job", "fm", "--wait=false", "--cascade=foreground")
     for name in (first, second):
-        namespace.wait_for(lambda name=name: held(inventory.look(api), name) == [], "its GPUs to be free")
+        namespace.wait_for(partial(is_free, name), "its GPUs to be free")
 
 
 def test_nodes_that_are_closed(

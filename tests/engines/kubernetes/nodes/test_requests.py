@@ -100,7 +100,7 @@ def test_a_pod_asks_for_the_most_that_it_has_at_any_moment(spec: Object) -> None
         beside: list[Object] = []
         moments = [0]
         for each in spec["initContainers"]:
-            moments.append(sum(map(asked, beside)) + asked(each))
+            moments.append(sum(asked(other) for other in beside) + asked(each))
             if each.get("restartPolicy") == "Always":
                 beside.append(each)
         moments.append(sum(map(asked, [*beside, *spec["containers"]])))
