@@ -4,6 +4,7 @@ nothing left behind.
 
 from __future__ import annotations
 
+import glob
 import os
 import shutil
 import signal
@@ -120,9 +121,15 @@ def cli(home: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
 
 def find_python(version: str) -> str | None:
     """A Python of that version that really runs: from the PATH, or among those that pyenv keeps."""
-    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
-    candidates = [shutil.which(f"python{version}"), *sorted(map(str, pyenv.glob(f"{version}.*/bin/python")))]
+    pyenv = os.environ.get("PYENV_ROOT", str(Path.home() / ".pyenv"))
+    kept = glob.glob(f"{pyenv}/versions/{version}.*/bin/python")  # noqa: PTH207 - unreadable folders are empty
+    candidates = [shutil.which(f"python{version}"), *sorted(kept)]
     for python in filter(None, candidates):
         if subprocess.run([python, "-c", ""], capture_output=True, check=False).returncode == 0:
             return python
     return None
+
+
+def need_python(version: str) -> str:
+    """The same, for a test that is skipped without it."""
+    return find_python(version) or pytest.skip(f"needs Python {version}")

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from tests.agent.conftest import Agents
-from tests.conftest import find_python, wait_until
+from tests.conftest import need_python, wait_until
 
 from echelon.agent.task import INTERRUPTED, NO_LEADER, RUN_OVER
 
@@ -29,9 +29,7 @@ def is_up(agents: Agents, *workers: int) -> bool:
 
 @pytest.mark.parametrize("version", ["3.8", "3.9", "3.10", "3.11", "3.12", "3.13"])
 def test_every_python_from_3_8_on(agents: Agents, write_script: Write, version: str) -> None:
-    python = find_python(version)
-    if python is None:
-        pytest.skip(f"no Python {version} on this machine")
+    python = need_python(version)
     script = write_script(
         "import os; print('rank', os.environ['ECHELON_RANK'], 'of', os.environ['ECHELON_RANKS'])"
     )

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from tests.agent.pods import UP, Pods
-from tests.conftest import find_python, wait_until
+from tests.conftest import need_python, wait_until
 
 from echelon.agent import control
 from echelon.agent.task import RUN_OVER
@@ -139,7 +139,7 @@ signal.signal(signal.SIGTERM, save)
 @pytest.mark.parametrize("told", [0, 1])
 def test_stop(pods: Pods, told: int, python: str | None) -> None:
     """To the leader, or to any member, who passes it on; the ranks may save."""
-    interpreter = find_python(python) if python else None
+    interpreter = need_python(python) if python else None
     pods.script(SAVES + UP, workers=2)
     pods.start_all()
     pods.wait_up(0, 1)

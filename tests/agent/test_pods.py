@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from tests.agent.pods import UP, Pods
-from tests.conftest import find_python, wait_until
+from tests.conftest import find_python, need_python, wait_until
 
 from echelon.agent import task as agent_task
 from echelon.agent.gang.wire import encode, fresh_nonce, prove
@@ -27,9 +27,7 @@ PEERS = {"launch": {"wiring": {"PEERS": "{address:0} {address:1}"}}}
 @pytest.mark.parametrize("version", ["3.8", NEWEST])
 def test_a_gang_from_a_zip_file(pods: Pods, version: str) -> None:
     """The members call before there is a leader; their numbers come from their environment."""
-    python = find_python(version)
-    if python is None:
-        pytest.skip(f"no Python {version} on this machine")
+    python = need_python(version)
     pods.script(ADDRESSES, workers=4, python=python, **PEERS)
     pods.start_all(python=python)
     assert [pods.code(worker) for worker in range(4)] == [0, 0, 0, 0]

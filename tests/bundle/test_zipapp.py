@@ -10,7 +10,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from tests.conftest import find_python
+from tests.conftest import find_python, need_python
 
 from echelon.bundle.zipapp import agent_archive, pip_wheel
 from echelon.engines.task import make_task
@@ -53,9 +53,7 @@ def test_it_holds_the_agent_and_nothing_of_the_client() -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_it_leads_a_run_from_its_zip(version: str, tmp_path: Path) -> None:
-    python = find_python(version)
-    if python is None:
-        pytest.skip(f"no Python {version} here")
+    python = need_python(version)
     secret = tmp_path / "secret"
     secret.write_text("s")
     argv = (python, "-c", "import os, sys; print('hello from', os.environ['ECHELON_RUN']); sys.exit(0)")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.conftest import find_python
+from tests.conftest import need_python
 
 FILES = Path(__file__).parent
 
@@ -108,9 +108,8 @@ def other_python():
     """A Python of another minor than this one; without it the test is skipped."""
 
     def other_python(minor: str) -> str:
-        found = find_python(minor)
-        if found and minor != f"{sys.version_info[0]}.{sys.version_info[1]}":
-            return found
-        pytest.skip(f"needs a second Python: no Python {minor} beside this one")
+        if minor == f"{sys.version_info[0]}.{sys.version_info[1]}":
+            pytest.skip(f"needs another Python than {minor}, which runs the tests")
+        return need_python(minor)
 
     return other_python

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.agent.trees import HELLO, LISTED, copy, entry, scripted, tree
-from tests.conftest import PATIENCE, find_python, wait_until
+from tests.conftest import PATIENCE, need_python, wait_until
 
 from echelon.agent.files import wire
 from echelon.agent.files.landing import Landing
@@ -193,9 +193,7 @@ def files(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[.
     """`agent.pyz files ...` as the pod runs it, under the oldest Python and this one. What a test that fails
     has left is ended here: its open pipes would be blamed on a later test.
     """
-    python = sys.executable if request.param == "this" else find_python(request.param)
-    if python is None:
-        pytest.skip("no Python 3.8 here")
+    python = sys.executable if request.param == "this" else need_python(request.param)
     started: list[subprocess.Popen[bytes]] = []
 
     def start(*words: str, pod: str = "pod") -> subprocess.Popen[bytes]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from tests.agent.pods import UP, Pods
-from tests.conftest import PATIENCE, find_python, wait_until
+from tests.conftest import PATIENCE, need_python, wait_until
 
 SHOW = "import json, os; print(json.dumps([dict(os.environ), os.getcwd()]))"
 STAY = f"""
@@ -46,9 +46,7 @@ def shown_by(pods: Pods, worker: int, rank: int) -> Any:
 
 @pytest.mark.parametrize("version", ["3.8", None])
 def test_the_environment_and_the_folder_are_the_rank_s(pods: Pods, version: str | None) -> None:
-    python = sys.executable if version is None else find_python(version)
-    if python is None:
-        pytest.skip(f"no Python {version} here")
+    python = sys.executable if version is None else need_python(version)
     pods.script(STAY, workers=2, procs=2, env={"MINE": "1", "TERM": "dumb"}, hidden=["TOKEN"])
     pods.start_all(env={"TOKEN": CONTAINER["TOKEN"]})
     for worker, rank in ((0, 1), (1, 2)):

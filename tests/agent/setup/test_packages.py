@@ -23,8 +23,15 @@ from echelon.agent.task import INTERRUPTED, RUN_OVER
 from echelon.bundle.zipapp import pip_wheel
 
 VERSIONS = ("3.13", "3.12", "3.11", "3.8")
+
+
+def is_plain(python: str | None) -> bool:
+    """Whether there is one, and it is of no virtual environment: the PATH of `make test` begins with one."""
+    return python is not None and not (Path(python).parents[1] / "pyvenv.cfg").exists()
+
+
 PYTHONS = {
-    "a plain Python": next((python for python in map(find_python, VERSIONS) if python), None),
+    "a plain Python": next(filter(is_plain, map(find_python, VERSIONS)), None),
     "a distribution's own": shutil.which("python3", path="/usr/bin"),  # which refuses to be installed into
     "a virtual environment": sys.executable,
 }
@@ -63,7 +70,7 @@ def test_packages_are_there_when_the_ranks_start(pods: Pods, kind: str) -> None:
     """In a plain Python what it has already is not fetched again: there is no index to fetch it from."""
     python = PYTHONS[kind]
     if python is None:
-        pytest.skip(f"there is not {kind} on this machine")
+        pytest.skip(f"needs {kind}")
     if subprocess.run([python, "-m", "pip", "--version"], capture_output=True, check=False).returncode:
         pytest.skip(f"{python} has no pip")
     links = pods.folder / "links"

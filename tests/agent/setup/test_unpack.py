@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.conftest import find_python
+from tests.conftest import need_python
 
 import echelon.agent
 from echelon.agent.setup import untar
@@ -298,9 +298,7 @@ def test_a_folder_in_the_making_is_left_alone(tmp_path: Path, alone: Path) -> No
 
 @pytest.mark.parametrize("version", ["3.8", "3.13"])
 def test_on_other_pythons(tmp_path: Path, alone: Path, version: str) -> None:
-    python = find_python(version)
-    if python is None:
-        pytest.skip(f"no python{version} here")
+    python = need_python(version)
     (tmp_path / "project/empty").mkdir(parents=True)
     (tmp_path / "project/ünï").write_text("x")
     (tmp_path / "project/link").symlink_to("ünï")

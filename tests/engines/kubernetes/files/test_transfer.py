@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.agent.trees import tree
-from tests.conftest import find_python
+from tests.conftest import need_python
 from tests.engines.kubernetes.local_pod import Pod
 
 from echelon.agent.files.tree import PARTIAL
@@ -76,9 +76,7 @@ def test_a_tree_arrives_and_is_not_copied_twice(pod: Pod, tmp_path: Path, copy: 
 
 @both_ways
 def test_the_oldest_python_in_the_pod(pod: Pod, tmp_path: Path, copy: Copy) -> None:
-    python = find_python("3.8")
-    if python is None:
-        pytest.skip("no Python 3.8 here")
+    python = need_python("3.8")
     pod.words[0] = python
     source = fill(tmp_path / "source", SOME)
     copy(pod.open, source, tmp_path / "target")
