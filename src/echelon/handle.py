@@ -60,9 +60,8 @@ class Run:
         seconds = parse_duration("timeout", timeout) if isinstance(timeout, str) else timeout
         with self.tending(take_over=take_over) as tender:
             for event in self._engine.events(self._ref, follow=True, timeout=seconds):
-                if event.kind == "finished" and tender.is_ours():
-                    tender.keep(event)
-                    self._engine.collect(self._ref)
+                if event.kind == "finished":
+                    tender.finish(event, self.collect)
         status = self.status()
         if status.state == "recorded":
             raise StateTrouble(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from echelon.admission import admit
@@ -57,8 +57,21 @@ class Tending:
         if not self._engine.traits.keeps_queue:
             self._thread.start()
 
+    def finish(self, end: Event, collect: Callable[[], object]) -> None:
+        """The run is over: fetch its results, and have its end in the record.
+
+        Results come first, since workers hold them for a limited time. A fetch that could not read the end
+        from the leader's log, because it is rotated or its node is lost, is repeated once the record has it."""
+        if not self.is_ours():
+            return
+        try:
+            collect()
+        finally:
+            self.keep(end)
+        collect()
+
     def keep(self, end: Event) -> None:
-        """Have the end in the record before anything else is tried: an outage is waited for."""
+        """Have the end in the record; an outage is waited for."""
         deadline = time.monotonic() + _KEEPING
         while self.is_ours() and self._tender is not None:
             try:

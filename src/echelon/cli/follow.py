@@ -86,10 +86,7 @@ def _attend(run: Run, tender: Tending) -> None:
     """Report events, and fetch the results as soon as the run is over: a slow reader of its output, such as a
     pager, may still be reading when the workers have gone.
     """
-    _report_events(run, on_end=tender.keep)
-    with contextlib.suppress(EchelonError, OSError):  # it is tried again when all output is shown
-        if tender.is_ours():
-            render.collecting(run)
+    _report_events(run, on_end=lambda end: tender.finish(end, lambda: render.collecting(run)))
 
 
 def _collect(run: Run, watcher: threading.Thread, tender: Tending) -> EchelonError | None:

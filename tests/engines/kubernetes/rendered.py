@@ -52,7 +52,15 @@ _SERVER = RoleSettings(
                     "volumeMounts": [{"name": "cache", "mountPath": "/cache"}],
                     "ports": [{"containerPort": 7000}],
                 },
-                {"name": "metrics", "image": "my/metrics:3"},
+                {
+                    "name": "metrics",
+                    "image": "my/metrics:3",
+                    # What the level `restricted` wants of a user's own container is the user's to say.
+                    "securityContext": {
+                        "allowPrivilegeEscalation": False,
+                        "capabilities": {"drop": ["ALL"]},
+                    },
+                },
             ],
         },
     },
