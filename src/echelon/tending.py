@@ -61,7 +61,7 @@ class Tending:
         """The run is over: fetch its results, and have its end in the record.
 
         Results come first, since workers hold them for a limited time. A fetch that could not read the end
-        from the leader's log, because it is rotated or its node is lost, is repeated once the record has it."""
+        from the leader's log (it is rotated, or its node is lost) is repeated once the record has it."""
         if not self.is_ours():
             return
         try:
