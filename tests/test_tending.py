@@ -34,15 +34,16 @@ class Claimed:
         self.queued = False
         self.held = True
 
-    def tend(self, end: Event | None = None) -> float:
+    def tend(self) -> float:
         self.queued = self._engine.story[-1].kind == "queued"
         self._engine.done.append("tend")
+        return 0.01
+
+    def keep(self, end: Event) -> None:
         if self._engine.outages:
             raise self._engine.outages.pop()
-        if end is not None:
-            self.kept.append(end)
-            self._engine.done.append("kept")
-        return 0.01
+        self.kept.append(end)
+        self._engine.done.append("kept")
 
     def release(self) -> None:
         self._engine.done.append("release")
@@ -110,7 +111,7 @@ def test_the_holder_of_the_claim_admits_it_keeps_its_end_and_fetches_its_results
     engine = Queue(None)
     assert Run(REF, engine).wait().state == "succeeded"
     assert engine.claimed.kept == [succeeded(at=4.0)]
-    assert engine.done.index("collect") < engine.done.index("kept"), "workers hold results for a limited time"
+    assert engine.done.index("kept") < engine.done.index("collect"), "fetching releases the workers"
     assert engine.done[-1] == "release"
 
 

@@ -58,17 +58,13 @@ class Tending:
             self._thread.start()
 
     def finish(self, end: Event, collect: Callable[[], object]) -> None:
-        """The run is over: fetch its results, and have its end in the record.
+        """The run is over: have its end in the record, then fetch its results.
 
-        Results come first, since workers hold them for a limited time. A fetch that could not read the end
-        from the leader's log (it is rotated, or its node is lost) is repeated once the record has it."""
-        if not self.is_ours():
-            return
-        try:
-            collect()
-        finally:
+        The end comes first, with one request: fetching releases the workers, and the log that tells the end
+        goes with them."""
+        if self.is_ours():
             self.keep(end)
-        collect()
+            collect()
 
     def keep(self, end: Event) -> None:
         """Have the end in the record; an outage is waited for."""
@@ -76,7 +72,7 @@ class Tending:
         while self.is_ours() and self._tender is not None:
             try:
                 with self._lock:
-                    self._tender.tend(end)
+                    self._tender.keep(end)
             except Unreachable:
                 if time.monotonic() < deadline:
                     time.sleep(1.0)

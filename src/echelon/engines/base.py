@@ -39,10 +39,12 @@ class Tender(Protocol):
     queued: bool
     """Whether the run waited to be admitted when it was last looked at."""
 
-    def tend(self, end: Event | None = None) -> float:
-        """Do what the run needs now; returns the seconds until the next time. `end` is the run's end, where
-        the caller knows of it already.
-        """
+    def tend(self) -> float:
+        """Do what the run needs now; returns the seconds until the next time."""
+        ...
+
+    def keep(self, end: Event) -> None:
+        """Write the run's end into its record."""
         ...
 
     def release(self) -> None:

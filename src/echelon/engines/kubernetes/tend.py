@@ -35,12 +35,10 @@ _PAUSE, _WELL_PAUSE = 2.0, 5.0  # seconds between two looks: while something is 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunView:
-    """What upkeep is decided on: the run's objects, what keeps it from running, and its end, if one is known
-    that the record does not have yet."""
+    """What upkeep is decided on: the run's objects, and what keeps it from running."""
 
     objects: View
     troubles: Sequence[Trouble] = ()
-    end: Event | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +88,7 @@ def decide(view: RunView, now: float) -> list[Action]:
     found: list[Action] = []
     if jobs and not {job["metadata"]["uid"] for job in jobs} <= stored.owners:
         found.append(TieRecord())
-    end = stored.end or view.end or outcome.finished_event(stored, jobs, pods)
+    end = stored.end or outcome.finished_event(stored, jobs, pods)
     if end is None:
         found += [FreePod(pod=pod["metadata"]["name"]) for pod in pods if workers.is_stuck(pod, now)]
         hopeless = gives_up(view.troubles, now)
@@ -174,20 +172,23 @@ class Tender:
         self.held = True
         return True
 
-    def tend(self, end: Event | None = None) -> float:
-        """Do what the run needs now; returns the seconds until the next look. `end` is the run's end, where
-        the caller knows it before its objects show it.
-        """
+    def tend(self) -> float:
+        """Do what the run needs now; returns the seconds until the next look."""
         if time.monotonic() - self._renewed > _RENEW:
             self.take()
         if not self.held:
             return _PAUSE
         view = views.look(self._api, self._ref)
-        found = find_troubles(self._api, view.jobs, view.pods) if end is None else []
-        for action in decide(RunView(objects=view, troubles=found, end=end), time.time()):
+        found = find_troubles(self._api, view.jobs, view.pods)
+        for action in decide(RunView(objects=view, troubles=found), time.time()):
             carry_out(self._api, view, action)
         self.queued = _is_queued(view.stored, view.jobs)
         return _WELL_PAUSE if is_well(view.jobs, view.pods) else _PAUSE
+
+    def keep(self, end: Event) -> None:
+        """Write the run's end into its record, as the leader's log tells it before the objects do."""
+        with suppress(Denied, NotThere):
+            self._api.patch("ConfigMap", self._ref.name, record.finished(end))
 
     def release(self) -> None:
         """Give the claim up, so that the next tender need not wait until it expires."""

@@ -23,6 +23,7 @@ from echelon.errors import Denied, EchelonError
 from echelon.model.log import GAP, EventLine, Line, LogLine, parse_line
 
 _AGAIN = 1.0  # seconds before a stream that broke off is opened again
+_SOON = 0.2  # seconds before one that has brought nothing yet is: a short run's pods go soon
 _OVERLAP = 2.0  # seconds of log that are asked for again then: the kubelet's clock counts whole ones
 _TRIES = 3  # how often the log of a container that has ended is asked for in vain
 _EVENT = b"[event "
@@ -113,7 +114,7 @@ def read_pod(
         else:
             if not follow or was_ended:
                 return
-        leave.wait(0.0 if ended() and not failed else _AGAIN)
+        leave.wait(0.0 if ended() and not failed else _AGAIN if read.at else _SOON)
 
 
 def gap(worker: int, count: int, at: float) -> LogLine:

@@ -6,6 +6,7 @@ every line, but neither the time of each nor the order between ranks."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 
 from echelon.engines.kubernetes.client.api import Api, Object
@@ -36,8 +37,13 @@ def read_saved(folder: Path, workers: Sequence[WorkerStatus]) -> Iterator[LogLin
 
 
 def _is_torn(api: Api, pod: Object) -> bool:
+    """Whether a gap comes before the first numbered line: a log that was cut in the middle of a line begins
+    with its rest, which has no number.
+    """
     try:
-        first = next((batch[0] for batch in read_pod(api, pod) if batch), None)
+        for line in chain.from_iterable(read_pod(api, pod)):
+            if is_gap(line) or line.at:
+                return is_gap(line)
     except EchelonError:
         return True
-    return first is None or is_gap(first)
+    return True
