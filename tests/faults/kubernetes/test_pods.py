@@ -92,6 +92,8 @@ def test_a_final_failure_does_not_start_over(terminal: Terminal) -> None:
         "fails.py",
         "import os, sys, time\n"
         "print('up', os.environ['ECHELON_RESTART'], flush=True)\n"
+        # Rank 0 is stopped when rank 1 fails, and must have had the time to print.
+        "time.sleep(3)\n"
         "sys.exit(3) if os.environ['ECHELON_RANK'] == '1' else time.sleep(600)\n",
     )
     command = terminal.train("final", "-n", "2", "--restarts", "1", "fails.py")
