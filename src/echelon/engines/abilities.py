@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from echelon.model.copy import Copied, Progress
     from echelon.model.finding import Finding
     from echelon.model.pod import PodOptions
-    from echelon.model.traits import Traits
     from echelon.model.usage import ClusterUsage, MachineUsage
     from echelon.model.volume import Volume
 

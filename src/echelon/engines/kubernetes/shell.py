@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from echelon.engines.abilities import choose_rank
 from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.client.api import Api, Object
+from echelon.engines.kubernetes.follow.view import pods_of
 from echelon.engines.kubernetes.state import workers
 from echelon.engines.kubernetes.terminal import has_terminal, join
 from echelon.errors import Unavailable
@@ -27,8 +28,7 @@ class PodShell:
         """Run a command in the pod of a rank's worker; the agent there knows the rank's environment."""
         record, api = self._read(ref), self._connect()
         chosen = choose_rank(record, worker, rank)
-        pods = api.list("Pod", selector=names.selector(ref.name, names.WORKER)).items
-        pod = running_pod(pods, ref.name, chosen.worker)
+        pod = running_pod(pods_of(api, ref.name), ref.name, chosen.worker)
         arguments = names.agent_command(record.job.python, "shell", names.TASK, str(chosen.rank), *command)
         tty = has_terminal()
         with api.exec(pod, arguments, container=names.CONTAINER, stdin=True, tty=tty) as running:
