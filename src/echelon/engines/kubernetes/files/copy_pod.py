@@ -22,7 +22,7 @@ from echelon.engines.kubernetes.files.transfer import pod_opener
 from echelon.engines.kubernetes.follow.troubles import find_troubles
 from echelon.engines.kubernetes.pod_security import forbids_root, level_of
 from echelon.engines.kubernetes.render.manifests import owner_reference
-from echelon.engines.kubernetes.render.pod import to_toleration
+from echelon.engines.kubernetes.render.pod import RESTRICTED, security_context, to_toleration
 from echelon.engines.kubernetes.state import workers
 from echelon.errors import EchelonError, Refused, Unavailable
 from echelon.model.pod import PodOptions
@@ -36,8 +36,6 @@ _UNBORN = 900  # the same for one that has not started: the command that made it
 _KEPT = 60  # seconds after its end until Kubernetes removes it
 _PATIENCE = 600.0  # seconds that it may take to start
 _LOOK, _WHY = 0.2, 2.0  # seconds between two looks at it, and before one asks why it does not start
-_RESTRICTED = "restricted"
-_UNPRIVILEGED_USER = 1000  # a user id that most images leave unused; the workers of runs have the same
 _POD_NAME = "the pod that copies"
 
 
@@ -137,22 +135,13 @@ def _labels(pod: CopyPod) -> dict[str, str]:
 def _pod_spec(pod: CopyPod) -> Object:
     options = pod.options
     gpus = [{"key": key, "operator": "Exists"} for key in (names.GPU, names.AMD_GPU)]
-    security: Object = {"seccompProfile": {"type": "RuntimeDefault"}}
-    if pod.level == _RESTRICTED:
-        security |= {
-            "runAsNonRoot": True,
-            "runAsUser": _UNPRIVILEGED_USER,
-            "runAsGroup": _UNPRIVILEGED_USER,
-            "fsGroup": _UNPRIVILEGED_USER,
-            "fsGroupChangePolicy": "OnRootMismatch",
-        }
     claim = {"claimName": pod.claim, **({} if pod.writes else {"readOnly": True})}
     spec: Object = {
         "restartPolicy": "Never",
         "terminationGracePeriodSeconds": 5,
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
-        "securityContext": security,
+        "securityContext": security_context(pod.level),
         # The volume may be tied to a node with GPUs, and this pod takes none of them.
         "tolerations": [*gpus, *map(to_toleration, options.tolerations)],
         "containers": [
@@ -251,7 +240,7 @@ def _check(troubles: Sequence[Trouble], job: Object, waited: float) -> None:
 
 
 def _unprivileged(pod: CopyPod) -> CopyPod:
-    return replace(pod, name=f"cp-{secrets.token_hex(4)}", level=_RESTRICTED)
+    return replace(pod, name=f"cp-{secrets.token_hex(4)}", level=RESTRICTED)
 
 
 def _check_free(volume: Volume) -> None:

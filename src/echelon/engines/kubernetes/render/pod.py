@@ -42,7 +42,7 @@ def pod_template(
         "terminationGracePeriodSeconds": _TERMINATION,
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
-        "securityContext": _pod_security(security_level),
+        "securityContext": security_context(security_level),
         "tolerations": list(_tolerations(options, group.resources)),
         "containers": [
             {
@@ -89,7 +89,8 @@ def pod_template(
     return merge_under((role.template if role is not None else None) or options.template, made)
 
 
-def _pod_security(level: str) -> Object:
+def security_context(level: str) -> Object:
+    """What a pod says of its user at a Pod Security level."""
     security: Object = {"seccompProfile": {"type": "RuntimeDefault"}}
     if level == RESTRICTED:
         security |= {
