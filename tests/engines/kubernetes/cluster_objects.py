@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from echelon.engines.kubernetes import names
+from echelon.engines.kubernetes import names, shapes
+from echelon.engines.kubernetes.render.dialects import Place
+from echelon.engines.kubernetes.render.dialects import job as dialect
 
 Object = dict[str, Any]
 ME = "mine"
@@ -60,8 +62,12 @@ def worker(run: str, index: int, on: str | None, *containers: Object, namespace:
         on,
         *containers,
         namespace=namespace,
-        labels={names.RUN: run, names.COMPONENT: "worker", "batch.kubernetes.io/job-name": run},
-        annotations={names.COMPLETION_INDEX: str(index)},
+        labels={
+            names.RUN: run,
+            names.COMPONENT: "worker",
+            names.JOB_NAME: run,
+            names.COMPLETION_INDEX: str(index),
+        },
     )
 
 
@@ -87,3 +93,8 @@ def record(run: str, created: float, *, namespace: str = ME, **more: Any) -> Obj
         "metadata": {"name": run, "namespace": namespace, **more.pop("metadata", {})},
         "data": {"record.json": json.dumps({"created": created}), "queued.json": "[]", **more},
     }
+
+
+def places(jobs: list[Object]) -> list[Place]:
+    """The places that Jobs keep for their workers."""
+    return [place for each in shapes.read(dialect.Shape, jobs) for place in dialect.places(each)]

@@ -8,12 +8,12 @@ from datetime import UTC, datetime
 import pytest
 from tests.engines.kubernetes.cluster_objects import ME, Object, container, node, pod
 
-from echelon.engines.kubernetes import names
+from echelon.engines.kubernetes import names, shapes
 from echelon.engines.kubernetes.client.kinds import KINDS
 from echelon.engines.kubernetes.doctor import CLUSTER_ROLE, FULL_ROLE, MINIMAL_ROLE, environment
 from echelon.engines.kubernetes.doctor.addons import ADDONS, judge
 from echelon.engines.kubernetes.doctor.rights import NEEDS, Need, check_rights
-from echelon.engines.kubernetes.nodes import inventory, shapes
+from echelon.engines.kubernetes.nodes import inventory
 from echelon.model.finding import Finding
 
 

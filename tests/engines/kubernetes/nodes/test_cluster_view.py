@@ -22,7 +22,7 @@ from echelon.engines.kubernetes.client.api import Api
 from echelon.engines.kubernetes.client.kubeconfig import load_access
 from echelon.engines.kubernetes.doctor import CLUSTER_ROLE, FULL_ROLE, MINIMAL_ROLE
 from echelon.engines.kubernetes.nodes import inventory
-from echelon.engines.kubernetes.nodes.quantities import to_thousandths
+from echelon.engines.kubernetes.quantities import to_thousandths
 from echelon.model.cluster import Cluster
 from testbed import api as testbed_api
 

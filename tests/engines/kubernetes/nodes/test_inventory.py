@@ -14,13 +14,14 @@ from tests.engines.kubernetes.cluster_objects import (
     container,
     job,
     node,
+    places,
     pod,
     record,
     worker,
 )
 
-from echelon.engines.kubernetes import names
-from echelon.engines.kubernetes.nodes import inventory, shapes
+from echelon.engines.kubernetes import names, shapes
+from echelon.engines.kubernetes.nodes import inventory
 from echelon.engines.kubernetes.record import Outline
 from echelon.model.cluster import Cluster
 from echelon.model.plan import Placement
@@ -39,7 +40,7 @@ def cluster(
     return inventory.to_cluster(
         shapes.read(shapes.Node, nodes),
         shapes.read(shapes.Pod, pods or []),
-        shapes.read(shapes.Job, jobs or []),
+        places(jobs or []),
         shapes.read(Outline, records or []),
         me=ME,
         **more,
@@ -161,10 +162,8 @@ def test_indexes_that_have_ended_are_read_as_the_job_controller_writes_them(
             for part in parts
         )
 
-    (shape,) = shapes.read(
-        shapes.Job, [job("fm", [""] * 31, completedIndexes=written(completed), failedIndexes=written(failed))]
-    )
-    assert set(inventory.unfinished(shape)) == set(range(31)) - completed - failed
+    found = places([job("fm", [""] * 31, completedIndexes=written(completed), failedIndexes=written(failed))])
+    assert {int(each.pod[-1]) for each in found} == set(range(31)) - completed - failed
 
 
 # Nodes that take no workers

@@ -10,10 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.engines.kubernetes.cluster_objects import GIB, Object, container, pod
 
-from echelon.engines.kubernetes import names
-from echelon.engines.kubernetes.nodes import shapes
-from echelon.engines.kubernetes.nodes.quantities import to_thousandths, to_whole
+from echelon.engines.kubernetes import names, shapes
 from echelon.engines.kubernetes.nodes.requests import pod_requests
+from echelon.engines.kubernetes.quantities import to_thousandths, to_whole
 
 # Quantities
 

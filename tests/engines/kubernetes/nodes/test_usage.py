@@ -13,13 +13,14 @@ from tests.engines.kubernetes.cluster_objects import (
     container,
     job,
     node,
+    places,
     pod,
     record,
     worker,
 )
 
 from echelon.cli.render_cluster import cluster_usage
-from echelon.engines.kubernetes.nodes import shapes
+from echelon.engines.kubernetes import shapes
 from echelon.engines.kubernetes.nodes.inventory import Seen
 from echelon.engines.kubernetes.nodes.usage import to_usage
 from echelon.engines.kubernetes.record import Outline
@@ -39,7 +40,7 @@ def seen(
     return Seen(
         nodes=None if nodes is None else shapes.read(shapes.Node, nodes),
         pods=shapes.read(shapes.Pod, pods or []),
-        jobs=shapes.read(shapes.Job, jobs or []),
+        places=places(jobs or []),
         records=shapes.read(Outline, records or []),
         all_namespaces=all_namespaces,
     )

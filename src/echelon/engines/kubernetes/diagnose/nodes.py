@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from echelon.engines.kubernetes import names
-from echelon.engines.kubernetes.nodes.quantities import to_thousandths
+from echelon.engines.kubernetes.quantities import to_thousandths
 from echelon.engines.kubernetes.state.workers import worker_container
 
 if TYPE_CHECKING:

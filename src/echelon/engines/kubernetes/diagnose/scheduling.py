@@ -18,7 +18,7 @@ from echelon.engines.kubernetes.diagnose.nodes import (
     product_trouble,
     untolerated,
 )
-from echelon.engines.kubernetes.nodes.quantities import to_thousandths
+from echelon.engines.kubernetes.quantities import to_thousandths
 from echelon.engines.kubernetes.state.workers import worker_container
 from echelon.model.cluster import Cluster
 from echelon.model.resources import format_memory

@@ -99,7 +99,7 @@ def _who(api: Api) -> str:
 def _check_nodes(api: Api) -> Iterator[Finding]:
     seen = inventory.see(api)
     nodes = seen.nodes
-    cluster = None if nodes is None else inventory.to_cluster(nodes, seen.pods, seen.jobs, me=api.namespace)
+    cluster = None if nodes is None else inventory.to_cluster(nodes, seen.pods, seen.places, me=api.namespace)
     yield environment.check_nodes(cluster)
     yield from environment.check_gpus(cluster, nodes or [], free_known=seen.all_namespaces)
 

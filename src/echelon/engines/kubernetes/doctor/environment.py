@@ -7,9 +7,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from echelon.engines.kubernetes import names
-from echelon.engines.kubernetes.nodes import shapes
-from echelon.engines.kubernetes.nodes.quantities import to_thousandths
+from echelon.engines.kubernetes import names, shapes
+from echelon.engines.kubernetes.quantities import to_thousandths
 from echelon.model.cluster import Cluster, Node
 from echelon.model.finding import Finding
 from echelon.model.resources import format_memory

@@ -9,7 +9,7 @@ from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.client.api import AlreadyThere, Api, Listing, Object
 from echelon.engines.kubernetes.client.fields import moment
 from echelon.engines.kubernetes.diagnose.claims import claims_of
-from echelon.engines.kubernetes.nodes.quantities import to_whole
+from echelon.engines.kubernetes.quantities import to_whole
 from echelon.engines.kubernetes.record import read
 from echelon.engines.kubernetes.render import dialects
 from echelon.engines.kubernetes.render.volumes import new_claim, user_volumes

@@ -1,4 +1,4 @@
-"""Nodes, pods, Jobs and records, as the Cluster that placement reads: what there is and what is taken.
+"""Nodes, pods, places kept for workers, and records, as the Cluster that placement reads: what is taken.
 
 `look` asks the API server and needs the right to list nodes and the pods of all namespaces; without it the
 scheduler alone places a run, and all else works. `to_cluster` is pure. Kubernetes reports how many of a
@@ -7,18 +7,15 @@ node's GPUs a pod has, not which: the GPUs here are counted, not identified."""
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
-from echelon.engines.decoding import decode
-from echelon.engines.kubernetes import names
-from echelon.engines.kubernetes.nodes import shapes
-from echelon.engines.kubernetes.nodes.quantities import to_thousandths, to_whole
+from echelon.engines.kubernetes import names, shapes
 from echelon.engines.kubernetes.nodes.requests import Sums, pod_requests
+from echelon.engines.kubernetes.quantities import to_thousandths, to_whole
 from echelon.engines.kubernetes.record import Outline, created, is_queued
+from echelon.engines.kubernetes.render import dialects
 from echelon.model.cluster import Cluster, Gpu, LeftOut, Node
 
 if TYPE_CHECKING:
@@ -34,7 +31,6 @@ ENDED = ("Succeeded", "Failed")  # phases of pods that hold nothing any more
 # Taints that come and go with a node's health or lifecycle; an administrator sets all others.
 _PASSING = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "ToBeDeleted", "karpenter.sh/disrupt")
 _AMD = "amd-"  # the prefix of an AMD GPU's number
-_JOB_ENDS = ("Complete", "Failed", "FailureTarget", "SuccessCriteriaMet")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +39,7 @@ class Seen:
 
     nodes: list[shapes.Node] | None
     pods: list[shapes.Pod]
-    jobs: list[shapes.Job]
+    places: list[dialects.Place]
     records: list[Outline]
     all_namespaces: bool = True  # the pods of all namespaces, or of ours only
 
@@ -79,7 +75,7 @@ def look(
     return to_cluster(
         seen.nodes,
         seen.pods,
-        seen.jobs,
+        seen.places,
         seen.records,
         me=api.namespace,
         tolerations=(*tolerations, *(GPU_TOLERATIONS if gpus else ())),
@@ -103,29 +99,33 @@ def see(api: Api, *, selector: str = "") -> Seen:
 
     nodes = listed("Node", shapes.Node, selector=selector)
     pods = listed("Pod", shapes.Pod, fields=bound, namespace=ALL)
-    jobs = listed("Job", shapes.Job, selector=ours, namespace=ALL)
     all_namespaces = pods is not None
     if pods is None:
         pods = listed("Pod", shapes.Pod, fields=bound)
-    if jobs is None:
-        jobs = listed("Job", shapes.Job, selector=ours)
+    places: list[dialects.Place] = []
+    for dialect in dialects.DIALECTS.values():
+        for kind in dialect.KINDS:
+            found = listed(kind, dialect.Shape, selector=ours, namespace=ALL)
+            if found is None:
+                found = listed(kind, dialect.Shape, selector=ours)
+            places += [place for obj in found or () for place in dialect.places(obj)]
     records = listed("ConfigMap", Outline, selector=f"{names.COMPONENT}={names.RECORD}")
     return Seen(
-        nodes=nodes, pods=pods or [], jobs=jobs or [], records=records or [], all_namespaces=all_namespaces
+        nodes=nodes, pods=pods or [], places=places, records=records or [], all_namespaces=all_namespaces
     )
 
 
 def to_cluster(
     nodes: Sequence[shapes.Node],
     pods: Iterable[shapes.Pod],
-    jobs: Iterable[shapes.Job],
+    places: Iterable[dialects.Place],
     records: Iterable[Outline] = (),
     *,
     me: str,
     tolerations: Sequence[Toleration] = GPU_TOLERATIONS,
 ) -> Cluster:
     """A snapshot as placement reads it. `me` is our namespace: runs of others carry theirs in the name."""
-    use = _add_up(pods, jobs, me)
+    use = _add_up(pods, places, me)
     vendor = gpu_resource(nodes)
     found, left_out = [], []
     for each in sorted(nodes, key=lambda node: node.metadata.name):
@@ -200,31 +200,19 @@ def why_closed(node: shapes.Node, tolerations: Sequence[Toleration]) -> Closed |
     return None
 
 
-def unfinished(job: shapes.Job) -> Iterator[int]:
-    """The indexes of a started Job whose pods exist or will exist."""
-    ended = any(each.type in _JOB_ENDS and each.status == "True" for each in job.status.conditions or ())
-    if ended or job.spec.suspend or job.metadata.deletion_timestamp is not None:
-        return
-    over = {*_indexes(job.status.completed_indexes), *_indexes(job.status.failed_indexes)}
-    yield from (index for index in range(job.spec.completions or 0) if index not in over)
-
-
-def _add_up(pods: Iterable[shapes.Pod], jobs: Iterable[shapes.Job], me: str) -> dict[str, _Use]:
+def _add_up(pods: Iterable[shapes.Pod], places: Iterable[dialects.Place], me: str) -> dict[str, _Use]:
     use: dict[str, _Use] = {}
     there = set()
     for pod in pods:
         about = pod.metadata
         if pod.spec.node_name and pod.status.phase not in ENDED:
-            holder = holder_of(about.namespace, about.labels.run, about.name, me)
+            holder = holder_of(about.namespace, about.labels.get(names.RUN, ""), about.name, me)
             use.setdefault(pod.spec.node_name, _Use()).add(pod_requests(pod.spec), holder)
-            there.add((about.namespace, about.labels.job, about.annotations.index))
-    for job in jobs:  # a plan takes its share before the pods exist
-        planned = _planned_nodes(job)
-        asked = pod_requests(job.spec.template.spec) if planned else {}
-        holder = holder_of(job.metadata.namespace, job.metadata.labels.run, job.metadata.name, me)
-        for index in unfinished(job) if planned else ():
-            if index < len(planned) and (job.metadata.namespace, job.metadata.name, str(index)) not in there:
-                use.setdefault(planned[index], _Use()).add(asked, holder)
+            there.add((about.namespace, dialects.pod_of(about.labels)))
+    for place in places:  # a plan takes its share before the pods exist
+        if place.node and (place.namespace, place.pod) not in there:
+            holder = holder_of(place.namespace, place.run, place.run, me)
+            use.setdefault(place.node, _Use()).add(pod_requests(place.spec), holder)
     return use
 
 
@@ -282,17 +270,3 @@ def _tolerates(toleration: Toleration, taint: shapes.Taint) -> bool:
     if toleration.get("key") not in (None, "", taint.key):
         return False
     return toleration.get("operator") == "Exists" or toleration.get("value", "") == taint.value
-
-
-def _planned_nodes(job: shapes.Job) -> list[str]:
-    try:
-        return decode(job.metadata.annotations.nodes or "[]", list[str])
-    except (msgspec.DecodeError, msgspec.ValidationError):
-        return []
-
-
-def _indexes(text: str) -> Iterator[int]:
-    """The numbers in a Job's list of indexes: `0,3-5`."""
-    for part in filter(None, text.split(",")):
-        first, _, last = part.partition("-")
-        yield from range(int(first), int(last or first) + 1)

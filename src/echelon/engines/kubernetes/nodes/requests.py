@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from echelon.engines.kubernetes.nodes.quantities import to_thousandths
-from echelon.engines.kubernetes.nodes.shapes import Amounts, Container, PodSpec, Requirements
+from echelon.engines.kubernetes.quantities import to_thousandths
+from echelon.engines.kubernetes.shapes import Amounts, Container, PodSpec, Requirements
 
 Sums = dict[str, int]  # of each resource, thousandths
 

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from echelon.engines.kubernetes import names
-from echelon.engines.kubernetes.nodes import inventory, shapes
+from echelon.engines.kubernetes import names, shapes
+from echelon.engines.kubernetes.nodes import inventory
 from echelon.engines.kubernetes.nodes.requests import Sums, pod_requests
 from echelon.model.cluster import Node
 from echelon.model.usage import ClusterRun, ClusterUsage, NodeUse
@@ -43,7 +43,7 @@ def to_usage(seen: inventory.Seen, me: str) -> ClusterUsage:
 
 
 def _node_uses(seen: inventory.Seen, nodes: list[shapes.Node], me: str) -> Iterable[NodeUse]:
-    cluster = inventory.to_cluster(nodes, seen.pods, seen.jobs, me=me)
+    cluster = inventory.to_cluster(nodes, seen.pods, seen.places, me=me)
     state = {each.node.name: each.why for each in cluster.left_out}
     everyone = [*cluster.nodes, *(each.node for each in cluster.left_out)]
     for node in sorted(everyone, key=lambda each: (not each.gpus, each.name)):
@@ -72,13 +72,13 @@ def _node_use(node: Node, state: str, users: dict[str, int] | None) -> NodeUse:
 
 def _run_uses(seen: inventory.Seen, me: str) -> Iterable[ClusterRun]:
     found: dict[str, _Sum] = {}
-    for job in seen.jobs:
-        if any(True for _ in inventory.unfinished(job)):
-            found.setdefault(_run_name(job.metadata.namespace, job.metadata.labels.run, me), _Sum())
+    for place in seen.places:
+        found.setdefault(_run_name(place.namespace, place.run, me), _Sum())
     for pod in seen.pods:
         about = pod.metadata
-        if about.labels.run and about.labels.component == names.WORKER:
-            one = found.setdefault(_run_name(about.namespace, about.labels.run, me), _Sum())
+        run = about.labels.get(names.RUN, "")
+        if run and about.labels.get(names.COMPONENT) == names.WORKER:
+            one = found.setdefault(_run_name(about.namespace, run, me), _Sum())
             one.pods += 1
             one.running |= pod.status.phase == "Running"
             one.nodes.add(pod.spec.node_name)

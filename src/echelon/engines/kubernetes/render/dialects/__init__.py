@@ -6,11 +6,12 @@ to. A further one is a module here, a line in `DIALECTS` and a golden file."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from echelon.engines.kubernetes.render.dialects import job
 from echelon.engines.kubernetes.render.dialects.end import End
+from echelon.engines.kubernetes.render.dialects.place import Place
 
 if TYPE_CHECKING:
     from echelon.engines.kubernetes.record import Shipped
@@ -18,7 +19,19 @@ if TYPE_CHECKING:
     from echelon.model.run import Record
 
 Object = dict[str, Any]
-__all__ = ["DIALECTS", "Dialect", "End", "all_kinds", "end_of", "index_of", "named", "of", "wanted"]
+__all__ = [
+    "DIALECTS",
+    "Dialect",
+    "End",
+    "Place",
+    "all_kinds",
+    "end_of",
+    "index_of",
+    "named",
+    "of",
+    "pod_of",
+    "wanted",
+]
 
 
 class Dialect(Protocol):
@@ -26,6 +39,9 @@ class Dialect(Protocol):
 
     KINDS: tuple[str, ...]
     """The kinds of the objects that it makes, as the API client names them."""
+
+    Shape: type[Any]
+    """The fields of such an object that `places` reads: a cluster's are many."""
 
     def render(
         self, record: Record, plan: Plan, shipped: Shipped, *, security_level: str = "", suspend: bool = False
@@ -39,6 +55,14 @@ class Dialect(Protocol):
 
     def index_of(self, pod: Mapping[str, Any]) -> int | None:
         """Which pod of its object a pod is; None if it is not one of this dialect's."""
+        ...
+
+    def places(self, obj: Any) -> Iterator[Place]:
+        """The workers of a started object, a `Shape`, that have not ended for good."""
+        ...
+
+    def pod_of(self, labels: Mapping[str, str]) -> tuple[str, ...]:
+        """What identifies a pod within its namespace, as `Place.pod` does; empty for a pod of no dialect."""
         ...
 
     def wanted(self, obj: Mapping[str, Any]) -> int:
@@ -84,6 +108,11 @@ def index_of(pod: Mapping[str, Any]) -> int:
     """Which pod of its object a pod is."""
     found = (each.index_of(pod) for each in DIALECTS.values())
     return next((index for index in found if index is not None), 0)
+
+
+def pod_of(labels: Mapping[str, str]) -> tuple[str, ...]:
+    """What identifies a pod within its namespace; empty for a pod of no dialect."""
+    return next(filter(None, (each.pod_of(labels) for each in DIALECTS.values())), ())
 
 
 def wanted(objects: Sequence[Mapping[str, Any]]) -> int:

@@ -5,13 +5,18 @@ The agents count restarts; the Job replaces pods until the leader's exit code me
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
+import msgspec
+from msgspec import field
+
 from echelon.agent.task import NO_LEADER, RUN_OVER
-from echelon.engines.kubernetes import names
+from echelon.engines.decoding import decode
+from echelon.engines.kubernetes import names, shapes
 from echelon.engines.kubernetes.client.fields import conditions, moment, one_line
 from echelon.engines.kubernetes.render.dialects.end import End
+from echelon.engines.kubernetes.render.dialects.place import Place
 from echelon.engines.kubernetes.render.payload import layout
 from echelon.engines.kubernetes.render.pod import planned_nodes, pod_template
 
@@ -22,6 +27,53 @@ if TYPE_CHECKING:
 
 Object = dict[str, Any]
 KINDS: tuple[str, ...] = ("Job",)
+_ENDS = ("Complete", "Failed", "FailureTarget", "SuccessCriteriaMet")
+
+
+class _Annotations(shapes.Shape, frozen=True):
+    """The planned nodes of the workers: a JSON list."""
+
+    nodes: str = field(name=names.NODES, default="")
+
+
+class _Meta(shapes.Shape, frozen=True):
+    """A Job's name, labels and annotations."""
+
+    name: str
+    namespace: str = ""
+    labels: dict[str, str] = field(default_factory=dict)
+    annotations: _Annotations = _Annotations()
+    deletion_timestamp: str | None = None
+
+
+class _Template(shapes.Shape, frozen=True):
+    """A Job's pod template."""
+
+    spec: shapes.PodSpec = shapes.PodSpec()
+
+
+class _Spec(shapes.Shape, frozen=True):
+    """How many pods a Job creates, and whether it is suspended."""
+
+    completions: int | None = None
+    suspend: bool = False
+    template: _Template = _Template()
+
+
+class _Status(shapes.Shape, frozen=True):
+    """A Job's conditions, and the indexes that have ended for good: `0-3,7`."""
+
+    completed_indexes: str = ""
+    failed_indexes: str = ""
+    conditions: list[shapes.Condition] | None = None
+
+
+class Shape(shapes.Shape, frozen=True):
+    """A Job, as far as its places are concerned."""
+
+    metadata: _Meta
+    spec: _Spec = _Spec()
+    status: _Status = _Status()
 
 
 def render(
@@ -75,6 +127,31 @@ def index_of(pod: Mapping[str, Any]) -> int | None:
     return None if index is None else int(index)
 
 
+def places(obj: Shape) -> Iterator[Place]:
+    """The indexes of a started Job whose pods exist or will exist."""
+    ended = any(each.type in _ENDS and each.status == "True" for each in obj.status.conditions or ())
+    if ended or obj.spec.suspend or obj.metadata.deletion_timestamp is not None:
+        return
+    about = obj.metadata
+    nodes = _planned_nodes(about.annotations.nodes)
+    over = {*_indexes(obj.status.completed_indexes), *_indexes(obj.status.failed_indexes)}
+    for index in range(obj.spec.completions or 0):
+        if index not in over:
+            yield Place(
+                namespace=about.namespace,
+                run=about.labels.get(names.RUN, ""),
+                pod=(about.name, str(index)),
+                node=nodes[index] if index < len(nodes) else "",
+                spec=obj.spec.template.spec,
+            )
+
+
+def pod_of(labels: Mapping[str, str]) -> tuple[str, ...]:
+    """The names of a pod's Job and index."""
+    index = labels.get(names.COMPLETION_INDEX)
+    return () if index is None else (labels.get(names.JOB_NAME, ""), index)
+
+
 def wanted(obj: Mapping[str, Any]) -> int:
     """A Job's completions."""
     return int((obj.get("spec") or {}).get("completions") or 1)
@@ -107,6 +184,20 @@ def suspended(*, suspend: bool) -> Object:
 def ended() -> Object:
     """A deadline that has passed: the Job controller ends the pods and keeps the Job."""
     return {"spec": {"activeDeadlineSeconds": 1}}
+
+
+def _planned_nodes(text: str) -> list[str]:
+    try:
+        return decode(text or "[]", list[str])
+    except (msgspec.DecodeError, msgspec.ValidationError):
+        return []
+
+
+def _indexes(text: str) -> Iterator[int]:
+    """The numbers in a Job's list of indexes: `0,3-5`."""
+    for part in filter(None, text.split(",")):
+        first, _, last = part.partition("-")
+        yield from range(int(first), int(last or first) + 1)
 
 
 def _to_end(outcome: Literal["complete", "failed"], condition: Mapping[str, Any], *, final: bool) -> End:
