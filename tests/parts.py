@@ -1,7 +1,7 @@
 """`make test`: the parts of the suite, and how long each took.
 
 Tests of this machine's own engine compute, and tests that must have the cluster to themselves mostly wait, so
-those two go on at the same time. The other cluster tests run side by side; those that end the cluster come
+those two go on at the same time, the former with less priority. The other cluster tests run side by side; those that end the cluster come
 last. One cluster serves all parts.
 
 A test that fails has failed, with one exception: one that is marked `load_sensitive` and failed beside others
@@ -43,6 +43,7 @@ TESTS = {
 STEPS = (("checks",), ("data",), ("builds",), ("local", "alone"), ("cluster",), ("restarts",))
 ON_CLUSTER = ("builds", "alone", "cluster", "restarts")
 BESIDE_OTHERS = ("local", "alone", "cluster")
+GIVES_WAY = "local"  # it computes, so that what waits beside it would otherwise wait for a processor, too
 
 
 @dataclass
@@ -135,7 +136,8 @@ def command(name: str) -> list[str]:
     if name in PARTS:
         return PARTS[name]
     cache = f"cache_dir=.pytest_cache/{name}"
-    return [sys.executable, "-m", "pytest", "--durations=12", "-o", cache, "-m", *TESTS[name]]
+    before = ["nice", "-n", "10"] if name == GIVES_WAY else []
+    return [*before, sys.executable, "-m", "pytest", "--durations=12", "-o", cache, "-m", *TESTS[name]]
 
 
 if __name__ == "__main__":
