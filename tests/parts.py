@@ -1,8 +1,8 @@
 """`make test`: the parts of the suite, and how long each took.
 
 Tests of this machine's own engine compute, and tests that must have the cluster to themselves mostly wait, so
-those two go on at the same time, the former with less priority. The other cluster tests run side by side; those that end the cluster come
-last. One cluster serves all parts.
+those two go on at the same time, the former with less priority. The other cluster tests run side by side;
+those that end the cluster come last. One cluster serves all parts.
 
 A test that fails has failed, with one exception: one that is marked `load_sensitive` and failed beside others
 is rerun once, alone, and the last lines name it.
