@@ -137,6 +137,7 @@ def test_rbac_denies_who_has_no_right(
         reader.items("secrets")
 
 
+@pytest.mark.soak  # tests/faults/kubernetes/test_nodes.py waits for the same on the way
 def test_a_killed_node_turns_not_ready(own_cluster: Target, spare_node: str) -> None:
     kubectl = own_cluster.kubectl
     assert manifests.conditions(kubectl.get("node", spare_node))["Ready"] == "True"

@@ -18,6 +18,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 GIB = 1024**3
 
 
+@pytest.mark.soak  # tests/engines/kubernetes/nodes/test_cluster_view.py makes as many, and counts them
 def test_a_thousand_fake_nodes_are_listed_and_cost_little(
     own_cluster: Target, fake_nodes: Callable[..., list[str]], record_property: Callable[[str, object], None]
 ) -> None:

@@ -1,4 +1,4 @@
-"""The API server goes away for half a minute while a run is followed: not a line is lost or repeated, the
+"""The API server goes away for a quarter of a minute while a run is followed: not a line is lost or repeated, the
 outage is told, and the run ends as it would have.
 """
 
@@ -16,11 +16,11 @@ from tests.faults.kubernetes.terminal import Terminal
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 Outage = tuple[Callable[[], None], Callable[[], None]]
-AWAY = 30.0
+AWAY = 15.0
 COUNTS = """
 import os, time
 rank = os.environ["ECHELON_RANK"]
-for number in range(900):
+for number in range(600):
     print(f"line {number} of {rank}", flush=True)
     time.sleep(0.05)
 """
@@ -51,7 +51,7 @@ def test_while_two_follow(terminal: Terminal, api_outage: Outage) -> None:
     for command in (foreground, beside):
         for rank in range(2):
             mine = [line for line in command.lines if line.startswith(f"[{rank}] ")]
-            assert mine == [f"[{rank}] line {number} of {rank}" for number in range(900)]
+            assert mine == [f"[{rank}] line {number} of {rank}" for number in range(600)]
     assert "the cluster does not respond" in foreground.said, foreground
     status = terminal.status("counts")
     assert (status["state"], status["restarts"]) == ("succeeded", 0)
