@@ -1,5 +1,5 @@
-"""The API server goes away for a quarter of a minute while a run is followed: not a line is lost or repeated, the
-outage is told, and the run ends as it would have.
+"""The API server goes away for a while as a run is followed: not a line is lost or repeated, the outage is
+told, and the run ends as it would have.
 """
 
 from __future__ import annotations
