@@ -220,7 +220,7 @@ def test_commands_start_and_the_list_of_files_is_true(shelf: Path, installing: I
     make_wheel(shelf, "one", commands=["one-cli"])
     site = installing(wanted("one"))
     tidy(site)
-    environment = os.environ | {"PYTHONPATH": str(site)}
+    environment = os.environ | {"PYTHONPATH": str(site), "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run(
         [site / "bin" / "one-cli"], env=environment, capture_output=True, text=True, check=True
     )

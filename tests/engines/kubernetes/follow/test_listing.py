@@ -54,8 +54,10 @@ def test_mine_everybodys_and_what_is_held(
     assert "`echelon get demo`" in refused.stderr
 
     words = {"COMP_WORDS": f"echelon get --namespace {namespace.namespace} d", "COMP_CWORD": "4"}
-    suggested = call("ann", "get", _ECHELON_COMPLETE="bash_complete", **words)
-    assert "plain,demo" in suggested.stdout
+    wait_until(  # a suggestion that takes too long is left out
+        lambda: "plain,demo" in call("ann", "get", _ECHELON_COMPLETE="bash_complete", **words).stdout,
+        "the suggestion of the run's name",
+    )
 
     fetched = call("ann", "get", "demo", "-o", "json")
     assert fetched.returncode == 0, fetched.stderr
