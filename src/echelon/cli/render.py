@@ -5,9 +5,11 @@ Data goes to standard output, messages about it to standard error.
 
 from __future__ import annotations
 
+import contextlib
 import sys
+import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -96,6 +98,18 @@ def collecting(run: Run) -> None:
     run.collect(progress)
     if shown != began:
         notice("results fetched")
+
+
+@contextlib.contextmanager
+def told_if_slow(text: str) -> Iterator[None]:
+    """Report what is going on, once it takes a while."""
+    timer = threading.Timer(2.0, notice, [text])
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def ending(status: Status) -> None:

@@ -145,7 +145,8 @@ def rm(names: tuple[str, ...], **target: str | None) -> int:
     gone: list[str] = []
     for handle in handles:
         try:
-            handle.remove()
+            with render.told_if_slow(f"waiting until nothing of run {handle.name} is left"):
+                handle.remove()
             gone.append(handle.name)
         except EchelonError as error:
             trouble = trouble or error

@@ -18,7 +18,9 @@ from echelon.engines.kubernetes.render.manifests import owner_reference
 from echelon.engines.kubernetes.state.workers import is_cut_off, is_stuck
 from echelon.errors import Denied, Refused
 
-_GONE = 60.0  # seconds that Kubernetes may take to remove what was deleted
+# Seconds that Kubernetes may take to remove what was deleted. After an outage of the API server its
+# controllers come back one by one, the last after a minute.
+_GONE = 120.0
 
 
 def create(api: Api, obj: Object, owner: Object | None = None) -> Object:
