@@ -249,7 +249,8 @@ def test_name_servers() -> None:
     ("version", "level"),
     [
         ({"major": "1", "minor": "36", "gitVersion": "v1.36.3"}, "ok"),
-        ({"major": "1", "minor": "29+", "gitVersion": "v1.29.1-gke"}, "ok"),
+        ({"major": "1", "minor": "29+", "gitVersion": "v1.29.1-gke"}, "degraded"),
+        ({"major": "1", "minor": "31+", "gitVersion": "v1.31.1-gke"}, "ok"),
         ({"major": "1", "minor": "28", "gitVersion": "v1.28.0"}, "missing"),
         ({}, "ok"),
     ],

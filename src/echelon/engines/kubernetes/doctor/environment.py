@@ -15,6 +15,7 @@ from echelon.model.resources import format_memory
 
 Object = Mapping[str, Any]
 OLDEST = (1, 29)  # of Kubernetes: a Job restarts single workers, and counts restarts per worker
+TESTED = (1, 31)  # the oldest on which all cluster tests were run
 _NAMED = 4
 _DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 # Provisioners (or parts of their names) whose volumes several nodes can mount at once.
@@ -36,7 +37,7 @@ def check_version(version: Object) -> Finding:
     try:
         number = int(str(version["major"])), int(str(version["minor"]).rstrip("+"))
     except (KeyError, ValueError):
-        number = OLDEST
+        number = TESTED
     found = str(version.get("gitVersion") or "of an unknown version")
     if number < OLDEST:
         oldest = ".".join(map(str, OLDEST))
@@ -46,6 +47,10 @@ def check_version(version: Object) -> Finding:
             found=found,
             fix=f"restarts of single workers: upgrade the cluster to {oldest} or later",
         )
+    if number < TESTED:
+        tested = ".".join(map(str, TESTED))
+        fix = f"nothing may be missing, but nobody has tried: {tested} and later are tested"
+        return Finding(level="degraded", what="Kubernetes", found=found, fix=fix)
     return Finding(level="ok", what="Kubernetes", found=found)
 
 
