@@ -16,7 +16,8 @@ from dataclasses import dataclass, replace
 
 from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.client.api import Api, Object
-from echelon.engines.kubernetes.diagnose import Trouble, gives_up, limit_note
+from echelon.engines.kubernetes.diagnose import Trouble, gives_up
+from echelon.engines.kubernetes.diagnose.trouble import told
 from echelon.engines.kubernetes.files.reconnect import Opener
 from echelon.engines.kubernetes.files.transfer import pod_opener
 from echelon.engines.kubernetes.follow.troubles import find_troubles
@@ -218,8 +219,7 @@ def _wait(api: Api, job: Object, notice: Callable[[str], object]) -> str:
             _check(troubles, job, waited=now - begun)
             if troubles and troubles[0].sentence != reported:
                 reported = troubles[0].sentence
-                more = filter(None, (troubles[0].hint, limit_note(troubles[0])))
-                notice(f"{reported} ({'; '.join(more)})")
+                notice(told(troubles[0]))
         time.sleep(_LOOK)
 
 
