@@ -29,7 +29,7 @@ from echelon.agent.ranks.processes import (
     descendants,
     kill_below,
     send,
-    waits_for_disk,
+    state_of,
 )
 from echelon.agent.ranks.report import signal_name
 from echelon.engines.local import rundir
@@ -195,11 +195,13 @@ class Supervisor:
                 continue
             if still:
                 worker.control.received_at = now
-            limit = self._task["lost_after" if worker.beats else "join_timeout"]
-            if now - worker.control.received_at <= limit:
+            if now - worker.control.received_at <= self._task["lost_after"]:
                 continue
-            if waits_for_disk(worker.process.pid):
-                worker.control.received_at = now  # another agent would wait for it too
+            state = state_of(worker.process.pid)
+            # Another agent would wait for the disk, too; and on a machine that starts hundreds of runs at
+            # once, one may take long to begin.
+            if state == "D" or not (worker.beats or state == "T"):
+                worker.control.received_at = now
                 continue
             worker.silent = True
             self._losses[worker.number] = self._how(worker, 0)

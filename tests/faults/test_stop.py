@@ -79,6 +79,19 @@ def test_the_agent_of_a_single_worker(home: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("seed", seeds())
+def test_an_agent_that_hardly_begins(home: Path, seed: int) -> None:
+    """Stopped as soon as it is there: before its first heartbeat, or soon after."""
+    run = echelon.run(command=["sleep", "600"], workers=1)
+    pid = next(event.pid for event in run.events() if event.kind == "worker-started")
+    assert pid is not None
+    time.sleep(random.Random(seed).choice([0.0, 0.05, 0.2]))
+    with stopped(pid):
+        status = ended(run, home)
+    assert (status.state, status.reason) == ("failed", "worker 0 was lost: its agent did not respond for 3 s")
+
+
+@pytest.mark.slow
 def test_the_agent_of_a_single_worker_that_may_restart(home: Path) -> None:
     script = "test $ECHELON_RESTART = 1 || sleep 600"
     run = echelon.run(command=["sh", "-c", script], workers=1, restarts=1)

@@ -2,16 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-from pathlib import Path
-
 from tests.agent.gangs import NOW, gang, said
-from tests.conftest import wait_until
 
 from echelon.agent.gang.silence import OwnTicks
-from echelon.agent.ranks.processes import waits_for_disk
 
 
 def test_ticks_that_come_in_time_are_no_gap() -> None:
@@ -43,15 +36,3 @@ def test_the_time_limit_of_a_run_is_not_postponed() -> None:
     assert said(limited) == [(None, "prepare"), (None, "start")]
     limited.postpone(3600.0)
     assert limited.next_deadline() == NOW + 100.0
-
-
-def test_a_process_that_is_stopped_does_not_wait_for_a_disk() -> None:
-    with subprocess.Popen(["sleep", "600"]) as process:
-        os.kill(process.pid, signal.SIGSTOP)
-        wait_until(lambda: _state(process.pid) == "T", "it to stand still")
-        assert not waits_for_disk(process.pid)
-        process.kill()
-
-
-def _state(pid: int) -> str:
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]

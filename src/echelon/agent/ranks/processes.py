@@ -79,9 +79,11 @@ def _parent_and_state(pid: str) -> tuple[int | None, str]:
         return None, ""
 
 
-def waits_for_disk(pid: int) -> bool:
-    """Whether the kernel keeps a process waiting for a disk or a file server; no signal would end it."""
-    return _parent_and_state(str(pid))[1] == "D"
+def state_of(pid: int) -> str:
+    """The kernel's letter for what a process does: T is stopped, D waits for a disk; nothing where it is not
+    known.
+    """
+    return _parent_and_state(str(pid))[1]
 
 
 def send(pid: int, number: int) -> bool:
