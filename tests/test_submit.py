@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import textwrap
 from pathlib import Path
 
 import pytest
 
+from echelon.admission import plan_anywhere
 from echelon.engines.base import Taken
 from echelon.engines.memory.engine import MemoryEngine
 from echelon.engines.memory.script import Act, one_node
@@ -71,6 +73,43 @@ def test_somebody_was_faster_and_we_do_not_wait() -> None:
     with pytest.raises(NoRoomNow, match="held by other"):
         submit(settle(Settings(script="stay.py", gpus=1, name="a")), engine, no_wait=True)
     assert [row.name for row in engine.runs()] == ["other"]
+
+
+class Unattended(Late):
+    """The same where nothing retries a queued run but the command that stays with it."""
+
+    traits = dataclasses.replace(MemoryEngine.traits, keeps_queue=False)
+
+    def __init__(self) -> None:
+        super().__init__({"stay.py": Act(lasts=True)}, cluster=one_node(gpus=1))
+        self.started: dict[str, Plan] = {}
+
+    def start(self, ref: RunRef, plan: Plan) -> None:
+        if plan.placement.seats[0].gpus:
+            super().start(ref, plan)
+        self.started[ref.name] = plan
+
+
+def test_somebody_was_faster_and_nobody_stays_to_retry() -> None:
+    """A detached run ends where one goes that never fitted: it starts, and the scheduler makes it wait."""
+    write("stay.py")
+    engine = Unattended()
+    run = submit(settle(Settings(script="stay.py", gpus=1, name="a")), engine, stays=False)
+    assert engine.started[run.name] == plan_anywhere(settle(Settings(script="stay.py", gpus=1, name="a")).job)
+    assert [event.kind for event in engine.events(RunRef(engine="memory", name="a"))] == ["recorded"]
+
+
+def test_a_place_that_is_always_taken_at_the_last_moment_is_not_tried_for_ever() -> None:
+    class Disagreeing(MemoryEngine):
+        """Its looks show a free GPU, its starts do not."""
+
+        def start(self, _ref: RunRef, _plan: Plan) -> None:
+            raise Taken("other")
+
+    write("stay.py")
+    engine = Disagreeing({"stay.py": Act(lasts=True)}, cluster=one_node(gpus=1))
+    run = submit(settle(Settings(script="stay.py", gpus=1, name="a")), engine)
+    assert (run.status().state, run.status().reason) == ("queued", "other takes what it would get")
 
 
 class Failing(MemoryEngine):

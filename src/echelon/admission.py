@@ -16,6 +16,8 @@ from echelon.model.run import RunRef
 from echelon.placement import NoRoom, place
 from echelon.planning import candidates, make_plan
 
+_TRIES = 10  # looks for a place, each of which another run takes before the start
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Queued:
@@ -67,17 +69,29 @@ def plan_anywhere(job: Job) -> Plan:
     return make_plan(job, world, placement, unknown)
 
 
-def admit(ref: RunRef, engine: Engine, found: Plan | Queued | None = None) -> Plan | Queued:
-    """Start the run if it fits now. `found` is what a look a moment ago has shown; without it, look."""
-    while True:
+def admit(
+    ref: RunRef, engine: Engine, found: Plan | Queued | None = None, *, anywhere: bool = False
+) -> Plan | Queued:
+    """Start the run if it fits now. `found` is what a look a moment ago has shown; without it, look.
+
+    With `anywhere`, a run that does not fit now starts all the same, without a place of its own: no process
+    would retry it. That another run took its place at the last moment makes no difference."""
+    taken_by = ""
+    for _ in range(_TRIES):
         if found is None:
             found = find_plan(engine.read(ref).job, engine)
         if isinstance(found, Queued):
-            engine.queue(ref, found.reason)
-            return found
+            break
         try:
             engine.start(ref, found)
-        except Taken:
-            found = None  # another run was faster: look again
+        except Taken as taken:
+            found, taken_by = None, str(taken)  # another run was faster: look again
         else:
             return found
+    if anywhere:
+        plan = plan_anywhere(engine.read(ref).job)
+        engine.start(ref, plan)
+        return plan
+    waits = found if isinstance(found, Queued) else Queued(reason=f"{taken_by} takes what it would get")
+    engine.queue(ref, waits.reason)
+    return waits

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 
-from echelon.admission import Queued, admit, find_plan, plan_anywhere
+from echelon.admission import Queued, admit, find_plan
 from echelon.engines.base import Engine
 from echelon.errors import EchelonError, NoRoomNow
 from echelon.handle import Run
@@ -27,9 +27,8 @@ def submit(prepared: Prepared, engine: Engine, *, no_wait: bool = False, stays: 
     ref = engine.record(prepared.job, prepared.bundle)
     run = Run(ref, engine)
     try:
-        if isinstance(found, Queued) and not (no_wait or stays or engine.traits.keeps_queue):
-            found = plan_anywhere(prepared.job)
-        outcome = admit(ref, engine, found)
+        nobody_retries = not (no_wait or stays or engine.traits.keeps_queue)
+        outcome = admit(ref, engine, found, anywhere=nobody_retries)
     except BaseException:  # a full disk, Ctrl-C: nothing is left behind
         _withdraw(run)
         raise

@@ -20,9 +20,17 @@ from pathlib import Path
 from typing import Any
 
 from echelon.agent import task as agent_task
+from echelon.agent.gang.silence import OwnTicks
 from echelon.agent.gang.wire import Connection
 from echelon.agent.loop import Loop
-from echelon.agent.ranks.processes import adopt_orphans, allow_descriptors, descendants, kill_below, send
+from echelon.agent.ranks.processes import (
+    adopt_orphans,
+    allow_descriptors,
+    descendants,
+    kill_below,
+    send,
+    state_of,
+)
 from echelon.agent.ranks.report import signal_name
 from echelon.engines.local import rundir
 from echelon.engines.local.rundir import RunDir
@@ -44,6 +52,8 @@ class _Worker:
         self.failures = 0
         self.process: subprocess.Popen[bytes] | None = None
         self.control: Connection | None = None
+        self.beats = False  # it has sent its first heartbeat
+        self.silent = False  # it was killed because it did not respond
 
 
 class Supervisor:
@@ -68,6 +78,7 @@ class Supervisor:
         self._generations = 0  # that were started so far
         self._losses: dict[int, str] = {}  # worker -> how its agent ended
         self._ending = False  # every agent was sent SIGTERM
+        self._ticks = OwnTicks(task["heartbeat"], time.monotonic())
 
     def run(self) -> Event:
         """Start the agents, and return how the run ended when nothing of it is left."""
@@ -77,6 +88,7 @@ class Supervisor:
         for worker in self._workers:
             self._start(worker)
         self._look_for_stop()
+        self._look_for_silence()
         self._loop.run()
         kill_below(os.getpid(), self._collect)
         return self._final()
@@ -117,7 +129,8 @@ class Supervisor:
         theirs.close()
         worker.control = Connection(self._loop, ours)
         worker.control.trust()
-        worker.control.on_message = self._on_message
+        worker.control.on_message = lambda _connection, message: self._on_message(worker, message)
+        worker.beats = worker.silent = False
         self._note("worker-started", worker, pid=worker.process.pid, version=agent_task.VERSION)
 
     def _reap(self) -> None:
@@ -149,24 +162,51 @@ class Supervisor:
         if worker.control is not None:
             worker.control.read_rest()
             worker.control.close()
-        over = self._verdict is not None or self._stop_reason is not None or self._ending
+        over = self._verdict is not None or self._stop_reason is not None
+        over = over or (self._ending and not worker.silent)  # a leader that is missed, and not yet killed
         if code in (0, agent_task.RUN_OVER, agent_task.NO_LEADER) or over:
             self._note("worker-ended", worker, exit_code=code)
             if worker.number == 0 or code == agent_task.NO_LEADER:
                 self._end_agents()  # the others would wait for a leader that is gone
             return
-        reason = (
-            f"its agent was killed by {signal_name(-code)}"
-            if code < 0
-            else f"its agent exited with code {code}"
-        )
-        self._losses[worker.number] = reason
+        reason = self._losses[worker.number] = self._how(worker, code)
         self._note("worker-lost", worker, reason=reason)
-        if sum(each.failures for each in self._workers) < self._task["restarts"]:
+        if not self._ending and sum(each.failures for each in self._workers) < self._task["restarts"]:
             worker.failures += 1
             self._start(worker)
         elif worker.number == 0:
             self._end_agents()  # without a leader no other agent decides that the run is over
+
+    def _how(self, worker: _Worker, code: int) -> str:
+        if worker.silent:
+            return f"its agent did not respond for {self._task['lost_after']:g} s"
+        if code < 0:
+            return f"its agent was killed by {signal_name(-code)}"
+        return f"its agent exited with code {code}"
+
+    def _look_for_silence(self) -> None:
+        """Kill an agent that is stopped or starved, so that it counts as lost. The others of its gang notice
+        it too; of a single worker, or of a leader that may restart, only we do.
+        """
+        now = time.monotonic()
+        still = self._ticks.stood_still(now)
+        for worker in self._workers:
+            if worker.process is None or worker.control is None or worker.silent:
+                continue
+            if still:
+                worker.control.received_at = now
+            if now - worker.control.received_at <= self._task["lost_after"]:
+                continue
+            state = state_of(worker.process.pid)
+            # Another agent would wait for the disk, too; and on a machine that starts hundreds of runs at
+            # once, one may take long to begin.
+            if state == "D" or not (worker.beats or state == "T"):
+                worker.control.received_at = now
+                continue
+            worker.silent = True
+            self._losses[worker.number] = self._how(worker, 0)
+            send(worker.process.pid, signal.SIGKILL)
+        self._loop.call_later(self._task["heartbeat"], self._look_for_silence)
 
     def _end_orphans(self) -> None:
         """End what an agent that was killed has left: whatever is below us and neither an agent nor below
@@ -190,8 +230,11 @@ class Supervisor:
 
     # Messages
 
-    def _on_message(self, _connection: Connection, message: Event) -> None:
+    def _on_message(self, worker: _Worker, message: Event) -> None:
         """Write down an agent's event, and keep the verdict."""
+        if message.get("say") == "beat":
+            worker.beats = True
+            return
         if message.get("kind") == "verdict":
             self._verdict = message
         if message.get("kind") == "worker-running":

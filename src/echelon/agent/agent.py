@@ -96,6 +96,8 @@ class Agent:
     def run(self) -> int:
         """Run the worker to its end, and return the exit code."""
         self._loop.call_later(0, self._setup.begin)
+        if self._control is not None:
+            self._loop.call_later(0, self._beat)  # not before: unpacking code may take long
         self._loop.run()
         self._member.ranks.kill_now()
         self._sink.flush()
@@ -209,6 +211,12 @@ class Agent:
     def _on_control(self, _connection: Connection, message: dict[str, object]) -> None:
         if self._leader is not None and message.get("say") == "stop":
             self._leader.stop("stopped", str(message.get("reason", "stopped")))
+
+    def _beat(self) -> None:
+        """Show the supervisor that this agent is alive; of a single worker no other process would notice."""
+        assert self._control is not None
+        self._control.send({"say": "beat"})
+        self._loop.call_later(self._task.heartbeat, self._beat)
 
     def _on_abandoned(self, _connection: Connection, _reason: str) -> None:
         """The supervisor is gone: end the ranks, since no other process would."""

@@ -1,23 +1,44 @@
-"""How a cluster is printed: its nodes, their GPUs, and who uses them."""
+"""How a cluster is printed: its nodes, their GPUs, who uses them, and copies to and from its volumes."""
 
 from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import click
 
 from echelon.cli.render import data, table
-from echelon.cli.words import state, style
+from echelon.cli.words import duration, state, style
 from echelon.model.resources import format_memory
 
 if TYPE_CHECKING:
+    from echelon.model.copy import OpenCopy
     from echelon.model.usage import ClusterRun, ClusterUsage, NodeUse
 
 _NAMED = 3  # users or nodes that a cell names before it counts the rest
 _AROUND = 9  # lines on the screen that are not rows of nodes or runs
+
+
+def copies(found: Sequence[OpenCopy]) -> None:
+    """The table of copies that go on, below that of runs."""
+    now = time.time()
+    click.echo()
+    table(
+        ("COPY", "STATE", "VOLUME", "AGE", "OWNER"),
+        [
+            (
+                each.name,
+                state(each.state),
+                f"{'to' if each.writes else 'from'} pvc:{each.volume}",
+                duration(now - each.created),
+                each.owner or "-",
+            )
+            for each in found
+        ],
+    )
 
 
 def cluster_usage(found: ClusterUsage, format_: str) -> None:

@@ -13,15 +13,17 @@ from echelon.cli.options import complete_runs, target_of, target_options, where
 if TYPE_CHECKING:
     from echelon.errors import EchelonError
     from echelon.handle import Run
+    from echelon.model.copy import OpenCopy
+    from echelon.model.status import RunSummary
 
 
 @click.command("ps", short_help="List runs.")
-@click.option("-a", "--all", "everything", is_flag=True, help="those that have ended too")
+@click.option("-a", "--all", "everything", is_flag=True, help="those that have ended too, and copies")
 @click.option("-A", "--everybody", "all_users", is_flag=True, help="other people's in the namespace too")
 @click.option("--watch", is_flag=True, help="again every second, until Ctrl-C")
 @target_options
 def ps(everything: bool, all_users: bool, watch: bool, **target: str | None) -> int:
-    """List your runs that go on; with -a, those that have ended too.
+    """List your runs that go on; with -a, those that have ended too, and copies to and from volumes.
 
     \b
     Examples:
@@ -30,23 +32,30 @@ def ps(everything: bool, all_users: bool, watch: bool, **target: str | None) -> 
       echelon ps -A --on k8s
     """
     from echelon.api import engine_at
-    from echelon.cli import render
+    from echelon.cli import render, render_cluster
     from echelon.engines.base import current_user
-    from echelon.model.status import FINAL, RunSummary
+    from echelon.model.status import FINAL
 
     engine, me = engine_at(target_of(target)), current_user()
 
-    def wanted(row: RunSummary) -> bool:
-        mine = all_users or not engine.traits.shared or row.owner in ("", me)
-        return mine and (everything or row.state not in FINAL)
+    def is_mine(row: RunSummary | OpenCopy) -> bool:
+        return all_users or not engine.traits.shared or row.owner in ("", me)
 
-    render.repeatedly(
-        lambda: [row for row in engine.runs() if wanted(row)],
-        lambda found: render.runs(
-            found, target["format"] or "text", ended_too=everything, all_users=all_users
-        ),
-        every=1.0 if watch else None,
-    )
+    def look() -> tuple[list[RunSummary], list[OpenCopy]]:
+        found = [row for row in engine.runs() if is_mine(row) and (everything or row.state not in FINAL)]
+        there = engine.volumes.copies() if everything and engine.volumes is not None else ()
+        return found, [each for each in there if is_mine(each)]
+
+    def show(found: tuple[list[RunSummary], list[OpenCopy]]) -> None:
+        (rows, copies), format_ = found, target["format"] or "text"
+        if copies and format_ != "text":
+            render.data([*rows, *copies], format_)
+            return
+        render.runs(rows, format_, ended_too=everything, all_users=all_users)
+        if copies:
+            render_cluster.copies(copies)
+
+    render.repeatedly(look, show, every=1.0 if watch else None)
     return 0
 
 

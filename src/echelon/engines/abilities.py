@@ -14,7 +14,7 @@ from echelon.model.run import Record, RunRef, opening_status
 from echelon.model.traits import Traits
 
 if TYPE_CHECKING:
-    from echelon.model.copy import Copied, Progress
+    from echelon.model.copy import Copied, OpenCopy, Progress
     from echelon.model.finding import Finding
     from echelon.model.pod import PodOptions
     from echelon.model.usage import ClusterUsage, MachineUsage
@@ -46,6 +46,10 @@ class Volumes(Protocol):
 
     def list_all(self) -> Sequence[Volume]:
         """Every volume, by name."""
+        ...
+
+    def copies(self) -> Sequence[OpenCopy]:
+        """Every copy to or from a volume that goes on, the newest first."""
         ...
 
     def read(self, name: str) -> Volume:

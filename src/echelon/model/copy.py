@@ -1,8 +1,22 @@
-"""How far a copy of files has come, and its outcome."""
+"""Copies of files: those that go on, how far one has come, and its outcome."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OpenCopy:
+    """A copy to or from a volume that goes on: what keeps the volume in use, and who began it when."""
+
+    name: str
+    volume: str
+    writes: bool  # to the volume; else from it
+    owner: str
+    created: float
+    state: Literal["starting", "running"]
+    kind: Literal["copy"] = "copy"  # among the rows of `ps` as data
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -86,3 +86,4 @@ class Event:
     node: str | None = None
     results: Literal["gone"] | None = None  # of an end: no copy of the results is left
     version: str | None = None  # of the agent
+    trouble: str | None = None  # of `waiting`: the kind of what is waited for; "untended" needs a command

@@ -144,5 +144,6 @@ def summarise(record: Record, status: Status) -> RunSummary:
         gpus=gpus_asked(job) if plan is None else gpu_count(plan.world),
         command=describe_command(job),
         reason=status.reason,
+        trouble=status.trouble,
         owner=record.owner,
     )

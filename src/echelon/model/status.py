@@ -24,6 +24,13 @@ State = Literal[
     "lost",
 ]
 WorkerState = Literal["waiting", "starting", "running", "done", "failed", "stopped", "lost"]
+_BESIDE = (
+    "note",
+    "holding",
+    "worker-started",
+    "worker-ended",
+    "rank-ended",
+)  # these leave a trouble as it is
 FINAL: frozenset[str] = frozenset({"succeeded", "failed", "stopped", "timed-out", "lost"})
 
 
@@ -50,6 +57,7 @@ class Status:
     uri: str
     state: State = "recorded"
     reason: str | None = None
+    trouble: str | None = None  # the kind of what keeps it from running, where `reason` is that
     command: str = ""
     framework: str | None = None
     created: float = 0.0
@@ -77,6 +85,7 @@ class RunSummary:
     gpus: int = 0
     command: str = ""
     reason: str | None = None
+    trouble: str | None = None  # the kind of what keeps it from running; "untended": no process admits it
     owner: str = ""
 
 
@@ -91,6 +100,8 @@ def apply(status: Status, event: Event) -> Status:
     """The status after one more event. What comes after the end changes nothing."""
     if status.state in FINAL:
         return status
+    if event.kind not in _BESIDE:
+        status = replace(status, trouble=event.trouble)
     if event.worker is not None:
         status = replace(status, workers=_update_worker(status.workers, event))
     match event.kind:

@@ -263,8 +263,13 @@ def test_it_holds_while_a_copy_runs_in_its_pod(
         assert process.stdout is not None
         process.stdout.read(1)  # it runs
     other = files("hold", "60")  # two that wait for each other would wait for ever
-    hold = files("hold", "0.5")
-    time.sleep(1.5)
+    hold = files("hold", "2")
+    until = time.monotonic() + 4.0
+    while time.monotonic() < until:
+        assert copying.stdin is not None
+        copying.stdin.write(b'{"path": "nothing"}\n')  # a request, which is answered
+        copying.stdin.flush()
+        time.sleep(0.05)
     assert hold.poll() is None
     copying.communicate(timeout=PATIENCE)
     wait_until(lambda: hold.poll() is not None, "the pod's end")

@@ -22,7 +22,9 @@ from echelon.errors import (
     StateTrouble,
 )
 from echelon.handle import Run
+from echelon.model.plan import Plan
 from echelon.model.resources import Amount, Resources
+from echelon.model.run import RunRef
 from echelon.submit import Prepared, submit
 
 
@@ -135,3 +137,24 @@ class LineConformance:
         assert isinstance(outcome, Queued)
         assert "quick" in outcome.reason
         assert Run(slow, engine).status().state == "queued"
+
+    def test_a_detached_run_that_lost_the_race_for_its_place_is_not_left_waiting(
+        self, harness: Harness, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Another run takes the GPU between the look and the start, and no process stays to retry."""
+        harness.provide_gpus(1)
+        engine = harness.engine
+        start_run, quick = engine.start, []
+
+        def start_late(ref: RunRef, plan: Plan) -> None:
+            monkeypatch.setattr(engine, "start", start_run)
+            quick.append(start(harness, "lasts.py", name="quick", resources=gpus(1)))
+            start_run(ref, plan)
+
+        monkeypatch.setattr(engine, "start", start_late)
+        slow = submit(
+            Prepared(job=harness.job("talks.py", name="slow", resources=gpus(1))), engine, stays=False
+        )
+        assert slow.status().state in ("queued", "starting")
+        quick[0].stop()
+        wait_until(lambda: slow.status().state == "succeeded", "the run that nobody waits for", PATIENCE)

@@ -5,8 +5,8 @@
     files receive ROOT [--into]          the receiving end of a copy
     files hold SECONDS                   keep the pod until no copy has used it for so long
 
-The first three end when the other end does. Exit code 0 means that all was transferred; a failure is the last
-line, for the client to read."""
+The first three end when the other end does, or when nothing was read or sent for a minute. Exit code 0 means
+that all was transferred; a failure is the last line, for the client to read."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import time
 from echelon.agent.files.receiver import Missing, Receiver
 from echelon.agent.files.sender import Sender
 from echelon.agent.files.tree import BadTree, find, look, walk
-from echelon.agent.files.wire import SILENCE, Broken, Garbled, Trouble, Wire, standard_wire
+from echelon.agent.files.wire import SILENCE, Broken, Garbled, Trouble, Wire, postpone_end, standard_wire
 
 TYPE_CHECKING = False  # as mypy reads it; `typing` is not needed at run time
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ def main(argv: list[str]) -> int:
 
 
 def _list(root: str, path: str = ".") -> int:
+    postpone_end()
     try:
         place = find(root, path)
     except BadTree as error:
@@ -57,6 +58,7 @@ def _list(root: str, path: str = ".") -> int:
     count = 0
     for count, entry in enumerate(entries, start=1):  # noqa: B007 - counted
         print(json.dumps(entry.raw()))
+        postpone_end()
     print(json.dumps({"listed": count}))
     sys.stdout.flush()
     return 0
@@ -95,17 +97,32 @@ def _give_up(wire: Wire, code: str, path: str, message: str) -> int:
 
 
 def _hold(seconds: float) -> int:
-    """Keep the pod while it is used: a copy is a process beside this one."""
+    """Keep the pod while it is used: a copy is a process beside this one, and it reads or writes. One that is
+    blocked for good, as in a disk that does not answer, does not keep the pod.
+    """
     import signal
 
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))  # a container's first process ignores it otherwise
     used = time.monotonic()
     own = str(os.getpid())
+    before: dict[str, bytes] = {}
     while time.monotonic() - used < seconds:
-        if any(name.isdigit() and name != own and _is_copy(name) for name in os.listdir("/proc")):
+        copies = (name for name in os.listdir("/proc") if name.isdigit() and name != own and _is_copy(name))
+        now = {name: _moved(name) for name in copies}
+        if any(before.get(name) != moved for name, moved in now.items()):
             used = time.monotonic()
+        before = now
         time.sleep(min(2.0, seconds / 4))
     return 0
+
+
+def _moved(process: str) -> bytes:
+    """How much a process has read and written; something else every time where the kernel does not tell."""
+    try:
+        with open("/proc/%s/io" % process, "rb") as file:
+            return file.read()
+    except OSError:
+        return os.urandom(16)
 
 
 def _is_copy(process: str) -> bool:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import os
 import select
+import signal
 import time
 import zlib
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from typing import Any, Callable
 
 CHUNK = 1 << 18  # bytes of a file that are read, compressed and framed together
-SILENCE = 120.0  # seconds without a heartbeat after which the other end counts as lost
+SILENCE = 60.0  # seconds without a byte or heartbeat after which the other end counts as lost
 _LONGEST_LINE = 1 << 17  # two names of 4,096 bytes fit, however they are escaped
 _HEARTBEAT = 5.0  # seconds after which a busy end sends a heartbeat
 _BUFFER = 1 << 16  # bytes of lines that are gathered before they are written
@@ -181,25 +182,60 @@ class Wire:
 
 
 def standard_wire() -> Wire:
-    """A wire over this process's standard input and output."""
+    """A wire over this process's standard input and output, which ends when nothing moves on it any more.
+
+    A client that was killed may leave a pipe that nobody reads and nobody closes: a write into it waits no
+    longer than SILENCE. The two may be one open file, which is then not blocking for both.
+    """
+    os.set_blocking(1, False)
+    outgoing = select.poll()
+    outgoing.register(0, 0)  # only that its other end was closed
+    outgoing.register(1, select.POLLOUT)
+    postpone_end()
 
     def receive(seconds: float) -> bytes:
-        if not select.select([0], [], [], seconds)[0]:
-            return b""
-        piece = os.read(0, 1 << 17)
-        if not piece:
+        deadline = time.monotonic() + seconds
+        while select.select([0], [], [], max(0.0, deadline - time.monotonic()))[0]:
+            try:
+                piece = os.read(0, 1 << 17)
+            except BlockingIOError:
+                continue
+            if not piece:
+                raise Broken("the other end is gone")
+            postpone_end()
+            return piece
+        return b""
+
+    def wait_for_room(seconds: float) -> None:
+        ready = outgoing.poll(max(0, int(1000 * seconds)))
+        if not ready:
+            raise Broken("nothing was read for %d seconds" % SILENCE)
+        if any(file == 0 for file, _ in ready):
             raise Broken("the other end is gone")
-        return piece
 
     def send(data: bytes) -> None:
         rest = memoryview(data)
+        deadline = time.monotonic() + SILENCE
         while rest:
+            wait_for_room(deadline - time.monotonic())
             try:
                 rest = rest[os.write(1, rest) :]
+            except BlockingIOError:
+                continue
             except BrokenPipeError as error:
                 raise Broken("the other end is gone") from error
+            deadline = time.monotonic() + SILENCE
+            postpone_end()
 
     return Wire(receive, send)
+
+
+def postpone_end() -> None:
+    """Let the kernel end this process if nothing moves for a while from now on, whatever it is blocked in: a
+    disk that does not answer, too. What is noticed in order is noticed after SILENCE, which is sooner.
+    """
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.setitimer(signal.ITIMER_REAL, 1.5 * SILENCE)
 
 
 class Packing:

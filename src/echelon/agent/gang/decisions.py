@@ -186,6 +186,11 @@ class Gang:
         times = [time for time in (self._deadline, self._run_deadline) if time is not None]
         return min(times) if times and self.phase != "over" else None
 
+    def postpone(self, seconds: float) -> None:
+        """Wait so much longer for the workers: the leader stood still, and they perhaps too."""
+        if self._deadline is not None:
+            self._deadline += seconds
+
     def tick(self, now: float) -> None:
         """Act on deadlines that have passed."""
         if self._run_deadline is not None and now >= self._run_deadline:

@@ -12,6 +12,7 @@ import time
 from collections import deque
 
 from echelon.agent.gang.member import Member
+from echelon.agent.gang.silence import OwnTicks
 from echelon.agent.gang.wire import HANDSHAKE_TIME, Connection, fresh_nonce, own_address, prove, proven
 from echelon.agent.loop import Loop, Timer
 from echelon.agent.task import VERSION, Place, Task
@@ -41,7 +42,7 @@ class LeaderConnection:
         self._began = time.monotonic()
         self._give_up = self._began + task.join_timeout
         self._retry: Timer | None = None
-        self._last_beat = time.monotonic()
+        self._ticks = OwnTicks(task.heartbeat, self._began)
         self._unsent: deque[dict[str, object]] = deque(maxlen=MOST_UNSENT)
         self.closing = False
         self.verdict: dict[str, object] | None = (
@@ -159,9 +160,11 @@ class LeaderConnection:
 
     def _on_heartbeat(self) -> None:
         now = time.monotonic()
-        if now - self._last_beat > 3 * self._task.heartbeat and self._connection is not None:
-            self._connection.received_at = now  # this process was frozen or swapped out, not the leader
-        self._last_beat = now
+        still = self._ticks.stood_still(now)
+        if still:
+            self._give_up += still
+            if self._connection is not None:
+                self._connection.received_at = now
         if not self._welcome and now >= self._give_up:
             self.on_given_up()
         elif self._connection is not None and self._connection.open:

@@ -12,6 +12,7 @@ from collections import OrderedDict
 from functools import partial
 
 from echelon.agent.gang.decisions import Gang
+from echelon.agent.gang.silence import OwnTicks
 from echelon.agent.gang.verdict import LEFT
 from echelon.agent.gang.wire import HANDSHAKE_TIME, Connection, encode, fresh_nonce, is_address, prove, proven
 from echelon.agent.loop import READ, Loop, Timer
@@ -62,7 +63,7 @@ class Leader:
         self._address = address
         self._timer: Timer | None = None
         self._deadline: float | None = None
-        self._last_beat = time.monotonic()
+        self._ticks = OwnTicks(task.heartbeat, time.monotonic())
         self.on_over: Callable[[dict[str, object]], object] | None = None
         self.gang = Gang(task, time.monotonic())
         listener.setblocking(False)
@@ -189,10 +190,12 @@ class Leader:
 
     def _on_heartbeat(self) -> None:
         now = time.monotonic()
-        if now - self._last_beat > 3 * self._task.heartbeat:
+        still = self._ticks.stood_still(now)
+        if still:
             for peer in self._peers.values():
-                peer.received_at = now  # this process was frozen or swapped out, not the peers
-        self._last_beat = now
+                peer.received_at = now
+            self.gang.postpone(still)
+            self._set_clock()
         raw = encode({"say": "beat"})
         for worker, peer in list(self._peers.items()):
             if now - peer.received_at > self._task.lost_after:

@@ -79,6 +79,13 @@ def _parent_and_state(pid: str) -> tuple[int | None, str]:
         return None, ""
 
 
+def state_of(pid: int) -> str:
+    """The kernel's letter for what a process does: T is stopped, D waits for a disk; nothing where it is not
+    known.
+    """
+    return _parent_and_state(str(pid))[1]
+
+
 def send(pid: int, number: int) -> bool:
     """Send a signal; False if the process is gone."""
     try:

@@ -9,7 +9,7 @@ from echelon.engines.abilities import CopyWatch
 from echelon.engines.base import current_user
 from echelon.engines.kubernetes.client.api import Api
 from echelon.errors import Denied
-from echelon.model.copy import Copied
+from echelon.model.copy import Copied, OpenCopy
 from echelon.model.finding import Finding
 from echelon.model.pod import PodOptions
 from echelon.model.traits import Traits
@@ -43,6 +43,12 @@ class ClusterVolumes:
         from echelon.engines.kubernetes.files.volumes import list_volumes
 
         return list_volumes(self._connect())
+
+    def copies(self) -> Sequence[OpenCopy]:
+        """The copies that go on."""
+        from echelon.engines.kubernetes.files.copies import list_copies
+
+        return list_copies(self._connect())
 
     def read(self, name: str) -> Volume:
         """One claim."""

@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from echelon.engines import machine
 from echelon.engines.decoding import decode
 from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.client.fields import json_object, moment, one_line
@@ -112,6 +113,7 @@ class Stored:
     end: Event | None = None
     collected: Collected | None = None
     claim: Claim | None = None
+    tried: float | None = None  # when admission was last tried, while it is queued
     owners: frozenset[str] = frozenset()  # uids of the objects that it goes with
     deleted: float | None = None
 
@@ -134,6 +136,20 @@ def is_abandoned(stored: Stored, *, has_jobs: bool, now: float) -> bool:
     """Whether a run's submission was interrupted a while ago, so that nothing will happen to it."""
     last = stored.admitted or stored.run.created
     return phase_of(stored, has_jobs=has_jobs, now=now) == "recorded" and now - last > SUBMISSION
+
+
+def is_free(claim: Claim | None, now: float) -> bool:
+    """Whether no process looks after a run: its claim was given up, has expired, or is a dead process's."""
+    return claim is None or now >= claim.until or machine.is_dead_process(claim.holder)
+
+
+def is_untended(stored: Stored, *, has_jobs: bool, now: float) -> bool:
+    """Whether a run is queued and no process will admit it. The client that queued it at this moment, or
+    that takes the claim over, is given the time to.
+    """
+    waits = phase_of(stored, has_jobs=has_jobs, now=now) == "queued" and stored.stop is None
+    last = max(stored.tried or 0.0, *(each.at for each in stored.queued), stored.run.created)
+    return waits and is_free(stored.claim, now) and now - last > SUBMISSION
 
 
 # Reading
@@ -169,6 +185,7 @@ def read(obj: Mapping[str, Any], ref: RunRef) -> Stored:
         end=_read_end(data.get(_FINISHED)),
         collected=_read_collected(notes.get(_COLLECTED)),
         claim=_read_claim(notes.get(_CLAIM)),
+        tried=_number(notes.get(_TRIED)),
         owners=frozenset(str(each["uid"]) for each in owners),
         deleted=moment(about.get("deletionTimestamp")),
     )

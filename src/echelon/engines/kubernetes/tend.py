@@ -138,9 +138,7 @@ def carry_out(api: Api, view: View, action: Action) -> None:
 
 def may_take(claim: Claim | None, holder: str, now: float) -> bool:
     """Whether a process may become a run's tender: the claim is free, expired, or its own."""
-    if claim is None or claim.holder == holder or now >= claim.until:
-        return True
-    return machine.is_dead_process(claim.holder)
+    return record.is_free(claim, now) or (claim is not None and claim.holder == holder)
 
 
 class Tender:

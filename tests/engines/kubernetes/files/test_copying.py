@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import random
 import signal
 import subprocess
 import sys
@@ -87,6 +88,36 @@ def test_ctrl_c_leaves_nothing_and_the_same_command_goes_on(
     back = [*words[:4], "pvc:data/in", "back", *echelon]
     assert subprocess.run(back, capture_output=True, timeout=120, check=False).returncode == 0
     assert hashlib.sha256(Path("back/large").read_bytes()).hexdigest() == digest
+
+
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(1, 12))])
+def test_a_killed_download_leaves_nothing(
+    cli: Call, echelon: list[str], namespace: Kubectl, tmp_path: Path, seed: int
+) -> None:
+    """`kill -9` at a random moment: the pod that copied ends by itself, and the volume can be removed."""
+    source = fill(tmp_path / "source", 250_000_000)
+    assert cli("volume", "create", "data", "--size", "1Gi", *echelon).returncode == 0
+    assert cli("cp", str(source), "pvc:data/in", *echelon).returncode == 0
+    namespace.wait_for(lambda: not left(namespace), "the end of what copied")
+    words = [sys.executable, "-m", "echelon.cli.main", "cp", "pvc:data/in", "back", *echelon]
+    share = random.Random(seed).random()
+    with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        wait_until(lambda: _arrived(Path("back")) > share * 100_000_000, "the first bytes")
+        process.send_signal(signal.SIGSTOP)  # it reads no more, and stays long enough to be listed
+        (row,) = json.loads(cli("ps", "-a", "-o", "json", "--on", "k8s", *echelon).stdout)
+        assert (row["kind"], row["volume"], row["writes"]) == ("copy", "data", False)
+        process.kill()
+    removed = lambda: cli("volume", "rm", "--yes", "data", *echelon).returncode == 0  # noqa: E731
+    wait_until(removed, "the volume to be free", 200)
+    namespace.wait_for(lambda: not left(namespace), "the end of what copied", patience=180)
+    assert json.loads(cli("ps", "-a", "-o", "json", "--on", "k8s", *echelon).stdout) == []
+
+
+def _arrived(folder: Path) -> int:
+    try:
+        return sum(each.stat().st_size for each in folder.rglob("*"))
+    except FileNotFoundError:  # put in its place meanwhile
+        return 0
 
 
 def test_on_a_terminal(home: Path, echelon: list[str], namespace: Kubectl, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from typing import Literal
 
 Kind = Literal[
     "unreachable",  # the cluster does not respond
+    "untended",  # it is queued, and no process looks after it
     "refused",  # the API server lets no pod be made, and will not
     "restricted",  # the namespace's Pod Security level refuses pods that may run as root
     "invalid-image",  # the image's name is none
@@ -129,6 +130,12 @@ def gives_up(troubles: Sequence[Trouble], now: float) -> Trouble | None:
         if now - trouble.since >= limit:
             return trouble
     return None
+
+
+def told(trouble: Trouble) -> str:
+    """A trouble as people read it: what it is, what to do, and how long it may last."""
+    more = "; ".join(filter(None, (trouble.hint, limit_note(trouble))))
+    return f"{trouble.sentence} ({more})" if more else trouble.sentence
 
 
 def limit_note(trouble: Trouble) -> str:

@@ -2,8 +2,9 @@
 
 Kubernetes has no other way to a volume than from a pod. This one is a Job with nothing but the agent in it,
 which waits; files go through `exec` (see `transfer`). The command that copies removes it afterwards. If that
-fails, the pod ends by itself after some time without a copy, and Kubernetes removes the Job and all that
-belongs to it."""
+fails, as when the command was killed, the pod ends by itself a minute after the last byte of a copy, and
+Kubernetes removes the Job and all that belongs to it. Whatever else happens, the Job has a deadline: minutes
+while its pod has not started, a day afterwards."""
 
 from __future__ import annotations
 
@@ -12,12 +13,14 @@ import contextlib
 import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
 from echelon.engines.kubernetes import names
-from echelon.engines.kubernetes.client.api import Api, Object
-from echelon.engines.kubernetes.diagnose import Trouble, gives_up, limit_note
-from echelon.engines.kubernetes.files.reconnect import Opener
+from echelon.engines.kubernetes.client.api import Api, NotThere, Object
+from echelon.engines.kubernetes.diagnose import Trouble, gives_up
+from echelon.engines.kubernetes.diagnose.trouble import told
+from echelon.engines.kubernetes.files.reconnect import Channel, Opener
 from echelon.engines.kubernetes.files.transfer import pod_opener
 from echelon.engines.kubernetes.follow.troubles import find_troubles
 from echelon.engines.kubernetes.pod_security import forbids_root, level_of
@@ -30,7 +33,7 @@ from echelon.model.volume import Volume
 
 MOUNT = f"{names.ROOT}/volume"
 IMAGE = "docker.io/library/python:3.12-slim"
-IDLE = 300  # seconds without a copy after which it ends by itself
+IDLE = 60  # seconds without a copy that moves after which it ends by itself
 _LONGEST = 24 * 3600  # seconds after which it ends whatever happens
 _UNBORN = 900  # the same for one that has not started: the command that made it may have been killed
 _KEPT = 60  # seconds after its end until Kubernetes removes it
@@ -43,7 +46,7 @@ _POD_NAME = "the pod that copies"
 class CopyPod:
     """What the pod is made of: the claim, the image, and what the namespace requires of pods."""
 
-    name: str
+    name: str  # of its Job; each that is made has another
     claim: str
     options: PodOptions
     owner: str
@@ -66,7 +69,7 @@ def reach_volume(
     _check_free(volume)
     held = "ReadWriteOnce" in volume.modes and len(volume.modes) == 1
     copy_pod = CopyPod(
-        name=f"cp-{secrets.token_hex(4)}",
+        name="",
         claim=volume.name,
         options=options,
         owner=owner,
@@ -74,22 +77,59 @@ def reach_volume(
         nodes=volume.nodes if held else (),
         level=level_of(api) or "",
     )
-    job: Object | None = None
+    way = _Way(api, copy_pod, notice)
     try:
-        job = _make(api, copy_pod)
+        way.make()
+        yield way.open
+    finally:
+        way.remove()
+
+
+class _Way:
+    """The way to a volume: a pod, and another one if that has ended while the cluster could not be reached.
+    The copy goes on from where it was, since what has arrived is kept.
+    """
+
+    def __init__(self, api: Api, pod: CopyPod, notice: Callable[[str], object]) -> None:
+        self._api = api
+        self._pod = pod
+        self._notice = notice
+        self._job: Object | None = None
+        self._opener: Opener | None = None
+
+    def open(self, arguments: Sequence[str]) -> AbstractContextManager[Channel]:
+        """Open a connection to the agent in the pod."""
         try:
-            pod = _wait(api, job, notice)
+            if self._opener is not None:
+                return self._opener(arguments)
+        except NotThere:
+            self.remove()
+        return self.make()(arguments)
+
+    def make(self) -> Opener:
+        """Make the pod, and wait until it runs."""
+        try:
+            name = self._start()
         except _Forbidden:
             # Where the user may not read the namespace's labels, its refusal shows the level.
-            _remove(api, job, notice)
-            copy_pod = _unprivileged(copy_pod)
-            job = _make(api, copy_pod)
-            pod = _wait(api, job, notice)
-        api.patch("Job", job["metadata"]["name"], {"spec": {"activeDeadlineSeconds": _LONGEST}})
-        yield pod_opener(api, pod)
-    finally:
+            self.remove()
+            self._pod = replace(self._pod, level=RESTRICTED)
+            name = self._start()
+        assert self._job is not None
+        limit = {"spec": {"activeDeadlineSeconds": _LONGEST}}
+        self._api.patch("Job", self._job["metadata"]["name"], limit)
+        self._opener = pod_opener(self._api, name)
+        return self._opener
+
+    def remove(self) -> None:
+        """Remove the pod, if there is one."""
+        job, self._job, self._opener = self._job, None, None
         if job is not None:
-            _remove(api, job, notice)
+            _remove(self._api, job, self._notice)
+
+    def _start(self) -> str:
+        self._job = _make(self._api, replace(self._pod, name=f"cp-{secrets.token_hex(4)}"))
+        return _wait(self._api, self._job, self._notice)
 
 
 def objects_of(pod: CopyPod, agent: bytes) -> tuple[Object, Object]:
@@ -218,8 +258,7 @@ def _wait(api: Api, job: Object, notice: Callable[[str], object]) -> str:
             _check(troubles, job, waited=now - begun)
             if troubles and troubles[0].sentence != reported:
                 reported = troubles[0].sentence
-                more = filter(None, (troubles[0].hint, limit_note(troubles[0])))
-                notice(f"{reported} ({'; '.join(more)})")
+                notice(told(troubles[0]))
         time.sleep(_LOOK)
 
 
@@ -237,10 +276,6 @@ def _check(troubles: Sequence[Trouble], job: Object, waited: float) -> None:
             first.sentence if first else f"{_POD_NAME} did not start within {_PATIENCE:g} s",
             hint=first.hint if first else "`kubectl get pods` shows it",
         )
-
-
-def _unprivileged(pod: CopyPod) -> CopyPod:
-    return replace(pod, name=f"cp-{secrets.token_hex(4)}", level=RESTRICTED)
 
 
 def _check_free(volume: Volume) -> None:

@@ -12,7 +12,9 @@ from itertools import chain
 
 from echelon.engines.kubernetes import names, record
 from echelon.engines.kubernetes.client.api import Api, Object
-from echelon.engines.kubernetes.diagnose import Trouble, limit_note
+from echelon.engines.kubernetes.diagnose import Trouble
+from echelon.engines.kubernetes.diagnose.queueing import find_untended
+from echelon.engines.kubernetes.diagnose.trouble import told
 from echelon.engines.kubernetes.follow import view as views
 from echelon.engines.kubernetes.follow.logs import read_pod
 from echelon.engines.kubernetes.follow.mirror import Mirror
@@ -28,6 +30,7 @@ from echelon.model.run import RunRef
 
 _TICK = 0.2  # seconds between two looks when nothing comes
 _DIAGNOSE = 2.0  # seconds between two diagnoses of what does not start
+_CLAIMING = 10.0  # seconds that a command which follows a run has to become its tender
 _LAST_LINES = 20.0  # seconds of silence after which nothing more is expected of a run that is over
 
 
@@ -46,6 +49,8 @@ def read_events(api: Api, ref: RunRef) -> Iterator[Event]:
     stop = view.stored.stop
     if stop is not None:
         yield Event(kind="stopping", at=stop.at, reason=stop.reason)
+    elif untended := find_untended(view.stored, has_jobs=bool(view.jobs), now=time.time()):
+        yield _waiting(untended)
     elif troubles := find_troubles(api, view.jobs, view.pods):
         yield _waiting(troubles[0])
 
@@ -60,7 +65,8 @@ def follow_events(api: Api, ref: RunRef, timeout: float | None) -> Iterator[Even
     """What happens, until the end or the time-out."""
     deadline = None if timeout is None else time.monotonic() + timeout
     leader = history.LeaderEvents()
-    reported, last_reason, next_look, quiet_since = 0, "", 0.0, time.monotonic()
+    reported, last_reason, next_look, began = 0, "", 0.0, time.monotonic()
+    quiet_since = began
     with _mirror(api, ref) as mirror, _leader_lines(api, mirror) as lines:
         while not mirror.is_ready(_TICK):
             if mirror.trouble is not None and not last_reason:
@@ -86,7 +92,8 @@ def follow_events(api: Api, ref: RunRef, timeout: float | None) -> Iterator[Even
                     return
             if time.monotonic() >= next_look:
                 next_look = time.monotonic() + _DIAGNOSE
-                trouble = _trouble(api, mirror, view)
+                claimed_soon = time.monotonic() - began < _CLAIMING
+                trouble = _trouble(api, mirror, view, may_be_untended=not claimed_soon)
                 if trouble is not None and _gist(trouble) != last_reason:
                     last_reason = _gist(trouble)
                     yield _waiting(trouble)
@@ -179,11 +186,14 @@ def _end(view: View, leader: history.LeaderEvents) -> Event | None:
     return view.stored.end or outcome.finished_event(view.stored, view.jobs, view.pods)
 
 
-def _trouble(api: Api, mirror: Mirror, view: View) -> Trouble | None:
+def _trouble(api: Api, mirror: Mirror, view: View, *, may_be_untended: bool) -> Trouble | None:
     """What keeps the run from running."""
     silence = mirror.trouble
     if silence is not None:
         return out_of_touch(silence)
+    untended = find_untended(view.stored, has_jobs=bool(view.jobs), now=time.time())
+    if untended is not None:
+        return untended if may_be_untended else None
     try:
         found = find_troubles(api, view.jobs, view.pods)
     except Unreachable as error:
@@ -199,10 +209,12 @@ def _gist(trouble: Trouble) -> str:
 
 
 def _waiting(trouble: Trouble) -> Event:
-    more = "; ".join(filter(None, (trouble.hint, limit_note(trouble))))
-    hint = f" ({more})" if more else ""
     return Event(
-        kind="waiting", at=round(time.time(), 3), worker=trouble.worker, reason=f"{trouble.sentence}{hint}"
+        kind="waiting",
+        at=round(time.time(), 3),
+        worker=trouble.worker,
+        reason=told(trouble),
+        trouble=trouble.kind,
     )
 
 

@@ -6,15 +6,19 @@ that seems to go on, the leader's last lines are read, several at a time."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, TypedDict, cast
 
 from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.client.api import Api, Object
 from echelon.engines.kubernetes.client.stream import split_lines
+from echelon.engines.kubernetes.diagnose.queueing import find_untended
+from echelon.engines.kubernetes.diagnose.trouble import told
 from echelon.engines.kubernetes.follow.logs import is_last_line
-from echelon.engines.kubernetes.record import has_end, read
+from echelon.engines.kubernetes.record import Stored, has_end, read
 from echelon.engines.kubernetes.render import dialects
 from echelon.engines.kubernetes.render.task import hold_of
 from echelon.engines.kubernetes.state import outcome, workers
@@ -82,7 +86,7 @@ def list_runs(
             if stored.end is not None:
                 found.append(summarise(stored.run, fold(opening_status(stored.run), [stored.end])))
                 continue
-            row = outcome.summary(stored, jobs.get(name, []), mine)
+            row = _told_untended(outcome.summary(stored, jobs.get(name, []), mine), stored, name in jobs)
             leader = [pod for pod in workers.leader_pods(mine) if workers.is_running(pod)]
             if leader and hold_of(stored.run) > 0:
                 held.append((stored.run, row, leader[-1]))
@@ -90,6 +94,12 @@ def list_runs(
                 found.append(row)
     found += _look_closer(api, held, look)
     return sorted(found, key=lambda each: -each.created)
+
+
+def _told_untended(row: RunSummary, stored: Stored, has_jobs: bool) -> RunSummary:
+    """The row of a queued run that no process looks after says so."""
+    found = find_untended(stored, has_jobs=has_jobs, now=time.time())
+    return row if found is None else replace(row, reason=told(found), trouble=found.kind)
 
 
 def _workers_of(api: Api, records: Sequence[Object]) -> tuple[dict[str, list[Object]], ...]:

@@ -1,0 +1,108 @@
+"""How much a machine can be asked for at once: many runs, and many workers whose output many commands follow.
+
+Nothing may be lost or repeated, and memory stays below what docs/reliability.md states; times are printed and
+not judged, since they say more about the machine."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from tests.conftest import processes_of, wait_until
+
+import echelon
+from echelon.model.status import FINAL
+
+PER_RUN = 60e6  # bytes of a run of one small rank: supervisor, agent and rank together
+PER_FOLLOWER = 100e6
+PER_WORKER = 40e6  # bytes of a worker of a large run: agent and rank
+LINES = 200
+WAITS = "while [ ! -e go ]; do sleep 1; done"
+TALKS = f"""
+import os, time
+from pathlib import Path
+while not Path("go").exists():
+    time.sleep(0.1)
+for number in range({LINES}):
+    print("line", number, flush=True)
+"""
+
+
+def memory_of(pids: list[int]) -> float:
+    """The bytes that processes use, what they share counted once."""
+    total = 0
+    for pid in pids:
+        try:
+            found = re.search(r"^Pss:\s+(\d+) kB", Path(f"/proc/{pid}/smaps_rollup").read_text(), re.M)
+        except OSError:
+            continue  # it has ended
+        total += int(found[1]) if found else 0
+    return 1024.0 * total
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [6, pytest.param(200, marks=pytest.mark.soak)])
+def test_many_runs_at_once(home: Path, count: int) -> None:
+    began = time.monotonic()
+    runs = [echelon.run(command=["sh", "-c", WAITS], name=f"run-{number}") for number in range(count)]
+    submitted = time.monotonic() - began
+
+    def all_run() -> bool:
+        return all(row.state == "running" for row in echelon.runs())
+
+    wait_until(all_run, "all of them to run", 10 * count)
+    running = time.monotonic() - began
+    used = memory_of(processes_of(home))
+    looked = time.monotonic()
+    assert len(echelon.runs()) == count
+    looked = time.monotonic() - looked
+    Path("go").touch()
+    wait_until(lambda: all(row.state in FINAL for row in echelon.runs()), "their ends", 10 * count)
+    print(
+        f"\n{count} runs: submitted in {submitted:.1f} s, running after {running:.1f} s, "
+        f"{used / count / 1e6:.1f} MB each, listed in {looked:.2f} s"
+    )
+    assert [run.status().state for run in runs] == ["succeeded"] * count
+    assert used < count * PER_RUN
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("workers", "followers"), [(6, 4), pytest.param(64, 32, marks=pytest.mark.soak)])
+def test_many_workers_with_many_followers(home: Path, workers: int, followers: int) -> None:
+    Path("talks.py").write_text(TALKS)
+    run = echelon.run("talks.py", workers=workers, name="many")
+    wait_until(lambda: run.status().state == "running", "all workers to run", 10 * workers)
+    used = memory_of(processes_of(home))
+    command = [sys.executable, "-m", "echelon.cli.main", "logs", "-f", "many"]
+    paths = [Path(f"follower-{number}") for number in range(followers)]
+    began = time.monotonic()
+    processes = []
+    for path in paths:
+        with path.open("wb") as out:
+            processes.append(subprocess.Popen(command, stdout=out))
+    Path("go").touch()
+    assert run.wait(600).state == "succeeded"
+    peaks = []
+    for process in processes:
+        _, status, rusage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        peaks.append(1024.0 * rusage.ru_maxrss)
+    print(
+        f"\n{workers} workers: {used / workers / 1e6:.1f} MB each; {followers} followers: "
+        f"{max(peaks) / 1e6:.1f} MB at most, done after {time.monotonic() - began:.1f} s"
+    )
+    assert [process.returncode for process in processes] == [0] * followers
+    for path in paths:
+        seen: dict[str, list[str]] = {}
+        for line in path.read_text().splitlines():
+            rank, _, text = line.partition(" ")
+            seen.setdefault(rank, []).append(text)
+        assert len(seen) == workers
+        assert all(lines == [f"line {number}" for number in range(LINES)] for lines in seen.values())
+    assert used < workers * PER_WORKER
+    assert max(peaks) < PER_FOLLOWER
