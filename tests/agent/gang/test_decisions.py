@@ -8,6 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.agent.gangs import NOW, UNFIT, end, events, gang, running, said, stop_all
 
+from echelon.agent.gang.decisions import REUNION
+
 
 def test_everybody_is_waited_for_and_told_the_addresses() -> None:
     made = gang(3)
@@ -261,3 +263,24 @@ def test_whatever_is_heard_the_gang_stays_sane_and_can_be_ended(
         made.tick(deadline)
     assert made.phase == "over"
     assert made.verdict is not None
+
+
+def test_a_leader_that_comes_back_too_late_waits_for_those_that_hold_results() -> None:
+    """They know the verdict; a leader that left at once would end their pods."""
+    made = gang(3, restarts=0, hold=300.0)
+    made.joined(0, "a", 0, NOW)
+    made.joined(1, "b", 0, NOW + 5, 10.0)
+    assert made.phase == "gathering"
+    assert made.next_deadline() == NOW + REUNION
+    known = {"outcome": "failed", "exit_code": 117, "reason": None, "cause": None}
+    made.adopt(known)
+    assert made.verdict == known
+    assert made.has_run
+
+
+def test_a_leader_that_comes_back_too_late_does_not_wait_for_ever() -> None:
+    made = gang(2, restarts=0, hold=300.0)
+    made.joined(0, "a", 0, NOW)
+    made.tick(NOW + REUNION)
+    assert made.verdict is not None
+    assert made.verdict["cause"]["worker"] == 0  # type: ignore[index]

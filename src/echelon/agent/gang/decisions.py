@@ -22,6 +22,7 @@ TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank 
 if TYPE_CHECKING:
     from echelon.agent.task import Task
 
+REUNION = 20.0  # seconds that members which hold results have to come to a leader that was replaced
 SETTLE = 1.0  # seconds to wait for the real cause when the first failure looks like a consequence of another
 
 
@@ -49,6 +50,7 @@ class Gang:
         self._outcome: str | None = None  # set when the run must end after stopping
         self._reason: str | None = None
         self._final_cause: dict[str, object] | None = None  # a cause that no restart would remove
+        self._hopeless = False  # no restart is left for the gang that is gathering
         self._at_once = False  # ranks get no time to save
         self._last_cause: dict[str, object] | None = None
         self._deadline: float | None = now + task.join_timeout
@@ -76,9 +78,13 @@ class Gang:
         if self.phase != "gathering":
             return
         if self.last_started >= self._task.restarts:
-            # Only a replaced leader can learn this now: no other worker needs to be waited for.
-            reason = "its agent had to be replaced, and no restart is left"
-            self._conclude("failed", cause_of_loss(self._lost, reason))
+            # Only a replaced leader can learn this now. Members that hold results know the verdict. If this
+            # leader left before they have come, they would be lost: its exit code ends all pods of the run.
+            if self._task.hold > 0 and len(self._joined) < self._workers:
+                if not self._hopeless:
+                    self._hopeless, self._deadline = True, now + REUNION
+            else:
+                self._give_up_hope()
         elif len(self._joined) == self._workers:
             self._prepare(now)
 
@@ -196,7 +202,9 @@ class Gang:
         if self._deadline is None or now < self._deadline:
             return
         self._deadline = None
-        if self.phase in ("gathering", "preparing"):
+        if self._hopeless and self.phase == "gathering":
+            self._give_up_hope()
+        elif self.phase in ("gathering", "preparing"):
             self._give_up_waiting()
         elif self.phase == "running":
             self._stop(now)
@@ -283,6 +291,10 @@ class Gang:
         self._deadline = now + self._task.join_timeout
         if len(self._joined) == self._workers:
             self._prepare(now)
+
+    def _give_up_hope(self) -> None:
+        reason = "its agent had to be replaced, and no restart is left"
+        self._conclude("failed", cause_of_loss(self._lost, reason))
 
     def _give_up_waiting(self) -> None:
         if self.phase == "gathering":

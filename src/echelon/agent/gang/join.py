@@ -47,6 +47,7 @@ class LeaderConnection:
         self.verdict: dict[str, object] | None = (
             None  # once the run is over; for a replaced leader that does not know it
         )
+        self.held_until: Callable[[], float | None] = lambda: None  # the end of holding results, if they are
         self.on_welcome: Callable[[], object] = lambda: None
         self.on_given_up: Callable[[], object] = lambda: None
         self.on_lost: Callable[[], object] = lambda: None
@@ -142,7 +143,9 @@ class LeaderConnection:
     def _on_proven(self) -> None:
         self._welcome = True
         if self.verdict is not None:
-            self.send({"say": "verdict", "verdict": self.verdict})
+            until = self.held_until()
+            left = {} if until is None else {"held_for": round(max(0.0, until - time.time()), 3)}
+            self.send(dict(left, say="verdict", verdict=self.verdict))
         while self._unsent and self._welcome:
             self.forward(self._unsent.popleft())
         self.on_welcome()
