@@ -16,6 +16,7 @@ import click
 from echelon.admission import plan_anywhere
 from echelon.cli.words import cause_lines, coloured, duration, near, one_line, ranges, state, style
 from echelon.engines.base import Engine
+from echelon.engines.results import holds_results, is_streamed
 from echelon.handle import Run
 from echelon.model.job import Job, workers_asked
 from echelon.model.plan import Plan
@@ -111,7 +112,8 @@ def ending(status: Status) -> None:
         for text in cause_lines(status.root_cause, with_tail=len(ranks_of(status)) > 1):
             click.echo(text, err=True)
     if (folder / "logs").exists():
-        notice(f"all output is in {near(status.results)}/logs")
+        what = "the output as it came, without what was missed," if is_streamed(folder) else "all output"
+        notice(f"{what} is in {near(status.results)}/logs")
 
 
 def outcome(status: Status, format_: str) -> None:
@@ -125,7 +127,7 @@ def _whereabouts(status: Status) -> str:
     place = status.results or ""
     if place.startswith("pvc:"):
         return f"results on a volume: {place}"
-    if Path(place).exists():
+    if holds_results(Path(place)):
         return f"results in {near(place)}"
     return f"its results are not here; `echelon get {status.name}` brings them, or says where they are"
 

@@ -186,6 +186,11 @@ def is_cut_off(pod: Object) -> bool:
     )
 
 
+def has_leader(pods: Iterable[Object]) -> bool:
+    """Whether worker 0's agent runs, as far as the cluster knows."""
+    return any(is_running(pod) and not is_cut_off(pod) for pod in leader_pods(pods))
+
+
 def is_stuck(pod: Object, now: float) -> bool:
     """Whether a pod was deleted, had its time to leave, and stays because its node does not respond:
     Kubernetes replaces it only once its phase is Failed.
