@@ -34,7 +34,9 @@ if TYPE_CHECKING:
 
 
 class Agent:
-    """Connects the parts of one worker. `failures` counts the lost agents that this one replaces."""
+    """Connects the parts of one worker. `failures` counts the lost agents that this one replaces, `spared`
+    those of them that the cluster took away: they count against no restart.
+    """
 
     def __init__(
         self,
@@ -44,6 +46,7 @@ class Agent:
         listen_fd: int | None = None,
         control_fd: int | None = None,
         failures: int = 0,
+        spared: int = 0,
     ) -> None:
         self._task = task
         self._worker = worker
@@ -59,6 +62,7 @@ class Agent:
         # it.
         guess = failures - 1 if worker == 0 or not self._in_pod else -1
         self._member = Member(self._loop, task, place, self._sink, last_started=guess)
+        self._member.spared = spared if worker == 0 else 0
         self._setup = Setup(
             self._loop, task, place, self._sink, self._member.ranks, first=worker == 0 and failures == 0
         )
@@ -202,7 +206,7 @@ class Agent:
         if self._shutdown.final is not None:
             assert self._to_leader is not None
             self._shutdown.hold_alone(self._to_leader.verdict)
-        elif self._member.last_started >= self._task.restarts:
+        elif self._member.last_started - (self._task.restarts and self._member.spared) >= self._task.restarts:
             self._end_alone(
                 "worker 0 was lost, and no restart is left", "the others lost their connection to it"
             )

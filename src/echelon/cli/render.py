@@ -199,7 +199,7 @@ def status(found: Status, format_: str) -> None:
         ("command", found.command or "-"),
         ("framework", found.framework or "-"),
         ("elapsed", duration((found.ended or now) - (found.started or found.created))),
-        ("restarts", f"{found.restarts} of {found.restarts_allowed}"),
+        ("restarts", _restarts(found)),
         ("results", near(found.results)),
     ]
     if found.exit_code is not None:
@@ -228,6 +228,15 @@ def status(found: Status, format_: str) -> None:
         click.echo()
         for text in cause_lines(found.root_cause, with_tail=True):
             click.echo(text)
+
+
+def _restarts(found: Status) -> str:
+    """How many restarts were used, of how many; those after which nothing had failed are apart."""
+    counted = f"{found.restarts - found.restarts_spared} of {found.restarts_allowed}"
+    spared = found.restarts_spared
+    if not spared:
+        return counted
+    return f"{counted}; {spared} more {'do' if spared > 1 else 'does'} not count: workers were told to leave"
 
 
 def _holding(found: Status, left: float) -> str:

@@ -129,6 +129,7 @@ class LeaderConnection:
             "proof": proof,
             "last_started": self._member.last_started,
             "failures": self._failures,
+            "spared": self._member.spared,
             "version": VERSION,
             "finished": self.verdict is not None,
         }

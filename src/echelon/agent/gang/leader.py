@@ -80,7 +80,9 @@ class Leader:
         self._own = member
         if self._logs_run:
             self._sink.event("worker-started", worker=0, version=VERSION)
-        self.gang.joined(0, self._address or "127.0.0.1", last_started, time.monotonic())
+        self.gang.joined(
+            0, self._address or "127.0.0.1", last_started, time.monotonic(), spared=member.spared
+        )
         self.act()
 
     def receive(self, worker: int, message: dict[str, object]) -> None:
@@ -287,6 +289,7 @@ class Leader:
             max(known),
             time.monotonic(),
             elapsed if isinstance(elapsed, (int, float)) and 0 <= elapsed < 1e9 else None,
+            max(0, _number(message.get("spared"), 0)),
         )
         self.act()
 

@@ -17,7 +17,7 @@ from echelon.engines.kubernetes.client.api import Object
 from echelon.engines.kubernetes.client.fields import json_object
 from echelon.engines.kubernetes.record import Stored
 from echelon.engines.kubernetes.state.outcome import explain, stopped
-from echelon.engines.kubernetes.state.workers import is_running, last_loss, pods_by_worker
+from echelon.engines.kubernetes.state.workers import disruption_of, is_running, last_loss, pods_by_worker
 from echelon.model import ends
 from echelon.model.event import Event
 from echelon.model.log import EventLine, Line, is_gap
@@ -69,7 +69,10 @@ class LeaderEvents:
             event = replace(event, node=node_of(pods, event.worker))
         if event.kind == "worker-lost" and event.worker is not None:
             loss = last_loss(pods_by_worker(pods).get(event.worker, []))
-            event = replace(event, reason=loss.how if loss is not None else _with_node(event, pods))
+            how = loss.how if loss is not None else _with_node(event, pods)
+            event = replace(event, reason=how, disruption=disruption_of(loss))
+        if event.cause is not None and event.cause.kind == "worker-left" and event.kind != "verdict":
+            event = replace(event, cause=explain(event.cause, pods))
         yield event
 
 
