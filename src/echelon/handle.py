@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from echelon.engines.base import Engine
+from echelon.engines.base import Engine, Saving
 from echelon.errors import InvalidJob, RunTimedOut, StateTrouble
 from echelon.model.event import Event
 from echelon.model.log import LogLine
@@ -51,14 +51,21 @@ class Run:
         """What was decided for the run; None while it is queued."""
         return self._engine.read(self._ref).plan
 
-    def wait(self, timeout: float | str | None = None, *, take_over: bool = False) -> Status:
+    def wait(
+        self,
+        timeout: float | str | None = None,
+        *,
+        take_over: bool = False,
+        tell: Callable[[str], object] = lambda _trouble: None,
+    ) -> Status:
         """Wait for the end and return the status; RunTimedOut if it is later than `timeout` (90, "5m").
 
-        The run goes on then. A run that this machine submitted is looked after meanwhile, and its results are
-        fetched; one that another machine submitted only with `take_over`.
+        The run goes on then. A run that this machine submitted is looked after meanwhile, its output is saved
+        among its results as it comes, and its results are fetched; one that another machine submitted, only
+        with `take_over`. What keeps the output from being saved is told once.
         """
         seconds = parse_duration("timeout", timeout) if isinstance(timeout, str) else timeout
-        with self.tending(take_over=take_over) as tender:
+        with self.tending(take_over=take_over, saving=Saving(tell=tell)) as tender:
             for event in self._engine.events(self._ref, follow=True, timeout=seconds):
                 if event.kind == "finished":
                     tender.finish(event, self.collect)
@@ -141,19 +148,23 @@ class Run:
                 hint = f"they are numbered 0 to {max(there)}" if len(there) > 1 else "there is only number 0"
                 raise InvalidJob(field, wanted, f"is no {field} of run {self.name!r}", hint=hint)
 
-    def raw_logs(self) -> Iterator[LogLine]:
-        """Every piece of output as it comes, until the end: for a terminal that shows half a line too."""
-        return self._engine.logs(self._ref, follow=True)
+    def raw_logs(self, saving: Saving | None = None) -> Iterator[LogLine]:
+        """Every piece of output as it comes, until the end: for a terminal that shows half a line too. With
+        `saving`, it is saved among the results too, however slowly it is taken here.
+        """
+        return self._engine.logs(self._ref, follow=True, saving=saving)
 
     def events(self) -> Iterator[Event]:
         """What happens, as it happens, until the end."""
         return self._engine.events(self._ref, follow=True)
 
-    def tending(self, *, take_over: bool = False) -> AbstractContextManager[Tending]:
-        """Look after the run inside this context: try to admit it while it is queued, and do the upkeep that
-        it needs from outside. Everything that only looks changes nothing.
+    def tending(
+        self, *, take_over: bool = False, saving: Saving | None = None
+    ) -> AbstractContextManager[Tending]:
+        """Look after the run inside this context: try to admit it while it is queued, do the upkeep that it
+        needs from outside and, with `saving`, save its output. Everything that only looks changes nothing.
         """
-        return tending(self._ref, self._engine, take_over=take_over)
+        return tending(self._ref, self._engine, take_over=take_over, saving=saving)
 
     def collect(self, progress: Callable[[int, int], object] | None = None) -> None:
         """Bring the results of a run that has ended to where they belong, if its workers still have them."""

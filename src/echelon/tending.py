@@ -2,7 +2,8 @@
 
 Readers of a run change nothing. What it needs done to it from outside is done by the one process that holds
 its tender claim: `run` in the foreground, or a `wait` on a run that this machine submitted. On engines that
-look after their runs themselves there is no claim, and nothing to do."""
+look after their runs themselves there is no claim, and nothing to do. Where workers do not write to this
+machine, what they print is saved here as it comes: by the command that shows it, or by the tender."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from echelon.admission import admit
-from echelon.engines.base import Engine, Tender
+from echelon.engines.base import Engine, Saving, Tender
 from echelon.errors import EchelonError, Unreachable
 from echelon.model.event import Event
 from echelon.model.run import RunRef
@@ -20,12 +21,17 @@ from echelon.model.run import RunRef
 _ADMISSION = (1.0, 15.0)  # seconds between two tries to admit a queued run: at first, and at most
 _CLAIM_LOOK = 5.0  # seconds between two tries for a claim that another process holds
 _KEEPING = 60.0  # seconds that an API server may be away when the end is to be kept
+_LAST_LINES = 30.0  # seconds that the last lines of a run that is over may take to come
 
 
 @contextmanager
-def tending(ref: RunRef, engine: Engine, *, take_over: bool = False) -> Iterator[Tending]:
-    """Look after the run inside this context, as far as its claim can be had."""
-    found = Tending(ref, engine, take_over=take_over)
+def tending(
+    ref: RunRef, engine: Engine, *, take_over: bool = False, saving: Saving | None = None
+) -> Iterator[Tending]:
+    """Look after the run inside this context, as far as its claim can be had; with `saving`, save its output
+    meanwhile. A command that shows the output saves it itself.
+    """
+    found = Tending(ref, engine, take_over=take_over, saving=saving)
     found.begin()
     try:
         yield found
@@ -36,14 +42,17 @@ def tending(ref: RunRef, engine: Engine, *, take_over: bool = False) -> Iterator
 class Tending:
     """A thread that tries for the run's claim, and does what is due while it has it."""
 
-    def __init__(self, ref: RunRef, engine: Engine, *, take_over: bool) -> None:
+    def __init__(self, ref: RunRef, engine: Engine, *, take_over: bool, saving: Saving | None = None) -> None:
         self._ref = ref
         self._engine = engine
         self._take_over = take_over
+        self._saving = saving
+        self._saver = threading.Thread(target=self._save, name="saving", daemon=True)
         self._left = threading.Event()
         self._lock = threading.Lock()  # the thread, and the command that keeps an end, take turns
         self._tender: Tender | None = None
         self._thread = threading.Thread(target=self._run, name="tending", daemon=True)
+        self._over = False  # the end was seen
         self._next_try, self._pause = 0.0, _ADMISSION[0]
 
     def is_ours(self) -> bool:
@@ -62,6 +71,7 @@ class Tending:
 
         The end comes first, with one request: fetching releases the workers, and the log that tells the end
         goes with them."""
+        self._over = True
         if self.is_ours():
             self.keep(end)
             collect()
@@ -84,10 +94,24 @@ class Tending:
     def end(self) -> None:
         """Do what is due a last time, and leave the claim to others."""
         self._left.set()
+        self._end_saving()
         with self._lock, suppress(EchelonError):  # an API server that is away is not asked twice
             if self._tender is not None:
                 self._tender.tend()
                 self._tender.release()
+
+    def _end_saving(self) -> None:
+        if self._saving is not None:
+            if self._saver.ident is not None and self._over:
+                self._saver.join(_LAST_LINES)
+            self._saving.left.set()
+            if self._saver.ident is not None:
+                self._saver.join(1.0)
+
+    def _save(self) -> None:
+        with suppress(EchelonError):  # what was not saved is fetched at the end
+            for _ in self._engine.logs(self._ref, follow=True, saving=self._saving):
+                pass
 
     def _run(self) -> None:
         pause = 0.0
@@ -101,6 +125,8 @@ class Tending:
         if self._tender is None:
             with suppress(EchelonError), self._lock:
                 self._tender = self._engine.tender(self._ref, take_over=self._take_over)
+                if self._tender is not None and self._saving is not None and self._saver.ident is None:
+                    self._saver.start()
         return self._tender is not None
 
     def _tend(self) -> float:

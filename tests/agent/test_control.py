@@ -5,17 +5,19 @@ from __future__ import annotations
 import contextlib
 import json
 import random
+import signal
 import socket
 import stat
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.agent.pods import UP, Pods
 from tests.conftest import need_python, wait_until
 
 from echelon.agent import control
-from echelon.agent.task import RUN_OVER
+from echelon.agent.task import INTERRUPTED, NO_LEADER, RUN_OVER
 
 FOR_LONG = 3600.0
 
@@ -64,14 +66,96 @@ def test_nobody_fetches_them(pods: Pods) -> None:
     assert "holding" in pods.kinds()
 
 
-@pytest.mark.parametrize(("exit_code", "expected"), [(0, 0), (3, RUN_OVER)])
-def test_sigterm_while_holding(pods: Pods, exit_code: int, expected: int) -> None:
+@pytest.mark.parametrize(("exit_code", "expected"), [(0, 0), (3, INTERRUPTED)])
+def test_sigterm_to_a_leader_whose_members_hold(pods: Pods, exit_code: int, expected: int) -> None:
+    """It leaves alone, with a code that ends none of their pods."""
     pods.script(f"raise SystemExit({exit_code})", workers=2, hold=FOR_LONG)
     pods.start_all()
     pods.wait_for("worker-ended", of=0)
     pods.processes[0].terminate()
-    assert [pods.code(worker) for worker in (0, 1)] == [expected, 0]
+    assert pods.code(0) == expected
     assert pods.last_words()["outcome"] in ("succeeded", "failed")  # the verdict, not why it left
+    wait_until(lambda: 1 in held_alone(pods, 1), "the member to say that it holds its results by itself")
+    assert pods.processes[1].poll() is None
+    assert pods.order(1, "release").returncode == 0
+    assert pods.code(1) == 0
+
+
+@pytest.mark.parametrize(("exit_code", "expected"), [(0, 0), (3, RUN_OVER)])
+def test_sigterm_to_the_only_worker_while_it_holds(pods: Pods, exit_code: int, expected: int) -> None:
+    pods.script(f"raise SystemExit({exit_code})", hold=FOR_LONG)
+    pods.start(0)
+    pods.wait_for("worker-ended", of=0)
+    pods.processes[0].terminate()
+    assert pods.code(0) == expected
+
+
+def held_alone(pods: Pods, worker: int) -> set[int]:
+    """The workers that hold results without a leader, as a worker's log says."""
+    states = [event for event in pods.events(worker) if event["kind"] == "state"]
+    return {each["worker"] for state in states for each in state["events"] if each["kind"] == "holding"}
+
+
+def verdict_in(pods: Pods, worker: int) -> dict[str, Any]:
+    """The verdict in a member's log."""
+    events = [each for event in pods.events(worker) for each in event.get("events", ())]
+    found: dict[str, Any] = next(each for each in events if each["kind"] == "verdict")
+    return found
+
+
+LOST_RESULTS = """
+import os, time
+with open(os.environ["ECHELON_OUTPUT"] + "/result", "w") as file:
+    file.write("mine")
+print("up", flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL])
+def test_a_leader_is_lost_for_good_and_the_others_hold_what_they_have(
+    pods: Pods, end: signal.Signals
+) -> None:
+    """Each says so in its own log, with the verdict, and leaves when its results were fetched."""
+    pods.script(LOST_RESULTS, workers=3, hold=FOR_LONG, lost_after=2.0, heartbeat=0.2)
+    pods.start_all()
+    pods.wait_up(0, 1, 2)
+    pods.processes[0].send_signal(end)
+    assert pods.code(0) == (INTERRUPTED if end == signal.SIGTERM else -end)
+    for worker in (1, 2):
+        wait_until(lambda worker=worker: worker in held_alone(pods, worker), "it to hold")  # type: ignore[misc]
+        verdict = verdict_in(pods, worker)
+        assert (verdict["outcome"], verdict["exit_code"]) == ("failed", 117)
+        assert (verdict["cause"]["worker"], verdict["cause"].get("rank")) == (0, None)
+        assert verdict["cause"]["kind"] == ("worker-left" if end == signal.SIGTERM else "worker-lost")
+        assert (pods.place(worker) / "output" / "result").read_text() == "mine"
+        notes = [event["reason"] for event in pods.events(worker) if event["kind"] == "note"]
+        assert any("holds its results without worker 0" in note for note in notes)
+    for worker in (1, 2):
+        assert pods.processes[worker].poll() is None
+        assert pods.order(worker, "release").returncode == 0
+        assert pods.code(worker) == (0 if end == signal.SIGTERM else NO_LEADER)
+
+
+@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL])
+def test_a_leader_that_comes_back_to_members_that_hold(pods: Pods, end: signal.Signals) -> None:
+    """It takes their verdict over, holds no longer than they do, and ends the run when they are released."""
+    pods.script(LOST_RESULTS, workers=3, hold=FOR_LONG, lost_after=2.0, heartbeat=0.2)
+    pods.start_all()
+    pods.wait_up(0, 1, 2)
+    pods.processes[0].send_signal(end)
+    pods.processes[0].wait()
+    wait_until(lambda: 1 in held_alone(pods, 1) and 2 in held_alone(pods, 2), "both to hold")
+    verdict = verdict_in(pods, 1)
+    pods.start(0, failures=1)
+    pods.wait_for("holding")
+    pods.wait_for("worker-ended", of=0)
+    assert pods.verdict()["cause"] == verdict["cause"]
+    (held,) = [event["until"] for event in pods.events(0) if event["kind"] == "holding"]
+    theirs = [json.loads(pods.order(worker, "state").stdout)["holding_until"] for worker in (1, 2)]
+    assert held <= max(theirs) + 1.0
+    assert pods.order(0, "release").returncode == 0
+    assert [pods.code(worker) for worker in range(3)] == [RUN_OVER, 0, 0]
 
 
 def test_sigterm_to_a_member_that_holds(pods: Pods) -> None:

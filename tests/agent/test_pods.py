@@ -218,9 +218,9 @@ def test_a_member_lost_before_the_first_start_costs_no_restart(pods: Pods) -> No
 
 
 def test_a_replaced_leader_without_a_restart_left_concludes_at_once(pods: Pods) -> None:
-    """Nobody else is there, and nobody is waited for."""
-    pods.script(UP, workers=4, restarts=1, join_timeout=3600, hold=3600)
-    pods.start(0, failures=2)
+    """Nobody else is there, nobody can hold results, and nobody is waited for."""
+    pods.script(UP, workers=4, join_timeout=3600)
+    pods.start(0, failures=1)
     assert pods.code(0) == RUN_OVER
     words = "worker 0 was lost: its agent had to be replaced, and no restart is left"
     assert pods.last_words()["cause"]["summary"] == words
@@ -333,3 +333,43 @@ def _run(pods: Pods, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, str(pods.archive), *words], capture_output=True, text=True, timeout=60, check=False
     )
+
+
+TWICE = """
+import os, sys, time
+print("up", os.environ["ECHELON_RESTART"], flush=True)
+while int(os.environ["ECHELON_RESTART"]) < 2:
+    time.sleep(0.1)
+"""
+
+
+@pytest.mark.parametrize("victim", [0, 1])
+def test_a_worker_that_is_told_to_leave_twice_costs_no_restart(pods: Pods, victim: int) -> None:
+    """Its cluster counts the pods that it took away; a new leader learns of the other workers' from them."""
+    pods.script(TWICE, workers=2, restarts=1)
+    pods.start_all()
+    for restart in (0, 1):
+        wait_until(
+            lambda restart=restart: all(f"up {restart}" in pods.said(worker) for worker in (0, 1)),  # type: ignore[misc]
+            f"both ranks to be up for the {restart + 1}. time",
+        )
+        pods.processes[victim].terminate()
+        assert pods.code(victim) == INTERRUPTED
+        pods.start(
+            victim, failures=restart + 1, env={"ECHELON_FAILURES": "0", "ECHELON_EVICTIONS": f"{restart + 1}"}
+        )
+    assert [pods.code(worker) for worker in (0, 1)] == [0, 0]
+    assert [event["spared"] for event in pods.events(0) if event["kind"] == "restarting"][-1] == 2
+
+
+def test_the_only_worker_is_told_to_leave_twice(pods: Pods) -> None:
+    pods.script(TWICE, restarts=1)
+    pods.start(0)
+    for restart in (0, 1):
+        wait_until(lambda restart=restart: f"up {restart}" in pods.said(0), "the rank to be up")  # type: ignore[misc]
+        pods.processes[0].terminate()
+        assert pods.code(0) == INTERRUPTED
+        pods.start(
+            0, failures=restart + 1, env={"ECHELON_FAILURES": "0", "ECHELON_EVICTIONS": f"{restart + 1}"}
+        )
+    assert pods.code(0) == 0

@@ -69,8 +69,16 @@ def _live(path: str, options: dict[str, str]) -> int:
         int(options[name]) if name in options else None for name in ("--listen-fd", "--control-fd")
     )
     failures = _count(options.get("--failures", os.environ.get("ECHELON_FAILURES", "")))
+    spared = _count(os.environ.get("ECHELON_EVICTIONS", "")) if control_fd is None else 0
     try:
-        agent = Agent(task, worker, listen_fd=listen_fd, control_fd=control_fd, failures=failures)
+        agent = Agent(
+            task,
+            worker,
+            listen_fd=listen_fd,
+            control_fd=control_fd,
+            failures=failures + spared,
+            spared=spared,
+        )
         for number in early:
             os.kill(os.getpid(), number)
         return agent.run()

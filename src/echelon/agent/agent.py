@@ -15,6 +15,7 @@ import time
 
 from echelon.agent.finish import Shutdown
 from echelon.agent.gang.member import Member
+from echelon.agent.gang.verdict import LOST, cause_of_loss, make_verdict
 from echelon.agent.gang.wire import Connection, own_address
 from echelon.agent.loop import Loop
 from echelon.agent.output import termination
@@ -33,7 +34,9 @@ if TYPE_CHECKING:
 
 
 class Agent:
-    """Connects the parts of one worker. `failures` counts the lost agents that this one replaces."""
+    """Connects the parts of one worker. `failures` counts the lost agents that this one replaces, `spared`
+    those of them that the cluster took away: they count against no restart.
+    """
 
     def __init__(
         self,
@@ -43,6 +46,7 @@ class Agent:
         listen_fd: int | None = None,
         control_fd: int | None = None,
         failures: int = 0,
+        spared: int = 0,
     ) -> None:
         self._task = task
         self._worker = worker
@@ -58,6 +62,7 @@ class Agent:
         # it.
         guess = failures - 1 if worker == 0 or not self._in_pod else -1
         self._member = Member(self._loop, task, place, self._sink, last_started=guess)
+        self._member.spared = spared if worker == 0 else 0
         self._setup = Setup(
             self._loop, task, place, self._sink, self._member.ranks, first=worker == 0 and failures == 0
         )
@@ -132,7 +137,8 @@ class Agent:
 
         place = self._task.places[self._worker]
         self._to_leader = LeaderConnection(self._loop, self._task, place, self._member, self._failures)
-        self._to_leader.on_welcome = self._report_unfit
+        self._to_leader.on_welcome = self._on_welcome
+        self._to_leader.held_until = lambda: self._shutdown.until
         self._to_leader.on_given_up = self._on_no_leader
         self._to_leader.on_lost = self._on_leader_lost
         if self._in_pod:
@@ -149,6 +155,11 @@ class Agent:
 
     def _on_unfit(self, cause: dict[str, object]) -> None:
         self._cause = cause
+        self._report_unfit()
+
+    def _on_welcome(self) -> None:
+        if self._shutdown.final == NO_LEADER:
+            self._shutdown.final = 0  # there is a leader again, which leaves last
         self._report_unfit()
 
     def _report_unfit(self) -> None:
@@ -195,18 +206,34 @@ class Agent:
     def _on_leader_lost(self) -> None:
         """Without a leader the generation is over: its ranks would wait for ever for the lost ones."""
         if self._shutdown.final is not None:
-            return
-        if self._member.last_started >= self._task.restarts:
-            self._shutdown.leave_after_ranks(NO_LEADER, "worker 0 was lost, and no restart is left")
+            assert self._to_leader is not None
+            self._shutdown.hold_alone(self._to_leader.verdict)
+        elif self._member.last_started - (self._task.restarts and self._member.spared) >= self._task.restarts:
+            self._end_alone(
+                "worker 0 was lost, and no restart is left", "the others lost their connection to it"
+            )
         else:
             self._member.stop_ranks(lambda: None)
 
     def _on_no_leader(self) -> None:
-        if self._shutdown.final is not None:
-            self._shutdown.finish()
-        else:
-            reason = "worker 0 did not answer in %g s" % self._task.join_timeout
+        if self._shutdown.final is None:
+            silence = "did not answer in %g s" % self._task.join_timeout
+            self._end_alone("worker 0 %s" % silence, "it %s" % silence)
+
+    def _end_alone(self, reason: str, how: str) -> None:
+        """The run is over, and there is no leader to decide so. Results in this pod are held all the same,
+        for the client to fetch; without any, leave with a code by which the Job controller ends the run.
+        """
+        if not (self._in_pod and self._task.hold > 0 and self._member.ran) or self._member.leaving:
             self._shutdown.leave_after_ranks(NO_LEADER, reason)
+            return
+        assert self._to_leader is not None
+        verdict = make_verdict("failed", None, cause_of_loss([(0, how, LOST)], how))
+        self._to_leader.verdict = verdict
+        self._shutdown.final = NO_LEADER
+        self._setup.cancel()
+        self._shutdown.hold_alone(verdict)
+        self._member.stop_ranks(self._shutdown.end_part)
 
     def _on_control(self, _connection: Connection, message: dict[str, object]) -> None:
         if self._leader is not None and message.get("say") == "stop":

@@ -43,6 +43,7 @@ class Shutdown:
         self._sink = sink
         self._history = history
         self._in_pod = in_pod
+        self._alone = False  # the leader is gone, and this worker holds its results by itself
         self._released = self._part_over = self._leaving = self._left = self._terminated = False
 
     # After the run's end
@@ -63,7 +64,9 @@ class Shutdown:
             return
         self._leaving = True
         code = self.final
-        if self.leader is not None:
+        if self._terminated and self._members_hold():
+            self._leave_to_members()
+        elif self.leader is not None:
             self.leader.send_all("release")
             self.leader.leave(lambda: self.leave(code))
         else:
@@ -73,17 +76,55 @@ class Shutdown:
         """Hold the results until they are fetched, if there can be any; else leave."""
         some = self.leader.gang.has_run if self.leader is not None else self._member.ran
         if self._task.hold > 0 and some and not self._released and not self._terminated:
-            self.until = time.time() + self._task.hold
+            seconds = self._task.hold
+            if self.leader is not None and self.leader.held_for is not None:
+                seconds = (
+                    self.leader.held_for
+                )  # what its members hold; a leader that was replaced has nothing
+            self.until = time.time() + seconds
             if self.leader is not None:
                 self._sink.event("holding", until=round(self.until, 3))
             if self._task.repeat_state:
                 self._loop.call_later(REPEAT_HELD, self._repeat_while_held)
             slack = SLACK if self.leader is None else 0.0
-            self._loop.call_later(self._task.hold + slack, self.finish)
+            self._loop.call_later(seconds + slack, self.finish)
             self._report_part_over()
+            self._log_hold_alone()
         else:
             self._report_part_over()
             self.finish()
+
+    def hold_alone(self, verdict: dict[str, object] | None) -> None:
+        """The leader is gone, and the run is over: this worker holds its results by itself. From now on its
+        own log has the verdict, since there is no leader's.
+        """
+        if self._alone or verdict is None or self._left:
+            return
+        self._alone = True
+        self._history.note(dict(verdict, kind="verdict", at=round(time.time(), 3)))
+        self._history.repeat(self._sink)
+        if self.until is not None:
+            self._log_hold_alone()
+
+    def _log_hold_alone(self) -> None:
+        if self._alone and self.until is not None:
+            until = round(self.until, 3)
+            clock = time.strftime("%H:%M:%S", time.gmtime(until))
+            reason = "worker %d holds its results without worker 0, until %s UTC" % (self._worker, clock)
+            now = round(time.time(), 3)
+            self._history.note({"kind": "holding", "worker": self._worker, "until": until, "at": now})
+            self._history.repeat(self._sink)
+            self._sink.event("note", worker=self._worker, reason=reason)
+
+    def _members_hold(self) -> bool:
+        """Whether other workers hold results that are lost when this one, as their leader, ends the run."""
+        leader = self.leader
+        return leader is not None and leader.has_members and leader.gang.has_run and self._task.hold > 0
+
+    def _leave_to_members(self) -> None:
+        """Leave before the members, which hold their results on: with a code that ends none of their pods."""
+        self.final = INTERRUPTED if self.final else 0
+        self.leave(self.final)
 
     def _repeat_while_held(self) -> None:
         """Repeat the state line, since a log may be rotated after its last line. Members, which have no
@@ -107,6 +148,9 @@ class Shutdown:
         if not self._in_pod:
             self.leave_after_ranks(INTERRUPTED)
         elif self.final is not None:
+            if not self._released and self._members_hold():
+                self._leave_to_members()
+                return
             if self.leader is not None:
                 self.leader.send_all("release")
             self.leave(self.final)

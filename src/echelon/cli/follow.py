@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from echelon.cli import render
 from echelon.cli.lines import LinePrinter
+from echelon.engines.base import Saving
 from echelon.errors import EchelonError, RunLost, UnknownRun
 from echelon.handle import Run
 from echelon.model.event import Event
@@ -40,7 +41,7 @@ def follow(run: Run, job: Job, format_: str) -> int:
             watcher = threading.Thread(target=_attend, args=(run, tender), daemon=True)
             watcher.start()
             try:
-                for line in run.raw_logs():
+                for line in run.raw_logs(Saving(tell=render.notice)):
                     printer = printer or _printer(run, format_)
                     printer.show(line)
                 if printer is not None:

@@ -41,6 +41,7 @@ def logs(
     from echelon.cli.follow import report_waiting
     from echelon.cli.lines import DataPrinter, LinePrinter
     from echelon.cli.words import near
+    from echelon.engines.results import is_streamed
     from echelon.model.resources import parse_duration
 
     run = attach(name, **where(target))
@@ -60,6 +61,7 @@ def logs(
         printer.show(line)
         torn = torn or line.sequence < 0  # it stands for others, which the cluster no longer has
     printer.finish()
-    if torn and (folder := Path(run.status().results or "") / "logs").is_dir():
-        render.notice(f"all output is in {near(str(folder))}")
+    folder = Path(run.status().results or "") if torn else None
+    if folder is not None and (folder / "logs").is_dir() and not is_streamed(folder):
+        render.notice(f"all output is in {near(str(folder))}/logs")
     return 0

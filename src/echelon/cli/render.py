@@ -18,6 +18,7 @@ import click
 from echelon.admission import plan_anywhere
 from echelon.cli.words import cause_lines, coloured, duration, near, one_line, ranges, state, style
 from echelon.engines.base import Engine
+from echelon.engines.results import holds_results, is_streamed
 from echelon.handle import Run
 from echelon.model.job import Job, workers_asked
 from echelon.model.plan import Plan
@@ -125,7 +126,8 @@ def ending(status: Status) -> None:
         for text in cause_lines(status.root_cause, with_tail=len(ranks_of(status)) > 1):
             click.echo(text, err=True)
     if (folder / "logs").exists():
-        notice(f"all output is in {near(status.results)}/logs")
+        what = "the output as it came, without what was missed," if is_streamed(folder) else "all output"
+        notice(f"{what} is in {near(status.results)}/logs")
 
 
 def outcome(status: Status, format_: str) -> None:
@@ -139,7 +141,7 @@ def _whereabouts(status: Status) -> str:
     place = status.results or ""
     if place.startswith("pvc:"):
         return f"results on a volume: {place}"
-    if Path(place).exists():
+    if holds_results(Path(place)):
         return f"results in {near(place)}"
     return f"its results are not here; `echelon get {status.name}` brings them, or says where they are"
 
@@ -211,7 +213,7 @@ def status(found: Status, format_: str) -> None:
         ("command", found.command or "-"),
         ("framework", found.framework or "-"),
         ("elapsed", duration((found.ended or now) - (found.started or found.created))),
-        ("restarts", f"{found.restarts} of {found.restarts_allowed}"),
+        ("restarts", _restarts(found)),
         ("results", near(found.results)),
     ]
     if found.exit_code is not None:
@@ -240,6 +242,15 @@ def status(found: Status, format_: str) -> None:
         click.echo()
         for text in cause_lines(found.root_cause, with_tail=True):
             click.echo(text)
+
+
+def _restarts(found: Status) -> str:
+    """How many restarts were used, of how many; those after which nothing had failed are apart."""
+    counted = f"{found.restarts - found.restarts_spared} of {found.restarts_allowed}"
+    spared = found.restarts_spared
+    if not spared:
+        return counted
+    return f"{counted}; {spared} more {'do' if spared > 1 else 'does'} not count: workers were told to leave"
 
 
 def _holding(found: Status, left: float) -> str:

@@ -105,7 +105,8 @@ def wait(name: str, timeout: str | None, take_over: bool, **target: str | None) 
 
     run = attach(name, **where(target))
     report_waiting(run)
-    ended = run.wait(parse_duration("timeout", timeout) if timeout else None, take_over=take_over)
+    seconds = parse_duration("timeout", timeout) if timeout else None
+    ended = run.wait(seconds, take_over=take_over, tell=render.notice)
     render.outcome(ended, target["format"] or "text")
     return ended.exit_code or 0
 

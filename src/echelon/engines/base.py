@@ -7,7 +7,9 @@ verbs exactly."""
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -28,6 +30,15 @@ if TYPE_CHECKING:
 
 class Taken(Exception):
     """What a plan needs was given to another run in the meantime."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Saving:
+    """Asks for lines to be saved among the results on this machine as they come. What keeps them from it is
+    told once; following ends when `left` is set."""
+
+    tell: Callable[[str], object] = lambda _trouble: None
+    left: threading.Event = field(default_factory=threading.Event)
 
 
 class Tender(Protocol):
@@ -129,9 +140,17 @@ class Engine(Protocol):
         ...
 
     def logs(
-        self, ref: RunRef, *, ranks: frozenset[int] | None = None, follow: bool = False
+        self,
+        ref: RunRef,
+        *,
+        ranks: frozenset[int] | None = None,
+        follow: bool = False,
+        saving: Saving | None = None,
     ) -> Iterator[LogLine]:
-        """What the ranks wrote; with `follow`, as it comes, until the run has finished and all is read."""
+        """What the ranks wrote; with `follow`, as it comes, until the run has finished and all is read.
+
+        With `saving` too, all of it is saved among the results on this machine as it comes, where the workers
+        do not write there themselves."""
         ...
 
     def fetch(self, ref: RunRef, path: str, to: Path) -> Path:

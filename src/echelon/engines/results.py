@@ -1,4 +1,6 @@
-"""Copying from a results folder on this machine: what `get` does with fetched results, on every engine."""
+"""A results folder on this machine: what is in it, and copying from it, as `get` does with fetched results on
+every engine.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +9,24 @@ import uuid
 from pathlib import Path
 
 from echelon.errors import InvalidJob, StateTrouble, from_os_error
+
+STREAMED = ".streamed"
+"""A folder among the logs, with notes on those that were streamed while the run went on: they may lack lines,
+and were not replaced by the worker's own yet."""
+
+
+def holds_results(folder: Path) -> bool:
+    """Whether results were brought to a folder; logs that were streamed while the run went on are none."""
+    try:
+        inside = [each.name for each in folder.iterdir()]
+    except OSError:
+        return False
+    return inside != ["logs"] or not is_streamed(folder)
+
+
+def is_streamed(folder: Path) -> bool:
+    """Whether some of the logs in a results folder were streamed, and may lack lines."""
+    return (folder / "logs" / STREAMED).is_dir()
 
 
 def check_inside(results: Path, path: str) -> Path:

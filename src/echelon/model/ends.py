@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from echelon.agent.gang.verdict import LOST_EXIT_CODE, STOPPED_EXIT_CODE, TIMEOUT_EXIT_CODE
-from echelon.model.event import CauseKind, Event, RootCause
+from echelon.model.event import CauseKind, Disruption, Event, RootCause
 
 
 def succeeded(*, at: float) -> Event:
@@ -39,9 +39,10 @@ def failed(
     return Event(kind="finished", at=at, outcome="failed", exit_code=exit_code, cause=cause)
 
 
-def worker_lost(worker: int, how: str, *, at: float) -> Event:
+def worker_lost(worker: int, how: str, *, at: float, disruption: Disruption | None = None) -> Event:
     """A worker was lost, and with it the run."""
-    return failed(loss_summary(worker, how), at=at, kind="worker-lost", worker=worker)
+    end = failed(loss_summary(worker, how), at=at, kind="worker-lost", worker=worker)
+    return end if end.cause is None else replace(end, cause=with_loss(end.cause, worker, how, disruption))
 
 
 def run_lost(summary: str, *, at: float) -> Event:
@@ -53,6 +54,12 @@ def run_lost(summary: str, *, at: float) -> Event:
 def from_verdict(verdict: Event, *, at: float, cause: RootCause | None = None) -> Event:
     """The leader's verdict as the end of its run; `cause` may have more than the leader knew."""
     return replace(verdict, kind="finished", at=at, cause=cause or verdict.cause)
+
+
+def with_loss(cause: RootCause, worker: int, how: str, disruption: Disruption | None) -> RootCause:
+    """The cause for a worker that was lost, with what its cluster knows of the loss."""
+    known = replace(cause, summary=loss_summary(worker, how))
+    return replace(known, kind="worker-evicted", disruption=disruption) if disruption else known
 
 
 def loss_summary(worker: int, how: str) -> str:

@@ -25,10 +25,19 @@ Kind = Literal[
     "finished",  # the run is over: `outcome`
 ]
 Outcome = Literal["succeeded", "failed", "stopped", "timed-out", "lost"]
+Disruption = Literal[
+    "preempted",  # for a pod of higher priority
+    "drained",  # through the eviction API, as `kubectl drain` does
+    "tainted",  # its node got a taint that it does not tolerate
+    "evicted",  # its node lacked something, such as memory
+    "node-shutdown",  # its node told it to leave
+]
+"""How a cluster takes away a worker that was well."""
 CauseKind = Literal[
     "rank",  # a rank failed
     "worker-lost",  # a worker's agent ended as it should not, or does not respond
     "worker-left",  # a worker's agent was ended by SIGTERM, as when its pod is deleted
+    "worker-evicted",  # the cluster took a worker away that was well: `disruption` says how
     "worker-absent",  # a worker did not come in time
     "given-up",  # what the run waits for will not come
     "run-lost",  # the run ended, and nothing is left that says how
@@ -57,6 +66,7 @@ class RootCause:
 
     summary: str
     kind: CauseKind | None = None  # None in records of older versions
+    disruption: Disruption | None = None
     worker: int | None = None
     rank: int | None = None
     exit_code: int | None = None
@@ -75,6 +85,8 @@ class Event:
     worker: int | None = None
     rank: int | None = None
     restart: int | None = None
+    spared: int | None = None  # so many of the restarts do not count: a worker was told to leave
+    disruption: Disruption | None = None  # of a worker that was lost
     pid: int | None = None
     pids: Mapping[str, int] | None = None  # of the worker's ranks
     exit_code: int | None = None

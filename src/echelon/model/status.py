@@ -65,6 +65,7 @@ class Status:
     ended: float | None = None
     restarts: int = 0
     restarts_allowed: int = 0
+    restarts_spared: int = 0  # of the restarts, those that do not count: a worker was told to leave
     workers: tuple[WorkerStatus, ...] = ()
     root_cause: RootCause | None = None
     exit_code: int | None = None
@@ -134,6 +135,7 @@ def apply(status: Status, event: Event) -> Status:
                 ),
                 state="restarting",
                 restarts=event.restart or 0,
+                restarts_spared=event.spared or 0,
                 reason=event.cause.summary if event.cause else event.reason,
             )
         case "stopping":

@@ -8,6 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.agent.gangs import NOW, UNFIT, end, events, gang, running, said, stop_all
 
+from echelon.agent.gang.decisions import MOST_SPARED, REUNION, Gang
+from echelon.agent.gang.verdict import LEFT
+
 
 def test_everybody_is_waited_for_and_told_the_addresses() -> None:
     made = gang(3)
@@ -26,6 +29,7 @@ def test_everybody_is_waited_for_and_told_the_addresses() -> None:
         "addresses": ["a", "b", "c"],
         "ports": [[0], [1], [2]],
         "elapsed": 0.0,
+        "spared": 0,
     }
 
 
@@ -261,3 +265,101 @@ def test_whatever_is_heard_the_gang_stays_sane_and_can_be_ended(
         made.tick(deadline)
     assert made.phase == "over"
     assert made.verdict is not None
+
+
+def test_a_leader_that_comes_back_too_late_waits_for_those_that_hold_results() -> None:
+    """They know the verdict; a leader that left at once would end their pods."""
+    made = gang(3, restarts=0, hold=300.0)
+    made.joined(0, "a", 0, NOW)
+    made.joined(1, "b", 0, NOW + 5, 10.0)
+    assert made.phase == "gathering"
+    assert made.next_deadline() == NOW + REUNION
+    known = {"outcome": "failed", "exit_code": 117, "reason": None, "cause": None}
+    made.adopt(known)
+    assert made.verdict == known
+    assert made.has_run
+
+
+def test_a_leader_that_comes_back_too_late_does_not_wait_for_ever() -> None:
+    made = gang(2, restarts=0, hold=300.0)
+    made.joined(0, "a", 0, NOW)
+    made.tick(NOW + REUNION)
+    assert made.verdict is not None
+    assert made.verdict["cause"]["worker"] == 0  # type: ignore[index]
+
+
+def run_again(made: Gang) -> None:
+    """Bring a gang that is preparing to its next generation."""
+    generation = made.generation
+    for worker in range(2):
+        made.ready(worker, generation, [1], NOW)
+    assert (made.phase, made.last_started) == ("running", generation)
+
+
+def evict(made: Gang, worker: int = 1) -> None:
+    """Worker 1 is told to leave, and another comes in its place."""
+    made.lost(worker, "told to leave", NOW, LEFT)
+    made.stopped(1 - worker, made.generation, NOW)
+    if made.verdict is None:
+        made.joined(worker, "new", -1, NOW)
+
+
+def test_a_worker_that_is_told_to_leave_costs_no_restart() -> None:
+    made = running(2, restarts=1)
+    for number in (1, 2, 3):
+        evict(made)
+        assert (made.phase, made.generation, made.spared) == ("preparing", number, number)
+        restarting = [each for each in made.events if each["kind"] == "restarting"]
+        assert (restarting[-1]["restart"], restarting[-1]["spared"]) == (number, number)
+        assert (None, "spared") in said(made)
+        run_again(made)
+    made.failed(0, 3, end(0), NOW)  # what fails by itself counts as ever
+    stop_all(made, 0, 1)
+    assert (made.phase, made.generation) == ("preparing", 4)
+    run_again(made)
+    made.failed(0, 4, end(0), NOW)
+    stop_all(made, 0, 1)
+    assert made.verdict is not None
+    assert made.verdict["outcome"] == "failed"
+
+
+def test_a_run_without_restarts_ends_with_a_worker_that_is_told_to_leave() -> None:
+    made = running(2, restarts=0)
+    evict(made)
+    assert made.verdict is not None
+    assert made.verdict["cause"]["kind"] == LEFT  # type: ignore[index]
+
+
+def test_a_worker_that_is_lost_counts() -> None:
+    made = running(2, restarts=1)
+    made.lost(1, "gone", NOW)
+    made.stopped(0, 0, NOW)
+    assert made.spared == 0
+
+
+def test_evictions_without_end_end_the_run() -> None:
+    made = running(2, restarts=2)
+    for _ in range(MOST_SPARED + 2):
+        evict(made)
+        run_again(made)
+    assert made.spared == MOST_SPARED
+    evict(made)
+    assert made.verdict is not None
+    assert made.verdict["outcome"] == "failed"
+
+
+def test_a_leader_that_replaces_one_that_was_told_to_leave_learns_what_counts() -> None:
+    """From the others, which were told; or, where it is the only worker, from what its cluster counted."""
+    made = gang(2, restarts=1)
+    made.joined(0, "a", 2, NOW)
+    made.joined(1, "b", 3, NOW, 5.0, spared=3)
+    assert (made.phase, made.generation, made.spared) == ("preparing", 4, 3)
+    alone = gang(1, restarts=1)
+    alone.joined(0, "a", 4, NOW, spared=4)
+    assert (alone.phase, alone.generation) == ("preparing", 5)
+    counted = gang(1, restarts=1)
+    counted.joined(0, "a", 4, NOW, spared=3)
+    assert counted.verdict is not None
+    never = gang(1, restarts=0)
+    never.joined(0, "a", 0, NOW, spared=1)
+    assert never.verdict is not None

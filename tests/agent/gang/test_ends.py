@@ -4,22 +4,25 @@ from __future__ import annotations
 
 from tests.agent.gangs import NOW, UNFIT, events, gang, running, said, stop_all
 
+from echelon.agent.gang.decisions import REUNION
+
 
 def test_a_leader_without_a_restart_left_waits_for_nobody() -> None:
-    made = gang(4, restarts=1)
-    made.joined(0, "a", 1, NOW)
+    made = gang(4, restarts=0)
+    made.joined(0, "a", 0, NOW)
     assert made.verdict is not None
     words = "worker 0 was lost: its agent had to be replaced, and no restart is left"
     assert made.verdict["cause"]["summary"] == words  # type: ignore[index]
     assert not made.has_run
 
 
-def test_a_leader_that_learns_from_a_peer_that_no_restart_is_left_waits_for_nobody_else() -> None:
+def test_a_leader_that_learns_from_a_peer_that_no_restart_is_left_does_not_wait_long() -> None:
     made = gang(4, restarts=1)
     made.joined(0, "a", -1, NOW)
     made.joined(3, "d", 0, NOW)
     assert made.verdict is None
     made.joined(2, "c", 1, NOW)
+    made.tick(NOW + REUNION)
     assert made.verdict is not None
 
 

@@ -66,6 +66,22 @@ def test_who_reads_slowly_loses_no_results(terminal: Terminal) -> None:
     terminal.check_removal("paged")
 
 
+def test_who_reads_slowly_keeps_no_line_from_the_disk(terminal: Terminal) -> None:
+    """The pod is deleted while the output stands in a pager: all that it wrote is at home."""
+    terminal.write("talks.py", TALKS + "import sys, time\nsys.stdout.flush()\ntime.sleep(3600)\n")
+    reading, writing = os.pipe()
+    with os.fdopen(reading, "rb") as pager, os.fdopen(writing, "wb") as reader:
+        command = terminal.train("lost", "talks.py", "50000", "100", reader=reader)
+        saved = terminal.folder / "runs/lost/logs/rank-0.log"
+        wait_until(lambda: saved.exists() and saved.stat().st_size == 50000 * 100, "every line", 120)
+        terminal.kubectl("delete", "pod", "-l", "echelon.dev/run=lost", "--wait=false")
+        lines = pager.read().decode().splitlines()
+    assert command.wait() == 117, command
+    check_complete(lines, 50000)
+    check_complete(terminal.call("logs", "lost").stdout.splitlines(), 50000)
+    terminal.check_removal("lost")
+
+
 def check_complete(lines: list[str], count: int) -> None:
     """Numbers go up by one, but where a gap says by how many more."""
     expected = 0

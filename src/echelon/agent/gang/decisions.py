@@ -10,6 +10,7 @@ ranks; its number is the number of restarts so far. It goes through::
 from __future__ import annotations
 
 from echelon.agent.gang.verdict import (
+    LEFT,
     LOST,
     OUTCOMES,
     cause_of_absence,
@@ -22,6 +23,8 @@ TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank 
 if TYPE_CHECKING:
     from echelon.agent.task import Task
 
+REUNION = 20.0  # seconds that members which hold results have to come to a leader that was replaced
+MOST_SPARED = 100  # restarts of a run that do not count, so that it ends in a cluster that evicts without end
 SETTLE = 1.0  # seconds to wait for the real cause when the first failure looks like a consequence of another
 
 
@@ -35,6 +38,7 @@ class Gang:
         self.phase = "gathering"
         self.generation = 0
         self.last_started = -1
+        self.spared = 0  # restarts so far that do not count: a worker was told to leave, nothing had failed
         self.outbox: list[tuple[int | None, dict[str, object]]] = []  # None is every worker
         self.events: list[dict[str, object]] = []
         self.verdict: dict[str, object] | None = None
@@ -49,6 +53,7 @@ class Gang:
         self._outcome: str | None = None  # set when the run must end after stopping
         self._reason: str | None = None
         self._final_cause: dict[str, object] | None = None  # a cause that no restart would remove
+        self._hopeless = False  # no restart is left for the gang that is gathering
         self._at_once = False  # ranks get no time to save
         self._last_cause: dict[str, object] | None = None
         self._deadline: float | None = now + task.join_timeout
@@ -58,28 +63,41 @@ class Gang:
     # Messages of the workers
 
     def joined(
-        self, worker: int, address: str, last_started: int, now: float, elapsed: float | None = None
+        self,
+        worker: int,
+        address: str,
+        last_started: int,
+        now: float,
+        elapsed: float | None = None,
+        spared: int = 0,
     ) -> None:
         """A worker has joined.
 
-        `last_started` is the last generation it knows of, `elapsed` how long ago the first one started, if it
-        knows; a replaced leader learns it this way.
+        `last_started` is the last generation it knows of, `spared` how many restarts it knows not to count,
+        `elapsed` how long ago the first one started, if it knows; a replaced leader learns it this way.
         """
         if worker in self._joined:
             self.lost(worker, "it was replaced", now)
         self._joined.add(worker)
         self._addresses[worker] = address
         self.last_started = max(self.last_started, last_started)
+        self.spared = max(self.spared, spared)
         if elapsed is not None:
             self.has_run = True
             self._count_from(now - elapsed)
         if self.phase != "gathering":
             return
-        if self.last_started >= self._task.restarts:
-            # Only a replaced leader can learn this now: no other worker needs to be waited for.
-            reason = "its agent had to be replaced, and no restart is left"
-            self._conclude("failed", cause_of_loss(self._lost, reason))
-        elif len(self._joined) == self._workers:
+        hopeless, all_there = self._is_hopeless(), len(self._joined) == self._workers
+        if hopeless and (all_there or not (self._task.hold or self._task.restarts)):
+            self._give_up_hope()
+        elif hopeless and not self._hopeless:
+            # Only a replaced leader can learn this now. Others may know which restarts do not count. And
+            # members that hold results know the verdict: if this leader left before they have come, they
+            # would be lost, since its exit code ends all pods of the run.
+            self._hopeless, self._deadline = True, now + REUNION
+        elif self._hopeless and not hopeless:
+            self._hopeless, self._deadline = False, now + self._task.join_timeout
+        if all_there and not hopeless:
             self._prepare(now)
 
     def set_address(self, worker: int, address: str) -> None:
@@ -201,7 +219,9 @@ class Gang:
         if self._deadline is None or now < self._deadline:
             return
         self._deadline = None
-        if self.phase in ("gathering", "preparing"):
+        if self._hopeless and self.phase == "gathering":
+            self._give_up_hope()
+        elif self.phase in ("gathering", "preparing"):
             self._give_up_waiting()
         elif self.phase == "running":
             self._stop(now)
@@ -227,7 +247,9 @@ class Gang:
         if self.generation > 0:
             # A replaced leader has not seen what went wrong; it knows that its own worker was lost.
             cause = self._last_cause or cause_of_loss(self._lost, "its agent had to be replaced")
-            self.events.append({"kind": "restarting", "restart": self.generation, "cause": cause})
+            self.events.append(
+                {"kind": "restarting", "restart": self.generation, "spared": self.spared, "cause": cause}
+            )
         self._ports.clear()
         self._done.clear()
         self._ends.clear()
@@ -251,6 +273,7 @@ class Gang:
             "addresses": [self._addresses[worker] for worker in order],
             "ports": [self._ports[worker] for worker in order],
             "elapsed": now - self._began,
+            "spared": self.spared,
         }
         self.outbox.append((None, start))
 
@@ -277,7 +300,12 @@ class Gang:
             return
         cause = find_cause(self._ends, self._lost)
         self.events.append({"kind": "failed", "cause": cause})
-        if self.generation >= self._task.restarts:
+        if self._is_spared(cause):
+            self.spared += 1
+            self.outbox.append(
+                (None, {"say": "spared", "count": self.spared})
+            )  # for a leader that replaces us
+        elif self._counted(self.generation) >= self._task.restarts:
             self._conclude("failed", cause)
             return
         # A generation that failed before its start counts too, or a worker that keeps dying would be waited
@@ -288,6 +316,24 @@ class Gang:
         self._deadline = now + self._task.join_timeout
         if len(self._joined) == self._workers:
             self._prepare(now)
+
+    def _is_spared(self, cause: dict[str, object]) -> bool:
+        """Whether the restart after this cause does not count: the kubelet told a worker to leave, as when
+        its pod is evicted or preempted or its node is drained. A run without restarts is never restarted.
+        """
+        return cause.get("kind") == LEFT and self._task.restarts > 0 and self.spared < MOST_SPARED
+
+    def _is_hopeless(self) -> bool:
+        """Whether no restart is left for the gang that is gathering, as far as is known by now."""
+        return self._counted(self.last_started) >= self._task.restarts
+
+    def _counted(self, generation: int) -> int:
+        """How many of the restarts up to a generation count."""
+        return generation - (min(self.spared, MOST_SPARED) if self._task.restarts else 0)
+
+    def _give_up_hope(self) -> None:
+        reason = "its agent had to be replaced, and no restart is left"
+        self._conclude("failed", cause_of_loss(self._lost, reason))
 
     def _give_up_waiting(self) -> None:
         if self.phase == "gathering":

@@ -48,6 +48,7 @@ class LeaderConnection:
         self.verdict: dict[str, object] | None = (
             None  # once the run is over; for a replaced leader that does not know it
         )
+        self.held_until: Callable[[], float | None] = lambda: None  # the end of holding results, if they are
         self.on_welcome: Callable[[], object] = lambda: None
         self.on_given_up: Callable[[], object] = lambda: None
         self.on_lost: Callable[[], object] = lambda: None
@@ -129,6 +130,7 @@ class LeaderConnection:
             "proof": proof,
             "last_started": self._member.last_started,
             "failures": self._failures,
+            "spared": self._member.spared,
             "version": VERSION,
             "finished": self.verdict is not None,
         }
@@ -143,7 +145,9 @@ class LeaderConnection:
     def _on_proven(self) -> None:
         self._welcome = True
         if self.verdict is not None:
-            self.send({"say": "verdict", "verdict": self.verdict})
+            until = self.held_until()
+            left = {} if until is None else {"held_for": round(max(0.0, until - time.time()), 3)}
+            self.send(dict(left, say="verdict", verdict=self.verdict))
         while self._unsent and self._welcome:
             self.forward(self._unsent.popleft())
         self.on_welcome()

@@ -64,18 +64,26 @@ class Leader:
         self._timer: Timer | None = None
         self._deadline: float | None = None
         self._ticks = OwnTicks(task.heartbeat, time.monotonic())
+        self.held_for: float | None = None  # seconds that members of an earlier leader still hold results
         self.on_over: Callable[[dict[str, object]], object] | None = None
         self.gang = Gang(task, time.monotonic())
         listener.setblocking(False)
         loop.watch(listener, READ, self._on_connection)
         loop.call_later(task.heartbeat, self._on_heartbeat)
 
+    @property
+    def has_members(self) -> bool:
+        """Whether any other worker is connected."""
+        return bool(self._peers)
+
     def attach_own(self, member: Member, last_started: int) -> None:
         """Add worker 0, which needs no connection."""
         self._own = member
         if self._logs_run:
             self._sink.event("worker-started", worker=0, version=VERSION)
-        self.gang.joined(0, self._address or "127.0.0.1", last_started, time.monotonic())
+        self.gang.joined(
+            0, self._address or "127.0.0.1", last_started, time.monotonic(), spared=member.spared
+        )
         self.act()
 
     def receive(self, worker: int, message: dict[str, object]) -> None:
@@ -98,6 +106,9 @@ class Leader:
         elif say == "event":
             self._receive_event(worker, message.get("event"))
         elif say == "verdict":
+            left = message.get("held_for")
+            if isinstance(left, (int, float)) and 0 <= left <= self._task.hold:
+                self.held_for = max(self.held_for or 0.0, left)
             self.gang.adopt(message.get("verdict"))
         elif say == "please-stop":
             self.stop("stopped", str(message.get("reason")), bool(message.get("now")))
@@ -281,6 +292,7 @@ class Leader:
             max(known),
             time.monotonic(),
             elapsed if isinstance(elapsed, (int, float)) and 0 <= elapsed < 1e9 else None,
+            max(0, _number(message.get("spared"), 0)),
         )
         self.act()
 

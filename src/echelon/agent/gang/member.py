@@ -29,6 +29,7 @@ class Member:
         self._generation = -1
         self._reservation: ports.Reservation | None = None
         self.last_started = last_started
+        self.spared = 0  # restarts that do not count, as the leader has said
         self.busy = False
         self.ran = False  # its ranks were started at least once, so there may be results
         self.leaving = False  # it was ordered to leave, and starts nothing any more
@@ -49,6 +50,8 @@ class Member:
             self._prepare(int(message["generation"]))  # type: ignore[call-overload]
         elif order == "start" and not self.leaving:
             self._start(message)
+        elif order == "spared":
+            self._note_spared(message.get("count"))
         elif order == "stop":
             self.stop_ranks(self._report_stopped, at_once=bool(message.get("now")))
         elif order in ("finish", "release", "leave"):
@@ -84,11 +87,16 @@ class Member:
         if message["generation"] != self._generation or self._reservation is None:
             return
         self.last_started = self._generation
+        self._note_spared(message.get("spared"))
         self.busy = self.ran = True
         self._began = time.monotonic() - float(message.get("elapsed", 0.0))  # type: ignore[arg-type]
         self._reservation.open_up()
         roll = launch.Roll(self._task, message["addresses"], message["ports"])  # type: ignore[arg-type]
         self.ranks.start(self._generation, roll)
+
+    def _note_spared(self, count: object) -> None:
+        if type(count) is int and count > self.spared:
+            self.spared = count
 
     def _on_failed(self, end: dict[str, object]) -> None:
         self._report("failed", end=end)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
+from echelon.agent.task import RUN_OVER
 from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.client.api import Api, Object
 from echelon.engines.kubernetes.follow.troubles import find_troubles
@@ -27,11 +28,14 @@ def order_leader(api: Api, record: Record, pods: Sequence[Object], *order: str) 
     the right to do so.
     """
     leaders = [pod for pod in workers.leader_pods(pods) if workers.is_running(pod)]
-    if not leaders:
-        return False
+    return bool(leaders) and order_worker(api, record, leaders[-1], *order)
+
+
+def order_worker(api: Api, record: Record, pod: Object, *order: str) -> bool:
+    """Give the agent in a pod an order; False if it does not answer."""
     command = names.control_command(record.job.python, *order)
     try:
-        with api.exec(leaders[-1]["metadata"]["name"], command, container=names.CONTAINER) as running:
+        with api.exec(pod["metadata"]["name"], command, container=names.CONTAINER) as running:
             while running.read(timeout=_ANSWER) is not None:
                 pass
             return bool(running.exit_code == 0)
@@ -39,6 +43,18 @@ def order_leader(api: Api, record: Record, pods: Sequence[Object], *order: str) 
         raise
     except (EchelonError, TimeoutError):
         return False
+
+
+def release_workers(api: Api, record: Record, jobs: Sequence[Object], pods: Sequence[Object]) -> None:
+    """Let the workers go, whose results were fetched: by their leader or, where it is gone, one by one. Then
+    the Jobs are ended as well, which would replace the leader.
+    """
+    if order_leader(api, record, pods, "release"):
+        return
+    released = [order_worker(api, record, pod, "release") for pod in pods if workers.is_running(pod)]
+    left = [end.exit_code for pod in workers.leader_pods(pods) if (end := workers.container_end(pod))]
+    if any(released) and not {0, RUN_OVER}.intersection(left):
+        end_jobs(api, jobs)
 
 
 def reach_leader(api: Api, stored: Stored, *order: str) -> bool:

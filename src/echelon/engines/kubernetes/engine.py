@@ -16,7 +16,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from echelon.engines.base import Taken, check_results, current_user, read_secrets, run_exists
+from echelon.engines.base import Saving, Taken, check_results, current_user, read_secrets, run_exists
 from echelon.engines.kubernetes import abilities, control, names, objects, pod_security, record, tend
 from echelon.engines.kubernetes.client.api import AlreadyThere, Api, Conflict
 from echelon.engines.kubernetes.client.kubeconfig import load_access
@@ -24,8 +24,8 @@ from echelon.engines.kubernetes.files import results
 from echelon.engines.kubernetes.follow import view as views
 from echelon.engines.kubernetes.follow.follow import follow_events, follow_logs, read_events
 from echelon.engines.kubernetes.follow.listing import list_runs
-from echelon.engines.kubernetes.follow.logs import read_all
-from echelon.engines.kubernetes.follow.saved_logs import has_lost_lines, read_saved
+from echelon.engines.kubernetes.follow.saved_logs import read_with_saved
+from echelon.engines.kubernetes.follow.streamed_logs import StreamedLogs, forget_complete
 from echelon.engines.kubernetes.follow.view import View
 from echelon.engines.kubernetes.nodes import inventory
 from echelon.engines.kubernetes.record import Shipped, Stop, Stored
@@ -108,7 +108,7 @@ class KubernetesEngine:
     def read(self, ref: RunRef) -> Record:
         """What was recorded; its results are where they belong on this machine."""
         stored = views.read_record(self.api, self._ref(ref.name))
-        return replace(stored.run, results=str(results.local_folder(stored, self._submissions)))
+        return replace(stored.run, results=str(self._home_of(stored)))
 
     def queue(self, ref: RunRef, reason: str) -> None:
         """Write down why the run must wait."""
@@ -168,7 +168,12 @@ class KubernetesEngine:
         return follow_events(self.api, mine, timeout) if follow else read_events(self.api, mine)
 
     def logs(
-        self, ref: RunRef, *, ranks: frozenset[int] | None = None, follow: bool = False
+        self,
+        ref: RunRef,
+        *,
+        ranks: frozenset[int] | None = None,
+        follow: bool = False,
+        saving: Saving | None = None,
     ) -> Iterator[LogLine]:
         """The lines of every pod, merged; of some ranks, where lines of their workers are missing too."""
         stored = views.read_record(self.api, self._ref(ref.name))
@@ -176,12 +181,16 @@ class KubernetesEngine:
         chosen = {each.worker for each in all_workers if ranks is None or ranks.intersection(each.ranks)}
         lines: Iterator[Line]
         if follow:
-            lines = follow_logs(self.api, stored.run.ref)
+            streamed = None
+            if saving is not None and stored.collected is None:
+                streamed = StreamedLogs(self._home_of(stored) / "logs", saving.tell)
+            lines = follow_logs(self.api, stored.run.ref, streamed, saving.left if saving else None)
         else:
             pods = views.pods_of(self.api, ref.name)
-            folder = results.fetched_to(stored, self._submissions)
-            lost = folder is not None and has_lost_lines(self.api, pods)
-            lines = read_saved(folder / "logs", all_workers) if folder and lost else read_all(self.api, pods)
+            here = self._submissions.results_of(stored.uid) is not None
+            here = here or results.fetched_to(stored, self._submissions) is not None
+            logs = self._home_of(stored) / "logs" if here else None
+            lines = read_with_saved(self.api, pods, logs, all_workers)
         for line in lines:
             if isinstance(line, LogLine) and (
                 ranks is None or line.rank in ranks or (is_gap(line) and line.worker in chosen)
@@ -198,7 +207,11 @@ class KubernetesEngine:
 
     def collect(self, ref: RunRef, progress: Callable[[int, int], object] | None = None) -> None:
         """Fetch what the workers keep, once, and release them."""
-        results.collect_results(self.api, self._submissions, self._ref(ref.name), progress)
+        mine = self._ref(ref.name)
+        results.collect_results(self.api, self._submissions, mine, progress)
+        stored = views.find_record(self.api, mine)
+        if stored is not None and stored.collected is not None:
+            forget_complete(self._home_of(stored) / "logs")
 
     def tender(self, ref: RunRef, *, take_over: bool = False) -> tend.Tender | None:
         """Become the run's tender, if its claim is free and this machine submitted it, or `take_over`."""
@@ -261,9 +274,13 @@ class KubernetesEngine:
         """How the run ended, by its objects; None if it has not, or if only its leader's log has it."""
         stored = view.stored
         end = stored.end or outcome.finished_event(stored, view.jobs, view.pods)
-        if end is not None or not workers.leader_pods(view.pods):
+        if end is not None or not any(map(workers.has_started, view.pods)):
             return end
         return next((each for each in self.events(stored.run.ref) if each.kind == "finished"), None)
+
+    def _home_of(self, stored: Stored) -> Path:
+        """Where the run's results belong on this machine."""
+        return results.local_folder(stored, self._submissions)
 
     def _ref(self, name: str) -> RunRef:
         return RunRef(engine="k8s", name=name, namespace=self.api.namespace, context=self._context)

@@ -38,6 +38,7 @@ OMITTED = "echelon.dev/omitted"  # in a dry run: what an object holds that is no
 COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
 JOB_NAME = "batch.kubernetes.io/job-name"
 FAILURE_COUNT = "batch.kubernetes.io/job-index-failure-count"
+EVICTION_COUNT = "batch.kubernetes.io/job-index-ignored-failure-count"  # of pods that the cluster took away
 GPU_PRODUCT = "nvidia.com/gpu.product"
 GPU = "nvidia.com/gpu"
 AMD_GPU = "amd.com/gpu"
@@ -56,6 +57,7 @@ PORT = 29411  # on which the leader listens for its gang
 ENV_FIRST_WORKER = "ECHELON_FIRST_WORKER"
 ENV_POD_IP = "ECHELON_POD_IP"
 ENV_FAILURES = "ECHELON_FAILURES"
+ENV_EVICTIONS = "ECHELON_EVICTIONS"
 
 # Paths in the pod.
 ROOT = "/echelon"

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from echelon.engines.base import Taken, check_results, current_user, read_secrets, run_exists
+from echelon.engines.base import Saving, Taken, check_results, current_user, read_secrets, run_exists
 from echelon.engines.local import devices, rundir, store
 from echelon.engines.local.rundir import RunDir
 from echelon.engines.local.store import RunStore
@@ -212,7 +212,12 @@ class LocalEngine:
             time.sleep(POLL)
 
     def logs(
-        self, ref: RunRef, *, ranks: frozenset[int] | None = None, follow: bool = False
+        self,
+        ref: RunRef,
+        *,
+        ranks: frozenset[int] | None = None,
+        follow: bool = False,
+        saving: Saving | None = None,  # noqa: ARG002 - the workers write to the results themselves
     ) -> Iterator[LogLine]:
         """Read the agents' output files, and go on reading them."""
         folder = self.store.find(ref.name)

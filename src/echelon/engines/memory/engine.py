@@ -26,7 +26,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 
 from echelon.bundle import Bundle
-from echelon.engines.base import Taken, current_user, read_secrets, run_exists, unknown_run
+from echelon.engines.base import Saving, Taken, current_user, read_secrets, run_exists, unknown_run
 from echelon.engines.memory.script import Act, Program, one_node, perform
 from echelon.errors import InvalidJob, StateTrouble
 from echelon.model import ends
@@ -170,7 +170,12 @@ class MemoryEngine:
         return self._read_on(run, run.events, follow, timeout)
 
     def logs(
-        self, ref: RunRef, *, ranks: frozenset[int] | None = None, follow: bool = False
+        self,
+        ref: RunRef,
+        *,
+        ranks: frozenset[int] | None = None,
+        follow: bool = False,
+        saving: Saving | None = None,  # noqa: ARG002 - the workers write to the results themselves
     ) -> Iterator[LogLine]:
         """What the ranks wrote."""
         run = self._find(ref)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from tests.conftest import wait_until
@@ -14,6 +15,7 @@ from echelon.engines.kubernetes.client.access import Access
 from echelon.engines.kubernetes.client.api import Api, Object
 from echelon.engines.kubernetes.follow.mirror import Mirror
 from echelon.engines.kubernetes.follow.pod_lines import PodLines
+from echelon.engines.kubernetes.follow.streamed_logs import StreamedLogs
 from echelon.errors import Denied
 from echelon.model.log import LogLine
 
@@ -109,6 +111,28 @@ def test_leaving_while_nobody_takes_the_lines(
         assert mirror.is_ready(30)
         assert taken(lines, 1)
         wait_until(lines._lines.full, "so many lines that they wait")
+    wait_until(lambda: not reading(), "its thread to end")
+
+
+def test_a_reader_that_pauses_keeps_no_line_from_the_disk(
+    access: Access, stand_in: StandIn, over: threading.Event, tmp_path: Path
+) -> None:
+    """More than fits into the queue and every buffer on the way; what the reader takes later is all of it."""
+    count = 50_000
+    pieces = [
+        b"".join(b"[0 o %d 1.0] %0100d\n" % (number, number) for number in range(at, at + 100))
+        for at in range(0, count, 100)
+    ]
+    serve(stand_in, pods(1), streams(pieces, then=waits(over)), over)
+    api = Api(access, "ours", patience=0.1)
+    streamed = StreamedLogs(tmp_path / "logs", pytest.fail)
+    with Mirror(api, {"Pod": ""}) as mirror, PodLines(api, mirror, streamed=streamed) as lines:
+        assert mirror.is_ready(30)
+        assert next(lines.take(10))[1].sequence == 0
+        saved = tmp_path / "logs" / "rank-0.log"
+        wait_until(lambda: saved.stat().st_size == count * 101, "every line to be on the disk")
+        assert [int(text) for _, text in taken(lines, count - 100)][-1] == count - 1
+    streamed.close()
     wait_until(lambda: not reading(), "its thread to end")
 
 

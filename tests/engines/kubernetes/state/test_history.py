@@ -8,6 +8,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.engines.kubernetes.small import RECORD, RUNNING, pod, stored
+from tests.engines.kubernetes.taken import load
 
 from echelon.admission import plan_anywhere
 from echelon.engines.kubernetes.follow.logs import gap
@@ -101,3 +102,32 @@ def test_what_is_lost_is_told_by_the_next_state(before: int, lost: int, after: i
 def test_a_log_without_any_state_tells_what_it_has() -> None:
     lines: list[Line] = [gap(0, 3, 1.0), line(3, said("worker-lost", 1.0, worker=1))]
     assert history.since_last_gap(lines) == lines[1:]
+
+
+# Evictions
+
+
+def test_a_worker_that_was_taken_away_is_told_with_its_kind() -> None:
+    pods = load("lost-drained").pods
+    cause = {"summary": "worker 0 was lost: told to leave", "kind": "worker-left", "worker": 0}
+    lines = [
+        line(0, said("worker-lost", 1.0, worker=0, reason="told to leave")),
+        line(1, said("restarting", 2.0, restart=1, spared=1, cause=cause)),
+    ]
+    lost, restarting = (event for each in lines for event in LeaderEvents().read(each, pods))
+    assert lost.disruption == "drained"
+    assert restarting.cause is not None
+    assert (restarting.spared, restarting.cause.kind) == (1, "worker-evicted")
+
+
+# Without a leader
+
+
+def test_workers_that_hold_results_without_a_leader_are_known_by_their_own_logs() -> None:
+    leader = LeaderEvents()
+    verdict = said("verdict", 2.0, outcome="failed", exit_code=117)
+    held = said("holding", 3.0, worker=1, until=300.0)
+    state = said("state", 4.0, events=[verdict, held])
+    assert kinds(leader, line(0, state), line(1, state)) == ["verdict", "holding"]
+    assert leader.alone == {1}
+    assert not leader.over

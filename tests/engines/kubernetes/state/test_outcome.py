@@ -113,6 +113,20 @@ def test_a_leader_that_was_made_to_leave_is_told_how() -> None:
     assert untouched.summary == f"{words} (on node node-a)"
 
 
+def test_an_eviction_is_told_as_one() -> None:
+    (one,) = load("lost-drained").pods
+    left = RootCause(summary=f"worker 0 was lost: {TOLD_TO_LEAVE}", kind="worker-left", worker=0)
+    told = explain(left, [one])
+    assert (told.kind, told.disruption) == ("worker-evicted", "drained")
+    assert (
+        told.summary == "worker 0 was lost: it was evicted from its node node-c, as when the node is drained"
+    )
+    end = finished_event(stored(), [job("Failed", reason="PodFailurePolicy")], [one])
+    assert end is not None
+    assert end.cause is not None
+    assert (end.cause.kind, end.cause.disruption) == ("worker-evicted", "drained")
+
+
 def test_a_pod_that_is_deleted_with_its_run_was_not_lost_by_that() -> None:
     """Its node died; the Job, which has failed by it, deletes its pods before anybody knows of the node."""
     lost = pod(1, state=RUNNING, deletionTimestamp="2026-01-01T00:01:30Z")

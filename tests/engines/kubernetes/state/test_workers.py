@@ -14,6 +14,7 @@ from echelon.engines.kubernetes.client.fields import clock, condition_of, moment
 from echelon.engines.kubernetes.state.outcome import verdict_of
 from echelon.engines.kubernetes.state.workers import (
     container_end,
+    disruption_of,
     has_ended,
     has_started,
     is_running,
@@ -139,6 +140,22 @@ def test_how_a_worker_was_lost(name: str, words: str | None) -> None:
     for mark, found in chance.items():
         words = words and words.replace(mark, found)
     assert how(one) == words
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("lost-drained", "drained"),
+        ("lost-preempted", "preempted"),
+        ("lost-sent-away", "tainted"),
+        ("lost-exit-code", None),
+        ("lost-evicted", None),  # for a volume that the run itself has filled
+        ("oom", None),
+    ],
+)
+def test_a_worker_that_was_well_and_taken_away(name: str, kind: str | None) -> None:
+    (one,) = load(name).pods
+    assert disruption_of(loss_of(one)) == kind
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from echelon.engines.kubernetes.follow.view import jobs_of, look, pods_of, read_
 from echelon.engines.kubernetes.record import Collected, Stored, finished
 from echelon.engines.kubernetes.state import workers
 from echelon.engines.machine import Submissions
-from echelon.engines.results import check_inside, copy_result
+from echelon.engines.results import check_inside, copy_result, holds_results
 from echelon.errors import Denied, EchelonError, InvalidJob, StateTrouble
 from echelon.model.event import Event
 from echelon.model.job import Job
@@ -64,7 +64,7 @@ def collect_results(api: Api, submissions: Submissions, ref: RunRef, progress: P
     _write_down(api, record, end, folder if brought else None)
     objects.tie_record(api, stored, view.jobs)  # the client that made them may have been cut off right after
     with suppress(Denied):  # then they leave by themselves, when their time is over
-        control.order_leader(api, record, pods, "release")
+        control.release_workers(api, record, view.jobs, pods)
 
 
 def fetch_results(api: Api, submissions: Submissions, ref: RunRef, path: str, to: Path) -> Path:
@@ -77,7 +77,11 @@ def fetch_results(api: Api, submissions: Submissions, ref: RunRef, path: str, to
         collect_results(api, submissions, ref, None)
         stored = read_record(api, ref)
     stays = output is not None and output.claim is not None
-    if stored.collected is not None and not stays and (_is_here(stored.collected, folder) or folder.exists()):
+    if (
+        stored.collected is not None
+        and not stays
+        and (_is_here(stored.collected, folder) or holds_results(folder))
+    ):
         return copy_result(folder, path, to)
     target = to if path in (".", "") else to / Path(path).name
     leader = [pod for pod in workers.leader_pods(pods_of(api, ref.name)) if workers.is_running(pod)]
@@ -144,8 +148,10 @@ def has_own_claim(record: Record) -> bool:
 
 
 def _may_hold(reported: bool, pods: Sequence[Object]) -> bool:
-    """Whether workers keep results. Their leader reports it, but its log may have been rotated since."""
-    return reported or any(map(workers.is_running, workers.leader_pods(pods)))
+    """Whether workers keep results. Their leader reports it, but its log may have been rotated since, or the
+    leader be gone.
+    """
+    return reported or any(map(workers.is_running, pods))
 
 
 def _within_reach(pods: Sequence[Object], end: Event) -> list[Object]:

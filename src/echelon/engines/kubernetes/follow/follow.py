@@ -5,9 +5,10 @@ API server is away) and `holding` (workers that stay for their results): reporte
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, nullcontext, suppress
 from itertools import chain
 
 from echelon.engines.kubernetes import names, record
@@ -19,6 +20,7 @@ from echelon.engines.kubernetes.follow import view as views
 from echelon.engines.kubernetes.follow.logs import read_pod
 from echelon.engines.kubernetes.follow.mirror import Mirror
 from echelon.engines.kubernetes.follow.pod_lines import PodLines
+from echelon.engines.kubernetes.follow.streamed_logs import StreamedLogs
 from echelon.engines.kubernetes.follow.troubles import find_troubles, out_of_touch
 from echelon.engines.kubernetes.follow.view import View
 from echelon.engines.kubernetes.render import dialects
@@ -42,6 +44,10 @@ def read_events(api: Api, ref: RunRef) -> Iterator[Event]:
     for pod in workers.leader_pods(view.pods):
         for line in history.since_last_gap(_log_of(api, pod)):
             yield from _current(leader.read(line, view.pods), view)
+    if not leader.over and not workers.has_leader(view.pods):  # what it would have told, the others may know
+        for pod in filter(workers.is_running, view.pods):
+            for line in history.since_last_gap(_log_of(api, pod)):
+                yield from _current(leader.read(line, view.pods), view)
     end = _end(view, leader)
     if end is not None:
         yield history.with_results_gone(end, leader, view.stored, view.pods)
@@ -67,7 +73,11 @@ def follow_events(api: Api, ref: RunRef, timeout: float | None) -> Iterator[Even
     leader = history.LeaderEvents()
     reported, last_reason, next_look, began = 0, "", 0.0, time.monotonic()
     quiet_since = began
-    with _mirror(api, ref) as mirror, _leader_lines(api, mirror) as lines:
+    led = alone = False  # worker 0 has run; it does not run any more
+    with (
+        _mirror(api, ref) as mirror,
+        PodLines(api, mirror, lambda pod: alone or _is_leader(pod), events_only=True) as lines,
+    ):
         while not mirror.is_ready(_TICK):
             if mirror.trouble is not None and not last_reason:
                 last_reason = _gist(out_of_touch(mirror.trouble))
@@ -79,13 +89,17 @@ def follow_events(api: Api, ref: RunRef, timeout: float | None) -> Iterator[Even
             opening = history.opening_events(view.stored, has_jobs=bool(view.jobs))
             yield from opening[reported:]
             reported = max(reported, len(opening))
+            leads = workers.has_leader(view.pods)
+            led = led or leads
+            alone = led and not leads and not leader.over
             for _pod, line in lines.take(_TICK):
                 quiet_since = time.monotonic()
                 if isinstance(line, EventLine):
                     for event in _current(leader.read(line, view.pods), view):
                         last_reason = ""
                         yield event
-            if leader.over or not lines.reading or time.monotonic() - quiet_since > _LAST_LINES:
+            silent = not lines.reading or time.monotonic() - quiet_since > _LAST_LINES
+            if leader.over or silent or (alone and _hold_alone(leader, view)):
                 end = _end(_view(ref, mirror, uid) or view, leader)
                 if end is not None and _responds(api, ref):
                     yield end
@@ -101,14 +115,25 @@ def follow_events(api: Api, ref: RunRef, timeout: float | None) -> Iterator[Even
                 return
 
 
-def follow_logs(api: Api, ref: RunRef) -> Iterator[LogLine]:
-    """What the ranks write, until the run is over and every line has come."""
+def follow_logs(
+    api: Api, ref: RunRef, streamed: StreamedLogs | None = None, left: threading.Event | None = None
+) -> Iterator[LogLine]:
+    """What the ranks write, until the run is over and every line has come, or `left` is set. With `streamed`
+    the lines are written to this machine's disk as they come, however slowly they are taken here.
+    """
     verdict, quiet_since = False, time.monotonic()
-    with _mirror(api, ref) as mirror, PodLines(api, mirror) as lines:
-        while not mirror.is_ready(_TICK):
+    left = left or threading.Event()
+    with (
+        closing(streamed) if streamed is not None else nullcontext(),
+        _mirror(api, ref) as mirror,
+        PodLines(api, mirror, streamed=streamed) as lines,
+    ):
+        while not mirror.is_ready(_TICK) and not left.is_set():
             pass
+        if left.is_set():
+            return
         uid = _uid_of_record(api, ref, mirror)
-        while (view := _view(ref, mirror, uid)) is not None:
+        while (view := _view(ref, mirror, uid)) is not None and not left.is_set():
             silent = True
             for _pod, line in lines.take(_TICK):
                 silent, quiet_since = False, time.monotonic()
@@ -156,15 +181,21 @@ def _view(ref: RunRef, mirror: Mirror, uid: str) -> View | None:
 def _current(events: Iterator[Event], view: View) -> Iterator[Event]:
     """Leave out that workers are held when they are not any more."""
     for event in events:
-        if event.kind == "holding":
-            leader = workers.leader_pods(view.pods)
-            if view.stored.collected or not leader or not workers.is_running(leader[-1]):
-                continue
-        yield event
+        held = view.stored.collected is None and any(map(workers.is_running, view.pods))
+        if held or event.kind != "holding":
+            yield event
 
 
-def _leader_lines(api: Api, mirror: Mirror) -> PodLines:
-    return PodLines(api, mirror, wanted=_is_leader, events_only=True)
+def _hold_alone(leader: history.LeaderEvents, view: View) -> bool:
+    """Whether the run is over without its leader: every worker that is left holds its results by itself, or
+    has had the time to stop its ranks.
+    """
+    if leader.verdict is None or not leader.alone:
+        return False
+    left = {
+        workers.worker_of(pod) for pod in view.pods if workers.is_running(pod) and not workers.is_cut_off(pod)
+    }
+    return left - {0} <= leader.alone or time.time() - leader.verdict.at > _LAST_LINES
 
 
 def _responds(api: Api, ref: RunRef) -> bool:
@@ -181,7 +212,7 @@ def _responds(api: Api, ref: RunRef) -> bool:
 
 
 def _end(view: View, leader: history.LeaderEvents) -> Event | None:
-    if leader.over:
+    if leader.over or _hold_alone(leader, view):
         return history.finish(leader, view.stored, view.pods)
     return view.stored.end or outcome.finished_event(view.stored, view.jobs, view.pods)
 

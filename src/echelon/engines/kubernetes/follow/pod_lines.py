@@ -1,6 +1,7 @@
 """The logs of all pods of a run at once, as they come: a thread reads each, one queue takes them all.
 
-A reader that pauses holds up the threads and fills no memory; leaving the context ends them and their
+A reader that pauses holds up the threads and fills no memory; where the lines are saved on this machine, it
+holds up nothing: what it has not taken yet waits in a file. Leaving the context ends the threads and their
 connections."""
 
 from __future__ import annotations
@@ -14,13 +15,16 @@ from typing import Self
 
 from echelon.engines.kubernetes.client.api import Api, Object
 from echelon.engines.kubernetes.client.stream import Stream
+from echelon.engines.kubernetes.follow.line_queue import SpillingQueue
 from echelon.engines.kubernetes.follow.logs import is_last_line, read_pod
 from echelon.engines.kubernetes.follow.mirror import Mirror
+from echelon.engines.kubernetes.follow.streamed_logs import StreamedLogs
 from echelon.engines.kubernetes.state.workers import has_ended, has_started, worker_of
 from echelon.errors import EchelonError
 from echelon.model.log import Line
 
 _AHEAD = 64  # pieces of logs, of some hundred lines each, that are read ahead of the reader
+_FULL = 0.02  # seconds before the next try to put something into a full queue
 _LEFT = 0.2  # seconds within which a thread with a full queue notices that the context was left
 
 
@@ -37,12 +41,16 @@ class PodLines:
         wanted: Callable[[Object], bool] = lambda _pod: True,
         *,
         events_only: bool = False,
+        streamed: StreamedLogs | None = None,
     ) -> None:
         self._api = api
         self._mirror = mirror
         self._wanted = wanted
         self._events_only = events_only
-        self._lines: queue.Queue[tuple[Object, list[Line] | EchelonError | None]] = queue.Queue(_AHEAD)
+        self._streamed = streamed
+        self._lines: queue.Queue[tuple[Object, list[Line] | EchelonError | None]] = (
+            queue.Queue(_AHEAD) if streamed is None else SpillingQueue(_AHEAD, streamed.folder)
+        )
         self._known: set[str] = set()
         self._left = threading.Event()
         self._lock = threading.Lock()
@@ -60,6 +68,8 @@ class PodLines:
             streams = list(self._streams.values())
         for stream in streams:
             stream.close()
+        if isinstance(self._lines, SpillingQueue):
+            self._lines.close()
 
     def take(self, patience: float) -> Iterator[tuple[Object, Line]]:
         """What has come, each line with its pod; waits for the first at most `patience` seconds.
@@ -85,10 +95,14 @@ class PodLines:
             if uid not in self._known and self._wanted(pod) and has_started(pod):
                 self._known.add(uid)
                 self.reading.add(uid)
+                if self._streamed is not None:
+                    self._streamed.begin(uid, worker_of(pod))
                 threading.Thread(target=self._read, args=(pod,), name=f"log {uid}", daemon=True).start()
 
     def _read(self, pod: Object) -> None:
         uid, worker = pod["metadata"]["uid"], worker_of(pod)
+        # A worker that loses its leader after its own end has more events.
+        last = worker == 0 or not self._events_only
 
         def ended() -> bool:
             now = next((each for each in self._mirror.of("Pod") if each["metadata"]["uid"] == uid), None)
@@ -113,9 +127,11 @@ class PodLines:
         try:
             with closing(batches):
                 for batch in batches:
+                    if batch and self._streamed is not None:
+                        self._streamed.take(uid, batch)
                     if batch:
                         self._put(pod, batch)
-                    if self._left.is_set() or any(is_last_line(line, worker) for line in batch):
+                    if self._left.is_set() or (last and any(is_last_line(line, worker) for line in batch)):
                         break
             self._put(pod, None)
         except EchelonError as error:
@@ -129,5 +145,6 @@ class PodLines:
             try:
                 self._lines.put((pod, found), timeout=_LEFT)
             except queue.Full:
+                self._left.wait(_FULL)
                 continue
             return

@@ -108,6 +108,7 @@ def _environment(job: Job, group: Group, first_worker: int) -> Iterator[Object]:
     for name, path in (
         (names.ENV_POD_IP, "status.podIP"),
         (names.ENV_FAILURES, f"metadata.annotations['{names.FAILURE_COUNT}']"),
+        (names.ENV_EVICTIONS, f"metadata.annotations['{names.EVICTION_COUNT}']"),
     ):
         yield {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
     if not group.resources.gpus and not group.resources.other:

@@ -17,7 +17,7 @@ from echelon.engines.kubernetes.client.api import Object
 from echelon.engines.kubernetes.client.fields import json_object
 from echelon.engines.kubernetes.record import Stored
 from echelon.engines.kubernetes.state.outcome import explain, stopped
-from echelon.engines.kubernetes.state.workers import is_running, last_loss, leader_pods, pods_by_worker
+from echelon.engines.kubernetes.state.workers import disruption_of, is_running, last_loss, pods_by_worker
 from echelon.model import ends
 from echelon.model.event import Event
 from echelon.model.log import EventLine, Line, is_gap
@@ -42,6 +42,7 @@ class LeaderEvents:
         self.over = False  # its last line was read
         self.ended_at = 0.0
         self.held = False  # workers have kept results to be fetched
+        self.alone: set[int] = set()  # workers that hold results without a leader, as their own logs say
         self._known: set[str] = set()  # a state line repeats events: each is reported once
 
     def read(self, line: EventLine, pods: Sequence[Object]) -> Iterator[Event]:
@@ -60,13 +61,18 @@ class LeaderEvents:
         if event.kind == "verdict":
             self.verdict = event
         self.held = self.held or event.kind == "holding"
+        if event.kind == "holding" and event.worker is not None:
+            self.alone.add(event.worker)
         if event.kind == "worker-ended" and event.worker == 0 and self.verdict is not None:
             self.over, self.ended_at = True, event.at
         if event.kind == "worker-started" and event.worker is not None:
             event = replace(event, node=node_of(pods, event.worker))
         if event.kind == "worker-lost" and event.worker is not None:
             loss = last_loss(pods_by_worker(pods).get(event.worker, []))
-            event = replace(event, reason=loss.how if loss is not None else _with_node(event, pods))
+            how = loss.how if loss is not None else _with_node(event, pods)
+            event = replace(event, reason=how, disruption=disruption_of(loss))
+        if event.cause is not None and event.cause.kind == "worker-left" and event.kind != "verdict":
+            event = replace(event, cause=explain(event.cause, pods))
         yield event
 
 
@@ -113,7 +119,7 @@ def finish(leader: LeaderEvents, stored: Stored, pods: Sequence[Object]) -> Even
 
 def with_results_gone(end: Event, leader: LeaderEvents, stored: Stored, pods: Sequence[Object]) -> Event:
     """The end, with what became of results that the workers kept for a while and that were not fetched."""
-    kept = any(map(is_running, leader_pods(pods)))
+    kept = any(map(is_running, pods))
     if not leader.held or kept or stored.collected is not None or end.results == "gone":
         return end
     limit = stored.run.job.pod.linger

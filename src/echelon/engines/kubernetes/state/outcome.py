@@ -17,6 +17,7 @@ from echelon.engines.kubernetes.record import Stop, Stored
 from echelon.engines.kubernetes.render import dialects
 from echelon.engines.kubernetes.state.workers import (
     container_end,
+    disruption_of,
     has_ended,
     is_cut_off,
     is_running,
@@ -88,7 +89,7 @@ def explain(cause: RootCause, pods: Iterable[Object]) -> RootCause:
         if loss is None and left:  # a leader that decides this over itself
             loss = next(filter(None, map(taken_away, reversed(mine))), None)
         if loss is not None and cause.worker is not None:
-            return replace(cause, summary=ends.loss_summary(cause.worker, loss.how))
+            return ends.with_loss(cause, cause.worker, loss.how, disruption_of(loss))
         node = mine[-1]["spec"].get("nodeName") if mine else None
         return replace(cause, summary=f"{cause.summary} (on node {node})") if node else cause
     for pod in reversed(mine):
@@ -177,12 +178,12 @@ def _without_verdict(end: dialects.End | None, pods: Sequence[Object], *, at: fl
             follows = misses + (
                 when > limit or (bool(pod["metadata"].get("deletionTimestamp")) and not is_cut_off(pod))
             )
-            known.append((follows, when, worker, loss.how, misses))
+            known.append((follows, when, worker, loss.how, misses, disruption_of(loss)))
     if known:
-        _, _, worker, how, misses = min(known)
+        _, _, worker, how, misses, disruption = min(known, key=lambda each: each[:3])
         if misses and (leaders := leader_pods(pods)):  # agents notice it before Kubernetes does
             worker, how = 0, f"the others lost their connection to it, on {node_name(leaders[-1])}"
-        return ends.worker_lost(worker, how, at=at)
+        return ends.worker_lost(worker, how, at=at, disruption=disruption)
     if any((code := container_end(pod)) and code.exit_code == RUN_OVER for pod in leader_pods(pods)):
         summary = "worker 0 ended the run and left no verdict; its log has its last lines"
         return ends.failed(summary, at=at, kind="worker-lost", worker=0)

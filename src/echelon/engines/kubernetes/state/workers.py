@@ -14,6 +14,7 @@ from echelon.agent.task import INTERRUPTED, NO_LEADER, RUN_OVER
 from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.client.fields import clock, condition_of, json_object, moment, one_line
 from echelon.engines.kubernetes.render import dialects
+from echelon.model.event import Disruption
 
 if TYPE_CHECKING:
     from echelon.engines.kubernetes.client.api import Object
@@ -58,6 +59,16 @@ class Loss:
 
     kind: LossKind
     how: str
+
+
+# Losses of pods that were well: the cluster took them away.
+_DISRUPTIONS: Mapping[LossKind, Disruption] = {
+    "preempted": "preempted",
+    "drained": "drained",
+    "tainted": "tainted",
+    "evicted": "evicted",
+    "node-left": "node-shutdown",
+}
 
 
 _DELETED = Loss(kind="deleted", how="its pod was deleted")
@@ -141,6 +152,11 @@ def loss_of(pod: Object) -> Loss | None:
     return _DELETED if pod["metadata"].get("deletionTimestamp") else None
 
 
+def disruption_of(loss: Loss | None) -> Disruption | None:
+    """How the cluster took a pod away that was well; None if it was lost in another way."""
+    return None if loss is None else _DISRUPTIONS.get(loss.kind)
+
+
 def last_loss(pods: Sequence[Object]) -> Loss | None:
     """The newest loss among the incarnations of one worker, given the oldest first."""
     return next(filter(None, map(loss_of, reversed(pods))), None)
@@ -184,6 +200,11 @@ def is_cut_off(pod: Object) -> bool:
         and (ready or {}).get("status") == "False"
         and (containers or {}).get("status") == "True"
     )
+
+
+def has_leader(pods: Iterable[Object]) -> bool:
+    """Whether worker 0's agent runs, as far as the cluster knows."""
+    return any(is_running(pod) and not is_cut_off(pod) for pod in leader_pods(pods))
 
 
 def is_stuck(pod: Object, now: float) -> bool:
@@ -297,5 +318,7 @@ def _of_container(pod: Object, end: ContainerEnd) -> Loss:
 
 def _age(pod: Object) -> tuple[str, int, str]:
     about = pod["metadata"]
-    failures = str((about.get("annotations") or {}).get(names.FAILURE_COUNT) or "")
-    return about.get("creationTimestamp") or "", int(failures) if failures.isdecimal() else 0, about["name"]
+    notes = about.get("annotations") or {}
+    counts = [str(notes.get(name) or "") for name in (names.FAILURE_COUNT, names.EVICTION_COUNT)]
+    before = sum(int(count) for count in counts if count.isdecimal())
+    return about.get("creationTimestamp") or "", before, about["name"]

@@ -99,7 +99,7 @@ def render(
             "backoffLimitPerIndex": plan.restarts + 1,
             "maxFailedIndexes": 0,
             "podReplacementPolicy": "Failed",
-            "podFailurePolicy": {"rules": [_run_is_over()]},
+            "podFailurePolicy": {"rules": [_run_is_over(), _is_taken_away()]},
             "ttlSecondsAfterFinished": int(record.job.pod.ttl),
             "template": pod_template(
                 record,
@@ -212,6 +212,12 @@ def _to_end(outcome: Literal["complete", "failed"], condition: Mapping[str, Any]
 
 def _changed(condition: Mapping[str, Any]) -> float:
     return moment(condition.get("lastTransitionTime")) or 0.0
+
+
+def _is_taken_away() -> Object:
+    """A pod that the cluster evicted or preempted, or whose node was drained, counts as no failure."""
+    condition = {"type": "DisruptionTarget", "status": "True"}
+    return {"action": "Ignore", "onPodConditions": [condition]}
 
 
 def _run_is_over() -> Object:

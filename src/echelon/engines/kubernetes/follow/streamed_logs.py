@@ -1,0 +1,367 @@
+"""Output that is streamed from pods, written into the results folder as it comes: a pod that is lost takes
+nothing along that was streamed before.
+
+`logs/rank-N.log` has the lines of rank N, `logs/agent-N.log` what the agent of worker N printed itself or ran
+before the ranks (pip). Lines that the cluster threw away are named in their place. When a pod is replaced,
+what it wrote moves to `rank-N.lost-K.log`. The workers' own, complete log files replace these once fetched.
+
+`logs/.streamed/` has a note for each pod: the number of the last line, and the size of each file up to it. A
+later follower goes on from there without repeating a line. A file with another inode than noted was put there
+by the fetch or by the user: it is never appended to, nor cut."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from echelon.engines.kubernetes.follow.logs import gap, is_last_line
+from echelon.engines.results import STREAMED
+from echelon.model.log import Line, LogLine
+
+_NOTE = 0.5  # seconds between two notes of a pod, at least; a later follower reads so much again
+_MOST_OPEN = 200  # files at a time
+_MOST_FILES = 256  # of one pod; a pod that names more ranks is none of ours
+_UID = re.compile(r"[0-9a-zA-Z-]{1,64}")
+
+
+@dataclass(slots=True)
+class SavedFile:
+    """One file that lines of a pod were written to: which it is, and how much of it is noted."""
+
+    name: str
+    inode: int
+    size: int = 0
+    open: str = ""  # the stream whose line has begun and not ended
+    painted: bool = False  # that line is the state of a progress bar, which the next text overwrites
+
+
+@dataclass(slots=True)
+class SavedPod:
+    """How much of a pod's output was written, and where."""
+
+    worker: int
+    suffix: str = ""  # of its files, once another pod has replaced it
+    last: int = -1  # the number of the last line
+    loose: int = 0  # lines without a number that came after it
+    torn: bool = False  # some lines were missing
+    over: bool = False  # its agent's last line was read
+    files: dict[str, SavedFile] = field(default_factory=dict)  # by rank-N or agent-N
+
+
+def read_notes(logs: Path) -> dict[str, SavedPod]:
+    """What is noted in a folder of logs, by the uid of each pod; what cannot be read is left out."""
+    found = {}
+    with suppress(OSError):
+        for path in sorted((logs / STREAMED).iterdir()):
+            if not _UID.fullmatch(path.name):
+                continue
+            with suppress(OSError, ValueError, TypeError, KeyError, AttributeError):
+                raw = json.loads(path.read_bytes())
+                files = {key: SavedFile(**each) for key, each in raw.pop("files").items()}
+                found[path.name] = SavedPod(**raw, files=files)
+    return found
+
+
+def forget_complete(logs: Path) -> None:
+    """The results were fetched: drop the notes of pods whose files were replaced, or lack nothing."""
+    with suppress(OSError):
+        for uid, pod in read_notes(logs).items():
+            still = [each for each in pod.files.values() if _inode(logs / each.name) == each.inode]
+            if not still or (pod.over and not pod.torn):
+                (logs / STREAMED / uid).unlink(missing_ok=True)
+        (logs / STREAMED).rmdir()
+
+
+def _inode(path: Path) -> int:
+    with suppress(OSError):
+        return path.lstat().st_ino
+    return 0
+
+
+class StreamedLogs:
+    """Takes the lines of all pods, from any thread, and writes them to a folder of logs.
+
+    One process at a time writes; a second one leaves it to the first. What keeps it from writing is told
+    once, and ends the writing, not the following."""
+
+    def __init__(self, logs: Path, tell: Callable[[str], object]) -> None:
+        self._logs = logs
+        self._tell = tell
+        self._lock = threading.Lock()
+        self._pods: dict[str, _Writer] = {}
+        self._notes: dict[str, SavedPod] = {}
+        self._foreign: frozenset[str] = frozenset()  # files that were there before this run's
+        self._folder: int | None = None
+        self._ended = False  # nothing is written any more
+        self._failed = False  # because it could not be: what is noted is true, and all that is known
+
+    @property
+    def folder(self) -> Path:
+        """Where the lines are written."""
+        return self._logs
+
+    def begin(self, uid: str, worker: int) -> None:
+        """A pod has started; older pods of the same worker were begun before."""
+        with self._lock:
+            if uid not in self._pods and _UID.fullmatch(uid):  # it comes from the cluster, and becomes a path
+                self._pods[uid] = _Writer(SavedPod(worker=worker))
+                if self._folder is not None:
+                    self._take_up(uid)
+
+    def take(self, uid: str, lines: Sequence[Line]) -> None:
+        """Write the lines that a pod's agent has printed next."""
+        with self._lock:
+            writer = self._pods.get(uid)
+            if self._ended or writer is None:
+                return
+            try:
+                if self._folder is None and not self._open():
+                    self._ended = True
+                    return
+                before = writer.open_files
+                writer.take(lines, self._logs, self._foreign)
+                if writer.open_files != before:
+                    self._close_others(writer)
+                if writer.is_due():
+                    self._note(uid)
+            except OSError as error:
+                self._ended = self._failed = True
+                why = error.strerror or str(error)
+            else:
+                return
+        self._tell(f"the output is not written to {self._logs} any more: {why}")
+
+    def close(self) -> None:
+        """Note how far everything came, and let another process go on."""
+        with self._lock:
+            self._ended = True
+            if self._folder is None:
+                return
+            for uid, writer in self._pods.items():
+                if not self._failed:
+                    self._note(uid)
+                writer.close()
+            os.close(self._folder)
+            self._folder = None
+
+    def _close_others(self, writer: _Writer) -> None:
+        """Stay below the limit of open files: the others are opened again when they are needed."""
+        if sum(each.open_files for each in self._pods.values()) > _MOST_OPEN:
+            for each in self._pods.values():
+                if each is not writer:
+                    each.close()
+
+    def _open(self) -> bool:
+        """Begin to write; False if another process does."""
+        if self._logs.is_symlink():
+            raise NotADirectoryError(0, "it is a link", str(self._logs))
+        (self._logs / STREAMED).mkdir(parents=True, exist_ok=True)
+        folder = os.open(self._logs / STREAMED, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(folder)
+            return False
+        except OSError:
+            pass  # a file system without locks
+        self._folder = folder
+        self._notes = read_notes(self._logs)
+        ours = {each.name for pod in self._notes.values() for each in pod.files.values()}
+        self._foreign = frozenset(path.name for path in self._logs.iterdir()) - ours
+        for uid in list(self._pods):
+            self._take_up(uid)
+        return True
+
+    def _take_up(self, uid: str) -> None:
+        """Go on with what is noted of a pod; files of older pods of the same worker make room."""
+        writer = self._pods[uid]
+        noted = self._notes.pop(uid, None)
+        if noted is not None and noted.worker == writer.pod.worker:
+            writer.go_on(noted)
+        older = [self._pods[each].pod for each in list(self._pods)[: list(self._pods).index(uid)]]
+        same = [pod for pod in (*self._notes.values(), *older) if pod.worker == writer.pod.worker]
+        number = sum(1 for pod in same if pod.suffix)
+        for pod in same:
+            if not pod.suffix and not writer.pod.suffix:
+                number += 1
+                while any(self._logs.glob(f"*.lost-{number}.log")):
+                    number += 1
+                pod.suffix = f".lost-{number}"
+                for key, file in pod.files.items():
+                    self._rename(file, f"{key}{pod.suffix}.log")
+
+    def _rename(self, file: SavedFile, name: str) -> None:
+        with suppress(OSError):
+            if _inode(self._logs / file.name) == file.inode:
+                (self._logs / file.name).rename(self._logs / name)
+                file.name = name
+
+    def _note(self, uid: str) -> None:
+        """Write a pod's note, in one step: files never have less than their notes say."""
+        writer = self._pods[uid]
+        writer.noted = time.monotonic()
+        if self._folder is None or not writer.pod.files:
+            return
+        partial = f".{uid}"
+        with suppress(OSError):  # the results were fetched, or the disk is full: what is noted is true
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+            file = os.open(partial, flags, 0o600, dir_fd=self._folder)
+            try:
+                os.write(file, json.dumps(asdict(writer.pod)).encode())
+            finally:
+                os.close(file)
+            os.rename(partial, uid, src_dir_fd=self._folder, dst_dir_fd=self._folder)
+
+
+class _Writer:
+    """Writes the lines of one pod."""
+
+    def __init__(self, pod: SavedPod) -> None:
+        self.pod = pod
+        self.noted = 0.0
+        self._known = True  # the last line that was written before this process has gone by
+        self._again = 0  # lines without a number that were written before, and will come again
+        self._checked = True  # files of an earlier process were looked at
+        self._files: dict[str, int | None] = {}  # open descriptors; None for a file that is not ours
+
+    def go_on(self, noted: SavedPod) -> None:
+        """Continue what an earlier process has written."""
+        self.pod, self._known, self._again, self._checked = noted, noted.last < 0, noted.loose, False
+
+    @property
+    def open_files(self) -> int:
+        """How many files it has open."""
+        return len(self._files)
+
+    def is_due(self) -> bool:
+        """Whether it is time for a note."""
+        return time.monotonic() - self.noted >= _NOTE
+
+    def close(self) -> None:
+        """Close the files; the next line opens them again."""
+        for descriptor in self._files.values():
+            if descriptor is not None:
+                os.close(descriptor)
+        self._files.clear()
+        self._checked = False
+
+    def take(self, lines: Sequence[Line], logs: Path, foreign: frozenset[str]) -> None:
+        """Write what is new among the lines, each file with one call."""
+        pod = self.pod
+        texts: dict[str, list[str]] = {}
+        for line in lines:
+            if not isinstance(line, LogLine):
+                if is_last_line(line, pod.worker):
+                    pod.over, self.noted = True, 0.0
+                continue
+            if line.sequence < 0:
+                continue  # the next line's number shows how many are missing since the last that we have
+            if line.at == 0.0:
+                if not self._known:
+                    continue
+                if self._again > 0:
+                    self._again -= 1
+                    continue
+                self._check(logs, contiguous=True)
+                pod.loose += 1
+            elif line.sequence <= pod.last:
+                self._known = self._known or line.sequence == pod.last
+                continue
+            else:
+                missing = line.sequence - pod.last - 1
+                self._check(logs, contiguous=not missing)
+                if missing:
+                    pod.torn = True
+                    self._add_gap(texts, missing, line, logs, foreign)
+                pod.last, pod.loose, self._again, self._known = line.sequence, 0, 0, True
+            self._add(texts, self._key(line), line, logs, foreign)
+        for key, pieces in texts.items():
+            self._write(key, "".join(pieces).encode("utf-8", "backslashreplace"))
+
+    def _add_gap(
+        self, texts: dict[str, list[str]], count: int, line: LogLine, logs: Path, foreign: frozenset[str]
+    ) -> None:
+        """Name missing lines in the files of every rank that may have written them."""
+        missing = gap(self.pod.worker, count, line.at)
+        for key in dict.fromkeys([*self.pod.files, self._key(line)]):
+            if key.startswith("rank-") or key == self._key(line):
+                self._add(texts, key, missing, logs, foreign)
+
+    def _key(self, line: LogLine) -> str:
+        key = f"rank-{line.rank}"
+        if line.rank is None or (key not in self.pod.files and len(self.pod.files) >= _MOST_FILES):
+            return f"agent-{line.worker}"
+        return key
+
+    def _add(
+        self, texts: dict[str, list[str]], key: str, line: LogLine, logs: Path, foreign: frozenset[str]
+    ) -> None:
+        file = self.pod.files.get(key)
+        if file is None:
+            file = self._create(key, logs, foreign)
+        pieces = texts.setdefault(key, [])
+        if file.open and (file.open != line.stream or line.sequence < 0):
+            pieces.append("\n")  # the other stream's line goes on below, as it would on a terminal
+        elif file.painted:
+            pieces.append("\r")
+        pieces.append(line.text)
+        file.painted = line.progress
+        file.open = line.stream if line.unfinished or line.progress else ""
+        if not file.open:
+            pieces.append("\n")
+
+    def _create(self, key: str, logs: Path, foreign: frozenset[str]) -> SavedFile:
+        name = f"{key}{self.pod.suffix}.log"
+        if name in foreign:  # of an earlier run in the same folder; the fetch will replace it
+            name = f"{key}{self.pod.suffix}.streamed.log"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor: int | None
+        try:
+            descriptor = os.open(logs / name, flags, 0o666)
+            inode = os.fstat(descriptor).st_ino
+        except FileExistsError:  # the fetch was faster
+            descriptor, inode = None, 0
+        self._files[key] = descriptor
+        self.pod.files[key] = SavedFile(name=name, inode=inode)
+        return self.pod.files[key]
+
+    def _check(self, logs: Path, *, contiguous: bool) -> None:
+        """Before the first new line: drop what an earlier process wrote after its last note, since it comes
+        again; but not if some of it does not.
+        """
+        if self._checked:
+            return
+        self._checked = True
+        for key, file in self.pod.files.items():
+            path = logs / file.name
+            if _inode(path) != file.inode:
+                self._files[key] = None
+                continue
+            descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+            size = os.fstat(descriptor).st_size
+            if contiguous and size >= file.size:
+                os.ftruncate(descriptor, file.size)
+            else:
+                file.size, file.painted = size, False
+                ends = not size or os.pread(descriptor, 1, size - 1) == b"\n"
+                file.open = "" if ends else "cut"
+            os.lseek(descriptor, file.size, os.SEEK_SET)
+            self._files[key] = descriptor
+
+    def _write(self, key: str, data: bytes) -> None:
+        descriptor, file = self._files.get(key), self.pod.files[key]
+        if descriptor is None:
+            return
+        rest = memoryview(data)
+        while rest:
+            done = os.write(descriptor, rest)
+            file.size += done
+            rest = rest[done:]
