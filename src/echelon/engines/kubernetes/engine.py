@@ -178,7 +178,7 @@ class KubernetesEngine:
         if follow:
             lines = follow_logs(self.api, stored.run.ref)
         else:
-            pods = views.pods_of(self.api, ref.name)
+            pods = views.pods_of(self.api, stored)
             folder = results.fetched_to(stored, self._submissions)
             lost = folder is not None and has_lost_lines(self.api, pods)
             lines = read_saved(folder / "logs", all_workers) if folder and lost else read_all(self.api, pods)
@@ -296,7 +296,7 @@ class KubernetesEngine:
     @cached_property
     def shell(self) -> PodShell:
         """Commands in the place of a rank."""
-        return PodShell(lambda: self.api, self.read)
+        return PodShell(lambda: self.api)
 
     @cached_property
     def volumes(self) -> abilities.ClusterVolumes:

@@ -73,7 +73,7 @@ def follow_events(api: Api, ref: RunRef, timeout: float | None) -> Iterator[Even
             opening = history.opening_events(view.stored, has_jobs=bool(view.jobs))
             yield from opening[reported:]
             reported = max(reported, len(opening))
-            for _pod, line in lines.take(_TICK):
+            for _pod, line in lines.take(_TICK, view.pods):
                 quiet_since = time.monotonic()
                 if isinstance(line, EventLine):
                     for event in _current(leader.read(line, view.pods), view):
@@ -103,7 +103,7 @@ def follow_logs(api: Api, ref: RunRef) -> Iterator[LogLine]:
         uid = _uid_of_record(api, ref, mirror)
         while (view := _view(ref, mirror, uid)) is not None:
             silent = True
-            for _pod, line in lines.take(_TICK):
+            for _pod, line in lines.take(_TICK, view.pods):
                 silent, quiet_since = False, time.monotonic()
                 if isinstance(line, LogLine):
                     yield line
@@ -142,8 +142,9 @@ def _view(ref: RunRef, mirror: Mirror, uid: str) -> View | None:
     obj = next((each for each in mirror.of("ConfigMap") if each["metadata"]["uid"] == uid), None)
     if obj is None:
         return None
-    jobs = [job for kind in dialects.all_kinds() for job in mirror.of(kind)]
-    return View(stored=record.read(obj, ref), jobs=jobs, pods=mirror.of("Pod"))
+    stored = record.read(obj, ref)
+    jobs = views.own_jobs(stored, [job for kind in dialects.all_kinds() for job in mirror.of(kind)])
+    return View(stored=stored, jobs=jobs, pods=views.own_pods(stored, jobs, mirror.of("Pod")))
 
 
 def _current(events: Iterator[Event], view: View) -> Iterator[Event]:

@@ -6,17 +6,21 @@ node's GPUs a pod has, not which: the GPUs here are counted, not identified."""
 
 from __future__ import annotations
 
+import itertools
+import operator
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from echelon.engines.decoding import decode
 from echelon.engines.kubernetes import names
+from echelon.engines.kubernetes.client.fields import whole_number
 from echelon.engines.kubernetes.nodes import shapes
-from echelon.engines.kubernetes.nodes.quantities import to_thousandths, to_whole
+from echelon.engines.kubernetes.nodes.quantities import amount_of, to_whole
 from echelon.engines.kubernetes.nodes.requests import Sums, pod_requests
 from echelon.engines.kubernetes.record import Outline, created, is_queued
 from echelon.model.cluster import Cluster, Gpu, LeftOut, Node
@@ -34,6 +38,7 @@ ENDED = ("Succeeded", "Failed")  # phases of pods that hold nothing any more
 # Taints that come and go with a node's health or lifecycle; an administrator sets all others.
 _PASSING = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "ToBeDeleted", "karpenter.sh/disrupt")
 _AMD = "amd-"  # the prefix of an AMD GPU's number
+_MOST_GPUS = 4096  # of one node, more than any has
 _JOB_ENDS = ("Complete", "Failed", "FailureTarget", "SuccessCriteriaMet")
 
 
@@ -205,8 +210,11 @@ def unfinished(job: shapes.Job) -> Iterator[int]:
     ended = any(each.type in _JOB_ENDS and each.status == "True" for each in job.status.conditions or ())
     if ended or job.spec.suspend or job.metadata.deletion_timestamp is not None:
         return
-    over = {*_indexes(job.status.completed_indexes), *_indexes(job.status.failed_indexes)}
-    yield from (index for index in range(job.spec.completions or 0) if index not in over)
+    count, index = job.spec.completions or 0, 0
+    for first, last in sorted([*_ranges(job.status.completed_indexes), *_ranges(job.status.failed_indexes)]):
+        yield from range(index, min(first, count))
+        index = max(index, last + 1)
+    yield from range(index, count)
 
 
 def _add_up(pods: Iterable[shapes.Pod], jobs: Iterable[shapes.Job], me: str) -> dict[str, _Use]:
@@ -222,14 +230,15 @@ def _add_up(pods: Iterable[shapes.Pod], jobs: Iterable[shapes.Job], me: str) -> 
         planned = _planned_nodes(job)
         asked = pod_requests(job.spec.template.spec) if planned else {}
         holder = holder_of(job.metadata.namespace, job.metadata.labels.run, job.metadata.name, me)
-        for index in unfinished(job) if planned else ():
-            if index < len(planned) and (job.metadata.namespace, job.metadata.name, str(index)) not in there:
+        # A Job may be given any number of indexes; those after the last planned node are not counted up.
+        for index in itertools.takewhile(partial(operator.gt, len(planned)), unfinished(job)):
+            if (job.metadata.namespace, job.metadata.name, str(index)) not in there:
                 use.setdefault(planned[index], _Use()).add(asked, holder)
     return use
 
 
 def _to_node(node: shapes.Node, use: _Use, vendor: str) -> Node:
-    have = {name: to_thousandths(amount) for name, amount in node.status.allocatable.items()}
+    have = {name: amount_of(amount) for name, amount in node.status.allocatable.items()}
     free = {name: max(0, amount - use.taken.get(name, 0)) for name, amount in have.items()}
     other = {name: amount // 1000 for name, amount in have.items() if _is_other(name) and amount}
     return Node(
@@ -246,7 +255,7 @@ def _to_node(node: shapes.Node, use: _Use, vendor: str) -> Node:
 
 def _why_full(node: shapes.Node, use: _Use) -> Closed | None:
     most = node.status.allocatable.get("pods")
-    if most is None or use.pods < to_whole(most):
+    if most is None or 1000 * use.pods < amount_of(most):
         return None
     return Closed(why=f"full: {use.pods} pods", passing=True)
 
@@ -254,7 +263,10 @@ def _why_full(node: shapes.Node, use: _Use) -> Closed | None:
 def _to_gpus(node: shapes.Node, count: int, holders: Sums, vendor: str) -> tuple[Gpu, ...]:
     about = node.metadata.labels
     model = about.product if vendor == names.GPU else about.amd_product
-    held: list[str | None] = [name for name, amount in sorted(holders.items()) for _ in range(amount // 1000)]
+    count = min(count, _MOST_GPUS)
+    # A pod may ask for more than there is, and be bound to the node by who made it.
+    shares = ((name, min(amount // 1000, count)) for name, amount in sorted(holders.items()))
+    held: list[str | None] = [name for name, share in shares for _ in range(share)]
     place = f"{node.metadata.name}/{_AMD if vendor == names.AMD_GPU else ''}"
     return tuple(
         Gpu(id=f"{place}{number}", model=model, memory=_gpu_memory(about, vendor), holder=holder)
@@ -287,12 +299,14 @@ def _tolerates(toleration: Toleration, taint: shapes.Taint) -> bool:
 def _planned_nodes(job: shapes.Job) -> list[str]:
     try:
         return decode(job.metadata.annotations.nodes or "[]", list[str])
-    except (msgspec.DecodeError, msgspec.ValidationError):
+    except (msgspec.DecodeError, RecursionError):
         return []
 
 
-def _indexes(text: str) -> Iterator[int]:
-    """The numbers in a Job's list of indexes: `0,3-5`."""
-    for part in filter(None, text.split(",")):
+def _ranges(text: str) -> Iterator[tuple[int, int]]:
+    """The ranges in a Job's list of indexes: `0,3-5`; first and last of each."""
+    for part in text.split(","):
         first, _, last = part.partition("-")
-        yield from range(int(first), int(last or first) + 1)
+        begin, end = whole_number(first), whole_number(last or first)
+        if begin is not None and end is not None:
+            yield begin, end

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from echelon.agent.task import NO_LEADER, RUN_OVER
 from echelon.engines.kubernetes import names
-from echelon.engines.kubernetes.client.fields import conditions, moment, one_line
+from echelon.engines.kubernetes.client.fields import conditions, moment, one_line, whole_number
 from echelon.engines.kubernetes.render.dialects.end import End
 from echelon.engines.kubernetes.render.payload import layout
 from echelon.engines.kubernetes.render.pod import planned_nodes, pod_template
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 Object = dict[str, Any]
 KINDS: tuple[str, ...] = ("Job",)
+_MOST_WORKERS = 100_000  # more than Kubernetes runs; a Job may be given any number
 
 
 def render(
@@ -71,13 +72,12 @@ def index_of(pod: Mapping[str, Any]) -> int | None:
     """The pod's completion index."""
     about = pod["metadata"]
     notes, marks = about.get("annotations") or {}, about.get("labels") or {}
-    index = notes.get(names.COMPLETION_INDEX) or marks.get(names.COMPLETION_INDEX)
-    return None if index is None else int(index)
+    return whole_number(notes.get(names.COMPLETION_INDEX) or marks.get(names.COMPLETION_INDEX))
 
 
 def wanted(obj: Mapping[str, Any]) -> int:
     """A Job's completions."""
-    return int((obj.get("spec") or {}).get("completions") or 1)
+    return min(max(1, (obj.get("spec") or {}).get("completions") or 1), _MOST_WORKERS)
 
 
 def end_of(objects: Sequence[Mapping[str, Any]]) -> End | None:
