@@ -193,6 +193,8 @@ def status(found: Status, format_: str) -> None:
     now = time.time()
     reason = f"  {one_line(found.reason)}" if found.reason else ""
     say(f"{style(found.name, bold=True)}  {state(found.state)}{reason}")
+    if found.state == "damaged":
+        return  # nothing else is known of it
     facts = [
         ("command", found.command or "-"),
         ("framework", found.framework or "-"),

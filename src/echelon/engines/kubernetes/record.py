@@ -2,7 +2,7 @@
 
 Every key, annotation and state of that object is defined here and nowhere else. `read` is the border: it
 turns the object, which any user with rights in the namespace may have written, into a `Stored` value, or
-raises StateTrouble. The functions below it are the changes that are ever made to a record, as merge patches;
+raises RunDamaged. The functions below it are the changes that are ever made to a record, as merge patches;
 a change that must not overwrite another one carries the version that it was decided on.
 
 A record of an older schema is read; one of a newer schema is refused, with what to do."""
@@ -18,6 +18,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from echelon.engines.base import RunDamaged
 from echelon.engines.decoding import decode
 from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.client.fields import json_object, moment, one_line
@@ -144,20 +145,20 @@ def is_abandoned(stored: Stored, *, has_jobs: bool, now: float) -> bool:
 
 
 def read(obj: Mapping[str, Any], ref: RunRef) -> Stored:
-    """The record that an object is; StateTrouble if it is none, whatever is in it."""
+    """The record that an object is; RunDamaged if it is none, whatever is in it."""
     about, data = obj["metadata"], obj.get("data") or {}
     notes = about.get("annotations") or {}
-    check_schema(ref.name, notes.get(_SCHEMA))
+    try:
+        check_schema(ref.name, notes.get(_SCHEMA))
+    except StateTrouble as error:  # the run can still be listed and removed
+        raise RunDamaged(ref.name, error.message, hint=error.hint) from error
     try:
         run = decode(data[_RECORD], Record)
         plan = decode(data[_PLAN], Plan) if _PLAN in data else None
         shipped = decode(notes.get(_SHIPPED, "{}"), Shipped)
         _check_sense(run, plan, ref.name)
     except (KeyError, ValueError, RecursionError) as error:
-        raise StateTrouble(
-            f"the record of run {ref.name!r} cannot be read: {error}",
-            hint=f"`echelon rm {ref.name}` forgets this run",
-        ) from error
+        raise RunDamaged(ref.name, f"its record cannot be read: {error}") from error
     owners = about.get("ownerReferences") or ()
     # Schema 1 had no mark of its own for a start: a record that belonged to Jobs had been started.
     began = _STARTED in notes or (notes[_SCHEMA] == "1" and any(each.get("kind") == "Job" for each in owners))
