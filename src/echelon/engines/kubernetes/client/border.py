@@ -12,19 +12,19 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 Object = dict[str, Any]
-Shape = Any  # a type, AMOUNT, a list with the shape of its entries, a mapping of fields, or an `_Each`
+Shape = Any  # a type, AMOUNT, a list with the shape of its entries, a mapping of fields, or an `Each`
 
 _LARGEST = 2**63 - 1  # the largest number that the API knows
 
 
-class _Each(dict[str, Shape]):
+class Each(dict[str, Shape]):
     """The shape of a mapping with any keys: of labels, annotations, amounts."""
 
 
 _ABSENT = object()
 _AMOUNT = (str, int, float)
-_TEXTS = _Each(values=str)
-_AMOUNTS = _Each(values=_AMOUNT)
+_TEXTS = Each(values=str)
+_AMOUNTS = Each(values=_AMOUNT)
 
 # A field with ! at its end is what an entry is known by: without it there is none.
 _META: Shape = {
@@ -169,6 +169,12 @@ _SHAPES: Mapping[str, Shape] = {
 }
 
 
+def fit(value: Any, shape: Shape) -> Any:
+    """A value without what has another type than the shape says; None if it is of another type itself."""
+    found = _fit(value, shape)
+    return None if found is _ABSENT else found
+
+
 def admit(kind: str, obj: object) -> Object | None:
     """An object of that kind as the rest of the engine reads it; None if it has no name. Changes `obj`."""
     own = _SHAPES.get(kind, {})
@@ -192,7 +198,7 @@ def _fit(value: object, shape: Shape) -> object:
         if not isinstance(value, list):
             return _ABSENT
         return [fitting for each in value if (fitting := _fit(each, shape[0])) is not _ABSENT]
-    if isinstance(shape, _Each):
+    if isinstance(shape, Each):
         return _fit_each(value, shape["values"])
     if isinstance(shape, dict):
         return _fit_fields(value, shape)
