@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -24,7 +25,7 @@ from echelon.engines.kubernetes.client.kinds import KINDS, NotThere
 from echelon.engines.kubernetes.client.refusals import Request
 from echelon.engines.kubernetes.record import Claim, Collected, Stop
 from echelon.engines.kubernetes.render.dialects import job as job_dialect
-from echelon.errors import Denied
+from echelon.errors import Denied, Refused
 from echelon.model import ends
 from echelon.model.run import RunRef
 
@@ -32,6 +33,7 @@ RUN = "hello"
 TITLE = "\x1b]0;mine now\x07"
 _MADE = "2026-01-01T00:00:00Z"
 _AT = 1767225600.0
+_SELECTOR = r"(?:[\w./-]+(?:=[\w.-]{0,63}| in \((?:[\w.-]{1,63},?)+\)),?)*"  # what an API server takes
 _PLURALS = {kind.plural: name for name, kind in KINDS.items()}
 
 
@@ -103,6 +105,8 @@ class Shelf:
                 raise NotThere(f"no {kind} {request.name}")
             return json.dumps(found).encode()
         wanted = dict(params).get("labelSelector", "")
+        if not re.fullmatch(_SELECTOR, wanted):
+            raise Refused(f"unable to parse requirement: {wanted}")
         return json.dumps(
             {"kind": f"{kind}List", "items": [each for each in mine if _fits(each, wanted)]}
         ).encode()

@@ -179,6 +179,16 @@ def test_a_record_that_cannot_be_read_is_one_line(world: Path) -> None:
     assert any(method == "DELETE" for method, _ in shelf.changes)
 
 
+@pytest.mark.parametrize("name", ["x" * 200, "a,b", "a)", "dotted.name", "../x"])
+def test_a_record_with_a_name_that_is_no_runs_hides_no_other(world: Path, name: str) -> None:
+    """A ConfigMap may have a longer name than a label's value, and a selector with it would be refused."""
+    about = {**CLUSTER[3]["metadata"], "name": name, "uid": "odd"}
+    code, shown = say(Shelf([*CLUSTER, {**CLUSTER[3], "metadata": about}], LOG), "ps", "-aA", "-o", "json")
+    assert code == 0, shown
+    assert {row["name"] for row in json.loads(shown)} == {RUN, "ended", "stopped", "queued"}
+    check(world, *say(Shelf([*CLUSTER, {**CLUSTER[3], "metadata": about}], LOG), "status", "another"))
+
+
 @pytest.mark.parametrize(
     ("place", "value"),
     [

@@ -15,7 +15,7 @@ from echelon.engines.kubernetes.client.api import Api, Object
 from echelon.engines.kubernetes.client.fields import moment
 from echelon.engines.kubernetes.client.stream import split_lines
 from echelon.engines.kubernetes.follow.logs import is_last_line
-from echelon.engines.kubernetes.follow.view import own_jobs, own_pods
+from echelon.engines.kubernetes.follow.view import is_record, own_jobs, own_pods
 from echelon.engines.kubernetes.record import has_end, read
 from echelon.engines.kubernetes.render import dialects
 from echelon.engines.kubernetes.render.task import hold_of
@@ -73,7 +73,8 @@ def list_runs(
 ) -> list[RunSummary]:
     """The runs, the newest first; `look` finds the state of one from all that is known of it."""
     selector = f"{names.COMPONENT}={names.RECORD}"
-    records = cast("list[Object]", api.list_shapes("ConfigMap", _RecordOutline, selector=selector))
+    listed = cast("list[Object]", api.list_shapes("ConfigMap", _RecordOutline, selector=selector))
+    records = [obj for obj in listed if is_record(obj)]
     jobs, pods = _workers_of(api, [obj for obj in records if not has_end(obj)])
     found: list[RunSummary] = []
     held: list[tuple[Record, RunSummary, Object]] = []

@@ -11,6 +11,7 @@ from echelon.engines.kubernetes.client.api import Api, Object
 from echelon.engines.kubernetes.record import Stored, read
 from echelon.engines.kubernetes.render import dialects
 from echelon.errors import Refused, UnknownRun
+from echelon.model.job import is_name
 from echelon.model.run import RunRef
 
 
@@ -33,6 +34,14 @@ def find_object(api: Api, name: str) -> Object | None:
             hint="choose another name for the run with --name",
         )
     return found
+
+
+def is_record(obj: Object) -> bool:
+    """Whether an object that carries the label of records can be one: what it is called is a run's name. With
+    another name it would spoil the selectors that name runs, and no command could remove it. Pure.
+    """
+    name = obj["metadata"]["name"]
+    return is_name(name) and (obj["metadata"].get("labels") or {}).get(names.RUN) == name
 
 
 def find_record(api: Api, ref: RunRef) -> Stored | None:
@@ -91,7 +100,7 @@ def _maker_of(pod: Object) -> str | None:
 def run_names(api: Api) -> list[str]:
     """The names of all runs of the namespace."""
     records = api.list("ConfigMap", selector=f"{names.COMPONENT}={names.RECORD}").items
-    return sorted(each["metadata"]["name"] for each in records)
+    return sorted(each["metadata"]["name"] for each in records if is_record(each))
 
 
 def missing(api: Api, ref: RunRef) -> UnknownRun:
