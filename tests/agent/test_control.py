@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import random
+import shutil
 import signal
 import socket
 import stat
+import subprocess
+import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.agent.pods import UP, Pods
-from tests.conftest import need_python, wait_until
+from tests.conftest import PATIENCE, need_python, wait_until
 
 from echelon.agent import control
 from echelon.agent.task import INTERRUPTED, NO_LEADER, RUN_OVER
@@ -296,6 +301,38 @@ def test_the_socket_is_for_its_user_alone(pods: Pods) -> None:
     pods.wait_up(0)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+
+
+AS_NOBODY = """
+import os, socket, sys
+os.setgroups([])
+os.setgid(65534)
+os.setuid(65534)
+for path in sys.argv[1:]:
+    with socket.socket(socket.AF_UNIX) as sock:
+        try:
+            sock.connect(path)
+            print("connected")
+        except OSError as error:
+            print(type(error).__name__)
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="becoming another user needs root")
+def test_another_user_cannot_reach_the_socket(pods: Pods) -> None:
+    """Not through its folder, and not where the folder is open to all, as when two containers share one."""
+    shared = Path(tempfile.mkdtemp(dir="/tmp"))
+    try:
+        shared.chmod(0o777)
+        pods.script(UP, control=str(shared / "c"))
+        pods.start(0)
+        pods.wait_up(0)
+        assert control.main([str(shared / "c"), "state"]) == 0
+        words = [sys.executable, "-I", "-c", AS_NOBODY, str(shared / "c")]
+        tried = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE, check=False)
+        assert (tried.stdout, tried.stderr) == ("PermissionError\n", "")
+    finally:
+        shutil.rmtree(shared)
 
 
 def test_a_stale_socket_is_replaced(pods: Pods) -> None:

@@ -104,7 +104,8 @@ def test_flags_job_file_keys_and_keywords_are_the_same_set() -> None:
         "words",
         "overrides",
         "file",
-    }  # what to run, and the two flags that read settings elsewhere
+        "raw",
+    }  # what to run, two flags that read settings elsewhere, how to print
     not_flags = {"script", "command", "args"}  # these are the words after the flags
     not_flags |= {"template"}  # as long as a pod: for files and the Python call
     names = {each.name for each in fields(Settings)}

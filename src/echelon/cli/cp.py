@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from echelon.cli.options import target_of, target_options, where
+from echelon.cli.say import say
 
 if TYPE_CHECKING:
     from echelon.model.copy import Copied
@@ -148,7 +149,7 @@ def _report(copied: Copied, seconds: float, format_: str) -> int:
             format_,
         )
     else:
-        click.echo(copied.target if copied.target.startswith("pvc:") else near(copied.target))
+        say(copied.target if copied.target.startswith("pvc:") else near(copied.target))
         there = f", {copied.there} of them were there already" if copied.there else ""
         files = f"{copied.files} file{'s' * (copied.files != 1)}"
         render.notice(f"{files}, {format_memory(copied.size)} in {duration(seconds)}{there}")

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from echelon.cli import render
 from echelon.cli.lines import LinePrinter
+from echelon.cli.words import one_line
 from echelon.engines.base import Saving
 from echelon.errors import EchelonError, RunLost, UnknownRun
 from echelon.handle import Run
@@ -32,8 +33,8 @@ _SHOWN_ANYWAY = (
 )
 
 
-def follow(run: Run, job: Job, format_: str) -> int:
-    """Show the run until it has ended; its exit code is ours."""
+def follow(run: Run, job: Job, format_: str, *, raw: bool = False) -> int:
+    """Show the run until it has ended; its exit code is ours. With `raw`, its lines exactly as they are."""
     with run.tending() as tender:
         with _stopping_on_signals(run) as signals:
             render.notice(render.headline(job, run))
@@ -42,7 +43,7 @@ def follow(run: Run, job: Job, format_: str) -> int:
             watcher.start()
             try:
                 for line in run.raw_logs(Saving(tell=render.notice)):
-                    printer = printer or _printer(run, format_)
+                    printer = printer or _printer(run, format_, raw=raw)
                     printer.show(line)
                 if printer is not None:
                     printer.finish()
@@ -68,13 +69,13 @@ def follow(run: Run, job: Job, format_: str) -> int:
     return status.exit_code or 0
 
 
-def _printer(run: Run, format_: str) -> LinePrinter:
+def _printer(run: Run, format_: str, *, raw: bool) -> LinePrinter:
     """Show a single rank's lines as it wrote them. Made for the first line: until then there may be no
     plan.
     """
     plan = run.plan()
     only_rank = plan is not None and rank_count(plan.world) == 1
-    return LinePrinter(prefix=not only_rank, to_stderr=format_ != "text")
+    return LinePrinter(prefix=not only_rank, to_stderr=format_ != "text", raw=raw)
 
 
 def report_waiting(run: Run) -> None:
@@ -161,7 +162,7 @@ def _report_events(
             text = _describe(event, was_queued=queued)
             queued = event.kind == "queued"
             if text and (kinds is None or event.kind in kinds):
-                render.notice(text)
+                render.notice(one_line(text))
 
 
 def _describe(event: Event, *, was_queued: bool) -> str | None:

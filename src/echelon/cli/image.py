@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from echelon.cli.options import target_of, target_options
+from echelon.cli.say import say
 
 if TYPE_CHECKING:
     from echelon.image.oci import Platform
@@ -109,7 +110,7 @@ def build(project: Path, dockerfile: Path | None, platform: str | None, **option
     for note in built.notes:
         render.notice(note)
     if format_ == "text":
-        click.echo(built.image or built.archive)
+        say(built.image or built.archive)
     else:
         render.data(built, format_)
     return 0
@@ -156,7 +157,7 @@ def _hand_over(
     builder = hand_over(work)
     archive = str(options["to"] or "")
     if format_ == "text":
-        click.echo(name if options["push"] else archive)
+        say(name if options["push"] else archive)
     else:
         render.data({"image": name, "builder": builder, "archive": archive}, format_)
 

@@ -5,21 +5,31 @@ from __future__ import annotations
 import sys
 import time
 
-from echelon.cli.words import style
+from echelon.cli.say import shown, split_at_cut, style, tamed
 from echelon.model.log import LogLine
 
 _COLOURS = ("cyan", "green", "yellow", "magenta", "blue", "bright_red", "bright_cyan", "bright_green")
 
 
 class LinePrinter:
-    """Prints log lines, each with its rank; of a single rank, as it wrote them."""
+    """Prints log lines, each with its rank; of a single rank, as it wrote them.
+
+    Unless `raw`, what would do more to a terminal than colour the line and paint it over is left out."""
 
     def __init__(
-        self, *, prefix: bool = True, timestamps: bool = False, to_stderr: bool = False, at_once: bool = True
+        self,
+        *,
+        prefix: bool = True,
+        timestamps: bool = False,
+        to_stderr: bool = False,
+        at_once: bool = True,
+        raw: bool = False,
     ) -> None:
         self._prefix = prefix
         self._timestamps = timestamps
         self._to_stderr = to_stderr
+        self._tamed = (lambda text: text) if raw else tamed
+        self._cut: dict[tuple[int | None, str], str] = {}
         self._at_once = at_once  # lines that come while a person watches are shown as they come
         self._begun: dict[tuple[int | None, str], LogLine] = {}
         self._terminal = {"stdout": sys.stdout.isatty(), "stderr": sys.stderr.isatty()}
@@ -40,12 +50,12 @@ class LinePrinter:
         if line.unfinished:
             self._begun[key] = line
         else:
-            self._write(line, f"{self._head(line)}{line.text}\n")
+            self._write(line, f"{self._head(line)}{self._tamed(line.text)}\n")
 
     def finish(self) -> None:
         """Print what was begun and never ended."""
         for line in self._begun.values():
-            self._write(line, f"{self._head(line)}{line.text}\n")
+            self._write(line, f"{self._head(line)}{self._tamed(line.text)}\n")
         if self._open_line and sys.stdout.isatty():
             sys.stdout.write("\n")
         sys.stdout.flush()
@@ -54,7 +64,10 @@ class LinePrinter:
         """Print a single rank's output; on a terminal its progress bar overwrites itself."""
         paints = line.progress and self._terminal[line.stream]
         again = "\r\x1b[K" if self._painted else ""
-        self._write(line, again + line.text + ("" if line.unfinished or paints else "\n"))
+        text = self._cut.pop((line.rank, line.stream), "") + line.text
+        if line.unfinished:
+            text, self._cut[line.rank, line.stream] = split_at_cut(text)
+        self._write(line, again + self._tamed(text) + ("" if line.unfinished or paints else "\n"))
         self._painted = paints
         self._open_line = line.unfinished or paints
 
@@ -75,7 +88,7 @@ class LinePrinter:
             return f"{stamp}[agent {line.worker}] "
         name = f"[{line.rank}]"
         if self._terminal["stderr" if self._to_stderr else line.stream]:
-            name = style(name, fg=_COLOURS[line.rank % len(_COLOURS)])
+            name = shown(style(name, fg=_COLOURS[line.rank % len(_COLOURS)]))
         return f"{stamp}{name} "
 
 

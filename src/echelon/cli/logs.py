@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from echelon.cli.options import complete_runs, target_options, where
+from echelon.cli.options import RAW_HELP, complete_runs, target_options, where
 
 
 @click.command("logs", short_help="Show what the ranks wrote.")
@@ -18,6 +18,7 @@ from echelon.cli.options import complete_runs, target_options, where
 @click.option("--tail", type=click.IntRange(min=0), metavar="N", help="only the last N lines")
 @click.option("--since", metavar="TIME", help="only what was written in the last 30s, 5m, 2h, ...")
 @click.option("--timestamps", is_flag=True, help="with the time of each line")
+@click.option("--raw", is_flag=True, help=RAW_HELP)
 @target_options
 def logs(
     name: str,
@@ -27,6 +28,7 @@ def logs(
     tail: int | None,
     since: str | None,
     timestamps: bool,
+    raw: bool,
     **target: str | None,
 ) -> int:
     """Show what the ranks wrote, each line with its rank.
@@ -51,7 +53,7 @@ def logs(
     printer: DataPrinter | LinePrinter
     if format_ == "text":
         ranks = [rank for each in run.status().workers for rank in each.ranks]
-        printer = LinePrinter(prefix=len(ranks) != 1, timestamps=timestamps, at_once=follow)
+        printer = LinePrinter(prefix=len(ranks) != 1, timestamps=timestamps, at_once=follow, raw=raw)
     else:
         printer = DataPrinter(format_, at_once=follow)
     if follow:

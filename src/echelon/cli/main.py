@@ -124,6 +124,7 @@ def call(arguments: list[str]) -> int:
 
 
 def _report(error: Exception) -> int:
+    from echelon.cli.say import say
     from echelon.errors import EchelonError, from_os_error
 
     if isinstance(error, OSError):
@@ -133,9 +134,9 @@ def _report(error: Exception) -> int:
         error = from_os_error(error, "the output" if error.errno == errno.ENOSPC else "the working folder")
     if not isinstance(error, EchelonError):
         raise error
-    click.echo(f"echelon: {error.message}", err=True)
+    say(f"echelon: {error.message}", err=True)
     if error.hint:
-        click.echo(f"  hint: {error.hint}", err=True)
+        say(f"  hint: {error.hint}", err=True)
     return error.exit_code
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 _COMPLETED = {"dir": "dir", "file": "file", "pattern": "file", "program": "file"}
+RAW_HELP = "lines exactly as they were written, with every escape sequence in them"
 _SUGGESTION = 2.0  # seconds that a shell's suggestion may take
 
 

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from echelon.cli import render
-from echelon.cli.words import coloured
+from echelon.cli.say import coloured, shown
 from echelon.model.resources import format_memory
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class CopyProgress:
     def notice(self, text: str) -> None:
         """Print a message without disturbing the bar."""
         if self._bar is not None:
-            self._bar.console.print(f"echelon: {text}", highlight=False, markup=False)
+            self._bar.console.print(f"echelon: {shown(text)}", highlight=False, markup=False)
         else:
             render.notice(text)
 
@@ -67,7 +67,7 @@ class CopyProgress:
 
     def _show_bar(self, now: Progress, bar: Bar) -> None:
         if self._task is None:
-            self._task = bar.add_task(self._what, total=now.total, completed=now.done)
+            self._task = bar.add_task(shown(self._what), total=now.total, completed=now.done)
         bar.update(self._task, completed=now.done, total=now.total)
 
     def _show_line(self, now: Progress) -> None:

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 from echelon.admission import plan_anywhere
-from echelon.cli.words import cause_lines, coloured, duration, near, one_line, ranges, state, style
+from echelon.cli.say import coloured, say, shown, style
+from echelon.cli.words import cause_lines, duration, near, one_line, ranges, state
 from echelon.engines.base import Engine
 from echelon.engines.results import holds_results, is_streamed
 from echelon.handle import Run
@@ -38,7 +39,7 @@ T = TypeVar("T")
 
 def notice(text: str) -> None:
     """Print a message about what is going on."""
-    click.echo(style("echelon: ", fg="bright_black") + text, err=True)
+    say(style("echelon: ", fg="bright_black") + text, err=True)
 
 
 def data(value: object, format_: str) -> None:
@@ -66,7 +67,7 @@ def headline(job: Job, run: Run) -> str:
 def submitted(run: Run, format_: str) -> None:
     """A run that was left to itself."""
     if format_ == "text":
-        click.echo(run.name)
+        say(run.name)
     else:
         data({"name": run.name, "uri": str(run)}, format_)
 
@@ -121,10 +122,10 @@ def ending(status: Status) -> None:
         where = status.reason or _whereabouts(status)
         notice(f"{style('succeeded', fg='green')} in {took}; {where}")
         return
-    notice(f"{state(status.state)} after {took}: {status.reason}")
+    notice(f"{state(status.state)} after {took}: {one_line(status.reason or '')}")
     if status.root_cause is not None:
         for text in cause_lines(status.root_cause, with_tail=len(ranks_of(status)) > 1):
-            click.echo(text, err=True)
+            say(text, err=True)
     if (folder / "logs").exists():
         what = "the output as it came, without what was missed," if is_streamed(folder) else "all output"
         notice(f"{what} is in {near(status.results)}/logs")
@@ -152,7 +153,8 @@ def outcomes(found: Sequence[Status], format_: str) -> None:
         data(found[0] if len(found) == 1 else list(found), format_)
         return
     for status in found:
-        click.echo(f"{status.name} {state(status.state)}" + (f": {status.reason}" if status.reason else ""))
+        reason = f": {one_line(status.reason)}" if status.reason else ""
+        say(f"{status.name} {state(status.state)}{reason}")
 
 
 def removed(names: Sequence[str], format_: str) -> None:
@@ -161,13 +163,13 @@ def removed(names: Sequence[str], format_: str) -> None:
         data({"removed": list(names)}, format_)
     else:
         for name in names:
-            click.echo(name)
+            say(name)
 
 
 def fetched(where: Path, seconds: float, format_: str) -> None:
     """Where results were brought to."""
     if format_ == "text":
-        click.echo(near(str(where)))
+        say(near(str(where)))
     else:
         data({"path": str(where), "seconds": round(seconds, 3)}, format_)
 
@@ -205,10 +207,10 @@ def status(found: Status, format_: str) -> None:
         data(found, format_)
         return
     now = time.time()
-    click.echo(
-        f"{style(found.name, bold=True)}  {state(found.state)}"
-        + (f"  {found.reason}" if found.reason else "")
-    )
+    reason = f"  {one_line(found.reason)}" if found.reason else ""
+    say(f"{style(found.name, bold=True)}  {state(found.state)}{reason}")
+    if found.state == "damaged":
+        return  # nothing else is known of it
     facts = [
         ("command", found.command or "-"),
         ("framework", found.framework or "-"),
@@ -221,9 +223,9 @@ def status(found: Status, format_: str) -> None:
     if found.held_until is not None:
         facts.append(("holds", _holding(found, found.held_until - now)))
     for name, value in facts:
-        click.echo(f"  {name:<10} {value}")
+        say(f"  {name:<10} {one_line(value)}")
     if found.workers:
-        click.echo()
+        say()
         rows = [
             (
                 str(each.worker),
@@ -239,9 +241,9 @@ def status(found: Status, format_: str) -> None:
         ]
         table(("WORKER", "ROLE", "RANKS", "STATE", "NODE", "GPUS", "RANK PIDS", "REASON"), rows)
     if found.root_cause is not None:
-        click.echo()
+        say()
         for text in cause_lines(found.root_cause, with_tail=True):
-            click.echo(text)
+            say(text)
 
 
 def _restarts(found: Status) -> str:
@@ -273,9 +275,9 @@ def findings(found: Iterable[Finding], format_: str) -> list[Finding]:
     shown = []
     for each in found:
         level = style(each.level.ljust(8), fg=_LEVEL_COLOURS[each.level])
-        click.echo(f"{level}  {each.what.ljust(16)}  {each.found}")
+        say(f"{level}  {each.what.ljust(16)}  {each.found}")
         if each.fix:
-            click.echo(f"{'':28}{each.fix}")
+            say(f"{'':28}{each.fix}")
         shown.append(each)
     return shown
 
@@ -287,7 +289,7 @@ def ranks_of(found: Status) -> tuple[int, ...]:
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """Print rows in columns, a line each: fitted into a terminal by rich, plainly aligned elsewhere."""
-    cells = [[one_line(cell) for cell in row] for row in rows]
+    cells = [[shown(one_line(cell)) for cell in row] for row in rows]
     if not sys.stdout.isatty():
         widths = [max(len(click.unstyle(row[at])) for row in [heads, *cells]) for at in range(len(heads))]
         for row in [heads, *cells]:

@@ -8,10 +8,9 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-import click
-
 from echelon.cli.render import data, table
-from echelon.cli.words import duration, state, style
+from echelon.cli.say import say, style
+from echelon.cli.words import duration, state
 from echelon.model.resources import format_memory
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ _AROUND = 9  # lines on the screen that are not rows of nodes or runs
 def copies(found: Sequence[OpenCopy]) -> None:
     """The table of copies that go on, below that of runs."""
     now = time.time()
-    click.echo()
+    say("")
     table(
         ("COPY", "STATE", "VOLUME", "AGE", "OWNER"),
         [
@@ -48,10 +47,10 @@ def cluster_usage(found: ClusterUsage, format_: str) -> None:
         return
     room = max(4, shutil.get_terminal_size().lines - _AROUND) if sys.stdout.isatty() else None
     if found.nodes is None:
-        click.echo("nodes: unknown; you may not list them (`echelon doctor --on k8s` says what is missing)")
+        say("nodes: unknown; you may not list them (`echelon doctor --on k8s` says what is missing)")
     else:
-        click.echo(_headline(found.nodes))
-        click.echo()
+        say(_headline(found.nodes))
+        say()
         runs = min(len(found.runs), room // 2) if room is not None else 0
         _rows(
             ("NODE", "STATE", "MODEL", "GPUS", "USED", "FREE", "CPUS", "MEMORY", "USED BY"),
@@ -59,12 +58,12 @@ def cluster_usage(found: ClusterUsage, format_: str) -> None:
             None if room is None else room - runs,
             "nodes",
         )
-    click.echo()
+    say()
     if found.runs:
         heads = ("RUN", "STATE", "WORKERS", "CPUS", "MEMORY", "GPUS", "NODES")
         _rows(heads, [_run_row(each) for each in found.runs], None if room is None else room // 2, "runs")
     else:
-        click.echo("no runs")
+        say("no runs")
 
 
 def _headline(nodes: tuple[NodeUse, ...]) -> str:
@@ -124,4 +123,4 @@ def _rows(heads: tuple[str, ...], rows: list[tuple[str, ...]], room: int | None,
     shown = rows if room is None else rows[:room]
     table(heads, shown)
     if len(shown) < len(rows):
-        click.echo(f"and {len(rows) - len(shown)} more {what}; -o json shows all")
+        say(f"and {len(rows) - len(shown)} more {what}; -o json shows all")

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import click
-
 from echelon.cli.render import data, table
-from echelon.cli.words import state, style
+from echelon.cli.say import say, style
+from echelon.cli.words import state
 from echelon.model.resources import format_memory
 
 if TYPE_CHECKING:
@@ -20,8 +19,8 @@ def machine_usage(found: MachineUsage, format_: str) -> None:
         data(found, format_)
         return
     memory = f"{format_memory(found.memory_used)} of {format_memory(found.memory)}"
-    click.echo(f"{found.cpus} CPUs, load {found.load:.2f}; memory {memory}")
-    click.echo()
+    say(f"{found.cpus} CPUs, load {found.load:.2f}; memory {memory}")
+    say()
     if found.gpus:
         rows = [
             (
@@ -35,8 +34,8 @@ def machine_usage(found: MachineUsage, format_: str) -> None:
         ]
         table(("GPU", "MODEL", "MEMORY", "BUSY", "USED BY"), rows)
     else:
-        click.echo("no GPUs")
-    click.echo()
+        say("no GPUs")
+    say()
     if found.runs:
         run_rows = [
             (
@@ -51,4 +50,4 @@ def machine_usage(found: MachineUsage, format_: str) -> None:
         ]
         table(("RUN", "STATE", "PROCESSES", "CPUS", "MEMORY", "GPUS"), run_rows)
     else:
-        click.echo("no runs")
+        say("no runs")

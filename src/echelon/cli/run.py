@@ -9,7 +9,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from echelon.cli.options import SectionedCommand, setting_options
+from echelon.cli.options import RAW_HELP, SectionedCommand, setting_options
 from echelon.model.settings import Settings
 
 _HELP = """Train a script, a module or a command on many workers.
@@ -59,6 +59,7 @@ class RunCommand(SectionedCommand):
         click.Option(
             ["--set", "overrides"], multiple=True, metavar="KEY=VALUE", help="override a key of the job file"
         ),
+        click.Option(["--raw"], is_flag=True, help=RAW_HELP),
         click.Argument(
             ["words"],
             nargs=-1,
@@ -70,7 +71,13 @@ class RunCommand(SectionedCommand):
 )
 @click.pass_context
 def run(
-    ctx: click.Context, /, file: Path | None, overrides: tuple[str, ...], words: tuple[str, ...], **flags: Any
+    ctx: click.Context,
+    /,
+    file: Path | None,
+    overrides: tuple[str, ...],
+    raw: bool,
+    words: tuple[str, ...],
+    **flags: Any,
 ) -> int:
     """Gather, prepare, submit, follow."""
     from echelon.cli import follow, render
@@ -101,7 +108,7 @@ def run(
     if not foreground:
         render.submitted(handle, settings.format or "text")
         return 0
-    return follow.follow(handle, job, settings.format or "text")
+    return follow.follow(handle, job, settings.format or "text", raw=raw)
 
 
 # Of the flags that are easily put last, those that hardly any script has.

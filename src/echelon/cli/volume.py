@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from echelon.cli.options import target_of, target_options
+from echelon.cli.say import say
 from echelon.model.volume import MODES, check_unused
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ def create(
     if (format_ := target["format"] or "text") != "text":
         render.data(made, format_)
     else:
-        click.echo(made.name)
+        say(made.name)
     return 0
 
 
@@ -133,7 +134,7 @@ def _confirm(chosen: Sequence[Volume]) -> None:
         raise click.UsageError("without a terminal, say --yes if the data may go")
     for each in chosen:
         fate = {"Delete": "its data is deleted", "Retain": "its data is kept by the cluster"}
-        click.echo(f"{each.name}: {_size(each)}, {fate.get(each.reclaim or '', 'its data may be deleted')}")
+        say(f"{each.name}: {_size(each)}, {fate.get(each.reclaim or '', 'its data may be deleted')}")
     click.confirm(f"Remove {len(chosen)} volume{'s' * (len(chosen) != 1)}?", abort=True)
 
 

@@ -2,28 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
-import click
-
+from echelon.cli.say import style
 from echelon.model.event import RootCause
 
 _STATE_COLOURS = {
     "running": "green", "succeeded": "green", "failed": "red", "lost": "red", "timed-out": "red",
-    "queued": "yellow", "restarting": "yellow", "stopping": "yellow",
+    "damaged": "red", "queued": "yellow", "restarting": "yellow", "stopping": "yellow",
 }  # fmt: skip
-
-
-def style(text: str, *, fg: str | None = None, bold: bool | None = None) -> str:
-    """Give text a colour, unless the user wants none; click takes it away where there is no terminal."""
-    return click.style(text, fg=fg, bold=bold) if coloured() and (fg or bold) else text
-
-
-def coloured() -> bool:
-    """Whether the user wants colours: see no-color.org, and what a dumb terminal can do."""
-    return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def state(name: str) -> str:

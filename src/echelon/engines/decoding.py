@@ -24,7 +24,7 @@ def decoder_of(kind: type[T]) -> msgspec.json.Decoder[T]:
     return found
 
 
-def decode(data: bytes | str, kind: type[T]) -> T:
+def decode(data: bytes | str | msgspec.Raw, kind: type[T]) -> T:
     """The value that a JSON text is; raises msgspec's errors where it is none."""
     return decoder_of(kind).decode(data)
 

@@ -44,6 +44,9 @@ CauseKind = Literal[
 ]
 
 
+_LAST_MOMENT = 1e11  # seconds; any calendar has it
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankEnd:
     """How one rank ended."""
@@ -99,3 +102,15 @@ class Event:
     results: Literal["gone"] | None = None  # of an end: no copy of the results is left
     version: str | None = None  # of the agent
     trouble: str | None = None  # of `waiting`: the kind of what is waited for; "untended" needs a command
+
+
+def is_moment(at: float) -> bool:
+    """Whether a number is a time in seconds that a calendar has; NaN is none."""
+    return 0.0 <= at < _LAST_MOMENT
+
+
+def is_sound(event: Event) -> bool:
+    """Whether an event that somebody else wrote has times and an exit code that there can be."""
+    code = event.exit_code
+    times = (event.at, 0.0 if event.until is None else event.until)
+    return all(map(is_moment, times)) and (code is None or -255 <= code <= 255)

@@ -18,7 +18,10 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-_LINE = re.compile(rb"\[(?:(\d+|-) ([oe])([+~]?)|event) (\d+) (\d+\.\d+)\] ?(.*)", re.DOTALL)
+# No agent writes longer numbers: a line that has them is not one of an agent's.
+_LINE = re.compile(
+    rb"\[(?:(\d{1,9}|-) ([oe])([+~]?)|event) (\d{1,18}) (\d{1,10}\.\d{1,9})\] ?(.*)", re.DOTALL
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -68,7 +68,7 @@ class StandIn:
     """Answers requests in turn, each as `answers` says; the last answer is given to all that follow."""
 
     def __init__(self, certificates: Certificates, *, port: int = 0) -> None:
-        self.answers: list[Answer] = [says(200, {})]
+        self.answers: list[Answer] = [says(200, POD)]
         self.seen: list[Seen] = []
         outer = self
 
@@ -197,7 +197,13 @@ def streams(pieces: Sequence[bytes], *, then: Answer | None = None) -> Answer:
     return answer
 
 
-POD = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}}
+POD = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "p", "uid": "1-2-3"},
+    "spec": {},
+    "status": {},
+}
 BUSY = refuses(503, "ServiceUnavailable", "starting")
 
 

@@ -95,7 +95,6 @@ class LeaderConnection:
             self._dial_again()
             return
         self._connection = Connection(self._loop, sock)
-        self._connection.trust()  # a false leader fails its proof, and until then nothing is sent to it
         self._connection.on_message = self._on_message
         self._connection.on_closed = self._on_closed
 
@@ -144,6 +143,8 @@ class LeaderConnection:
 
     def _on_proven(self) -> None:
         self._welcome = True
+        if self._connection is not None:
+            self._connection.trust()
         if self.verdict is not None:
             until = self.held_until()
             left = {} if until is None else {"held_for": round(max(0.0, until - time.time()), 3)}

@@ -63,10 +63,11 @@ def reach_leader(api: Api, stored: Stored, *order: str) -> bool:
     """
     deadline = time.monotonic() + _STARTING
     while True:
-        pods = pods_of(api, stored.run.ref.name)
+        jobs = jobs_of(api, stored)
+        pods = pods_of(api, stored, jobs)
         if any(map(workers.is_running, workers.leader_pods(pods))):
             return order_leader(api, stored.run, pods, *order)
-        if time.monotonic() > deadline or find_troubles(api, jobs_of(api, stored), pods):
+        if time.monotonic() > deadline or find_troubles(api, jobs, pods):
             return False
         time.sleep(0.2)
 

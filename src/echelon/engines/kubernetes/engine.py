@@ -186,7 +186,7 @@ class KubernetesEngine:
                 streamed = StreamedLogs(self._home_of(stored) / "logs", saving.tell)
             lines = follow_logs(self.api, stored.run.ref, streamed, saving.left if saving else None)
         else:
-            pods = views.pods_of(self.api, ref.name)
+            pods = views.pods_of(self.api, stored)
             here = self._submissions.results_of(stored.uid) is not None
             here = here or results.fetched_to(stored, self._submissions) is not None
             logs = self._home_of(stored) / "logs" if here else None
@@ -313,7 +313,7 @@ class KubernetesEngine:
     @cached_property
     def shell(self) -> PodShell:
         """Commands in the place of a rank."""
-        return PodShell(lambda: self.api, self.read)
+        return PodShell(lambda: self.api)
 
     @cached_property
     def volumes(self) -> abilities.ClusterVolumes:

@@ -18,15 +18,19 @@ _SUFFIXES = {
     "Pi": Fraction(2**50), "Ei": Fraction(2**60),
 }  # fmt: skip
 
+_LONGEST = 64  # characters of an amount
+_LARGEST = 2**63 - 1  # that Kubernetes counts to
+
 Quantity = str | int | float  # the API server writes strings; users also write numbers
 
 
 @lru_cache(maxsize=4096)  # a cluster has many pods, but few different amounts
 def to_thousandths(quantity: Quantity) -> int:
     """An amount in thousandths, rounded up as the scheduler does. ValueError if it is not an amount."""
-    match = _FORM.fullmatch(str(quantity))
+    written = str(quantity)
+    match = _FORM.fullmatch(written) if len(written) <= _LONGEST else None
     if match is None:
-        raise ValueError(f"not a quantity: {quantity!r}")
+        raise ValueError(f"not a quantity: {written[:_LONGEST]!r}")
     sign, number, suffix = match[1], match[2], match[3] or ""
     scale = _SUFFIXES.get(suffix)
     if scale is None:  # 1e3; a lone E was an exa
@@ -38,3 +42,13 @@ def to_thousandths(quantity: Quantity) -> int:
 def to_whole(quantity: Quantity) -> int:
     """An amount of indivisible things (GPUs, bytes, pods), rounded up."""
     return -(-to_thousandths(quantity) // 1000)
+
+
+def amount_of(quantity: object) -> int:
+    """An amount that an object states, in thousandths and within Kubernetes' bounds; 0 for what is none."""
+    if not isinstance(quantity, Quantity):
+        return 0
+    try:
+        return min(max(0, to_thousandths(quantity)), 1000 * _LARGEST)
+    except ValueError:
+        return 0

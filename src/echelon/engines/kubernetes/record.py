@@ -2,7 +2,7 @@
 
 Every key, annotation and state of that object is defined here and nowhere else. `read` is the border: it
 turns the object, which any user with rights in the namespace may have written, into a `Stored` value, or
-raises StateTrouble. The functions below it are the changes that are ever made to a record, as merge patches;
+raises RunDamaged. The functions below it are the changes that are ever made to a record, as merge patches;
 a change that must not overwrite another one carries the version that it was decided on.
 
 A record of an older schema is read; one of a newer schema is refused, with what to do."""
@@ -13,18 +13,21 @@ import contextlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
 from typing import Any, Literal
 
 import msgspec
 
 from echelon.engines import machine
+from echelon.engines.base import RunDamaged
 from echelon.engines.decoding import decode
 from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.client.fields import json_object, moment, one_line
 from echelon.errors import StateTrouble
-from echelon.model.event import Event
+from echelon.model.event import Event, is_moment, is_sound
 from echelon.model.plan import Plan
 from echelon.model.run import SCHEMA, Record, RunRef, check_schema
+from echelon.model.world import worker_count
 
 Object = dict[str, Any]
 
@@ -45,6 +48,8 @@ _RECORD = "record.json"
 _PLAN = "plan.json"
 _QUEUED = "queued.json"
 _FINISHED = "finished.json"
+
+_MOST_RANKS = 1_000_000
 
 SUBMISSION = 10.0  # seconds within which the client that recorded a run has queued or started it
 TRIED_WITHIN = 60.0  # seconds; a tender tries to admit its queued run at least every 15
@@ -156,22 +161,23 @@ def is_untended(stored: Stored, *, has_jobs: bool, now: float) -> bool:
 
 
 def read(obj: Mapping[str, Any], ref: RunRef) -> Stored:
-    """The record that an object is."""
+    """The record that an object is; RunDamaged if it is none, whatever is in it."""
     about, data = obj["metadata"], obj.get("data") or {}
     notes = about.get("annotations") or {}
-    check_schema(ref.name, notes.get(_SCHEMA))
+    try:
+        check_schema(ref.name, notes.get(_SCHEMA))
+    except StateTrouble as error:  # the run can still be listed and removed
+        raise RunDamaged(ref.name, error.message, hint=error.hint) from error
     try:
         run = decode(data[_RECORD], Record)
         plan = decode(data[_PLAN], Plan) if _PLAN in data else None
         shipped = decode(notes.get(_SHIPPED, "{}"), Shipped)
-    except (KeyError, msgspec.DecodeError, msgspec.ValidationError) as error:
-        raise StateTrouble(
-            f"the record of run {ref.name!r} cannot be read: {error}",
-            hint=f"`echelon rm {ref.name}` forgets this run",
-        ) from error
+        _check_sense(run, plan, ref.name)
+    except (KeyError, ValueError, RecursionError) as error:
+        raise RunDamaged(ref.name, f"its record cannot be read: {error}") from error
     owners = about.get("ownerReferences") or ()
     # Schema 1 had no mark of its own for a start: a record that belonged to Jobs had been started.
-    began = _STARTED in notes or (notes[_SCHEMA] == "1" and any(each["kind"] == "Job" for each in owners))
+    began = _STARTED in notes or (notes[_SCHEMA] == "1" and any(each.get("kind") == "Job" for each in owners))
     return Stored(
         run=replace(run, ref=ref, plan=plan),
         uid=str(about.get("uid") or ""),
@@ -179,16 +185,38 @@ def read(obj: Mapping[str, Any], ref: RunRef) -> Stored:
         dialect=str(notes.get(_DIALECT) or "job"),
         shipped=shipped,
         queued=_read_queued(data.get(_QUEUED)),
-        admitted=_number(notes.get(_ADMITTED)),
+        admitted=_moment(notes.get(_ADMITTED)),
         started=began,
         stop=_read_stop(notes.get(_STOP)),
         end=_read_end(data.get(_FINISHED)),
         collected=_read_collected(notes.get(_COLLECTED)),
         claim=_read_claim(notes.get(_CLAIM)),
-        tried=_number(notes.get(_TRIED)),
+        tried=_moment(notes.get(_TRIED)),
         owners=frozenset(str(each["uid"]) for each in owners),
         deleted=moment(about.get("deletionTimestamp")),
     )
+
+
+def _check_sense(run: Record, plan: Plan | None, name: str) -> None:
+    """Raise ValueError for a record whose parts do not go together, or that no client writes: readers make a
+    list of a run's workers and ranks, and folders of the names that it gives.
+    """
+    if run.job.name != name:
+        raise ValueError(f"it is of a job named {run.job.name!r}")
+    if not is_moment(run.created):
+        raise ValueError("it was recorded at no time")
+    if any(PurePosixPath(path).name in ("", "..") for path in run.job.pod.collect):
+        raise ValueError("it names a folder to collect that cannot be one")
+    shares = [(run.job.workers, run.job.procs), *((each.workers, each.procs) for each in run.job.roles)]
+    if plan is not None:
+        groups = plan.world.groups
+        shares += [(each.workers, each.procs) for each in groups]
+        if plan.run != name or worker_count(plan.world) != len(plan.placement.seats):
+            raise ValueError("its plan is of another run, or has no seat for every worker")
+        if len(plan.launches) != len(groups):
+            raise ValueError("its plan does not say how all of its workers start")
+    if any(workers < 0 or procs < 0 or workers * max(procs, 1) > _MOST_RANKS for workers, procs in shares):
+        raise ValueError("it has more ranks than there can be")
 
 
 def has_end(obj: Mapping[str, Any]) -> bool:
@@ -201,7 +229,7 @@ def _read_stop(text: object) -> Stop | None:
         return None
     found = json_object(str(text))
     return Stop(
-        at=_number(found.get("at")) or 0.0,
+        at=_moment(found.get("at")) or 0.0,
         reason=one_line(found.get("reason")) or "stopped",
         outcome="failed" if found.get("outcome") == "failed" else "stopped",
         now=found.get("now") is True,
@@ -210,15 +238,16 @@ def _read_stop(text: object) -> Stop | None:
 
 def _read_queued(text: object) -> tuple[Waiting, ...]:
     try:
-        found = json.loads(str(text or "[]"))
-        return tuple(Waiting(at=float(each["at"]), reason=str(each["reason"])) for each in found)
-    except (ValueError, TypeError, KeyError, RecursionError):
+        found = decode(str(text or "[]"), list[Waiting])
+    except (ValueError, RecursionError):
         return ()
+    return tuple(replace(each, at=_moment(each.at) or 0.0) for each in found)
 
 
 def _read_end(text: object) -> Event | None:
-    with contextlib.suppress(msgspec.DecodeError, msgspec.ValidationError):
-        return decode(str(text), Event) if text else None
+    with contextlib.suppress(ValueError, RecursionError):
+        end = decode(str(text), Event) if text else None
+        return end if end is not None and end.kind == "finished" and is_sound(end) else None
     return None
 
 
@@ -227,20 +256,22 @@ def _read_collected(text: object) -> Collected | None:
         return None
     found = json_object(str(text))
     at, host, path = (found.get(key) for key in ("at", "host", "path"))
-    return Collected(at=_number(at) or 0.0, host=str(host or ""), path=str(path or ""))
+    return Collected(at=_moment(at) or 0.0, host=str(host or ""), path=str(path or ""))
 
 
 def _read_claim(text: object) -> Claim | None:
     found = json_object(str(text or ""))
-    until = _number(found.get("until"))
+    until = _moment(found.get("until"))
     return None if until is None else Claim(holder=str(found.get("holder") or ""), until=until)
 
 
-def _number(value: object) -> float | None:
+def _moment(value: object) -> float | None:
+    """A time in seconds; None for what is none, or none that a calendar has."""
     try:
-        return float(value) if value not in (None, "") else None  # type: ignore[arg-type]
-    except (TypeError, ValueError):
+        found = float(value) if value not in (None, "") else None  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
         return None
+    return found if found is not None and is_moment(found) else None
 
 
 # Writing
@@ -349,10 +380,10 @@ def is_queued(outline: Outline, now: float) -> bool:
     about = outline.metadata
     waits = outline.data.queued is not None and outline.data.plan is None
     goes = about.annotations.stop is not None or about.deletion_timestamp is not None
-    tried = _number(about.annotations.tried)
+    tried = _moment(about.annotations.tried)
     return waits and not goes and (tried is None or now - tried < TRIED_WITHIN)
 
 
 def created(outline: Outline) -> float:
     """When a run was recorded."""
-    return _number(json_object(outline.data.record).get("created")) or 0.0
+    return _moment(json_object(outline.data.record).get("created")) or 0.0

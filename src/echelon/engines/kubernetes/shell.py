@@ -8,28 +8,30 @@ from collections.abc import Callable, Sequence
 from echelon.engines.abilities import choose_rank
 from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.client.api import Api, Object
-from echelon.engines.kubernetes.follow.view import pods_of
+from echelon.engines.kubernetes.follow.view import pods_of, read_record
 from echelon.engines.kubernetes.state import workers
 from echelon.engines.kubernetes.terminal import has_terminal, join
 from echelon.errors import Unavailable
-from echelon.model.run import Record, RunRef
+from echelon.model.run import RunRef
 
 
 class PodShell:
     """Shells beside the ranks of a cluster's runs."""
 
-    def __init__(self, connect: Callable[[], Api], read: Callable[[RunRef], Record]) -> None:
+    def __init__(self, connect: Callable[[], Api]) -> None:
         self._connect = connect
-        self._read = read
 
     def enter(
         self, ref: RunRef, command: Sequence[str] = (), *, worker: int | None = None, rank: int | None = None
     ) -> int:
         """Run a command in the pod of a rank's worker; the agent there knows the rank's environment."""
-        record, api = self._read(ref), self._connect()
-        chosen = choose_rank(record, worker, rank)
-        pod = running_pod(pods_of(api, ref.name), ref.name, chosen.worker)
-        arguments = names.agent_command(record.job.python, "shell", names.TASK, str(chosen.rank), *command)
+        api = self._connect()
+        stored = read_record(api, ref)
+        chosen = choose_rank(stored.run, worker, rank)
+        pod = running_pod(pods_of(api, stored), ref.name, chosen.worker)
+        arguments = names.agent_command(
+            stored.run.job.python, "shell", names.TASK, str(chosen.rank), *command
+        )
         tty = has_terminal()
         with api.exec(pod, arguments, container=names.CONTAINER, stdin=True, tty=tty) as running:
             code = join(running, tty=tty, stdin=tty or not sys.stdin.isatty())

@@ -15,7 +15,8 @@ from echelon.errors import Unreachable
 
 
 def line(kind: str, version: str) -> bytes:
-    return json.dumps({"type": kind, "object": {"metadata": {"resourceVersion": version}}}).encode() + b"\n"
+    about = {"name": "p", "resourceVersion": version}
+    return json.dumps({"type": kind, "object": {"metadata": about}}).encode() + b"\n"
 
 
 def test_a_watch_tells_what_happens(api: Api, stand_in: StandIn) -> None:

@@ -30,7 +30,9 @@ def test_kinds_that_are_not_in_the_table_are_looked_up_once(api: Api, stand_in: 
         {"name": "widgets/status", "kind": "Widget", "namespaced": False},
         {"name": "widgets", "kind": "Widget", "namespaced": False},
     ]
-    stand_in.answer_with(says(200, {"resources": served}), says(200, {"items": []}))
+    stand_in.answer_with(
+        says(200, {"resources": served}), says(200, {"items": [], "metadata": {"name": "w"}})
+    )
     api.list("widgets.v1alpha1.things.example")
     api.list("widgets.v1alpha1.things.example")
     api.create({"apiVersion": "things.example/v1alpha1", "kind": "Widget", "metadata": {"name": "w"}})

@@ -48,10 +48,16 @@ def test_a_run_of_another_machine_comes_to_the_working_folder(
     assert folder("/no/such/home/project/runs/demo") == tmp_path / "runs" / "demo"
 
 
-def test_a_record_of_schema_1_says_where_its_results_belong(tmp_path: Path) -> None:
+def test_a_path_in_a_record_leads_no_write_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Schema 1 had one; by now anybody may have written it."""
+    monkeypatch.chdir(tmp_path)
     old = stored(schema="1")
-    said = replace(old, run=replace(old.run, results=str(tmp_path / "runs" / "demo")))
+    (tmp_path / ".ssh").mkdir()
+    said = replace(old, run=replace(old.run, results=str(tmp_path / ".ssh")))
     assert local_folder(said, Submissions()) == tmp_path / "runs" / "demo"
+    mine = Submissions()
+    mine.remember("the-record", tmp_path / "there")
+    assert local_folder(said, mine) == tmp_path / "there"
 
 
 def test_home_that_is_another_users_is_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,7 +157,9 @@ class TestOnACluster:
 
 
 def _running(engine: KubernetesEngine, name: str) -> list[str]:
-    from echelon.engines.kubernetes.follow.view import pods_of
+    from echelon.engines.kubernetes.follow.view import find_record, pods_of
     from echelon.engines.kubernetes.state.workers import is_running
 
-    return [pod["metadata"]["name"] for pod in pods_of(engine.api, name) if is_running(pod)]
+    stored = find_record(engine.api, RunRef(engine="k8s", name=name))
+    pods = pods_of(engine.api, stored) if stored is not None else []
+    return [pod["metadata"]["name"] for pod in pods if is_running(pod)]

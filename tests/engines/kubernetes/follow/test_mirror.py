@@ -120,11 +120,19 @@ def test_a_missing_right_is_said(api: Api, stand_in: StandIn) -> None:
 
 
 def test_an_odd_answer_is_said_and_hangs_nobody(api: Api, stand_in: StandIn) -> None:
-    stand_in.answer_with(says(200, listing(10)), streams(words(("ADDED", {"kind": "Pod"}))))
+    stand_in.answer_with(says(200, listing(10)), streams([b"[]\n"]))
     with Mirror(api, {"Pod": ""}) as mirror:
-        wait_until(lambda: not watching(), "its thread to give up")
-        with pytest.raises(Unreachable, match="cannot be followed"):
-            mirror.of("Pod")
+        wait_until(lambda: mirror.trouble, "the trouble")
+        assert "does not answer as an API server does" in str(mirror.trouble)
+    wait_until(lambda: not watching(), "its thread to end")
+
+
+def test_an_object_without_a_name_is_left_out(api: Api, stand_in: StandIn, over: threading.Event) -> None:
+    odd = words(("ADDED", {"kind": "Pod"}), ("ADDED", pod("p2", 11)))
+    stand_in.answer_with(says(200, listing(10)), streams(odd, then=waits(over)))
+    with Mirror(api, {"Pod": ""}) as mirror:
+        wait_until(lambda: mirror.is_ready(1) and names(mirror), "the object that has one")
+        assert names(mirror) == ["p2"]
 
 
 def test_leaving_ends_its_threads(api: Api, stand_in: StandIn, over: threading.Event) -> None:

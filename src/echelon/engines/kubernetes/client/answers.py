@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from echelon.engines.kubernetes.client.access import Access
+from echelon.engines.kubernetes.client.border import admit
 from echelon.engines.kubernetes.client.channels import exit_code_of
 from echelon.engines.kubernetes.client.refusals import Object, Request, from_status, name_server, unreachable
 from echelon.engines.kubernetes.client.stream import split_lines
@@ -20,7 +21,7 @@ def read_object(content: bytes, access: Access) -> Object:
     """The object in a response; Unreachable if there is none."""
     try:
         answer = msgspec.json.decode(content)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         answer = None
     if not isinstance(answer, dict):
         raise no_api_server(access)
@@ -35,14 +36,20 @@ def no_api_server(access: Access, why: str = "") -> Unreachable:
     )
 
 
-def read_events(pieces: Iterable[bytes], request: Request, access: Access) -> Iterator[tuple[str, Object]]:
+def read_events(
+    pieces: Iterable[bytes], kind: str, request: Request, access: Access
+) -> Iterator[tuple[str, Object]]:
     """The events of a watch; an ERROR event is raised."""
-    for line in split_lines(pieces):
-        if line:
-            event = msgspec.json.decode(line)
-            if event["type"] == "ERROR":
-                raise from_status(event["object"], request, access)
-            yield event["type"], event["object"]
+    for line in filter(None, split_lines(pieces)):
+        event = read_object(line, access)
+        change, obj = event.get("type"), event.get("object")
+        if not isinstance(change, str) or not isinstance(obj, dict):
+            raise no_api_server(access)
+        if change == "ERROR":
+            raise from_status(obj, request, access)
+        found = obj if change == "BOOKMARK" else admit(kind, obj)
+        if found is not None:
+            yield change, found
 
 
 def read_exit_code(content: bytes, request: Request, access: Access) -> int:
@@ -51,8 +58,10 @@ def read_exit_code(content: bytes, request: Request, access: Access) -> int:
     """
     try:
         status = msgspec.json.decode(content)
-    except msgspec.DecodeError:
-        raise unreachable(ConnectionResetError(), access) from None
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        status = None
+    if not isinstance(status, dict):
+        raise unreachable(ConnectionResetError(), access)
     code = exit_code_of(status)
     if code is None:
         raise from_status(status, request, access)

@@ -15,7 +15,8 @@ from typing import Literal, Self, TypeVar
 import msgspec
 
 from echelon.engines.kubernetes.client.access import Access
-from echelon.engines.kubernetes.client.answers import read_events, read_object
+from echelon.engines.kubernetes.client.answers import no_api_server, read_events, read_object
+from echelon.engines.kubernetes.client.border import admit, admit_all
 from echelon.engines.kubernetes.client.execute import Exec, begin_exec
 from echelon.engines.kubernetes.client.kinds import KINDS, NotThere, object_path
 from echelon.engines.kubernetes.client.pages import read_pages, read_shapes
@@ -61,7 +62,7 @@ class Api:
     def get(self, kind: str, name: str, *, namespace: str | None = None) -> Object:
         """One object; raises NotThere if it does not exist."""
         path, request = self._targets.one("get", kind, name, namespace)
-        return self._read(self._session.call("GET", path, request, again=True))
+        return self._read(self._session.call("GET", path, request, again=True), kind)
 
     def find(self, kind: str, name: str, *, namespace: str | None = None) -> Object | None:
         """One object, or None if it does not exist."""
@@ -76,17 +77,18 @@ class Api:
         """All matching objects of a kind, from all pages."""
 
         def fetch(limit: int, mark: str) -> Object:
-            return self._read(self._page(kind, selector, fields, namespace, limit, mark))
+            return read_object(self._page(kind, selector, fields, namespace, limit, mark), self.access)
 
-        pages = read_pages(fetch, lambda page: _about(page).get("continue") or "", PAGE)
+        pages = read_pages(fetch, lambda page: str(_about(page).get("continue") or ""), PAGE)
         items: list[Object] = []
         for page in pages:
-            for item in page.get("items") or []:
+            listed = page.get("items")
+            for item in admit_all(kind, listed if isinstance(listed, list) else ()):
                 # The API server leaves kind and apiVersion out of the items of a list.
                 item.setdefault("apiVersion", page.get("apiVersion"))
                 item.setdefault("kind", str(page.get("kind", "")).removesuffix("List"))
                 items.append(item)
-        return Listing(items=items, version=_about(pages[-1]).get("resourceVersion", ""))
+        return Listing(items=items, version=str(_about(pages[-1]).get("resourceVersion") or ""))
 
     def list_shapes(
         self,
@@ -99,7 +101,8 @@ class Api:
     ) -> Sequence[T]:
         """All matching objects of a kind, parsed into `shape`: fields that it does not have are dropped."""
         page = partial(self._page, kind, selector, fields, namespace)
-        return read_shapes(page, shape, self.access)
+        found = read_shapes(page, shape, self.access)
+        return [each for each in found if not isinstance(each, dict) or admit(kind, each) is not None]
 
     def _page(
         self, kind: str, selector: str, fields: str, namespace: str | None, limit: int, mark: str
@@ -121,7 +124,7 @@ class Api:
         answer = self._session.call(
             "POST", path, request, params=params, body=msgspec.json.encode(obj), again=dry_run
         )
-        return self._read(answer)
+        return self._read(answer, str(obj.get("kind") or ""))
 
     def patch(
         self,
@@ -145,7 +148,7 @@ class Api:
             content_type=PATCHES[how],
             again=how != "json",  # adding to a list twice is not the same as once
         )
-        return self._read(answer)
+        return self._read(answer, kind)
 
     def delete(
         self,
@@ -198,7 +201,7 @@ class Api:
         return self._session.stream(
             path,
             request,
-            lambda pieces: read_events(pieces, request, self.access),
+            lambda pieces: read_events(pieces, kind, request, self.access),
             params=params,
             read=timeout + GRACE,
             ends_in_silence=True,
@@ -262,7 +265,8 @@ class Api:
             body=msgspec.json.encode({**body, "spec": {"resourceAttributes": asked}}),
             again=True,  # a review creates nothing
         )
-        return bool((self._read(answer).get("status") or {}).get("allowed"))
+        status = read_object(answer, self.access).get("status")
+        return isinstance(status, dict) and status.get("allowed") is True
 
     def raw(self, path: str) -> Object:
         """The object at any path of the API, e.g. `/version`."""
@@ -280,8 +284,11 @@ class Api:
     ) -> None:
         self.close()
 
-    def _read(self, content: bytes) -> Object:
-        return read_object(content, self.access)
+    def _read(self, content: bytes, kind: str) -> Object:
+        found = admit(kind, read_object(content, self.access))
+        if found is None:
+            raise no_api_server(self.access, "an object has no name")
+        return found
 
 
 def _look(session: Session, path: str) -> Object:
@@ -294,4 +301,5 @@ def _chosen(selector: str, fields: str) -> Pairs:
 
 
 def _about(page: Object) -> Object:
-    return page.get("metadata") or {}
+    found = page.get("metadata")
+    return found if isinstance(found, dict) else {}

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import base64
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -126,8 +126,11 @@ def exit_code_of(status: Mapping[str, Any]) -> int | None:
     """The exit code in the status message of a command; None if the command did not run to an end."""
     if status.get("status") == "Success":
         return 0
-    causes: Sequence[Mapping[str, Any]] = (status.get("details") or {}).get("causes") or []
-    for cause in causes:
-        if cause.get("reason") == "ExitCode" and str(cause.get("message", "")).isdecimal():
-            return int(cause["message"])
+    details = status.get("details")
+    causes = details.get("causes") if isinstance(details, dict) else None
+    for cause in causes if isinstance(causes, list) else ():
+        if isinstance(cause, dict) and cause.get("reason") == "ExitCode":
+            code = str(cause.get("message"))
+            if code.isdecimal() and len(code) <= 3:
+                return int(code)
     return None

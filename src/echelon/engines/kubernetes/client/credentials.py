@@ -10,10 +10,9 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from typing import IO, TYPE_CHECKING, Any
 
 import msgspec
 
@@ -21,6 +20,11 @@ from echelon.engines.kubernetes.client.access import Access, ExecPlugin
 from echelon.engines.kubernetes.client.trust import read_file
 from echelon.errors import Denied, Unavailable
 
+if TYPE_CHECKING:
+    import subprocess
+
+_MOST_OUTPUT = 2**20  # bytes that a plugin may print
+_LAST_OUTPUT = 5.0  # seconds within which the output of a plugin that has ended was read
 # A credential that expires within these seconds may expire on its way to the server.
 MARGIN = 10.0
 # A plugin that may not prompt the user, and has not ended after these seconds, is stuck.
@@ -113,14 +117,16 @@ def ask_plugin(plugin: ExecPlugin, access: Access) -> Proof:
     if program is None:
         hint = plugin.install_hint or f"install {name}, or add its folder to PATH"
         raise Unavailable(f"{whose} is not there", hint=hint)
+    if not os.path.isabs(program):  # noqa: PTH117 - PATH names the working folder, which may be anybody's
+        hint = "take . out of PATH, or write the plugin's whole path into the kubeconfig"
+        raise Unavailable(f"{whose} is found in the working folder only", hint=hint)
     interactive = may_ask(plugin, _is_terminal(sys.stdin), whose)
     shown = _is_terminal(sys.stderr)  # a plugin may print a login URL there
     # The plugin's arguments may hold secrets: no message shows them.
     try:
-        done = subprocess.run(
+        done = run_bounded(
             [program, *plugin.args],
             stdin=None if interactive else subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
             stderr=None if shown else subprocess.PIPE,
             env={
                 **os.environ,
@@ -128,17 +134,58 @@ def ask_plugin(plugin: ExecPlugin, access: Access) -> Proof:
                 "KUBERNETES_EXEC_INFO": plugin_info(plugin, access, interactive),
             },
             timeout=None if interactive or shown else PLUGIN_PATIENCE,
-            check=False,
         )
     except subprocess.TimeoutExpired:
         raise Denied(f"{whose} did not end within {PLUGIN_PATIENCE:g} s", hint=log_in_again(access)) from None
-    except OSError as error:
-        raise Unavailable(f"{whose} cannot be started: {error.strerror}", hint=plugin.install_hint) from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "its arguments cannot be passed on"
+        raise Unavailable(f"{whose} cannot be started: {reason}", hint=plugin.install_hint) from None
+    if len(done.stdout) > _MOST_OUTPUT:
+        raise Denied(f"{whose} printed more than {_MOST_OUTPUT >> 20} MiB", hint="update the plugin")
     if done.returncode:
         said = (done.stderr or b"").decode(errors="replace").strip().splitlines()
         detail = f": {said[-1][:300]}" if said else ""
         raise Denied(f"{whose} failed with code {done.returncode}{detail}", hint=log_in_again(access))
     return read_answer(done.stdout, plugin.api_version, whose)
+
+
+def run_bounded(
+    words: Sequence[str],
+    *,
+    stdin: int | None,
+    stderr: int | None,
+    env: Mapping[str, str],
+    timeout: float | None,
+) -> subprocess.CompletedProcess[bytes]:
+    """Run a program and read its output, which is cut, and the program ended, where it is too much.
+
+    Raises subprocess.TimeoutExpired after `timeout` seconds."""
+    import subprocess
+
+    kept: dict[str, bytes] = {"out": b"", "err": b""}
+
+    def read(name: str, stream: IO[bytes]) -> None:
+        while piece := stream.read(65536):
+            kept[name] += piece
+            if len(kept[name]) > _MOST_OUTPUT:
+                process.kill()
+                return
+
+    with subprocess.Popen(
+        words, stdin=stdin, stdout=subprocess.PIPE, stderr=stderr, env=env, bufsize=0
+    ) as process:
+        streams = [(name, each) for name, each in (("out", process.stdout), ("err", process.stderr)) if each]
+        readers = [threading.Thread(target=read, args=each, daemon=True) for each in streams]
+        for reader in readers:
+            reader.start()
+        try:
+            process.wait(timeout)
+        except BaseException:
+            process.kill()
+            raise
+        for reader in readers:
+            reader.join(_LAST_OUTPUT)  # a process that it left behind may hold the pipe open
+    return subprocess.CompletedProcess(words, process.returncode, kept["out"], kept["err"])
 
 
 def may_ask(plugin: ExecPlugin, terminal: bool, whose: str) -> bool:
@@ -183,7 +230,8 @@ def read_answer(output: bytes, api_version: str, whose: str) -> Proof:
             f"{whose} answers with {answer.get('apiVersion')}, and the kubeconfig says {api_version}",
             hint="write the kubeconfig entry again with the plugin's own command, or update the plugin",
         )
-    status = answer.get("status") or {}
+    given = answer.get("status")
+    status = given if isinstance(given, Mapping) else {}
     token = str(status.get("token") or "")
     certificate, key = status.get("clientCertificateData"), status.get("clientKeyData")
     if bool(certificate) != bool(key):
@@ -200,7 +248,7 @@ def read_answer(output: bytes, api_version: str, whose: str) -> Proof:
 def _decoded(output: bytes) -> object:
     try:
         return msgspec.json.decode(output)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
 
 
@@ -211,7 +259,7 @@ def _moment(text: object, whose: str) -> float | None:
         return None
     try:
         return datetime.fromisoformat(str(text)).timestamp()
-    except ValueError:
+    except (ValueError, OverflowError):
         raise Denied(
             f"{whose} gave an expirationTimestamp that is no time", hint="update the plugin"
         ) from None
@@ -228,12 +276,12 @@ def _token(path: str, otherwise: str) -> str:
     if not path:
         return otherwise
     try:
-        return Path(path).read_text("utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
+        return read_file(path, "token file").decode().strip()
+    except (Unavailable, UnicodeDecodeError) as error:
         if otherwise:
             return otherwise
-        reason = getattr(error, "strerror", None) or "it is not text"
-        raise Unavailable(f"the token file {path} cannot be read: {reason}", hint="log in again") from None
+        reason = error.message if isinstance(error, Unavailable) else f"the token file {path} is not text"
+        raise Unavailable(reason, hint="log in again") from None
 
 
 def _is_terminal(stream: object) -> bool:

@@ -4,17 +4,18 @@ Read here only, so that a missing field means the same everywhere."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
+
+import msgspec
 
 
 def moment(text: object) -> float | None:
     """A time as Kubernetes writes it (`2026-01-31T12:00:00Z`, with or without fractions), in seconds."""
     try:
         return datetime.fromisoformat(str(text)).timestamp() if text else None
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
 
 
@@ -41,10 +42,16 @@ def conditions(obj: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     return {each["type"]: each for each in found if each.get("status") == "True"}
 
 
+def whole_number(text: object) -> int | None:
+    """A count or a number of something, as annotations and variables write it; None for anything else."""
+    written = str(text)
+    return int(written) if written.isascii() and written.isdecimal() and len(written) <= 9 else None
+
+
 def json_object(text: str) -> dict[str, Any]:
-    """The JSON object in a text; an empty one if the text is anything else."""
+    """The JSON object in a text; an empty one if the text is anything else, or has what no JSON may have."""
     try:
-        found = json.loads(text)
+        found = msgspec.json.decode(text)
     except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}

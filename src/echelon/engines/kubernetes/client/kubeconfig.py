@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import math
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 from echelon.engines.kubernetes.client.access import MODES, PLUGIN_VERSIONS, Access, ExecPlugin, Login
+from echelon.engines.kubernetes.client.border import Each, Shape, fit
 from echelon.errors import Unavailable
 
 __all__ = ["Access", "context_names", "load_access"]
@@ -29,6 +31,49 @@ REPLACED_BY = {
     "azure": "install kubelogin and run `kubelogin convert-kubeconfig`",
     "oidc": "use an exec plugin such as `kubectl oidc-login` (kubelogin)",
 }
+
+
+# What else than this stands in a kubeconfig is not read.
+_WORD = (str, int, float)
+_SHAPES: Mapping[str, Shape] = {
+    "context": {"cluster": _WORD, "user": _WORD, "namespace": _WORD},
+    "cluster": {
+        "server": str,
+        "certificate-authority": str,
+        "certificate-authority-data": str,
+        "insecure-skip-tls-verify": bool,
+        "tls-server-name": str,
+        "proxy-url": str,
+        "disable-compression": bool,
+        "extensions": [{"name!": str}],
+    },
+    "user": {
+        "token": _WORD,
+        "tokenFile": str,
+        "username": _WORD,
+        "password": _WORD,
+        "client-certificate": str,
+        "client-certificate-data": str,
+        "client-key": str,
+        "client-key-data": str,
+        "auth-provider": {"name": str},
+        "as": _WORD,
+        "as-uid": _WORD,
+        "as-groups": [_WORD],
+        "as-user-extra": Each(values=[_WORD]),
+        "exec": {
+            "apiVersion": str,
+            "command": str,
+            "args": [_WORD],
+            "env": [{"name!": str, "value": _WORD}],
+            "interactiveMode": str,
+            "provideClusterInfo": bool,
+            "installHint": str,
+        },
+    },
+}
+_LARGEST = 16 * 2**20  # bytes of a kubeconfig
+_MOST_VALUES = 1_000_000  # in it, counted as often as aliases repeat them
 
 
 def load_access(
@@ -74,12 +119,15 @@ def merged(texts: Iterable[tuple[Path, str]]) -> dict[str, Any]:
         document = _parse(path, text)
         folder = path.absolute().parent
         for plural, singular in (("contexts", "context"), ("clusters", "cluster"), ("users", "user")):
-            for entry in document.get(plural) or []:
+            listed = document.get(plural) or []
+            for entry in listed if isinstance(listed, list) else [None]:
                 if not isinstance(entry, Mapping) or not isinstance(entry.get(singular) or {}, Mapping):
                     raise _wrong(path, f"an entry of {plural} is not a mapping")
-                values = {**(entry.get(singular) or {}), "folder": folder}
-                together[plural].setdefault(str(entry.get("name", "")), values)
-        together["current-context"] = together["current-context"] or document.get("current-context") or ""
+                fitting = fit(dict(entry.get(singular) or {}), _SHAPES[singular])
+                values = {**fitting, "folder": folder}
+                together[plural].setdefault(str(fit(entry.get("name", ""), _WORD) or ""), values)
+        current = str(fit(document.get("current-context"), _WORD) or "")
+        together["current-context"] = together["current-context"] or current
     return together
 
 
@@ -263,7 +311,11 @@ def _located(section: Section, path: str) -> str:
 
 def _read(path: Path) -> str | None:
     try:
-        return path.read_text("utf-8")
+        with path.open("rb") as file:
+            content = file.read(_LARGEST + 1)
+        if len(content) > _LARGEST:
+            raise _wrong(path, f"it is larger than {_LARGEST >> 20} MiB")
+        return content.decode()
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, UnicodeDecodeError) as error:
@@ -281,9 +333,24 @@ def _parse(path: Path, text: str) -> Section:
         mark = getattr(error, "problem_mark", None)
         where = f" at line {mark.line + 1}" if mark else ""
         raise _wrong(path, f"it is not YAML{where}") from None  # the text around it may be a secret
+    except (RecursionError, ValueError):
+        raise _wrong(path, "it is nested too deeply, or has a value that is none") from None
     if not isinstance(document or {}, Mapping):
         raise _wrong(path, "it is not a mapping")
+    if _count(document, {}) > _MOST_VALUES:
+        raise _wrong(path, "its aliases make it endlessly large")
     return document or {}
+
+
+def _count(value: object, known: dict[int, float]) -> float:
+    """How many values there are, each as often as aliases repeat it; infinite if one contains itself."""
+    if not isinstance(value, list | dict):
+        return 1
+    if id(value) not in known:
+        known[id(value)] = math.inf  # until it is counted: an alias of what it stands in
+        inner = value.values() if isinstance(value, dict) else value
+        known[id(value)] = 1 + sum(_count(each, known) for each in inner)
+    return known[id(value)]
 
 
 def _wrong(path: Path, problem: str) -> Unavailable:

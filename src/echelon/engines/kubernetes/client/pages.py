@@ -6,11 +6,12 @@ time, and of each object only the fields that its shape has."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Generic, TypeVar
 
 import msgspec
 
-from echelon.engines.decoding import decoder_of
+from echelon.engines.decoding import decode, decoder_of
 from echelon.engines.kubernetes.client.access import Access
 from echelon.engines.kubernetes.client.answers import no_api_server
 from echelon.engines.kubernetes.client.refusals import Gone
@@ -27,6 +28,13 @@ class _Mark(msgspec.Struct):
 class _Page(msgspec.Struct, Generic[T]):
     metadata: _Mark = msgspec.field(default_factory=_Mark)
     items: list[T] | None = None
+
+
+class _Raw(msgspec.Struct):
+    """A page whose items are parsed one by one."""
+
+    metadata: _Mark = msgspec.field(default_factory=_Mark)
+    items: list[msgspec.Raw] | None = None
 
 
 def read_pages(fetch: Callable[[int, str], P], mark_of: Callable[[P], str], size: int) -> list[P]:
@@ -48,14 +56,30 @@ def read_pages(fetch: Callable[[int, str], P], mark_of: Callable[[P], str], size
 
 
 def read_shapes(page: Callable[[int, str], bytes], shape: type[T], access: Access) -> list[T]:
-    """Every object of a list as a `shape`: `page(limit, mark)` is one page as the server wrote it."""
+    """Every object of a list as a `shape`: `page(limit, mark)` is one page as the server wrote it.
+
+    An object that does not have the shape is left out: it must not hide the others."""
     decoder = decoder_of(_Page[shape])  # type: ignore[valid-type]
 
     def fetch(limit: int, mark: str) -> _Page[T]:
+        content = page(limit, mark)
         try:
-            return decoder.decode(page(limit, mark))
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            return decoder.decode(content)
+        except msgspec.ValidationError:
+            return one_by_one(content)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise no_api_server(access, str(error)) from None
+
+    def one_by_one(content: bytes) -> _Page[T]:
+        try:
+            raw = decode(content, _Raw)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise no_api_server(access, str(error)) from None
+        found: list[T] = []
+        for each in raw.items or ():
+            with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                found.append(decode(each, shape))
+        return _Page(metadata=raw.metadata, items=found)
 
     pages = read_pages(fetch, lambda each: each.metadata.more, _PAGE)
     return [item for each in pages for item in each.items or ()]

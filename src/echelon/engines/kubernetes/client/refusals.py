@@ -164,7 +164,8 @@ def refusal(code: int, body: bytes, request: Request, access: Access) -> Echelon
 
 def from_status(status: Object, request: Request, access: Access) -> EchelonError:
     """A `Status` object of the API server as an error of ours."""
-    code, reason = int(status.get("code") or 0), str(status.get("reason") or "")
+    given = status.get("code")
+    code, reason = given if isinstance(given, int) else 0, str(status.get("reason") or "")
     message = _brief(str(status.get("message") or reason or "no reason given"), 2000)
     server = name_server(access)
     if code == 401:
@@ -196,7 +197,8 @@ def comes_from_a_node(code: int, request: Request) -> bool:
 def lacks_quota_for_a_moment(code: int, body: bytes) -> bool:
     """Whether a creation failed only because two counted against one quota at once; nothing was made."""
     status = _status(body) if code == 409 else None
-    return status is not None and (status.get("details") or {}).get("kind") == "resourcequotas"
+    details = (status or {}).get("details")
+    return isinstance(details, dict) and details.get("kind") == "resourcequotas"
 
 
 def _status(body: bytes) -> Object | None:

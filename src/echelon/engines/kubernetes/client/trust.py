@@ -6,6 +6,7 @@ memory, or, where the system has none, through a private file that is removed be
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import ssl
 import sys
@@ -14,6 +15,8 @@ from pathlib import Path
 
 from echelon.engines.kubernetes.client.access import Access
 from echelon.errors import Unavailable
+
+_LARGEST = 4 * 2**20  # bytes of a certificate, a key or a token
 
 
 def make_context(access: Access, pair: tuple[bytes, bytes] | None = None) -> ssl.SSLContext:
@@ -95,10 +98,20 @@ def readable(secret: bytes) -> Iterator[str]:
 
 
 def read_file(path: str, what: str) -> bytes:
-    """The content of a file that the kubeconfig names."""
+    """The content of a file that the kubeconfig names: no device, no pipe, and of bounded size."""
     try:
-        return Path(path).read_bytes()
-    except OSError as error:
+        if not Path(path).is_file():
+            reason = "it is no file" if Path(path).exists() else os.strerror(errno.ENOENT)
+            raise Unavailable(f"the {what} {path} cannot be read: {reason}", hint="the kubeconfig names it")
+        with Path(path).open("rb") as file:
+            content = file.read(_LARGEST + 1)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "it is no path"
         raise Unavailable(
-            f"the {what} {path} cannot be read: {error.strerror}", hint="the kubeconfig names it"
+            f"the {what} {path} cannot be read: {reason}", hint="the kubeconfig names it"
         ) from None
+    if len(content) > _LARGEST:
+        raise Unavailable(
+            f"the {what} {path} is larger than {_LARGEST >> 20} MiB", hint="the kubeconfig names it"
+        )
+    return content

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from echelon.engines.kubernetes import names
-from echelon.engines.kubernetes.client.fields import condition_of, moment, one_line
+from echelon.engines.kubernetes.client.fields import condition_of, moment, one_line, whole_number
 from echelon.engines.kubernetes.diagnose.claims import claim_trouble, claims_of, is_tied
 from echelon.engines.kubernetes.diagnose.cluster_events import ClusterEvent, Events, last_of
 from echelon.engines.kubernetes.diagnose.creation import missing_pods
@@ -99,7 +99,7 @@ def diagnose(
         dialect = dialects.of(job)
         if dialect.is_suspended(job) or dialect.end_of([job]) is not None:
             continue
-        first = int((job["metadata"].get("annotations") or {}).get(names.FIRST_WORKER) or 0)
+        first = whole_number((job["metadata"].get("annotations") or {}).get(names.FIRST_WORKER)) or 0
         own = range(first, first + dialect.wanted(job))
         mine = [pod for worker in own for pod in workers.get(worker, [])]
         missing = [worker for worker in own if worker not in workers]

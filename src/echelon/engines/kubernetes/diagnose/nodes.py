@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from echelon.engines.kubernetes import names
-from echelon.engines.kubernetes.quantities import to_thousandths
+from echelon.engines.kubernetes.quantities import amount_of
 from echelon.engines.kubernetes.state.workers import worker_container
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def untolerated(pod: Object, nodes: Sequence[Object]) -> list[Mapping[str, Any]]
 
 def capacity(node: Object, resource: str) -> int:
     """The allocatable amount of a node's resource, in thousandths."""
-    return to_thousandths(((node.get("status") or {}).get("allocatable") or {}).get(resource, "0"))
+    return amount_of(((node.get("status") or {}).get("allocatable") or {}).get(resource, "0"))
 
 
 def large_enough(pod: Object, nodes: Sequence[Object]) -> list[Object]:
@@ -45,7 +45,7 @@ def large_enough(pod: Object, nodes: Sequence[Object]) -> list[Object]:
     return [
         node
         for node in nodes
-        if all(capacity(node, name) >= to_thousandths(amount) for name, amount in asked.items())
+        if all(capacity(node, name) >= amount_of(amount) for name, amount in asked.items())
     ]
 
 

@@ -18,7 +18,7 @@ from echelon.engines.kubernetes.diagnose.nodes import (
     product_trouble,
     untolerated,
 )
-from echelon.engines.kubernetes.quantities import to_thousandths
+from echelon.engines.kubernetes.quantities import amount_of
 from echelon.engines.kubernetes.state.workers import worker_container
 from echelon.model.cluster import Cluster
 from echelon.model.resources import format_memory
@@ -26,12 +26,12 @@ from echelon.model.resources import format_memory
 if TYPE_CHECKING:
     from echelon.engines.kubernetes.client.api import Object
 
-_WHOLE = re.compile(r"^0/(?P<total>\d+) nodes are available(?:: (?P<why>.*))?$")
+_WHOLE = re.compile(r"^0/(?P<total>\d{1,9}) nodes are available(?:: (?P<why>.*))?$")
 # What the scheduler adds after its reasons: whether preemption would help.
 _AFTER = re.compile(
     r"\.? ?(?:no new claims to deallocate|still not schedulable|plugin disabled|preemption: ).*$"
 )
-_REASON = re.compile(r"(?P<count>\d+) (?P<what>.+?)(?=, \d+ |$)")
+_REASON = re.compile(r"(?P<count>\d{1,9}) (?P<what>.+?)(?=, \d{1,9} |$)")
 _TAINT = re.compile(r"had (?:untolerated )?taint \{(?P<key>[^:}]+): (?P<value>[^}]*)\}")
 _CLAIM = re.compile(r'persistentvolumeclaim "([^"]+)" (not found|is being deleted|bound to non-existent.*)')
 _GPUS = (names.GPU, names.AMD_GPU)
@@ -163,7 +163,7 @@ def _shortage(
     largest = max((capacity(node, resource) for node in nodes), default=0) if nodes else None
     if largest == 0:
         return 0, f"no node has {'a GPU' if resource in _GPUS else 'any ' + resource}", f"leave out {flag}"
-    if largest is not None and asked and largest < to_thousandths(asked):
+    if largest is not None and asked and largest < amount_of(asked):
         return 0, f"no node has {asked} {unit} at all", f"ask for less for each worker with {flag}"
     have = _of(count, total, "has", "have")
     if not asked:
@@ -172,7 +172,7 @@ def _shortage(
         clause = f"{have} no {unit.removesuffix('s')} free"
     else:
         clause = f"{have} {few} than {asked} {unit} free" + _most_free(
-            resource, to_thousandths(asked), cluster, everywhere=count >= total
+            resource, amount_of(asked), cluster, everywhere=count >= total
         )
     hint = f"wait until more is free (`echelon top --on k8s` shows who has it), or ask for less with {flag}"
     return 0, clause, hint

@@ -84,7 +84,7 @@ def fetch_results(api: Api, submissions: Submissions, ref: RunRef, path: str, to
     ):
         return copy_result(folder, path, to)
     target = to if path in (".", "") else to / Path(path).name
-    leader = [pod for pod in workers.leader_pods(pods_of(api, ref.name)) if workers.is_running(pod)]
+    leader = [pod for pod in workers.leader_pods(pods_of(api, stored)) if workers.is_running(pod)]
     if leader and stored.end is None:  # when the run is over, they may leave at any moment
         root = names.OUTPUT if output is None else names.RESULTS_VOLUME
         opener = pod_opener(api, leader[-1]["metadata"]["name"], python=record.job.python)
@@ -97,10 +97,9 @@ def fetch_results(api: Api, submissions: Submissions, ref: RunRef, path: str, to
 
 def local_folder(stored: Stored, submissions: Submissions) -> Path:
     """Where the results belong on this machine: in the submission's folder, if this machine submitted the run
-    and the folder can be used, else in ./runs.
+    and the folder can be used, else in ./runs. A path in a record (schema 1 had one) is anybody's to write.
     """
-    written = Path(stored.run.results) if stored.run.results else None  # by schema 1
-    wanted = submissions.results_of(stored.uid) or written
+    wanted = submissions.results_of(stored.uid)
     if wanted is not None:
         beside = next((each for each in (wanted, *wanted.parents[:2]) if each.is_dir()), None)
         if beside is not None and os.access(beside, os.W_OK | os.X_OK):

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from typing import Any
 
 from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.client.api import AlreadyThere, Api, Listing, Object
 from echelon.engines.kubernetes.client.fields import moment
 from echelon.engines.kubernetes.diagnose.claims import claims_of
-from echelon.engines.kubernetes.quantities import to_whole
+from echelon.engines.kubernetes.quantities import amount_of
 from echelon.engines.kubernetes.record import read
 from echelon.engines.kubernetes.render import dialects
 from echelon.engines.kubernetes.render.volumes import new_claim, user_volumes
@@ -88,31 +89,34 @@ def to_volume(
     policies: Mapping[str, str],
 ) -> Volume:
     """A claim with all that is known of it. Pure."""
-    name, spec, status = claim["metadata"]["name"], claim["spec"], claim.get("status") or {}
-    mine = [pod for pod in pods if name in claims_of(pod["spec"]) and _lives(pod)]
-    busy = [
-        job
-        for job in jobs
-        if name in claims_of(job["spec"]["template"]["spec"]) and not dialects.end_of([job])
-    ]
+    name, spec, status = claim["metadata"]["name"], claim.get("spec") or {}, claim.get("status") or {}
+    mine = [pod for pod in pods if name in claims_of(pod.get("spec") or {}) and _lives(pod)]
+    busy = [job for job in jobs if name in claims_of(_template_of(job)) and not dialects.end_of([job])]
     runs = {_run_of(each) for each in (*mine, *busy)} | set(_waiting_runs(name, records))
-    size = (status.get("capacity") or {}).get("storage") or spec["resources"]["requests"]["storage"]
+    asked = ((spec.get("resources") or {}).get("requests") or {}).get("storage")
+    size = (status.get("capacity") or {}).get("storage") or asked
     storage_class = spec.get("storageClassName")
     return Volume(
         name=name,
         status="Terminating"
         if claim["metadata"].get("deletionTimestamp")
         else status.get("phase", "Pending"),
-        size=to_whole(size),
+        size=-(-amount_of(size) // 1000),
         modes=tuple(status.get("accessModes") or spec.get("accessModes") or ()),
         storage_class=storage_class,
         reclaim=policies.get(f"volume {spec.get('volumeName')}") or policies.get(f"class {storage_class}"),
         created=moment(claim["metadata"].get("creationTimestamp")) or 0.0,
         pods=tuple(sorted(pod["metadata"]["name"] for pod in mine)),
         runs=tuple(sorted(runs - {""})),
-        nodes=tuple(sorted({pod["spec"].get("nodeName", "") for pod in mine} - {""})),
+        nodes=tuple(sorted({(pod.get("spec") or {}).get("nodeName") or "" for pod in mine} - {""})),
         labels=claim["metadata"].get("labels") or {},
     )
+
+
+def _template_of(job: Object) -> Mapping[str, Any]:
+    """The spec of the pods that a Job makes."""
+    found: Mapping[str, Any] = ((job.get("spec") or {}).get("template") or {}).get("spec") or {}
+    return found
 
 
 def _lives(pod: Object) -> bool:
@@ -139,7 +143,9 @@ def _policies(api: Api) -> dict[str, str]:
     to the cluster, and not every user may see them.
     """
     found = {
-        f"volume {each['metadata']['name']}": each["spec"].get("persistentVolumeReclaimPolicy", "Retain")
+        f"volume {each['metadata']['name']}": (each.get("spec") or {}).get(
+            "persistentVolumeReclaimPolicy", "Retain"
+        )
         for each in _if_allowed(api, "PersistentVolume")
     }
     for each in _if_allowed(api, "StorageClass"):

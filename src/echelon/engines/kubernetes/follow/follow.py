@@ -92,7 +92,7 @@ def follow_events(api: Api, ref: RunRef, timeout: float | None) -> Iterator[Even
             leads = workers.has_leader(view.pods)
             led = led or leads
             alone = led and not leads and not leader.over
-            for _pod, line in lines.take(_TICK):
+            for _pod, line in lines.take(_TICK, view.pods):
                 quiet_since = time.monotonic()
                 if isinstance(line, EventLine):
                     for event in _current(leader.read(line, view.pods), view):
@@ -135,7 +135,7 @@ def follow_logs(
         uid = _uid_of_record(api, ref, mirror)
         while (view := _view(ref, mirror, uid)) is not None and not left.is_set():
             silent = True
-            for _pod, line in lines.take(_TICK):
+            for _pod, line in lines.take(_TICK, view.pods):
                 silent, quiet_since = False, time.monotonic()
                 if isinstance(line, LogLine):
                     yield line
@@ -174,8 +174,9 @@ def _view(ref: RunRef, mirror: Mirror, uid: str) -> View | None:
     obj = next((each for each in mirror.of("ConfigMap") if each["metadata"]["uid"] == uid), None)
     if obj is None:
         return None
-    jobs = [job for kind in dialects.all_kinds() for job in mirror.of(kind)]
-    return View(stored=record.read(obj, ref), jobs=jobs, pods=mirror.of("Pod"))
+    stored = record.read(obj, ref)
+    jobs = views.own_jobs(stored, [job for kind in dialects.all_kinds() for job in mirror.of(kind)])
+    return View(stored=stored, jobs=jobs, pods=views.own_pods(stored, jobs, mirror.of("Pod")))
 
 
 def _current(events: Iterator[Event], view: View) -> Iterator[Event]:

@@ -14,10 +14,12 @@ from typing import Any, TypedDict, cast
 
 from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.client.api import Api, Object
+from echelon.engines.kubernetes.client.fields import moment
 from echelon.engines.kubernetes.client.stream import split_lines
 from echelon.engines.kubernetes.diagnose.queueing import find_untended
 from echelon.engines.kubernetes.diagnose.trouble import told
 from echelon.engines.kubernetes.follow.logs import is_last_line
+from echelon.engines.kubernetes.follow.view import is_record, own_jobs, own_pods
 from echelon.engines.kubernetes.record import Stored, has_end, read
 from echelon.engines.kubernetes.render import dialects
 from echelon.engines.kubernetes.render.task import hold_of
@@ -75,23 +77,29 @@ def list_runs(
 ) -> list[RunSummary]:
     """The runs, the newest first; `look` finds the state of one from all that is known of it."""
     selector = f"{names.COMPONENT}={names.RECORD}"
-    records = cast("list[Object]", api.list_shapes("ConfigMap", _RecordOutline, selector=selector))
+    listed = cast("list[Object]", api.list_shapes("ConfigMap", _RecordOutline, selector=selector))
+    records = [obj for obj in listed if is_record(obj)]
     jobs, pods = _workers_of(api, [obj for obj in records if not has_end(obj)])
     found: list[RunSummary] = []
     held: list[tuple[Record, RunSummary, Object]] = []
     for obj in records:
-        with suppress(StateTrouble):  # of another version, or broken: its own commands report which
-            name = obj["metadata"]["name"]
-            stored, mine = read(obj, ref_of(name)), pods.get(name, [])
-            if stored.end is not None:
-                found.append(summarise(stored.run, fold(opening_status(stored.run), [stored.end])))
-                continue
-            row = _told_untended(outcome.summary(stored, jobs.get(name, []), mine), stored, name in jobs)
-            leader = [pod for pod in workers.leader_pods(mine) if workers.is_running(pod)]
-            if leader and hold_of(stored.run) > 0:
-                held.append((stored.run, row, leader[-1]))
-            else:
-                found.append(row)
+        name = obj["metadata"]["name"]
+        try:
+            stored = read(obj, ref_of(name))
+        except StateTrouble as error:  # of another version, or broken
+            found.append(_unreadable(obj, ref_of(name), error))
+            continue
+        if stored.end is not None:
+            found.append(summarise(stored.run, fold(opening_status(stored.run), [stored.end])))
+            continue
+        own = own_jobs(stored, jobs.get(name, []))
+        mine = own_pods(stored, own, pods.get(name, []))
+        row = _told_untended(outcome.summary(stored, own, mine), stored, bool(own))
+        leader = [pod for pod in workers.leader_pods(mine) if workers.is_running(pod)]
+        if leader and hold_of(stored.run) > 0:
+            held.append((stored.run, row, leader[-1]))
+        else:
+            found.append(row)
     found += _look_closer(api, held, look)
     return sorted(found, key=lambda each: -each.created)
 
@@ -100,6 +108,20 @@ def _told_untended(row: RunSummary, stored: Stored, has_jobs: bool) -> RunSummar
     """The row of a queued run that no process looks after says so."""
     found = find_untended(stored, has_jobs=has_jobs, now=time.time())
     return row if found is None else replace(row, reason=told(found), trouble=found.kind)
+
+
+def _unreadable(obj: Object, ref: RunRef, error: StateTrouble) -> RunSummary:
+    """The row of a run whose record cannot be read: one line, and no trouble for the others."""
+    about = obj["metadata"]
+    return RunSummary(
+        name=ref.name,
+        uri=str(ref),
+        state="damaged",
+        created=moment(about.get("creationTimestamp")) or 0.0,
+        workers=0,
+        reason=f"{error.message}; {error.hint}",
+        owner=(about.get("annotations") or {}).get(names.OWNER, ""),
+    )
 
 
 def _workers_of(api: Api, records: Sequence[Object]) -> tuple[dict[str, list[Object]], ...]:
@@ -144,5 +166,5 @@ def _is_over(api: Api, leader: Object) -> bool:
 def _by_run(items: Sequence[Object]) -> dict[str, list[Object]]:
     found: dict[str, list[Object]] = {}
     for item in items:
-        found.setdefault(item["metadata"]["labels"][names.RUN], []).append(item)
+        found.setdefault((item["metadata"].get("labels") or {}).get(names.RUN, ""), []).append(item)
     return found

@@ -102,7 +102,7 @@ class Mirror:
                     self._replace(kind, listing.items)
                 pause = _PAUSE[0]
                 for change, obj in self._open(kind, version):
-                    version = obj["metadata"]["resourceVersion"]
+                    version = (obj.get("metadata") or {}).get("resourceVersion") or version
                     self._apply(kind, change, obj)
             except Gone:
                 version = ""
@@ -126,20 +126,19 @@ class Mirror:
 
     def _replace(self, kind: str, items: list[Object]) -> None:
         with self._changed:
-            self._objects[kind] = {item["metadata"]["uid"]: item for item in items}
+            self._objects[kind] = {_uid(item): item for item in items}
             self._listed.add(kind)
             self._broken.pop(kind, None)
             self._changed.notify_all()
 
     def _apply(self, kind: str, change: str, obj: Object) -> None:
         with self._changed:
-            uid = obj["metadata"].get("uid", "")
             if change == "BOOKMARK":
                 return
             if change == "DELETED":
-                self._objects[kind].pop(uid, None)
+                self._objects[kind].pop(_uid(obj), None)
             else:
-                self._objects[kind][uid] = obj
+                self._objects[kind][_uid(obj)] = obj
 
     def _note(self, kind: str, error: EchelonError) -> None:
         with self._changed:
@@ -153,4 +152,9 @@ class Mirror:
 
 
 def _age(obj: Object) -> tuple[str, str]:
-    return obj["metadata"]["creationTimestamp"], obj["metadata"]["name"]
+    return obj["metadata"].get("creationTimestamp") or "", obj["metadata"]["name"]
+
+
+def _uid(obj: Object) -> str:
+    """What an object is known by; its name alone would be the next one's too."""
+    return str(obj["metadata"].get("uid") or obj["metadata"]["name"])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from types import TracebackType
 from typing import Self
@@ -71,11 +71,12 @@ class PodLines:
         if isinstance(self._lines, SpillingQueue):
             self._lines.close()
 
-    def take(self, patience: float) -> Iterator[tuple[Object, Line]]:
-        """What has come, each line with its pod; waits for the first at most `patience` seconds.
+    def take(self, patience: float, pods: Sequence[Object] | None = None) -> Iterator[tuple[Object, Line]]:
+        """What has come, each line with its pod; waits for the first at most `patience` seconds. `pods` are
+        those that are the run's own; all that the mirror has if it is left out.
 
         However much comes, it returns now and then, so that its caller can do other work."""
-        self._look()
+        self._look(self._mirror.of("Pod") if pods is None else pods)
         try:
             for number in range(_AHEAD):
                 pod, found = self._lines.get(timeout=patience) if not number else self._lines.get_nowait()
@@ -89,8 +90,8 @@ class PodLines:
         except queue.Empty:
             return
 
-    def _look(self) -> None:
-        for pod in self._mirror.of("Pod"):
+    def _look(self, pods: Sequence[Object]) -> None:
+        for pod in pods:
             uid = pod["metadata"]["uid"]
             if uid not in self._known and self._wanted(pod) and has_started(pod):
                 self._known.add(uid)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from echelon.engines.kubernetes import names, shapes
 from echelon.engines.kubernetes.nodes.requests import Sums, pod_requests
-from echelon.engines.kubernetes.quantities import to_thousandths, to_whole
+from echelon.engines.kubernetes.quantities import amount_of, to_whole
 from echelon.engines.kubernetes.record import Outline, created, is_queued
 from echelon.engines.kubernetes.render import dialects
 from echelon.model.cluster import Cluster, Gpu, LeftOut, Node
@@ -31,6 +31,7 @@ ENDED = ("Succeeded", "Failed")  # phases of pods that hold nothing any more
 # Taints that come and go with a node's health or lifecycle; an administrator sets all others.
 _PASSING = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "ToBeDeleted", "karpenter.sh/disrupt")
 _AMD = "amd-"  # the prefix of an AMD GPU's number
+_MOST_GPUS = 4096  # of one node, more than any has
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,7 +218,7 @@ def _add_up(pods: Iterable[shapes.Pod], places: Iterable[dialects.Place], me: st
 
 
 def _to_node(node: shapes.Node, use: _Use, vendor: str) -> Node:
-    have = {name: to_thousandths(amount) for name, amount in node.status.allocatable.items()}
+    have = {name: amount_of(amount) for name, amount in node.status.allocatable.items()}
     free = {name: max(0, amount - use.taken.get(name, 0)) for name, amount in have.items()}
     other = {name: amount // 1000 for name, amount in have.items() if _is_other(name) and amount}
     return Node(
@@ -234,7 +235,7 @@ def _to_node(node: shapes.Node, use: _Use, vendor: str) -> Node:
 
 def _why_full(node: shapes.Node, use: _Use) -> Closed | None:
     most = node.status.allocatable.get("pods")
-    if most is None or use.pods < to_whole(most):
+    if most is None or 1000 * use.pods < amount_of(most):
         return None
     return Closed(why=f"full: {use.pods} pods", passing=True)
 
@@ -242,7 +243,10 @@ def _why_full(node: shapes.Node, use: _Use) -> Closed | None:
 def _to_gpus(node: shapes.Node, count: int, holders: Sums, vendor: str) -> tuple[Gpu, ...]:
     about = node.metadata.labels
     model = about.product if vendor == names.GPU else about.amd_product
-    held: list[str | None] = [name for name, amount in sorted(holders.items()) for _ in range(amount // 1000)]
+    count = min(count, _MOST_GPUS)
+    # A pod may ask for more than there is, and be bound to the node by who made it.
+    shares = ((name, min(amount // 1000, count)) for name, amount in sorted(holders.items()))
+    held: list[str | None] = [name for name, share in shares for _ in range(share)]
     place = f"{node.metadata.name}/{_AMD if vendor == names.AMD_GPU else ''}"
     return tuple(
         Gpu(id=f"{place}{number}", model=model, memory=_gpu_memory(about, vendor), holder=holder)

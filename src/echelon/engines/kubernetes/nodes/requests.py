@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from echelon.engines.kubernetes.quantities import to_thousandths
+from echelon.engines.kubernetes.quantities import amount_of
 from echelon.engines.kubernetes.shapes import Amounts, Container, PodSpec, Requirements
 
 Sums = dict[str, int]  # of each resource, thousandths
@@ -43,7 +43,7 @@ def _asked(resources: Requirements) -> Sums:
 
 
 def _read(amounts: Amounts | None) -> Sums:
-    return {name: to_thousandths(amount) for name, amount in (amounts or {}).items()}
+    return {name: amount_of(amount) for name, amount in (amounts or {}).items()}
 
 
 def _sum(parts: Iterable[Sums]) -> Sums:

@@ -19,7 +19,7 @@ from echelon.engines.kubernetes.record import Stored
 from echelon.engines.kubernetes.state.outcome import explain, stopped
 from echelon.engines.kubernetes.state.workers import disruption_of, is_running, last_loss, pods_by_worker
 from echelon.model import ends
-from echelon.model.event import Event
+from echelon.model.event import Event, is_sound
 from echelon.model.log import EventLine, Line, is_gap
 
 
@@ -53,11 +53,13 @@ class LeaderEvents:
             key = json.dumps(each, sort_keys=True)
             if key not in self._known:
                 self._known.add(key)
-                with contextlib.suppress(msgspec.ValidationError):  # written by a newer agent
+                with contextlib.suppress(msgspec.ValidationError, RecursionError):  # written by a newer agent
                     yield from self._events(each, pods)
 
     def _events(self, raw: Mapping[str, object], pods: Sequence[Object]) -> Iterator[Event]:
         event = convert(raw, Event)
+        if not is_sound(event):
+            return
         if event.kind == "verdict":
             self.verdict = event
         self.held = self.held or event.kind == "holding"
@@ -98,7 +100,7 @@ def _is_state(line: EventLine) -> bool:
 def node_of(pods: Sequence[Object], worker: int) -> str | None:
     """The node of a worker's newest pod."""
     mine = pods_by_worker(pods).get(worker, [])
-    return mine[-1]["spec"].get("nodeName") if mine else None
+    return (mine[-1].get("spec") or {}).get("nodeName") if mine else None
 
 
 def _with_node(event: Event, pods: Sequence[Object]) -> str | None:

@@ -90,7 +90,7 @@ def explain(cause: RootCause, pods: Iterable[Object]) -> RootCause:
             loss = next(filter(None, map(taken_away, reversed(mine))), None)
         if loss is not None and cause.worker is not None:
             return ends.with_loss(cause, cause.worker, loss.how, disruption_of(loss))
-        node = mine[-1]["spec"].get("nodeName") if mine else None
+        node = (mine[-1].get("spec") or {}).get("nodeName") if mine else None
         return replace(cause, summary=f"{cause.summary} (on node {node})") if node else cause
     for pod in reversed(mine):
         end, limit = container_end(pod), memory_limit(pod)
@@ -143,14 +143,15 @@ def _from_verdict(
         return stopped(stop, at=at)
     try:
         cause = convert(verdict.get("cause"), RootCause | None)
-    except msgspec.ValidationError:
+    except (msgspec.ValidationError, RecursionError):
         cause = None
     code = verdict.get("exit_code")
+    known = isinstance(code, int) and 0 <= code <= 255
     return Event(
         kind="finished",
         at=at,
         outcome=verdict["outcome"],
-        exit_code=code if isinstance(code, int) else 0 if verdict["outcome"] == "succeeded" else 1,
+        exit_code=code if known else 0 if verdict["outcome"] == "succeeded" else 1,
         reason=one_line(verdict.get("reason")) or None,
         cause=explain(cause, pods) if cause is not None else None,
     )

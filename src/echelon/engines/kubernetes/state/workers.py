@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Any, Literal
 from echelon.agent.ranks.report import signal_name
 from echelon.agent.task import INTERRUPTED, NO_LEADER, RUN_OVER
 from echelon.engines.kubernetes import names
-from echelon.engines.kubernetes.client.fields import clock, condition_of, json_object, moment, one_line
+from echelon.engines.kubernetes.client.fields import (
+    clock,
+    condition_of,
+    json_object,
+    moment,
+    one_line,
+    whole_number,
+)
 from echelon.engines.kubernetes.render import dialects
 from echelon.model.event import Disruption
 
@@ -78,7 +85,7 @@ def worker_of(pod: Object) -> int:
     """The number of the worker that a pod is, or was, an incarnation of."""
     env = worker_container(pod.get("spec") or {}).get("env") or []
     first = next((each.get("value") for each in env if each["name"] == names.ENV_FIRST_WORKER), None)
-    return int(first or 0) + dialects.index_of(pod)
+    return (whole_number(first) or 0) + dialects.index_of(pod)
 
 
 def pods_by_worker(pods: Iterable[Object]) -> dict[int, list[Object]]:
@@ -120,7 +127,7 @@ def container_end(pod: Object) -> ContainerEnd | None:
     ended = container_state(pod).get("terminated")
     if ended is None:
         return None
-    code = int(ended.get("exitCode", 0))
+    code = ended.get("exitCode", 0)
     number = ended.get("signal") or (code - 128 if 128 < code <= 128 + _LAST_SIGNAL else 0)
     reason = str(ended.get("reason") or "")
     return ContainerEnd(
@@ -217,7 +224,7 @@ def is_stuck(pod: Object, now: float) -> bool:
 
 def worker_container(spec: Mapping[str, Any]) -> Mapping[str, Any]:
     """The container of the agent in a pod's spec."""
-    containers = spec.get("containers") or [{}]
+    containers: list[Mapping[str, Any]] = spec.get("containers") or [{}]
     found: Mapping[str, Any] = next(
         (each for each in containers if each.get("name") == names.CONTAINER), containers[0]
     )
@@ -319,6 +326,7 @@ def _of_container(pod: Object, end: ContainerEnd) -> Loss:
 def _age(pod: Object) -> tuple[str, int, str]:
     about = pod["metadata"]
     notes = about.get("annotations") or {}
-    counts = [str(notes.get(name) or "") for name in (names.FAILURE_COUNT, names.EVICTION_COUNT)]
-    before = sum(int(count) for count in counts if count.isdecimal())
-    return about.get("creationTimestamp") or "", before, about["name"]
+    counts = [
+        whole_number(str(notes.get(name) or "")) or 0 for name in (names.FAILURE_COUNT, names.EVICTION_COUNT)
+    ]
+    return about.get("creationTimestamp") or "", sum(counts), about["name"]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from echelon.engines.kubernetes.render.dialects import job
 from echelon.engines.kubernetes.render.dialects.end import End
 from echelon.engines.kubernetes.render.dialects.place import Place
+from echelon.errors import StateTrouble
 
 if TYPE_CHECKING:
     from echelon.engines.kubernetes.record import Shipped
@@ -90,13 +91,18 @@ DIALECTS: Mapping[str, Dialect] = {"job": job}
 
 
 def named(name: str) -> Dialect:
-    """The dialect of that name."""
+    """The dialect of that name; StateTrouble for one that this version does not have."""
+    if name not in DIALECTS:
+        raise StateTrouble(
+            f"a run's workers are made of objects that this version does not know: {name!r}",
+            hint="upgrade this one: pip install -U echelon",
+        )
     return DIALECTS[name]
 
 
 def of(obj: Mapping[str, Any]) -> Dialect:
     """The dialect that an object of the API belongs to."""
-    return next(each for each in DIALECTS.values() if obj.get("kind", job.KINDS[0]) in each.KINDS)
+    return next((each for each in DIALECTS.values() if obj.get("kind") in each.KINDS), job)
 
 
 def all_kinds() -> tuple[str, ...]:

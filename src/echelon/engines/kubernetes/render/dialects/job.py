@@ -14,7 +14,7 @@ from msgspec import field
 from echelon.agent.task import NO_LEADER, RUN_OVER
 from echelon.engines.decoding import decode
 from echelon.engines.kubernetes import names, shapes
-from echelon.engines.kubernetes.client.fields import conditions, moment, one_line
+from echelon.engines.kubernetes.client.fields import conditions, moment, one_line, whole_number
 from echelon.engines.kubernetes.render.dialects.end import End
 from echelon.engines.kubernetes.render.dialects.place import Place
 from echelon.engines.kubernetes.render.payload import layout
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 Object = dict[str, Any]
 KINDS: tuple[str, ...] = ("Job",)
+_MOST_WORKERS = 100_000  # more than Kubernetes runs; a Job may be given any number
 _ENDS = ("Complete", "Failed", "FailureTarget", "SuccessCriteriaMet")
 
 
@@ -123,27 +124,28 @@ def index_of(pod: Mapping[str, Any]) -> int | None:
     """The pod's completion index."""
     about = pod["metadata"]
     notes, marks = about.get("annotations") or {}, about.get("labels") or {}
-    index = notes.get(names.COMPLETION_INDEX) or marks.get(names.COMPLETION_INDEX)
-    return None if index is None else int(index)
+    return whole_number(notes.get(names.COMPLETION_INDEX) or marks.get(names.COMPLETION_INDEX))
 
 
 def places(obj: Shape) -> Iterator[Place]:
-    """The indexes of a started Job whose pods exist or will exist."""
+    """The indexes of a started Job whose pods exist or will exist. A Job may be given any number of them:
+    those without a planned node are told as one.
+    """
     ended = any(each.type in _ENDS and each.status == "True" for each in obj.status.conditions or ())
     if ended or obj.spec.suspend or obj.metadata.deletion_timestamp is not None:
         return
     about = obj.metadata
     nodes = _planned_nodes(about.annotations.nodes)
-    over = {*_indexes(obj.status.completed_indexes), *_indexes(obj.status.failed_indexes)}
-    for index in range(obj.spec.completions or 0):
-        if index not in over:
-            yield Place(
-                namespace=about.namespace,
-                run=about.labels.get(names.RUN, ""),
-                pod=(about.name, str(index)),
-                node=nodes[index] if index < len(nodes) else "",
-                spec=obj.spec.template.spec,
-            )
+    for index in _unfinished(obj):
+        yield Place(
+            namespace=about.namespace,
+            run=about.labels.get(names.RUN, ""),
+            pod=(about.name, str(index)),
+            node=nodes[index] if index < len(nodes) else "",
+            spec=obj.spec.template.spec,
+        )
+        if index >= len(nodes):
+            return
 
 
 def pod_of(labels: Mapping[str, str]) -> tuple[str, ...]:
@@ -154,7 +156,7 @@ def pod_of(labels: Mapping[str, str]) -> tuple[str, ...]:
 
 def wanted(obj: Mapping[str, Any]) -> int:
     """A Job's completions."""
-    return int((obj.get("spec") or {}).get("completions") or 1)
+    return min(max(1, (obj.get("spec") or {}).get("completions") or 1), _MOST_WORKERS)
 
 
 def end_of(objects: Sequence[Mapping[str, Any]]) -> End | None:
@@ -186,18 +188,28 @@ def ended() -> Object:
     return {"spec": {"activeDeadlineSeconds": 1}}
 
 
+def _unfinished(obj: Shape) -> Iterator[int]:
+    count, index = obj.spec.completions or 0, 0
+    for first, last in sorted([*_ranges(obj.status.completed_indexes), *_ranges(obj.status.failed_indexes)]):
+        yield from range(index, min(first, count))
+        index = max(index, last + 1)
+    yield from range(index, count)
+
+
 def _planned_nodes(text: str) -> list[str]:
     try:
         return decode(text or "[]", list[str])
-    except (msgspec.DecodeError, msgspec.ValidationError):
+    except (msgspec.DecodeError, RecursionError):
         return []
 
 
-def _indexes(text: str) -> Iterator[int]:
-    """The numbers in a Job's list of indexes: `0,3-5`."""
-    for part in filter(None, text.split(",")):
+def _ranges(text: str) -> Iterator[tuple[int, int]]:
+    """The ranges in a Job's list of indexes: `0,3-5`; first and last of each."""
+    for part in text.split(","):
         first, _, last = part.partition("-")
-        yield from range(int(first), int(last or first) + 1)
+        begin, end = whole_number(first), whole_number(last or first)
+        if begin is not None and end is not None:
+            yield begin, end
 
 
 def _to_end(outcome: Literal["complete", "failed"], condition: Mapping[str, Any], *, final: bool) -> End:

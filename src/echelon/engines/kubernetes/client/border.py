@@ -1,0 +1,230 @@
+"""The border between the API server's objects and the rest of the engine: what every object looks like.
+
+Any user with rights in the namespace may have written an object, and what stands between here and the API
+server may answer for it. Behind this border a field that the engine reads has the type that the API gives it,
+or it is missing, which every reader copes with; `metadata`, `spec` and `status` are always there. An entry of
+a list without what it is known by is left out, and so is an object without a name. Fields that no shape names
+pass as they are. What a text says is not checked here: its readers do (`record` for records). Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+Object = dict[str, Any]
+Shape = Any  # a type, AMOUNT, a list with the shape of its entries, a mapping of fields, or an `Each`
+
+_LARGEST = 2**63 - 1  # the largest number that the API knows
+
+
+class Each(dict[str, Shape]):
+    """The shape of a mapping with any keys: of labels, annotations, amounts."""
+
+
+_ABSENT = object()
+_AMOUNT = (str, int, float)
+_TEXTS = Each(values=str)
+_AMOUNTS = Each(values=_AMOUNT)
+
+# A field with ! at its end is what an entry is known by: without it there is none.
+_META: Shape = {
+    "name!": str,
+    "namespace": str,
+    "uid": str,
+    "resourceVersion": str,
+    "labels": _TEXTS,
+    "annotations": _TEXTS,
+    "creationTimestamp": str,
+    "deletionTimestamp": str,
+    "finalizers": [str],
+    "ownerReferences": [{"uid!": str, "kind": str, "name": str, "apiVersion": str, "controller": bool}],
+}
+_NAMED: Shape = [{"name!": str}]
+_CONDITIONS: Shape = [{"type!": str, "status": str, "reason": str, "message": str, "lastTransitionTime": str}]
+_RESOURCES: Shape = {"requests": _AMOUNTS, "limits": _AMOUNTS}
+_STATE: Shape = {
+    "waiting": {"reason": str, "message": str},
+    "running": {"startedAt": str},
+    "terminated": {"exitCode": int, "signal": int, "reason": str, "message": str, "finishedAt": str},
+}
+_STATUSES: Shape = [{"name!": str, "state": _STATE, "lastState": _STATE}]
+_SELECTOR_TERMS: Shape = [{"matchExpressions": [{"key!": str, "operator": str, "values": [str]}]}]
+_POD: Shape = {
+    "nodeName": str,
+    "containers": [
+        {
+            "name!": str,
+            "image": str,
+            "env": [{"name!": str, "value": str}],
+            "resources": _RESOURCES,
+        }
+    ],
+    "resources": _RESOURCES,
+    "volumes": [
+        {
+            "name!": str,
+            "persistentVolumeClaim": {"claimName!": str},
+            "nfs": {"server": str, "path": str},
+            "hostPath": {"path": str},
+            "configMap": {"name": str},
+            "secret": {"secretName": str},
+        }
+    ],
+    "schedulingGates": _NAMED,
+    "imagePullSecrets": _NAMED,
+    "tolerations": [{"key": str, "operator": str, "value": str, "effect": str}],
+    "nodeSelector": _TEXTS,
+    "affinity": {
+        "nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": _SELECTOR_TERMS}
+        }
+    },
+}
+_CLAIM_SPEC: Shape = {
+    "accessModes": [str],
+    "storageClassName": str,
+    "volumeName": str,
+    "resources": _RESOURCES,
+}
+_LABEL_SELECTOR: Shape = {
+    "matchLabels": _TEXTS,
+    "matchExpressions": [{"key!": str, "operator": str, "values": [str]}],
+}
+_PEERS: Shape = [
+    {
+        "podSelector": _LABEL_SELECTOR,
+        "namespaceSelector": _LABEL_SELECTOR,
+        "ipBlock": {"cidr": str, "except": [str]},
+    }
+]
+_PORTS: Shape = [{"port": (int, str), "endPort": int, "protocol": str}]
+_SHAPES: Mapping[str, Shape] = {
+    "ConfigMap": {"data": _TEXTS},
+    "Deployment": {"spec": {"template": {"spec": _POD}}, "status": {"readyReplicas": int}},
+    "EndpointSlice": {"endpoints": [{"addresses": [str]}], "ports": _PORTS},
+    "Event": {
+        "involvedObject": {"kind": str, "name": str, "uid": str},
+        "reason": str,
+        "message": str,
+        "eventTime": str,
+        "firstTimestamp": str,
+        "lastTimestamp": str,
+        "series": {"lastObservedTime": str},
+    },
+    "Job": {
+        "spec": {"suspend": bool, "completions": int, "template": {"spec": _POD}},
+        "status": {"conditions": _CONDITIONS, "startTime": str},
+    },
+    "Lease": {"spec": {"renewTime": str, "holderIdentity": str, "leaseDurationSeconds": int}},
+    "LimitRange": {
+        "spec": {
+            "limits": [
+                {
+                    "type": str,
+                    "max": _AMOUNTS,
+                    "min": _AMOUNTS,
+                    "default": _AMOUNTS,
+                    "defaultRequest": _AMOUNTS,
+                }
+            ]
+        }
+    },
+    "NetworkPolicy": {
+        "spec": {
+            "podSelector": _LABEL_SELECTOR,
+            "policyTypes": [str],
+            "ingress": [{"from": _PEERS, "ports": _PORTS}],
+            "egress": [{"to": _PEERS, "ports": _PORTS}],
+        }
+    },
+    "Node": {
+        "spec": {"taints": [{"key!": str, "effect": str, "value": str}], "unschedulable": bool},
+        "status": {
+            "allocatable": _AMOUNTS,
+            "capacity": _AMOUNTS,
+            "conditions": _CONDITIONS,
+            "nodeInfo": {"operatingSystem": str, "architecture": str},
+        },
+    },
+    "PersistentVolume": {"spec": {"persistentVolumeReclaimPolicy": str}},
+    "PersistentVolumeClaim": {
+        "spec": _CLAIM_SPEC,
+        "status": {"phase": str, "capacity": _AMOUNTS, "accessModes": [str]},
+    },
+    "Pod": {
+        "spec": _POD,
+        "status": {
+            "phase": str,
+            "reason": str,
+            "message": str,
+            "startTime": str,
+            "nominatedNodeName": str,
+            "conditions": _CONDITIONS,
+            "containerStatuses": _STATUSES,
+            "initContainerStatuses": _STATUSES,
+        },
+    },
+    "ResourceQuota": {"spec": {"hard": _AMOUNTS}, "status": {"hard": _AMOUNTS, "used": _AMOUNTS}},
+    "StorageClass": {"provisioner": str, "reclaimPolicy": str, "volumeBindingMode": str},
+}
+
+
+def fit(value: Any, shape: Shape) -> Any:
+    """A value without what has another type than the shape says; None if it is of another type itself."""
+    found = _fit(value, shape)
+    return None if found is _ABSENT else found
+
+
+def admit(kind: str, obj: object) -> Object | None:
+    """An object of that kind as the rest of the engine reads it; None if it has no name. Changes `obj`."""
+    own = _SHAPES.get(kind, {})
+    if not isinstance(obj, dict) or _fit_fields(obj, {"metadata!": _META, **own}) is _ABSENT:
+        return None
+    obj["metadata"].setdefault("uid", obj["metadata"]["name"])
+    for part in ("spec", "status"):
+        if part in own:
+            obj.setdefault(part, {})
+    return obj
+
+
+def admit_all(kind: str, objects: Iterable[object]) -> list[Object]:
+    """Those of the objects that have a name."""
+    return [found for each in objects if (found := admit(kind, each)) is not None]
+
+
+def _fit(value: object, shape: Shape) -> object:
+    """The value without what has another type; `_ABSENT` if it is of another type itself."""
+    if isinstance(shape, list):
+        if not isinstance(value, list):
+            return _ABSENT
+        return [fitting for each in value if (fitting := _fit(each, shape[0])) is not _ABSENT]
+    if isinstance(shape, Each):
+        return _fit_each(value, shape["values"])
+    if isinstance(shape, dict):
+        return _fit_fields(value, shape)
+    wanted = shape if isinstance(shape, tuple) else (shape,)
+    # A boolean is a number to Python, but not to the API.
+    fits = isinstance(value, wanted) and (not isinstance(value, bool) or bool in wanted)
+    fits = fits and not (isinstance(value, int | float) and abs(value) > _LARGEST)
+    return value if fits else _ABSENT
+
+
+def _fit_fields(value: object, shape: Mapping[str, Shape]) -> object:
+    if not isinstance(value, dict):
+        return _ABSENT
+    for field, inner in shape.items():
+        name = field.removesuffix("!")
+        found = _fit(value[name], inner) if value.get(name) is not None else _ABSENT
+        if found is not _ABSENT:
+            value[name] = found
+        elif name != field:
+            return _ABSENT
+        else:
+            value.pop(name, None)
+    return value
+
+
+def _fit_each(value: object, shape: Shape) -> object:
+    if not isinstance(value, dict):
+        return _ABSENT
+    return {key: each for key, each in value.items() if _fit(each, shape) is not _ABSENT}

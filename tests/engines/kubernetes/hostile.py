@@ -1,0 +1,425 @@
+"""A cluster in memory in which any field of any object may be anything: for the tests of what others write.
+
+`Shelf` takes the place of the connection to an API server, so that everything above it is the real thing:
+parsing, the engine, the command line. `whole_cluster` are objects as they are while a run goes on; `garbled`
+draws the same with one field replaced, also inside the JSON that some fields hold."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Self
+
+from hypothesis import strategies as st
+from testbed.kubectl import Object
+from tests.engines.kubernetes.rendered import CASES, SHIPPED, planned
+from tests.engines.kubernetes.test_record import patched
+
+from echelon.engines.kubernetes import names, record
+from echelon.engines.kubernetes.client.access import Access
+from echelon.engines.kubernetes.client.kinds import KINDS, NotThere
+from echelon.engines.kubernetes.client.refusals import Request
+from echelon.engines.kubernetes.record import Claim, Collected, Stop
+from echelon.engines.kubernetes.render.dialects import job as job_dialect
+from echelon.errors import Denied, Refused
+from echelon.model import ends
+from echelon.model.run import RunRef
+
+RUN = "hello"
+TITLE = "\x1b]0;mine now\x07"
+_MADE = "2026-01-01T00:00:00Z"
+_AT = 1767225600.0
+_SELECTOR = r"(?:[\w./-]+(?:=[\w.-]{0,63}| in \((?:[\w.-]{1,63},?)+\)),?)*"  # what an API server takes
+_PLURALS = {kind.plural: name for name, kind in KINDS.items()}
+
+
+class Silence(Iterator[Any]):
+    """A watch in which nothing happens."""
+
+    def __init__(self) -> None:
+        self._closed = threading.Event()
+
+    def __next__(self) -> Any:
+        self._closed.wait(5)
+        raise StopIteration
+
+    def close(self) -> None:
+        self._closed.set()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class Log(Silence):
+    """A log that is over."""
+
+    def __init__(self, pieces: Iterable[bytes]) -> None:
+        super().__init__()
+        self._pieces = iter(pieces)
+
+    def __next__(self) -> bytes:
+        return next(self._pieces)
+
+
+class Shelf:
+    """What a connection to an API server offers, over objects in memory."""
+
+    def __init__(self, objects: Sequence[Any], log: bytes) -> None:
+        self.objects = list(objects)
+        self.changes: list[tuple[str, str]] = []
+        self._log = log
+
+    def session(self, access: Access, _patience: float) -> Self:
+        self.access = access
+        return self
+
+    def call(
+        self, method: str, path: str, request: Request, *, params: Sequence[tuple[str, str]] = (), **_: Any
+    ) -> bytes:
+        if request.kind is None:
+            return b"{}"
+        kind = _PLURALS[request.kind.plural]
+        if method != "GET":
+            self.changes.append((method, path))
+        if kind == "SelfSubjectAccessReview":
+            return b'{"status": {"allowed": true}}'
+        mine = [each for each in self.objects if _field(each, "kind") == kind]
+        if method == "DELETE":
+            gone = [each for each in mine if _name(each) == request.name]
+            if kind == "Job":
+                gone += [each for each in self.objects if _field(each, "kind") == "Pod"]
+            self.objects = [each for each in self.objects if not any(each is one for one in gone)]
+            return b"{}"
+        if method == "POST" and not request.subresource:
+            return json.dumps({"metadata": {"name": request.name, "uid": "new"}}).encode()
+        if request.name:
+            found = next((each for each in mine if _name(each) == request.name), None)
+            if found is None:
+                raise NotThere(f"no {kind} {request.name}")
+            return json.dumps(found).encode()
+        wanted = dict(params).get("labelSelector", "")
+        if not re.fullmatch(_SELECTOR, wanted):
+            raise Refused(f"unable to parse requirement: {wanted}")
+        return json.dumps(
+            {"kind": f"{kind}List", "items": [each for each in mine if _fits(each, wanted)]}
+        ).encode()
+
+    def stream(self, _path: str, request: Request, decode: Callable[..., Any], **_: Any) -> Any:
+        return Log(decode([self._log])) if request.subresource == "log" else Silence()
+
+    def upgrade(self, *_: Any, **__: Any) -> Any:
+        raise Denied("no command may be run here")
+
+    def close(self) -> None:
+        pass
+
+
+def _field(obj: Any, name: str) -> Any:
+    return obj.get(name) if isinstance(obj, dict) else None
+
+
+def _name(obj: Any) -> Any:
+    return _field(_field(obj, "metadata"), "name")
+
+
+def _fits(obj: Any, selector: str) -> bool:
+    """Whether a selector takes an object; of one whose labels are garbled, that is not known."""
+    labels = _field(_field(obj, "metadata"), "labels")
+    if not selector or " in " in selector or not isinstance(labels, dict):
+        return True
+    pairs = (part.partition("=")[::2] for part in selector.split(","))
+    return all(not isinstance(labels.get(key), str) or labels[key] == value for key, value in pairs)
+
+
+def _about(name: str, **more: Any) -> Object:
+    return {"name": name, "namespace": "team", "uid": f"uid-{name}", "creationTimestamp": _MADE, **more}
+
+
+def _record(name: str, *, queued: bool = False) -> Object:
+    run, plan = planned(CASES["plain"])
+    ref = RunRef(engine="k8s", name=name, namespace="team")
+    obj = record.new(replace(run, ref=ref, job=replace(run.job, name=name)), SHIPPED)
+    obj["metadata"] |= _about(name, resourceVersion="17")
+    if queued:
+        obj = patched(obj, record.queued(record.read(obj, ref), "no room", at=_AT))
+    else:
+        obj = patched(obj, record.admitted(replace(plan, run=name), {"run": name}, at=_AT))
+        owner = {"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": f"uid-{name}-job"}
+        obj = patched(obj, record.started([owner], at=_AT))
+    return patched(obj, record.claimed(Claim(holder="there/1/ab", until=_AT + 90)))
+
+
+def whole_cluster() -> list[Object]:
+    """A run that goes on, one that has ended, one that is stopped, one that is queued, and what is around."""
+    run, plan = planned(CASES["plain"])
+    (job,) = job_dialect.render(run, plan, SHIPPED)
+    job["metadata"] |= _about(RUN)
+    job["metadata"]["uid"] = f"uid-{RUN}-job"
+    job["metadata"]["annotations"][names.NODES] = '["node-a"]'
+    job["status"] = {
+        "startTime": _MADE,
+        "conditions": [{"type": "Suspended", "status": "False", "lastTransitionTime": _MADE, "reason": "x"}],
+    }
+    ended = patched(
+        _record("ended"),
+        record.finished(ends.stopped("by ann", at=_AT), Collected(at=_AT, host="here", path="/home/ann/r")),
+    )
+    stopping = patched(_record("stopped"), record.stopping(Stop(at=_AT, reason="by ann")))
+    return [
+        _record(RUN),
+        ended,
+        stopping,
+        _record("queued", queued=True),
+        job,
+        _pod(job),
+        _waiting_pod(job),
+        *_around(job),
+    ]
+
+
+def _pod(job: Object) -> Object:
+    owner = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "name": RUN,
+        "uid": f"uid-{RUN}-job",
+        "controller": True,
+    }
+    template = copy.deepcopy(job["spec"]["template"])
+    about = _about(f"{RUN}-0-abcde", ownerReferences=[owner])
+    about["labels"] = {**template["metadata"]["labels"], names.JOB_NAME: RUN}
+    about["annotations"] = {names.COMPLETION_INDEX: "0", names.FAILURE_COUNT: "0"}
+    ended = {"exitCode": 1, "signal": 9, "reason": "OOMKilled", "message": "{}", "finishedAt": _MADE}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": about,
+        "spec": {**template["spec"], "nodeName": "node-a"},
+        "status": {
+            "phase": "Running",
+            "startTime": _MADE,
+            "conditions": [
+                {
+                    "type": "Ready",
+                    "status": "True",
+                    "reason": "x",
+                    "message": "y",
+                    "lastTransitionTime": _MADE,
+                },
+                {"type": "DisruptionTarget", "status": "False", "reason": "EvictionByEvictionAPI"},
+            ],
+            "containerStatuses": [
+                {
+                    "name": names.CONTAINER,
+                    "state": {"running": {"startedAt": _MADE}},
+                    "lastState": {"terminated": ended},
+                }
+            ],
+            "initContainerStatuses": [{"name": "mesh", "state": {"terminated": {**ended, "exitCode": 0}}}],
+        },
+    }
+
+
+def _waiting_pod(job: Object) -> Object:
+    """An earlier pod of the same worker, which waits for everything there is to wait for."""
+    pod = _pod(job)
+    pod["metadata"] |= {
+        "name": f"{RUN}-0-aaaaa",
+        "uid": "uid-waiting",
+        "creationTimestamp": "2025-12-31T00:00:00Z",
+    }
+    pod["spec"].pop("nodeName")
+    pod["spec"] |= {
+        "schedulingGates": [{"name": "example.com/gate"}],
+        "nodeSelector": {"pool": "a"},
+        "tolerations": [{"key": "spot", "operator": "Exists", "effect": "NoSchedule"}],
+        "imagePullSecrets": [{"name": "registry"}],
+        "affinity": {
+            "nodeAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": {
+                    "nodeSelectorTerms": [
+                        {
+                            "matchExpressions": [
+                                {"key": names.GPU_PRODUCT, "operator": "In", "values": ["A100"]}
+                            ]
+                        }
+                    ]
+                }
+            }
+        },
+    }
+    pod["spec"]["volumes"] = [
+        *(pod["spec"].get("volumes") or []),
+        {"name": "data", "persistentVolumeClaim": {"claimName": "data"}},
+    ]
+    message = "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) had untolerated taint {spot: a}."
+    why = {"reason": "Unschedulable", "message": message, "lastTransitionTime": _MADE}
+    pod["status"] = {
+        "phase": "Pending",
+        "conditions": [{"type": "PodScheduled", "status": "False", **why}],
+        "containerStatuses": [
+            {"name": names.CONTAINER, "state": {"waiting": {"reason": "ImagePullBackOff", "message": "no"}}}
+        ],
+    }
+    return pod
+
+
+def _around(job: Object) -> list[Object]:
+    about = {"kind": "Pod", "name": f"{RUN}-0-aaaaa", "uid": "uid-waiting"}
+    when = {"firstTimestamp": _MADE, "lastTimestamp": _MADE, "eventTime": _MADE}
+    amounts = {"cpu": "8", "memory": "16Gi", "pods": "110", "nvidia.com/gpu": "2", "rdma/hca": "1"}
+    claim = {
+        "accessModes": ["ReadWriteOnce"],
+        "storageClassName": "fast",
+        "volumeName": "pv-1",
+        "resources": {"requests": {"storage": "1Gi"}},
+    }
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": _about("event"),
+            "involvedObject": about,
+            "reason": "FailedMount",
+            "message": 'MountVolume.SetUp failed for volume "data" : no',
+            "series": {"lastObservedTime": _MADE},
+            **when,
+        },
+        {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": _about("refusal"),
+            "involvedObject": {"kind": "Job", "name": RUN, "uid": job["metadata"]["uid"]},
+            "reason": "FailedCreate",
+            "message": "exceeded quota: q, requested: cpu=1, used: cpu=1, limited: cpu=1",
+            **when,
+        },
+        {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": _about(
+                "node-a", labels={names.GPU_PRODUCT: "A100", "nvidia.com/gpu.memory": "81920"}
+            ),
+            "spec": {
+                "taints": [{"key": "spot", "value": "a", "effect": "NoSchedule"}],
+                "unschedulable": False,
+            },
+            "status": {
+                "allocatable": dict(amounts),
+                "capacity": dict(amounts),
+                "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": _MADE}],
+                "nodeInfo": {"operatingSystem": "linux", "architecture": "amd64"},
+            },
+        },
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "metadata": _about("data", labels={"team": "vision"}),
+            "spec": claim,
+            "status": {"phase": "Bound", "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"]},
+        },
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolume",
+            "metadata": _about("pv-1"),
+            "spec": {"persistentVolumeReclaimPolicy": "Delete"},
+        },
+        {
+            "apiVersion": "storage.k8s.io/v1",
+            "kind": "StorageClass",
+            "metadata": _about("fast", annotations={"storageclass.kubernetes.io/is-default-class": "true"}),
+            "provisioner": "p",
+            "reclaimPolicy": "Delete",
+        },
+        {
+            "apiVersion": "v1",
+            "kind": "Namespace",
+            "metadata": _about("team", labels={names.SECURITY_LEVEL: "restricted"}),
+        },
+        {
+            "apiVersion": "v1",
+            "kind": "ResourceQuota",
+            "metadata": _about("q"),
+            "spec": {"hard": {"cpu": "1"}},
+            "status": {"hard": {"cpu": "1"}, "used": {"cpu": "1"}},
+        },
+    ]
+
+
+_EVENTS = (
+    {"kind": "worker-started", "at": _AT, "worker": 0, "pid": 1, "node": "node-a", "version": "1"},
+    {"kind": "worker-running", "at": _AT, "worker": 0, "pids": {"0": 7}},
+    {"kind": "failed", "at": _AT, "cause": {"summary": "rank 0 failed", "rank": 0, "worker": 0}},
+    {"kind": "holding", "at": _AT, "until": _AT + 300},
+)
+LOG = b"".join(b"[event 0 1767225600.001] %s\n" % json.dumps(event).encode() for event in _EVENTS)
+LOG += b"[0 o 0 1767225600.004] hello\n"
+
+# Garbage
+
+GARBAGE = st.one_of(
+    st.sampled_from(
+        [
+            None, True, False, 0, -1, 1.5, 2**31 - 1, 2**63, -(2**63), 10**30, 1e308, "", "abc", "-1", "1e99",
+            "9" * 400, "0-2147483647", "nan", "Infinity", TITLE, "\x9b2J\x07", "../../home/.ssh",
+            "/etc/passwd", "..", "\x00", "a\nb", "{", "[]", "null", '{"at": 1e400}', "[" * 3000,
+            "x" * 70_000, [], {}, [[]], [None], {"": None}, {"a": {"b": [1]}}, ["\x1b[2J"],
+            "9999-12-31T23:59:59Z", "0001-01-01T00:00:00",
+        ]
+    ),
+    st.text(max_size=20),
+    st.integers(),
+    st.dictionaries(st.text(max_size=3), st.integers() | st.text(max_size=5), max_size=2),
+)  # fmt: skip
+
+
+def places(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Every place in a value, that of JSON inside a text too (`None` leads into it)."""
+    if place:
+        yield place
+    if isinstance(value, Mapping):
+        for key in value:
+            yield from places(value[key], (*place, key))
+    elif isinstance(value, list):
+        for number, each in enumerate(value):
+            yield from places(each, (*place, number))
+    elif isinstance(value, str) and value[:1] in ("{", "["):
+        try:
+            yield from places(json.loads(value), (*place, None))
+        except ValueError:
+            return
+
+
+def replaced(value: Any, place: tuple[Any, ...], change: Callable[[Any], Any]) -> Any:
+    """A copy of a value with something else at one place."""
+    if not place:
+        return change(value)
+    first, rest = place[0], place[1:]
+    if first is None:
+        return json.dumps(replaced(json.loads(value), rest, change))
+    if isinstance(value, list):
+        return [replaced(each, rest, change) if at == first else each for at, each in enumerate(value)]
+    return {key: replaced(each, rest, change) if key == first else each for key, each in value.items()}
+
+
+@st.composite
+def garbled(draw: st.DrawFn, objects: Sequence[Object]) -> list[Any]:
+    """The objects, with one to three fields of one of them replaced by anything, or left out."""
+    found = list(objects)
+    at = draw(st.integers(0, len(found) - 1))
+    obj: Any = found[at]
+    for _ in range(draw(st.integers(1, 3))):
+        where = list(places(obj)) if isinstance(obj, dict | list) else []
+        if not where:
+            break
+        garbage = draw(GARBAGE)
+        obj = replaced(obj, draw(st.sampled_from(where)), lambda _old, new=garbage: new)  # type: ignore[misc]
+    found[at] = obj
+    return found

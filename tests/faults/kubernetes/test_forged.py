@@ -1,0 +1,112 @@
+"""What another user of the namespace writes, on a real cluster: pods and Jobs that carry a run's labels, a
+record with garbage in it, a record that names a folder of the reader's, escape sequences.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.conftest import wait_until
+from tests.faults.kubernetes.terminal import Terminal
+
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+
+TITLE = "\x1b]0;mine now\x07"
+STAYS = """
+import os, time
+print("up", flush=True)
+open(os.environ["ECHELON_OUTPUT"] + "/made", "w").write("mine")
+while True:
+    time.sleep(0.1)
+"""
+QUICK = "import os\nopen(os.environ['ECHELON_OUTPUT'] + '/authorized_keys', 'w').write('theirs')\n"
+FORGED = "import time\nprint('[0 o 0 1767225600.004] forged', flush=True)\ntime.sleep(600)\n"
+
+
+def forged(pod: dict[str, Any], **about: Any) -> dict[str, Any]:
+    """A pod with the labels and annotations of a run's own, which anybody may give to theirs."""
+    own = pod["metadata"]
+    container = {
+        "name": "worker",
+        "image": pod["spec"]["containers"][0]["image"],
+        "imagePullPolicy": "IfNotPresent",
+        "env": [{"name": "ECHELON_FIRST_WORKER", "value": "0"}],
+        "command": ["python3", "-c", FORGED],
+    }
+    labels = {key: value for key, value in own["labels"].items() if "controller-uid" not in key}
+    metadata = {"name": "forged", "labels": labels, "annotations": own["annotations"], **about}
+    spec = {"restartPolicy": "Never", "terminationGracePeriodSeconds": 0, "containers": [container]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+def test_a_pod_that_only_carries_the_labels_is_no_worker(terminal: Terminal) -> None:
+    terminal.write("stays.py", STAYS)
+    command = terminal.train("mine", "stays.py")
+    command.wait_for("up\n")
+    (pod,) = terminal.pods("mine")
+    terminal.kubectl.create(forged(pod))
+
+    def runs() -> bool:
+        found = terminal.kubectl.find("pod", "forged")
+        return found is not None and found["status"]["phase"] == "Running"
+
+    wait_until(runs, "the forged pod to run", 120)
+    status = terminal.status("mine")
+    assert status["state"] == "running"
+    assert "forged" not in terminal.call("logs", "mine").stdout
+    done = terminal.call("exec", "mine", "--", "sh", "-c", "echo $HOSTNAME")
+    assert done.stdout == "mine-0\n", done.stderr
+    got = terminal.call("get", "mine", "made", "--to", "there")
+    assert (terminal.folder / "there" / "made").read_text() == "mine", got.stderr
+    stopped = terminal.call("stop", "--now", "mine")
+    assert stopped.returncode == 0, stopped.stderr
+    command.wait()
+    assert "forged" not in "".join(command.lines)
+    terminal.kubectl("delete", "pod", "forged", "--wait=false")
+    terminal.check_removal("mine")
+
+
+def test_garbage_in_a_record_breaks_no_command_for_others(terminal: Terminal, tmp_path: Path) -> None:
+    victim = tmp_path / ".ssh"
+    victim.mkdir()
+    (victim / "authorized_keys").write_text("mine")
+    terminal.write("quick.py", QUICK)
+    assert terminal.train("theirs", "quick.py").wait() == 0
+    found = terminal.kubectl.find("configmap", "theirs")
+    assert found is not None
+    record = json.loads(found["data"]["record.json"])
+    record["results"] = str(victim)
+    record["job"] |= {"script": None, "command": [f"a{TITLE}b"]}
+    notes = {"echelon.dev/schema": "1", "echelon.dev/tended": "abc", "echelon.dev/tender": "{"}
+    change = {"metadata": {"annotations": notes}, "data": {"record.json": json.dumps(record)}}
+    terminal.kubectl.patch("configmap", "theirs", change)
+    about = {"name": "broken", "labels": {**found["metadata"]["labels"], "echelon.dev/run": "broken"}}
+    data = {"record.json": "{", "queued.json": "[]"}
+    terminal.kubectl.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": about, "data": data})
+
+    other = terminal.on_another_machine(terminal.kubectl, tmp_path / "other")
+    listed = {row["name"]: row for row in json.loads(other.call("ps", "-aA", "-o", "json").stdout)}
+    assert listed["broken"]["state"] == "damaged"
+    assert listed["theirs"]["state"] == "succeeded"
+    for words in (
+        ["ps", "-aA"],
+        ["status", "theirs"],
+        ["status", "broken"],
+        ["top", "--once"],
+        ["wait", "theirs"],
+    ):
+        done = other.call(*words)
+        assert done.returncode == 0, (words, done.stderr)
+        assert "Traceback" not in done.stderr
+        assert "\x1b" not in done.stdout + done.stderr
+    other.call("get", "theirs", "--to", "here")
+    assert (victim / "authorized_keys").read_text() == "mine"
+    assert sorted(each.name for each in victim.iterdir()) == ["authorized_keys"]
+    terminal.write("mine.py", "print('hello')")
+    assert terminal.train("mine", "mine.py").wait() == 0
+    for name in ("mine", "theirs", "broken"):
+        done = terminal.call("rm", name)
+        assert done.returncode == 0, done.stderr
