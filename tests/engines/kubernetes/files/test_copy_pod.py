@@ -229,6 +229,21 @@ def test_it_ends_by_itself_when_nobody_is_left_to_remove_it(
     namespace.wait_for(lambda: not left(namespace), "the end of what copied")
 
 
+def test_a_pod_that_has_ended_meanwhile_is_made_again(
+    namespace: Kubectl, api: Api, data: str, options: PodOptions, tmp_path: Path
+) -> None:
+    """As after a long outage of the API server: a copy that still goes on gets another pod, once."""
+    source = fill(tmp_path / "source", 10_000)
+    with reach(api, data, options) as opener:
+        send_tree(opener, source, f"{MOUNT}/in")
+        (job,) = namespace.items("jobs", "-l", TRANSFER)
+        namespace("delete", "job", job["metadata"]["name"], "--wait=true", "--cascade=foreground")
+        fetch_tree(opener, MOUNT, tmp_path / "back", path="in")
+        assert len(namespace.items("jobs", "-l", TRANSFER)) == 1
+    assert tree(tmp_path / "back") == tree(source)
+    namespace.wait_for(lambda: not left(namespace), "the end of what copied")
+
+
 def test_reaching_a_volume_that_is_not_there(api: Api) -> None:
     with pytest.raises(InvalidJob, match="'data' is not in namespace"):
         read_volume(api, "data")

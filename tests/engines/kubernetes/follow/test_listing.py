@@ -11,6 +11,10 @@ import pytest
 from testbed.kubectl import Kubectl
 from tests.conftest import wait_until
 
+from echelon.engines.kubernetes.engine import KubernetesEngine
+from echelon.model.job import Job
+from echelon.model.pod import PodOptions
+
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 
@@ -63,3 +67,29 @@ def test_mine_everybodys_and_what_is_held(
     assert fetched.returncode == 0, fetched.stderr
     assert "holds" not in call("ann", "status", "demo").stdout
     assert call("ann", "rm", "demo").stdout == "demo\n"
+
+
+def test_a_queued_run_that_no_process_looks_after(
+    call: Callable[..., subprocess.CompletedProcess[str]],
+    image: Callable[[str], str],
+    namespace: Kubectl,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As when `echelon run` was killed while its run was queued: the command that it names admits it."""
+    monkeypatch.setenv("KUBECONFIG", str(namespace.kubeconfig))
+    monkeypatch.setenv("LOGNAME", "ann")
+    engine = KubernetesEngine(namespace=namespace.namespace)
+    job = Job(
+        name="demo", command=("true",), framework="plain", cwd="/tmp", pod=PodOptions(image=image("python"))
+    )
+    engine.queue(engine.record(job, None), "waiting for 1 GPU")
+
+    def row() -> dict[str, str]:
+        (found,) = json.loads(call("ann", "ps", "-o", "json").stdout)
+        return dict(found)
+
+    wait_until(lambda: row()["trouble"] == "untended", "ps to say so")
+    assert "no process looks after it" in row()["reason"]
+    status = call("ann", "status", "demo").stdout
+    assert "waiting for 1 GPU; no process looks after it (`echelon wait demo` admits it" in status
+    assert call("ann", "wait", "demo").returncode == 0
