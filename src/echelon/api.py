@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
-from echelon.engines.base import Engine
+from echelon.engines.base import Engine, RunDamaged
 from echelon.engines.choose import LOCAL, choose_engine
 from echelon.errors import InvalidJob
 from echelon.handle import Run
@@ -56,7 +57,9 @@ def attach(
 ) -> Run:
     """The handle on a run that exists, by its address or its name."""
     ref, engine = find_engine(uri, Target(on=on, context=context, namespace=namespace))
-    return Run(engine.read(ref).ref, engine)  # raises UnknownRun if there is none
+    with suppress(RunDamaged):  # it exists, and its handle can say so and remove it
+        ref = engine.read(ref).ref  # raises UnknownRun if there is none
+    return Run(ref, engine)
 
 
 def runs(

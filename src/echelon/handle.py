@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from echelon.engines.base import Engine
+from echelon.engines.base import Engine, RunDamaged
 from echelon.errors import InvalidJob, RunTimedOut, StateTrouble
 from echelon.model.event import Event
 from echelon.model.log import LogLine
@@ -43,9 +43,22 @@ class Run:
 
     def status(self) -> Status:
         """How the run stands now."""
-        events = list(self._engine.events(self._ref))
-        # Read after the events: a plan that they know of is in it.
-        return fold(opening_status(self._engine.read(self._ref)), events)
+        try:
+            return self._look()
+        except RunDamaged as error:
+            reason = f"{error.problem}; {error.hint}"
+            return Status(name=self.name, uri=str(self._ref), state="damaged", reason=reason)
+
+    def _look(self) -> Status:
+        record = self._engine.read(self._ref)
+        while True:
+            status = fold(opening_status(record), self._engine.events(self._ref))
+            if record.plan is not None:
+                return status
+            record = self._engine.read(self._ref)
+            if record.plan is None:
+                return status
+            # It was admitted while its events were read: they speak of workers that only the plan names.
 
     def plan(self) -> Plan | None:
         """What was decided for the run; None while it is queued."""
@@ -62,7 +75,7 @@ class Run:
             for event in self._engine.events(self._ref, follow=True, timeout=seconds):
                 if event.kind == "finished":
                     tender.finish(event, self.collect)
-        status = self.status()
+        status = self._look()
         if status.state == "recorded":
             raise StateTrouble(
                 f"run {self.name!r} was recorded and never started",
@@ -130,7 +143,10 @@ class Run:
 
     def _check_exists(self, rank: int | None, worker: int | None) -> None:
         """Raise InvalidJob if there is no such rank or worker: its output would never come."""
-        workers = opening_status(self._engine.read(self._ref)).workers
+        try:
+            workers = opening_status(self._engine.read(self._ref)).workers
+        except RunDamaged:
+            return  # its output may be there all the same
         if not workers:
             return  # still queued: its world is not known yet
         for field, wanted, there in (

@@ -193,6 +193,8 @@ def status(found: Status, format_: str) -> None:
         f"{style(found.name, bold=True)}  {state(found.state)}"
         + (f"  {found.reason}" if found.reason else "")
     )
+    if found.state == "damaged":
+        return  # nothing else is known of it
     facts = [
         ("command", found.command or "-"),
         ("framework", found.framework or "-"),

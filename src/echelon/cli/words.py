@@ -12,7 +12,7 @@ from echelon.model.event import RootCause
 
 _STATE_COLOURS = {
     "running": "green", "succeeded": "green", "failed": "red", "lost": "red", "timed-out": "red",
-    "queued": "yellow", "restarting": "yellow", "stopping": "yellow",
+    "damaged": "red", "queued": "yellow", "restarting": "yellow", "stopping": "yellow",
 }  # fmt: skip
 
 

@@ -30,6 +30,17 @@ class Taken(Exception):
     """What a plan needs was given to another run in the meantime."""
 
 
+class RunDamaged(StateTrouble):
+    """What was written down of a run cannot be read; it can still be listed, stopped and removed."""
+
+    def __init__(self, name: str, problem: str, *, hint: str = "") -> None:
+        super().__init__(
+            f"run {name!r} is damaged: {problem}",
+            hint=hint or f"`echelon rm {name}` removes it; its results stay",
+        )
+        self.problem = problem
+
+
 class Tender(Protocol):
     """Holds a run's tender claim, and with it the right and the duty to look after the run from outside."""
 
@@ -100,7 +111,7 @@ class Engine(Protocol):
         ...
 
     def read(self, ref: RunRef) -> Record:
-        """What was recorded; raises UnknownRun, which suggests the nearest name."""
+        """What was recorded; raises UnknownRun, which suggests the nearest name, or RunDamaged."""
         ...
 
     def queue(self, ref: RunRef, reason: str) -> None:

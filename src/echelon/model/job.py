@@ -119,9 +119,14 @@ def gpus_asked(job: Job) -> int:
     return job.workers * job.resources.gpus + sum(role.workers * role.resources.gpus for role in job.roles)
 
 
+def is_name(text: str) -> bool:
+    """Whether a text can name a run."""
+    return len(text) <= NAME_LENGTH and _NAME.fullmatch(text) is not None
+
+
 def check_name(name: str) -> None:
     """Raise InvalidJob unless `name` can name a run everywhere, a Kubernetes object included."""
-    if len(name) > NAME_LENGTH or not _NAME.fullmatch(name):
+    if not is_name(name):
         raise InvalidJob(
             "name",
             name,

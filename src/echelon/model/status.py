@@ -22,6 +22,7 @@ State = Literal[
     "stopped",
     "timed-out",
     "lost",
+    "damaged",  # what was written down of it cannot be read; nothing else is known
 ]
 WorkerState = Literal["waiting", "starting", "running", "done", "failed", "stopped", "lost"]
 FINAL: frozenset[str] = frozenset({"succeeded", "failed", "stopped", "timed-out", "lost"})
