@@ -10,6 +10,8 @@ import os
 import time
 from pathlib import Path
 
+_FLAGS = os.O_CLOEXEC | os.O_NONBLOCK  # a pipe in the place of a damaged run's file is not waited for
+
 
 def replace_file(path: Path, content: bytes, *, sync: bool = True) -> None:
     """Replace a file in one step; it is its owner's alone.
@@ -38,7 +40,7 @@ def write_file(path: Path, content: bytes, *, sync: bool = True) -> None:
 
 def append_line(path: Path, line: bytes) -> None:
     """Append a line in one write, so that those of several writers do not mix. It is not forced to disk."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | _FLAGS, 0o600)
     try:
         os.write(descriptor, line)
     finally:
@@ -67,7 +69,7 @@ def rename(source: Path, target: Path) -> None:
 
 def sync_file(path: Path) -> None:
     """Force what was appended to a file to disk."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    descriptor = os.open(path, os.O_RDONLY | _FLAGS)
     try:
         os.fsync(descriptor)
     finally:

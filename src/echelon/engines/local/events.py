@@ -21,16 +21,14 @@ class EventFile:
         self._position = 0
 
     def read(self) -> Iterator[Event]:
-        """The events up to the current end of the file; those before a file that is gone, or none.
+        """The events up to the current end of the file; none if there is no file.
 
         A line still being written is left for later. One that cannot be read (a power cut has torn it, a
         newer version wrote it) is left out."""
         decode = decoder_of(Event).decode
-        try:
-            file = self._path.open("rb")
-        except (FileNotFoundError, IsADirectoryError):
+        if not self._path.is_file():
             return
-        with file:
+        with self._path.open("rb") as file:
             file.seek(self._position)
             while lines := file.readlines(_AT_ONCE):
                 if not lines[-1].endswith(b"\n"):

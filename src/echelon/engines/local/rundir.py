@@ -76,12 +76,15 @@ def is_held(folder: RunDir) -> bool:
 @contextlib.contextmanager
 def unused(folder: RunDir) -> Iterator[bool]:
     """Whether no process makes, removes or supervises what is in a folder; none can begin meanwhile."""
-    with _opened(folder.takers_lock) as takers:
-        if not _take(takers):
-            yield False
-            return
-        with _opened(folder.supervisor_lock) as supervisor:
-            yield _take(supervisor)
+    with contextlib.ExitStack() as stack:
+        yield all(_is_free(path, stack) for path in (folder.takers_lock, folder.supervisor_lock))
+
+
+def _is_free(lock: Path, stack: contextlib.ExitStack) -> bool:
+    try:
+        return _take(stack.enter_context(_opened(lock)))
+    except FileNotFoundError:
+        return True  # a link that leads nowhere, in the folder of a damaged run
 
 
 @contextlib.contextmanager
@@ -126,8 +129,9 @@ def write_final(folder: RunDir, event: Mapping[str, object]) -> None:
     with contextlib.suppress(OSError):  # the end matters more
         durable.sync_file(folder.events)
     durable.replace_file(folder.final, json.dumps(dict(event)).encode())
-    # A power cut may have left half a line.
-    durable.append_line(folder.events, (b"" if _ends_whole(folder.events) else b"\n") + _line_of(event))
+    with contextlib.suppress(OSError):  # readers of the events find the end all the same
+        # A power cut may have left half a line.
+        durable.append_line(folder.events, (b"" if _ends_whole(folder.events) else b"\n") + _line_of(event))
 
 
 def _line_of(event: Mapping[str, object]) -> bytes:
@@ -135,17 +139,17 @@ def _line_of(event: Mapping[str, object]) -> bytes:
 
 
 def _ends_whole(path: Path) -> bool:
-    try:
-        with path.open("rb") as file:
-            return file.seek(0, os.SEEK_END) == 0 or (file.seek(-1, os.SEEK_END), file.read())[1] == b"\n"
-    except FileNotFoundError:
+    if not path.is_file() or path.stat().st_size == 0:
         return True
+    with path.open("rb") as file:
+        file.seek(-1, os.SEEK_END)
+        return file.read() == b"\n"
 
 
 def read_json(path: Path) -> dict[str, object] | None:
     """A small JSON file; None if it is missing or cannot be read."""
     try:
-        found = json.loads(path.read_bytes())
+        found = json.loads(path.read_bytes()) if path.is_file() else None
     except (OSError, ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None

@@ -73,7 +73,9 @@ def end_of(folder: RunDir) -> Event | None:
             with contextlib.suppress(OSError):  # on a full disk each caller finds the loss again
                 store.write_final(folder, loss)
             return loss
-    except (FileNotFoundError, NotADirectoryError):
+    except (FileNotFoundError, NotADirectoryError) as error:
+        if folder.path.is_dir():
+            raise RunDamaged(folder.path.name, f"{error.filename} cannot be opened") from error
         return None  # removed meanwhile
 
 
