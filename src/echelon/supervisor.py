@@ -32,9 +32,10 @@ from echelon.agent.ranks.processes import (
     state_of,
 )
 from echelon.agent.ranks.report import signal_name
+from echelon.engines import durable
 from echelon.engines.local import rundir
 from echelon.engines.local.rundir import RunDir
-from echelon.errors import EchelonError, from_os_error
+from echelon.errors import EchelonError, StateTrouble, from_os_error
 
 LOOK = 0.1  # seconds between two looks for a request to stop
 QUEUE_LOOK = 1.0  # seconds between two tries to admit a queued run
@@ -68,7 +69,7 @@ class Supervisor:
                 os.dup2(nothing.fileno(), 0)
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=4096)
         task["leader"]["port"] = self._listener.getsockname()[1]
-        rundir.write_atomically(folder.task, json.dumps(task).encode())
+        durable.replace_file(folder.task, json.dumps(task).encode(), sync=False)
         self._workers = [
             _Worker(number) for number in range(sum(group["workers"] for group in task["groups"]))
         ]
@@ -348,6 +349,8 @@ def look_after(folder: RunDir) -> Event:
     except OSError as error:
         kill_below(os.getpid(), lambda: None)
         return _failed(from_os_error(error, folder.path))
+    except ValueError as error:
+        return _failed(StateTrouble(f"{folder.task} cannot be read: {error}", hint="submit the run again"))
 
 
 def main() -> None:
@@ -358,7 +361,8 @@ def main() -> None:
         signal.signal(number, lambda *_: None)  # not SIG_IGN, which the ranks would inherit
     signal.signal(signal.SIGTERM, lambda *_: _ended_by.append("the supervisor was told to end (SIGTERM)"))
     adopt_orphans()
-    rundir.write_atomically(folder.supervisor, json.dumps({"pid": os.getpid(), "at": rundir.now()}).encode())
+    started = json.dumps({"pid": os.getpid(), "at": rundir.now()}).encode()
+    durable.replace_file(folder.supervisor, started, sync=False)
     with contextlib.suppress(OSError):  # a full disk: the next reader finds the verdict among the events
         rundir.write_final(folder, look_after(folder))
 

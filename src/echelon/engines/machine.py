@@ -15,6 +15,7 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
+from echelon.engines import durable
 from echelon.errors import StateTrouble
 
 _UID = re.compile(r"[0-9a-zA-Z-]{1,64}")
@@ -47,17 +48,15 @@ class Submissions:
         self._own[uid] = str(results)
         with suppress(OSError, StateTrouble):
             folder = state_home() / "submitted"
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            durable.make_folder(folder)
             _forget_old(folder)
-            partial = folder / f".{uuid.uuid4().hex}"
-            partial.write_text(json.dumps({"results": str(results)}), "utf-8")
-            partial.replace(_file(folder, uid))
+            durable.replace_file(_file(folder, uid), json.dumps({"results": str(results)}).encode())
 
     def results_of(self, uid: str) -> Path | None:
         """Where the results of a run belong; None if this machine did not submit it."""
         if uid in self._own:
             return Path(self._own[uid])
-        with suppress(OSError, StateTrouble, ValueError, KeyError, TypeError):
+        with suppress(OSError, StateTrouble, ValueError, KeyError, TypeError, RecursionError):
             return Path(json.loads(_file(state_home() / "submitted", uid).read_text("utf-8"))["results"])
         return None
 
@@ -96,5 +95,6 @@ def _file(folder: Path, uid: str) -> Path:
 
 def _forget_old(folder: Path) -> None:
     for entry in folder.iterdir():
-        if time.time() - entry.stat().st_mtime > _KEPT:
-            entry.unlink(missing_ok=True)
+        with suppress(OSError):  # another process was faster, or it is none of ours
+            if time.time() - entry.stat().st_mtime > _KEPT:
+                entry.unlink(missing_ok=True)

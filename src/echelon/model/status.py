@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal
 
 from echelon.model.event import Event, Outcome, RootCause
 
@@ -92,105 +92,132 @@ class RunSummary:
 
 
 def fold(status: Status, events: Iterable[Event]) -> Status:
-    """Apply events in order."""
+    """The status after events, in order. What comes after the end changes nothing.
+
+    A run of a week has hundreds of thousands of events, and making a frozen value for each would take most of
+    the time: they change a draft, of which the result is made.
+    """
+    draft = _Draft(status)
     for event in events:
-        status = apply(status, event)
-    return status
+        if draft.state in FINAL:
+            break
+        _apply(draft, event)
+    return replace(status, **draft.changed())
 
 
 def apply(status: Status, event: Event) -> Status:
-    """The status after one more event. What comes after the end changes nothing."""
-    if status.state in FINAL:
-        return status
+    """The status after one more event."""
+    return fold(status, (event,))
+
+
+class _Draft:
+    """The fields of a status that events change, while they are applied."""
+
+    def __init__(self, status: Status) -> None:
+        self.state: State = status.state
+        self.reason = status.reason
+        self.started = status.started
+        self.ended = status.ended
+        self.restarts = status.restarts
+        self.root_cause = status.root_cause
+        self.exit_code = status.exit_code
+        self.held_until = status.held_until
+        self.restarts_spared = status.restarts_spared
+        self.trouble = status.trouble
+        self.workers = {worker.worker: _WorkerDraft(worker) for worker in status.workers}
+
+    def changed(self) -> dict[str, Any]:
+        """What the status has become."""
+        workers = tuple(worker.result() for worker in self.workers.values())
+        return {**vars(self), "workers": workers}
+
+
+class _WorkerDraft:
+    """The same of a worker."""
+
+    __slots__ = ("before", "node", "pid", "rank_pids", "reason", "state")
+
+    def __init__(self, before: WorkerStatus) -> None:
+        self.before = before
+        self.state: WorkerState = before.state
+        self.node, self.pid, self.rank_pids, self.reason = (
+            before.node,
+            before.pid,
+            before.rank_pids,
+            before.reason,
+        )
+
+    def result(self) -> WorkerStatus:
+        return replace(
+            self.before,
+            state=self.state,
+            node=self.node,
+            pid=self.pid,
+            rank_pids=self.rank_pids,
+            reason=self.reason,
+        )
+
+
+def _apply(status: _Draft, event: Event) -> None:
     if event.kind not in _BESIDE:
-        status = replace(status, trouble=event.trouble)
-    if event.worker is not None:
-        status = replace(status, workers=_update_worker(status.workers, event))
+        status.trouble = event.trouble
+    if event.worker is not None and event.worker in status.workers:
+        _apply_to_worker(status.workers[event.worker], event)
     match event.kind:
         case "queued":
-            return replace(status, state="queued", reason=event.reason)
+            status.state, status.reason = "queued", event.reason
         case "admitted":
-            return replace(status, state="starting", reason=None, started=event.at)
+            status.state, status.reason, status.started = "starting", None, event.at
         case "waiting" | "holding":
-            return replace(
-                status, reason=event.reason or status.reason, held_until=event.until or status.held_until
-            )
+            status.reason = event.reason or status.reason
+            status.held_until = event.until or status.held_until
         case "worker-running" if status.state != "stopping":
-            all_up = all(worker.state in ("running", "done") for worker in status.workers)
-            return replace(
-                status,
-                state="running" if all_up else status.state,
-                reason=None,
-                restarts=max(status.restarts, event.restart or 0),
-            )
+            if all(worker.state in ("running", "done") for worker in status.workers.values()):
+                status.state = "running"
+            status.reason = None
+            status.restarts = max(status.restarts, event.restart or 0)
         case "failed":
-            return replace(
-                status, root_cause=event.cause, reason=event.cause.summary if event.cause else event.reason
-            )
+            status.root_cause = event.cause
+            status.reason = event.cause.summary if event.cause else event.reason
         case "restarting":
-            return replace(
-                status,
-                workers=tuple(
-                    worker if worker.state == "lost" else replace(worker, state="starting")
-                    for worker in status.workers
-                ),
-                state="restarting",
-                restarts=event.restart or 0,
-                restarts_spared=event.spared or 0,
-                reason=event.cause.summary if event.cause else event.reason,
-            )
+            for worker in status.workers.values():
+                if worker.state != "lost":
+                    worker.state = "starting"
+            status.state, status.restarts = "restarting", event.restart or 0
+            status.restarts_spared = event.spared or 0
+            status.reason = event.cause.summary if event.cause else event.reason
         case "stopping":
-            return replace(status, state="stopping", reason=event.reason)
+            status.state, status.reason = "stopping", event.reason
         case "finished":
-            return _finish(status, event)
-        case _:
-            return status
+            _finish(status, event)
 
 
-def _finish(status: Status, event: Event) -> Status:
+def _finish(status: _Draft, event: Event) -> None:
     outcome: Outcome = event.outcome or "lost"
-    return replace(
-        status,
-        state=outcome,
-        reason=event.cause.summary if event.cause else event.reason,
-        ended=event.at,
-        root_cause=event.cause if outcome in ("failed", "lost") else None,
-        exit_code=event.exit_code,
-        workers=tuple(_settle(worker, outcome) for worker in status.workers),
-    )
+    status.state = outcome
+    status.reason = event.cause.summary if event.cause else event.reason
+    status.ended, status.exit_code = event.at, event.exit_code
+    status.root_cause = event.cause if outcome in ("failed", "lost") else None
+    for worker in status.workers.values():
+        if worker.state not in ("done", "failed", "lost"):
+            worker.state = "done" if outcome == "succeeded" else "stopped"
+            worker.pid, worker.rank_pids = None, {}
 
 
-def _settle(worker: WorkerStatus, outcome: Outcome) -> WorkerStatus:
-    if worker.state in ("done", "failed", "lost"):
-        return worker
-    return replace(worker, state="done" if outcome == "succeeded" else "stopped", pid=None, rank_pids={})
-
-
-def _update_worker(workers: tuple[WorkerStatus, ...], event: Event) -> tuple[WorkerStatus, ...]:
-    return tuple(
-        _worker_after(worker, event) if worker.worker == event.worker else worker for worker in workers
-    )
-
-
-def _worker_after(worker: WorkerStatus, event: Event) -> WorkerStatus:
+def _apply_to_worker(worker: _WorkerDraft, event: Event) -> None:
     match event.kind:
         case "worker-started":
-            return replace(
-                worker, state="starting", pid=event.pid, node=event.node or worker.node, reason=None
-            )
+            worker.state, worker.pid, worker.reason = "starting", event.pid, None
+            worker.node = event.node or worker.node
         case "worker-running":
-            return replace(worker, state="running", reason=None, rank_pids=event.pids or {})
+            worker.state, worker.reason, worker.rank_pids = "running", None, event.pids or {}
         case "worker-ended":
-            if worker.state in ("failed", "stopped"):  # of its ranks; the agent itself leaves in order
-                return replace(worker, pid=None, rank_pids={})
-            return replace(
-                worker, state="done" if event.exit_code == 0 else "stopped", pid=None, rank_pids={}
-            )
+            if worker.state not in ("failed", "stopped"):  # of its ranks; the agent itself leaves in order
+                worker.state = "done" if event.exit_code == 0 else "stopped"
+            worker.pid, worker.rank_pids = None, {}
         case "worker-lost":
-            return replace(worker, state="lost", reason=event.reason)
+            worker.state, worker.reason = "lost", event.reason
         case "rank-ended" if event.reason is not None:  # by itself, not by an order
-            return replace(worker, state="failed", reason=event.reason)
+            worker.state, worker.reason = "failed", event.reason
         case "rank-ended" if event.exit_code != 0 and worker.state != "failed":
-            return replace(worker, state="stopped")
-        case _:
-            return worker
+            worker.state = "stopped"

@@ -393,7 +393,7 @@ def places(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]
     elif isinstance(value, str) and value[:1] in ("{", "["):
         try:
             yield from places(json.loads(value), (*place, None))
-        except ValueError:
+        except (ValueError, RecursionError):  # garbled before, perhaps into a thousand brackets
             return
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.conftest import wait_until
 
-from echelon.engines.local.processes import MARK, end_marked_processes, marked_processes
+from echelon.engines.local.processes import MARK, end_marked_processes, mark_of, marked_processes
 
 pytestmark = pytest.mark.skipif(
     not Path("/proc/self/environ").exists(), reason="another process's environment cannot be read here"
@@ -28,18 +28,20 @@ time.sleep(600)
 
 
 def test_a_process_that_has_left_its_family(tmp_path: Path) -> None:
-    run_id = f"{tmp_path}/runs/fm@1.5"
+    folder = tmp_path / "runs" / "fm"
     away = tmp_path / "away"
-    mine = subprocess.Popen([sys.executable, "-c", FORK_AWAY, str(away)], env={**os.environ, MARK: run_id})
-    other = subprocess.Popen(["sleep", "600"], env={**os.environ, MARK: f"{run_id}0"})
+    mine = subprocess.Popen(
+        [sys.executable, "-c", FORK_AWAY, str(away)], env={**os.environ, MARK: mark_of(folder, 1.5)}
+    )
+    other = subprocess.Popen(["sleep", "600"], env={**os.environ, MARK: mark_of(Path(f"{folder}-2"), 1.5)})
     try:
         wait_until(away.exists, "the grandchild")
-        found = marked_processes(run_id)
+        found = marked_processes(folder)
         assert mine.pid in found
         assert len(found) >= 2
         assert other.pid not in found  # though its mark begins the same
-        assert end_marked_processes(run_id)
-        assert marked_processes(run_id) == []
+        assert end_marked_processes(folder)
+        assert marked_processes(folder) == []
         assert mine.wait(30) == -9
         assert other.poll() is None
     finally:
@@ -48,8 +50,8 @@ def test_a_process_that_has_left_its_family(tmp_path: Path) -> None:
 
 
 def test_nobody_is_there(tmp_path: Path) -> None:
-    assert marked_processes(str(tmp_path)) == []
-    assert end_marked_processes(str(tmp_path))
+    assert marked_processes(tmp_path) == []
+    assert end_marked_processes(tmp_path)
 
 
 def test_we_do_not_end_ourselves(tmp_path: Path) -> None:
@@ -57,7 +59,7 @@ def test_we_do_not_end_ourselves(tmp_path: Path) -> None:
         "from echelon.engines.local.processes import end_marked_processes; import sys\n"
         "print(end_marked_processes(sys.argv[1]))"
     )
-    environment = {**os.environ, MARK: str(tmp_path)}
+    environment = {**os.environ, MARK: mark_of(tmp_path, 1.5)}
     done = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path)],
         env=environment,

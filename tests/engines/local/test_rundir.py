@@ -68,14 +68,6 @@ def test_a_run_ends_once(folder: RunDir) -> None:
     assert len(folder.events.read_bytes().splitlines()) == 1
 
 
-def test_a_file_is_replaced_whole_or_not_at_all(folder: RunDir) -> None:
-    rundir.write_atomically(folder.plan, b'{"a": 1}')
-    with pytest.raises(TypeError):
-        rundir.write_atomically(folder.plan, "no bytes")  # type: ignore[arg-type]
-    assert folder.plan.read_bytes() == b'{"a": 1}'
-    assert list(folder.path.iterdir()) == [folder.plan]
-
-
 @pytest.mark.parametrize("content", [None, b"", b"{", b"[1]", b"\xff"])
 def test_a_small_file_that_cannot_be_read(folder: RunDir, content: bytes | None) -> None:
     if content is not None:

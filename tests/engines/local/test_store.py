@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from echelon.engines.local import store
+from echelon.engines.local.events import EventFile, read_events
 from echelon.engines.local.store import RunStore
 from echelon.errors import RunExists, StateTrouble, UnknownRun
 from echelon.model.event import Event
@@ -36,7 +37,7 @@ def test_a_run_is_written_and_read_back(runs: RunStore) -> None:
     assert runs.names() == ["fm"]
     assert store.read_record(runs.find("fm")) == record("fm")
     assert (folder.secret.read_text(), folder.bundle.read_bytes()) == ("hush", b"code")
-    assert [event.kind for event in store.read_events(folder)[0]] == ["recorded"]
+    assert [event.kind for event in read_events(folder)] == ["recorded"]
     assert {path.stat().st_mode & 0o077 for path in (folder.path, folder.secret, folder.events)} == {0}
 
 
@@ -95,17 +96,16 @@ def test_a_record_that_was_damaged(runs: RunStore) -> None:
 
 def test_events_are_read_as_they_come(runs: RunStore) -> None:
     folder = runs.create(record("fm"), secret="", bundle=None)
-    _, position = store.read_events(folder)
+    events = EventFile(folder)
+    assert [event.kind for event in events.read()] == ["recorded"]
     store.append_event(folder, Event(kind="queued", at=1.0, reason="why"))
     with folder.events.open("ab") as file:
         file.write(b'not JSON\n{"kind": "note", "at"')
-    events, position = store.read_events(folder, position)
-    assert events == [Event(kind="queued", at=1.0, reason="why")]
+    assert list(events.read()) == [Event(kind="queued", at=1.0, reason="why")]
     with folder.events.open("ab") as file:
         file.write(b': 2.0, "reason": "more"}\n')
-    events, position = store.read_events(folder, position)
-    assert events == [Event(kind="note", at=2.0, reason="more")]
-    assert store.read_events(folder, position)[0] == []
+    assert list(events.read()) == [Event(kind="note", at=2.0, reason="more")]
+    assert list(events.read()) == []
 
 
 def test_how_it_ended(runs: RunStore) -> None:

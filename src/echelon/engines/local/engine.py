@@ -13,16 +13,34 @@ import signal
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from echelon.engines.base import Saving, Taken, check_results, current_user, read_secrets, run_exists
-from echelon.engines.local import devices, rundir, store
+from echelon.engines import durable
+from echelon.engines.base import (
+    RunDamaged,
+    Saving,
+    Taken,
+    check_results,
+    current_user,
+    read_secrets,
+    run_exists,
+)
+from echelon.engines.local import devices, processes, rundir, store
+from echelon.engines.local.events import EventFile, read_events
 from echelon.engines.local.rundir import RunDir
 from echelon.engines.local.store import RunStore
-from echelon.engines.local.supervision import end_of, is_over, never_ran, nothing_comes, spawn_supervisor
+from echelon.engines.local.supervision import (
+    end_of,
+    is_alive,
+    is_over,
+    never_ran,
+    nothing_comes,
+    spawn_supervisor,
+)
 from echelon.engines.local.tail import follow_logs
 from echelon.engines.local.task import write_task
 from echelon.engines.results import copy_result
@@ -46,6 +64,15 @@ if TYPE_CHECKING:
 
 _SUPERVISOR_END = 5.0  # seconds that a supervisor may take from the end of its run to its own
 POLL = 0.03  # seconds between two looks at a run's files while following it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Living:
+    """A run that goes on, and its GPUs; without a record if that is damaged."""
+
+    name: str
+    record: Record | None = None
+    gpus: tuple[str, ...]
 
 
 class LocalEngine:
@@ -94,10 +121,13 @@ class LocalEngine:
         memory = float(devices.total_memory())
         free_cpus, free_memory = cpus, memory
         waiting = []
-        for name, record in living:
+        for each in living:
+            record = each.record
+            if record is None:
+                continue
             if record.plan is None:
                 if asks_for_gpus(record.job):
-                    waiting.append((record.created, name))
+                    waiting.append((record.created, each.name))
                 continue
             for group in record.plan.world.groups:
                 free_cpus -= group.workers * (group.resources.cpus.request if group.resources.cpus else 0)
@@ -120,7 +150,7 @@ class LocalEngine:
         read_secrets(job, os.environ)  # what is missing is reported now, not when the workers start
         ref = RunRef(engine="local", name=job.name)
         folder = self.store.dir(job.name)
-        if never_ran(folder) and store.read_record(folder).job == job:
+        if never_ran(folder) and folder.record.exists() and store.read_record(folder).job == job:
             if not folder.final.exists() and _digest(folder) == (bundle.digest if bundle else None):
                 return ref
             # Its code has changed since, or it was interrupted at the worst moment: begin again.
@@ -137,17 +167,18 @@ class LocalEngine:
 
     def read(self, ref: RunRef) -> Record:
         """What was recorded."""
-        return store.read_record(self.store.find(ref.name))
+        return self.store.read(ref.name)
 
     def queue(self, ref: RunRef, reason: str) -> None:
         """Leave the run with a supervisor that tries again."""
         folder = self.store.find(ref.name)
         with store.translated(folder.path), rundir.hold(folder) as lock:
-            events, _ = store.read_events(folder)
-            told = [event.reason for event in events if event.kind == "queued"]
             if folder.final.exists():
                 return
-            if told[-1:] != [reason]:
+            told = None
+            for event in read_events(folder):
+                told = event.reason if event.kind == "queued" else told
+            if told != reason:
                 store.append_event(folder, Event(kind="queued", at=rundir.now(), reason=reason))
             if lock is not None:
                 only_rank = _wants_one_rank(store.read_record(folder).job)
@@ -188,15 +219,15 @@ class LocalEngine:
 
     def events(self, ref: RunRef, *, follow: bool = False, timeout: float | None = None) -> Iterator[Event]:
         """Read the run's event file, and go on reading it."""
-        folder = self.store.find(ref.name)
+        self.store.read(ref.name)  # raises for a damaged run, which may never end
+        folder = self.store.dir(ref.name)
         is_over(folder)  # a supervisor that died without writing the end is noticed now
         deadline = None if timeout is None else time.monotonic() + timeout
-        position = 0
+        file = EventFile(folder)
         ended = False
         while True:
             last_look = not follow or nothing_comes(folder)
-            events, position = store.read_events(folder, position)
-            for event in events:
+            for event in file.read():
                 ended = ended or event.kind == "finished"
                 yield event
             if ended:
@@ -238,22 +269,28 @@ class LocalEngine:
     def stop(self, ref: RunRef, *, now: bool = False) -> None:
         """Write a stop request for the supervisor; a run that never got one ends here."""
         folder = self.store.find(ref.name)
-        if is_over(folder):
+        damaged = _is_damaged(folder)
+        if not damaged and is_over(folder):
             return
         reason = f"stopped by {current_user()}"
         try:
-            rundir.write_atomically(folder.stop, msgspec.json.encode({"now": now, "reason": reason}))
+            request = msgspec.json.encode({"now": now, "reason": reason})
+            durable.replace_file(folder.stop, request, sync=False)
         except OSError:  # a full disk must not keep a run going: tell its supervisor by a signal
             _signal_supervisor(folder, signal.SIGKILL if now else signal.SIGTERM)
             return
         with store.translated(folder.path), rundir.hold(folder) as lock:
             if lock is not None:
+                if damaged:
+                    processes.end_marked_processes(folder.path)
                 store.write_final(folder, ends.stopped(reason, at=rundir.now()))
 
     def remove(self, ref: RunRef) -> None:
-        """Forget the run, once its supervisor has ended."""
+        """Forget the run, once its supervisor has ended. Of one that is damaged, nothing is left running."""
         folder = self.store.find(ref.name)
-        if not is_over(folder) and not never_ran(folder):
+        if _is_damaged(folder):
+            processes.end_marked_processes(folder.path)
+        elif not is_over(folder) and not never_ran(folder):
             raise StateTrouble(f"run {ref.name!r} has not ended", hint=f"`echelon stop {ref.name}` first")
         deadline = time.monotonic() + _SUPERVISOR_END
         while rundir.is_held(folder) and time.monotonic() < deadline:
@@ -262,17 +299,25 @@ class LocalEngine:
 
     def runs(self) -> Sequence[RunSummary]:
         """Every run."""
-        summaries = []
-        for name in self.store.names():
-            folder = self.store.dir(name)
-            try:
-                record = store.read_record(folder)
-            except StateTrouble:
-                continue  # being removed right now, or broken: its own commands say which
+        found = (self._summary(RunRef(engine="local", name=name)) for name in self.store.names())
+        return sorted(filter(None, found), key=lambda each: -each.created)
+
+    def _summary(self, ref: RunRef) -> RunSummary | None:
+        """The row of a run; None if it was removed meanwhile."""
+        folder = self.store.dir(ref.name)
+        try:
+            record = store.inspect(folder)
             final = end_of(folder)
-            events = [final] if final is not None else store.read_events(folder)[0]
-            summaries.append(summarise(record, fold(opening_status(record), events)))
-        return sorted(summaries, key=lambda each: -each.created)
+            events = [final] if final is not None else read_events(folder)
+            return summarise(record, fold(opening_status(record), events))
+        except RunDamaged as error:
+            try:
+                created = folder.path.lstat().st_mtime
+            except FileNotFoundError:
+                return None
+            return RunSummary(
+                name=ref.name, uri=str(ref), state="damaged", created=created, reason=error.problem
+            )
 
     def gpus_held(self, but: str | None = None) -> dict[str, str]:
         """Which run holds which GPU; `but` names one that does not count."""
@@ -280,16 +325,21 @@ class LocalEngine:
 
     # What else there is to know of a run's folder
 
-    def _unfinished(self, but: str | None = None) -> Iterator[tuple[str, Record]]:
+    def _unfinished(self, but: str | None = None) -> Iterator[_Living]:
         """Runs that have a supervisor: they hold what their plan names, or are queued."""
         for name in self.store.names():
             folder = self.store.dir(name)
-            if name == but or folder.final.exists() or not rundir.is_held(folder):
+            if name == but or folder.final.exists() or not is_alive(folder):
                 continue
             try:
-                yield name, store.read_record(folder)
-            except StateTrouble:
-                continue
+                record = store.read_record(folder)
+            except RunDamaged:
+                yield _Living(name=name, gpus=store.gpus_of_task(folder))
+            else:
+                seats = record.plan.placement.seats if record.plan is not None else ()
+                yield _Living(
+                    name=name, record=record, gpus=tuple(gpu for seat in seats for gpu in seat.gpus)
+                )
 
 
 def _wants_one_rank(job: Job) -> bool:
@@ -297,14 +347,8 @@ def _wants_one_rank(job: Job) -> bool:
     return job.workers * job.procs == 1 and not job.roles
 
 
-def _gpus_of(runs: Iterable[tuple[str, Record]]) -> dict[str, str]:
-    return {
-        gpu: name
-        for name, record in runs
-        if record.plan is not None
-        for seat in record.plan.placement.seats
-        for gpu in seat.gpus
-    }
+def _gpus_of(runs: Iterable[_Living]) -> dict[str, str]:
+    return {gpu: run.name for run in runs for gpu in run.gpus}
 
 
 def _digest(folder: RunDir) -> str | None:
@@ -312,8 +356,19 @@ def _digest(folder: RunDir) -> str | None:
     return hashlib.sha256(folder.bundle.read_bytes()).hexdigest() if folder.bundle.exists() else None
 
 
+def _is_damaged(folder: RunDir) -> bool:
+    try:
+        store.inspect(folder)
+        end_of(folder)
+    except RunDamaged:
+        return True
+    return False
+
+
 def _signal_supervisor(folder: RunDir, number: int) -> None:
-    supervisor = rundir.read_json(folder.supervisor)
-    if supervisor is not None and rundir.is_held(folder):
+    if not is_alive(folder):
+        return
+    pid = (rundir.read_json(folder.supervisor) or {}).get("pid")
+    for each in [pid] if isinstance(pid, int) else processes.marked_processes(folder.path):
         with contextlib.suppress(ProcessLookupError):
-            os.kill(int(str(supervisor["pid"])), number)
+            os.kill(each, number)

@@ -15,14 +15,19 @@ MARK = "ECHELON_RUN_ID"
 _PATIENCE = 5.0
 
 
-def marked_processes(run_id: str) -> list[int]:
-    """Every process that carries a run's mark."""
-    mark = f"{MARK}={run_id}".encode()
+def mark_of(folder: Path, created: float) -> str:
+    """The mark of the processes of a run."""
+    return f"{folder}@{created}"
+
+
+def marked_processes(folder: Path) -> list[int]:
+    """Every process of the run in a folder, whenever it was created: what says that may be damaged."""
+    mark = f"{MARK}={folder}@".encode()
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
         try:
             if (
-                mark in (entry / "environ").read_bytes().split(b"\0")
+                any(word.startswith(mark) for word in (entry / "environ").read_bytes().split(b"\0"))
                 and (entry / "stat").read_bytes().rpartition(b") ")[2][:1] != b"Z"
             ):
                 found.append(int(entry.name))
@@ -31,10 +36,10 @@ def marked_processes(run_id: str) -> list[int]:
     return [pid for pid in found if pid != os.getpid()]
 
 
-def end_marked_processes(run_id: str) -> bool:
-    """Kill every process of a run; True if none is left."""
+def end_marked_processes(folder: Path) -> bool:
+    """Kill every process of the run in a folder; True if none is left."""
     deadline = time.monotonic() + _PATIENCE
-    while left := marked_processes(run_id):
+    while left := marked_processes(folder):
         if time.monotonic() > deadline:
             return False
         for pid in left:

@@ -9,9 +9,14 @@ import contextlib
 import fcntl
 import json
 import os
+import re
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+
+from echelon.engines import durable
+
+_WORKER_LOG = re.compile(r"worker-([0-9]{1,9})\.([0-9]{1,9})\.log")
 
 
 class RunDir:
@@ -31,6 +36,7 @@ class RunDir:
         self.supervisor = path / "supervisor.json"
         self.supervisor_lock = path / "supervisor.lock"
         self.supervisor_log = path / "supervisor.log"
+        self.takers_lock = path / "takers.lock"
 
     def worker_log(self, worker: int, failures: int) -> Path:
         """The output of a worker's agent; each one that replaces another has a file of its own."""
@@ -40,8 +46,9 @@ class RunDir:
         """Every agent's output so far: worker, failures before, path."""
         found = []
         for path in self.path.glob("worker-*.log"):
-            worker, failures = path.name.removeprefix("worker-").removesuffix(".log").split(".")
-            found.append((int(worker), int(failures), path))
+            name = _WORKER_LOG.fullmatch(path.name)
+            if name is not None and path.is_file():
+                found.append((int(name[1]), int(name[2]), path))
         return sorted(found)
 
 
@@ -51,78 +58,101 @@ def hold(folder: RunDir) -> Iterator[int | None]:
 
     A process that inherits the descriptor holds the run until it ends. `takers.lock` serialises callers,
     since one that only checks the lock would seem to hold the run."""
-    with open_locked(folder.path / "takers.lock"):
-        descriptor: int | None = os.open(folder.supervisor_lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        assert descriptor is not None
-        try:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                yield None
-            else:
-                yield descriptor
-        finally:
-            os.close(descriptor)
+    with open_locked(folder.takers_lock), _opened(folder.supervisor_lock) as descriptor:
+        yield descriptor if _take(descriptor) else None
 
 
 def is_held(folder: RunDir) -> bool:
-    """Whether a process holds the run."""
+    """Whether a process holds the run; one whose lock was deleted is not noticed."""
+    if not folder.supervisor_lock.is_file():
+        return False  # and none is made: it would hide that it was deleted
     try:
         with hold(folder) as descriptor:
             return descriptor is None
+    except (FileNotFoundError, NotADirectoryError):
+        return False  # removed meanwhile, or no folder at all
+
+
+@contextlib.contextmanager
+def unused(folder: RunDir) -> Iterator[bool]:
+    """Whether no process makes, removes or supervises what is in a folder; none can begin meanwhile."""
+    with contextlib.ExitStack() as stack:
+        yield all(_is_free(path, stack) for path in (folder.takers_lock, folder.supervisor_lock))
+
+
+def _is_free(lock: Path, stack: contextlib.ExitStack) -> bool:
+    try:
+        return _take(stack.enter_context(_opened(lock)))
     except FileNotFoundError:
-        return False  # removed meanwhile
+        return True  # a link that leads nowhere, in the folder of a damaged run
 
 
 @contextlib.contextmanager
 def open_locked(path: Path) -> Iterator[None]:
     """Wait for a lock file, and hold it while the block runs."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
+    with _opened(path) as descriptor:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[int]:
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except IsADirectoryError:  # of a damaged run; it can be locked all the same
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        yield descriptor
     finally:
         os.close(descriptor)
+
+
+def _take(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def append_event(folder: RunDir, event: Mapping[str, object]) -> None:
     """Append one event, in one write."""
-    line = json.dumps({key: value for key, value in event.items() if value is not None}).encode() + b"\n"
-    descriptor = os.open(folder.events, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        os.write(descriptor, line)
-    finally:
-        os.close(descriptor)
+    durable.append_line(folder.events, _line_of(event))
 
 
 def write_final(folder: RunDir, event: Mapping[str, object]) -> None:
     """Write the end of the run; only the first caller's end is kept.
 
-    Readers need no lock: the file is complete or missing.
-    """
-    if not folder.final.exists():
-        write_atomically(folder.final, json.dumps(dict(event)).encode())
-        append_event(folder, event)
+    Readers need no lock: the file is complete or missing. The events are on the disk before the end is."""
+    if folder.final.exists():
+        return
+    with contextlib.suppress(OSError):  # the end matters more
+        durable.sync_file(folder.events)
+    durable.replace_file(folder.final, json.dumps(dict(event)).encode())
+    with contextlib.suppress(OSError):  # readers of the events find the end all the same
+        # A power cut may have left half a line.
+        durable.append_line(folder.events, (b"" if _ends_whole(folder.events) else b"\n") + _line_of(event))
+
+
+def _line_of(event: Mapping[str, object]) -> bytes:
+    return json.dumps({key: value for key, value in event.items() if value is not None}).encode() + b"\n"
+
+
+def _ends_whole(path: Path) -> bool:
+    if not path.is_file() or path.stat().st_size == 0:
+        return True
+    with path.open("rb") as file:
+        file.seek(-1, os.SEEK_END)
+        return file.read() == b"\n"
 
 
 def read_json(path: Path) -> dict[str, object] | None:
     """A small JSON file; None if it is missing or cannot be read."""
     try:
-        found = json.loads(path.read_bytes())
-    except (OSError, ValueError):
+        found = json.loads(path.read_bytes()) if path.is_file() else None
+    except (OSError, ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """Replace a file in one step."""
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.{time.monotonic_ns()}.tmp")
-    try:
-        temporary.write_bytes(content)
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
 
 
 def now() -> float:

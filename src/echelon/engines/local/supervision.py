@@ -12,10 +12,10 @@ import sys
 import time
 from dataclasses import replace
 
-from echelon.engines.base import read_secrets
+from echelon.engines.base import RunDamaged, read_secrets
 from echelon.engines.local import processes, rundir, store
+from echelon.engines.local.events import read_events
 from echelon.engines.local.rundir import RunDir
-from echelon.errors import StateTrouble
 from echelon.model import ends
 from echelon.model.event import Event
 
@@ -29,8 +29,9 @@ def spawn_supervisor(folder: RunDir, lock: int, *, keep_stdin: bool) -> None:
 
     It may outlive this process; otherwise it is reaped when the next one is started.
     """
-    job = store.read_record(folder).job
-    environment = {**os.environ, **read_secrets(job, os.environ), processes.MARK: run_id(folder)}
+    record = store.read_record(folder)
+    mark = processes.mark_of(folder.path, record.created)
+    environment = {**os.environ, **read_secrets(record.job, os.environ), processes.MARK: mark}
     command = [sys.executable, "-P", "-m", "echelon.supervisor", str(folder.path), str(_LOCK_DESCRIPTOR)]
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
     actions: list[tuple[int, ...] | tuple[int, int, str, int, int]] = [
@@ -50,56 +51,78 @@ def spawn_supervisor(folder: RunDir, lock: int, *, keep_stdin: bool) -> None:
 
 
 def end_of(folder: RunDir) -> Event | None:
-    """How the run ended, or None.
+    """How the run ended, or None; raises RunDamaged if that cannot be read.
 
     If its supervisor has died without recording the end, the loss is the end, and is recorded.
     """
-    if folder.final.exists():
-        return store.read_final(folder)
-    if not folder.supervisor_log.exists():
-        return None  # recorded, and not started yet
+    final = store.read_final(folder)
+    if final is not None or not _was_started(folder):
+        return final
     try:
+        if _goes_on_without_lock(folder):
+            problem = f"{folder.supervisor_lock} was deleted while the run goes on"
+            raise RunDamaged(folder.path.name, problem)
         with rundir.hold(folder) as lock:
             if lock is None:
                 return None
-            if folder.final.exists():
-                return store.read_final(folder)
-            processes.end_marked_processes(run_id(folder))
+            final = store.read_final(folder)
+            if final is not None:
+                return final
+            processes.end_marked_processes(folder.path)
             loss = _verdict(folder) or _loss(folder)
             with contextlib.suppress(OSError):  # on a full disk each caller finds the loss again
                 store.write_final(folder, loss)
             return loss
-    except (FileNotFoundError, StateTrouble):
+    except (FileNotFoundError, NotADirectoryError) as error:
+        if folder.path.is_dir():
+            raise RunDamaged(folder.path.name, f"{error.filename} cannot be opened") from error
         return None  # removed meanwhile
 
 
 def is_over(folder: RunDir) -> bool:
-    """Whether the run has ended."""
+    """Whether the run has ended; raises RunDamaged if that cannot be read."""
     return end_of(folder) is not None or not folder.path.exists()
 
 
 def never_ran(folder: RunDir) -> bool:
     """Whether the submission was interrupted after the record and before the supervisor was up."""
-    return not folder.supervisor.exists() and folder.record.exists() and not rundir.is_held(folder)
+    return folder.path.is_dir() and not folder.supervisor.exists() and not rundir.is_held(folder)
 
 
 def nothing_comes(folder: RunDir) -> bool:
-    """Whether no more events will come: the run is over, or its submission was interrupted a while ago."""
-    if is_over(folder):
-        return True
-    return never_ran(folder) and time.time() - folder.record.stat().st_mtime > _SUBMISSION
+    """Whether no more events will come: the run is over, its submission was interrupted a while ago, or it is
+    damaged and no process supervises it.
+    """
+    try:
+        if is_over(folder):
+            return True
+        return never_ran(folder) and time.time() - folder.record.stat().st_mtime > _SUBMISSION
+    except (RunDamaged, FileNotFoundError):
+        return not is_alive(folder)
 
 
-def run_id(folder: RunDir) -> str:
-    """The mark of every process of a run; a later run of the same name has another."""
-    return f"{folder.path}@{store.read_record(folder).created}"
+def is_alive(folder: RunDir) -> bool:
+    """Whether processes of the run go on, so that it has what its plan names."""
+    return rundir.is_held(folder) or _goes_on_without_lock(folder)
+
+
+def _goes_on_without_lock(folder: RunDir) -> bool:
+    started = not folder.supervisor_lock.is_file() and _was_started(folder)
+    return started and bool(processes.marked_processes(folder.path))
+
+
+def _was_started(folder: RunDir) -> bool:
+    """Whether there was, or was about to be, a supervisor: any one of the files of its start will do."""
+    return folder.supervisor_log.exists() or folder.supervisor.exists() or folder.task.exists()
 
 
 def _verdict(folder: RunDir) -> Event | None:
     """The leader's verdict, if there is one that the supervisor could not record as the end."""
-    events, _ = store.read_events(folder)
-    said = [event for event in events if event.kind == "verdict"]
-    return replace(said[-1], kind="finished") if said else None
+    found = None
+    for event in read_events(folder):
+        if event.kind in ("verdict", "finished"):
+            found = event
+    return replace(found, kind="finished") if found is not None else None
 
 
 def _loss(folder: RunDir) -> Event:

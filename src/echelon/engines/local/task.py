@@ -6,7 +6,8 @@ import hashlib
 
 import msgspec
 
-from echelon.engines.local import processes, rundir
+from echelon.engines import durable
+from echelon.engines.local import processes
 from echelon.engines.local.rundir import RunDir
 from echelon.engines.task import make_task
 from echelon.model.plan import Plan
@@ -34,7 +35,7 @@ def write_task(folder: RunDir, record: Record, plan: Plan) -> None:
         hidden=(processes.MARK,),  # a shell beside a rank is not part of the run
         gpus=[seat.gpus for seat in plan.placement.seats],
     )
-    rundir.write_atomically(folder.task, msgspec.json.encode(task))
+    durable.replace_file(folder.task, msgspec.json.encode(task), sync=False)
 
 
 def _bundle(folder: RunDir) -> dict[str, str] | None:

@@ -91,10 +91,10 @@ def measure_usage(engine: Machine) -> MachineUsage:
 
 def _processes(engine: Machine, name: str) -> list[int]:
     try:
-        supervisor = decode(engine.store.dir(name).supervisor.read_bytes(), dict[str, float])
-    except (OSError, msgspec.DecodeError, msgspec.ValidationError):
+        pid = int(decode(engine.store.dir(name).supervisor.read_bytes(), dict[str, float])["pid"])
+    except (OSError, KeyError, ValueError, OverflowError, msgspec.DecodeError):
         return []
-    return [int(supervisor["pid"]), *descendants(int(supervisor["pid"]))]
+    return [pid, *descendants(pid)]
 
 
 def _cpu_seconds(trees: Mapping[str, Sequence[int]]) -> dict[str, float]:

@@ -1,0 +1,85 @@
+"""Writing below the state folder, so that a power cut leaves a file's old content or its new one, never half.
+
+Everything that is written there comes through this file. What decides something is forced to the disk: the
+file, then, after it got its name, its folder. Standard library only: the supervisor must start quickly."""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from pathlib import Path
+
+_FLAGS = os.O_CLOEXEC | os.O_NONBLOCK  # a pipe in the place of a damaged run's file is not waited for
+
+
+def replace_file(path: Path, content: bytes, *, sync: bool = True) -> None:
+    """Replace a file in one step; it is its owner's alone.
+
+    Without `sync` a power cut may leave it empty: for what means nothing once the machine was restarted."""
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.{time.monotonic_ns()}.tmp")
+    try:
+        write_file(temporary, content, sync=sync)
+        rename(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    if sync:
+        sync_folder(path.parent)
+
+
+def write_file(path: Path, content: bytes, *, sync: bool = True) -> None:
+    """Make a file that is not there yet; for files of a folder that gets its name later, by `move_folder`."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
+        if sync:
+            file.flush()
+            os.fsync(descriptor)
+
+
+def append_line(path: Path, line: bytes) -> None:
+    """Append a line in one write, so that those of several writers do not mix. It is not forced to disk."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | _FLAGS, 0o600)
+    try:
+        os.write(descriptor, line)
+    finally:
+        os.close(descriptor)
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder, and those above it, for the user alone."""
+    if not path.is_dir():
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        path.mkdir(exist_ok=True, mode=0o700)
+        sync_folder(path.parent)
+
+
+def move_folder(source: Path, target: Path) -> None:
+    """Give a folder another name, with what it has now."""
+    sync_folder(source)
+    rename(source, target)
+    sync_folder(target.parent)
+
+
+def rename(source: Path, target: Path) -> None:
+    """Give a file or folder another name, without forcing that to disk."""
+    source.replace(target)
+
+
+def sync_file(path: Path) -> None:
+    """Force what was appended to a file to disk."""
+    descriptor = os.open(path, os.O_RDONLY | _FLAGS)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sync_folder(path: Path) -> None:
+    """Force the names in a folder to disk; a file system that cannot does it in its own time."""
+    try:
+        sync_file(path)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+            raise
