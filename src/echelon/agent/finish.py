@@ -43,13 +43,31 @@ class Shutdown:
         self._sink = sink
         self._history = history
         self._in_pod = in_pod
+        self._manifests: list[dict[str, object]] = []
         self._released = self._part_over = self._leaving = self._left = self._terminated = False
 
     # After the run's end
 
     def end_part(self) -> None:
-        """Every rank here has ended; once their output is written, this worker's part is over."""
-        self._sink.when_empty(self._hold, FLUSH)
+        """Every rank here has ended; once their output is written and it is known what they leave, this
+        worker's part is over.
+        """
+        self._sink.when_empty(self._take_stock, FLUSH)
+
+    def _take_stock(self) -> None:
+        """Find out what this worker holds. An agent whose ranks never ran, such as a lost worker's
+        replacement, states nothing: it would overrule what the worker stated before.
+        """
+        if not (self._task.kept and self._member.ran):
+            self._hold()
+            return
+        from echelon.agent.stock import take_stock
+
+        def stated(found: list[dict[str, object]]) -> None:
+            self._manifests = [dict(each, worker=self._worker) for each in found]
+            self._hold()
+
+        take_stock(self._loop, self._task.kept, stated)
 
     def release(self) -> None:
         """The results were fetched."""
@@ -95,9 +113,10 @@ class Shutdown:
     def _report_part_over(self, code: int | None = None) -> None:
         if self._in_pod and not self._part_over:
             self._part_over = True
-            self._sink.event(
-                "worker-ended", worker=self._worker, exit_code=self.final if code is None else code
-            )
+            ended: dict[str, object] = {"exit_code": self.final if code is None else code}
+            if self._manifests:
+                ended["manifests"] = self._manifests
+            self._sink.event("worker-ended", worker=self._worker, **ended)
 
     # At any time
 

@@ -17,7 +17,7 @@ import time
 
 from echelon.agent.files.receiver import Missing, Receiver
 from echelon.agent.files.sender import Sender
-from echelon.agent.files.tree import BadTree, find, look, walk
+from echelon.agent.files.tree import BadTree, entries_at, find
 from echelon.agent.files.wire import SILENCE, Broken, Garbled, Trouble, Wire, standard_wire
 
 TYPE_CHECKING = False  # as mypy reads it; `typing` is not needed at run time
@@ -53,9 +53,8 @@ def _list(root: str, path: str = ".") -> int:
     if place is None:
         print(json.dumps({"trouble": "nothing is there"}))
         return 1
-    entries = walk(place) if os.path.isdir(place) else iter([look(place, os.path.basename(place))])
     count = 0
-    for count, entry in enumerate(entries, start=1):  # noqa: B007 - counted
+    for count, entry in enumerate(entries_at(place), start=1):  # noqa: B007 - counted
         print(json.dumps(entry.raw()))
     print(json.dumps({"listed": count}))
     sys.stdout.flush()
