@@ -79,7 +79,8 @@ def fetch_tree(
     file to the file `to` or, with `into`, into the folder `to`.
 
     `move` maps a path of the tree to its path below `to`. `outstanding` gets, for each connection, the files
-    that are not here yet with their sizes: a mapping that shrinks as they come. Raises InvalidJob if there is nothing at `path`.
+    that are not here yet with their sizes: a mapping that shrinks as they come. Raises InvalidJob if
+    there is nothing at `path`.
     """
 
     def converse(wire: Wire) -> dict[str, Any]:
