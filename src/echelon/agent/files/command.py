@@ -15,6 +15,7 @@ import os
 import sys
 import time
 
+from echelon.agent.files.beside import is_copying
 from echelon.agent.files.receiver import Missing, Receiver
 from echelon.agent.files.sender import Sender
 from echelon.agent.files.tree import BadTree, entries_at, find
@@ -53,11 +54,15 @@ def _list(root: str, path: str = ".") -> int:
     if place is None:
         print(json.dumps({"trouble": "nothing is there"}))
         return 1
+    wire = standard_wire()  # which ends when nobody reads
     count = 0
-    for count, entry in enumerate(entries_at(place), start=1):  # noqa: B007 - counted
-        print(json.dumps(entry.raw()))
-    print(json.dumps({"listed": count}))
-    sys.stdout.flush()
+    try:
+        for count, entry in enumerate(entries_at(place), start=1):  # noqa: B007 - counted
+            wire.write(**entry.raw())
+        wire.write(listed=count)
+        wire.flush()
+    except Broken:
+        return BROKEN
     return 0
 
 
@@ -99,21 +104,8 @@ def _hold(seconds: float) -> int:
 
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))  # a container's first process ignores it otherwise
     used = time.monotonic()
-    own = str(os.getpid())
     while time.monotonic() - used < seconds:
-        if any(name.isdigit() and name != own and _is_copy(name) for name in os.listdir("/proc")):
+        if is_copying():
             used = time.monotonic()
         time.sleep(min(2.0, seconds / 4))
     return 0
-
-
-def _is_copy(process: str) -> bool:
-    try:
-        with open("/proc/%s/cmdline" % process, "rb") as file:
-            arguments = file.read()
-    except OSError:
-        return False  # it has ended
-    # Only copies by this agent's archive: a process list may show those of other pods. And not another
-    # `hold`: two that see each other would stay for ever.
-    ours = os.fsencode(sys.argv[0]) + b"\0files\0"
-    return ours in arguments and ours + b"hold\0" not in arguments

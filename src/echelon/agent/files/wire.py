@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from typing import Any, Callable
 
 CHUNK = 1 << 18  # bytes of a file that are read, compressed and framed together
-SILENCE = 120.0  # seconds without a heartbeat after which the other end counts as lost
+SILENCE = (
+    60.0  # seconds in which nothing comes, or nothing is taken, after which the other end counts as lost
+)
 _LONGEST_LINE = 1 << 17  # two names of 4,096 bytes fit, however they are escaped
 _HEARTBEAT = 5.0  # seconds after which a busy end sends a heartbeat
 _BUFFER = 1 << 16  # bytes of lines that are gathered before they are written
@@ -194,11 +196,17 @@ def standard_wire() -> Wire:
     def send(data: bytes) -> None:
         rest = memoryview(data)
         while rest:
+            # A client that is stopped, or was cut off unnoticed, would block this process for ever.
+            if not select.select([], [1], [], SILENCE)[1]:
+                raise Broken("nobody reads")
             try:
                 rest = rest[os.write(1, rest) :]
+            except BlockingIOError:
+                continue
             except BrokenPipeError as error:
                 raise Broken("the other end is gone") from error
 
+    os.set_blocking(1, False)
     return Wire(receive, send)
 
 

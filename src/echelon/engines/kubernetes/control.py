@@ -51,7 +51,8 @@ def order_pod(api: Api, record: Record, pod: Object, *order: str) -> bool:
 @contextmanager
 def attending(api: Api, record: Record, pods: Sequence[Object]) -> Iterator[Callable[[], None]]:
     """While this client fetches from worker after worker, keep all of them from leaving: neither their time
-    to linger nor another client's release ends it. The function that it gives is to be called before each.
+    to linger nor another client's release ends it. The function that it gives is to be called all the
+    while; most calls do nothing.
 
     An order that does not reach the leader costs nothing but this: the copies themselves keep their own
     worker."""

@@ -40,8 +40,8 @@ def gather(
     attend: Callable[[], object] = lambda: None,
     progress: Progressed | None = None,
 ) -> Gathered:
-    """Fetch every shard's `folders` into `folder`. `reach` gives the way to a pod; `attend` is called before
-    each worker, and keeps the workers from leaving.
+    """Fetch every shard's `folders` into `folder`. `reach` gives the way to a pod; `attend` is called all the
+    while, and keeps the workers from leaving.
     """
     missing: list[Missing] = []
     left_out: list[LeftOut] = []
@@ -54,7 +54,7 @@ def gather(
         attend()
         opener = reach(shard.pod)
         for root in folders:
-            fetch = _Fetch(shard, root, folder, size, progress)
+            fetch = _Fetch(shard, root, folder, size, attend, progress)
             found = fetch.run(opener)
             left_out += found.left_out
             size += found.size
@@ -78,12 +78,19 @@ class _Fetch:
     """One folder of one worker; what is known of it while it comes."""
 
     def __init__(
-        self, shard: Shard, root: str, folder: Path, before: int, progress: Progressed | None
+        self,
+        shard: Shard,
+        root: str,
+        folder: Path,
+        before: int,
+        attend: Callable[[], object],
+        progress: Progressed | None,
     ) -> None:
         self._shard = shard
         self._root = root
         self._folder = folder
         self._before = before
+        self._attend = attend
         self._progress = progress
         self._current: Mapping[str, int] = {}  # of the connection that is tried
         self._outstanding: Mapping[str, int] = {}  # of the last one over which a listing came
@@ -138,6 +145,7 @@ class _Fetch:
         if now.trouble:
             return
         self._listed, self._outstanding = True, self._current
+        self._attend()
         if self._progress is not None:
             self._progress(self._before + now.done, self._before + now.total)
 
