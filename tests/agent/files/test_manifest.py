@@ -13,6 +13,7 @@ from tests.agent.pods import Pods
 from tests.agent.trees import copy, tree
 
 from echelon.agent.files.manifest import manifest_of
+from echelon.engines.kubernetes.files.gather import place_of
 
 NAMES = st.text(st.characters(codec="utf-8", exclude_characters="/\0"), min_size=1, max_size=8).filter(
     lambda name: name not in (".", "..") and not name.startswith(".echelon")
@@ -128,3 +129,23 @@ def test_a_worker_that_did_not_run_states_nothing(pods: Pods) -> None:
     pods.start(0)
     pods.wait_for("worker-ended")
     assert "manifests" not in next(each for each in pods.events() if each["kind"] == "worker-ended")
+
+
+def test_links_follow_what_is_moved(tmp_path: Path) -> None:
+    """A worker's logs go beside those of the others, and its links to them still lead there."""
+    source, target = tmp_path / "source", tmp_path / "target"
+    (source / "logs").mkdir(parents=True)
+    (source / "deep").mkdir()
+    (source / "logs" / "rank-1.log").write_text("a line")
+    (source / "deep" / "a").write_text("alpha")
+    (source / "deep" / "log").symlink_to("../logs/rank-1.log")
+    (source / "log").symlink_to(source / "logs" / "rank-1.log")
+    (source / "a").symlink_to("deep/a")
+    (source / "top").symlink_to(".")
+    copy(source, target, move=lambda path: place_of(1, path))
+    assert {name for name in tree(target) if name.endswith("log")} >= {"worker-1/log", "worker-1/deep/log"}
+    for name in ("worker-1/log", "worker-1/deep/log"):
+        assert (target / name).is_symlink()
+        assert (target / name).read_text() == "a line"
+    assert (target / "worker-1" / "a").read_text() == "alpha"
+    assert (target / "worker-1" / "top").resolve() == target / "worker-1"

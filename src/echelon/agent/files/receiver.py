@@ -113,6 +113,7 @@ class Receiver:
                 check_path(entry.path)
             place = single or (self._move(entry.path) if entry.path != "." else ".")
             if entry.kind == LINK and not entry.why_not:
+                entry.link = tree.moved_link(entry.path, entry.link, place, self._move)
                 entry.why_not = tree.why_not_link(place, entry.link)
             if entry.why_not or entry.kind == OTHER:
                 self._left_out.append((entry.path, entry.why_not or "neither file, folder nor link"))

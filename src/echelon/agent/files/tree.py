@@ -126,6 +126,16 @@ def relative_link(path: str, target: str, top: str) -> str:
     return target
 
 
+def moved_link(path: str, link: str, place: str, move: Callable[[str], str]) -> str:
+    """The target of a link whose tree is put together anew: `move` gives the new place of each path of it."""
+    if why_not_link(path, link) or link.startswith("/"):
+        return link
+    whole = os.path.normpath(os.path.join(os.path.dirname(path), link))  # `..` is at the beginning only
+    if whole == "." or (move(whole) == whole and place == path):
+        return link
+    return os.path.relpath("/" + move(whole), os.path.dirname("/" + place))
+
+
 def shown(path: str) -> str:
     """A path for a message, shortened and with unprintable characters escaped."""
     return repr(path[:200])
