@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 Outage = tuple[Callable[[], None], Callable[[], None]]
 INCOMPLETE = 123
-FILES, SIZE = 8, 40 << 20  # of each worker: more than comes in the time that a signal takes
+FILES, SIZE = 8, 12 << 20  # of each worker: more than comes in the time that a signal takes
 WRITES = f"""
 import os, time
 folder = os.environ["ECHELON_OUTPUT"]

@@ -127,6 +127,7 @@ class TestOnACluster:
         `wait` brings nothing. What the submitter has collected cannot be had from the workers again.
         """
         run = submit(Prepared(job=replace(job(), results=str(tmp_path / "laptop" / "runs" / "demo"))), engine)
+        (tmp_path / "laptop").mkdir()
         (tmp_path / "other").mkdir()
         list(run.events())
         mine = KubernetesEngine(namespace=engine.api.namespace)
