@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -102,7 +102,7 @@ def wait(name: str, timeout: str | None, take_over: bool, **target: str | None) 
     ended = run.wait(
         parse_duration("timeout", timeout) if timeout else None,
         take_over=take_over,
-        collect=lambda: _collect(run, troubles),
+        collect=lambda: _collect(lambda: render.collecting(run), troubles),
     )
     render.outcome(ended, target["format"] or "text")
     return render.final_code(ended.exit_code or 0, troubles[0] if troubles else None)
@@ -130,7 +130,8 @@ def stop(names: tuple[str, ...], now: bool, **target: str | None) -> int:
     troubles: list[EchelonError] = []
     if handles:
         ended = [
-            handle.wait(STOP_PATIENCE, collect=partial(_collect, handle, troubles)) for handle in handles
+            handle.wait(STOP_PATIENCE, collect=partial(_collect, handle.collect, troubles))
+            for handle in handles
         ]
         render.outcomes(ended, target["format"] or "text")
     for each in troubles:
@@ -198,13 +199,12 @@ def get(name: str, path: str, to: str | None, **target: str | None) -> int:
     return 0
 
 
-def _collect(run: Run, troubles: list[EchelonError]) -> None:
+def _collect(fetch: Callable[[], object], troubles: list[EchelonError]) -> None:
     """Fetch the results; what goes wrong with that does not hide how the run ended."""
-    from echelon.cli import render
     from echelon.errors import EchelonError
 
     try:
-        render.collecting(run)
+        fetch()
     except EchelonError as error:
         troubles.append(error)
 

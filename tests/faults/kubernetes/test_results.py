@@ -151,6 +151,21 @@ def test_two_clients_at_once_both_end_with_everything(terminal: Terminal, tmp_pa
     terminal.check_removal("both")
 
 
+def test_two_commands_of_the_submitter_at_once(terminal: Terminal) -> None:
+    """Both into the same folder: whichever is the first to have all of it releases the workers."""
+    terminal.write("writes.py", WRITES)
+    command = terminal.train("twice", "-n", "2", "writes.py")
+    home = terminal.folder / "runs" / "twice"
+    wait_for_bytes(command, home)
+    with stopped(command):
+        other = terminal.start("get", "twice")
+        wait_until((home / "worker-1").exists, "the second one to be at worker 1", PATIENCE)
+    assert command.wait() == 0, command
+    assert other.wait() == 0, other
+    check_complete(home, workers=2)
+    terminal.check_removal("twice")
+
+
 def test_the_run_ends_while_the_api_server_is_away(terminal: Terminal, api_outage: Outage) -> None:
     """For longer than its workers would linger."""
     stop, start = api_outage

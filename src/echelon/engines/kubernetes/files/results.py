@@ -87,12 +87,13 @@ def _collect(
             fetch_tree(opener, root, folder, progress=_reporting(progress))
         brought = True
     missing = tuple(map(describe, gathered.missing))
-    if not all(each.lost for each in gathered.missing):
+    if missing:
         now = read_record(api, ref).collected
-        if now is None or not _is_here(now, folder):
-            raise incomplete(ref.name, missing, hint=_again(ref))
-        _check_complete(ref, now)  # another process of this machine has all of it, and released the workers
-        return gathered.left_out
+        if now is not None and _is_here(now, folder):  # another process of this machine has all of it here,
+            _check_complete(ref, now)  # and has released the workers
+            return gathered.left_out
+        if now is not None or not all(each.lost for each in gathered.missing):
+            raise incomplete(ref.name, missing, hint=_again(ref) if now is None else _elsewhere(now))
     where = str(folder) if brought else ""
     collected = Collected(at=round(time.time(), 3), host=socket.gethostname(), path=where, missing=missing)
     api.patch("ConfigMap", ref.name, finished(end, collected))
@@ -109,7 +110,8 @@ def _look_at_end(api: Api, ref: RunRef) -> tuple[View, list[Event]]:
     deadline = time.monotonic() + _NODES_RETURN
     while True:
         view, events = look(api, ref), list(read_events(api, ref))
-        waits = any(not each.lost and each.pod is None for each in _shards(view, events))
+        over = keeps_results(view.stored.run) and any(event.kind == "finished" for event in events)
+        waits = over and any(not each.lost and each.pod is None for each in _shards(view, events))
         if not waits or time.monotonic() > deadline:
             return view, events
         time.sleep(2.0)
@@ -317,13 +319,17 @@ def _check_complete(ref: RunRef, collected: Collected) -> None:
         raise incomplete(ref.name, collected.missing, hint=hint)
 
 
+def _elsewhere(collected: Collected) -> str:
+    return f"the results were brought to {collected.path} on {collected.host}"
+
+
 def _again(ref: RunRef) -> str:
     return f"the workers keep them for --linger after the last contact; `echelon get {ref.name}` goes on"
 
 
 def _nowhere(record: Record, path: str, collected: Collected | None) -> InvalidJob:
     if collected is not None and collected.path:
-        hint = f"the results were brought to {collected.path} on {collected.host}"
+        hint = _elsewhere(collected)
     elif record.job.pod.output is not None:
         claim = record.job.pod.output.claim or names.claim_name(record.ref.name)
         there = f"{claim}/{record.job.pod.output.path}".rstrip("/")
