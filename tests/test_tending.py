@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import pytest
@@ -11,9 +11,10 @@ import pytest
 from echelon import tending
 from echelon.engines.base import Tender
 from echelon.engines.memory.engine import MemoryEngine
-from echelon.errors import EchelonError, Refused, Unreachable
+from echelon.errors import EchelonError, Refused, ResultsIncomplete, Unreachable
 from echelon.handle import Run
 from echelon.model.cluster import Cluster
+from echelon.model.copy import LeftOut
 from echelon.model.ends import succeeded
 from echelon.model.event import Event
 from echelon.model.job import Job
@@ -58,6 +59,7 @@ class Queue(MemoryEngine):
         super().__init__()
         self.starts = list(starts)
         self.free = free
+        self.incomplete = False
         self.done: list[str] = []
         self.outages: list[EchelonError] = []
         self.story = [Event(kind="recorded", at=1.0), Event(kind="queued", at=2.0, reason="no room")]
@@ -86,9 +88,12 @@ class Queue(MemoryEngine):
             raise trouble
         self.story += [Event(kind="admitted", at=3.0), succeeded(at=4.0)]
 
-    def collect(self, ref: RunRef, progress: object = None) -> None:
+    def collect(self, ref: RunRef, progress: Callable[[int, int], object] | None = None) -> Sequence[LeftOut]:
         del ref, progress
         self.done.append("collect")
+        if self.incomplete:
+            raise ResultsIncomplete("worker 1: 3 files not fetched: its pod is gone")
+        return ()
 
     def events(self, ref: RunRef, *, follow: bool = False, timeout: float | None = None) -> Iterator[Event]:
         del ref
@@ -128,7 +133,19 @@ def test_who_does_not_hold_the_claim_changes_nothing() -> None:
     ending = threading.Timer(0.1, lambda: engine.story.append(succeeded(at=4.0)))
     ending.start()
     assert Run(REF, engine).wait().state == "succeeded"
-    assert (engine.done, engine.starts) == ([], [None])
+    # Whether results belong to this machine is the engine's to know: it is asked, and nothing else is done.
+    assert (engine.done, engine.starts) == (["collect"], [None])
+
+
+def test_results_that_are_not_all_here_are_an_error_after_the_end() -> None:
+    engine = Queue(None)
+    engine.incomplete = True
+    with pytest.raises(ResultsIncomplete):
+        Run(REF, engine).wait()
+    assert engine.claimed.kept == [succeeded(at=4.0)]
+    troubles: list[str] = []
+    assert Run(REF, engine).wait(collect=lambda: troubles.append("asked")).state == "succeeded"
+    assert troubles == ["asked"]
 
 
 def test_the_claim_is_taken_over_when_that_is_asked_for() -> None:

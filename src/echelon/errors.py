@@ -15,7 +15,8 @@ Foreign errors (OSError, YAML, HTTP) are translated where they enter, so that th
     ├── Unavailable                  119  something needed is missing here
     ├── Unreachable                  120  the cluster does not answer
     ├── Denied                       121  the cluster does not know the user, or does not let them
-    └── Refused                      122  the cluster refused the request: quota, webhook, invalid
+    ├── Refused                      122  the cluster refused the request: quota, webhook, invalid
+    └── ResultsIncomplete            123  not all results of a run are here: of which worker, and why
 
 A run's own failure is not an error of echelon: `run` and `wait` exit with the code of the first failing rank
 (128+n for a signal). 2 is a usage error, 130 an interruption."""
@@ -118,6 +119,12 @@ class Refused(EchelonError):
     """The API server refused a valid request."""
 
     exit_code = 122
+
+
+class ResultsIncomplete(EchelonError):
+    """Not all results of a run that is over are where they belong. The run itself may have succeeded."""
+
+    exit_code = 123
 
 
 def from_os_error(error: OSError, path: object = None) -> StateTrouble:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
 from echelon.engines.base import Engine, RunDamaged, Saving
 from echelon.errors import InvalidJob, RunTimedOut, StateTrouble
+from echelon.model.copy import LeftOut
 from echelon.model.event import Event
 from echelon.model.log import LogLine
 from echelon.model.plan import Plan
@@ -70,18 +71,21 @@ class Run:
         *,
         take_over: bool = False,
         tell: Callable[[str], object] = lambda _trouble: None,
+        collect: Callable[[], object] | None = None,
     ) -> Status:
         """Wait for the end and return the status; RunTimedOut if it is later than `timeout` (90, "5m").
 
         The run goes on then. A run that this machine submitted is looked after meanwhile, its output is saved
         among its results as it comes, and its results are fetched; one that another machine submitted, only
-        with `take_over`. What keeps the output from being saved is told once.
+        with `take_over`. What keeps the output from being saved is told once. Raises ResultsIncomplete if not
+        all results could be fetched. `collect` is called instead of `self.collect`, by a command that shows
+        it.
         """
         seconds = parse_duration("timeout", timeout) if isinstance(timeout, str) else timeout
         with self.tending(take_over=take_over, saving=Saving(tell=tell)) as tender:
             for event in self._engine.events(self._ref, follow=True, timeout=seconds):
                 if event.kind == "finished":
-                    tender.finish(event, self.collect)
+                    tender.finish(event, collect or self.collect)
         status = self._look()
         if status.state == "recorded":
             raise StateTrouble(
@@ -182,19 +186,33 @@ class Run:
         """
         return tending(self._ref, self._engine, take_over=take_over, saving=saving)
 
-    def collect(self, progress: Callable[[int, int], object] | None = None) -> None:
-        """Bring the results of a run that has ended to where they belong, if its workers still have them."""
-        self._engine.collect(self._ref, progress)
+    def collect(self, progress: Callable[[int, int], object] | None = None) -> Sequence[LeftOut]:
+        """Bring the results of a run that has ended to where they belong, and let its workers go; returns
+        what cannot be copied. Raises ResultsIncomplete, and the workers stay, if not all of them came.
 
-    def get(self, path: str = ".", to: Path | str | None = None) -> Path:
+        Results belong to the machine that submitted the run: on another one it does nothing."""
+        return self._engine.collect(self._ref, progress)
+
+    def get(
+        self,
+        path: str = ".",
+        to: Path | str | None = None,
+        *,
+        notice: Callable[[LeftOut], object] = lambda _: None,
+    ) -> Path:
         """Bring a file or folder of the results (all of them by default) to the folder `to`; returns its
-        path.
+        path. The run's workers keep them.
 
-        Without `to` it comes to where this run's results belong; what is there already stays as it is.
+        Without `to` it comes to where this run's results belong; what is there already stays as it is. On
+        the machine that submitted the run, once that is over, all of them are collected then. `notice` gets
+        what cannot be copied.
         """
+        if to is None:
+            for each in self.collect():
+                notice(each)
         record = self._engine.read(self._ref)
         target = Path(to) if to is not None else Path(record.results) / Path(path).parent
-        return self._engine.fetch(self._ref, path, target)
+        return self._engine.fetch(self._ref, path, target, notice)
 
     def stop(self, *, now: bool = False, wait: bool = True) -> None:
         """End the run: SIGTERM to the ranks and, ten seconds later, SIGKILL; `now` kills at once.

@@ -56,8 +56,8 @@ class Tending:
         self._next_try, self._pause = 0.0, _ADMISSION[0]
 
     def is_ours(self) -> bool:
-        """Whether it is for this process to keep the end and fetch the results: no other is the run's tender.
-        A claim that is free is taken now.
+        """Whether it is for this process to keep the end: no other is the run's tender. A claim that is free
+        is taken now.
         """
         return self._engine.traits.keeps_queue or self._try_claim()
 
@@ -67,14 +67,15 @@ class Tending:
             self._thread.start()
 
     def finish(self, end: Event, collect: Callable[[], object]) -> None:
-        """The run is over: have its end in the record, then fetch its results.
+        """The run is over: have its end in the record, then fetch its results. The engine knows whether they
+        belong to this machine, whichever of its processes tends the run.
 
         The end comes first, with one request: fetching releases the workers, and the log that tells the end
         goes with them."""
         self._over = True
         if self.is_ours():
             self.keep(end)
-            collect()
+        collect()
 
     def keep(self, end: Event) -> None:
         """Have the end in the record; an outage is waited for."""

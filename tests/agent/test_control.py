@@ -211,6 +211,105 @@ def test_without_a_leader_members_hold_on(pods: Pods) -> None:
     assert pods.code(1) == 0
 
 
+# Linger
+
+
+class Copy:
+    """`files send` beside an agent, as a client runs it by `exec`: here with nobody who reads, so that it
+    goes on until it is closed.
+    """
+
+    def __init__(self, pods: Pods, worker: int) -> None:
+        (pods.place(worker) / "output" / "large").write_bytes(bytes(1 << 20))
+        command = [sys.executable, str(pods.archive), "files", "send", str(pods.place(worker) / "output")]
+        pipe = subprocess.PIPE
+        self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, bufsize=0)
+        assert self._process.stdout is not None
+        self._process.stdout.read(1)  # it has begun
+
+    def close(self) -> None:
+        for stream in (self._process.stdin, self._process.stdout):
+            assert stream is not None
+            stream.close()
+        self._process.wait(PATIENCE)
+
+
+@pytest.mark.parametrize("worker", [0, 1])
+def test_the_time_to_linger_does_not_pass_while_files_are_copied(pods: Pods, worker: int) -> None:
+    pods.script("print('hello')", workers=2, hold=2.0)
+    pods.start_all()
+    pods.wait_for("worker-ended", of=0)
+    copy = Copy(pods, worker)
+    time.sleep(6.0)
+    assert [process.poll() for process in pods.processes.values()] == [None, None]
+    copy.close()
+    assert [pods.code(each) for each in (0, 1)] == [0, 0]
+
+
+def test_it_begins_again_at_each_contact(pods: Pods) -> None:
+    pods.script("print('hello')", hold=3.0)
+    pods.start_all()
+    pods.wait_for("worker-ended", of=0)
+    until = 0.0
+    for _ in range(6):
+        state = json.loads(pods.order(0, "state").stdout)
+        assert state["holding_until"] > until
+        until = state["holding_until"]
+        time.sleep(1.0)
+    assert pods.code(0) == 0
+
+
+def test_a_release_waits_for_another_client_that_fetches(pods: Pods) -> None:
+    pods.script("print('hello')", workers=2, hold=FOR_LONG)
+    pods.start_all()
+    pods.wait_for("worker-ended", of=0)
+    for client in ("a", "b"):
+        assert pods.order(0, "fetch", json.dumps({"client": client, "seconds": 300})).returncode == 0
+    assert pods.order(0, "release", json.dumps({"client": "a"})).returncode == 0
+    time.sleep(2.0)
+    assert [process.poll() for process in pods.processes.values()] == [None, None]
+    assert pods.order(0, "fetch", json.dumps({"client": "b", "seconds": 0})).returncode == 0
+    assert [pods.code(worker) for worker in (0, 1)] == [0, 0]
+
+
+@pytest.mark.parametrize("worker", [0, 1])
+def test_a_release_waits_for_a_copy(pods: Pods, worker: int) -> None:
+    pods.script("print('hello')", workers=2, hold=FOR_LONG, heartbeat=0.2)
+    pods.start_all()
+    pods.wait_for("worker-ended", of=0)
+    copy = Copy(pods, worker)
+    time.sleep(1.0)  # a heartbeat of the member, which says so
+    assert pods.order(0, "release").returncode == 0
+    time.sleep(2.0)
+    assert pods.processes[worker].poll() is None
+    copy.close()
+    assert [pods.code(each) for each in (0, 1)] == [0, 0]
+
+
+def api_server(port: int) -> dict[str, str]:
+    return {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": str(port)}
+
+
+def test_it_does_not_pass_while_the_api_server_is_away(pods: Pods) -> None:
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))  # and does not listen
+        pods.script("print('hello')", hold=2.0)
+        pods.start(0, env=api_server(server.getsockname()[1]))
+        pods.wait_for("worker-ended", of=0)
+        time.sleep(6.0)
+        assert pods.processes[0].poll() is None
+        server.listen(100)
+        assert pods.code(0) == 0
+
+
+def test_an_api_server_that_may_never_be_reached_does_not_hold_a_worker_for_ever(pods: Pods) -> None:
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        pods.script("print('hello')", hold=0.5)
+        pods.start(0, env=api_server(server.getsockname()[1]))
+        assert pods.code(0) == 0
+
+
 # Stop
 
 SAVES = """

@@ -141,6 +141,8 @@ class Agent:
         self._to_leader.held_until = lambda: self._shutdown.until
         self._to_leader.on_given_up = self._on_no_leader
         self._to_leader.on_lost = self._on_leader_lost
+        self._to_leader.is_copying = self._shutdown.is_copying
+        self._shutdown.is_led = lambda: self._to_leader is not None and self._to_leader.connected
         if self._in_pod:
             self._sink.on_event = self._to_leader.forward
 
@@ -262,12 +264,17 @@ class Agent:
     # Orders
 
     def _answer(self, order: str, details: dict[str, object]) -> dict[str, object]:
+        self._loop.call_later(0, self._shutdown.contact)
         if order == "state":
             return self._state()
+        client, seconds = str(details.get("client") or ""), details.get("seconds")
+        if order == "fetch":
+            self._shutdown.attend(client, seconds if isinstance(seconds, (int, float)) else 0.0)
+            return {"ok": True}
         if order == "release":
             if self._shutdown.final is None:
                 return {"ok": False, "error": "the run is not over yet"}
-            self._loop.call_later(0, self._shutdown.release)
+            self._loop.call_later(0, lambda: self._shutdown.release(client))
             return {"ok": True}
         reason, at_once = str(details.get("reason") or "stopped"), bool(details.get("now"))
         leader = self._leader

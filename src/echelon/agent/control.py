@@ -1,9 +1,9 @@
 """Orders from the client: a socket in the worker's own folder, and the command that connects to it.
 
 A client reaches it through `exec` in the pod: `python3 agent.pyz control SOCKET ORDER [JSON]`. The orders are
-`stop` (with `reason` and `now`), `release` (the results were fetched, the worker may leave) and `state`. One
-line of JSON goes each way. Only the agent's user may open the socket; a process of that user could also
-signal the agent."""
+`stop` (with `reason` and `now`), `fetch` (a `client` fetches results for the next `seconds`, and no worker
+may leave), `release` (the `client` has them, the workers may leave) and `state`. One line of JSON goes each
+way. Only the agent's user may open the socket; a process of that user could also signal the agent."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank 
 if TYPE_CHECKING:
     from typing import Callable
 
-ORDERS = ("stop", "release", "state")
+ORDERS = ("stop", "fetch", "release", "state")
 PATIENCE = 10.0  # seconds for an order and its answer
 CALLERS = 16  # at a time; one more drops the oldest
 LONGEST = 64 * 1024  # bytes of an order

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import time
 
+from echelon.agent.files.beside import is_copying
 from echelon.agent.gang.member import Member
+from echelon.agent.linger import Linger, try_api_server
 from echelon.agent.loop import Loop
 from echelon.agent.output import termination
 from echelon.agent.output.sink import Sink
@@ -20,8 +22,10 @@ if TYPE_CHECKING:
 
     from echelon.agent.gang.leader import Leader
 
+LOOK = 1.0  # seconds between two looks for a copy that runs here
+API_PERIOD = 5.0  # seconds between two connections to the API server while results are held
+REPEAT_UNTIL = 30.0  # seconds by which the end of holding moves before it is stated again
 FLUSH = 10.0  # seconds that a slow reader gets to take a worker's output before its end is reported
-SLACK = 15.0  # seconds that a member holds its results longer than the leader, which releases it
 REPEAT_HELD = 5.0  # seconds between two state lines while results are held
 
 
@@ -44,19 +48,66 @@ class Shutdown:
         self._history = history
         self._in_pod = in_pod
         self._alone = False  # the leader is gone, and this worker holds its results by itself
+        self._manifests: list[dict[str, object]] = []
+        self._linger = Linger(task.hold)
+        self._told = 0.0  # the last end of holding that was stated
+        # Whether a leader is connected, which will release this member.
+        self.is_led: Callable[[], bool] = lambda: False
         self._released = self._part_over = self._leaving = self._left = self._terminated = False
 
     # After the run's end
 
     def end_part(self) -> None:
-        """Every rank here has ended; once their output is written, this worker's part is over."""
-        self._sink.when_empty(self._hold, FLUSH)
+        """Every rank here has ended; once their output is written and it is known what they leave, this
+        worker's part is over.
+        """
+        self._sink.when_empty(self._take_stock, FLUSH)
 
-    def release(self) -> None:
-        """The results were fetched."""
-        self._released = True
+    def _take_stock(self) -> None:
+        """Find out what this worker holds. An agent whose ranks never ran, such as a lost worker's
+        replacement, states nothing: it would overrule what the worker stated before.
+        """
+        if not (self._task.kept and self._member.ran):
+            self._hold()
+            return
+        from echelon.agent.stock import take_stock
+
+        def stated(found: list[dict[str, object]]) -> None:
+            self._manifests = [dict(each, worker=self._worker) for each in found]
+            self._hold()
+
+        take_stock(self._loop, self._task.kept, stated)
+
+    def contact(self) -> None:
+        """A client gave an order: the time to linger begins again."""
+        self._linger.contact()
         if self.until is not None:
+            self._tell_until(REPEAT_UNTIL)
+
+    def attend(self, client: str, seconds: float) -> None:
+        """A client fetches from worker after worker, and all of them stay meanwhile."""
+        self._linger.attend(client, seconds, time.monotonic())
+        if self.until is not None:
+            self._finish_if_free()
+
+    def release(self, client: str = "") -> None:
+        """The results were fetched; another client that is still fetching them is waited for."""
+        self._released = True
+        self._linger.attend(client, 0.0, time.monotonic())
+        if self.until is not None:
+            self._finish_if_free()
+
+    def is_copying(self) -> bool:
+        """Whether files are copied from this worker, which its leader waits for."""
+        return self.until is not None and is_copying()
+
+    def _finish_if_free(self) -> None:
+        if self._released and not self._linger.is_attended(time.monotonic()) and not self._is_busy():
             self.finish()
+
+    def _is_busy(self) -> bool:
+        """Whether files are copied here or, as far as the leader knows, from another worker."""
+        return is_copying() or (self.leader is not None and self.leader.is_copying())
 
     def finish(self) -> None:
         """Leave with the code of the verdict; the leader leaves last."""
@@ -76,18 +127,15 @@ class Shutdown:
         """Hold the results until they are fetched, if there can be any; else leave."""
         some = self.leader.gang.has_run if self.leader is not None else self._member.ran
         if self._task.hold > 0 and some and not self._released and not self._terminated:
-            seconds = self._task.hold
             if self.leader is not None and self.leader.held_for is not None:
-                seconds = (
-                    self.leader.held_for
-                )  # what its members hold; a leader that was replaced has nothing
-            self.until = time.time() + seconds
-            if self.leader is not None:
-                self._sink.event("holding", until=round(self.until, 3))
+                # What its members hold; a leader that was replaced has nothing of its own.
+                self._linger = Linger(self.leader.held_for)
+            self._linger.contact()
+            self._tell_until(0.0)
             if self._task.repeat_state:
                 self._loop.call_later(REPEAT_HELD, self._repeat_while_held)
-            slack = SLACK if self.leader is None else 0.0
-            self._loop.call_later(seconds + slack, self.finish)
+            self._look()
+            self._count()
             self._report_part_over()
             self._log_hold_alone()
         else:
@@ -126,6 +174,38 @@ class Shutdown:
         self.final = INTERRUPTED if self.final else 0
         self.leave(self.final)
 
+    def _tell_until(self, least: float) -> None:
+        """State until when results are held, if that has moved by so many seconds."""
+        until = time.time() + self._linger.left
+        moved = self.until is None or until - self._told > least
+        self.until = until
+        if moved:
+            self._told = until
+            if self.leader is not None:
+                self._sink.event("holding", until=round(until, 3))
+            elif self._part_over:
+                self._log_hold_alone()
+
+    def _look(self) -> None:
+        """See whether a copy runs here, or the results may be given up."""
+        if self._is_busy() or self.is_led():
+            self._linger.contact()
+        self._finish_if_free()
+        self._loop.call_later(min(LOOK, self._task.hold / 4), self._look)
+
+    def _count(self) -> None:
+        """Count the time to linger, from one connection to the API server to the next."""
+        period = min(API_PERIOD, max(0.1, self._task.hold / 4))
+
+        def counted(reachable: bool) -> None:
+            self._linger.pass_time(time.monotonic(), self._is_busy() or self.is_led(), reachable)
+            if self._linger.over:
+                self.finish()
+            else:
+                self._loop.call_later(period, self._count)
+
+        try_api_server(self._loop, period, counted)
+
     def _repeat_while_held(self) -> None:
         """Repeat the state line, since a log may be rotated after its last line. Members, which have no
         events of the run, do it too: in an empty log a reader could not see that lines are missing.
@@ -136,9 +216,10 @@ class Shutdown:
     def _report_part_over(self, code: int | None = None) -> None:
         if self._in_pod and not self._part_over:
             self._part_over = True
-            self._sink.event(
-                "worker-ended", worker=self._worker, exit_code=self.final if code is None else code
-            )
+            ended: dict[str, object] = {"exit_code": self.final if code is None else code}
+            if self._manifests:
+                ended["manifests"] = self._manifests
+            self._sink.event("worker-ended", worker=self._worker, **ended)
 
     # At any time
 

@@ -77,6 +77,7 @@ class Task:
         self.control: str | None = raw.get("control")  # path of the socket on which it takes orders
         self.termination: str | None = raw.get("termination")  # path of the termination message
         self.repeat_state: bool = raw.get("repeat_state", False)  # its log is rotated: repeat the state
+        self.kept: list[str] = raw.get("kept", [])  # folders with results that are fetched from its pod
         self.fresh: bool = raw.get("fresh", False)  # its results must not be mixed with what is there
         self.places: list[Place] = list(_places(self.groups))
 

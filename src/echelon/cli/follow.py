@@ -12,10 +12,11 @@ from echelon.cli import render
 from echelon.cli.lines import LinePrinter
 from echelon.cli.words import one_line
 from echelon.engines.base import Saving
-from echelon.errors import EchelonError, RunLost, UnknownRun
+from echelon.errors import EchelonError, ResultsIncomplete, RunLost, UnknownRun
 from echelon.handle import Run
 from echelon.model.event import Event
 from echelon.model.job import Job
+from echelon.model.status import FINAL
 from echelon.model.world import rank_count
 from echelon.tending import Tending
 
@@ -52,7 +53,7 @@ def follow(run: Run, job: Job, format_: str, *, raw: bool = False) -> int:
                     render.notice(f"no reader is left; run {run.name} goes on: `echelon logs -f {run.name}`")
                 raise
         try:
-            trouble = _collect(run, watcher, tender)
+            trouble = _collect(run, watcher)
             status = run.status()
         except UnknownRun:
             raise RunLost(
@@ -62,11 +63,13 @@ def follow(run: Run, job: Job, format_: str, *, raw: bool = False) -> int:
     render.ending(status)
     if format_ != "text":
         render.data(status, format_)
-    if trouble is not None:
-        raise trouble
-    if signals and status.state == "stopped":
-        return 128 + signals[0]
-    return status.exit_code or 0
+    if status.state not in FINAL:
+        trouble = trouble or ResultsIncomplete(
+            f"how run {run.name!r} ended is not known yet, and its results were not fetched",
+            hint=f"`echelon wait {run.name}` goes on",
+        )
+    code = 128 + signals[0] if signals and status.state == "stopped" else status.exit_code or 0
+    return render.final_code(code, trouble)
 
 
 def _printer(run: Run, format_: str, *, raw: bool) -> LinePrinter:
@@ -91,12 +94,11 @@ def _attend(run: Run, tender: Tending) -> None:
     _report_events(run, on_end=lambda end: tender.finish(end, lambda: render.collecting(run)))
 
 
-def _collect(run: Run, watcher: threading.Thread, tender: Tending) -> EchelonError | None:
+def _collect(run: Run, watcher: threading.Thread) -> EchelonError | None:
     """Fetch the results. What goes wrong with that does not hide how the run ended."""
     try:
         watcher.join()
-        if tender.is_ours():
-            render.collecting(run)
+        render.collecting(run)
     except KeyboardInterrupt:
         render.notice(f"not all results were fetched; `echelon get {run.name}` goes on with it")
         raise

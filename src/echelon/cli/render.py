@@ -29,11 +29,14 @@ from echelon.model.world import rank_count, worker_count
 from echelon.prepare import Prepared
 
 if TYPE_CHECKING:
+    from echelon.errors import EchelonError
+    from echelon.model.copy import LeftOut
     from echelon.model.finding import Finding
 
 _RUN_HEADS = ("NAME", "STATE", "WORKERS", "GPUS", "AGE", "TOOK", "COMMAND", "REASON")
 _LEVEL_COLOURS = {"ok": "green", "degraded": "yellow", "missing": "red"}
 _SHORTENED = ("COMMAND", "REASON", "MODEL", "USED BY")  # columns that give way on a narrow terminal
+_LEFT_OUT = 5  # results that are named when they cannot be copied
 T = TypeVar("T")
 
 
@@ -97,7 +100,7 @@ def collecting(run: Run) -> None:
             shown = now
             notice(f"fetching results: {format_memory(done)} of {format_memory(total)}")
 
-    run.collect(progress)
+    left_out(run.collect(progress))
     if shown != began:
         notice("results fetched")
 
@@ -112,6 +115,26 @@ def told_if_slow(text: str) -> Iterator[None]:
         yield
     finally:
         timer.cancel()
+
+
+def left_out(found: Sequence[LeftOut]) -> None:
+    """Results that cannot be copied, a line each."""
+    for each in found[:_LEFT_OUT]:
+        notice(f"not copied: {one_line(each.path)}: {one_line(each.why)}")
+    if len(found) > _LEFT_OUT:
+        notice(f"not copied: {len(found) - _LEFT_OUT} more")
+
+
+def final_code(code: int, trouble: EchelonError | None) -> int:
+    """The exit code of a command that stayed with a run: a failure of the run's own counts more than trouble
+    with its results, which is told.
+    """
+    if trouble is None:
+        return code
+    if not code:
+        raise trouble
+    notice(str(trouble))
+    return code
 
 
 def ending(status: Status) -> None:

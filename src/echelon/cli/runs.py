@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -13,7 +14,7 @@ from echelon.cli.options import complete_runs, target_of, target_options, where
 if TYPE_CHECKING:
     from echelon.errors import EchelonError
     from echelon.handle import Run
-    from echelon.model.copy import OpenCopy
+    from echelon.model.copy import LeftOut, OpenCopy
     from echelon.model.status import RunSummary
 
 
@@ -105,10 +106,15 @@ def wait(name: str, timeout: str | None, take_over: bool, **target: str | None) 
 
     run = attach(name, **where(target))
     report_waiting(run)
-    seconds = parse_duration("timeout", timeout) if timeout else None
-    ended = run.wait(seconds, take_over=take_over, tell=render.notice)
+    troubles: list[EchelonError] = []
+    ended = run.wait(
+        parse_duration("timeout", timeout) if timeout else None,
+        take_over=take_over,
+        tell=render.notice,
+        collect=lambda: _collect(lambda: render.collecting(run), troubles),
+    )
     render.outcome(ended, target["format"] or "text")
-    return ended.exit_code or 0
+    return render.final_code(ended.exit_code or 0, troubles[0] if troubles else None)
 
 
 @click.command("stop", short_help="Stop runs.")
@@ -130,8 +136,15 @@ def stop(names: tuple[str, ...], now: bool, **target: str | None) -> int:
     handles, trouble = _attach_all(names, target)
     for handle in handles:
         handle.stop(now=now, wait=False)
+    troubles: list[EchelonError] = []
     if handles:
-        render.outcomes([handle.wait(STOP_PATIENCE) for handle in handles], target["format"] or "text")
+        ended = [
+            handle.wait(STOP_PATIENCE, collect=partial(_collect, handle.collect, troubles))
+            for handle in handles
+        ]
+        render.outcomes(ended, target["format"] or "text")
+    for each in troubles:
+        render.notice(str(each))
     if trouble is not None:
         raise trouble
     return 0
@@ -175,6 +188,9 @@ def rm(names: tuple[str, ...], **target: str | None) -> int:
 def get(name: str, path: str, to: str | None, **target: str | None) -> int:
     """Copy a file or folder of a run's results, all of them by default, and print where it is.
 
+    Without --to, on the machine that submitted the run, they come home, and its workers are let go once all
+    of them are there. With --to the run and its workers stay as they are.
+
     \b
     Examples:
       echelon get RUN
@@ -184,9 +200,23 @@ def get(name: str, path: str, to: str | None, **target: str | None) -> int:
     from echelon.cli import render
 
     started = time.monotonic()
-    fetched = attach(name, **where(target)).get(path, to)
+    left_out: list[LeftOut] = []
+    try:
+        fetched = attach(name, **where(target)).get(path, to, notice=left_out.append)
+    finally:
+        render.left_out(left_out)
     render.fetched(fetched, time.monotonic() - started, target["format"] or "text")
     return 0
+
+
+def _collect(fetch: Callable[[], object], troubles: list[EchelonError]) -> None:
+    """Fetch the results; what goes wrong with that does not hide how the run ended."""
+    from echelon.errors import EchelonError
+
+    try:
+        fetch()
+    except EchelonError as error:
+        troubles.append(error)
 
 
 def _attach_all(

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from echelon.errors import InvalidJob, RunExists, StateTrouble, UnknownRun, from_os_error
 from echelon.model.cluster import Cluster
+from echelon.model.copy import LeftOut
 from echelon.model.event import Event
 from echelon.model.job import Job
 from echelon.model.log import LogLine
@@ -164,15 +165,18 @@ class Engine(Protocol):
         do not write there themselves."""
         ...
 
-    def fetch(self, ref: RunRef, path: str, to: Path) -> Path:
-        """Copy a file or folder of the results (all of them for `.`) to `to`; returns where it is."""
+    def fetch(self, ref: RunRef, path: str, to: Path, notice: Callable[[LeftOut], object] = ...) -> Path:
+        """Copy a file or folder of the results (all of them for `.`) to `to`; returns where it is. `notice`
+        gets what cannot be copied. The run and its workers stay as they are.
+        """
         ...
 
-    def collect(self, ref: RunRef, progress: Callable[[int, int], object] | None = None) -> None:
-        """Bring the results of a run that has ended to where they belong, and let its workers go.
+    def collect(self, ref: RunRef, progress: Callable[[int, int], object] | None = None) -> Sequence[LeftOut]:
+        """Bring the results of a run that has ended to where they belong, and let its workers go once all of
+        them are there; returns what cannot be copied. Raises ResultsIncomplete if any are missing then.
 
-        Where they are there already, and after the first time, it does nothing. `progress` is called with
-        the bytes that have come, and how many there are."""
+        Where they are there already, after the first time, and for a run that another machine submitted, it
+        does nothing. `progress` is called with the bytes that have come, and how many there are."""
         ...
 
     def tender(self, ref: RunRef, *, take_over: bool = False) -> Tender | None:

@@ -1,4 +1,4 @@
-"""Copies of files: those that go on, how far one has come, and its outcome."""
+"""What there is to copy, copies that go on, how far one has come, and its outcome."""
 
 from __future__ import annotations
 
@@ -17,6 +17,19 @@ class OpenCopy:
     created: float
     state: Literal["starting", "running"]
     kind: Literal["copy"] = "copy"  # among the rows of `ps` as data
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Manifest:
+    """What a tree holds: its files, their bytes, and a digest of its listing (`agent/files/manifest.py`).
+    Without a digest nothing was there.
+    """
+
+    files: int
+    size: int
+    digest: str
+    root: str = ""  # where the tree is in its pod
+    worker: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -40,7 +53,9 @@ class LeftOut:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Copied:
-    """The outcome of a copy. `changed` names files that were written to all the while they were read."""
+    """The outcome of a copy. `changed` names files that were written to all the while they were read;
+    `left_out` is all that was not copied, `failed` the part of it that was listed and then did not come.
+    """
 
     target: str
     files: int
@@ -48,3 +63,5 @@ class Copied:
     there: int  # of the files: those that were in their place before
     left_out: tuple[LeftOut, ...] = ()
     changed: tuple[str, ...] = ()
+    failed: tuple[LeftOut, ...] = ()
+    manifest: Manifest | None = None  # of the listing that was copied; None of a copy to a pod

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from echelon.model.copy import Manifest
+
 Kind = Literal[
     "recorded",  # the run exists under its name; nothing runs yet
     "queued",  # it waits in the queue; `reason` is why
@@ -102,6 +104,7 @@ class Event:
     results: Literal["gone"] | None = None  # of an end: no copy of the results is left
     version: str | None = None  # of the agent
     trouble: str | None = None  # of `waiting`: the kind of what is waited for; "untended" needs a command
+    manifests: tuple[Manifest, ...] | None = None  # of what the worker holds, or, at the end, all workers do
 
 
 def is_moment(at: float) -> bool:

@@ -15,9 +15,10 @@ import os
 import sys
 import time
 
+from echelon.agent.files.beside import copies_beside
 from echelon.agent.files.receiver import Missing, Receiver
 from echelon.agent.files.sender import Sender
-from echelon.agent.files.tree import BadTree, find, look, walk
+from echelon.agent.files.tree import BadTree, entries_at, find
 from echelon.agent.files.wire import SILENCE, Broken, Garbled, Trouble, Wire, postpone_end, standard_wire
 
 TYPE_CHECKING = False  # as mypy reads it; `typing` is not needed at run time
@@ -54,13 +55,15 @@ def _list(root: str, path: str = ".") -> int:
     if place is None:
         print(json.dumps({"trouble": "nothing is there"}))
         return 1
-    entries = walk(place) if os.path.isdir(place) else iter([look(place, os.path.basename(place))])
+    wire = standard_wire()  # which ends when nobody reads
     count = 0
-    for count, entry in enumerate(entries, start=1):  # noqa: B007 - counted
-        print(json.dumps(entry.raw()))
-        postpone_end()
-    print(json.dumps({"listed": count}))
-    sys.stdout.flush()
+    try:
+        for count, entry in enumerate(entries_at(place), start=1):  # noqa: B007 - counted
+            wire.write(**entry.raw())
+        wire.write(listed=count)
+        wire.flush()
+    except Broken:
+        return BROKEN
     return 0
 
 
@@ -104,12 +107,10 @@ def _hold(seconds: float) -> int:
 
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))  # a container's first process ignores it otherwise
     used = time.monotonic()
-    own = str(os.getpid())
     before: dict[str, bytes] = {}
     while time.monotonic() - used < seconds:
-        copies = (name for name in os.listdir("/proc") if name.isdigit() and name != own and _is_copy(name))
-        now = {name: _moved(name) for name in copies}
-        if any(before.get(name) != moved for name, moved in now.items()):
+        now = {process: _moved(process) for process in copies_beside()}
+        if any(before.get(process) != moved for process, moved in now.items()):
             used = time.monotonic()
         before = now
         time.sleep(min(2.0, seconds / 4))
@@ -123,15 +124,3 @@ def _moved(process: str) -> bytes:
             return file.read()
     except OSError:
         return os.urandom(16)
-
-
-def _is_copy(process: str) -> bool:
-    try:
-        with open("/proc/%s/cmdline" % process, "rb") as file:
-            arguments = file.read()
-    except OSError:
-        return False  # it has ended
-    # Only copies by this agent's archive: a process list may show those of other pods. And not another
-    # `hold`: two that see each other would stay for ever.
-    ours = os.fsencode(sys.argv[0]) + b"\0files\0"
-    return ours in arguments and ours + b"hold\0" not in arguments

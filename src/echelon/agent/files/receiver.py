@@ -15,6 +15,7 @@ import stat
 
 from echelon.agent.files import tree
 from echelon.agent.files.landing import Landing, write_all
+from echelon.agent.files.manifest import Manifest
 from echelon.agent.files.sender import VERSION
 from echelon.agent.files.tree import FILE, FOLDER, LINK, OTHER, BadTree, Entry, check_path, digest_of, shown
 from echelon.agent.files.wire import Garbled, Wire
@@ -67,7 +68,10 @@ class Receiver:
         self._move = move  # maps a path of the tree to its place below the target
         self._on_progress = on_progress  # bytes and files that are here, and all of them
         self._kinds: dict[str, str] = {}
+        self._manifest = Manifest()
         self._left_out: list[tuple[str, str]] = []
+        self._failed: list[tuple[str, str]] = []
+        self.outstanding: dict[str, int] = {}  # files that are not in their place yet, with their sizes
         self._changed: list[str] = []
         self._done = self._total = self._files_done = self._files = self._there = 0
 
@@ -104,10 +108,12 @@ class Receiver:
         message = self._wire.read()
         while "listed" not in message:
             entry = tree.read_entry(message)
+            self._manifest.add(entry)
             if entry.path != "." or not entry.why_not:
                 check_path(entry.path)
             place = single or (self._move(entry.path) if entry.path != "." else ".")
             if entry.kind == LINK and not entry.why_not:
+                entry.link = tree.moved_link(entry.path, entry.link, place, self._move)
                 entry.why_not = tree.why_not_link(place, entry.link)
             if entry.why_not or entry.kind == OTHER:
                 self._left_out.append((entry.path, entry.why_not or "neither file, folder nor link"))
@@ -138,12 +144,14 @@ class Receiver:
             elif entry.kind == FILE:
                 self._files += 1
                 self._total += entry.size
+                self.outstanding[entry.path] = entry.size
                 found = landing.stat(place)
                 if found is None or found.st_size != entry.size:
                     wanted.append(Wanted(entry, place, landing.partials.begun(place, entry)))
                 elif found.st_mtime_ns == entry.mtime:
                     self._there += 1
                     self._done += entry.size
+                    del self.outstanding[entry.path]
                     if stat.S_IMODE(found.st_mode) != entry.mode:
                         landing.settle(place, entry)
                 else:
@@ -212,6 +220,7 @@ class Receiver:
         fits = trailer.get("sha256") == digest.hexdigest() and (not changed or wanted.tries == TRIES)
         if fits and "why_not" not in trailer:
             landing.put_in_place(wanted.place, entry)
+            del self.outstanding[entry.path]
             if changed:
                 self._changed.append(entry.path)
             self._files_done += 1
@@ -234,13 +243,15 @@ class Receiver:
         if landing.digest(wanted.place, entry.size, self._wire.tick) != trailer.get("sha256"):
             return Wanted(entry, wanted.place, 0)
         landing.settle(wanted.place, entry)
+        del self.outstanding[entry.path]
         self._there += 1
         self._files_done += 1
         self._advance(entry.size)
         return None
 
     def _leave_out(self, entry: Entry, message: dict[str, Any]) -> None:
-        self._left_out.append((entry.path, str(message.get("why_not") or "arrives damaged")))
+        """A file that was listed, and does not come."""
+        self._failed.append((entry.path, str(message.get("why_not") or "arrives damaged")))
         self._files -= 1
         self._total -= entry.size
         self._report()
@@ -257,14 +268,17 @@ class Receiver:
                 self._wire.tick()
 
     def _say_end(self, target: str) -> dict[str, Any]:
-        for path, why in self._left_out:
+        left_out = self._left_out + self._failed
+        for path, why in left_out:
             self._wire.write(left_out=path, why=why)
         for path in self._changed:
             self._wire.write(changed=path)
         outcome = {"files": self._files, "bytes": self._total, "there": self._there, "target": target}
         self._wire.write(end=1, **outcome)
         self._wire.flush()
-        return {**outcome, "left_out": self._left_out, "changed": self._changed}
+        manifest = self._manifest.raw()
+        more = {"left_out": left_out, "failed": self._failed, "changed": self._changed, "manifest": manifest}
+        return {**outcome, **more}
 
     def _advance(self, size: int) -> None:
         self._done += size

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 
-from echelon.agent.files.tree import FILE, BadTree, Entry, check_path, digest_of, find, look, open_file, walk
+from echelon.agent.files.tree import FILE, BadTree, Entry, check_path, digest_of, entries_at, find, open_file
 from echelon.agent.files.wire import CHUNK, Garbled, Packing, Wire
 
 TYPE_CHECKING = False  # as mypy reads it; `typing` is not needed at run time
@@ -48,8 +48,7 @@ class Sender:
         single = not os.path.isdir(place)
         self._wire.write(files=VERSION, root="file" if single else "folder", name=name)
         top = os.path.dirname(place) if single else place
-        entries = iter([look(place, os.path.basename(place))]) if single else walk(place)
-        self._list(entries)
+        self._list(entries_at(place))
         folder = os.open(top, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             return self._serve(folder)

@@ -114,6 +114,28 @@ def why_not_link(path: str, target: str) -> str:
     return ""
 
 
+def relative_link(path: str, target: str, top: str) -> str:
+    """The target of the link at `path`: one that names a place inside the folder `top` by its absolute path
+    is made relative, so that it stays a link wherever the folder is copied to.
+    """
+    for above in (top, os.path.realpath(top)) if top and target.startswith("/") else ():
+        if target == above or target.startswith(above.rstrip("/") + "/"):
+            below = [part for part in target[len(above) :].split("/") if part not in ("", ".")]
+            if ".." not in below:  # else it depends on where the names before it lead
+                return "/".join([".."] * path.count("/") + below) or "."
+    return target
+
+
+def moved_link(path: str, link: str, place: str, move: Callable[[str], str]) -> str:
+    """The target of a link whose tree is put together anew: `move` gives the new place of each path of it."""
+    if why_not_link(path, link) or link.startswith("/"):
+        return link
+    whole = os.path.normpath(os.path.join(os.path.dirname(path), link))  # `..` is at the beginning only
+    if whole == "." or (move(whole) == whole and place == path):
+        return link
+    return os.path.relpath("/" + move(whole), os.path.dirname("/" + place))
+
+
 def shown(path: str) -> str:
     """A path for a message, shortened and with unprintable characters escaped."""
     return repr(path[:200])
@@ -128,6 +150,11 @@ def find(root: str, path: str) -> str | None:
     if place != top and not place.startswith(top.rstrip("/") + "/"):
         raise BadTree("%s is outside %s" % (shown(path), shown(root)))
     return place if os.path.exists(place) else None
+
+
+def entries_at(place: str) -> Iterator[Entry]:
+    """The listing of what is at `place`: everything below a folder, or the one file."""
+    return walk(place) if os.path.isdir(place) else iter([look(place, os.path.basename(place))])
 
 
 def walk(top: str) -> Iterator[Entry]:
@@ -146,18 +173,18 @@ def walk(top: str) -> Iterator[Entry]:
         if item.name.startswith(PARTIAL):
             continue
         path = above + "/" + item.name if above else item.name
-        entry = look(item.path, path)
+        entry = look(item.path, path, top)
         yield entry
         if entry.kind == FOLDER and not entry.why_not:
             pending.append((path, _scan(item.path)))
 
 
-def look(place: str, path: str) -> Entry:
-    """The entry for what is at `place`."""
+def look(place: str, path: str, top: str = "") -> Entry:
+    """The entry for what is at `place`, which is `path` below the folder `top`."""
     try:
         found = os.lstat(place)
         kind = kind_of(found.st_mode)
-        link = os.readlink(place) if kind == LINK else ""
+        link = relative_link(path, os.readlink(place), top) if kind == LINK else ""
     except OSError as error:
         return Entry(path, OTHER, why_not="cannot be read: %s" % error.strerror)
     why_not = ""
@@ -167,6 +194,8 @@ def look(place: str, path: str) -> Entry:
         why_not = why_not_link(path, link)
     elif path.count("/") >= DEEPEST:
         why_not = "too deep below its folder"
+    elif kind == FILE and not os.access(place, os.R_OK):
+        why_not = "may not be read"
     size = found.st_size if kind == FILE else 0
     return Entry(path, kind, size, stat.S_IMODE(found.st_mode) & 0o777, found.st_mtime_ns, link, why_not)
 

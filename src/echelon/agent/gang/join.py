@@ -52,6 +52,7 @@ class LeaderConnection:
         self.on_welcome: Callable[[], object] = lambda: None
         self.on_given_up: Callable[[], object] = lambda: None
         self.on_lost: Callable[[], object] = lambda: None
+        self.is_copying: Callable[[], bool] = lambda: False
         member.send = self.send
         # One lookup of the leader's name blocks the agent, and must not do so for a minute. Ranks are not
         # affected: they get their environment from `os.environ`, which `putenv` does not change.
@@ -178,5 +179,5 @@ class LeaderConnection:
                 self._connection.close()
                 self._on_closed(self._connection, "the leader sent nothing for %g s" % silent)
             else:
-                self.send({"say": "beat"})
+                self.send({"say": "beat", "copying": True} if self.is_copying() else {"say": "beat"})
         self._loop.call_later(self._task.heartbeat, self._on_heartbeat)

@@ -56,6 +56,7 @@ class Leader:
         self._failures = failures
         self._unproven: OrderedDict[Connection, str] = OrderedDict()  # each with the nonce it must sign
         self._peers: dict[int, Connection] = {}
+        self._copying: dict[int, float] = {}  # peers whose results are being fetched, and when they said so
         self._ended: set[int] = set()  # peers that have sent their last event
         # A whole gang may connect at once; with a lower limit its own members would drop each other.
         self._room = max(MOST_UNPROVEN, 2 * len(task.places))
@@ -113,6 +114,10 @@ class Leader:
         elif say == "please-stop":
             self.stop("stopped", str(message.get("reason")), bool(message.get("now")))
         else:
+            if message.get("copying"):
+                self._copying[worker] = now
+            else:
+                self._copying.pop(worker, None)
             return  # a heartbeat: the connection itself notes the time
         self.act()
 
@@ -145,8 +150,15 @@ class Leader:
             announce, self.on_over = self.on_over, None
             announce(self.gang.verdict)
 
+    def is_copying(self) -> bool:
+        """Whether a peer's results are being fetched."""
+        limit = time.monotonic() - 2.5 * self._task.heartbeat
+        return any(at > limit and worker in self._peers for worker, at in self._copying.items())
+
     def leave(self, done: Callable[[], object]) -> None:
-        """Call `done()` when every peer has left, or has had its time to."""
+        """Call `done()` when every peer has left, or has had its time to. Its own end may end all pods, so
+        that it waits for one from which files are copied.
+        """
         self._when(lambda: not self._peers, done)
 
     def wait_for_ends(self, done: Callable[[], object]) -> None:
@@ -157,7 +169,7 @@ class Leader:
         deadline = time.monotonic() + LEAVE_TIME
 
         def look() -> None:
-            if settled() or time.monotonic() > deadline:
+            if settled() or (time.monotonic() > deadline and not self.is_copying()):
                 done()
             else:
                 self._loop.call_later(0.005, look)

@@ -38,6 +38,7 @@ from echelon.engines.kubernetes.state import outcome, workers
 from echelon.engines.machine import Submissions
 from echelon.errors import Denied, EchelonError, StateTrouble
 from echelon.model.cluster import Cluster
+from echelon.model.copy import LeftOut
 from echelon.model.event import Event
 from echelon.model.job import Job
 from echelon.model.log import Line, LogLine, is_gap
@@ -197,21 +198,24 @@ class KubernetesEngine:
             ):
                 yield line
 
-    def fetch(self, ref: RunRef, path: str, to: Path) -> Path:
+    def fetch(
+        self, ref: RunRef, path: str, to: Path, notice: Callable[[LeftOut], object] = lambda _: None
+    ) -> Path:
         """Bring a file or folder of the results: from where they were collected to, or from the workers."""
-        return results.fetch_results(self.api, self._submissions, self._ref(ref.name), path, to)
+        return results.fetch_results(self.api, self._submissions, self._ref(ref.name), path, to, notice)
 
     def notes(self, job: Job) -> tuple[str, ...]:
         """What was decided for the user that they should know."""
         return tuple(filter(None, (image_note(job), results.note_on_rights(self.api, job))))
 
-    def collect(self, ref: RunRef, progress: Callable[[int, int], object] | None = None) -> None:
-        """Fetch what the workers keep, once, and release them."""
+    def collect(self, ref: RunRef, progress: Callable[[int, int], object] | None = None) -> Sequence[LeftOut]:
+        """Fetch what the workers keep, once, and release them when all of it is here."""
         mine = self._ref(ref.name)
-        results.collect_results(self.api, self._submissions, mine, progress)
+        left_out = results.collect_results(self.api, self._submissions, mine, progress)
         stored = views.find_record(self.api, mine)
         if stored is not None and stored.collected is not None:
             forget_complete(self._home_of(stored) / "logs")
+        return left_out
 
     def tender(self, ref: RunRef, *, take_over: bool = False) -> tend.Tender | None:
         """Become the run's tender, if its claim is free and this machine submitted it, or `take_over`."""

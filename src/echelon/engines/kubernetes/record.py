@@ -38,7 +38,7 @@ _STOP = "echelon.dev/stop"  # {"at", "reason", "outcome", "now"}
 _ADMITTED = "echelon.dev/admitted"  # when the run got its plan
 _STARTED = "echelon.dev/started"  # when all objects of its plan existed
 _TRIED = "echelon.dev/tended"  # when admission of a queued run was last tried
-_COLLECTED = "echelon.dev/collected"  # {"at", "host", "path"}
+_COLLECTED = "echelon.dev/collected"  # {"at", "host", "path", "missing"}
 _SHIPPED = "echelon.dev/shipped"  # the sizes of what the run was shipped
 _CLAIM = "echelon.dev/tender"  # {"holder", "until"}
 _DIALECT = "echelon.dev/dialect"  # which kind of objects the workers are made of
@@ -50,7 +50,7 @@ _QUEUED = "queued.json"
 _FINISHED = "finished.json"
 
 _MOST_RANKS = 1_000_000
-
+_MOST_MANIFESTS = 2000
 SUBMISSION = 10.0  # seconds within which the client that recorded a run has queued or started it
 TRIED_WITHIN = 60.0  # seconds; a tender tries to admit its queued run at least every 15
 
@@ -87,11 +87,14 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Collected:
-    """When a run's results were fetched, and to which folder of which machine; no path if there were none."""
+    """When a run's results were fetched, and to which folder of which machine; no path if there were none.
+    `missing` is what was lost before, and is in no folder: a sentence for each worker.
+    """
 
     at: float = 0.0
     host: str = ""
     path: str = ""
+    missing: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -255,8 +258,9 @@ def _read_collected(text: object) -> Collected | None:
     if text is None:
         return None
     found = json_object(str(text))
-    at, host, path = (found.get(key) for key in ("at", "host", "path"))
-    return Collected(at=_moment(at) or 0.0, host=str(host or ""), path=str(path or ""))
+    at, host, path, missing = (found.get(key) for key in ("at", "host", "path", "missing"))
+    lost = tuple(map(one_line, missing)) if isinstance(missing, list) else ()
+    return Collected(at=_moment(at) or 0.0, host=str(host or ""), path=str(path or ""), missing=lost)
 
 
 def _read_claim(text: object) -> Claim | None:
@@ -322,7 +326,11 @@ def stopping(stop: Stop) -> Object:
 
 
 def finished(end: Event, collected: Collected | None = None) -> Object:
-    """The run has ended, and, if they were, its results are fetched."""
+    """The run has ended, and, if they were, its results are fetched. Of a very large run the manifests are
+    left out: an object has 1 MiB.
+    """
+    if len(end.manifests or ()) > _MOST_MANIFESTS:
+        end = replace(end, manifests=None)
     notes = {} if collected is None else {_COLLECTED: _json(collected)}
     return {**_noted(**notes), "data": {_FINISHED: _json(end)}}
 

@@ -47,6 +47,7 @@ from echelon.engines.results import copy_result
 from echelon.errors import StateTrouble
 from echelon.model import ends
 from echelon.model.cluster import Cluster, Node
+from echelon.model.copy import LeftOut
 from echelon.model.event import Event
 from echelon.model.job import Job, asks_for_gpus
 from echelon.model.log import LogLine
@@ -256,12 +257,17 @@ class LocalEngine:
             if ranks is None or line.rank in ranks:
                 yield line
 
-    def fetch(self, ref: RunRef, path: str, to: Path) -> Path:
+    def fetch(
+        self, ref: RunRef, path: str, to: Path, notice: Callable[[LeftOut], object] = lambda _: None
+    ) -> Path:
         """Copy from the results folder; what is there already is not copied onto itself."""
+        del notice
         return copy_result(Path(self.read(ref).results), path, to)
 
-    def collect(self, ref: RunRef, progress: Callable[[int, int], object] | None = None) -> None:
+    def collect(self, ref: RunRef, progress: Callable[[int, int], object] | None = None) -> Sequence[LeftOut]:
         """Nothing: ranks write to the results folder themselves."""
+        del ref, progress
+        return ()
 
     def tender(self, ref: RunRef, *, take_over: bool = False) -> None:
         """Nothing: runs here are looked after."""

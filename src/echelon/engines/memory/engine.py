@@ -31,6 +31,7 @@ from echelon.engines.memory.script import Act, Program, one_node, perform
 from echelon.errors import InvalidJob, StateTrouble
 from echelon.model import ends
 from echelon.model.cluster import Cluster
+from echelon.model.copy import LeftOut
 from echelon.model.event import Event, Kind
 from echelon.model.job import Job
 from echelon.model.log import LogLine
@@ -182,8 +183,11 @@ class MemoryEngine:
         lines = self._read_on(run, run.lines, follow)
         return (line for line in lines if ranks is None or line.rank in ranks)
 
-    def fetch(self, ref: RunRef, path: str, to: Path) -> Path:
+    def fetch(
+        self, ref: RunRef, path: str, to: Path, notice: Callable[[LeftOut], object] = lambda _: None
+    ) -> Path:
         """Write results into a folder that is really there."""
+        del notice
         results = self.read(ref).results
         inside = PurePosixPath(posixpath.normpath(path))
         if inside.is_absolute() or ".." in inside.parts:
@@ -199,8 +203,10 @@ class MemoryEngine:
             file.write_bytes(content)
         return target
 
-    def collect(self, ref: RunRef, progress: Callable[[int, int], object] | None = None) -> None:
+    def collect(self, ref: RunRef, progress: Callable[[int, int], object] | None = None) -> Sequence[LeftOut]:
         """Nothing: results are where they belong."""
+        del ref, progress
+        return ()
 
     def tender(self, ref: RunRef, *, take_over: bool = False) -> None:
         """Nothing: runs here are looked after."""

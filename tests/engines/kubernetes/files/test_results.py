@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,10 +15,12 @@ from tests.conftest import wait_until
 from tests.engines.conformance.harness import PATIENCE
 from tests.engines.kubernetes.small import stored
 
+from echelon.agent.files import landing, receiver
 from echelon.engines.kubernetes.engine import KubernetesEngine
 from echelon.engines.kubernetes.files.results import local_folder
+from echelon.engines.kubernetes.follow.view import read_record
 from echelon.engines.machine import Submissions
-from echelon.errors import InvalidJob
+from echelon.errors import InvalidJob, ResultsIncomplete
 from echelon.handle import Run
 from echelon.model.job import Job
 from echelon.model.pod import Output, PodOptions
@@ -119,29 +122,69 @@ class TestOnACluster:
         run.remove()
         assert namespace.find("pvc", "shelf") is not None
 
-    def test_from_another_machine(
+    def test_another_machine_copies_and_the_submitter_collects(
         self,
         engine: KubernetesEngine,
         job: Callable[..., Job],
         tmp_path: Path,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        """The submitter's folder is not there; and what was brought there cannot be brought again."""
+        """A colleague's `get` brings a copy, with or without a target, and leaves workers and record; their
+        `wait` brings nothing. What the submitter has collected cannot be had from the workers again.
+        """
         run = submit(Prepared(job=replace(job(), results=str(tmp_path / "laptop" / "runs" / "demo"))), engine)
+        (tmp_path / "laptop").mkdir()
         (tmp_path / "other").mkdir()
         list(run.events())
-        monkeypatch.chdir(tmp_path / "other")
-        monkeypatch.setenv("ECHELON_HOME", str(tmp_path / "of-another-machine"))
-        engine = KubernetesEngine(namespace=engine.api.namespace)
-        run = Run(RunRef(engine="k8s", name="demo"), engine)
-        assert (run.get() / "made").read_text() == "by it"
-        assert Path("runs/demo/made").is_file()
-        Path("runs").rename("moved")
-        monkeypatch.setattr("socket.gethostname", lambda: "a-third-machine")
+        mine = KubernetesEngine(namespace=engine.api.namespace)
+        with monkeypatch.context() as elsewhere:
+            elsewhere.chdir(tmp_path / "other")
+            elsewhere.setenv("ECHELON_HOME", str(tmp_path / "of-another-machine"))
+            theirs = Run(RunRef(engine="k8s", name="demo"), mine)
+            assert theirs.wait(PATIENCE).state == "succeeded"
+            assert not Path("runs").exists()
+            assert (theirs.get(to=tmp_path / "asked") / "made").read_text() == "by it"
+            assert theirs.get("made", to=tmp_path / "x").read_text() == "by it"
+            assert theirs.get("logs", to=tmp_path / "x").is_dir()
+            assert (theirs.get() / "made").read_text() == "by it"
+            assert Path("runs/demo/made").is_file()
+        assert len(_running(engine, run.name)) == 1
+        assert read_record(engine.api, RunRef(engine="k8s", name="demo")).collected is None
+        assert run.wait(PATIENCE).state == "succeeded"
+        assert (tmp_path / "laptop" / "runs" / "demo" / "made").read_text() == "by it"
         wait_until(lambda: not _running(engine, run.name), "the workers to go")
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setenv("ECHELON_HOME", str(tmp_path / "of-another-machine"))
+        monkeypatch.setattr("socket.gethostname", lambda: "a-third-machine")
+        theirs = Run(RunRef(engine="k8s", name="demo"), KubernetesEngine(namespace=engine.api.namespace))
         with pytest.raises(InvalidJob) as caught:
-            run.get(to=tmp_path / "y")
+            theirs.get(to=tmp_path / "y")
         assert "were brought to" in caught.value.hint
+
+    def test_a_full_disk_at_home_does_not_keep_a_copy_from_going_elsewhere(
+        self,
+        engine: KubernetesEngine,
+        job: Callable[..., Job],
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        run = submit(Prepared(job=job()), engine)
+        list(run.events())
+        write = landing.write_all
+
+        def full(file: int, data: bytes) -> None:
+            if "/runs/demo/" in str(Path(f"/proc/self/fd/{file}").readlink()):
+                raise OSError(errno.ENOSPC, "No space left on device")
+            write(file, data)
+
+        with monkeypatch.context() as faulty:
+            faulty.setattr(receiver, "write_all", full)
+            with pytest.raises(ResultsIncomplete, match=r"worker 0: .*made.* not fetched: the disk is full"):
+                run.wait(PATIENCE)
+            assert run.get("made", to=tmp_path / "elsewhere").read_text() == "by it"
+        assert _running(engine, run.name), "the workers stay while their results are not all at home"
+        assert (run.get() / "made").read_text() == "by it"
+        wait_until(lambda: not _running(engine, run.name), "the workers to go")
 
     def test_results_that_nobody_fetched_in_time_are_said_to_be_gone(
         self, engine: KubernetesEngine, job: Callable[..., Job], tmp_path: Path
@@ -149,10 +192,15 @@ class TestOnACluster:
         run = submit(Prepared(job=job(linger=1.0)), engine)
         list(run.events())
         wait_until(lambda: not _running(engine, run.name), "the workers to go", PATIENCE)
-        assert run.wait(PATIENCE).state == "succeeded"
-        with pytest.raises(InvalidJob) as caught:
+        for _ in range(2):
+            with pytest.raises(
+                ResultsIncomplete, match=r"worker 0: 2 files, .* not fetched: its pod"
+            ) as caught:
+                run.wait(PATIENCE)
+            assert "--linger" in caught.value.hint
+        assert run.status().state == "succeeded"
+        with pytest.raises((ResultsIncomplete, InvalidJob)):
             run.get("made", to=tmp_path / "x")
-        assert "--linger" in caught.value.hint
         run.remove()
 
 

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -63,7 +64,7 @@ def test_a_tree_arrives_and_is_not_copied_twice(pod: Pod, tmp_path: Path, copy: 
     seen: list[Progress] = []
     copied = copy(pod.open, source, target, progress=seen.append)
     size = sum(map(len, SOME.values()))
-    assert copied == Copied(target=str(target), files=4, size=size, there=0)
+    assert replace(copied, manifest=None) == Copied(target=str(target), files=4, size=size, there=0)
     assert tree(target) == tree(source)
     assert seen[-1] == Progress(done=size, total=size, files_done=4, files=4)
     dones = [each.done for each in seen]

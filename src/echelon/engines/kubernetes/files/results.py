@@ -1,7 +1,9 @@
-"""A run's results, fetched from its workers or its volume to where they belong on this machine.
+"""A run's results: where they are, and how they come home.
 
-The run's tender does it once, when the run is over; `echelon get` may do it before, for a part. Then the end
-is written into the record, so that it is known without any log, and the workers are released."""
+They belong to the machine that submitted the run. When the run is over it collects them: each worker's part
+is fetched and checked against what the worker stated at its end. Only when all of it is here, or what is not
+here is lost for good, is that written into the record and are the workers released. `get --to` copies from
+the workers to any folder, on any machine, and changes nothing."""
 
 from __future__ import annotations
 
@@ -9,22 +11,25 @@ import os
 import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from functools import partial
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from echelon.engines.base import current_user
 from echelon.engines.kubernetes import control, names, objects
-from echelon.engines.kubernetes.client.api import Api, NotThere, Object
+from echelon.engines.kubernetes.client.api import Api
+from echelon.engines.kubernetes.files.gather import Gathered, Progressed, gather
+from echelon.engines.kubernetes.files.shards import Shard, describe, find_shards, incomplete
 from echelon.engines.kubernetes.files.transfer import Opener, Progress, fetch_tree, pod_opener
 from echelon.engines.kubernetes.follow.follow import read_events
-from echelon.engines.kubernetes.follow.view import jobs_of, look, pods_of, read_record
+from echelon.engines.kubernetes.follow.view import View, jobs_of, look, pods_of, read_record
 from echelon.engines.kubernetes.record import Collected, Stored, finished
+from echelon.engines.kubernetes.render.task import kept_folders
 from echelon.engines.kubernetes.state import workers
-from echelon.engines.machine import Submissions
+from echelon.engines.machine import Submissions, process_name
 from echelon.engines.results import check_inside, copy_result, holds_results
-from echelon.errors import Denied, EchelonError, InvalidJob, StateTrouble
+from echelon.errors import InvalidJob, ResultsIncomplete, StateTrouble, Unreachable
+from echelon.model.copy import LeftOut
 from echelon.model.event import Event
 from echelon.model.job import Job
 from echelon.model.run import Record, RunRef
@@ -32,67 +37,194 @@ from echelon.model.run import Record, RunRef
 if TYPE_CHECKING:
     from echelon.model.volume import Volume
 
-_LOGS = "logs/"
-Progressed = Callable[[int, int], object]  # the bytes that have come, and how many there are
+_NODES_RETURN = 60.0  # seconds that nodes may take to respond again after the API server was away
 
 
-def collect_results(api: Api, submissions: Submissions, ref: RunRef, progress: Progressed | None) -> None:
-    """Fetch what a run that is over has made, and release its workers; nothing the second time.
+def collect_results(
+    api: Api, submissions: Submissions, ref: RunRef, progress: Progressed | None
+) -> tuple[LeftOut, ...]:
+    """Bring home what a run that is over has made, and release its workers; nothing the second time, and
+    nothing of a run that another machine submitted, unless this process has taken it over. Returns what
+    cannot be copied; raises ResultsIncomplete, and leaves the workers, if any of it is not here then.
 
     What is on a volume of the user's stays there."""
-    view = look(api, ref)
-    stored, pods = view.stored, view.pods
-    if stored.collected is not None:
-        return
-    seen = {event.kind: event for event in read_events(api, ref)}
-    end = seen.get("finished")
-    if end is None:
-        return
-    folder, record = local_folder(stored, submissions), stored.run
     try:
-        brought = _may_hold("holding" in seen, pods) and _fetch_from_workers(
-            api, record, _within_reach(pods, end), folder, progress
-        )
-        if has_own_claim(record) and view.jobs and _volume_of(api, record).status == "Bound":
-            with _reached(api, record) as (opener, root):
-                fetch_tree(opener, root, folder, progress=_adding(progress))
-            brought = True
-    except EchelonError:
-        if read_record(api, ref).collected is None:
-            raise
-        return  # another client was faster, and has released the workers
-    _write_down(api, record, end, folder if brought else None)
+        return _collect(api, submissions, ref, progress)
+    except Unreachable as error:
+        reason = f"the results of run {ref.name!r} were not fetched: {error.message}"
+        raise ResultsIncomplete(reason, hint=_again(ref)) from error
+
+
+def _collect(
+    api: Api, submissions: Submissions, ref: RunRef, progress: Progressed | None
+) -> tuple[LeftOut, ...]:
+    stored = read_record(api, ref)
+    taken_over = stored.claim is not None and stored.claim.holder == process_name()
+    if submissions.results_of(stored.uid) is None and not taken_over:
+        return ()
+    if stored.collected is not None:
+        _check_complete(ref, stored.collected)
+        return ()
+    view, events = _look_at_end(api, ref)
+    end = next((event for event in events if event.kind == "finished"), None)
+    if end is None:
+        return ()
+    folder, record = local_folder(stored, submissions), stored.run
+    gathered = Gathered()
+    if keeps_results(record):
+        with control.attending(api, record, view.pods) as attend:
+            gathered = gather(
+                _shards(view, events),
+                kept_folders(record),
+                folder,
+                lambda pod: pod_opener(api, pod, python=record.job.python),
+                attend=attend,
+                progress=progress,
+            )
+    brought = gathered.brought
+    if has_own_claim(record) and view.jobs and _volume_of(api, record).status == "Bound":
+        with _reached(api, record) as (opener, root):
+            fetch_tree(opener, root, folder, progress=_reporting(progress))
+        brought = True
+    missing = tuple(map(describe, gathered.missing))
+    if missing:
+        now = read_record(api, ref).collected
+        if now is not None and _is_here(now, folder):  # another process of this machine has all of it here,
+            _check_complete(ref, now)  # and has released the workers
+            return gathered.left_out
+        if now is not None or not all(each.lost for each in gathered.missing):
+            raise incomplete(ref.name, missing, hint=_again(ref) if now is None else _elsewhere(now))
+    where = str(folder) if brought else ""
+    collected = Collected(at=round(time.time(), 3), host=socket.gethostname(), path=where, missing=missing)
+    api.patch("ConfigMap", ref.name, finished(end, collected))
     objects.tie_record(api, stored, view.jobs)  # the client that made them may have been cut off right after
-    with suppress(Denied):  # then they leave by themselves, when their time is over
-        control.release_workers(api, record, view.jobs, pods)
+    control.release_workers(api, record, view.jobs, view.pods)
+    _check_complete(ref, collected)
+    return gathered.left_out
 
 
-def fetch_results(api: Api, submissions: Submissions, ref: RunRef, path: str, to: Path) -> Path:
-    """A file or folder of the results: from here if they were fetched already, else from where they are."""
+def _look_at_end(api: Api, ref: RunRef) -> tuple[View, list[Event]]:
+    """The run and its events. Nodes that could not reach the API server count as lost when it is back, for
+    some seconds: they are waited for.
+    """
+    deadline = time.monotonic() + _NODES_RETURN
+    while True:
+        view, events = look(api, ref), list(read_events(api, ref))
+        over = keeps_results(view.stored.run) and any(event.kind == "finished" for event in events)
+        waits = over and any(not each.lost and each.pod is None for each in _shards(view, events))
+        if not waits or time.monotonic() > deadline:
+            return view, events
+        time.sleep(2.0)
+
+
+def _shards(view: View, events: Sequence[Event]) -> list[Shard]:
+    known = [view.stored.end] if view.stored.end is not None else []
+    return find_shards(view.stored.run.plan, [*known, *events], view.pods)
+
+
+def fetch_results(
+    api: Api,
+    submissions: Submissions,
+    ref: RunRef,
+    path: str,
+    to: Path,
+    notice: Callable[[LeftOut], object] = lambda _: None,
+) -> Path:
+    """Copy a file or folder of the results to the folder `to`: from this machine if they were collected to
+    it, else from where they are. `notice` gets what cannot be copied.
+    """
     stored = read_record(api, ref)
     record = stored.run
     folder, output = local_folder(stored, submissions), record.job.pod.output
     check_inside(folder, path)
-    if stored.collected is None:
-        collect_results(api, submissions, ref, None)
-        stored = read_record(api, ref)
+    collected = stored.collected
     stays = output is not None and output.claim is not None
-    if (
-        stored.collected is not None
-        and not stays
-        and (_is_here(stored.collected, folder) or holds_results(folder))
-    ):
-        return copy_result(folder, path, to)
+    if collected is not None and not stays and (_is_here(collected, folder) or holds_results(folder)):
+        found = copy_result(folder, path, to)
+        _check_complete(ref, collected)
+        return found
     target = to if path in (".", "") else to / Path(path).name
-    leader = [pod for pod in workers.leader_pods(pods_of(api, stored)) if workers.is_running(pod)]
-    if leader and stored.end is None:  # when the run is over, they may leave at any moment
-        root = names.OUTPUT if output is None else names.RESULTS_VOLUME
-        opener = pod_opener(api, leader[-1]["metadata"]["name"], python=record.job.python)
-        return Path(fetch_tree(opener, root, target, path=path).target)
-    if output is not None and jobs_of(api, stored):
-        with _reached(api, record) as (opener, root):
-            return Path(fetch_tree(opener, root, target, path=path).target)
-    raise _nowhere(record, path, stored.collected)
+    pods = pods_of(api, stored)
+    if output is not None:
+        leader = [pod for pod in workers.leader_pods(pods) if workers.is_running(pod)]
+        if leader and stored.end is None:
+            opener = pod_opener(api, leader[-1]["metadata"]["name"], python=record.job.python)
+            return Path(fetch_tree(opener, names.RESULTS_VOLUME, target, path=path).target)
+        if jobs_of(api, stored):
+            with _reached(api, record) as (opener, root):
+                return Path(fetch_tree(opener, root, target, path=path).target)
+    elif any(map(workers.is_running, pods)):
+        return _fetch_from_workers(api, ref, path, target, notice)
+    raise _nowhere(record, path, collected)
+
+
+def _fetch_from_workers(
+    api: Api, ref: RunRef, path: str, target: Path, notice: Callable[[LeftOut], object]
+) -> Path:
+    """Copy from the workers, whether the run is over or not; of one that goes on, what is there now."""
+    view, events = look(api, ref), list(read_events(api, ref))
+    record = view.stored.run
+    shards = _shards(view, events)
+    if not any(event.kind == "finished" for event in events):
+        running = (mine[-1] for mine in workers.pods_by_worker(view.pods).values())
+        shards = [
+            Shard(worker=workers.worker_of(pod), pod=pod["metadata"]["name"])
+            for pod in running
+            if workers.is_running(pod)
+        ]
+
+    def reach(pod: str) -> Opener:
+        return pod_opener(api, pod, python=record.job.python)
+
+    with control.attending(api, record, view.pods) as attend:
+        if path in (".", ""):
+            gathered = gather(shards, kept_folders(record), target, reach, attend=attend)
+            for each in gathered.left_out:
+                notice(each)
+            if gathered.missing:
+                hint = "the workers that are there keep what they have; the same command goes on"
+                raise incomplete(ref.name, tuple(map(describe, gathered.missing)), hint=hint)
+            return target
+        attend()
+        return _fetch_part(shards, reach, path, target, ref, notice)
+
+
+def _fetch_part(
+    shards: Sequence[Shard],
+    reach: Callable[[str], Opener],
+    path: str,
+    target: Path,
+    ref: RunRef,
+    notice: Callable[[LeftOut], object],
+) -> Path:
+    """Copy one file or folder, named as it would be at home: `worker-1/x` is worker 1's, `logs/` is of all,
+    anything else worker 0's.
+    """
+    of_worker = {f"worker-{shard.worker}": shard for shard in shards if shard.worker}
+    first, _, rest = path.partition("/")
+    chosen = [shard for shard in shards if shard.worker == 0]
+    if first in of_worker:
+        chosen, path = [of_worker[first]], rest or "."
+    elif first == "logs":
+        chosen = list(shards)
+    found = None
+    for shard in chosen:
+        if shard.pod is None:
+            continue
+        try:
+            copied = fetch_tree(reach(shard.pod), names.OUTPUT, target, path=path)
+        except InvalidJob:
+            continue
+        found = Path(copied.target)
+        for each in copied.left_out:
+            notice(each)
+    gone = [shard for shard in chosen if shard.pod is None]
+    if found is None and gone:
+        told = tuple(f"worker {shard.worker}: {path} not fetched: {shard.why}" for shard in gone)
+        raise incomplete(ref.name, told, hint="its other workers may still have theirs")
+    if found is None:
+        raise InvalidJob("path", path, "is not among the results", hint="check its spelling")
+    return found
 
 
 def local_folder(stored: Stored, submissions: Submissions) -> Path:
@@ -146,49 +278,10 @@ def has_own_claim(record: Record) -> bool:
     return record.job.pod.output is not None and record.job.pod.output.claim is None
 
 
-def _may_hold(reported: bool, pods: Sequence[Object]) -> bool:
-    """Whether workers keep results. Their leader reports it, but its log may have been rotated since, or the
-    leader be gone.
-    """
-    return reported or any(map(workers.is_running, pods))
-
-
-def _within_reach(pods: Sequence[Object], end: Event) -> list[Object]:
-    """The pods that may still respond: not those on dead nodes, and not that of the worker whose loss ended
-    the run, which the cluster may take for running for a while yet.
-    """
-    lost = end.cause.worker if end.cause is not None and end.cause.rank is None else None
-    return [pod for pod in pods if workers.worker_of(pod) != lost and not workers.is_cut_off(pod)]
-
-
-def _fetch_from_workers(
-    api: Api, record: Record, pods: Sequence[Object], folder: Path, progress: Progressed | None
-) -> bool:
-    """Fetch what is in pods that are still there; whether there were any."""
-    found = False
-    before = 0
-    for worker, mine in workers.pods_by_worker(pods).items() if keeps_results(record) else ():
-        if not workers.is_running(mine[-1]):
-            continue
-        opener = pod_opener(api, mine[-1]["metadata"]["name"], python=record.job.python)
-        with suppress(NotThere):  # its time to linger was over just now
-            if record.job.pod.output is None:
-                move = partial(_place, worker)
-                copied = fetch_tree(
-                    opener, names.OUTPUT, folder, move=move, progress=_adding(progress, before)
-                )
-                before += copied.size
-            for path in record.job.pod.collect:
-                target = folder / _place(worker, Path(path).name)
-                before += fetch_tree(opener, path, target, progress=_adding(progress, before)).size
-            found = True
-    return found
-
-
-def _adding(progress: Progressed | None, before: int = 0) -> Callable[[Progress], object]:
+def _reporting(progress: Progressed | None) -> Callable[[Progress], object]:
     def report(now: Progress) -> None:
         if progress is not None:
-            progress(before + now.done, before + now.total)
+            progress(now.done, now.total)
 
     return report
 
@@ -213,28 +306,29 @@ def _reached(api: Api, record: Record) -> Iterator[tuple[Opener, str]]:
         yield opener, f"{MOUNT}/{output.path}".rstrip("/")
 
 
-def _place(worker: int, path: str) -> str:
-    """Where a worker's file belongs: logs are numbered by rank, so that those of all go together."""
-    return path if worker == 0 or path.startswith(_LOGS) or path == "logs" else f"worker-{worker}/{path}"
-
-
-def _write_down(api: Api, run: Record, end: Event, folder: Path | None) -> None:
-    """The end and, if anything was fetched, when and where to."""
-    collected = None
-    if folder is not None or not keeps_results(run):
-        where = str(folder or "")
-        collected = Collected(at=round(time.time(), 3), host=socket.gethostname(), path=where)
-    api.patch("ConfigMap", run.ref.name, finished(end, collected))
-
-
 def _is_here(collected: Collected, folder: Path) -> bool:
     """Whether results were fetched to this machine's folder, though there may have been none."""
     return (collected.host, collected.path) == (socket.gethostname(), str(folder))
 
 
+def _check_complete(ref: RunRef, collected: Collected) -> None:
+    """Raise what is missing of results that were fetched as far as they could be."""
+    if collected.missing:
+        hint = "it is lost with its worker; --output keeps results on a volume, --linger workers for longer"
+        raise incomplete(ref.name, collected.missing, hint=hint)
+
+
+def _elsewhere(collected: Collected) -> str:
+    return f"the results were brought to {collected.path} on {collected.host}"
+
+
+def _again(ref: RunRef) -> str:
+    return f"the workers keep them for --linger after the last contact; `echelon get {ref.name}` goes on"
+
+
 def _nowhere(record: Record, path: str, collected: Collected | None) -> InvalidJob:
     if collected is not None and collected.path:
-        hint = f"the results were brought to {collected.path} on {collected.host}"
+        hint = _elsewhere(collected)
     elif record.job.pod.output is not None:
         claim = record.job.pod.output.claim or names.claim_name(record.ref.name)
         there = f"{claim}/{record.job.pod.output.path}".rstrip("/")

@@ -10,7 +10,7 @@ The opener of connections is a parameter, so that tests reach an agent without a
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,7 @@ from echelon.agent.files.wire import Garbled, Trouble, Wire
 from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.files.reconnect import PATIENCE, Channel, Opener, persist
 from echelon.errors import InvalidJob, StateTrouble, from_os_error
-from echelon.model.copy import Copied, LeftOut, Progress
+from echelon.model.copy import Copied, LeftOut, Manifest, Progress
 
 if TYPE_CHECKING:
     from echelon.engines.kubernetes.client.api import Api
@@ -72,16 +72,21 @@ def fetch_tree(
     into: bool = False,
     move: Callable[[str], str] = lambda path: path,
     progress: Callable[[Progress], object] = lambda _: None,
+    outstanding: Callable[[Mapping[str, int]], object] = lambda _: None,
     patience: float = PATIENCE,
 ) -> Copied:
     """Copy what is at `path` below the folder `root` in the pod: a folder's content into the folder `to`, a
     file to the file `to` or, with `into`, into the folder `to`.
 
-    `move` maps a path of the tree to its path below `to`. Raises InvalidJob if there is nothing at `path`.
+    `move` maps a path of the tree to its path below `to`. `outstanding` gets, for each connection, the files
+    that are not here yet with their sizes: a mapping that shrinks as they come. Raises InvalidJob if
+    there is nothing at `path`.
     """
 
     def converse(wire: Wire) -> dict[str, Any]:
-        return Receiver(wire, str(to), into, move, _reporter(progress)).run()
+        receiver = Receiver(wire, str(to), into, move, _reporter(progress))
+        outstanding(receiver.outstanding)
+        return receiver.run()
 
     try:
         with _translated(to):
@@ -157,6 +162,7 @@ def _trouble_to(progress: Callable[[Progress], object]) -> Callable[[str], objec
 
 
 def _copied(outcome: dict[str, Any]) -> Copied:
+    manifest = outcome.get("manifest")  # of a copy from a pod: made here, not by the other end
     return Copied(
         target=str(outcome["target"]),
         files=int(outcome["files"]),
@@ -164,4 +170,6 @@ def _copied(outcome: dict[str, Any]) -> Copied:
         there=int(outcome["there"]),
         left_out=tuple(LeftOut(path=str(path), why=str(why)) for path, why in outcome["left_out"]),
         changed=tuple(map(str, outcome["changed"])),
+        failed=tuple(LeftOut(path=str(path), why=str(why)) for path, why in outcome.get("failed", ())),
+        manifest=Manifest(**manifest) if manifest is not None else None,
     )

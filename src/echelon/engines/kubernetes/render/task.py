@@ -42,6 +42,7 @@ def pod_task(record: Record, plan: Plan, shipped: Shipped) -> dict[str, Any]:
         join_timeout=JOIN_TIMEOUT,
         project=bundle is not None or options.code is not None,
         hold=hold_of(record),
+        kept=kept_folders(record),
         control=names.CONTROL,
         termination=names.TERMINATION,
         pip=_pip(record, code, shipped),
@@ -54,6 +55,12 @@ def hold_of(record: Record) -> float:
     """How long workers keep their results once the run is over: on a volume they are safe."""
     options = record.job.pod
     return options.linger if options.output is None or options.collect else 0.0
+
+
+def kept_folders(record: Record) -> list[str]:
+    """The folders of a pod with results that are on no volume."""
+    options = record.job.pod
+    return [*((names.OUTPUT,) if options.output is None else ()), *options.collect]
 
 
 def _with_own_threads(plan: Plan) -> Plan:

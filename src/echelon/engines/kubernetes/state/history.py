@@ -19,6 +19,7 @@ from echelon.engines.kubernetes.record import Stored
 from echelon.engines.kubernetes.state.outcome import explain, stopped
 from echelon.engines.kubernetes.state.workers import disruption_of, is_running, last_loss, pods_by_worker
 from echelon.model import ends
+from echelon.model.copy import Manifest
 from echelon.model.event import Event, is_sound
 from echelon.model.log import EventLine, Line, is_gap
 
@@ -43,6 +44,7 @@ class LeaderEvents:
         self.ended_at = 0.0
         self.held = False  # workers have kept results to be fetched
         self.alone: set[int] = set()  # workers that hold results without a leader, as their own logs say
+        self.manifests: dict[int, tuple[Manifest, ...]] = {}  # what each worker stated at its end
         self._known: set[str] = set()  # a state line repeats events: each is reported once
 
     def read(self, line: EventLine, pods: Sequence[Object]) -> Iterator[Event]:
@@ -67,6 +69,8 @@ class LeaderEvents:
             self.alone.add(event.worker)
         if event.kind == "worker-ended" and event.worker == 0 and self.verdict is not None:
             self.over, self.ended_at = True, event.at
+        if event.worker is not None and event.manifests:
+            self.manifests[event.worker] = event.manifests
         if event.kind == "worker-started" and event.worker is not None:
             event = replace(event, node=node_of(pods, event.worker))
         if event.kind == "worker-lost" and event.worker is not None:
@@ -114,9 +118,12 @@ def finish(leader: LeaderEvents, stored: Stored, pods: Sequence[Object]) -> Even
     assert verdict is not None
     at = leader.ended_at or verdict.at
     if stop is not None and verdict.outcome != "succeeded" and verdict.at >= stop.at:
-        return stopped(stop, at=at)
-    cause = explain(verdict.cause, pods) if verdict.cause is not None else None
-    return ends.from_verdict(verdict, at=at, cause=cause)
+        end = stopped(stop, at=at)
+    else:
+        cause = explain(verdict.cause, pods) if verdict.cause is not None else None
+        end = ends.from_verdict(verdict, at=at, cause=cause)
+    stated = tuple(each for _, mine in sorted(leader.manifests.items()) for each in mine)
+    return replace(end, manifests=stated or None)
 
 
 def with_results_gone(end: Event, leader: LeaderEvents, stored: Stored, pods: Sequence[Object]) -> Event:

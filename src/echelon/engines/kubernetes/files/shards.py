@@ -1,0 +1,153 @@
+"""What each worker of a run that is over should have, where it is, and what of it is not here. Pure.
+
+A shard is one worker's part of the results. Every worker states at its end what it holds (a manifest of each
+folder); a shard is at home when a copy whose listing has that manifest is complete."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from echelon.engines.kubernetes.client.api import Object
+from echelon.engines.kubernetes.state import workers
+from echelon.errors import ResultsIncomplete
+from echelon.model.copy import Copied, Manifest
+from echelon.model.event import Event
+from echelon.model.plan import Plan
+from echelon.model.resources import format_memory
+from echelon.model.world import worker_count
+
+_NAMED = 3  # files that are named of a worker
+_TOLD = 5  # workers that are told of
+_OF_THE_RECORD = ("recorded", "queued", "admitted", "waiting", "stopping", "finished")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shard:
+    """One worker's part of the results. `stated` is what it says it holds, by folder; None if that is not
+    known. Without a `pod` to fetch it from, `why` is the reason, and `lost` whether that is for good.
+    """
+
+    worker: int
+    stated: Mapping[str, Manifest] | None = None
+    pod: str | None = None
+    why: str = ""
+    lost: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Missing:
+    """What of one worker is not here, and why; `files` and `size` are None where nothing says how much."""
+
+    worker: int
+    why: str
+    files: int | None = None
+    size: int | None = None
+    names: tuple[str, ...] = ()
+    lost: bool = False  # for good: there is nothing left to fetch it from
+
+
+def find_shards(plan: Plan | None, events: Iterable[Event], pods: Sequence[Object]) -> list[Shard]:
+    """The shards of a run that is over: one for each worker, if its ranks ever ran. They start together, so
+    that one which ran stands for all.
+    """
+    stated: dict[int, dict[str, Manifest]] = {}
+    lost: dict[int, str] = {}
+    ran = has_log = False
+    for event in events:
+        has_log = has_log or event.kind not in _OF_THE_RECORD
+        for each in event.manifests or ():
+            if each.worker is not None:
+                stated.setdefault(each.worker, {})[each.root] = each
+        if event.kind == "worker-running":
+            ran = True
+            lost.pop(event.worker or 0, None)
+        elif event.kind == "worker-lost":
+            lost[event.worker or 0] = event.reason or "it was lost"
+    if plan is None or not (ran or stated or (not has_log and any(map(workers.has_started, pods)))):
+        return []
+    by_worker = workers.pods_by_worker(pods)
+    return [
+        _shard(worker, stated.get(worker), lost.get(worker), by_worker.get(worker, ()))
+        for worker in range(worker_count(plan.world))
+    ]
+
+
+def _shard(
+    worker: int, stated: Mapping[str, Manifest] | None, lost: str | None, pods: Sequence[Object]
+) -> Shard:
+    if lost is not None and stated is None:
+        return Shard(worker=worker, why=f"it was lost: {lost}", lost=True)
+    if not pods:
+        return Shard(worker=worker, stated=stated, why="its pod is gone", lost=True)
+    newest = pods[-1]
+    if workers.is_cut_off(newest):
+        return Shard(worker=worker, stated=stated, why="its node does not respond")
+    if workers.is_running(newest):
+        return Shard(worker=worker, stated=stated, pod=newest["metadata"]["name"])
+    if newest["metadata"].get("deletionTimestamp"):
+        return Shard(worker=worker, stated=stated, why="its pod was deleted", lost=True)
+    if workers.has_ended(newest):
+        loss = workers.last_loss(pods)
+        return Shard(worker=worker, stated=stated, why=loss.how if loss else "its pod has ended", lost=True)
+    return Shard(worker=worker, stated=stated, why="its pod was replaced", lost=True)
+
+
+def whole(shard: Shard, why: str, *, lost: bool = False) -> Missing:
+    """All of a shard as missing."""
+    known = list(shard.stated.values()) if shard.stated is not None else None
+    return Missing(
+        worker=shard.worker,
+        why=why,
+        files=None if known is None else sum(each.files for each in known),
+        size=None if known is None else sum(each.size for each in known),
+        lost=lost,
+    )
+
+
+def check_copy(worker: int, stated: Manifest | None, copied: Copied) -> Missing | None:
+    """What is missing after a copy that went through; None if it has all that the worker stated.
+
+    Files that were written after the worker's part was over (a process that it left behind) are no loss."""
+    if copied.failed:
+        first = copied.failed[0]
+        names = tuple(each.path for each in copied.failed)
+        return Missing(worker=worker, why=f"{first.path}: {first.why}", files=len(names), names=names)
+    now = copied.manifest
+    if stated is None or now is None or now.digest == stated.digest:
+        return None
+    if now.files >= stated.files and now.size >= stated.size:
+        return None
+    return Missing(
+        worker=worker,
+        why=f"at its end it had {_amount(stated.files, stated.size)}; now {_amount(now.files, now.size)}",
+        files=max(0, stated.files - now.files),
+        size=max(0, stated.size - now.size),
+        lost=True,
+    )
+
+
+def describe(missing: Missing) -> str:
+    """One worker's missing files, as a person reads it."""
+    what = "its files"
+    if missing.files:
+        what = f"{_amount(missing.files, missing.size)},"
+    elif missing.files == 0:
+        what = "the last links and folders"
+    if missing.names:
+        more = ", ..." if len(missing.names) > _NAMED else ""
+        what += f" ({', '.join(missing.names[:_NAMED])}{more})"
+    return f"worker {missing.worker}: {what} not fetched: {missing.why}"
+
+
+def incomplete(run: str, missing: Sequence[str], *, hint: str) -> ResultsIncomplete:
+    """The error for results of which a part is missing."""
+    told = list(missing[:_TOLD])
+    if len(missing) > _TOLD:
+        told.append(f"and {len(missing) - _TOLD} more workers")
+    return ResultsIncomplete(f"the results of run {run!r} are not all here: {'; '.join(told)}", hint=hint)
+
+
+def _amount(files: int, size: int | None) -> str:
+    text = f"{files} file{'s' * (files != 1)}"
+    return text if size is None else f"{text}, {format_memory(size)}"
