@@ -53,15 +53,52 @@ def test_what_is_decoded() -> None:
     assert convert({"kind": "note", "at": "1.5"}, Event) == Event(kind="note", at=1.5)
 
 
-def test_no_other_file_builds_a_decoder_of_a_type() -> None:
+def built(code: str) -> list[int]:
+    """The lines of a program on which msgspec builds what reads a type, by whatever name it is imported."""
+    tree = ast.parse(code)
+    modules, names = {"msgspec"}, set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            modules |= {each.asname or each.name for each in node.names if each.name.startswith("msgspec")}
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("msgspec"):
+            names |= {each.asname or each.name for each in node.names}
     found = []
-    source = Path(echelon.__file__).parent
-    for file in source.rglob("*.py"):
-        if file.name == "decoding.py":
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call):
             continue
-        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
-            if isinstance(node, ast.Call) and ast.unparse(node.func).startswith("msgspec."):
-                typed = any(keyword.arg == "type" for keyword in node.keywords)
-                if typed or node.func.attr in ("Decoder", "convert"):  # type: ignore[attr-defined]
-                    found.append(f"{file.relative_to(source)}:{node.lineno}")
-    assert found == []
+        called = ast.unparse(node.func)
+        if called in names or any(called.startswith(f"{module}.") for module in modules):
+            typed = any(keyword.arg == "type" for keyword in node.keywords)
+            if typed or called.rpartition(".")[2] in ("Decoder", "convert"):
+                found.append(node.lineno)
+    return found
+
+
+def test_no_other_file_builds_a_decoder_of_a_type() -> None:
+    source = Path(echelon.__file__).parent
+    found = {
+        str(file.relative_to(source)): lines
+        for file in source.rglob("*.py")
+        if (lines := built(file.read_text("utf-8")))
+    }
+    assert list(found) == ["engines/decoding.py"]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import msgspec\nmsgspec.convert({}, int)",
+        "import msgspec.json as j\nj.decode(b'', type=int)",
+        "from msgspec import convert as c\nimport msgspec\nmsgspec.json.Decoder(int)",
+        "from msgspec.json import Decoder\n\nDecoder(int)",
+    ],
+)
+def test_it_would_be_found(code: str) -> None:
+    assert len(built(code)) == 1
+
+
+def test_the_report_for_msgspec_has_a_program_that_runs(tmp_path: Path) -> None:
+    page = Path(__file__).parents[2] / "docs" / "upstream" / "msgspec-threads.md"
+    program = page.read_text("utf-8").split("```python\n")[1].split("```")[0]
+    compile(program, str(page), "exec")
+    assert "echelon" not in program
