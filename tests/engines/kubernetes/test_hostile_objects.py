@@ -135,6 +135,14 @@ def test_reading_commands(world: Path, objects: list[Any]) -> None:
         check(world, *say(Shelf(objects, LOG), *words))
 
 
+@pytest.mark.soak
+@settings(MANY, max_examples=2000)
+@given(objects=garbled(CLUSTER))
+def test_reading_commands_many_times(world: Path, objects: list[Any]) -> None:
+    for words in READING:
+        check(world, *say(Shelf(objects, LOG), *words))
+
+
 @FEW
 @given(objects=garbled(CLUSTER[:6]))
 def test_commands_that_fetch_wait_and_remove(world: Path, objects: list[Any]) -> None:

@@ -5,6 +5,7 @@ record with garbage in it, a record that names a folder of the reader's, escape 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -87,7 +88,8 @@ def test_garbage_in_a_record_breaks_no_command_for_others(terminal: Terminal, tm
     data = {"record.json": "{", "queued.json": "[]"}
     terminal.kubectl.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": about, "data": data})
 
-    other = terminal.on_another_machine(terminal.kubectl, tmp_path / "other")
+    (tmp_path / "other").mkdir()
+    other = replace(terminal, folder=tmp_path / "other", state=tmp_path / "other-state")
     listed = {row["name"]: row for row in json.loads(other.call("ps", "-aA", "-o", "json").stdout)}
     assert listed["broken"]["state"] == "damaged"
     assert listed["theirs"]["state"] == "succeeded"
