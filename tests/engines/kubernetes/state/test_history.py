@@ -11,9 +11,12 @@ from tests.engines.kubernetes.small import RECORD, RUNNING, pod, stored
 from tests.engines.kubernetes.taken import load
 
 from echelon.admission import plan_anywhere
+from echelon.engines.decoding import convert
 from echelon.engines.kubernetes.follow.logs import gap
 from echelon.engines.kubernetes.state import history
 from echelon.engines.kubernetes.state.history import LeaderEvents, opening_events
+from echelon.model.copy import Manifest
+from echelon.model.event import Event, RootCause
 from echelon.model.log import EventLine, Line, LogLine
 from echelon.model.run import RunRef
 
@@ -60,6 +63,36 @@ def test_the_end_is_the_leaders_own_after_the_verdict() -> None:
     assert leader.over
     end = history.finish(leader, stored(), [])
     assert (end.kind, end.outcome, end.at) == ("finished", "succeeded", 4.0)
+
+
+def test_the_end_has_what_every_worker_stated() -> None:
+    """Also if a worker's replacement, which holds nothing, ends after it."""
+    leader = LeaderEvents()
+    manifest = {"worker": 1, "root": "/out", "files": 3, "size": 5, "digest": "abc"}
+    lines = [
+        said("verdict", 2.0, outcome="succeeded", exit_code=0),
+        said("worker-ended", 3.0, worker=1, manifests=[manifest]),
+        said("worker-ended", 4.0, worker=1),
+        said("worker-ended", 5.0, worker=0),
+    ]
+    assert kinds(leader, *(line(number, each) for number, each in enumerate(lines)))
+    assert history.finish(leader, stored(), []).manifests == (convert(manifest, Manifest),)
+
+
+def test_a_loss_that_was_explained_stays_explained() -> None:
+    """When the pod is gone, nothing but the record knows how."""
+    leader = LeaderEvents()
+    cause = {"summary": "worker 1 was lost: its agent left", "kind": "worker-left", "worker": 1}
+    lines = [
+        said("verdict", 2.0, outcome="failed", exit_code=1, cause=cause),
+        said("worker-ended", 5.0, worker=0),
+    ]
+    assert kinds(leader, *(line(number, each) for number, each in enumerate(lines)))
+    kept = RootCause(summary="worker 1 was lost: its pod was deleted", kind="worker-left", worker=1)
+    known = replace(stored(), end=Event(kind="finished", at=5.0, outcome="failed", cause=kept))
+    assert history.finish(leader, known, []).cause == kept
+    other = replace(stored(), end=Event(kind="finished", at=5.0, cause=replace(kept, worker=2)))
+    assert history.finish(leader, other, []).cause == convert(cause, RootCause)
 
 
 def test_a_repeated_state_tells_only_what_was_missed() -> None:

@@ -121,6 +121,9 @@ def finish(leader: LeaderEvents, stored: Stored, pods: Sequence[Object]) -> Even
         end = stopped(stop, at=at)
     else:
         cause = explain(verdict.cause, pods) if verdict.cause is not None else None
+        kept = stored.end.cause if stored.end is not None else None
+        if cause is not None and kept is not None and (kept.worker, kept.rank) == (cause.worker, cause.rank):
+            cause = kept  # explained when the pod was still there
         end = ends.from_verdict(verdict, at=at, cause=cause)
     stated = tuple(each for _, mine in sorted(leader.manifests.items()) for each in mine)
     return replace(end, manifests=stated or None)
