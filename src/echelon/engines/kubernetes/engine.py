@@ -183,7 +183,7 @@ class KubernetesEngine:
         lines: Iterator[Line]
         if follow:
             streamed = None
-            if saving is not None and stored.collected is None:
+            if saving is not None and stored.collected is None and not results.stay_on_volume(stored.run):
                 streamed = StreamedLogs(self._home_of(stored) / "logs", saving.tell)
             lines = follow_logs(self.api, stored.run.ref, streamed, saving.left if saving else None)
         else:

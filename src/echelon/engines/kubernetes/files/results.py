@@ -273,6 +273,11 @@ def note_on_rights(api: Api, job: Job) -> str | None:
     )
 
 
+def stay_on_volume(record: Record) -> bool:
+    """Whether the results, logs too, are on a volume of the user's, and stay there."""
+    return record.job.pod.output is not None and record.job.pod.output.claim is not None
+
+
 def has_own_claim(record: Record) -> bool:
     """Whether the results are on a volume that was made for this run alone."""
     return record.job.pod.output is not None and record.job.pod.output.claim is None

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections import deque
 
 _CHUNK = 1 << 20  # bytes that are read from the file at once
+_PAUSE = 1.0  # seconds without a line taken after which a reader counts as one that pauses
 
 
 @dataclass(slots=True)
@@ -27,7 +28,8 @@ class _Spilled:
 class SpillingQueue(queue.Queue[Any]):
     """Items are a pod and a list of its lines, or something else, which stays in memory.
 
-    `put` raises Full only if the file cannot be written."""
+    A reader that is only slower than the writers holds them up, which costs less than the file; one that
+    pauses does not. `put` raises Full only if the file cannot be written."""
 
     queue: deque[Any]
 
@@ -44,9 +46,20 @@ class SpillingQueue(queue.Queue[Any]):
         with self.mutex:
             self._closed = True
             self.queue.clear()
+            self.not_full.notify_all()
             if self._file is not None:
                 self._file.close()
                 self._file = None
+
+    def put(self, item: tuple[Any, Any], block: bool = True, timeout: float | None = None) -> None:
+        """Add an item; while the reader takes others, wait until it fits into memory."""
+        with self.not_full:
+            if isinstance(item[1], list):
+                self.not_full.wait_for(self._may_put, _PAUSE)
+        super().put(item, block, timeout)
+
+    def _may_put(self) -> bool:
+        return self._closed or self._spilled > 0 or len(self.queue) < self._in_memory
 
     def _put(self, item: tuple[Any, Any]) -> None:
         if self._closed:
