@@ -130,7 +130,9 @@ def test_a_reader_that_pauses_keeps_no_line_from_the_disk(
         assert mirror.is_ready(30)
         assert next(lines.take(10))[1].sequence == 0
         saved = tmp_path / "logs" / "rank-0.log"
-        wait_until(lambda: saved.stat().st_size == count * 101, "every line to be on the disk")
+        wait_until(
+            lambda: saved.exists() and saved.stat().st_size == count * 101, "every line to be on the disk"
+        )
         assert [int(text) for _, text in taken(lines, count - 100)][-1] == count - 1
     streamed.close()
     wait_until(lambda: not reading(), "its thread to end")

@@ -9,10 +9,11 @@ import resource
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import pytest
+from tests.conftest import wait_until
 
 from echelon.engines.kubernetes.follow.streamed_logs import StreamedLogs, forget_complete, read_notes
 from echelon.engines.results import holds_results, is_streamed
@@ -38,8 +39,16 @@ def logs(tmp_path: Path) -> Path:
     return tmp_path / "run" / "logs"
 
 
+class AtOnce(StreamedLogs):
+    """Waits for no further lines."""
+
+    def take(self, uid: str, lines: Sequence[Line]) -> None:
+        super().take(uid, lines)
+        self.flush()
+
+
 def follower(logs: Path, *pods: tuple[str, int]) -> StreamedLogs:
-    found = StreamedLogs(logs, pytest.fail)
+    found = AtOnce(logs, pytest.fail)
     for uid, worker in pods or [("a", 0)]:
         found.begin(uid, worker)
     return found
@@ -53,6 +62,17 @@ def test_lines_are_on_disk_as_they_come(logs: Path) -> None:
     mine.take("b", lines(b"[1 e 0 1.0] other", worker=1))
     assert (logs / "rank-1.log").read_text() == "other\n"
     mine.close()
+
+
+def test_lines_are_written_soon_by_themselves_and_all_of_them(logs: Path) -> None:
+    mine = StreamedLogs(logs, pytest.fail)
+    mine.begin("a", 0)
+    mine.take("a", numbered(range(3)))
+    wait_until((logs / "rank-0.log").exists, "the lines to be on disk")
+    for at in range(3, 60_003, 100):
+        mine.take("a", numbered(range(at, at + 100)))
+    mine.close()
+    assert (logs / "rank-0.log").read_text() == wrote(range(60_003))
 
 
 def test_the_places_of_odd_lines(logs: Path) -> None:
@@ -226,7 +246,7 @@ def test_a_link_is_not_followed(logs: Path, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     logs.parent.mkdir()
     logs.symlink_to(tmp_path / "elsewhere")
-    mine = StreamedLogs(logs, told.append)
+    mine = AtOnce(logs, told.append)
     mine.begin("a", 0)
     mine.take("a", numbered(range(2)))
     mine.take("a", numbered(range(2, 4)))

@@ -27,6 +27,8 @@ from echelon.engines.results import STREAMED
 from echelon.model.log import Line, LogLine
 
 _NOTE = 0.5  # seconds between two notes of a pod, at least; a later follower reads so much again
+_DELAY = 0.2  # seconds that lines wait to be written together, at most: a write for each line would cost more
+_MANY, _TOO_MANY = 500, 20_000  # lines that wait: then they are written at once; then more are held up
 _MOST_OPEN = 200  # files at a time
 _MOST_FILES = 256  # of one pod; a pod that names more ranks is none of ours
 _UID = re.compile(r"[0-9a-zA-Z-]{1,64}")
@@ -96,6 +98,12 @@ class StreamedLogs:
         self._logs = logs
         self._tell = tell
         self._lock = threading.Lock()
+        self._turn = threading.Lock()
+        self._come = threading.Condition()  # guards what follows; never taken inside `_lock`
+        self._waiting: list[tuple[str, Sequence[Line]]] = []
+        self._count = 0
+        self._closed = False
+        self._thread = threading.Thread(target=self._write_on, name="saving lines", daemon=True)
         self._pods: dict[str, _Writer] = {}
         self._notes: dict[str, SavedPod] = {}
         self._foreign: frozenset[str] = frozenset()  # files that were there before this run's
@@ -117,7 +125,38 @@ class StreamedLogs:
                     self._take_up(uid)
 
     def take(self, uid: str, lines: Sequence[Line]) -> None:
-        """Write the lines that a pod's agent has printed next."""
+        """Write the lines that a pod's agent has printed next, in a moment."""
+        with self._come:
+            if self._closed or self._ended:
+                return
+            if self._thread.ident is None:
+                self._thread.start()
+            self._waiting.append((uid, lines))
+            self._count += len(lines)
+            if self._count >= _MANY:
+                self._come.notify_all()
+            if self._count >= _TOO_MANY:
+                self._come.wait_for(lambda: self._count < _TOO_MANY or self._closed)
+
+    def flush(self) -> None:
+        """Write what waits."""
+        with self._turn:  # what came first is written first
+            with self._come:
+                waiting, self._waiting, self._count = self._waiting, [], 0
+                self._come.notify_all()
+            together: dict[str, list[Line]] = {}
+            for uid, lines in waiting:
+                together.setdefault(uid, []).extend(lines)
+            for uid, each in together.items():
+                self._write(uid, each)
+
+    def _write_on(self) -> None:
+        while not self._closed:
+            with self._come:
+                self._come.wait_for(lambda: self._closed or self._count >= _MANY, _DELAY)
+            self.flush()
+
+    def _write(self, uid: str, lines: Sequence[Line]) -> None:
         with self._lock:
             writer = self._pods.get(uid)
             if self._ended or writer is None:
@@ -140,7 +179,13 @@ class StreamedLogs:
         self._tell(f"the output is not written to {self._logs} any more: {why}")
 
     def close(self) -> None:
-        """Note how far everything came, and let another process go on."""
+        """Write what waits, note how far everything came, and let another process go on."""
+        with self._come:
+            self._closed = True
+            self._come.notify_all()
+        if self._thread.ident is not None:
+            self._thread.join()
+        self.flush()
         with self._lock:
             self._ended = True
             if self._folder is None:
