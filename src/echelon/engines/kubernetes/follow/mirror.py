@@ -18,6 +18,7 @@ from echelon.errors import Denied, EchelonError, Unreachable
 
 _WATCH = 30.0  # seconds that one watch lasts; a connection that died silently is missed no longer
 _PAUSE = (0.2, 5.0)  # seconds between two tries: at first, and at most
+_LEAVE = 0.5  # seconds that a thread in the middle of a request gets to end it when it is left
 _HICCUP = 2.0  # seconds of silence that are not reported
 
 
@@ -34,10 +35,13 @@ class Mirror:
         self._broken: dict[str, tuple[float, EchelonError]] = {}  # since when, and why
         self._watches: dict[str, Stream[tuple[str, Object]]] = {}
         self._fatal: EchelonError | None = None
+        self._threads: list[threading.Thread] = []
 
     def __enter__(self) -> Self:
         for kind in self._objects:
-            threading.Thread(target=self._keep, args=(kind,), name=f"watch {kind}", daemon=True).start()
+            thread = threading.Thread(target=self._keep, args=(kind,), name=f"watch {kind}", daemon=True)
+            self._threads.append(thread)
+            thread.start()
         return self
 
     def __exit__(
@@ -49,6 +53,9 @@ class Mirror:
             self._changed.notify_all()
         for watch in watches:
             watch.close()
+        deadline = time.monotonic() + _LEAVE
+        for thread in self._threads:  # so that none opens a connection after its client is closed
+            thread.join(max(0.0, deadline - time.monotonic()))
 
     def of(self, kind: str) -> list[Object]:
         """The objects of a kind, the oldest first; those that were deleted while we looked are left out."""
