@@ -19,7 +19,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from echelon.engines.kubernetes.follow.logs import gap, is_last_line
@@ -166,7 +166,7 @@ class StreamedLogs:
                     self._ended = True
                     return
                 before = writer.open_files
-                writer.take(lines, self._logs, self._foreign)
+                writer.take(lines, self._logs, self._foreign, lambda pod: self._write_note(uid, pod))
                 if writer.open_files != before:
                     self._close_others(writer)
                 if writer.is_due():
@@ -253,14 +253,18 @@ class StreamedLogs:
         """Write a pod's note, in one step: files never have less than their notes say."""
         writer = self._pods[uid]
         writer.noted = time.monotonic()
-        if self._folder is None or not writer.pod.files:
+        if writer.pod.files:
+            self._write_note(uid, writer.pod)
+
+    def _write_note(self, uid: str, pod: SavedPod) -> None:
+        if self._folder is None:
             return
         partial = f".{uid}"
         with suppress(OSError):  # the results were fetched, or the disk is full: what is noted is true
             flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
             file = os.open(partial, flags, 0o600, dir_fd=self._folder)
             try:
-                os.write(file, json.dumps(asdict(writer.pod)).encode())
+                os.write(file, json.dumps(asdict(pod)).encode())
             finally:
                 os.close(file)
             os.rename(partial, uid, src_dir_fd=self._folder, dst_dir_fd=self._folder)
@@ -298,9 +302,18 @@ class _Writer:
         self._files.clear()
         self._checked = False
 
-    def take(self, lines: Sequence[Line], logs: Path, foreign: frozenset[str]) -> None:
-        """Write what is new among the lines, each file with one call."""
+    def take(
+        self,
+        lines: Sequence[Line],
+        logs: Path,
+        foreign: frozenset[str],
+        note: Callable[[SavedPod], object],
+    ) -> None:
+        """Write what is new among the lines, each file with one call. New files are noted before: they are
+        known as this run's own even if nothing can be written to them.
+        """
         pod = self.pod
+        before, known = replace(pod, over=False), len(pod.files)
         texts: dict[str, list[str]] = {}
         for line in lines:
             if not isinstance(line, LogLine):
@@ -328,6 +341,8 @@ class _Writer:
                     self._add_gap(texts, missing, line, logs, foreign)
                 pod.last, pod.loose, self._again, self._known = line.sequence, 0, 0, True
             self._add(texts, self._key(line), line, logs, foreign)
+        if len(pod.files) > known:
+            note(before)  # with the files, which it shares; none of the lines
         for key, pieces in texts.items():
             self._write(key, "".join(pieces).encode("utf-8", "backslashreplace"))
 
