@@ -52,3 +52,12 @@ def test_a_client_that_fetches_and_does_not_come_again_is_given_up() -> None:
     assert linger.over
     linger.attend("a", 1e9, 0.0)
     assert not linger.is_attended(1e6), "for no longer than minutes at a time"
+
+
+def test_it_begins_again_when_the_api_server_is_back() -> None:
+    linger = Linger(10.0)
+    for now, reachable in ((0.0, True), (8.0, True), (30.0, False), (31.0, True)):
+        linger.pass_time(now, busy=False, reachable=reachable)
+    assert linger.left == 10.0
+    linger.pass_time(40.0, busy=False, reachable=True)
+    assert not linger.over

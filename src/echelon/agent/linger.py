@@ -1,8 +1,9 @@
 """How long a worker whose part is over keeps its results for a client to fetch them.
 
 The time begins again at each contact with a client, does not pass while one fetches, and passes only while
-the API server can be reached: without it no client can come. A namespace may forbid its pods to reach the API
-server at all, so that time without it counts after all once it is LONGEST_AWAY times the time to linger."""
+the API server can be reached: without it no client can come. It begins again when the API server is back. A
+namespace may forbid its pods to reach the API server at all, so that time without it counts after all once it
+is LONGEST_AWAY times the time to linger."""
 
 from __future__ import annotations
 
@@ -29,6 +30,7 @@ class Linger:
         self._hold = hold
         self._last: float | None = None  # when `pass_time` was last called
         self._away = 0.0  # seconds without the API server since the last contact
+        self._back = False  # the API server was away at the last call
         self._clients: dict[str, float] = {}  # those that fetch, each with the end of its visit
 
     @property
@@ -59,10 +61,15 @@ class Linger:
         self._last = now
         if busy or self.is_attended(now):
             self.contact()
-        elif reachable or self._away >= LONGEST_AWAY * self._hold:
+        elif self._away >= LONGEST_AWAY * self._hold:
             self.left -= passed
-        else:
+        elif not reachable:
             self._away += passed
+            self._back = True
+        elif self._back:
+            self.left, self._back = self._hold, False  # clients, too, need a while to notice that it is back
+        else:
+            self.left -= passed
 
 
 def try_api_server(loop: Loop, patience: float, then: Callable[[bool], object]) -> None:

@@ -170,7 +170,7 @@ def test_the_run_ends_while_the_api_server_is_away(terminal: Terminal, api_outag
     """For longer than its workers would linger."""
     stop, start = api_outage
     terminal.write("writes.py", 'print("began", flush=True)\n' + WRITES)
-    command = terminal.train("away", "--linger", "5s", "--env", "PAUSE=10", "-n", "2", "writes.py")
+    command = terminal.train("away", "--linger", "20s", "--env", "PAUSE=10", "-n", "2", "writes.py")
     command.wait_for("began", 2)
     stop()
     time.sleep(40)
