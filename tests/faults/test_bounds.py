@@ -5,7 +5,6 @@ not judged, since they say more about the machine."""
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
@@ -13,6 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.cli.test_many_events import MEASURED
 from tests.conftest import processes_of, wait_until
 
 import echelon
@@ -78,20 +78,19 @@ def test_many_workers_with_many_followers(home: Path, workers: int, followers: i
     run = echelon.run("talks.py", workers=workers, name="many")
     wait_until(lambda: run.status().state == "running", "all workers to run", 10 * workers)
     used = memory_of(processes_of(home))
-    command = [sys.executable, "-m", "echelon.cli.main", "logs", "-f", "many"]
+    command = [sys.executable, "-c", MEASURED, "logs", "-f", "many"]
     paths = [Path(f"follower-{number}") for number in range(followers)]
     began = time.monotonic()
     processes = []
     for path in paths:
         with path.open("wb") as out:
-            processes.append(subprocess.Popen(command, stdout=out))
+            processes.append(subprocess.Popen(command, stdout=out, stderr=subprocess.PIPE, text=True))
     Path("go").touch()
     assert run.wait(600).state == "succeeded"
     peaks = []
     for process in processes:
-        _, status, rusage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-        peaks.append(1024.0 * rusage.ru_maxrss)
+        said = process.communicate()[1]
+        peaks.append(1024.0 * int(said.splitlines()[-1]))
     print(
         f"\n{workers} workers: {used / workers / 1e6:.1f} MB each; {followers} followers: "
         f"{max(peaks) / 1e6:.1f} MB at most, done after {time.monotonic() - began:.1f} s"

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from tests.agent.trees import HELLO, LISTED, copy, entry, scripted, tree
 from tests.conftest import PATIENCE, need_python, wait_until
 
-from echelon.agent.files import command, wire
+from echelon.agent.files import wire
 from echelon.agent.files.landing import Landing
 from echelon.agent.files.receiver import Receiver
 from echelon.agent.files.tree import FILE, PARTIAL, BadTree, Entry
@@ -279,18 +279,3 @@ def test_it_holds_while_a_copy_runs_in_its_pod(
     elsewhere.communicate(timeout=PATIENCE)
     other.terminate()
     assert other.communicate(timeout=PATIENCE) == (b"", b"")
-
-
-@pytest.mark.parametrize("action", ["send", "list"])
-def test_a_copy_that_nobody_reads_ends_by_itself(tmp_path: Path, action: str) -> None:
-    """Whatever it is blocked in: the client may be stopped, or cut off without either end being told."""
-    for number in range(3000):  # more than any pipe holds
-        (tmp_path / f"a-file-with-a-long-name-{number}").touch()
-    program = (
-        "import sys; from echelon.agent.files import command, wire; wire.SILENCE = 0.5;"
-        f"sys.exit(command.main([{action!r}, {str(tmp_path)!r}]))"
-    )
-    pipe = subprocess.PIPE
-    with subprocess.Popen([sys.executable, "-c", program], stdin=pipe, stdout=pipe) as process:
-        wait_until(lambda: process.poll() is not None, "the copy to end")
-    assert process.returncode == command.BROKEN

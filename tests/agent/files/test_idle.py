@@ -103,7 +103,7 @@ def test_a_sender_that_waits_for_its_disk_ends(start: Start, tmp_path: Path) -> 
     """Reading blocks outside the wire: here the listing of a folder, in which the process is stopped."""
     stuck = (
         "import os, sys, time; from echelon.agent.files import command, sender, wire; "
-        "wire.SILENCE = float(sys.argv[1]); sender.walk = lambda _place: time.sleep(3600); "
+        "wire.SILENCE = float(sys.argv[1]); sender.entries_at = lambda _place: time.sleep(3600); "
         "sys.exit(command.main(sys.argv[2:]))"
     )
     words = [sys.executable, "-c", stuck, str(SHORTLY), "send", str(tmp_path)]

@@ -26,6 +26,7 @@ class Follower:
     def __init__(self) -> None:
         self.send: Callable[..., object] = lambda *_: None
         self.last_started = -1
+        self.spared = 0
         self.orders: list[dict[str, object]] = []
 
     def elapsed(self) -> None:

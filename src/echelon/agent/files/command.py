@@ -55,15 +55,12 @@ def _list(root: str, path: str = ".") -> int:
     if place is None:
         print(json.dumps({"trouble": "nothing is there"}))
         return 1
-    wire = standard_wire()  # which ends when nobody reads
     count = 0
-    try:
-        for count, entry in enumerate(entries_at(place), start=1):  # noqa: B007 - counted
-            wire.write(**entry.raw())
-        wire.write(listed=count)
-        wire.flush()
-    except Broken:
-        return BROKEN
+    for count, entry in enumerate(entries_at(place), start=1):  # noqa: B007 - counted
+        print(json.dumps(entry.raw()))
+        postpone_end()
+    print(json.dumps({"listed": count}))
+    sys.stdout.flush()
     return 0
 
 
