@@ -24,8 +24,9 @@ from echelon.engines.kubernetes.files import results
 from echelon.engines.kubernetes.follow import view as views
 from echelon.engines.kubernetes.follow.follow import follow_events, follow_logs, read_events
 from echelon.engines.kubernetes.follow.listing import list_runs
+from echelon.engines.kubernetes.follow.log_files import forget_complete
 from echelon.engines.kubernetes.follow.saved_logs import read_with_saved
-from echelon.engines.kubernetes.follow.streamed_logs import StreamedLogs, forget_complete
+from echelon.engines.kubernetes.follow.streamed_logs import StreamedLogs
 from echelon.engines.kubernetes.follow.view import View
 from echelon.engines.kubernetes.nodes import inventory
 from echelon.engines.kubernetes.record import Shipped, Stop, Stored

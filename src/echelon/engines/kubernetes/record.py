@@ -22,7 +22,7 @@ from echelon.engines import machine
 from echelon.engines.base import RunDamaged
 from echelon.engines.decoding import decode
 from echelon.engines.kubernetes import names
-from echelon.engines.kubernetes.client.fields import json_object, moment, one_line
+from echelon.engines.kubernetes.fields import json_object, moment, one_line
 from echelon.errors import StateTrouble
 from echelon.model.event import Event, is_moment, is_sound
 from echelon.model.plan import Plan

@@ -15,9 +15,9 @@ from testbed.kubectl import Object
 from tests.engines.kubernetes.small import job, pod
 from tests.engines.kubernetes.taken import OBJECTS, SENTENCES, load
 
-from echelon.engines.kubernetes.client.fields import clock, condition_of, moment
 from echelon.engines.kubernetes.diagnose import PATIENCE, Trouble, diagnose, gives_up
 from echelon.engines.kubernetes.diagnose.trouble import Finding, name_workers, report
+from echelon.engines.kubernetes.fields import clock, condition_of, moment
 
 NOW = moment("2026-01-01T00:10:00Z") or 0.0
 

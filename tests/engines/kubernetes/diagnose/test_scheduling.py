@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from testbed.kubectl import Object
 from tests.engines.kubernetes.small import job, pod
 
-from echelon.engines.kubernetes.client.fields import moment
 from echelon.engines.kubernetes.diagnose import Trouble, diagnose
 from echelon.engines.kubernetes.diagnose.scheduling import Unfit, read_scheduler
+from echelon.engines.kubernetes.fields import moment
 from echelon.model.cluster import Cluster, Gpu, Node
 
 NOW = moment("2026-01-01T00:10:00Z") or 0.0

@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 from tests.conftest import wait_until
 
-from echelon.engines.kubernetes.follow.streamed_logs import StreamedLogs, forget_complete, read_notes
+from echelon.engines.kubernetes.follow.log_files import forget_complete, read_notes
+from echelon.engines.kubernetes.follow.streamed_logs import StreamedLogs
 from echelon.engines.results import holds_results, is_streamed
 from echelon.model.log import Line, parse_line
 

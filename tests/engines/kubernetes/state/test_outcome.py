@@ -13,7 +13,7 @@ from tests.engines.kubernetes.small import RUNNING, WAITING, ended, job, pod, st
 from tests.engines.kubernetes.taken import load
 
 from echelon.agent.task import TOLD_TO_LEAVE
-from echelon.engines.kubernetes.client.fields import moment
+from echelon.engines.kubernetes.fields import moment
 from echelon.engines.kubernetes.render.dialects import end_of as end_of_jobs
 from echelon.engines.kubernetes.state.outcome import explain, finished_event, summary
 from echelon.model.event import Event, RootCause

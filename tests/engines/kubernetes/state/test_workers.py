@@ -10,7 +10,7 @@ from tests.engines.kubernetes.small import RUNNING, WAITING, ended, pod
 from tests.engines.kubernetes.taken import load
 
 from echelon.engines.kubernetes import names
-from echelon.engines.kubernetes.client.fields import clock, condition_of, moment
+from echelon.engines.kubernetes.fields import clock, condition_of, moment
 from echelon.engines.kubernetes.state.outcome import verdict_of
 from echelon.engines.kubernetes.state.workers import (
     container_end,

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from echelon.engines.kubernetes import names
-from echelon.engines.kubernetes.client.fields import condition_of, moment, one_line, whole_number
 from echelon.engines.kubernetes.diagnose.claims import claim_trouble, claims_of, is_tied
 from echelon.engines.kubernetes.diagnose.cluster_events import ClusterEvent, Events, last_of
 from echelon.engines.kubernetes.diagnose.creation import missing_pods
@@ -30,6 +29,7 @@ from echelon.engines.kubernetes.diagnose.trouble import (
     limit_note,
     report,
 )
+from echelon.engines.kubernetes.fields import condition_of, moment, one_line, whole_number
 from echelon.engines.kubernetes.render import dialects
 from echelon.engines.kubernetes.state.workers import (
     START_ERRORS,

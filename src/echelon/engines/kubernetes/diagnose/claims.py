@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from echelon.engines.kubernetes.client.fields import moment
 from echelon.engines.kubernetes.diagnose.cluster_events import ClusterEvent, Events
 from echelon.engines.kubernetes.diagnose.trouble import Finding
+from echelon.engines.kubernetes.fields import moment
 
 if TYPE_CHECKING:
     from echelon.engines.kubernetes.client.api import Object

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from echelon.engines.kubernetes.client.fields import moment, one_line
+from echelon.engines.kubernetes.fields import moment, one_line
 
 if TYPE_CHECKING:
     from echelon.engines.kubernetes.client.api import Object

@@ -9,9 +9,9 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from echelon.engines.kubernetes.client.fields import moment
 from echelon.engines.kubernetes.diagnose.cluster_events import ClusterEvent, Events, last_of
 from echelon.engines.kubernetes.diagnose.trouble import Finding, Kind
+from echelon.engines.kubernetes.fields import moment
 from echelon.engines.kubernetes.quantities import to_thousandths
 
 if TYPE_CHECKING:

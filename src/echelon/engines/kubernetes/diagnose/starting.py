@@ -8,10 +8,10 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from echelon.engines.kubernetes.client.fields import moment, one_line
 from echelon.engines.kubernetes.diagnose.cluster_events import ClusterEvent, last_of
 from echelon.engines.kubernetes.diagnose.pulling import read_pull_error
 from echelon.engines.kubernetes.diagnose.trouble import Finding, Kind
+from echelon.engines.kubernetes.fields import moment, one_line
 from echelon.engines.kubernetes.state.workers import (
     container_state,
     node_name,

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from echelon.engines.kubernetes.client.fields import moment
+from echelon.engines.kubernetes.fields import moment
 from echelon.errors import Denied, Refused
 from echelon.model.finding import Finding
 

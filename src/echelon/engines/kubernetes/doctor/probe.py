@@ -13,8 +13,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from echelon.engines.kubernetes import names
-from echelon.engines.kubernetes.client.fields import json_object
 from echelon.engines.kubernetes.diagnose import Trouble, diagnose
+from echelon.engines.kubernetes.fields import json_object
 from echelon.engines.kubernetes.state.workers import container_end, container_state
 from echelon.errors import Denied, EchelonError, Unreachable
 from echelon.model.finding import Finding

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.client.api import Api, Object
-from echelon.engines.kubernetes.client.fields import moment, one_line
+from echelon.engines.kubernetes.fields import moment, one_line
 from echelon.engines.kubernetes.render import dialects
 from echelon.model.copy import OpenCopy
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.client.api import AlreadyThere, Api, Listing, Object
-from echelon.engines.kubernetes.client.fields import moment
 from echelon.engines.kubernetes.diagnose.claims import claims_of
+from echelon.engines.kubernetes.fields import moment
 from echelon.engines.kubernetes.quantities import amount_of
 from echelon.engines.kubernetes.record import read
 from echelon.engines.kubernetes.render import dialects

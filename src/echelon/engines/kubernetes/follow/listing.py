@@ -14,10 +14,10 @@ from typing import Any, TypedDict, cast
 
 from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.client.api import Api, Object
-from echelon.engines.kubernetes.client.fields import moment
 from echelon.engines.kubernetes.client.stream import split_lines
 from echelon.engines.kubernetes.diagnose.queueing import find_untended
 from echelon.engines.kubernetes.diagnose.trouble import told
+from echelon.engines.kubernetes.fields import moment
 from echelon.engines.kubernetes.follow.logs import is_last_line
 from echelon.engines.kubernetes.follow.view import is_record, own_jobs, own_pods
 from echelon.engines.kubernetes.record import Stored, has_end, read

@@ -13,8 +13,8 @@ from itertools import chain
 from pathlib import Path
 
 from echelon.engines.kubernetes.client.api import Api, Object
+from echelon.engines.kubernetes.follow.log_files import SavedPod, read_notes
 from echelon.engines.kubernetes.follow.logs import gap, read_all, read_pod, unreadable
-from echelon.engines.kubernetes.follow.streamed_logs import SavedPod, read_notes
 from echelon.engines.kubernetes.state.workers import has_started, pods_by_worker
 from echelon.errors import Denied, EchelonError
 from echelon.model.log import Line, LogLine, decode, is_gap

@@ -14,7 +14,7 @@ import msgspec
 
 from echelon.engines.decoding import convert
 from echelon.engines.kubernetes.client.api import Object
-from echelon.engines.kubernetes.client.fields import json_object
+from echelon.engines.kubernetes.fields import json_object
 from echelon.engines.kubernetes.record import Stored
 from echelon.engines.kubernetes.state.outcome import explain, stopped
 from echelon.engines.kubernetes.state.workers import disruption_of, is_running, last_loss, pods_by_worker

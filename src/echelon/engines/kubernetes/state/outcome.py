@@ -12,7 +12,7 @@ import msgspec
 
 from echelon.agent.task import NO_LEADER, RUN_OVER
 from echelon.engines.decoding import convert
-from echelon.engines.kubernetes.client.fields import json_object, one_line
+from echelon.engines.kubernetes.fields import json_object, one_line
 from echelon.engines.kubernetes.record import Stop, Stored
 from echelon.engines.kubernetes.render import dialects
 from echelon.engines.kubernetes.state.workers import (

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from echelon.agent.ranks.report import signal_name
 from echelon.agent.task import INTERRUPTED, NO_LEADER, RUN_OVER
 from echelon.engines.kubernetes import names
-from echelon.engines.kubernetes.client.fields import (
+from echelon.engines.kubernetes.fields import (
     clock,
     condition_of,
     json_object,

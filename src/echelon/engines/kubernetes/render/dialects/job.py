@@ -14,7 +14,7 @@ from msgspec import field
 from echelon.agent.task import NO_LEADER, RUN_OVER
 from echelon.engines.decoding import decode
 from echelon.engines.kubernetes import names, shapes
-from echelon.engines.kubernetes.client.fields import conditions, moment, one_line, whole_number
+from echelon.engines.kubernetes.fields import conditions, moment, one_line, whole_number
 from echelon.engines.kubernetes.render.dialects.end import End
 from echelon.engines.kubernetes.render.dialects.place import Place
 from echelon.engines.kubernetes.render.payload import layout
