@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
 from echelon.engines.base import Engine, RunDamaged, Saving
-from echelon.errors import InvalidJob, RunTimedOut, StateTrouble
+from echelon.errors import InvalidJob, ResultsIncomplete, RunTimedOut, StateTrouble
 from echelon.model.copy import LeftOut
 from echelon.model.event import Event
 from echelon.model.log import LogLine
@@ -221,7 +221,8 @@ class Run:
         """
         self._engine.stop(self._ref, now=now)
         if wait:
-            self.wait(STOP_PATIENCE)
+            with suppress(ResultsIncomplete):  # it has ended; `wait` and `get` tell what is missing
+                self.wait(STOP_PATIENCE)
 
     def remove(self) -> None:
         """Forget the run, which must have ended; its name is free again, its results stay."""

@@ -40,7 +40,7 @@ def gate(namespace: Kubectl, own_cluster: object, tmp_path: Path) -> Iterator[Ga
 
 
 def submission(terminal: Terminal, name: str) -> tuple[str, ...]:
-    return ("run", "-d", "--linger", "1s", "--name", name, "--image", terminal.image, "-n", "2", "hello.py")
+    return ("run", "-d", "--linger", "1m", "--name", name, "--image", terminal.image, "-n", "2", "hello.py")
 
 
 def check_repeated(terminal: Terminal, name: str) -> None:

@@ -98,6 +98,7 @@ _PEERS: Shape = [
     }
 ]
 _PORTS: Shape = [{"port": (int, str), "endPort": int, "protocol": str}]
+_REVIEW = "SelfSubjectReview"  # a question to the API server, whose answer has no name
 _SHAPES: Mapping[str, Shape] = {
     "ConfigMap": {"data": _TEXTS},
     "Deployment": {"spec": {"template": {"spec": _POD}}, "status": {"readyReplicas": int}},
@@ -165,6 +166,7 @@ _SHAPES: Mapping[str, Shape] = {
         },
     },
     "ResourceQuota": {"spec": {"hard": _AMOUNTS}, "status": {"hard": _AMOUNTS, "used": _AMOUNTS}},
+    _REVIEW: {"status": {"userInfo": {"username": str}}},
     "StorageClass": {"provisioner": str, "reclaimPolicy": str, "volumeBindingMode": str},
 }
 
@@ -178,9 +180,11 @@ def fit(value: Any, shape: Shape) -> Any:
 def admit(kind: str, obj: object) -> Object | None:
     """An object of that kind as the rest of the engine reads it; None if it has no name. Changes `obj`."""
     own = _SHAPES.get(kind, {})
-    if not isinstance(obj, dict) or _fit_fields(obj, {"metadata!": _META, **own}) is _ABSENT:
+    about = {} if kind == _REVIEW else {"metadata!": _META}
+    if not isinstance(obj, dict) or _fit_fields(obj, {**about, **own}) is _ABSENT:
         return None
-    obj["metadata"].setdefault("uid", obj["metadata"]["name"])
+    if about:
+        obj["metadata"].setdefault("uid", obj["metadata"]["name"])
     for part in ("spec", "status"):
         if part in own:
             obj.setdefault(part, {})
