@@ -1,4 +1,4 @@
-"""How the leader of a gang bears a thousand agents: all join, one is lost and comes back, all start again.
+"""How the leader of a gang bears ten thousand agents: all join, one is lost and comes back, all start again.
 
 The leader is the real agent in a process of its own; the others are simulated (`measure/simulated.py`). Times
 are taken where an agent would notice: in the simulating process, whose own work is part of them. The leader's
@@ -14,6 +14,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 
 from measure.agents import RunningAgent, ask_to_stop, leading_agent
 from measure.figures import align, number
@@ -21,19 +22,21 @@ from measure.processes import memory_of, peak_of, processor_time_of
 from measure.rounds import PATIENCE, Workspace, workspace
 from measure.simulated import Members
 
-SIZES = (10, 100, 1000)
+SIZES = (10, 100, 1000, 10_000)
 ROUNDS = 3
 STEADY = 3.0
+SPARE_FILES = 100
 FAR = 0.2  # seconds that an answer takes on a slow network, or by an agent that is busy while it starts
 
 Measured = dict[str, float]  # what was measured, in words -> how much
 
 
 def main() -> None:
-    rounds: dict[int, list[Measured]] = {size: [] for size in SIZES}
+    sizes = [size for size in SIZES if _fits(size)]
+    rounds: dict[int, list[Measured]] = {size: [] for size in sizes}
     with workspace() as place:
         for _ in range(ROUNDS):
-            for size in SIZES:
+            for size in sizes:
                 near = _with_gang(place, size, 0.0, _live)
                 rounds[size].append(near | _with_gang(place, size, FAR, _form_far))
     print(f"A gang of one real leader and simulated agents ({ROUNDS} rounds: best, and median in brackets)")
@@ -41,12 +44,18 @@ def main() -> None:
 
 
 def _rows(rounds: dict[int, list[Measured]]) -> list[list[str]]:
-    rows = [["", *(f"{size:,} agents" for size in SIZES), f"{SIZES[-1]:,} against {SIZES[-2]:,}"]]
-    for words in rounds[SIZES[0]][0]:
-        samples = {size: [measured[words] for measured in rounds[size]] for size in SIZES}
-        cells = [f"{number(min(found))} ({number(statistics.median(found))})" for found in samples.values()]
-        before, largest = min(samples[SIZES[-2]]), min(samples[SIZES[-1]])
-        rows.append([words, *cells, f"{largest / before:.3g}x" if before else ""])
+    sizes = sorted(rounds)
+    growth = list(pairwise(sizes[1:]))
+    titles = (f"{larger:,} against {smaller:,}" for smaller, larger in growth)
+    rows = [["", *(f"{size:,} agents" for size in sizes), *titles]]
+    for words in rounds[sizes[0]][0]:
+        samples = {size: [measured[words] for measured in rounds[size]] for size in sizes}
+        best = {size: min(found) for size, found in samples.items()}
+        cells = [f"{number(best[size])} ({number(statistics.median(samples[size]))})" for size in sizes]
+        ratios = (
+            f"{best[larger] / best[smaller]:.3g}x" if best[smaller] else "" for smaller, larger in growth
+        )
+        rows.append([words, *cells, *ratios])
     return rows
 
 
@@ -57,7 +66,7 @@ def _with_gang(
     # The leader is started before our own limit is raised: it must see to its own.
     with (
         leading_agent(place, ["sleep", "120"], workers=size + 1, restarts=1) as leader,
-        _descriptors(size + 100),
+        _descriptors(size + SPARE_FILES),
     ):
         _wait_until_it_listens(leader)
         members = Members(leader.address, leader.secret, size, answer_after=answer_after)
@@ -70,11 +79,10 @@ def _with_gang(
 def _live(leader: RunningAgent, members: Members) -> Measured:
     """From the forming of a gang to its end."""
     pid = leader.process.pid
-    everybody = members.members
+    everybody = len(members.members)
     processor, began = processor_time_of(pid), time.monotonic()
-    for member in everybody:
-        members.dial(member)
-    formed = members.until(lambda: all(member.last_started == 0 for member in everybody))
+    members.dial_all()
+    formed = members.until(lambda: members.started[0] == everybody)
     processor_formed = processor_time_of(pid)
     memory_formed = memory_of(pid).resident
 
@@ -82,21 +90,21 @@ def _live(leader: RunningAgent, members: Members) -> Measured:
     members.rest(STEADY)
     share = (processor_time_of(pid) - processor_rested) / (time.monotonic() - rested)
 
-    lost, *others = everybody
+    lost = members.members[0]
     processor_lost, gone = processor_time_of(pid), time.monotonic()
     members.hang_up(lost)
-    noticed = members.until(lambda: any(member.stopped == 0 for member in others))
-    stopped = members.until(lambda: all(member.stopped == 0 for member in others))
+    noticed = members.until(lambda: members.stopped[0] > 0)
+    stopped = members.until(lambda: members.stopped[0] == everybody - 1)
     lost.last_started = -1  # whoever takes its place knows nothing of what was
     back = time.monotonic()
     members.dial(lost)
-    again = members.until(lambda: all(member.last_started == 1 for member in everybody))
+    again = members.until(lambda: members.started[1] == everybody)
     processor_again = processor_time_of(pid)
     peak = peak_of(pid)
 
     asked = time.monotonic()
     ask_to_stop(leader)
-    members.until(lambda: all(member.finished for member in everybody))
+    members.until(lambda: members.finished == everybody)
     leader.process.wait(PATIENCE)
     ended = time.monotonic()
     return {
@@ -117,9 +125,8 @@ def _live(leader: RunningAgent, members: Members) -> Measured:
 def _form_far(_leader: RunningAgent, members: Members) -> Measured:
     """The forming alone, with agents that are slow to answer."""
     began = time.monotonic()
-    for member in members.members:
-        members.dial(member)
-    formed = members.until(lambda: all(member.last_started == 0 for member in members.members))
+    members.dial_all()
+    formed = members.until(lambda: members.started[0] == len(members.members))
     return {
         f"all join when each answers after {FAR:g} s, ms": (formed - began) * 1000,
         "... calls that the leader broke off": members.redials,
@@ -132,12 +139,21 @@ def _wait_until_it_listens(leader: RunningAgent) -> None:
         assert caller.recv(1)
 
 
+def _fits(size: int) -> bool:
+    """Whether the system lets a process open a file for each agent."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    fits = hard == resource.RLIM_INFINITY or hard >= size + SPARE_FILES
+    if not fits:
+        print(
+            f"{size:,} agents are left out: a process may open {hard:,} files (ulimit -Hn)", file=sys.stderr
+        )
+    return fits
+
+
 @contextlib.contextmanager
 def _descriptors(count: int) -> Iterator[None]:
     """Let this process open so many files, where a shell's usual limit does not."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if hard != resource.RLIM_INFINITY and hard < count:
-        sys.exit(f"this needs {count} open files, and the system allows {hard}: raise it with ulimit -n")
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, count), hard))
     try:
         yield

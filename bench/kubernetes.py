@@ -1,6 +1,14 @@
 """What `echelon run --on k8s` costs, against kubectl and a Job written by hand with the same image.
 
 Needs the testbed (`make cluster`): the times that count are the API server's own, and the fake nodes are its.
+
+The goal of 1.5 for "script runs" is missed: 1.85 times, best of 8 rounds on two quiet cores that the cluster
+uses as well. Where the time goes (ours, by hand):
+
+    the command until the Job is accepted    537 ms   165 ms   half of ours are imports, then 16 requests
+    from there until the script runs         943 ms   636 ms   0.15 s to import each agent, whose modules are
+                                                               compiled in the pod; then until the workers
+                                                               know of each other
 """
 
 from __future__ import annotations
@@ -62,6 +70,7 @@ def main() -> None:
     with workspace() as place, own_namespace(place) as cluster:
         (place.path / "script.py").write_text(_SCRIPT + "\n")
         _compare_starts(cluster)
+        _show_releases(cluster)
         _show_many_runs(cluster)
         _show_many_workers(cluster)
 
@@ -84,7 +93,7 @@ def _compare_starts(cluster: Cluster) -> None:
         f"From the command to the first line of {WORKERS} workers ({ROUNDS} rounds)",
         [
             line("Job accepted", "accepted", Target(limit=700, sense="at most", of="figure")),
-            line("script runs", "running"),
+            line("script runs", "running", Target(limit=1.5, sense="at most", of="ratio")),
             line("line seen", "seen", Target(limit=1.3, sense="at most", of="ratio")),
             Line(figure=peaks[0], peer=peaks[1], target=Target(limit=60, sense="at most", of="figure")),
         ],
@@ -129,11 +138,42 @@ def _to_start(first: Heard, last: Heard, accepted_at: float) -> Start:
     sys.exit(f"the script was not heard of:\n{''.join(line for _, line in last.lines)}{last.errors}")
 
 
+def _show_releases(cluster: Cluster) -> None:
+    """A detached run with a keeper: from the end of its ranks until its workers, and their GPUs, are gone."""
+    samples = take_turns(LOOKS, {_OURS: partial(_release, cluster)})[_OURS]
+    figure = Figure(name=f"{_OURS} -d", samples=[each * 1000 for each in samples], unit="ms")
+    show(
+        f"From a run's end until its {WORKERS} workers have left, results with the keeper ({LOOKS} rounds)",
+        [Line(figure=figure, target=Target(limit=10_000, sense="at most", of="figure"))],
+    )
+
+
+def _release(cluster: Cluster) -> float:
+    name = f"release-{next(_number)}"
+    words = ["-d", "--name", name, "--image", cluster.image, "-n", str(WORKERS), "script.py"]
+    heard_well(cluster, _echelon(cluster, "run", *words))
+    found: dict[str, float] = {}
+
+    def is_released() -> bool:
+        told = heard_well(cluster, _echelon(cluster, "status", name, "-o", "json"))
+        found.update(json.loads("".join(line for _, line in told.lines)))
+        return found["released"] is not None
+
+    wait_for(f"the workers of {name} to leave", is_released)
+    for command in ("get", "rm"):
+        heard_well(cluster, _echelon(cluster, command, name))
+    return (
+        found["released"] + 1 - found["ended"]
+    )  # the kubelet counts whole seconds: this is the most it can be
+
+
 def _show_many_runs(cluster: Cluster) -> None:
     """A real run that has ended, a thousand times: its record, and its Job with no worker left to start."""
-    words = ["--name", "first", "--image", cluster.image, "-n", str(WORKERS), "script.py"]
+    words = ["--name", "original", "--image", cluster.image, "-n", str(WORKERS), "script.py"]
     heard_well(cluster, _echelon(cluster, "run", *words))
-    record, job = (json.loads(kubectl(cluster, "get", kind, "first", "-o", "json")) for kind in ("cm", "job"))
+    record, job = (
+        json.loads(kubectl(cluster, "get", kind, "original", "-o", "json")) for kind in ("cm", "job")
+    )
     spec = {key: value for key, value in job["spec"].items() if key != "selector"}
     made = {
         "batch.kubernetes.io/controller-uid",
@@ -143,16 +183,16 @@ def _show_many_runs(cluster: Cluster) -> None:
     }
     metadata = spec["template"]["metadata"]
     metadata["labels"] = {key: text for key, text in metadata["labels"].items() if key not in made}
-    job["spec"] = {**spec, "completions": 0, "parallelism": 0}
+    job["spec"] = {**spec, "completions": 0, "parallelism": 0, "maxFailedIndexes": 0}
     names = [f"many-{number:04d}" for number in range(RUNS)]
-    make_many(cluster, _JOBS, [copy_of(job, "first", name) for name in names])
-    make_many(cluster, _RECORDS, [copy_of(record, "first", name) for name in names])
+    make_many(cluster, _JOBS, [copy_of(job, "original", name) for name in names])
+    make_many(cluster, _RECORDS, [copy_of(record, "original", name) for name in names])
     jobs = [*cluster.kubectl, "get", "jobs"]
     commands = {
         "echelon ps -a": _echelon(cluster, "ps", "-a"),
-        "echelon status": _echelon(cluster, "status", "first"),
+        "echelon status": _echelon(cluster, "status", "original"),
         "kubectl get jobs": jobs,
-        "kubectl describe job": [*cluster.kubectl, "describe", "job", "first"],
+        "kubectl describe job": [*cluster.kubectl, "describe", "job", "original"],
     }
     looks = take_turns(LOOKS, {name: partial(heard_well, cluster, words) for name, words in commands.items()})
     shown = sum("many-" in line for _, line in looks["echelon ps -a"][-1].lines)

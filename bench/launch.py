@@ -64,11 +64,11 @@ def _compare(place: Workspace, ranks: int) -> None:
             name=words or name, samples=[getattr(sample, part) * 1000 for sample in samples[name]], unit="ms"
         )
 
-    quarter = Target(limit=0.25, sense="at most", of="ratio") if ranks == 2 else None
+    target = Target(limit=0.25 if ranks == 2 else 0.15, sense="at most", of="ratio")
     lines = []
     for ours in (workers, one_worker):
         lines += [
-            Line(figure=figure(ours), peer=figure(peer), target=quarter),
+            Line(figure=figure(ours), peer=figure(peer), target=target),
             Line(figure=figure(ours), peer=figure(bare)),
             Line(
                 figure=figure(ours, "way_there", "  until the last rank runs"), peer=figure(peer, "way_there")

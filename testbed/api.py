@@ -11,8 +11,10 @@ from typing import Any, Self
 
 from testbed.certificates import AUTHORITY, client_certificate
 from testbed.network import GATEWAY
+from testbed.patience import FACTOR
 
 Object = dict[str, Any]
+SILENCE = 60.0 * FACTOR  # seconds; to delete a thousand nodes with one request takes half a minute when busy
 
 
 class Api:
@@ -22,7 +24,7 @@ class Api:
         certificate, key = client_certificate(user, ["system:masters", "testbed:components"])
         self._context = ssl.create_default_context(cafile=str(AUTHORITY))
         self._context.load_cert_chain(certificate, key)
-        self._connection = http.client.HTTPSConnection(GATEWAY, 6443, timeout=30, context=self._context)
+        self._connection = http.client.HTTPSConnection(GATEWAY, 6443, timeout=SILENCE, context=self._context)
 
     def __enter__(self) -> Self:
         return self

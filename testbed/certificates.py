@@ -65,6 +65,16 @@ def client_certificate(user: str, groups: Sequence[str] = ()) -> tuple[Path, Pat
     )
 
 
+def server_certificate(name: str) -> tuple[Path, Path]:
+    """The certificate and key of a server of this machine that the API server calls."""
+    return _issue(f"server-{name}", f"/CN={name}", extensions="subjectAltName=IP:127.0.0.1\n")
+
+
+def authority() -> str:
+    """The authority's certificate, as objects of the API carry it."""
+    return _encoded(AUTHORITY)
+
+
 def write_kubeconfig(
     path: Path, user: str, groups: Sequence[str] = (), *, namespace: str = "default"
 ) -> Path:

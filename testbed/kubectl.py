@@ -1,10 +1,12 @@
 """Requests to a cluster through kubectl: the testbed's own program for its own cluster, or any other.
 
-The only file that builds kubectl commands; its callers pass and receive objects.
+The only file that builds kubectl commands; its callers pass and receive objects. Simple
+requests need no process: `testbed/direct.py` makes them.
 """
 
 from __future__ import annotations
 
+import http
 import json
 import os
 import shutil
@@ -16,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from echelon.errors import EchelonError
-from testbed import programs, versions
-from testbed.patience import FACTOR
+from testbed import direct, programs, versions
+from testbed.patience import FACTOR, pause_after
 
 Object = dict[str, Any]
 
@@ -34,14 +36,14 @@ class Kubectl:
     namespace: str = ""
 
     def __call__(self, *words: str, stdin: str | None = None, patience: float = 120.0) -> str:
-        """Run kubectl and return its output; raises Refused with its error output."""
+        """Run kubectl and return its output; raises Refused with its error output. The patience is scaled."""
         done = subprocess.run(
             [*self.command(), *words],
             input=stdin,
             capture_output=True,
             text=True,
             errors="replace",
-            timeout=patience,
+            timeout=patience * FACTOR,
             check=False,
             env=_environment(),
         )
@@ -60,11 +62,21 @@ class Kubectl:
 
     def get(self, *words: str) -> Object:
         """One object, or a list of them."""
-        answer: Object = json.loads(self("get", *words, "-o", "json"))
-        return answer
+        try:
+            answer = self._read(words)
+        except direct.Unanswered as error:
+            raise Refused(f"kubectl get {' '.join(words)}: {error}", hint="") from error
+        return answer or dict(json.loads(self("get", *words, "-o", "json")))
 
     def find(self, *words: str) -> Object | None:
         """One object, or None if it does not exist."""
+        try:
+            if answer := self._read(words):
+                return answer
+        except direct.Unanswered as error:
+            if error.status == http.HTTPStatus.NOT_FOUND:
+                return None
+            raise Refused(f"kubectl get {' '.join(words)}: {error}", hint="") from error
         output = self("get", *words, "-o", "json", "--ignore-not-found")
         return json.loads(output) if output.strip() else None
 
@@ -73,13 +85,42 @@ class Kubectl:
         found: list[Object] = self.get(*words)["items"]
         return found
 
+    def _read(self, words: Sequence[str]) -> Object | None:
+        """The answer without kubectl; None where it takes kubectl."""
+        question, who = direct.understand(words), direct.login(self.kubeconfig)
+        return direct.answer(question, who, self.namespace) if question and who else None
+
     def apply(self, *objects: Mapping[str, Any]) -> None:
         """Create objects, or change them to what is given."""
         self("apply", "-f", "-", stdin=_listed(objects))
 
     def create(self, *objects: Mapping[str, Any]) -> None:
         """Create objects; an existing one is refused."""
-        self("create", "-f", "-", stdin=_listed(objects))
+        who = direct.login(self.kubeconfig)
+        kinds = [direct.understand_object(item) for item in objects]
+        if who is None or None in kinds:
+            self("create", "-f", "-", stdin=_listed(objects))
+            return
+        for item, kind in zip(objects, kinds, strict=True):
+            assert kind
+            try:
+                direct.create(item, kind, who, self.namespace)
+            except direct.Unanswered as error:
+                raise Refused(f"kubectl create: {error}", hint="") from error
+
+    def delete_namespace(self) -> None:
+        """Delete the namespace, and do not wait for it."""
+        who = direct.login(self.kubeconfig)
+        # Jobs first: a Job that replaces its pods would delay the namespace's deletion.
+        for words in (("jobs",), ("namespace", self.namespace)):
+            question = direct.understand(words)
+            try:
+                if who and question:
+                    direct.delete(question, who, self.namespace)
+                else:
+                    self("delete", *words, *(["--all"] if len(words) == 1 else []), "--wait=false")
+            except direct.Unanswered as error:
+                raise Refused(f"kubectl delete {' '.join(words)}: {error}", hint="") from error
 
     def patch(
         self, what: str, name: str, change: object, *, kind: str = "merge", subresource: str = ""
@@ -92,10 +133,13 @@ class Kubectl:
         """Wait until a condition holds; raises Refused with `what` after `patience` seconds."""
         patience *= FACTOR
         deadline = time.monotonic() + patience
-        while not condition():
+        while True:
+            began = time.monotonic()
+            if condition():
+                return
             if time.monotonic() > deadline:
                 raise Refused(f"waited {patience:g} s in vain for {what}", hint="")
-            time.sleep(0.25)
+            time.sleep(pause_after(time.monotonic() - began, least=0.1))
 
 
 def _program() -> list[str]:

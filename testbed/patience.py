@@ -10,3 +10,10 @@ import os
 
 VARIABLE = "ECHELON_TEST_PATIENCE"
 FACTOR = float(os.environ.get(VARIABLE, "1"))
+
+
+def pause_after(took: float, least: float = 0.02) -> float:
+    """Seconds until a condition that took so long is looked at again: one that starts a process must not keep
+    a processor busy that what it waits for needs.
+    """
+    return min(max(least, took), 1.0)

@@ -17,9 +17,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from testbed.paths import LOGS, PROCESSES, STATE, write
+from testbed.patience import FACTOR
 
 MARK = "ECHELON_TESTBED"
 GRACE = 5.0
+# A process that was killed ends, on a busy machine late: until then it counts as alive, and is not restarted.
+KILLED = 60.0 * FACTOR
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -103,7 +106,7 @@ def stop(names: Iterable[str], *, now: bool = False, forget: bool = True) -> Non
         _signal(records, signal.SIGTERM)
         _wait(records, GRACE)
     _signal(records, signal.SIGKILL)
-    _wait(records, GRACE)
+    _wait(records, KILLED)
     if forget:
         for record in records:
             (PROCESSES / f"{record.name}.json").unlink(missing_ok=True)
@@ -121,12 +124,16 @@ def sweep(part: str = "") -> None:
 
 
 def start_time(pid: int) -> str:
-    """When a process started, in the kernel's ticks; "" if it is gone or a zombie."""
+    """When a process started, in the kernel's ticks; "" if it is gone or a zombie.
+
+    The first thread of a process that is killed may be one while others still end: until then its ports are
+    taken."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
     except OSError:
         return ""
-    return "" if fields[0] in "ZX" else fields[19]
+    state, threads = fields[0], int(fields[17])
+    return "" if state in "ZX" and threads <= 1 else fields[19]
 
 
 def _signal(records: Iterable[Record], number: signal.Signals) -> None:

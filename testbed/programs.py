@@ -26,7 +26,10 @@ from testbed.progress import run_long
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Source:
-    """How one Go module is built; `files` are folders of the module that are kept beside its programs."""
+    """How one Go module is built; `files` are folders of the module that are kept beside its programs.
+
+    Where our module requires several, a folder is written "MODULE FOLDER" and kept below MODULE/FOLDER.
+    """
 
     packages: tuple[str, ...] = (".",)
     tags: str = ""
@@ -47,11 +50,32 @@ SOURCES = {
     "coredns": Source(),
     "kubernetes": KUBERNETES,
     "kubernetes-1.31": KUBERNETES,
+    "job-controllers": Source(
+        packages=(
+            "github.com/kubeflow/mpi-operator/cmd/mpi-operator",
+            "github.com/kubeflow/trainer/v2/cmd/trainer-controller-manager",
+            "sigs.k8s.io/jobset",
+        ),
+        files=(
+            "github.com/kubeflow/mpi-operator examples",
+            "github.com/kubeflow/mpi-operator manifests/base",
+            "github.com/kubeflow/trainer/v2 manifests/base",
+            "sigs.k8s.io/jobset config/components",
+        ),
+    ),
+    "kueue": Source(packages=("sigs.k8s.io/kueue/cmd/kueue",), files=("config/components/crd/bases",)),
     "kwok": Source(packages=("sigs.k8s.io/kwok/cmd/kwok",)),
     "registry": Source(packages=("github.com/distribution/distribution/v3/cmd/registry",)),
     "training-operator": Source(
         packages=("github.com/kubeflow/training-operator/cmd/training-operator.v1",),
-        files=("manifests/base/crds",),
+        files=("manifests/base/crds", "examples"),
+    ),
+    "tekton": Source(
+        packages=tuple(
+            f"github.com/tektoncd/pipeline/cmd/{name}" for name in ("controller", "entrypoint", "nop")
+        ),
+        static=True,  # the last two run in pods
+        files=("config",),
     ),
 }
 # What every cluster needs beside its version of Kubernetes; the rest is built on demand.
@@ -119,18 +143,22 @@ def _build(name: str, target: Path) -> None:
             env=env,
         )
         for wanted in source.files:
-            shutil.copytree(_module_folder(go, module, env) / wanted, output / Path(wanted).name)
+            required, _, inner = wanted.rpartition(" ")
+            kept = output / (wanted.replace(" ", "/") if required else Path(inner).name)
+            shutil.copytree(_module_folder(go, module, env, required) / inner, kept)
         output.replace(target)
 
 
-def _module_folder(go: str, module: Path, env: dict[str, str]) -> Path:
-    """The folder of the sources of the one module that our go.mod requires."""
-    edited = subprocess.run(
-        [go, "mod", "edit", "-json"], cwd=module, env=env, capture_output=True, check=True
-    )
-    required = next(entry for entry in json.loads(edited.stdout)["Require"] if not entry.get("Indirect"))
+def _module_folder(go: str, module: Path, env: dict[str, str], required: str = "") -> Path:
+    """The folder of the sources of a module that our go.mod requires, without a name of the first."""
+    if not required:
+        edited = subprocess.run(
+            [go, "mod", "edit", "-json"], cwd=module, env=env, capture_output=True, check=True
+        )
+        entries = json.loads(edited.stdout)["Require"]
+        required = next(entry["Path"] for entry in entries if not entry.get("Indirect"))
     listed = subprocess.run(
-        [go, "list", "-m", "-f", "{{.Dir}}", required["Path"]],
+        [go, "list", "-m", "-f", "{{.Dir}}", required],
         cwd=module,
         env=env,
         capture_output=True,

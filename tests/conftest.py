@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
-from testbed.patience import FACTOR
+from hypothesis import HealthCheck, settings
+from testbed.patience import FACTOR, pause_after
 
 from echelon.engines.local.processes import MARK
 from echelon.errors import EchelonError
@@ -26,13 +26,20 @@ pytest_plugins = ["testbed.fixtures", "tests.summary"]
 QUIET = 60.0  # seconds, on a quiet machine
 PATIENCE = QUIET * FACTOR  # for every wait that does not go through `wait_until`
 
-# How long one example may take says more about the machine's load than about the code.
-settings.register_profile("any-load", deadline=None)
+# How long one example may take, or be looked for, says more about the machine's load than about the code.
+settings.register_profile("any-load", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any-load")
 
 # A shell's background jobs ignore Ctrl-C, and so would every process that the tests start and interrupt.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(autouse=True)
+def no_tensorflow_in_this_process() -> Iterator[None]:
+    """It and Triton, which PyTorch's optimizers import, end the process that imports both."""
+    yield
+    assert "tensorflow" not in sys.modules, "TensorFlow must be imported in another process than the tests'"
 
 
 @pytest.fixture(autouse=True)
@@ -56,8 +63,24 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
     monkeypatch.chdir(work)
     yield state
+    if not state.exists():  # no run was made; to go through all processes takes as long as many a test
+        return
     end_runs(state)
     wait_until(lambda: not processes_of(state), "every process of the test's runs to end")
+
+
+@pytest.fixture
+def horovod(monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Horovod in the environment of the ranks, compiled if it is not in the cache; the folder that has it."""
+    from testbed.horovod import folder, missing
+
+    if reason := missing():
+        pytest.skip(reason)
+    found = folder()
+    monkeypatch.setenv("PYTHONPATH", str(found))
+    # A rank may start long after another on a busy machine; Horovod waits for 30 seconds.
+    monkeypatch.setenv("HOROVOD_GLOO_TIMEOUT_SECONDS", str(int(5 * PATIENCE)))
+    return found
 
 
 def end_runs(state: Path) -> None:
@@ -96,10 +119,13 @@ def wait_until(condition: Callable[[], object], what: str, patience: float = QUI
     """Wait until something holds; what takes too long is named. The patience is scaled here."""
     patience *= FACTOR
     deadline = time.monotonic() + patience
-    while not condition():
+    while True:
+        began = time.monotonic()
+        if condition():
+            return
         if time.monotonic() > deadline:
             pytest.fail(f"waited {patience:g} s in vain for {what}")
-        time.sleep(0.02)
+        time.sleep(pause_after(time.monotonic() - began))
 
 
 @pytest.fixture

@@ -27,9 +27,9 @@ from echelon.errors import (
     Unplaceable,
 )
 from echelon.handle import Run
-from tests.conftest import wait_until
+from tests.conftest import PATIENCE, wait_until
+from tests.notebooks import run_cells
 
-PATIENCE = 60.0
 STAY = """
     import os, pathlib, time
     (pathlib.Path(os.environ["ECHELON_OUTPUT"]) / f"ready-{os.environ['ECHELON_WORKER']}").touch()
@@ -126,7 +126,7 @@ def test_a_function_that_fails_names_its_error(module: Callable[[str], Any]) -> 
 def test_a_function_of_the_main_program(home: Path) -> None:
     write(
         "main.py",
-        """
+        f"""
         import echelon
 
         SCALE = 3
@@ -139,10 +139,12 @@ def test_a_function_of_the_main_program(home: Path) -> None:
 
         if __name__ == "__main__":
             run = echelon.run(train, args=[14], name="fm")
-            print(run.wait(60).state, [line.text for line in run.logs()])
+            print(run.wait({PATIENCE}).state, [line.text for line in run.logs()])
         """,
     )
-    done = subprocess.run([sys.executable, "main.py"], capture_output=True, text=True, check=True, timeout=90)
+    done = subprocess.run(
+        [sys.executable, "main.py"], capture_output=True, text=True, check=True, timeout=2 * PATIENCE
+    )
     assert done.stdout == "succeeded ['computed 42']\n"
     assert done.stderr == ""
 
@@ -150,35 +152,37 @@ def test_a_function_of_the_main_program(home: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.filterwarnings("default")  # the kernel's own libraries warn about what is none of our business
 def test_a_function_typed_in_a_notebook(home: Path) -> None:
-    nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
     cells = [
         "import echelon, os\nscale = 3",
         "def helper(x):\n    return x * scale",
         "def train(x):\n    print('computed', helper(x), os.environ['ECHELON_WORKERS'])",
         "run = echelon.run(train, kwargs={'x': 14}, workers=2, name='fm')",
-        "status = run.wait(60)\nprint(status.state, [line.text for line in run.logs()])",
+        f"status = run.wait({PATIENCE})\nprint(status.state, [line.text for line in run.logs()])",
     ]
-    book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
-    where = {"metadata": {"path": str(Path.cwd())}}
-    nbclient.NotebookClient(book, timeout=120, kernel_name="python3", resources=where).execute()
-    assert book.cells[-1].outputs[0].text == "succeeded ['computed 42 2', 'computed 42 2']\n"
+    book = run_cells(cells, Path.cwd())
+    printed = "".join(output.text for output in book.cells[-1].outputs)
+    assert printed.endswith("succeeded ['computed 42 2', 'computed 42 2']\n")
     assert echelon.attach("fm").status().state == "succeeded"
 
 
 def test_attach_and_runs_in_another_process(home: Path) -> None:
     write("stay.py", STAY)
     run = echelon.run("stay.py", workers=2, name="fm")
-    code = """
+    code = f"""
 import sys, echelon
 run = echelon.attach(sys.argv[1])
 assert [row.name for row in echelon.runs()] == ["fm"]
 for line in run.logs(follow=True):
     if line.text == "ready":
         open("go", "w").close()
-print(run.wait(60).state)
+print(run.wait({PATIENCE}).state)
 """
     done = subprocess.run(
-        [sys.executable, "-c", code, str(run)], capture_output=True, text=True, check=True, timeout=90
+        [sys.executable, "-c", code, str(run)],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=2 * PATIENCE,
     )
     assert done.stdout == "succeeded\n"
     assert echelon.attach("fm").status() == run.status()

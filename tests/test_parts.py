@@ -55,12 +55,14 @@ def project(tmp_path: Path) -> Path:
 
 def command(project: Path) -> list[str]:
     marks = "markers=load_sensitive(reason): as in pyproject.toml"
-    options = ["-p", "tests.summary", "-o", marks, "-c", os.devnull]
+    options = ["-p", "xdist", "-p", "tests.summary", "-p", "no:cacheprovider", "-o", marks, "-c", os.devnull]
     return [sys.executable, "-m", "pytest", str(project), *options]
 
 
 def environment(**more: str) -> dict[str, str]:
-    return os.environ | {"PYTHONPATH": str(Path(parts.__file__).parents[1])} | more
+    """Without the plugins that these small tests need not: they take most of the time."""
+    here = {"PYTHONPATH": str(Path(parts.__file__).parents[1]), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    return os.environ | here | more
 
 
 @pytest.mark.parametrize("processes", ["0", "2"])
@@ -89,7 +91,8 @@ def test_what_is_rerun(
     failed: list[str],
 ) -> None:
     monkeypatch.setenv("WANTED", wanted)
-    monkeypatch.setenv("PYTHONPATH", environment()["PYTHONPATH"])
+    for name, value in environment().items():
+        monkeypatch.setenv(name, value)
     monkeypatch.setattr(parts, "command", lambda _name: [*command(project), "-n", "2"])
     monkeypatch.chdir(project)
     account = parts.Account()
@@ -101,6 +104,15 @@ def test_what_is_rerun(
     assert f"rerun alone: {len(rerun)}" in told
     for name in rerun:
         assert f"::{name} is rerun alone, since it " in told
+
+
+def test_parts_of_the_cluster_collect_no_other_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(Path(parts.__file__).parents[1])
+    assert parts.places("local") == parts.places("checks") == parts.places("builds") == []
+    found = parts.places("cluster")
+    assert found == parts.places("alone") == parts.places("restarts")
+    assert "tests/faults/kubernetes/test_pods.py" in found
+    assert "tests/model/test_job.py" not in found
 
 
 def test_a_run_that_broke_off_is_not_rerun() -> None:

@@ -29,7 +29,7 @@ def job(**more: Any) -> Job:
 
 def make_world(wanted: Job) -> World:
     (only,) = candidates(wanted, one_node())
-    return only
+    return only.world
 
 
 def role(name: str, workers: int = 1, **more: Any) -> Role:

@@ -15,7 +15,7 @@ from echelon.model.job import NAME_LENGTH, check_name
 from echelon.model.settings import RoleSettings, Settings
 from echelon.model.surroundings import Surroundings
 from echelon.model.traits import Traits
-from echelon.prepare import Prepared, find_python, prepare, prepare_function
+from echelon.prepare import Prepared, find_python, prepare, prepare_cell, prepare_function
 
 HERE = Traits(place="this machine")
 THERE = Traits(place="a cluster", remote=True, code_limit=2**20)
@@ -177,6 +177,13 @@ def test_resuming_needs_a_folder(home: Path) -> None:
     assert settle(Settings(script="train.py", resume=True, name="fm")).job.resume
 
 
+def test_the_only_role_of_horovod_is_the_chief(home: Path) -> None:
+    Path("train.py").write_text("import horovod.torch as hvd")
+    assert settle(Settings(script="train.py", roles={"chief": 1})).job.framework == "horovod"
+    with pytest.raises(InvalidJob, match="is not a role of Horovod"):
+        settle(Settings(script="train.py", roles={"ps": 1}))
+
+
 def test_roles_are_not_for_torch(home: Path) -> None:
     Path("train.py").write_text("import torch")
     with pytest.raises(InvalidJob, match="role"):
@@ -239,3 +246,35 @@ def test_a_function_here_and_elsewhere() -> None:
     assert (local.job.python, local.job.cwd) == (sys.executable, str(Path.cwd()))
     remote = prepare_function(textwrap.dedent, ("x",), {}, Settings(), here, THERE)
     assert (remote.job.python, remote.job.cwd) == (None, "{code}")
+
+
+def test_the_framework_of_a_cell_is_by_its_imports_and_those_that_it_needs() -> None:
+    here = Surroundings(folder=Path.cwd(), environment=dict(os.environ))
+    cell = prepare_cell("import torch\ntorch.zeros(1)", {}, (), Settings(), here, HERE)
+    assert cell.job.framework == "torch"
+    assert cell.job.name.startswith("cell-")
+    plain = prepare_cell("print(1)", {}, (), Settings(), here, THERE)
+    assert (plain.job.framework, plain.job.cwd) == ("plain", "{code}")
+
+
+def test_a_shell_script_is_run_by_the_shell() -> None:
+    write("train.sh", "exec python train.py")
+    job = settle(Settings(script="train.sh", args=("--lr", "1"))).job
+    assert (job.script, job.command, job.args) == (None, ("bash", "train.sh"), ("--lr", "1"))
+    with pytest.raises(InvalidJob, match="does not exist"):
+        settle(Settings(script="tain.sh"))
+    shipped = settle(Settings(script="train.sh"), THERE).bundle
+    assert shipped is not None
+
+
+def test_the_framework_of_a_command() -> None:
+    write("own/train.py", "import tensorflow")
+    write("quiet.py", "print('no framework')")
+    for command, framework in {
+        ("./train.sh",): "plain",
+        ("bash", "-c", "python quiet.py"): "plain",
+        ("python", "-m", "installed.module"): "plain",
+        ("python", "-m", "own.train"): "tensorflow",
+        ("python", "quiet.py"): "plain",
+    }.items():
+        assert settle(Settings(command=command)).job.framework == framework, command

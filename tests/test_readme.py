@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.nvidia_smi import StandIn
+from tests.conftest import PATIENCE
 
 ROOT = Path(__file__).parents[1]
 README, GUIDE, KUBERNETES = "README.md", "docs/guide-local.md", "docs/guide-kubernetes.md"
@@ -73,7 +74,7 @@ def test_every_command_works_as_it_stands_there(project: Path, page: str) -> Non
             [sys.executable, "-m", "echelon.cli.main", *words[1:]],
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=2 * PATIENCE,
             check=False,
             env={**os.environ, "PYTHONPATH": str(project)},
         )
@@ -90,7 +91,7 @@ def test_the_python_example_runs(project: Path) -> None:
     text = before + python.replace("workers=2)  # a script\n", 'workers=2, name="fm")\nrun.wait()\n') + after
     Path("example.py").write_text(text)
     done = subprocess.run(
-        [sys.executable, "example.py"], capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "example.py"], capture_output=True, text=True, timeout=2 * PATIENCE, check=False
     )
     assert done.returncode == 0, done.stderr
 

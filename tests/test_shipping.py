@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from echelon.errors import InvalidJob
+from echelon.bundle import pack_files
+from echelon.errors import CannotShip, InvalidJob
 from echelon.model.job import Job
-from echelon.model.pod import Mount, Output, PodOptions, VolumePath
-from echelon.model.settings import Settings
-from echelon.shipping import notes_on_paths, paths_that_stay, settle_remote
+from echelon.model.pod import Keeper, Mount, Output, PodOptions, VolumePath
+from echelon.model.settings import Settings, to_job
+from echelon.model.traits import Traits
+from echelon.shipping import (
+    check_sending,
+    check_waiting,
+    code_limit,
+    notes_on_paths,
+    paths_that_stay,
+    settle_remote,
+)
 
 GIVEN = Settings(script="train.py", on="k8s")
 
@@ -27,11 +38,46 @@ def test_code_on_a_volume_stays_there() -> None:
     assert settled.cwd == "{code}"
 
 
+def test_larger_code_travels_through_a_volume() -> None:
+    cluster = Traits(place="a cluster", remote=True, code_limit=10)
+    shelf = VolumePath(claim="shelf")
+    assert code_limit(job(), cluster) == 10
+    assert code_limit(job(), replace(cluster, sent_limit=20)) == 20
+    assert (code_limit(job(code_volume=shelf), cluster) or 0) > 10
+    assert code_limit(job(code_volume=shelf), Traits(place="this machine")) is None
+    with pytest.raises(InvalidJob, match="nothing to ship"):
+        settle_remote(job(code_volume=shelf, code=VolumePath(claim="work")), GIVEN)
+
+
+def test_larger_code_is_sent_where_a_command_stays_with_a_run_that_needs_it_once() -> None:
+    cluster = Traits(place="a cluster", remote=True, code_limit=10, sent_limit=2**20)
+    small, large = pack_files({}), pack_files({"train.py": b"pass"})
+    cluster = replace(cluster, code_limit=len(small.data))
+    plain, again = job(), replace(job(), restarts=1)
+    check_sending(plain, large, cluster, detach=False)
+    for fits in (None, small):
+        check_sending(again, fits, cluster, detach=True)
+        check_waiting(again, fits, cluster, "no room")
+    through = job(code_volume=VolumePath(claim="shelf"))
+    check_sending(replace(through, restarts=1), large, cluster, detach=True)
+    check_sending(again, large, Traits(place="this machine"), detach=True)
+    for refuse, why in (
+        (lambda: check_sending(plain, large, cluster, detach=True), "no command follows"),
+        (lambda: check_sending(again, large, cluster, detach=False), "--restarts"),
+        (lambda: check_waiting(plain, large, cluster, "held by a"), "would be queued: held by a"),
+    ):
+        with pytest.raises(CannotShip, match=why) as caught:
+            refuse()
+        assert "--code-volume pvc:NAME" in caught.value.hint
+
+
 def test_who_leaves_says_where_results_go() -> None:
+    """Unless a keeper takes them, as it does by default."""
     with pytest.raises(InvalidJob, match="no command to fetch") as caught:
-        settle_remote(job(), Settings(script="train.py", on="k8s", detach=True))
-    for way in ("--output pvc:", "new:", "--linger"):
+        settle_remote(job(), Settings(script="train.py", on="k8s", detach=True, keep=0))
+    for way in ("--keep 0", "--output pvc:", "new:", "--linger"):
         assert way in caught.value.hint
+    assert settle_remote(job(keeper=Keeper()), Settings(script="train.py", detach=True)).snapshot
 
 
 @pytest.mark.parametrize("more", [{"output": "new:1Gi"}, {"output": "pvc:x"}, {"linger": "1h"}])
@@ -69,3 +115,9 @@ def test_the_note_says_what_to_do() -> None:
     (note,) = notes_on_paths(job("--save_dir", "/tmp/model"))
     assert "/tmp/model stays in its pod" in note
     assert "--collect /tmp/model" in note
+
+
+def test_code_in_the_image_starts_where_the_image_does() -> None:
+    settings = Settings(command=("python", "train.py"), code="image")
+    settled = settle_remote(to_job(settings, name="x"), settings)
+    assert (settled.cwd, settled.snapshot, settled.pod.code) == (".", False, None)

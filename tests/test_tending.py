@@ -106,6 +106,7 @@ class Queue(MemoryEngine):
 def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tending, "_ADMISSION", (0.01, 0.02))
     monkeypatch.setattr(tending, "_CLAIM_LOOK", 0.01)
+    monkeypatch.setattr(tending, "_FIRST_LOOK", 0.0)
 
 
 def reasons(engine: Queue) -> list[str | None]:

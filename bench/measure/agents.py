@@ -18,6 +18,7 @@ from echelon.agent import task as agent_task
 from measure.rounds import PATIENCE, Workspace
 
 _AGENT = Path(agent_task.__file__).with_name("__main__.py")
+_WIRING = {"MASTER_ADDR": "{address:0}", "MASTER_PORT": "{port:0}"}  # as PyTorch's, and the machine of a rank
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -84,11 +85,12 @@ def _write_task(
     folder: Path, argv: Sequence[str], workers: int, restarts: int, secret: str, address: tuple[str, int]
 ) -> None:
     (folder / "secret").write_text(secret)
+    here = {"LOCAL_RANK": f"{{rank_here:{workers}}}", "GROUP_RANK": f"{{machine:{workers}}}"}
     group = {
         "role": "worker",
         "workers": workers,
         "procs": 1,
-        "launch": {"argv": list(argv), "ports": "first"},
+        "launch": {"argv": list(argv), "ports": "first", "wiring": _WIRING | here},
     }
     task = {
         "schema": agent_task.SCHEMA,

@@ -10,7 +10,7 @@ import json
 import selectors
 import socket
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from typing import Any
 
@@ -19,6 +19,7 @@ from measure.rounds import PATIENCE
 
 REDIAL = 0.1  # as the real agent: seconds before another try
 HEARTBEAT = 1.0
+AT_ONCE = 4000  # connections that wait for their welcome at a time: what the backlog of a listener holds
 
 
 class Member:
@@ -44,6 +45,10 @@ class Members:
     ) -> None:
         self.members = [Member(worker) for worker in range(1, count + 1)]
         self.redials = 0
+        self.started: Counter[int] = Counter()  # how many have started a generation, and stopped after it
+        self.stopped: Counter[int] = Counter()
+        self.finished = 0
+        self._unwelcome = 0  # those that have dialled and were not welcomed yet
         self._address = address
         self._secret = secret
         self._selector = selectors.DefaultSelector()
@@ -53,6 +58,11 @@ class Members:
         now = time.monotonic()
         self._beats = deque((now + HEARTBEAT * n / count, m) for n, m in enumerate(self.members))
 
+    def dial_all(self) -> None:
+        """Have everybody call the leader while `until` runs."""
+        now = time.monotonic()
+        self._to_dial.extend((now, member) for member in self.members)
+
     def dial(self, member: Member) -> None:
         """Call the leader; the answer comes while `until` runs."""
         member.sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
@@ -61,6 +71,7 @@ class Members:
         member.incoming, member.welcome = b"", False
         member.sock.connect_ex(self._address)
         self._selector.register(member.sock, selectors.EVENT_READ, member)
+        self._unwelcome += 1
 
     def hang_up(self, member: Member) -> None:
         """Leave without a word, as a machine that is lost."""
@@ -68,6 +79,8 @@ class Members:
             self._selector.unregister(member.sock)
             member.sock.close()
             member.sock = None
+            if not member.welcome:
+                self._unwelcome -= 1
             member.welcome = False
 
     def until(self, done: Callable[[], bool]) -> float:
@@ -94,7 +107,7 @@ class Members:
 
     def _keep_time(self) -> None:
         now = time.monotonic()
-        while self._to_dial and self._to_dial[0][0] <= now:
+        while self._to_dial and self._to_dial[0][0] <= now and self._unwelcome < AT_ONCE:
             self.dial(self._to_dial.popleft()[1])
         while self._to_answer and self._to_answer[0][0] <= now:
             _, member, nonce = self._to_answer.popleft()
@@ -138,16 +151,20 @@ class Members:
             expected = prove(self._secret, "leader", member.worker, member.nonce, member.their_nonce)
             assert proven(expected, message["proof"]), "the leader did not prove itself"
             member.welcome = True
+            self._unwelcome -= 1
         elif word == "prepare":
             member.prepared = message["generation"]
             self._send(member, {"say": "ready", "generation": member.prepared, "ports": []})
         elif word == "start":
             member.last_started = message["generation"]
+            self.started[member.last_started] += 1
         elif word == "stop":
             member.stopped = member.last_started
+            self.stopped[member.stopped] += 1
             self._send(member, {"say": "stopped", "generation": member.prepared})
         elif word == "finish":
             member.finished = True
+            self.finished += 1
             self.hang_up(member)
 
     def _introduce(self, member: Member) -> None:

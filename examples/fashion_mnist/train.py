@@ -90,16 +90,20 @@ def join_group() -> torch.device:
     return device
 
 
-def leave_group() -> None:
-    """End the group, with its threads.
+def leave_group(last: torch.Tensor) -> None:
+    """End the group, with its threads; `last` is what it has added up last.
 
     A thread of Gloo may be the last to hold a tensor of Python's, and needs Python to free it. A thread that
     does so while Python ends aborts the process: "terminate called without an active exception". The threads
     end with the group, and the group ends here if nothing else holds it. Two would: the model, which is
     gone because `fit` has returned; and `torch.distributed.nn`, whose functions take the group that exists
     when it is imported as their default. DistributedDataParallel imports it, unless it was imported before.
+
+    A thread that is the last to hold `last` would need Python here, too, while Python waits for the thread to
+    end, and both would wait for ever. So the caller holds it until the threads are gone.
     """
     dist.destroy_process_group()
+    del last
 
 
 def train_epoch(
@@ -134,18 +138,19 @@ def train_epoch(
 
 
 @torch.no_grad()
-def evaluate(network: Network, test: Split) -> float:
-    """Accuracy over the whole test split, every image seen by exactly one process; rank 0 prints it."""
+def evaluate(network: Network, test: Split) -> torch.Tensor:
+    """How many images of the test split all processes together got right, every image seen by exactly one of
+    them; rank 0 prints the accuracy.
+    """
     rank, world_size = dist.get_rank(), dist.get_world_size()
     images, labels = test.images[rank::world_size], test.labels[rank::world_size]
     correct = torch.zeros((), dtype=torch.int64, device=labels.device)
     for batch, expected in zip(images.split(EVALUATION_BATCH), labels.split(EVALUATION_BATCH), strict=True):
         correct += (network(batch).argmax(1) == expected).sum()
     dist.all_reduce(correct)
-    accuracy = correct.item() / len(test.labels)
     if rank == 0:
-        print(f"accuracy={accuracy:.4f}", flush=True)
-    return accuracy
+        print(f"accuracy={correct.item() / len(test.labels):.4f}", flush=True)
+    return correct
 
 
 def save(value: object, path: Path) -> None:
@@ -198,12 +203,11 @@ def main() -> None:
     torch.use_deterministic_algorithms(True)
     torch.manual_seed(args.seed)
     device = join_group()
-    fit(args, train, test, device)
-    leave_group()
+    leave_group(fit(args, train, test, device))
 
 
-def fit(args: argparse.Namespace, train: Split, test: Split, device: torch.device) -> None:
-    """Train from the last checkpoint to the last epoch, and save."""
+def fit(args: argparse.Namespace, train: Split, test: Split, device: torch.device) -> torch.Tensor:
+    """Train from the last checkpoint to the last epoch, and save; returns what `evaluate` returned last."""
     train, test = train.to(device), test.to(device)
     network = Network().to(device)
     optimizer = torch.optim.SGD(network.parameters(), lr=args.lr, momentum=args.momentum)
@@ -220,19 +224,20 @@ def fit(args: argparse.Namespace, train: Split, test: Split, device: torch.devic
     writer = open_tensorboard(args.log_path, done * steps + 1) if args.log_path and chief else None
     for epoch in range(done + 1, args.epochs + 1):
         train_epoch(model, optimizer, train, args, epoch, writer)
-        accuracy = evaluate(network, test)
+        correct = evaluate(network, test)
         if writer:
-            writer.add_scalar("accuracy", accuracy, epoch * steps)
+            writer.add_scalar("accuracy", correct.item() / len(test.labels), epoch * steps)
             writer.flush()
         if chief and checkpoint:
             state = {"model": network.state_dict(), "optimizer": optimizer.state_dict(), "epoch": epoch}
             save(state, checkpoint)
     if done >= args.epochs:  # nothing was left to train; the result is still to be told
-        evaluate(network, test)
+        correct = evaluate(network, test)
     if chief and checkpoint:
         save(network.state_dict(), checkpoint.with_name("model.pt"))
     if writer:
         writer.close()
+    return correct
 
 
 if __name__ == "__main__":

@@ -3,16 +3,17 @@
 import echelon
 
 run = echelon.run("train.py", args=["--epochs", "3"], workers=2)
-run.wait()
+run.wait(check=True)
 """
 
-__all__ = ["EchelonError", "LogLine", "Run", "Status", "attach", "run", "runs"]
+__all__ = ["EchelonError", "LogLine", "Run", "RunFailed", "Status", "attach", "run", "runs"]
 __version__ = "0.1.0"
 
 _HOMES = {
     "EchelonError": "echelon.errors",
     "LogLine": "echelon.model.log",
     "Run": "echelon.handle",
+    "RunFailed": "echelon.handle",
     "Status": "echelon.model.status",
     "attach": "echelon.api",
     "run": "echelon.api",
@@ -33,3 +34,10 @@ def __getattr__(name):  # type: ignore[no-untyped-def]  # the agent, on Python 3
 
 def __dir__():  # type: ignore[no-untyped-def]
     return sorted([*globals(), *__all__])
+
+
+def load_ipython_extension(ipython):  # type: ignore[no-untyped-def]
+    """Make `%%echelon` known in a notebook, at `%load_ext echelon`."""
+    import importlib
+
+    importlib.import_module("echelon.cli.notebooks.cell").register(ipython)

@@ -1,57 +1,181 @@
 """Admission: look at the cluster, find a place, start; or stay queued, with the reason.
 
-One function admits a new run and retries a queued one, so that both follow the same rules."""
+One function admits a new run and retries a queued one, so that both follow the same rules. A manager calls
+it for the runs of all users: of a run that is held, `admit` reads nodes, pods, Jobs and the record, and
+patches Jobs."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import field
+from typing import Literal
 
-from echelon.engines.base import Engine, Taken
-from echelon.errors import Unplaceable
+from echelon.engines.base import Engine, ShapeKept, Taken
+from echelon.errors import InvalidJob, NoRoomNow, Unplaceable
+from echelon.model import ends
 from echelon.model.cluster import Cluster
+from echelon.model.event import Event
 from echelon.model.job import Job, asks_for_gpus
 from echelon.model.plan import Plan
-from echelon.model.run import RunRef
+from echelon.model.pod import JOB
+from echelon.model.run import Record, RunRef
+from echelon.model.world import World
 from echelon.placement import NoRoom, place
-from echelon.planning import candidates, make_plan
+from echelon.planning import candidates, fit, make_plan
+from echelon.values import frozen
 
+LEFT_TO_MANAGER = "the manager has not decided on it yet"
+_ANSWER = 20.0  # seconds that a manager has for a run that may not wait
+_LOOK = 0.5
 _TRIES = 10  # looks for a place, each of which another run takes before the start
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Queued:
-    """The run stays queued; `reason` is what it waits for."""
+    """The run stays queued; `reason` is what it waits for. `full` if no node has room for it now, else it is
+    behind others.
+    """
 
     reason: str
+    full: bool = field(default=False, compare=False)
 
 
-def find_plan(job: Job, engine: Engine) -> Plan | Queued:
-    """What would happen to the job now: the plan of the first candidate that fits, or why it must wait.
+@frozen
+class Way:
+    """Which process admits a run, and whether its workers' objects exist before, and wait (`held`)."""
 
-    Raises Unplaceable if no candidate ever fits.
+    by: Literal["engine", "manager", "command", "scheduler"]
+    held: bool = False
+
+
+def way_of(*, keeps_queue: bool, manager: bool, gpus: bool, stays: bool, placed: bool) -> Way:
+    """How a run is admitted. Pure.
+
+    Where the engine keeps a queue, by it. Else a manager admits every run with GPUs, or, without one, the
+    command that stays with the run: their objects wait, and all start together. Where the user may not see
+    the nodes (not `placed`) or the command leaves, only the cluster's scheduler makes a run wait. What needs
+    no GPU is not held: it would cost time and avoid nothing."""
+    if keeps_queue:
+        return Way(by="engine")
+    if gpus and manager:
+        return Way(by="manager", held=True)
+    if stays:
+        return Way(by="command", held=gpus and placed)
+    return Way(by="scheduler")
+
+
+def find_way(job: Job, engine: Engine, found: Plan | Queued, *, stays: bool) -> Way:
+    """How this run is admitted, after a look that has `found` a plan for it or a reason to wait."""
+    keeps_queue, gpus = engine.traits.keeps_queue, asks_for_gpus(job)
+    if _is_admitted_elsewhere(job, engine):
+        return Way(by="scheduler")
+    return way_of(
+        keeps_queue=keeps_queue,
+        manager=not keeps_queue and gpus and engine.admits(),
+        gpus=gpus,
+        stays=stays,
+        placed=isinstance(found, Queued) or any(seat.node for seat in found.placement.seats),
+    )
+
+
+def shape_to_hold(job: Job, engine: Engine, found: Plan | Queued, way: Way) -> Plan | None:
+    """The plan with which the objects of a run that is held are made; None for any other."""
+    if not way.held:
+        return None
+    if isinstance(found, Plan):
+        return found
+    return plan_anywhere(job, None if job.shape is None else engine.cluster(job=job))
+
+
+def find_plan(
+    job: Job,
+    engine: Engine,
+    world: World | None = None,
+    *,
+    tell: Callable[[str], object] = lambda _note: None,
+) -> Plan | Queued:
+    """What would happen to the job now: the plan of the first candidate that fits, or why it must wait. With
+    `world`, that is the only candidate.
+
+    Raises Unplaceable if no candidate ever fits. Where nodes are added for workers that find no room, neither
+    is known: the plan has no place then, and what is not known is told."""
+    cluster = engine.cluster(gpus=asks_for_gpus(job), job=job)
+    if _is_admitted_elsewhere(job, engine):
+        return _plan_of_one_shape(job, cluster)
+    try:
+        found = _look(job, cluster, world)
+    except Unplaceable as error:
+        if not _scales(job, engine):
+            raise
+        plan = _plan_for_new_nodes(job, cluster, world)
+        if plan is None:
+            raise
+        tell(f"{error.message}. Whether the cluster can add such nodes is not known: its pods wait for them")
+        return plan
+    if isinstance(found, Queued) and found.full and _scales(job, engine):
+        plan = _plan_for_new_nodes(job, cluster, world)
+        if plan is not None:
+            tell(f"{found.reason}. Its pods are made now and wait, so that the cluster adds nodes for them")
+            return plan
+    return found
+
+
+def _is_admitted_elsewhere(job: Job, engine: Engine) -> bool:
+    """Whether Kueue admits the run, or a controller of Kubeflow's makes its pods at once; on this machine
+    there is none, and the settings have no effect.
     """
+    elsewhere = job.pod.queue is not None or job.pod.job_kind != JOB
+    return elsewhere and not engine.traits.keeps_queue
+
+
+def _plan_of_one_shape(job: Job, cluster: Cluster) -> Plan:
+    """The plan of a run that is placed elsewhere. Kueue admits each Job by itself, so there may be one; a job
+    of Kubeflow's is one for all groups.
+    """
+    world = candidates(job, cluster)[0].world
+    if job.pod.queue is not None and job.pod.job_kind == JOB and len(world.groups) > 1:
+        raise InvalidJob(
+            "queue",
+            job.pod.queue,
+            f"cannot admit a run of {len(world.groups)} groups together: Kueue admits each Job by itself",
+            hint="leave --role out, and with --total-gpus use equal shares; or leave --queue out",
+        )
+    return _anywhere(job, world, cluster.gpu_resource)
+
+
+def _scales(job: Job, engine: Engine) -> bool:
+    return not engine.traits.keeps_queue and (job.pod.scale_up or engine.adds_nodes())
+
+
+def _plan_for_new_nodes(job: Job, cluster: Cluster, world: World | None) -> Plan | None:
+    """A plan without places; None of a job whose shape only nodes could tell."""
+    try:
+        wanted = candidates(job, cluster)[0].world if world is None else world
+        return _anywhere(job, wanted, cluster.gpu_resource)
+    except Unplaceable:
+        return None
+
+
+def _look(job: Job, cluster: Cluster, world: World | None) -> Plan | Queued:
     wants_gpus = asks_for_gpus(job)
-    cluster = engine.cluster(gpus=wants_gpus, job=job)
-    waits: NoRoom | None = None
-    refusal: Unplaceable | None = None
-    for world in candidates(job, cluster):
-        try:
-            placement = place(world, cluster)
-        except Unplaceable as error:
-            refusal = refusal or error
-            continue
-        if isinstance(placement, NoRoom):
-            waits = waits or placement
-        elif wants_gpus and (ahead := _ahead(job, cluster)):
-            more = f" and {len(ahead) - 1} more" if len(ahead) > 1 else ""
-            return Queued(reason=f"queued behind {ahead[0]}{more}")
-        else:
-            return make_plan(job, world, placement, cluster)
-    if waits is not None:
-        return Queued(reason=waits.reason)
-    assert refusal is not None
-    raise refusal
+    found = fit(job, cluster, world=world)
+    if isinstance(found, NoRoom):
+        smaller = _what_would_fit(job, cluster)
+        reason = f"{found.reason}; {smaller} fits now" if smaller else found.reason
+        return Queued(reason=reason, full=True)
+    if wants_gpus and (ahead := _ahead(job, cluster)):
+        more = f" and {len(ahead) - 1} more" if len(ahead) > 1 else ""
+        return Queued(reason=f"queued behind {ahead[0]}{more}")
+    return found
+
+
+def _what_would_fit(job: Job, cluster: Cluster) -> str:
+    if job.shape is None:
+        return ""
+    from echelon.placement.open import what_would_fit
+
+    return what_would_fit(job.shape, job.resources, cluster)
 
 
 def _ahead(job: Job, cluster: Cluster) -> Sequence[str]:
@@ -60,13 +184,47 @@ def _ahead(job: Job, cluster: Cluster) -> Sequence[str]:
     return waiting[: waiting.index(job.name)] if job.name in waiting else waiting
 
 
-def plan_anywhere(job: Job) -> Plan:
-    """The plan of a run that takes whatever place it is given."""
+def plan_anywhere(job: Job, cluster: Cluster | None = None) -> Plan:
+    """The plan of a run that takes whatever place it is given; one whose shape is open needs a cluster."""
     unknown = Cluster(nodes=(), known=False)
-    world = candidates(job, unknown)[0]
+    world = candidates(job, unknown if cluster is None else cluster)[0].world
+    return _anywhere(job, world, unknown.gpu_resource)
+
+
+def _anywhere(job: Job, world: World, gpu_resource: str) -> Plan:
+    unknown = Cluster(nodes=(), known=False, gpu_resource=gpu_resource)
     placement = place(world, unknown)
     assert not isinstance(placement, NoRoom)
     return make_plan(job, world, placement, unknown)
+
+
+def overdue(record: Record, now: float) -> Event | None:
+    """The end of a run that has been queued for too long; None of one that may go on waiting."""
+    limit = record.job.queue_timeout
+    return ends.not_admitted(limit, at=round(now, 3)) if now > record.created + limit else None
+
+
+def no_room(found: Queued) -> NoRoomNow:
+    """The refusal of a run that would have to wait and may not."""
+    return NoRoomNow(found.reason, hint="leave --no-wait out to wait in the queue")
+
+
+def begin(
+    ref: RunRef, engine: Engine, found: Plan | Queued, way: Way, *, no_wait: bool = False
+) -> Plan | Queued:
+    """Admit a run that was recorded now, or leave that to the manager. One that may not wait needs no other
+    try.
+    """
+    if way.by != "manager":
+        return admit(ref, engine, found, anywhere=way.by == "scheduler" and not no_wait)
+    waits = Queued(reason=found.reason if isinstance(found, Queued) else LEFT_TO_MANAGER)
+    engine.queue(ref, waits.reason)
+    deadline = time.monotonic() + _ANSWER
+    while no_wait and time.monotonic() < deadline:
+        if (plan := engine.read(ref).plan) is not None:
+            return plan
+        time.sleep(_LOOK)
+    return waits
 
 
 def admit(
@@ -76,20 +234,23 @@ def admit(
 
     With `anywhere`, a run that does not fit now starts all the same, without a place of its own: no process
     would retry it. That another run took its place at the last moment makes no difference."""
-    taken_by = ""
+    taken_by, world = "", None
     for _ in range(_TRIES):
         if found is None:
-            found = find_plan(engine.read(ref).job, engine)
+            found = find_plan(engine.read(ref).job, engine, world)
         if isinstance(found, Queued):
             break
         try:
             engine.start(ref, found)
         except Taken as taken:
             found, taken_by = None, str(taken)  # another run was faster: look again
+        except ShapeKept as kept:
+            found, world = None, kept.world  # as on a cluster that freezes the size of what waits
         else:
             return found
     if anywhere:
-        plan = plan_anywhere(engine.read(ref).job)
+        job = engine.read(ref).job
+        plan = plan_anywhere(job, None if job.shape is None else engine.cluster(job=job))
         engine.start(ref, plan)
         return plan
     waits = found if isinstance(found, Queued) else Queued(reason=f"{taken_by} takes what it would get")

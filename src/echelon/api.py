@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
-from echelon.engines.base import Engine, RunDamaged
-from echelon.engines.choose import LOCAL, choose_engine
+from echelon.engines.base import Engine
+from echelon.engines.choose import CLUSTER, LOCAL, choose_engine
 from echelon.errors import InvalidJob
+from echelon.finding import find
 from echelon.handle import Run
-from echelon.model.run import RunRef, parse_uri
 from echelon.model.status import RunSummary
 from echelon.prepare import prepare, prepare_function
 from echelon.sources import Target, find_surroundings, gather, where_to_look
@@ -49,17 +48,21 @@ def run(
         prepared = prepare_function(what, args, kwargs or {}, merged, surroundings, engine.traits)
     else:
         prepared = prepare(merged, surroundings, engine.traits)
-    return submit(prepared, engine, no_wait=bool(merged.no_wait), stays=False)
+    return submit(prepared, engine, no_wait=bool(merged.no_wait), stays=False, replace=bool(merged.replace))
 
 
 def attach(
-    uri: str, *, on: str | None = None, context: str | None = None, namespace: str | None = None
+    uri: str | None = None,
+    *,
+    on: str | None = None,
+    context: str | None = None,
+    namespace: str | None = None,
 ) -> Run:
-    """The handle on a run that exists, by its address or its name."""
-    ref, engine = find_engine(uri, Target(on=on, context=context, namespace=namespace))
-    with suppress(RunDamaged):  # it exists, and its handle can say so and remove it
-        ref = engine.read(ref).ref  # raises UnknownRun if there is none
-    return Run(ref, engine)
+    """The handle on a run that exists, by its address or its name; without one, on the newest run that was
+    started from this folder. A name that is not known here is looked up in the cluster, and the other way
+    round, unless `on` says where.
+    """
+    return Run(*find(uri, Target(on=on, context=context, namespace=namespace)))
 
 
 def runs(
@@ -75,12 +78,10 @@ def engine_at(target: Target, *, default: str = LOCAL) -> Engine:
     return choose_engine(found.on, context=found.context, namespace=found.namespace, default=default)
 
 
-def find_engine(uri: str, target: Target) -> tuple[RunRef, Engine]:
-    """A run's address, which may be a bare name, and the engine that it names."""
+def watched_at(target: Target) -> Engine:
+    """The jobs of Kubeflow's controllers in a cluster."""
     found = where_to_look(target, find_surroundings())
-    ref = parse_uri(uri, found.on or LOCAL)
-    context, namespace = ref.context or found.context, ref.namespace or found.namespace
-    return ref, choose_engine(ref.engine, context=context, namespace=namespace)
+    return choose_engine(CLUSTER, context=found.context, namespace=found.namespace, watched=True)
 
 
 def _script(

@@ -3,6 +3,7 @@
 Foreign errors (OSError, YAML, HTTP) are translated where they enter, so that the CLI handles this tree only::
 
     EchelonError                       1
+    ├── OutputFailed                 109  what is printed cannot be written: standard output is full
     ├── InvalidJob                   110  a field of the job is wrong: which, its value, the fix
     ├── UnknownRun                   111  no run of that name
     ├── RunExists                    112  the name is taken
@@ -19,7 +20,8 @@ Foreign errors (OSError, YAML, HTTP) are translated where they enter, so that th
     └── ResultsIncomplete            123  not all results of a run are here: of which worker, and why
 
 A run's own failure is not an error of echelon: `run` and `wait` exit with the code of the first failing rank
-(128+n for a signal). 2 is a usage error, 130 an interruption."""
+(128+n for a signal); in Python it is `RunFailed`, with that code (`handle.py`). 2 is a usage error, 130 an
+interruption."""
 
 from __future__ import annotations
 
@@ -36,6 +38,12 @@ class EchelonError(Exception):
 
     def __str__(self) -> str:
         return f"{self.message} ({self.hint})" if self.hint else self.message
+
+
+class OutputFailed(EchelonError):
+    """What the command prints cannot be written."""
+
+    exit_code = 109
 
 
 class InvalidJob(EchelonError):
@@ -125,6 +133,14 @@ class ResultsIncomplete(EchelonError):
     """Not all results of a run that is over are where they belong. The run itself may have succeeded."""
 
     exit_code = 123
+
+
+def from_output_error(error: OSError, stream: str = "standard output") -> OutputFailed:
+    """The error of a write to one of our own streams."""
+    problem = error.strerror or str(error)
+    return OutputFailed(
+        f"cannot write to {stream}: {problem}", hint="free some space, or redirect it elsewhere"
+    )
 
 
 def from_os_error(error: OSError, path: object = None) -> StateTrouble:

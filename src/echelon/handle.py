@@ -4,21 +4,37 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
+from typing import Any
 
+from echelon.agent import stopping
+from echelon.engines.abilities import CopyWatch
 from echelon.engines.base import Engine, RunDamaged, Saving
-from echelon.errors import InvalidJob, ResultsIncomplete, RunTimedOut, StateTrouble
+from echelon.errors import EchelonError, InvalidJob, ResultsIncomplete, RunTimedOut, StateTrouble
+from echelon.live import in_notebook, shown, tell_waiting
 from echelon.model.copy import LeftOut
+from echelon.model.display import as_html
 from echelon.model.event import Event
-from echelon.model.log import LogLine
+from echelon.model.job import Job
+from echelon.model.log import LogBlock, LogLine
 from echelon.model.plan import Plan
 from echelon.model.resources import parse_duration
-from echelon.model.run import RunRef, opening_status
+from echelon.model.run import RunRef, StopSignal, opening_status
 from echelon.model.status import FINAL, Status, fold
+from echelon.model.world import rank_count
 from echelon.tending import Tending, tending
 
 STOP_PATIENCE = 60.0  # seconds that a run may take to end after the order to stop
+
+
+class RunFailed(EchelonError):
+    """A run did not succeed: `status` is how it ended, `exit_code` what `echelon wait` would exit with."""
+
+    def __init__(self, message: str, *, status: Status, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.status = status
+        self.exit_code = status.exit_code or 1
 
 
 class Run:
@@ -36,6 +52,12 @@ class Run:
 
     def __repr__(self) -> str:
         return f"<Run {self._ref}>"
+
+    def _repr_html_(self) -> str:
+        try:
+            return self.status()._repr_html_()
+        except EchelonError as error:
+            return as_html([("run", str(self._ref)), ("state", str(error))])
 
     @property
     def name(self) -> str:
@@ -61,6 +83,10 @@ class Run:
                 return status
             # It was admitted while its events were read: they speak of workers that only the plan names.
 
+    def job(self) -> Job:
+        """What the run was asked to do."""
+        return self._engine.read(self._ref).job
+
     def plan(self) -> Plan | None:
         """What was decided for the run; None while it is queued."""
         return self._engine.read(self._ref).plan
@@ -69,35 +95,80 @@ class Run:
         self,
         timeout: float | str | None = None,
         *,
+        check: bool = False,
+        show: bool | None = None,
         take_over: bool = False,
         tell: Callable[[str], object] = lambda _trouble: None,
         collect: Callable[[], object] | None = None,
     ) -> Status:
         """Wait for the end and return the status; RunTimedOut if it is later than `timeout` (90, "5m").
 
-        The run goes on then. A run that this machine submitted is looked after meanwhile, its output is saved
-        among its results as it comes, and its results are fetched; one that another machine submitted, only
-        with `take_over`. What keeps the output from being saved is told once. Raises ResultsIncomplete if not
-        all results could be fetched. `collect` is called instead of `self.collect`, by a command that shows
-        it.
+        The run goes on then. With `check` a run that did not succeed raises RunFailed. With `show` its lines
+        are printed as they come; in a notebook they are, unless it is False or the run is over. A run that
+        this machine submitted is looked after meanwhile, its output is saved among its results as it comes,
+        and its results are fetched; one that another machine submitted, only with `take_over`. What
+        keeps the output from being saved is told once. Raises ResultsIncomplete if not all results could be
+        fetched. `collect` is called instead of `self.collect`, by a command that shows it.
         """
         seconds = parse_duration("timeout", timeout) if isinstance(timeout, str) else timeout
-        with self.tending(take_over=take_over, saving=Saving(tell=tell)) as tender:
-            for event in self._engine.events(self._ref, follow=True, timeout=seconds):
-                if event.kind == "finished":
-                    tender.finish(event, collect or self.collect)
-        status = self._look()
+        if show is None:
+            show = in_notebook() and self._look().state not in FINAL
+        with self._shown() if show else nullcontext():
+            with self.tending(take_over=take_over, saving=Saving(tell=tell)) as tender:
+                for event in self._engine.events(self._ref, follow=True, timeout=seconds):
+                    if show:
+                        tell_waiting(event)
+                    if event.kind == "finished":
+                        tender.finish(event, collect or self.collect)
+            status = self._look()
+            if status.state not in FINAL:
+                raise self._no_end(status, timeout)
+        if check and (failure := failure_of(status)) is not None:
+            raise failure
+        return status
+
+    def _no_end(self, status: Status, timeout: float | str | None) -> EchelonError:
         if status.state == "recorded":
-            raise StateTrouble(
+            return StateTrouble(
                 f"run {self.name!r} was recorded and never started",
                 hint=f"submit it again, or `echelon rm {self.name}`",
             )
-        if status.state not in FINAL:
-            raise RunTimedOut(
-                f"run {self.name!r} is still {status.state} after {timeout} s",
-                hint="it goes on; wait longer",
-            )
-        return status
+        return RunTimedOut(
+            f"run {self.name!r} is still {status.state} after {timeout} s",
+            hint="it goes on; wait longer",
+        )
+
+    def _shown(self) -> AbstractContextManager[None]:
+        def several_ranks() -> bool:
+            plan = self.plan()
+            return plan is None or rank_count(plan.world) > 1
+
+        def lines() -> Iterator[LogLine]:
+            return whole_lines(self._engine.logs(self._ref, follow=True))
+
+        return shown(lines, prefix=several_ranks)
+
+    def exception(self, timeout: float | str | None = None) -> RunFailed | None:
+        """Wait for the end, and return why the run did not succeed; None if it did."""
+        return failure_of(self.wait(timeout))
+
+    def result(self, rank: int = 0, timeout: float | str | None = None) -> Any:
+        """Wait for the end, and return what the run's function returned on one rank.
+
+        Plain data comes back: numbers, texts, arrays, tensors and tables, in lists, tuples and dicts. Raises
+        RunFailed if the run did not succeed, and CannotShip if the function returned something else."""
+        status = self.wait(timeout, check=True)
+        self._check_exists(rank, None)
+        from echelon.returned import read_returned
+
+        return read_returned(self._engine, self._ref, status, rank)
+
+    def results(self, timeout: float | str | None = None) -> list[Any]:
+        """The same for all ranks, in their order; None for one that did not come to return, such as a
+        parameter server."""
+        from echelon.returned import read_all_returned
+
+        return read_all_returned(self._engine, self._ref, self.wait(timeout, check=True))
 
     def logs(
         self,
@@ -168,11 +239,12 @@ class Run:
                 hint = f"they are numbered 0 to {max(there)}" if len(there) > 1 else "there is only number 0"
                 raise InvalidJob(field, wanted, f"is no {field} of run {self.name!r}", hint=hint)
 
-    def raw_logs(self, saving: Saving | None = None) -> Iterator[LogLine]:
-        """Every piece of output as it comes, until the end: for a terminal that shows half a line too. With
-        `saving`, it is saved among the results too, however slowly it is taken here.
+    def raw_logs(self, saving: Saving | None = None) -> Iterator[LogLine | LogBlock]:
+        """Every piece of output as it comes, until the end: for a terminal that shows half a line too, and
+        many lines in one write. With `saving`, it is saved among the results too, however slowly it is taken
+        here.
         """
-        return self._engine.logs(self._ref, follow=True, saving=saving)
+        return self._engine.output(self._ref, saving=saving)
 
     def events(self) -> Iterator[Event]:
         """What happens, as it happens, until the end."""
@@ -199,34 +271,80 @@ class Run:
         to: Path | str | None = None,
         *,
         notice: Callable[[LeftOut], object] = lambda _: None,
+        tell: Callable[[str], object] = lambda _: None,
     ) -> Path:
         """Bring a file or folder of the results (all of them by default) to the folder `to`; returns its
         path. The run's workers keep them.
 
         Without `to` it comes to where this run's results belong; what is there already stays as it is. On
         the machine that submitted the run, once that is over, all of them are collected then. `notice` gets
-        what cannot be copied.
+        what cannot be copied, `tell` what is waited for.
         """
         if to is None:
             for each in self.collect():
                 notice(each)
         record = self._engine.read(self._ref)
         target = Path(to) if to is not None else Path(record.results) / Path(path).parent
-        return self._engine.fetch(self._ref, path, target, notice)
+        return self._engine.fetch(self._ref, path, target, notice, tell)
 
-    def stop(self, *, now: bool = False, wait: bool = True) -> None:
-        """End the run: SIGTERM to the ranks and, ten seconds later, SIGKILL; `now` kills at once.
+    def stop(self, *, now: bool = False, signal: StopSignal = "SIGTERM", wait: bool = True) -> str | None:
+        """End the run: SIGTERM to the ranks and, ten seconds later, SIGKILL; `now` kills at once. With the
+        signal SIGINT it begins as Ctrl-C does, and SIGTERM follows ten seconds later.
 
-        Returns when it has ended; without `wait`, at once.
+        Returns when it has ended; without `wait`, at once. What it returns is a note for the user, where the
+        ranks cannot be stopped as asked.
         """
-        self._engine.stop(self._ref, now=now)
+        if signal not in stopping.SIGNALS:
+            raise InvalidJob(
+                "signal", signal, "ends no run", hint=f"use one of {', '.join(stopping.SIGNALS)}"
+            )
+        note = self._engine.stop(self._ref, signal="SIGKILL" if now else signal)
         if wait:
             with suppress(ResultsIncomplete):  # it has ended; `wait` and `get` tell what is missing
                 self.wait(STOP_PATIENCE)
+        return note
 
-    def remove(self) -> None:
-        """Forget the run, which must have ended; its name is free again, its results stay."""
-        self._engine.remove(self._ref)
+    def resumable(self, job: Job) -> bool:
+        """Whether a run of this job could be resumed where it is, should it not succeed."""
+        return not self._engine.traits.remote or job.pod.output is not None
+
+    def resume(self, *, no_wait: bool = False, stays: bool = False) -> Run:
+        """Start the run again, if it failed, was stopped or lost: the same job in the same results, where the
+        script finds its checkpoint. ECHELON_RESTART counts on. Returns at once, as `echelon.run` does; with
+        `stays` the caller follows it, and admits it while it is queued.
+        """
+        from echelon.resuming import resume
+
+        resume(self._ref, self._engine, self.status(), no_wait=no_wait, stays=stays)
+        return self
+
+    def deliver(self, watch: CopyWatch) -> None:
+        """Send the code that the run waits for, if it is one that does: its first worker has started."""
+        if self._engine.delivery is not None:
+            self._engine.delivery.deliver(self._ref, watch)
+
+    def remove(self) -> Sequence[str]:
+        """Forget the run, which must have ended; its name is free again, its results stay. Returns the
+        volumes on which there are some, as pvc:NAME/path.
+        """
+        return self._engine.remove(self._ref)
+
+
+def failure_of(status: Status) -> RunFailed | None:
+    """How a run that is over failed, as an error with the root cause; None if it succeeded."""
+    if status.state == "succeeded":
+        return None
+    ended = status.state.replace("-", " ")
+    reason = f": {status.reason}" if status.reason else ""
+    failure = RunFailed(
+        f"run {status.name!r} {'was ' if status.state in ('stopped', 'lost') else ''}{ended}{reason}",
+        hint=f"`echelon logs {status.name}` shows its output",
+        status=status,
+    )
+    if (cause := status.root_cause) is not None and cause.tail:
+        who = "the last lines" if cause.rank is None else f"the last lines of rank {cause.rank}"
+        failure.add_note("\n  ".join([f"{who}:", *cause.tail]))
+    return failure
 
 
 def whole_lines(lines: Iterator[LogLine]) -> Iterator[LogLine]:

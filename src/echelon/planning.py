@@ -7,26 +7,93 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from echelon.frameworks import launch
+from echelon.errors import Unplaceable
+from echelon.frameworks import SMALLEST_FIRST, launch
+from echelon.frameworks.mpi import launch_once
 from echelon.model.cluster import Cluster, matches_type
 from echelon.model.job import LEADING, Job, Role, role_named
+from echelon.model.open_shape import OpenShape, numbers
 from echelon.model.plan import Launch, Placement, Plan
-from echelon.model.world import Group, World, members
+from echelon.model.resources import Resources
+from echelon.model.world import Group, World, gpu_count, members
+from echelon.placement import NoRoom, place
+from echelon.values import frozen
 
 
-def candidates(job: Job, cluster: Cluster) -> Sequence[World]:  # noqa: ARG001 - a job that leaves its shape open needs it
+@frozen
+class Candidate:
+    """A world that would serve a job. `nodes`, one for each worker, are those it was chosen for, if any."""
+
+    world: World
+    nodes: tuple[str, ...] = ()
+
+
+def candidates(job: Job, cluster: Cluster, *, whole: bool = False) -> Sequence[Candidate]:
     """The worlds that would serve a job, the best first: the only place where a World is made from a Job.
 
-    The group that leads comes first (the launcher, else the chief), then the workers, then the groups that
-    serve them until they have ended. A launcher's end is the run's, whatever the workers do; and so is the
-    end of a chief that drives parameter servers, for the workers would wait for more for ever."""
-    named = {role.name for role in job.roles}
-    workers = Group(
-        workers=job.workers,
-        procs=job.procs,
-        resources=job.resources,
-        essential="launcher" not in named and not {"chief", "ps"} <= named,
+    A job that gives its shape has one. With the number of GPUs alone given, the shape that the cluster has
+    room for now is chosen, or else the one that an empty cluster would have room for; Unplaceable if
+    there is none. With `whole`, what one node could hold is not split: it waits for one."""
+    shape = job.shape
+    if shape is None:
+        return (Candidate(world=_world(job, [_workers(job, job.workers, job.resources, job.procs)])),)
+    if shape.gpus is not None or shape.workers is not None:
+        return [Candidate(world=_world(job, [_of_size(job, shape, number)])) for number in numbers(shape)]
+    from echelon.placement.open import choose_shape, models_to_choose_from  # of most runs the shape is given
+
+    chosen = choose_shape(shape, job.resources, cluster, whole=whole)
+    several = len(models_to_choose_from(job.resources, cluster)) > 1
+    return (_of_shares(job, shape, chosen.shares, chosen.model if several else None),)
+
+
+def _of_size(job: Job, shape: OpenShape, number: int) -> Group:
+    """Equal workers with so many GPUs in all, where the user fixed the size of one or their number."""
+    from echelon.placement.open import worker_resources
+
+    gpus = shape.gpus or number // (shape.workers or 1)
+    return _workers(
+        job, number // gpus, worker_resources(shape, job.resources, gpus), _procs(job, shape, gpus)
     )
+
+
+def _of_shares(job: Job, shape: OpenShape, shares: Sequence[tuple[str, int]], model: str | None) -> Candidate:
+    """One worker on each node, with GPUs of one model; workers with the same share are a group."""
+    from echelon.placement.open import worker_resources
+
+    if job.framework in SMALLEST_FIRST:
+        shares = sorted(shares, key=lambda each: each[1])
+    groups = [
+        _workers(
+            job,
+            sum(1 for _, share in shares if share == gpus),
+            worker_resources(shape, job.resources, gpus, model),
+            _procs(job, shape, gpus),
+        )
+        for gpus in dict.fromkeys(share for _, share in shares)
+    ]
+    world = _world(job, groups)
+    nodes = iter(node for node, _ in shares)
+    return Candidate(
+        world=world, nodes=tuple(next(nodes) if each.role == "worker" else "" for each in members(world))
+    )
+
+
+def _procs(job: Job, shape: OpenShape, gpus: int) -> int:
+    return gpus if shape.rank_per_gpu else job.procs
+
+
+def _workers(job: Job, workers: int, resources: Resources, procs: int) -> Group:
+    named = {role.name for role in job.roles}
+    essential = "launcher" not in named and not {"chief", "ps"} <= named
+    return Group(workers=workers, procs=procs, resources=resources, essential=essential)
+
+
+def _world(job: Job, workers: Sequence[Group]) -> World:
+    """The group that leads comes first (the launcher, else the chief), then the workers, then the groups that
+    serve them until they have ended. A launcher's end is the run's, whatever the workers do; and so is the
+    end of a chief that drives parameter servers, for the workers would wait for more for ever.
+    """
+    named = {role.name for role in job.roles}
     roles = [
         Group(
             role=role.name,
@@ -39,7 +106,37 @@ def candidates(job: Job, cluster: Cluster) -> Sequence[World]:  # noqa: ARG001 -
     ]
     leading = sorted((g for g in roles if g.role in LEADING), key=lambda g: LEADING.index(g.role))
     serving = [group for group in roles if group.role not in LEADING]
-    return (World(groups=(*leading, workers, *serving)),)
+    return World(groups=(*leading, *workers, *serving))
+
+
+def fit(
+    job: Job, cluster: Cluster, *, most: int | None = None, world: World | None = None, whole: bool = False
+) -> Plan | NoRoom:
+    """The plan of the first world that serves the job, has no more GPUs than `most`, and fits now; or why it
+    must wait. With `world`, that is the only candidate; `whole` is that of `candidates`. Raises Unplaceable
+    if none ever fits.
+    """
+    waits: NoRoom | None = None
+    refusal: Unplaceable | None = None
+    if job.shape is not None and most is not None and job.shape.least <= most < job.shape.most:
+        job = replace(job, shape=replace(job.shape, most=most))
+    there = candidates(job, cluster, whole=whole) if world is None else (Candidate(world=world),)
+    for candidate in there:
+        if most is not None and gpu_count(candidate.world) > most:
+            waits = waits or NoRoom(reason=f"only {most} GPUs are left of its limit")
+            continue
+        try:
+            placement = place(candidate.world, cluster, candidate.nodes)
+        except Unplaceable as error:
+            refusal = refusal or error
+            continue
+        if not isinstance(placement, NoRoom):
+            return make_plan(job, candidate.world, placement, cluster)
+        waits = waits or placement
+    if waits is not None:
+        return waits
+    assert refusal is not None
+    raise refusal
 
 
 def make_plan(job: Job, world: World, placement: Placement, cluster: Cluster) -> Plan:
@@ -59,19 +156,21 @@ def make_plan(job: Job, world: World, placement: Placement, cluster: Cluster) ->
         restarts=job.restarts,
         timeout=job.timeout,
         gpu_models=gpu_models(world, cluster),
+        gpu_resource=cluster.gpu_resource,
     )
 
 
 def _launch(job: Job, world: World, number: int) -> Launch:
     role = role_named(job, world.groups[number].role)
-    made = launch(job.framework, command_line(job, role), world, number)
+    argv = command_line(job, role)
+    made = launch_once(argv) if job.starts_ranks else launch(job.framework, argv, world, number)
     return made if role is None else replace(made, env=role.env)
 
 
 def gpu_models(world: World, cluster: Cluster) -> dict[str, tuple[str, ...]]:
     """For each type of GPU that is asked for, the models that it means in this cluster."""
-    there = {gpu.model for node in cluster.nodes for gpu in node.gpus}
-    wanted = {group.resources.gpu_type for group in world.groups}
+    wanted = {group.resources.gpu_type for group in world.groups} - {None}
+    there = {gpu.model for node in cluster.nodes for gpu in node.gpus} if wanted else set()
     return {
         kind: tuple(sorted(model for model in there if matches_type(kind, model)))
         for kind in wanted

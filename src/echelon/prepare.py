@@ -8,34 +8,46 @@ from __future__ import annotations
 
 import difflib
 import os
-import secrets
 import shutil
 import string
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from echelon.bundle import Bundle, find_project, pack, pack_files
+from echelon.bundle.project import find_project
 from echelon.errors import CannotShip, InvalidJob
 from echelon.frameworks.detect import detect
+from echelon.frameworks.mpi import calls_launcher, source_calls_launcher
 from echelon.frameworks.torch import calls_torchrun
-from echelon.model.job import NAME_LENGTH, Job, is_unicode, suggest_name
+from echelon.model.job import FUNCTIONS, NAME_LENGTH, ROLES, Job, is_unicode, suggest_name
+from echelon.model.pod import IMAGE
 from echelon.model.settings import Settings, split_command, to_job
 from echelon.model.surroundings import Surroundings
 from echelon.model.traits import Traits
-from echelon.shipping import notes_on_paths, settle_remote
+from echelon.pods import settle_pods
+from echelon.shipping import code_limit, notes_on_paths, settle_remote
+from echelon.values import frozen
+
+if TYPE_CHECKING:
+    from echelon.bundle import Bundle
+    from echelon.function import FunctionScript
 
 _SUFFIX = 4
-_FUNCTIONS = ".echelon"  # the folder in a bundle that holds a function's script
+_SHELL_SCRIPTS = (".sh", ".bash")
+_ROLES_OF = {"torch": ("PyTorch", ()), "horovod": ("Horovod", ("chief",))}  # others have all of them
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Prepared:
     """A job with nothing left open, and the code that must travel with it."""
 
     job: Job
     bundle: Bundle | None = None
+    project: Path | None = None  # what the bundle was made of
     notes: tuple[str, ...] = ()  # for the user
 
 
@@ -44,21 +56,25 @@ def prepare(settings: Settings, surroundings: Surroundings, traits: Traits) -> P
     folder = surroundings.folder
     job = to_job(settings, name=_fresh_name(_what_runs(settings)))
     if traits.remote:
-        job = settle_remote(job, settings)
-    if job.script is not None and not (traits.remote and job.pod.code):
+        job = settle_pods(settle_remote(job, settings), settings, folder)
+    if job.script is not None and not (traits.remote and (job.pod.code or settings.code == IMAGE)):
         _check_script(Path(job.script), folder)
+    script, include = job.script, job.include
+    job = _as_command(job)
     if job.framework == "auto":
         job = replace(job, framework=_find_framework(job, folder))
-    for role in job.roles if job.framework == "torch" else ():
-        if not role.command or role.name == "launcher":
+    job = replace(job, starts_ranks=job.framework == "mpi" and _calls_launcher(job, folder))
+    name, own = _ROLES_OF.get(job.framework, ("", ROLES))
+    for role in job.roles:
+        if role.name not in own and (not role.command or role.name == "launcher"):
             hint = "leave it out, or say --framework; a role with a command of its own runs beside it"
-            raise InvalidJob("role", role.name, "is not a role of PyTorch", hint=hint)
+            raise InvalidJob("role", role.name, f"is not a role of {name}", hint=hint)
     if settings.resume and settings.results is None and settings.name is None:
         raise InvalidJob(
             "resume", True, "says no folder", hint="add --results DIR, or --name RUN to go on in runs/RUN"
         )
-    if job.framework == "tensorflow" and settings.procs is None:
-        job = replace(job, procs=1)  # one TensorFlow process drives all GPUs of its worker
+    _check_replace(settings)
+    job = _settle_ranks(job, settings)
     if not job.command and not traits.remote:
         job = replace(job, python=_settle_python(job, surroundings))
     if not is_unicode(str(folder)):
@@ -66,12 +82,20 @@ def prepare(settings: Settings, surroundings: Surroundings, traits: Traits) -> P
     notes = notes_on_paths(job) if traits.remote else ()
     if not job.snapshot:
         return Prepared(job=job if traits.remote else replace(job, cwd=str(folder)), notes=notes)
-    project = find_project(folder / (job.script or "any"))
-    include = job.include
-    if job.script is not None:  # it runs, so it travels, even if .gitignore names it
-        include = (*include, os.path.relpath((folder / job.script).resolve(), project))
-    bundle = pack(project, include=include, limit=traits.code_limit)
-    return Prepared(job=_in_snapshot(job, project, folder), bundle=bundle, notes=(*bundle.notes, *notes))
+    from echelon.bundle.archive import pack
+    from echelon.bundle.travel import notes_on_travel
+
+    project = find_project(folder / (script or "any"))
+    if script is not None:  # it runs, so it travels, even if .gitignore names it
+        include = (*include, os.path.relpath((folder / script).resolve(), project))
+    bundle = pack(project, include=include, limit=code_limit(job, traits))
+    travel = notes_on_travel(bundle) if traits.remote else ()
+    return Prepared(
+        job=_in_snapshot(job, project, folder),
+        bundle=bundle,
+        project=project,
+        notes=(*travel, *bundle.notes, *notes),
+    )
 
 
 def prepare_function(
@@ -85,20 +109,54 @@ def prepare_function(
     """Make a function into a script, and settle the rest. It runs under the caller's own Python."""
     from echelon.function import script_of
 
-    folder = surroundings.folder
     script = script_of(function, args, kwargs)
+    framework = partial(_framework_of_function, function, script.text, surroundings.folder)
+    return _prepare_written(script, framework, settings, surroundings, traits)
+
+
+def prepare_cell(
+    text: str,
+    namespace: dict[str, Any],
+    also: Iterable[str],
+    settings: Settings,
+    surroundings: Surroundings,
+    traits: Traits,
+) -> Prepared:
+    """The same for a notebook's cell; `also` as for `script_of_cell`."""
+    from echelon.function import script_of_cell
+
+    script = script_of_cell(text, namespace, also=also)
+    source = f"{script.text}\n{text}".encode()
+    return _prepare_written(
+        script, lambda: detect(source, (surroundings.folder,)), settings, surroundings, traits
+    )
+
+
+def _prepare_written(
+    script: FunctionScript,
+    find_framework: Callable[[], str],
+    settings: Settings,
+    surroundings: Surroundings,
+    traits: Traits,
+) -> Prepared:
+    from echelon.bundle.archive import pack, pack_files
+    from echelon.bundle.travel import notes_on_travel
+
+    folder = surroundings.folder
     settings = replace(
         settings,
         python=settings.python or (None if traits.remote else sys.executable),
-        script=f"{{code}}/{_FUNCTIONS}/{script.name}.py",
+        script=f"{{code}}/{FUNCTIONS}/{script.name}.py",
     )
     job = to_job(settings, name=_fresh_name(script.name))
+    _check_replace(settings)
     if traits.remote:
-        job = settle_remote(job, settings)
+        job = settle_pods(settle_remote(job, settings), settings, folder)
     if job.framework == "auto":
-        job = replace(job, framework=_framework_of_function(function, script.text, folder))
-    files = {f"{_FUNCTIONS}/{script.name}.py": script.text.encode()}
-    files.update({f"{_FUNCTIONS}/{name}": content for name, content in script.files.items()})
+        job = replace(job, framework=find_framework())
+    job = _settle_ranks(job, settings)
+    files = {f"{FUNCTIONS}/{script.name}.py": script.text.encode()}
+    files.update({f"{FUNCTIONS}/{name}": content for name, content in script.files.items()})
     if job.snapshot and script.project is not None:
         if script.elsewhere:
             places = ", ".join(map(str, script.elsewhere))
@@ -106,11 +164,25 @@ def prepare_function(
                 f"{script.name} imports from {places}, outside its project",
                 hint="leave --snapshot out, or move it in",
             )
-        bundle = pack(script.project, include=job.include, extra=files, limit=traits.code_limit)
+        bundle = pack(script.project, include=job.include, extra=files, limit=code_limit(job, traits))
     else:
-        bundle = pack_files(files, limit=traits.code_limit)
+        bundle = pack_files(files, limit=code_limit(job, traits))
     job = replace(job, cwd="{code}" if traits.remote else str(folder))
-    return Prepared(job=job, bundle=bundle, notes=bundle.notes)
+    travel = notes_on_travel(bundle) if traits.remote else ()
+    return Prepared(job=job, bundle=bundle, project=script.project, notes=(*travel, *bundle.notes))
+
+
+def _settle_ranks(job: Job, settings: Settings) -> Job:
+    """One TensorFlow process drives all GPUs of its worker."""
+    if job.framework != "tensorflow" or settings.procs is not None:
+        return job
+    shape = None if job.shape is None else replace(job.shape, rank_per_gpu=False)
+    return replace(job, procs=1, shape=shape)
+
+
+def _check_replace(settings: Settings) -> None:
+    if settings.replace and settings.name is None:
+        raise InvalidJob("replace", True, "says no run", hint="add --name RUN")
 
 
 def find_python(environment: Mapping[str, str]) -> str:
@@ -157,7 +229,7 @@ def _check_script(script: Path, folder: Path) -> None:
         )
         raise InvalidJob("script", str(script), "does not exist", hint=hint)
     if script.suffix == ".ipynb":
-        hint = "notebooks come later; `echelon.run(function)` in it trains a function of it"
+        hint = f"`echelon notebook run {script}` runs it; `echelon.run(function)` in it trains a function"
         raise InvalidJob("script", str(script), "is a notebook", hint=hint)
     if script.suffix in (".yaml", ".yml", ".json"):
         raise InvalidJob("script", str(script), "is not a script", hint=f"a job file is run with -f {script}")
@@ -174,22 +246,41 @@ def _siblings(script: Path) -> list[Path]:
         return []
 
 
+def _as_command(job: Job) -> Job:
+    """A shell script is run by the shell."""
+    if job.script is None or not job.script.endswith(_SHELL_SCRIPTS):
+        return job
+    return replace(job, script=None, command=("bash", job.script))
+
+
 def _find_framework(job: Job, folder: Path) -> str:
     """By the imports of what will run; a job with roles such as ps is TensorFlow's."""
     if job.command and calls_torchrun(job.command):
         return "torch"
+    if _calls_launcher(job, folder):
+        return "mpi"
     source = next((path for path in _sources(job, folder) if path.is_file()), None)
-    found = "plain" if source is None else detect(source.read_bytes(), _roots(source, folder))
     alike = [role for role in job.roles if not role.command]  # the same program: TF_CONFIG has its role
+    found = "plain" if source is None else detect(source.read_bytes(), _roots(source, folder))
     return "tensorflow" if found == "plain" and alike else found
+
+
+def _calls_launcher(job: Job, folder: Path) -> bool:
+    """Whether what will run is mpirun, or a script that calls it."""
+    if job.command and calls_launcher(job.command):
+        return True
+    scripts = [folder / word for word in job.command if word.endswith(_SHELL_SCRIPTS)]
+    source = next((path for path in [*_sources(job, folder), *scripts] if path.is_file()), None)
+    return source is not None and source_calls_launcher(source.read_bytes())
 
 
 def _sources(job: Job, folder: Path) -> list[Path]:
     """Files that may be what the job runs, the likeliest first."""
     if job.script is not None:
         return [folder / job.script]
-    if job.module is not None:
-        relative = job.module.replace(".", "/")
+    module = job.module or next((after for word, after in pairwise(job.command) if word == "-m"), None)
+    if module is not None:
+        relative = module.replace(".", "/")
         roots = (folder, folder / "src")
         return [root / path for root in roots for path in (f"{relative}.py", f"{relative}/__main__.py")]
     return [folder / word for word in job.command if word.endswith(".py")]
@@ -223,11 +314,20 @@ def _what_runs(settings: Settings) -> str:
     return settings.script or settings.module or next(iter(split_command(settings.command)), "run")
 
 
+def named_after(settings: Settings, prefix: str | None) -> Settings:
+    """The settings with a name that begins so, as `generateName` of Kubernetes asks for one; those that have
+    a name keep it.
+    """
+    if settings.name is not None or not prefix:
+        return settings
+    return replace(settings, name=_fresh_name(prefix))
+
+
 def _fresh_name(source: str) -> str:
     """A name made from what runs, with a random end, so that no run has it."""
     stem = (
         Path(source).stem if "/" in source or source.endswith((".py", ".sh")) else source.rpartition(".")[2]
     )
     letters = string.ascii_lowercase + string.digits
-    suffix = "".join(secrets.choice(letters) for _ in range(_SUFFIX))
+    suffix = "".join(letters[byte % len(letters)] for byte in os.urandom(_SUFFIX))
     return f"{suggest_name(stem)[: NAME_LENGTH - _SUFFIX - 1].rstrip('-')}-{suffix}"

@@ -5,15 +5,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from echelon.jobfile import read_job_file, read_overrides, read_tool_table
 from echelon.model.settings import Settings, merge
 from echelon.model.surroundings import Surroundings
+from echelon.values import frozen
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Target:
     """Where runs are looked for: the engine's name, and for a cluster its context and namespace."""
 
@@ -28,15 +29,18 @@ def find_surroundings() -> Surroundings:
 
 
 def gather(
-    settings: Settings, surroundings: Surroundings, overrides: Sequence[str] = (), file: Path | None = None
+    settings: Settings,
+    surroundings: Surroundings,
+    overrides: Sequence[str] = (),
+    file: Path | Settings | None = None,
 ) -> Settings:
-    """Merge every source, the stronger first: flags or keywords, `--set`, the job file, ECHELON_ON for where
-    to run, `[tool.echelon]` of the script's project.
+    """Merge every source, the stronger first: flags or keywords, `--set`, the job file (or what was read of
+    one that is not ours), ECHELON_ON for where to run, `[tool.echelon]` of the script's project.
     """
     if overrides:
         settings = merge(settings, read_overrides(overrides))
     if file is not None:
-        settings = merge(settings, read_job_file(file))
+        settings = merge(settings, file if isinstance(file, Settings) else read_job_file(file))
     if settings.on is None and (on := surroundings.environment.get("ECHELON_ON")):
         settings = replace(settings, on=on)  # type: ignore[arg-type]  # `choose_engine` refuses others
     folder = surroundings.folder

@@ -3,43 +3,68 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+from collections.abc import Callable
 
-from echelon.admission import Queued, admit, find_plan
+from echelon.admission import Queued, begin, find_plan, find_way, no_room, shape_to_hold
 from echelon.engines.base import Engine
-from echelon.errors import EchelonError, NoRoomNow
+from echelon.engines.recent import note_started
+from echelon.errors import EchelonError
 from echelon.handle import Run
 from echelon.prepare import Prepared
+from echelon.replacing import free_name
+from echelon.shipping import check_sending, check_waiting
 
 __all__ = ["Prepared", "submit"]
 
 _PATIENCE = 10.0  # seconds for a run that was withdrawn to end
 
 
-def submit(prepared: Prepared, engine: Engine, *, no_wait: bool = False, stays: bool = True) -> Run:
-    """Record the run, then admit it or leave it queued.
+def submit(
+    prepared: Prepared,
+    engine: Engine,
+    *,
+    no_wait: bool = False,
+    stays: bool = True,
+    replace: bool = False,
+    tell: Callable[[str], object] = lambda _note: None,
+) -> Run:
+    """Record the run, then admit it or leave it queued. With `replace`, a run of its name that has ended is
+    removed first; `tell` is told what became of its results, and what is not known of its start.
 
-    What can never fit is refused before anything exists. If the engine keeps no queue and the caller does not
-    stay (`stays`) to retry, the run starts without a place of its own, and the scheduler there makes it wait.
-    """
-    found = find_plan(prepared.job, engine)
-    if isinstance(found, Queued) and no_wait:
-        raise _no_room(found)
-    ref = engine.record(prepared.job, prepared.bundle)
+    What can never fit is refused before anything exists. If nothing admits a run that must wait, neither the
+    engine nor a manager nor a caller that stays (`stays`), it starts without a place of its own, and the
+    scheduler there makes it wait."""
+    job = dataclasses.replace(prepared.job, no_wait=no_wait)
+    check_sending(job, prepared.bundle, engine.traits, detach=not stays)
+    engine.check(job)
+    found = find_plan(job, engine, tell=tell)
+    if isinstance(found, Queued):
+        if no_wait:
+            raise no_room(found)
+        check_waiting(job, prepared.bundle, engine.traits, found.reason)
+    if replace:
+        free_name(job, engine, tell)
+    way = find_way(job, engine, found, stays=stays)
+    held = shape_to_hold(job, engine, found, way)
+    ref = engine.record(job, prepared.bundle, held)
     run = Run(ref, engine)
     try:
-        nobody_retries = not (no_wait or stays or engine.traits.keeps_queue)
-        outcome = admit(ref, engine, found, anywhere=nobody_retries)
+        outcome = begin(ref, engine, found, way, no_wait=no_wait)
     except BaseException:  # a full disk, Ctrl-C: nothing is left behind
         _withdraw(run)
         raise
-    if isinstance(outcome, Queued) and no_wait:  # another run was faster by a moment
-        _withdraw(run)
-        raise _no_room(outcome)
+    if isinstance(outcome, Queued):  # another run was faster by a moment
+        try:
+            check_waiting(job, prepared.bundle, engine.traits, outcome.reason)
+        except EchelonError:
+            _withdraw(run)
+            raise
+        if no_wait:
+            _withdraw(run)
+            raise no_room(outcome)
+    note_started(str(ref))
     return run
-
-
-def _no_room(found: Queued) -> NoRoomNow:
-    return NoRoomNow(found.reason, hint="leave --no-wait out to wait in the queue")
 
 
 def _withdraw(run: Run) -> None:

@@ -1,10 +1,11 @@
 """One run on this machine: wait until it fits, start its agents, keep them alive, write down how it ended.
 
-A process of its own for every run (`python -m echelon.supervisor RUNDIR LOCK`), started by the local engine;
-it plays the part that a Job controller plays in a cluster. It is the ancestor of everything the run starts,
-adopts every orphan, and leaves nothing behind. While it holds the lock it was handed the run is alive; if it
-is killed, the agents notice and end, and the next command writes down the loss. It starts quickly: what only
-a queued run needs is imported only there."""
+A process of its own for every run (`python -m echelon.supervisor RUNDIR LOCK [TERMINAL]`), started by the
+local engine; it plays the part that a Job controller plays in a cluster. It is the ancestor of everything the
+run starts, adopts every orphan, and leaves nothing behind. While it holds the lock it was handed the run is
+alive; if it is killed, the agents notice and end, and the next command writes down the loss. It starts
+quickly: what only a queued run needs is imported only there. TERMINAL, a descriptor, leads to the terminal of
+a user who sits before a single rank."""
 
 from __future__ import annotations
 
@@ -13,12 +14,12 @@ import json
 import os
 import signal
 import socket
-import subprocess
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
+from echelon.agent import stopping
 from echelon.agent import task as agent_task
 from echelon.agent.gang.silence import OwnTicks
 from echelon.agent.gang.wire import Connection
@@ -33,13 +34,12 @@ from echelon.agent.ranks.processes import (
 )
 from echelon.agent.ranks.report import signal_name
 from echelon.engines import durable
-from echelon.engines.local import rundir
+from echelon.engines.local import agents, rundir
 from echelon.engines.local.rundir import RunDir
 from echelon.errors import EchelonError, StateTrouble, from_os_error
 
 LOOK = 0.1  # seconds between two looks for a request to stop
 QUEUE_LOOK = 1.0  # seconds between two tries to admit a queued run
-_AGENT = Path(agent_task.__file__).with_name("__main__.py")
 
 _ended_by: list[str] = []  # why the supervisor must end: signals that came while the run was queued
 Event = dict[str, Any]  # as agents write it; its fields are in model/event.py
@@ -51,7 +51,7 @@ class _Worker:
     def __init__(self, number: int) -> None:
         self.number = number
         self.failures = 0
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: agents.Agent | None = None
         self.control: Connection | None = None
         self.beats = False  # it has sent its first heartbeat
         self.silent = False  # it was killed because it did not respond
@@ -60,13 +60,18 @@ class _Worker:
 class Supervisor:
     """Looks after the agents of one run until it is over."""
 
-    def __init__(self, folder: RunDir, task: dict[str, Any], loop: Loop) -> None:
+    def __init__(self, folder: RunDir, task: dict[str, Any], loop: Loop, terminal: int | None = None) -> None:
+        """`terminal` leads to the user's terminal: for a single rank, whichever agent starts it."""
+        self._terminal = terminal
         self._folder = folder
         self._task = task
         self._loop = loop
         if not task["interactive"]:  # a queued run keeps the terminal's input until its size is known
             with open(os.devnull, "rb") as nothing:  # noqa: PTH123 - a descriptor is all that is needed
                 os.dup2(nothing.fileno(), 0)
+            if terminal is not None:
+                os.close(terminal)
+                self._terminal = None
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=4096)
         task["leader"]["port"] = self._listener.getsockname()[1]
         durable.replace_file(folder.task, json.dumps(task).encode(), sync=False)
@@ -76,6 +81,7 @@ class Supervisor:
         allow_descriptors(len(self._workers))
         self._verdict: Event | None = None
         self._stop_reason: str | None = None
+        self._stop_signal: str | None = None  # the hardest that was asked for
         self._generations = 0  # that were started so far
         self._losses: dict[int, str] = {}  # worker -> how its agent ended
         self._ending = False  # every agent was sent SIGTERM
@@ -86,8 +92,7 @@ class Supervisor:
         Path(self._task["output"]).mkdir(parents=True, exist_ok=True)
         self._loop.on_signal(signal.SIGCHLD, self._reap)
         self._loop.on_signal(signal.SIGTERM, lambda: self._end("the supervisor was told to end (SIGTERM)"))
-        for worker in self._workers:
-            self._start(worker)
+        self._start_all()
         self._look_for_stop()
         self._look_for_silence()
         self._loop.run()
@@ -96,38 +101,53 @@ class Supervisor:
 
     # Agents
 
+    def _start_all(self) -> None:
+        if adopt_orphans():
+            self._start_together()
+        for worker in self._workers:
+            if worker.process is None:
+                self._start(worker)
+
+    def _start_together(self) -> None:
+        pairs = [socket.socketpair() for _ in self._workers]
+        orders = [self._order(*pair) for pair in zip(self._workers, (end for _, end in pairs), strict=True)]
+        started = agents.start_together(self._folder.task, orders)
+        for number, (ours, theirs) in enumerate(pairs):
+            theirs.close()
+            if number < len(started):
+                self._started(self._workers[number], started[number], ours)
+            else:
+                ours.close()  # should there be an agent of which we do not know, it ends by this
+
     def _start(self, worker: _Worker) -> None:
         ours, theirs = socket.socketpair()
-        handed = [theirs.fileno()]
-        command = [
-            sys.executable,
-            "-I",
-            "-S",
-            str(_AGENT),
-            str(self._folder.task),
-            "--worker",
-            str(worker.number),
-        ]
-        command += ["--control-fd", str(theirs.fileno()), "--failures", str(self._generations)]
+        with theirs:
+            agent = agents.start(self._folder.task, self._order(worker, theirs))
+        self._started(worker, agent, ours)
+
+    def _order(self, worker: _Worker, control: socket.socket) -> agents.Order:
+        handed = [control.fileno()]
+        options = {
+            "--worker": str(worker.number),
+            "--control-fd": str(control.fileno()),
+            "--failures": str(self._generations),
+        }
         if worker.number == 0:
             handed.append(self._listener.fileno())
-            command += ["--listen-fd", str(self._listener.fileno())]
-        environment = dict(os.environ)
+            options["--listen-fd"] = str(self._listener.fileno())
+        if self._terminal is not None:
+            handed.append(self._terminal)
+            options["--terminal-fd"] = str(self._terminal)
+        environment = {}
         if any(self._task["gpus"]):
             # A worker without GPUs among others that have some must not see theirs.
             gpus = ",".join(self._task["gpus"][worker.number])
-            environment.update(CUDA_VISIBLE_DEVICES=gpus, CUDA_DEVICE_ORDER="PCI_BUS_ID")
-        with self._folder.worker_log(worker.number, worker.failures).open("ab") as log:
-            worker.process = subprocess.Popen(
-                command,
-                env=environment,
-                stdin=None,
-                stdout=log,
-                stderr=log,
-                pass_fds=handed,
-                start_new_session=True,
-            )
-        theirs.close()
+            environment = {"CUDA_VISIBLE_DEVICES": gpus, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+        log = self._folder.worker_log(worker.number, worker.failures)
+        return agents.Order(options=options, descriptors=handed, log=log, environment=environment)
+
+    def _started(self, worker: _Worker, agent: agents.Agent, ours: socket.socket) -> None:
+        worker.process = agent
         worker.control = Connection(self._loop, ours)
         worker.control.trust()
         worker.control.on_message = lambda _connection, message: self._on_message(worker, message)
@@ -142,9 +162,10 @@ class Supervisor:
         codes = {}
         for worker in gone:
             assert worker.process is not None
-            codes[worker.number] = worker.process.returncode = ended[worker.process.pid]
+            codes[worker.number] = ended[worker.process.pid]
+            worker.process.ended(codes[worker.number])
             worker.process = None
-        if gone:
+        if any(codes.values()):
             self._end_orphans()
         for worker in gone:
             self._agent_ended(worker, codes[worker.number])
@@ -211,7 +232,7 @@ class Supervisor:
 
     def _end_orphans(self) -> None:
         """End what an agent that was killed has left: whatever is below us and neither an agent nor below
-        one.
+        one. An agent that ended well has left nothing.
         """
         agents = {worker.process.pid for worker in self._workers if worker.process is not None}
         for pid in descendants(os.getpid(), but=agents):
@@ -251,22 +272,22 @@ class Supervisor:
 
     def _look_for_stop(self) -> None:
         stop = rundir.read_json(self._folder.stop)
-        if stop is not None and stop.get("now"):
-            self._stop_reason = str(stop.get("reason"))
-            self._kill_agents()
-        elif stop is not None:
-            self._end(str(stop.get("reason")))
+        if stop is not None:
+            self._end(str(stop.get("reason")), stopping.asked_for(stop))
         self._loop.call_later(LOOK, self._look_for_stop)
 
-    def _end(self, reason: str) -> None:
+    def _end(self, reason: str, signal: str = stopping.TERMINATE) -> None:
         """End the run: by the leader; if there is none, or it does not manage, by the supervisor itself."""
-        if self._stop_reason is not None:
+        if not stopping.is_harder(signal, self._stop_signal):
             return
-        self._stop_reason = reason
+        self._stop_reason, self._stop_signal = reason, signal
         leader = self._workers[0]
-        if leader.process is not None and leader.control is not None:
-            leader.control.send({"say": "stop", "reason": reason})
-            self._loop.call_later(self._task["grace"] + 10.0, self._kill_agents)
+        if signal == stopping.KILL:
+            self._kill_agents()
+        elif leader.process is not None and leader.control is not None:
+            leader.control.send({"say": "stop", "reason": reason, "signal": signal})
+            patience = stopping.time_left(signal, self._task["grace"]) + 10.0
+            self._loop.call_later(patience, self._kill_agents)
         else:
             self._end_agents()
 
@@ -324,28 +345,31 @@ def _failed(error: EchelonError) -> Event:
 
 def wait_in_queue(folder: RunDir) -> Event | None:
     """Try to admit the run until it fits; returns the end of the run, if that comes first."""
-    from echelon.admission import Queued, admit
+    from echelon.admission import Queued, admit, overdue
     from echelon.engines.local.engine import LocalEngine
     from echelon.model.run import RunRef
 
     engine = LocalEngine(folder.path.parent.parent)
+    ref = RunRef(engine="local", name=folder.path.name)
     while not folder.task.exists():
         stop = rundir.read_json(folder.stop)
         if stop is not None or _ended_by:
             return _stopped(str(stop.get("reason")) if stop is not None else _ended_by[0])
         try:
-            outcome = admit(RunRef(engine="local", name=folder.path.name), engine)
+            if (late := overdue(engine.read(ref), time.time())) is not None:
+                return _written(late)
+            outcome = admit(ref, engine)
         except EchelonError as error:
             return _failed(error)
         time.sleep(QUEUE_LOOK if isinstance(outcome, Queued) else LOOK)
     return None
 
 
-def look_after(folder: RunDir) -> Event:
+def look_after(folder: RunDir, terminal: int | None = None) -> Event:
     """See the run through, and return how it ended."""
     try:
         end = None if folder.task.exists() else wait_in_queue(folder)
-        return end or Supervisor(folder, json.loads(folder.task.read_bytes()), Loop()).run()
+        return end or Supervisor(folder, json.loads(folder.task.read_bytes()), Loop(), terminal).run()
     except OSError as error:
         kill_below(os.getpid(), lambda: None)
         return _failed(from_os_error(error, folder.path))
@@ -355,16 +379,22 @@ def look_after(folder: RunDir) -> Event:
 
 def main() -> None:
     """Look after the run in the folder given, holding the lock given."""
-    folder, lock = RunDir(Path(sys.argv[1])), int(sys.argv[2])
-    os.set_inheritable(lock, False)
+    folder, lock, *others = RunDir(Path(sys.argv[1])), *map(int, sys.argv[2:])
+    terminal = others[0] if others else None
+    for descriptor in (lock, *others):
+        os.set_inheritable(descriptor, False)
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: None)  # not SIG_IGN, which the ranks would inherit
     signal.signal(signal.SIGTERM, lambda *_: _ended_by.append("the supervisor was told to end (SIGTERM)"))
     adopt_orphans()
     started = json.dumps({"pid": os.getpid(), "at": rundir.now()}).encode()
     durable.replace_file(folder.supervisor, started, sync=False)
+    end = look_after(folder, terminal)
     with contextlib.suppress(OSError):  # a full disk: the next reader finds the verdict among the events
-        rundir.write_final(folder, look_after(folder))
+        rundir.write_final(folder, end)
+    from echelon.engines.local.compaction import compact  # a run that is over has the time to import it
+
+    compact(folder, succeeded=end.get("outcome") == "succeeded")
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ machine, what they print is saved here as it comes: by the command that shows it
 
 from __future__ import annotations
 
+import random
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -18,6 +19,7 @@ from echelon.errors import EchelonError, Unreachable
 from echelon.model.event import Event
 from echelon.model.run import RunRef
 
+_FIRST_LOOK = 1.0  # seconds: a run that has just begun needs the processor more than it needs us
 _ADMISSION = (1.0, 15.0)  # seconds between two tries to admit a queued run: at first, and at most
 _CLAIM_LOOK = 5.0  # seconds between two tries for a claim that another process holds
 _KEEPING = 60.0  # seconds that an API server may be away when the end is to be kept
@@ -115,7 +117,7 @@ class Tending:
                 pass
 
     def _run(self) -> None:
-        pause = 0.0
+        pause = _FIRST_LOOK
         while not self._left.wait(pause):
             pause = _CLAIM_LOOK
             with suppress(EchelonError):
@@ -142,7 +144,8 @@ class Tending:
                 return pause
             if time.monotonic() >= self._next_try:
                 self._admit()
-                self._next_try = time.monotonic() + self._pause
+                # Of two that roll each other back, one tries again before the other.
+                self._next_try = time.monotonic() + self._pause * random.uniform(0.6, 1.4)  # noqa: S311
                 self._pause = min(2 * self._pause, _ADMISSION[1])
             return min(pause, self._next_try - time.monotonic())
 

@@ -15,6 +15,7 @@ import pytest
 from tests.agent.pods import Pods
 
 from echelon.agent import task as agent_task
+from echelon.model.log import EventLine, parse_line
 
 AGENT = Path(agent_task.__file__).with_name("__main__.py")
 
@@ -37,7 +38,7 @@ class Agents:
             "reports": str(folder),
             "secret": str(folder / "secret"),
             "leader": {"host": "127.0.0.1", "port": self._listener.getsockname()[1]},
-            "grace": 5.0,
+            "grace": 60.0,  # ranks end when they are asked to, on a busy machine late
         }
 
     def describe(self, *argv: str, workers: int = 1, procs: int = 1, **more: object) -> None:
@@ -76,9 +77,9 @@ class Agents:
 
     def events(self, worker: int) -> list[dict[str, Any]]:
         return [
-            json.loads(line.partition(b"] ")[2])
-            for line in self.output(worker)
-            if line.startswith(b"[event ")
+            json.loads(line.payload)
+            for line in (parse_line(raw, worker) for raw in self.output(worker))
+            if isinstance(line, EventLine)
         ]
 
     def verdict(self) -> dict[str, Any]:

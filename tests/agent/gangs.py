@@ -12,9 +12,22 @@ NOW = 100.0
 UNFIT = {"summary": "worker 1: the code cannot be unpacked", "worker": 1, "exit_code": 116}
 
 
-def gang(workers: int = 2, *, essential: set[int] | None = None, **rules: Any) -> Gang:
+def gang(
+    workers: int = 2,
+    *,
+    essential: set[int] | None = None,
+    wiring: dict[str, str] | None = None,
+    until: str = "all",
+    **rules: Any,
+) -> Gang:
     groups = [
-        {"role": "worker", "workers": 1, "procs": 1, "essential": essential is None or worker in essential}
+        {
+            "role": "worker",
+            "workers": 1,
+            "procs": 1,
+            "essential": essential is None or worker in essential,
+            "launch": {"argv": ["true"], "wiring": wiring or {}, "until": until},
+        }
         for worker in range(workers)
     ]
     places = dict.fromkeys(("cwd", "output", "logs", "reports", "secret"), "/nowhere")

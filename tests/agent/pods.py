@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from tests.conftest import PATIENCE, wait_until
 from echelon.agent import task as agent_task
 from echelon.agent.ranks import ports
 from echelon.bundle.zipapp import agent_archive
+from echelon.model.log import EventLine, LogLine, parse_line
 
 UP = "import time\nprint('up', flush=True)\ntime.sleep(600)"
 
@@ -45,14 +46,14 @@ class Pods:
         self._reservation = ports.reserve(1)  # outside the range that the system gives to whoever asks
         self._reservation.open_up()
         self.port = self._reservation.ports[0]
-        self._task: dict[str, Any] = {}
+        self.task: dict[str, Any] = {}
 
     def describe(self, *argv: str, workers: int = 1, procs: int = 1, **more: object) -> None:
         """Say what every rank runs; `more` goes into the task as it is."""
         launch = {"argv": list(argv), "wiring": {}, "ports": "none", **more.pop("launch", {})}  # type: ignore[dict-item]
-        self._task = {
+        self.task = {
             "groups": [{"role": "worker", "workers": workers, "procs": procs, "launch": launch}],
-            "grace": 5.0,
+            "grace": 60.0,  # ranks end when they are asked to, on a busy machine late
             **more,
         }
 
@@ -73,9 +74,12 @@ class Pods:
         python: str = sys.executable,
         failures: int | None = None,
         env: dict[str, str] | None = None,
+        before: Sequence[str] = (),
         **changes: object,
     ) -> subprocess.Popen[bytes]:
-        """Start the pod of a worker; `failures` says how many were lost in its place."""
+        """Start the pod of a worker; `failures` says how many were lost in its place, `before` is what starts
+        its command.
+        """
         self._failures[worker] = failures or 0
         place = self.place(worker)
         place.mkdir()
@@ -90,7 +94,7 @@ class Pods:
             "leader": {"host": "127.0.0.1", "port": self.port},
             "control": str(place / "state" / "c"),
             "termination": str(place / "termination"),
-            **self._task,
+            **self.task,
             **changes,
         }
         (place / "task.json").write_text(json.dumps(task))
@@ -104,7 +108,7 @@ class Pods:
         }
         with (place / "log").open("ab") as log:
             process = subprocess.Popen(
-                [python, str(self.archive), str(place / "task.json")],
+                [*before, python, str(self.archive), str(place / "task.json")],
                 env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -116,7 +120,7 @@ class Pods:
 
     def start_all(self, **more: Any) -> None:
         """Start them in reverse, so that the members call before anybody listens."""
-        for worker in reversed(range(self._task["groups"][0]["workers"])):
+        for worker in reversed(range(self.task["groups"][0]["workers"])):
             self.start(worker, **more)
 
     def code(self, worker: int) -> int:
@@ -129,8 +133,8 @@ class Pods:
 
     def events(self, worker: int = 0) -> list[dict[str, Any]]:
         """What the log of a worker tells."""
-        lines = [line.partition(b"] ")[2] for line in self.log(worker) if line.startswith(b"[event ")]
-        return [json.loads(line) for line in lines]
+        lines = [parse_line(raw, worker) for raw in self.log(worker)]
+        return [json.loads(line.payload) for line in lines if isinstance(line, EventLine)]
 
     def kinds(self, worker: int = 0, of: int | None = None) -> list[str]:
         """The kinds of events in a worker's log, or only those about another worker."""
@@ -138,8 +142,8 @@ class Pods:
 
     def said(self, worker: int) -> list[str]:
         """What the ranks of a worker have said."""
-        matches = (re.match(rb"\[\d+ [oe] \d+ [\d.]+\] (.*)", line) for line in self.log(worker))
-        return [match[1].decode() for match in matches if match]
+        lines = [parse_line(raw, worker) for raw in self.log(worker)]
+        return [line.text for line in lines if isinstance(line, LogLine) and line.rank is not None]
 
     def wait_for(self, kind: str, worker: int = 0, of: int | None = None) -> None:
         """Wait until an event stands in a worker's log."""
@@ -151,7 +155,8 @@ class Pods:
 
     def last_words(self, worker: int = 0) -> dict[str, Any]:
         """The termination message of a worker's container."""
-        words: dict[str, Any] = json.loads((self.place(worker) / "termination").read_bytes())
+        data = (self.place(worker) / "termination").read_bytes()
+        words: dict[str, Any] = json.loads(data.rpartition(b"\n")[2])
         return words
 
     def verdict(self) -> dict[str, Any]:

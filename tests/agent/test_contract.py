@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from echelon import __version__
 from echelon.agent import task as agent_task
 from echelon.agent.gang import verdict
-from echelon.agent.ranks import launch
+from echelon.agent.ranks import roll
 from echelon.agent.setup import packages, prepare
 from echelon.errors import CannotShip, RunLost, RunTimedOut, StateTrouble, Unavailable
 from echelon.model.run import SCHEMA, Record
@@ -59,5 +59,19 @@ def test_who_is_who(groups: list[Group]) -> None:
 def test_every_placeholder_of_a_launch_is_understood() -> None:
     """The placeholders that frameworks may write are in `Launch`'s docstring; the agent must know each."""
     words = ("rank", "local_rank", "worker", "index", "error_file", "address:0", "port:12", "members:ps")
-    for word in (*words, "file:hostfile", "hosts", "hosts:worker"):
-        assert launch._PLACEHOLDER.fullmatch(f"{{{word}}}"), word
+    for word in (
+        *words,
+        "file:hostfile",
+        "hosts",
+        "hosts:worker",
+        "machine:4",
+        "rank_here:4",
+        "ranks_here:4",
+        "cross_rank:4",
+        "cross_size:4",
+        "cross_rank:workers:4",
+        "cross_size:workers:4",
+        "rendezvous",
+        "interface",
+    ):
+        assert roll.PLACEHOLDER.fullmatch(f"{{{word}}}"), word

@@ -22,7 +22,7 @@ from tests.agent.pods import UP, Pods
 from tests.conftest import PATIENCE, need_python, wait_until
 
 from echelon.agent import control
-from echelon.agent.task import INTERRUPTED, NO_LEADER, RUN_OVER
+from echelon.agent.task import INTERRUPTED, NO_LEADER, RANK_FAILED, RUN_OVER
 
 FOR_LONG = 3600.0
 
@@ -50,8 +50,13 @@ def test_results_are_held_until_released(pods: Pods) -> None:
     assert all(process.poll() is None for process in pods.processes.values())
     assert pods.order(0, "release").returncode == 0
     assert [pods.code(worker) for worker in range(3)] == [0, 0, 0]
-    assert pods.events(0) == story  # nothing comes after the end
+    # Nothing comes after the end, but that the end of holding may have moved at the orders.
+    assert without_holding(pods.events(0)) == without_holding(story)
     assert not (pods.place(0) / "state" / "c").exists()
+
+
+def without_holding(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [event for event in events if event["kind"] != "holding"]
 
 
 def test_a_failed_run_holds_its_results_too(pods: Pods) -> None:
@@ -60,7 +65,8 @@ def test_a_failed_run_holds_its_results_too(pods: Pods) -> None:
     pods.wait_for("holding")
     pods.wait_for("worker-ended", of=0)
     assert pods.order(0, "release").returncode == 0
-    assert [pods.code(worker) for worker in (0, 1)] == [RUN_OVER, 0]
+    failed_first = pods.last_words()["cause"]["worker"]
+    assert [pods.code(worker) for worker in (0, 1)] == [RUN_OVER, RANK_FAILED if failed_first else 0]
     assert pods.last_words()["exit_code"] == 3
 
 
@@ -83,7 +89,7 @@ def test_sigterm_to_a_leader_whose_members_hold(pods: Pods, exit_code: int, expe
     wait_until(lambda: 1 in held_alone(pods, 1), "the member to say that it holds its results by itself")
     assert pods.processes[1].poll() is None
     assert pods.order(1, "release").returncode == 0
-    assert pods.code(1) == 0
+    assert pods.code(1) in ((0, RANK_FAILED) if exit_code else (0,))  # if its rank was the first to fail
 
 
 @pytest.mark.parametrize(("exit_code", "expected"), [(0, 0), (3, RUN_OVER)])
@@ -122,7 +128,7 @@ def test_a_leader_is_lost_for_good_and_the_others_hold_what_they_have(
     pods: Pods, end: signal.Signals
 ) -> None:
     """Each says so in its own log, with the verdict, and leaves when its results were fetched."""
-    pods.script(LOST_RESULTS, workers=3, hold=FOR_LONG, lost_after=2.0, heartbeat=0.2)
+    pods.script(LOST_RESULTS, workers=3, hold=FOR_LONG, lost_after=5.0, heartbeat=0.2)
     pods.start_all()
     pods.wait_up(0, 1, 2)
     pods.processes[0].send_signal(end)
@@ -145,7 +151,7 @@ def test_a_leader_is_lost_for_good_and_the_others_hold_what_they_have(
 @pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL])
 def test_a_leader_that_comes_back_to_members_that_hold(pods: Pods, end: signal.Signals) -> None:
     """It takes their verdict over, holds no longer than they do, and ends the run when they are released."""
-    pods.script(LOST_RESULTS, workers=3, hold=FOR_LONG, lost_after=2.0, heartbeat=0.2)
+    pods.script(LOST_RESULTS, workers=3, hold=FOR_LONG, lost_after=5.0, heartbeat=0.2)
     pods.start_all()
     pods.wait_up(0, 1, 2)
     pods.processes[0].send_signal(end)
@@ -201,11 +207,11 @@ def test_a_new_leader_takes_over_the_verdict_of_a_run_whose_results_are_held(pod
 
 
 def test_without_a_leader_members_hold_on(pods: Pods) -> None:
-    pods.script("print('hello')", workers=2, hold=FOR_LONG, lost_after=1.0, heartbeat=0.2)
+    pods.script("print('hello')", workers=2, hold=FOR_LONG)
     pods.start_all()
     pods.wait_for("worker-ended", of=0)
     pods.processes[0].kill()
-    time.sleep(1.5)
+    wait_until(lambda: 1 in held_alone(pods, 1), "the member to say that it holds its results by itself")
     assert pods.processes[1].poll() is None
     assert pods.order(1, "release").returncode == 0
     assert pods.code(1) == 0
@@ -236,26 +242,30 @@ class Copy:
 
 @pytest.mark.parametrize("worker", [0, 1])
 def test_the_time_to_linger_does_not_pass_while_files_are_copied(pods: Pods, worker: int) -> None:
-    pods.script("print('hello')", workers=2, hold=2.0)
+    gate = pods.folder / "gate"
+    script = f"import os, time\nwhile not os.path.exists({str(gate)!r}): time.sleep(0.05)"
+    pods.script(script, workers=2, hold=8.0)
     pods.start_all()
+    pods.wait_for("worker-running", of=worker)
+    copy = Copy(pods, worker)  # before there is anything to hold: it would come too late on a busy machine
+    gate.touch()
     pods.wait_for("worker-ended", of=0)
-    copy = Copy(pods, worker)
-    time.sleep(6.0)
+    time.sleep(12.0)
     assert [process.poll() for process in pods.processes.values()] == [None, None]
     copy.close()
     assert [pods.code(each) for each in (0, 1)] == [0, 0]
 
 
 def test_it_begins_again_at_each_contact(pods: Pods) -> None:
-    pods.script("print('hello')", hold=3.0)
+    pods.script("print('hello')", hold=FOR_LONG)
     pods.start_all()
     pods.wait_for("worker-ended", of=0)
     until = 0.0
-    for _ in range(6):
+    for _ in range(3):
         state = json.loads(pods.order(0, "state").stdout)
         assert state["holding_until"] > until
         until = state["holding_until"]
-        time.sleep(1.0)
+    assert pods.order(0, "release").returncode == 0
     assert pods.code(0) == 0
 
 
@@ -293,10 +303,10 @@ def api_server(port: int) -> dict[str, str]:
 def test_it_does_not_pass_while_the_api_server_is_away(pods: Pods) -> None:
     with socket.socket() as server:
         server.bind(("127.0.0.1", 0))  # and does not listen
-        pods.script("print('hello')", hold=2.0)
+        pods.script("print('hello')", hold=8.0)
         pods.start(0, env=api_server(server.getsockname()[1]))
         pods.wait_for("worker-ended", of=0)
-        time.sleep(6.0)
+        time.sleep(10.0)
         assert pods.processes[0].poll() is None
         server.listen(100)
         assert pods.code(0) == 0

@@ -7,9 +7,10 @@ from collections.abc import Callable
 
 import pytest
 from tests.agent.conftest import Agents
-from tests.conftest import wait_until
+from tests.conftest import PATIENCE, wait_until
 
 from echelon.agent.task import RUN_OVER
+from echelon.model.log import LogLine, parse_line
 
 Write = Callable[[str], str]
 
@@ -22,7 +23,8 @@ def describe(agents: Agents, *argv: str, **more: object) -> None:
 
 
 def printed(agents: Agents, worker: int) -> list[bytes]:
-    return [line.partition(b"] ")[2] for line in agents.output(worker) if b" o " in line.partition(b"]")[0]]
+    lines = (parse_line(raw, worker) for raw in agents.output(worker))
+    return [line.text.encode() for line in lines if isinstance(line, LogLine) and line.rank is not None]
 
 
 def start(
@@ -47,7 +49,7 @@ def test_one_command_for_all_workers(
     describe(agents, sys.executable, script, "{file:hostfile}")
     for worker in (2, 1, 0):
         start(agents, monkeypatch, worker, f"127.0.0.{worker + 1}")
-    assert [agents.processes[worker].wait(60) for worker in (0, 1, 2)] == [0, 0, 0]
+    assert [agents.processes[worker].wait(PATIENCE) for worker in (0, 1, 2)] == [0, 0, 0]
     assert agents.verdict()["outcome"] == "succeeded"
     assert printed(agents, 0) == [b"127.0.0.1 slots=2", b"127.0.0.2 slots=2", b"127.0.0.3 slots=2"]
     assert printed(agents, 1) == printed(agents, 2) == []
@@ -72,8 +74,8 @@ def test_workers_without_ranks_stay_until_the_run_ends_and_a_restart_writes_the_
     agents.processes[2].wait()
     (agents.folder / "fail").touch()
     start(agents, monkeypatch, 2, "127.0.0.9", failures=1)
-    assert agents.processes[0].wait(60) == 0
-    assert [agents.processes[worker].wait(60) for worker in (1, 2)] == [0, 0]
+    assert agents.processes[0].wait(PATIENCE) == 0
+    assert [agents.processes[worker].wait(PATIENCE) for worker in (1, 2)] == [0, 0]
     assert printed(agents, 0)[3:] == [b"127.0.0.1 slots=2", b"127.0.0.2 slots=2", b"127.0.0.9 slots=2"]
     assert [event["restart"] for event in running(agents, 1)] == [0, 1]
     for worker in (0, 1, 2):
@@ -86,7 +88,7 @@ def test_a_file_that_cannot_be_written_fails_the_generation(agents: Agents) -> N
     describe(agents, "true")
     for worker in (0, 1, 2):
         agents.start(worker)
-    assert agents.processes[0].wait(60) == RUN_OVER
+    assert agents.processes[0].wait(PATIENCE) == RUN_OVER
     assert "cannot write" in agents.verdict()["cause"]["summary"]
 
 
@@ -94,6 +96,6 @@ def test_a_run_that_is_stopped_ends_workers_without_ranks_too(agents: Agents, wr
     describe(agents, sys.executable, write_script("import time; time.sleep(600)"), timeout=1.0)
     for worker in (0, 1, 2):
         agents.start(worker)
-    assert agents.processes[0].wait(60) == RUN_OVER
-    assert [agents.processes[worker].wait(60) for worker in (1, 2)] == [0, 0]
+    assert agents.processes[0].wait(PATIENCE) == RUN_OVER
+    assert [agents.processes[worker].wait(PATIENCE) for worker in (1, 2)] == [0, 0]
     assert agents.verdict()["outcome"] == "timed-out"

@@ -12,12 +12,14 @@ import time
 from pathlib import Path
 
 import pytest
+from testbed.patience import FACTOR
 from tests.agent.pods import UP, Pods
-from tests.conftest import find_python, need_python, wait_until
+from tests.conftest import PATIENCE, find_python, need_python, wait_until
 
 from echelon.agent import task as agent_task
 from echelon.agent.gang.wire import encode, fresh_nonce, prove
-from echelon.agent.task import INTERRUPTED, NO_LEADER, RUN_OVER
+from echelon.agent.task import INTERRUPTED, NO_LEADER, RANK_FAILED, RUN_OVER
+from echelon.model.log import may_be_event
 
 NEWEST = next((version for version in ("3.14", "3.13", "3.12", "3.11") if find_python(version)), "3.11")
 ADDRESSES = "import os; print(os.environ['PEERS'], os.environ['ECHELON_WORKER'])"
@@ -62,9 +64,17 @@ def test_the_end_of_a_worker_is_told_after_its_last_word(pods: Pods) -> None:
         assert b'"worker-ended"' in pods.log(worker)[-1]
         expected = 0  # an event has the number of the line that comes next
         for line in pods.log(worker):
-            is_event = line.startswith(b"[event")
-            assert int(line.split()[1 if is_event else 2]) == expected
+            is_event = may_be_event(line)
+            assert int(line.split()[1]) == expected
             expected += not is_event
+
+
+def test_the_worker_whose_rank_failed_shows_it(pods: Pods) -> None:
+    pods.script("import os, sys; sys.exit(3 * (os.environ['ECHELON_WORKER'] == '1'))", workers=3)
+    pods.start_all()
+    assert [pods.code(worker) for worker in range(3)] == [RUN_OVER, RANK_FAILED, 0]
+    assert pods.last_words(1)["cause"] == pods.last_words(0)["cause"]
+    assert (pods.place(1) / "termination").read_text().startswith("rank 1 exited with code 3")
 
 
 def test_an_address_is_taken_as_it_is_said(pods: Pods) -> None:
@@ -97,7 +107,8 @@ def test_a_member_that_greets_in_nonsense_is_a_member_all_the_same(
     pods: Pods, greeting: dict[str, object]
 ) -> None:
     """It knows the secret; what else it says is taken only as far as it makes sense."""
-    pods.script("print('hello')", workers=2, timeout=300)
+    wiring = {"PEER": "{address:1}"}
+    pods.script("print('hello')", workers=2, timeout=300, launch={"wiring": wiring})
     pods.start(0)
     with _member(pods, greeting) as sock:
         file = sock.makefile("rb")
@@ -108,7 +119,7 @@ def test_a_member_that_greets_in_nonsense_is_a_member_all_the_same(
         for word in ("verdict", "nonsense", None):
             sock.sendall(encode({"say": word, "verdict": {"outcome": "glory"}}))
         sock.sendall(encode({"say": "ready", "generation": 0, "ports": []}))
-        assert json.loads(file.readline())["addresses"][1] == "127.0.0.1"
+        assert json.loads(file.readline())["addresses"] == {"1": "127.0.0.1"}
         sock.sendall(encode({"say": "done", "generation": 0}))
         while json.loads(file.readline())["say"] != "finish":
             pass
@@ -121,7 +132,7 @@ def test_a_member_that_greets_in_nonsense_is_a_member_all_the_same(
 def _member(pods: Pods, greeting: dict[str, object]) -> socket.socket:
     wait_until(lambda: _listens(pods.port), "the leader to listen")
     sock = socket.create_connection(("127.0.0.1", pods.port))
-    sock.settimeout(30)
+    sock.settimeout(PATIENCE)
     theirs = json.loads(sock.makefile("rb", buffering=0).readline())["nonce"]
     mine = fresh_nonce()
     proof = prove((pods.folder / "gang").read_bytes(), "member", 1, theirs, mine)
@@ -250,12 +261,13 @@ def test_a_new_leader_hears_what_happened_while_there_was_none(pods: Pods) -> No
 
 def test_a_time_limit_does_not_begin_anew_with_a_new_leader(pods: Pods) -> None:
     """The first leader dies before the limit; the second has been there for no time at all when it ends."""
-    pods.script(UP, workers=2, restarts=5, timeout=4.0)
+    limit = 10.0 * FACTOR
+    pods.script(UP, workers=2, restarts=5, timeout=limit)
     pods.start_all()
     pods.wait_up(0, 1)
     os.kill(pods.processes[0].pid, signal.SIGKILL)
     pods.processes[0].wait()
-    time.sleep(4)
+    time.sleep(limit)
     pods.start(0, failures=1)
     assert pods.code(0) == RUN_OVER
     assert pods.last_words()["outcome"] == "timed-out"
@@ -331,7 +343,11 @@ def test_output_folders_are_made_and_a_refusal_ends_the_run(pods: Pods) -> None:
 
 def _run(pods: Pods, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, str(pods.archive), *words], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, str(pods.archive), *words],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
     )
 
 
@@ -373,3 +389,22 @@ def test_the_only_worker_is_told_to_leave_twice(pods: Pods) -> None:
             0, failures=restart + 1, env={"ECHELON_FAILURES": "0", "ECHELON_EVICTIONS": f"{restart + 1}"}
         )
     assert pods.code(0) == 0
+
+
+@pytest.mark.load_sensitive("ranks have 8 s to start and 2 s to say where they are")
+def test_ranks_that_wait_for_one_that_has_ended_say_where(pods: Pods) -> None:
+    """Their Python loads what that takes from the zip file that the agent runs from."""
+    pods.script(
+        "import os, time\n"
+        "def wait_for_peers():\n    print('up', flush=True)\n    time.sleep(600)\n"
+        "if os.environ['ECHELON_RANK'] == '0': wait_for_peers()\n",
+        workers=2,
+        timeout=8.0,
+    )
+    pods.start_all()
+    assert pods.code(0) == RUN_OVER
+    verdict = pods.verdict()
+    assert verdict["outcome"] == "timed-out"
+    assert "rank 1 had exited 0 after " in verdict["reason"]
+    assert verdict["reason"].endswith("rank 0 was in wait_for_peers (script.py:4)")
+    assert any("(most recent call first):" in line for line in pods.said(0))

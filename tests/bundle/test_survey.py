@@ -6,6 +6,7 @@ import os
 import shutil
 import socket
 import subprocess
+import tarfile
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -128,6 +129,85 @@ def test_never_shipped(root: Path) -> None:
     )
     (root / "linked").symlink_to("venv")
     assert shipped(root) == ["sub/CACHEDIR.TAG", "sub/runs/kept.py"]
+
+
+PRIVATE_KEY = "-----BEGIN OPENSSH PRIVATE KEY-----\nabc\n"
+CERTIFICATE = "-----BEGIN CERTIFICATE-----\nabc\n"
+
+
+def stays(root: Path, *include: str) -> dict[str, str]:
+    return {each.path: each.why for each in survey(root, include=include).withheld}
+
+
+def test_what_an_ignore_file_keeps_here_is_counted_folders_once(root: Path) -> None:
+    write(root, "data/a.csv", "data/b.csv", "x.ckpt", "notes.txt", "train.py")
+    (root / ".gitignore").write_text("data/\n*.ckpt\n")
+    (root / ".echelonignore").write_text("notes.txt\n")
+    assert stays(root) == {"data/": ".gitignore", "notes.txt": ".echelonignore", "x.ckpt": ".gitignore"}
+    assert "data/" in stays(root, "x.ckpt")
+    assert "x.ckpt" not in stays(root, "x.ckpt")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [".env", "deep/.env.local", ".env.production", "id_ed25519", ".netrc", "sub/.aws/credentials", "a.pfx"],
+)
+def test_what_looks_like_a_secret_by_its_name_stays(root: Path, path: str) -> None:
+    write(root, path, "train.py")
+    assert shipped(root) == ["train.py"]
+    assert stays(root) == {path: "secret"}
+    assert path in shipped(root, path)
+
+
+def test_what_looks_like_a_secret_by_its_content_stays(root: Path) -> None:
+    write(root, "tls/server.key", "tls/all.pem", text=PRIVATE_KEY)
+    write(root, "tls/ca.pem", text=CERTIFICATE)
+    write(root, "account.json", text='{"type": "service_account", "private_key": "x"}')
+    write(root, "labels.json", ".env.example", "environment.py", "id_rsa.pub", text="{}")
+    assert stays(root) == {"account.json": "secret", "tls/all.pem": "secret", "tls/server.key": "secret"}
+    assert shipped(root) == [".env.example", "environment.py", "id_rsa.pub", "labels.json", "tls/ca.pem"]
+
+
+def test_a_secret_comes_only_if_it_is_named_itself(root: Path, git: Git) -> None:
+    git("init", "-q", str(root))
+    write(root, "conf/.env", "conf/a.txt")
+    git("-C", str(root), "add", "-f", "conf/.env")
+    assert shipped(root, "conf", "conf/*") == ["conf/a.txt"]
+    assert stays(root, "conf") == {"conf/.env": "secret"}
+    assert shipped(root, "conf/.env") == ["conf/.env", "conf/a.txt"]
+    (root / ".echelonignore").write_text("!.env\n")
+    assert "conf/.env" in shipped(root)
+
+
+def test_results_incomplete_downloads_and_images_stay_wherever_they_are(root: Path) -> None:
+    write(
+        root,
+        "train.py",
+        "sub/runs/one/model.pt",
+        "sub/.echelon-partial/abc",
+        "model.bin.part",
+        "w.incomplete",
+    )
+    write(root, "src/runs/__init__.py", "src/runs/table.csv", "data.tar")
+    for name, member in (
+        ("image.tar", "oci-layout"),
+        (".image.tar.x1y2", "oci-layout"),
+        ("deep/docker.tar", "blobs/sha256/abc"),
+        ("d.tar", "a.csv"),
+    ):
+        (root / name).parent.mkdir(exist_ok=True)
+        with tarfile.open(root / name, "w") as tar:
+            tar.addfile(tarfile.TarInfo(member))
+    assert shipped(root) == ["d.tar", "data.tar", "src/runs/__init__.py", "src/runs/table.csv", "train.py"]
+    assert stays(root) == {
+        ".image.tar.x1y2": "image",
+        "deep/docker.tar": "image",
+        "image.tar": "image",
+        "model.bin.part": "incomplete",
+        "sub/.echelon-partial/": "incomplete",
+        "sub/runs/": "results",
+        "w.incomplete": "incomplete",
+    }
 
 
 def test_runs_may_be_a_link_but_a_file_of_that_name_is_a_file(root: Path, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from tests.conftest import find_python, need_python
+from tests.conftest import PATIENCE, find_python, need_python
 
 from echelon.bundle.zipapp import agent_archive, pip_wheel
 from echelon.engines.task import make_task
@@ -44,10 +44,8 @@ def test_it_holds_the_agent_and_nothing_of_the_client() -> None:
 
     names = zipfile.ZipFile(io.BytesIO(agent_archive())).namelist()
     package = Path(str(echelon.agent.__file__)).parents[2]
-    sources = (package / "echelon/agent").rglob("*.py")
-    assert sorted(names) == sorted(
-        ["__main__.py", "echelon/__init__.py", *(each.relative_to(package).as_posix() for each in sources)]
-    )
+    sources = {each.relative_to(package).as_posix() for each in (package / "echelon/agent").rglob("*.py")}
+    assert set(names) == {"__main__.py", "echelon/__init__.py"} | sources - {"echelon/agent/pyz.py"}
     assert len(agent_archive()) < 200_000  # it travels with every run
 
 
@@ -90,11 +88,36 @@ def test_it_leads_a_run_from_its_zip(version: str, tmp_path: Path) -> None:
     (tmp_path / "task.json").write_text(json.dumps(task))
     done = subprocess.run(
         [python, str(archive_in(tmp_path)), str(tmp_path / "task.json"), "--worker", "0"],
-        capture_output=True, text=True, timeout=60, check=False, cwd="/", env={"PATH": "/usr/bin:/bin"},
+        capture_output=True, text=True, timeout=PATIENCE, check=False, cwd="/", env={"PATH": "/usr/bin:/bin"},
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
     assert "hello from fm" in done.stdout
     assert '"outcome"' in done.stdout
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_it_compiles_each_module_once_and_shows_its_lines_in_tracebacks(version: str, tmp_path: Path) -> None:
+    """`zipimport` compiles twice. What is compiled is counted in the process itself, by an audit hook."""
+    python = need_python(version)
+    code = (
+        "import collections, linecache, runpy, sys\n"
+        "archive, compiled = sys.argv[1], collections.Counter()\n"
+        "count = lambda args: compiled.update([str(args[1])] * (args[0] is not None))\n"
+        "sys.addaudithook(lambda event, args: count(args) if event == 'compile' else None)\n"
+        "import os; os._exit = sys.exit\n"
+        "sys.argv, sys.path[0] = [archive, 'files', 'list', '.'], archive\n"
+        "try: runpy.run_path(archive, run_name='__main__')\n"
+        "except SystemExit: pass\n"
+        "module = sys.modules['echelon.agent.files.tree']\n"
+        "line = linecache.getline(module.__file__, 1, vars(module))\n"
+        "ours = {name: times for name, times in compiled.items() if 'agent.pyz/echelon' in name}\n"
+        "print(line[:3], len(ours) > 3, set(ours.values()), file=sys.stderr)\n"
+    )
+    done = subprocess.run(
+        [python, "-c", code, str(archive_in(tmp_path))],
+        capture_output=True, text=True, timeout=PATIENCE, check=False, cwd=tmp_path,
+    )  # fmt: skip
+    assert done.stderr.splitlines()[-1:] == ['""" True {1}']
 
 
 def test_what_it_says_reaches_a_pipe_though_it_leaves_abruptly(tmp_path: Path) -> None:
@@ -103,7 +126,7 @@ def test_what_it_says_reaches_a_pipe_though_it_leaves_abruptly(tmp_path: Path) -
     (tmp_path / "tree/one.txt").write_text("1")
     done = subprocess.run(
         [sys.executable, str(archive_in(tmp_path)), "files", "list", str(tmp_path / "tree")],
-        capture_output=True, text=True, timeout=60, check=False,
+        capture_output=True, text=True, timeout=PATIENCE, check=False,
     )  # fmt: skip
     assert (done.returncode, "one.txt" in done.stdout) == (0, True), done.stderr
 
@@ -119,7 +142,11 @@ def test_pip_runs_from_its_wheel(tmp_path: Path) -> None:
         "runpy.run_module('pip', run_name='__main__')"
     )
     done = subprocess.run(
-        [sys.executable, "-S", "-I", "-c", code], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-S", "-I", "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     assert str(path) in done.stdout

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 from tests.cli.nvidia_smi import StandIn
-from tests.cli.terminal import ECHELON, PATIENCE, Terminal
-from tests.conftest import wait_until
+from tests.cli.terminal import ECHELON, Terminal
+from tests.conftest import PATIENCE, wait_until
 
 from echelon.cli import main
 
@@ -32,10 +32,17 @@ STAY = """
         if "--stubborn" not in sys.argv:
             sys.exit(0)
 
+    def on_int(*_):
+        print("heard SIGINT", flush=True)
+        (out / f"int-{rank}").touch()
+        if "--stubborn" not in sys.argv:
+            sys.exit(0)
+
     signal.signal(signal.SIGTERM, on_term)
+    signal.signal(signal.SIGINT, on_int)
+    print("ready", rank, flush=True)  # first: who sees the file below may send a signal at once
     (out / f"pid-{rank}.tmp").write_text(str(os.getpid()))
     (out / f"pid-{rank}.tmp").rename(out / f"pid-{rank}")
-    print("ready", rank, flush=True)
     while not pathlib.Path("go").exists():
         time.sleep(0.02)
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import fcntl
 import os
 import pty
@@ -12,10 +13,13 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-PATIENCE = 60.0
+import pyte
+from tests.conftest import PATIENCE
+
 ECHELON = (sys.executable, "-m", "echelon.cli.main")
 
 
@@ -26,16 +30,21 @@ class Terminal:
         self,
         *words: str,
         columns: int = 80,
+        program: Sequence[str] = ECHELON,
         environment: Mapping[str, str] | None = None,
         cwd: Path | None = None,
     ) -> None:
         ours, theirs = pty.openpty()
-        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-        around = {key: value for key, value in os.environ.items() if key not in ("COLUMNS", "LINES")}
         self._file = ours
+        self.resize(24, columns)
+        self.first_mode = self.mode()  # before the program may change it
+        around = {key: value for key, value in os.environ.items() if key not in ("COLUMNS", "LINES")}
         self.shown = ""
+        self.screen = pyte.Screen(columns, 24)
+        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+        self._emulator = pyte.ByteStream(self.screen)
         self.process = subprocess.Popen(
-            [*ECHELON, *words],
+            [*program, *words],
             stdin=theirs,
             stdout=theirs,
             stderr=theirs,
@@ -46,6 +55,19 @@ class Terminal:
         )
         os.close(theirs)
 
+    @property
+    def lines(self) -> list[str]:
+        """What stands on the screen now, as far as it was read."""
+        return [line.rstrip() for line in self.screen.display if line.strip()]
+
+    def resize(self, rows: int, columns: int) -> None:
+        """Make the window larger or smaller."""
+        fcntl.ioctl(self._file, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+    def mode(self) -> list[Any]:
+        """How the terminal treats keys and output."""
+        return termios.tcgetattr(self._file)
+
     def expect(self, pattern: str) -> str:
         """Read until the pattern has been shown; what came before it was read, too, is returned."""
         deadline = time.monotonic() + PATIENCE
@@ -53,6 +75,17 @@ class Terminal:
             if not self._read(deadline):
                 raise AssertionError(f"{pattern!r} was never shown, but:\n{self.shown}")
         return self.shown
+
+    def expect_lines(self, *patterns: str) -> None:
+        """Read until the screen's lines are these, neither more nor fewer. What was read last may end in the
+        middle of a painting, so that the screen may lack a line that `expect` has seen.
+        """
+        deadline = time.monotonic() + PATIENCE
+        while not all(map(re.search, patterns, self.lines)) or len(self.lines) != len(patterns):
+            if not self._read(deadline):
+                raise AssertionError(
+                    f"the lines {patterns} never stood there, but:\n" + "\n".join(self.lines)
+                )
 
     def type(self, text: str) -> None:
         """Press keys; \\x03 is Ctrl-C."""
@@ -84,5 +117,6 @@ class Terminal:
             data = os.read(self._file, 65536)
         except OSError:  # Linux says so when nobody has the other end open any more
             return False
-        self.shown += data.decode(errors="replace").replace("\r\n", "\n")
+        self._emulator.feed(data)
+        self.shown = (self.shown + self._decoder.decode(data)).replace("\r\n", "\n")
         return bool(data)

@@ -20,12 +20,15 @@ Call = Callable[..., subprocess.CompletedProcess[str]]
 @pytest.mark.parametrize(
     ("text", "place"),
     [
-        ("pvc:data", Place(kind="volume", text="pvc:data", name="data")),
-        ("pvc:data/", Place(kind="volume", text="pvc:data/", name="data", path="/")),
+        ("pvc:data", Place(kind="volume", text="pvc:data", name="data", content=True)),
+        ("pvc:data/", Place(kind="volume", text="pvc:data/", name="data", path="/", content=True)),
         ("pvc:data/a/b", Place(kind="volume", text="pvc:data/a/b", name="data", path="a/b")),
         ("pvc:data/a/", Place(kind="volume", text="pvc:data/a/", name="data", path="a/")),
-        ("fm-1:", Place(kind="run", text="fm-1:", name="fm-1", path=".")),
+        ("fm-1:", Place(kind="run", text="fm-1:", name="fm-1", path=".", content=True)),
         ("fm-1:ckpt/a.pt", Place(kind="run", text="fm-1:ckpt/a.pt", name="fm-1", path="ckpt/a.pt")),
+        ("pvc:data/a/.", Place(kind="volume", text="pvc:data/a/.", name="data", path="a", content=True)),
+        ("fm-1:a/.", Place(kind="run", text="fm-1:a/.", name="fm-1", path="a", content=True)),
+        ("data/.", Place(kind="local", text="data/.", content=True)),
         ("data", Place(kind="local", text="data")),
         ("./fm:x", Place(kind="local", text="./fm:x")),
         ("/a/b:c", Place(kind="local", text="/a/b:c")),
@@ -64,7 +67,9 @@ def test_nothing_to_copy(call: Call) -> None:
 def test_results_of_a_local_run(call: Call, hello: str) -> None:
     assert call("run", "--name", "fm", hello).returncode == 0
     done = call("cp", "fm:logs", "copy")
-    assert (done.returncode, done.stdout) == (0, "copy/logs\n")
+    assert (done.returncode, done.stdout) == (0, "copy\n"), "under the name that is given"
+    done = call("cp", "fm:logs", "copy")
+    assert (done.returncode, done.stdout) == (0, "copy/logs\n"), "into a folder that is there"
     assert list(Path("copy/logs").iterdir())
     done = call("cp", "fn:logs", "copy")
     assert (done.returncode, "did you mean 'fm'?" in done.stderr) == (111, True)

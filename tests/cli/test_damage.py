@@ -27,7 +27,7 @@ from echelon.model.run import RunRef
 Call = Callable[..., subprocess.CompletedProcess[str]]
 STATES = ("queued", "running", "succeeded", "failed")
 DECIDING = ("record.json", "plan.json", "final.json", "events.jsonl")
-EVERY_LENGTH = 8192  # bytes of a file that is cut at every length
+SHORT = 8192  # bytes of a file that is cut at many lengths
 NOISE = random.Random(7).randbytes(700)
 DAMAGES: Mapping[str, Callable[[Path], object]] = {
     "removed": lambda path: path.unlink(),
@@ -135,9 +135,9 @@ def without_syncing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "fsync", lambda _descriptor: None)
 
 
-def cuts(file: Path, *, every: bool) -> list[int]:
+def cuts(file: Path, *, every: int | None) -> list[int]:
     size = file.stat().st_size
-    step = 1 if every and size <= EVERY_LENGTH else max(1, size // 12)
+    step = every if every and size <= SHORT else max(1, size // 12)
     return sorted({*range(0, size, step), max(0, size - 1)})
 
 
@@ -145,17 +145,19 @@ def cuts(file: Path, *, every: bool) -> list[int]:
 @pytest.mark.usefixtures("without_syncing")
 @pytest.mark.parametrize("state", STATES)
 def test_files_that_are_cut(call: Call, state_folder: Path, kept: Path, state: str) -> None:
-    """The deciding files at every length by the calls that commands make; at some lengths by commands."""
+    """The deciding files at every seventh length by the calls that commands make; at some by commands. `make
+    soak` has every length.
+    """
     engine, folder = LocalEngine(state_folder.parent), state_folder / state
     run = Run(RunRef(engine="local", name=state), engine)
     for file in DECIDING:
         if not (kept / state / file).exists():
             continue
         content = (kept / state / file).read_bytes()
-        for number, length in enumerate(cuts(kept / state / file, every=state != "queued")):
+        for number, length in enumerate(cuts(kept / state / file, every=None if state == "queued" else 7)):
             shutil.copytree(kept / state, folder)
             (folder / file).write_bytes(content[:length])
-            if number % 50 == 7:
+            if number % 16 == 7:
                 use_it(call, state)
                 continue
             listed = {row.name: row.state for row in engine.runs()}
@@ -173,7 +175,7 @@ def test_every_file_that_is_cut(call: Call, state_folder: Path, kept: Path, stat
     folder = state_folder / state
     for file in sorted(each.name for each in (kept / state).iterdir() if each.is_file()):
         content = (kept / state / file).read_bytes()
-        for length in cuts(kept / state / file, every=True):
+        for length in cuts(kept / state / file, every=1):
             shutil.copytree(kept / state, folder)
             (folder / file).write_bytes(content[:length])
             use_it(call, state)

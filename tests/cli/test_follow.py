@@ -6,17 +6,19 @@ import signal
 import subprocess
 import sys
 
+from tests.conftest import PATIENCE
+
 SCRIPT = """
 import time
-from echelon.cli.follow import _stopping_on_signals
+from echelon.cli.follow import stopping_on_signals
 from echelon.errors import Unreachable
 
 class Away:
     name = "fm"
-    def stop(self, *, now, wait):
+    def stop(self, *, signal, wait):
         raise Unreachable("nobody answers", hint="is it running?")
 
-with _stopping_on_signals(Away()):
+with stopping_on_signals(Away()):
     print("ready", flush=True)
     for _ in range(6000):
         time.sleep(0.1)  # a signal that comes right before a sleep is heard after it
@@ -39,5 +41,5 @@ def test_what_cannot_be_stopped_is_left_alone() -> None:
         assert "nobody answers (is it running?); once more leaves it alone" in process.stderr.readline()
         assert process.poll() is None
         process.send_signal(signal.SIGINT)
-        assert process.wait(30) != 0
+        assert process.wait(PATIENCE) != 0
         assert "KeyboardInterrupt" in process.stderr.read()

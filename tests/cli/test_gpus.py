@@ -28,7 +28,10 @@ HOLD = """
     gpus = os.environ["CUDA_VISIBLE_DEVICES"]
     order = os.environ["CUDA_DEVICE_ORDER"]
     start = time.time()
-    pathlib.Path(f"holds-{name}-{worker}").write_text(gpus)
+    holds = pathlib.Path(f"holds-{name}-{worker}")
+    whole = holds.with_suffix(f".{os.environ['ECHELON_RANK']}.tmp")  # who waits for it finds all of it
+    whole.write_text(gpus)
+    whole.rename(holds)
     while not (pathlib.Path(f"go-{name}").exists() or pathlib.Path("go").exists()):
         time.sleep(0.02)
     time.sleep(0.1)
@@ -135,7 +138,8 @@ def test_a_run_waits_in_line_says_why_and_is_served_in_order(
     assert status("b")["reason"] == "waiting for 2 GPUs: 1 of 2 free, held by a"
     assert wait_for_state(status, "c", "queued")["reason"] == "queued behind b"  # though one is free
     assert "waiting for 2 GPUs: 1 of 2 free, held by a" in call("ps").stdout
-    assert "echelon: waiting for 2 GPUs: 1 of 2 free, held by a\n" in waiting.err
+    told = "echelon: waiting for 2 GPUs: 1 of 2 free, held by a\n"
+    wait_until(lambda: told in waiting.err, "the reason to be told")
     preview = call("run", "--dry-run", "--gpus", "1", hold)
     assert "it would wait: queued behind b and 1 more" in preview.stderr
     assert call("run", "--name", "d", "--", "true").returncode == 0  # who wants no GPU does not wait for one

@@ -105,7 +105,10 @@ def test_flags_job_file_keys_and_keywords_are_the_same_set() -> None:
         "overrides",
         "file",
         "raw",
-    }  # what to run, two flags that read settings elsewhere, how to print
+        "show_rank",
+        "maps",
+        "as_",
+    }  # what to run, two flags that read settings elsewhere, how to print, what another's file means here
     not_flags = {"script", "command", "args"}  # these are the words after the flags
     not_flags |= {"template"}  # as long as a pod: for files and the Python call
     names = {each.name for each in fields(Settings)}
@@ -192,9 +195,9 @@ def test_commands_flags_runs_and_files_complete(
         (["run", "--framework", "jax", "train.py"], "'jax' is not one of"),
         (["run", "--on", "mars", "train.py"], "'mars' is not one of"),
         (["run", "-m"], "requires an argument"),
-        (["logs"], "Missing argument 'RUN'"),
+        (["get"], "Missing argument 'RUN'"),
         (["logs", "fm", "--rank", "-1"], "--rank"),
-        (["stop"], "Missing argument 'RUN...'"),
+        (["rm"], "Name runs, or say --finished"),
         (["ps", "-o", "xml"], "'xml' is not one of"),
     ],
 )

@@ -25,6 +25,7 @@ from echelon.model.usage import MachineRun, MachineUsage
 
 Call = Callable[..., subprocess.CompletedProcess[str]]
 Write = Callable[..., Path]
+TIME = r"(?:\d+\.\d s|\d+ m \d+ s)"
 TALK = """
     import os, sys, time
     rank = int(os.environ["ECHELON_RANK"])
@@ -113,7 +114,7 @@ def test_ps_lists_what_goes_on_and_with_a_everything(call: Call, stay: str, hell
     wait_until(lambda: " running " in call("ps").stdout, "the run to be seen running")
     head, row = call("ps").stdout.splitlines()
     assert head.split() == ["NAME", "STATE", "WORKERS", "GPUS", "AGE", "TOOK", "COMMAND", "REASON"]
-    assert re.fullmatch(r"new +running +2 +- +\d+\.\d s +\d+\.\d s +stay.py a b c", row)
+    assert re.fullmatch(rf"new +running +2 +- +{TIME} +{TIME} +stay.py a b c", row)
     assert [line.split()[0] for line in call("ps", "-a").stdout.splitlines()] == ["NAME", "new", "old"]
     Path("go").touch()
     assert call("wait", "new").returncode == 0
@@ -136,11 +137,14 @@ def test_status_of_a_running_run(call: Call, stay: str) -> None:
     wait_until(lambda: " running" in call("status", "fm").stdout.splitlines()[0], "the run to run")
     shown = call("status", "fm").stdout
     assert shown.startswith("fm  running\n")
-    assert re.search(r"^  elapsed +\d+\.\d s$", shown, re.MULTILINE)
+    assert re.search(rf"^  elapsed +{TIME}$", shown, re.MULTILINE)
     assert re.search(r"^  restarts +0 of 3$", shown, re.MULTILINE)
     assert re.search(r"^  results +runs/fm$", shown, re.MULTILINE)
-    assert re.search(r"^WORKER +ROLE +RANKS +STATE +NODE +GPUS +RANK PIDS", shown, re.MULTILINE)
-    assert re.search(r"^1 +worker +2-3 +running +\S+ +- +\d+,\d+$", shown, re.MULTILINE)
+    assert re.search(
+        r"^WORKER +ROLE +RANKS +STATE +NODE +RANK PIDS$", shown, re.MULTILINE
+    )  # no GPUs, no reasons
+    assert re.search(rf"^  phases +queued {TIME}, starting {TIME}, training {TIME}$", shown, re.MULTILINE)
+    assert re.search(r"^1 +worker +2-3 +running +\S+ +\d+,\d+$", shown, re.MULTILINE)
     assert call("status", "local://fm").stdout.splitlines()[0] == "fm  running"
 
 
@@ -211,6 +215,7 @@ def test_getting_results(call: Call, write: Write) -> None:
 def test_top_shows_who_uses_the_machine(call: Call, stay: str) -> None:
     assert call("run", "-d", "-n", "2", "--name", "fm", stay).returncode == 0
     wait_for("runs/fm/pid-0", "runs/fm/pid-1")
+    wait_until(lambda: " running " in call("ps").stdout, "the run to be seen running")
     usage = json.loads(call("top", "-o", "json").stdout)
     assert usage["cpus"] >= 1
     assert 0 < usage["memory_used"] <= usage["memory"]
@@ -252,3 +257,13 @@ def test_a_name_that_is_wrong_does_not_keep_the_others_waiting(call: Call) -> No
     removed = call("rm", "one", "typo", "two")
     assert removed.returncode == 111
     assert removed.stdout.split() == ["one", "two"]
+
+
+def test_status_says_what_of_the_results_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
+    from echelon.cli import render
+    from echelon.model.status import Status
+
+    lost = tuple(f"worker {worker}: 3 files not fetched: its pod is gone" for worker in range(10))
+    render.status(Status(name="fm", uri="k8s://fm", state="succeeded", missing=lost), "text")
+    lines = [line.split(None, 1) for line in capsys.readouterr().out.splitlines() if "missing" in line]
+    assert lines == [*(["missing", each] for each in lost[:8]), ["missing", "results of 2 more workers"]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import Field, dataclass, fields
+from dataclasses import Field, fields
 from operator import attrgetter
 from typing import Literal, get_args, get_origin, get_type_hints
 
@@ -17,6 +17,7 @@ from echelon.errors import InvalidJob
 from echelon.jobfile import schema, settings_from
 from echelon.model import settings as model_settings
 from echelon.model.settings import ON_KUBERNETES, Settings
+from echelon.values import frozen
 
 
 def command() -> SectionedCommand:
@@ -39,10 +40,18 @@ def test_what_is_for_pods_stands_in_a_section_of_its_own_with_its_defaults() -> 
     flags = set(re.findall(r"^  (--[a-z-]+)", pods, re.MULTILINE))
     assert flags == {
         "--image", "--pull", "--pull-secret", "--mount", "--node-selector", "--toleration",
-        "--service-account", "--priority-class", "--shm", "--code", "--pip", "--requirements", "--output",
-        "--linger", "--ttl", "--collect", "--context", "--namespace",
+        "--service-account", "--priority-class", "--shm", "--code", "--code-volume", "--pip",
+        "--requirements", "--output", "--linger", "--keep", "--keep-size", "--ttl", "--collect", "--context",
+        "--namespace", "--label", "--annotation", "--pod-patch", "--queue", "--scale-up", "--as",
     }  # fmt: skip
-    for default in ("default 5m", "default 7d", "default 10Gi", "default missing"):
+    for default in (
+        "default 5m",
+        "default 24h",
+        "default 20Gi",
+        "default 7d",
+        "default 10Gi",
+        "default missing",
+    ):
         assert default in pods
     assert "KIND:SOURCE:/PATH[:ro]" in pods
 
@@ -129,7 +138,7 @@ def test_a_setting_without_a_metavar_needs_none() -> None:
         assert option.is_flag or isinstance(option.type, click.Choice) or option.metavar, option.name
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class More(Settings):
     """One more setting of each kind, each in one line."""
 

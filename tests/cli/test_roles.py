@@ -59,7 +59,10 @@ roles:
     assert done.returncode == 0, done.stderr
     assert Path("runs/fm/served-mine").exists()
     for rank in (0, 1):
-        assert told(rank) == {"args": ["--epochs", "3"], "env": {"A": "all", "B": "theirs", "RANK": None}}
+        assert told(rank) == {
+            "args": ["--epochs", "3"],
+            "env": {"A": "all", "B": "theirs", "RANK": str(rank)},
+        }
     assert "role ps: image has no effect on this machine\n" in done.stderr
     assert "role ps: template has no effect on this machine\n" in done.stderr
     assert "3 workers, plain" in done.stderr

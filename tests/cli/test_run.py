@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.conftest import PATIENCE
 
 Call = Callable[..., subprocess.CompletedProcess[str]]
 Write = Callable[..., Path]
@@ -181,6 +182,7 @@ def test_the_exit_code_is_that_of_the_first_to_fail(cli: Call, write: Write) -> 
     done = cli("run", "-n", "2", "--name", "fm", "fail.py")
     assert done.returncode == 5
     assert "first to fail: rank 1 (worker 1)" in done.stderr
+    assert "`echelon resume fm` starts it again" in done.stderr
     assert "    about to fail" in done.stderr
     assert cli("wait", "fm").returncode == 5
     cause = json.loads(cli("status", "fm", "-o", "json").stdout)["root_cause"]
@@ -286,7 +288,9 @@ def test_a_reader_that_goes_away(home: Path, cli: Call, write: Write) -> None:
     write("count.py", "import pathlib\nfor n in range(100000): print(n)\npathlib.Path('done').touch()")
     echelon = f"{sys.executable} -m echelon.cli.main"
     script = f"{echelon} run --name fm count.py | head -2; echo ${{PIPESTATUS[0]}}"
-    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(
+        ["bash", "-c", script], capture_output=True, text=True, check=True, timeout=PATIENCE
+    )
     assert done.stdout == "0\n1\n141\n"
     assert "run fm goes on" in done.stderr
     assert "Traceback" not in done.stderr
@@ -295,6 +299,52 @@ def test_a_reader_that_goes_away(home: Path, cli: Call, write: Write) -> None:
     assert Path("done").exists()
     for words in ("logs fm", "logs fm -o json", "ps -a", "status fm -o yaml"):
         script = f"{echelon} {words} | head -c 5 >/dev/null; echo ${{PIPESTATUS[0]}}"
-        done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True, timeout=60)
+        done = subprocess.run(
+            ["bash", "-c", script], capture_output=True, text=True, check=True, timeout=PATIENCE
+        )
         assert done.stdout in ("141\n", "0\n")
         assert done.stderr == ""
+
+
+@pytest.mark.load_sensitive("ranks have 10 s to start and 2 s to say where they are")
+def test_a_rank_that_ended_early_is_named_with_the_place_where_the_others_wait(
+    cli: Call, write: Callable[..., Path]
+) -> None:
+    write(
+        "early.py",
+        """
+        import os, pathlib, sys, time
+        out = pathlib.Path(os.environ["ECHELON_OUTPUT"])
+        if os.environ["ECHELON_RANK"] == "1":
+            while not (out / "up-0").exists() or not (out / "up-2").exists():
+                time.sleep(0.01)
+            sys.exit(0)
+        def wait_for_peers():
+            (out / ("up-" + os.environ["ECHELON_RANK"])).touch()
+            time.sleep(600)
+        wait_for_peers()
+        """,
+    )
+    done = cli("run", "-n", "3", "--timeout", "10s", "--name", "fm", "early.py")
+    assert done.returncode == 118
+    assert "rank 1 had exited 0 after " in done.stderr
+    assert "; ranks 0, 2 were still running; rank 0 was in wait_for_peers (early.py:10)" in done.stderr
+    assert "rank 2 was in wait_for_peers (early.py:10)" in done.stderr
+    log = Path("runs/fm/logs/rank-0.log").read_text()
+    assert "(most recent call first):" in log
+    assert "in wait_for_peers" in log
+
+
+def test_a_missing_module_names_the_python_that_lacks_it(cli: Call, write: Write) -> None:
+    write("needs.py", "import torch_of_another_environment\n")
+    done = cli("run", "-n", "2", "--python", sys.executable, "needs.py")
+    assert done.returncode == 1
+    hint = f"  hint: torch_of_another_environment is not in the environment of {sys.executable}; --python"
+    assert hint in done.stderr
+
+
+def test_a_breakpoint_in_several_ranks_says_what_to_do(cli: Call, write: Write) -> None:
+    write("debug.py", "breakpoint()\nprint('on')\n")
+    done = cli("run", "-n", "2", "debug.py")
+    assert done.returncode == 1
+    assert "  hint: breakpoint() needs somebody who types: use it in a run of one rank (-n 1)" in done.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,8 @@ from hypothesis import strategies as st
 from tests.cli.terminal import Terminal
 
 from echelon.cli.lines import LinePrinter
-from echelon.cli.say import say, shown, split_at_cut, style, tamed
-from echelon.model.log import LogLine
+from echelon.cli.say import say, shown, split_at_cut, style, tamed, tamed_lines
+from echelon.model.log import LogBlock, LogLine, each_line
 
 TITLE = "\x1b]0;mine now\x07"
 CLIPBOARD = "\x1b]52;c;cm0gLXJm\x1b\\"
@@ -100,6 +101,33 @@ def test_a_sequence_that_was_cut_in_two_does_nothing(capsys: pytest.CaptureFixtu
     assert capsys.readouterr().out == "ab\n"
 
 
+@given(st.lists(HOSTILE.map(lambda text: text.replace("\n", "")), min_size=1))
+def test_several_lines_are_tamed_one_by_one(lines: list[str]) -> None:
+    assert tamed_lines("\n".join(lines)) == "\n".join(map(tamed, lines))
+
+
+@pytest.mark.parametrize("raw", [True, False])
+@pytest.mark.parametrize("timestamps", [True, False])
+@pytest.mark.parametrize("prefix", [True, False])
+def test_a_block_is_shown_as_its_lines_are(
+    capsys: pytest.CaptureFixture[str], prefix: bool, timestamps: bool, raw: bool
+) -> None:
+    begun = LogLine(text="be\x1b[3", at=1.0, worker=0, rank=1, sequence=1, unfinished=True)
+    first = LogLine(text="1mgun", at=1.0, worker=0, rank=1, sequence=2)
+    block = LogBlock(first=first, rest=f"plain\n\n{TITLE}title\n\x1b]0;never ended\nna\u00efve \u2713\tend")
+    make = partial(LinePrinter, prefix=prefix, timestamps=timestamps, raw=raw)
+    printer = make()
+    for line in (begun, *each_line([block])):
+        printer.show(line)
+    printer.finish()
+    expected = capsys.readouterr().out
+    printer = make()
+    printer.show(begun)
+    printer.show_block(block)
+    printer.finish()
+    assert capsys.readouterr().out == expected
+
+
 @pytest.mark.parametrize("prefix", [True, False])
 def test_raw_lines_are_as_they_were_written(capsys: pytest.CaptureFixture[str], prefix: bool) -> None:
     line = LogLine(text=f"a{TITLE}", at=1.0, worker=0, rank=0)
@@ -119,7 +147,7 @@ def test_on_a_terminal(tmp_path: Path, raw: bool) -> None:
     (tmp_path / "paint.py").write_text(SCRIPT)
     around = {"ECHELON_HOME": str(tmp_path / "state")}
     flags = ["--raw"] if raw else []
-    for words in (["run", *flags, "--name", "fm", "paint.py"], ["logs", *flags, "fm"]):
+    for words in (["run", *flags, "-n", "2", "--name", "fm", "paint.py"], ["logs", *flags, "fm"]):
         screen = Terminal(*words, environment=around, cwd=tmp_path)
         assert screen.end() == 0
         assert "\x1b[32mgreen\x1b[0m " in screen.shown

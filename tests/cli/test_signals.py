@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from tests.cli.conftest import Background, wait_for
-from tests.conftest import wait_until
+from tests.conftest import PATIENCE, wait_until
 
 import echelon
 
@@ -26,18 +26,21 @@ def status_of(cli: Call, name: str = "fm") -> dict[str, object]:
     return found
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_once_stops_the_run(cli: Call, background: Start, stay: str, number: int, code: int) -> None:
+@pytest.mark.load_sensitive("ranks have 10 s between two signals")
+@pytest.mark.parametrize(("name", "code"), [("int", 130), ("term", 143)])
+def test_once_stops_the_run(cli: Call, background: Start, stay: str, name: str, code: int) -> None:
+    number = getattr(signal, f"SIG{name.upper()}")
     running = background("run", "-n", "2", "--name", "fm", stay)
     wait_for(*PIDS)
+    wait_until(lambda: "run fm" in running.err, "its headline")  # it handles signals from then on
     running.process.send_signal(number)
     assert running.end() == code
-    assert Path("runs/fm/term-0").exists()
-    assert Path("runs/fm/term-1").exists()
+    assert Path(f"runs/fm/{name}-0").exists()
+    assert Path(f"runs/fm/{name}-1").exists()
     assert sorted(running.out.splitlines()) == [
-        "[0] heard SIGTERM",
+        f"[0] heard SIG{name.upper()}",
         "[0] ready 0",
-        "[1] heard SIGTERM",
+        f"[1] heard SIG{name.upper()}",
         "[1] ready 1",
     ]
     assert "echelon: stopping" in running.err
@@ -47,9 +50,52 @@ def test_once_stops_the_run(cli: Call, background: Start, stay: str, number: int
     assert (status["state"], status["exit_code"]) == ("stopped", 143)
 
 
-def test_twice_kills_what_ignores_sigterm(cli: Call, background: Start, stay: str) -> None:
+def test_every_rank_saves_at_ctrl_c(background: Start, write: Callable[..., Path]) -> None:
+    """An ordinary script: the exception, `finally`, and results that are written then. SIGINT comes once."""
+    write(
+        "train.py",
+        """
+        import os, pathlib, time
+        out, rank = pathlib.Path(os.environ["ECHELON_OUTPUT"]), os.environ["ECHELON_RANK"]
+        try:
+            print("ready", flush=True)
+            while True:
+                time.sleep(600)
+        except KeyboardInterrupt:
+            for _ in range(50):
+                time.sleep(0.01)
+            (out / f"model-{rank}.pt").touch()
+            raise
+        finally:
+            print("saved", flush=True)
+        """,
+    )
+    running = background("run", "-n", "2", "--procs", "2", "--name", "fm", "train.py")
+    wait_until(lambda: running.out.count("ready") == 4, "every rank")
+    running.process.send_signal(signal.SIGINT)
+    assert running.end() == 130
+    assert running.out.count("saved") == 4
+    assert [Path(f"runs/fm/model-{rank}.pt").exists() for rank in range(4)] == [True] * 4
+    assert "echelon: stopped after" in running.err
+
+
+def test_a_shell_passes_ctrl_c_on_to_what_it_waits_for(background: Start, write: Callable[..., Path]) -> None:
+    write("train.py", "import time\nprint('ready', flush=True)\ntime.sleep(600)\n")
+    running = background("run", "--name", "fm", "--", "sh", "-c", "python train.py; echo code $?")
+    wait_until(lambda: "ready" in running.out, "the script")
+    running.process.send_signal(signal.SIGINT)
+    assert running.end() == 130
+    assert running.err.count("KeyboardInterrupt") == 1
+    assert Path("runs/fm/logs/rank-0.log").read_text().count("KeyboardInterrupt") == 1
+
+
+@pytest.mark.load_sensitive("ranks have 10 s between two signals")
+def test_three_times_kills_what_ignores_the_first_two(cli: Call, background: Start, stay: str) -> None:
     running = background("run", "-n", "2", "--name", "fm", stay, "--stubborn")
     wait_for(*PIDS)
+    wait_until(lambda: "run fm" in running.err, "its headline")  # it handles signals from then on
+    running.process.send_signal(signal.SIGINT)
+    wait_for("runs/fm/int-0", "runs/fm/int-1")
     running.process.send_signal(signal.SIGINT)
     wait_for("runs/fm/term-0", "runs/fm/term-1")
     running.process.send_signal(signal.SIGINT)
@@ -66,7 +112,8 @@ def test_in_the_middle_of_a_flood(background: Start, write: Callable[..., Path])
     write(
         "flood.py",
         """
-        import sys
+        import os, signal, sys
+        signal.signal(signal.SIGINT, lambda *_: os._exit(0))
         while True:
             sys.stderr.write("x" * 100 + "\\n")
         """,
@@ -85,7 +132,7 @@ def test_when_the_run_succeeds_all_the_same(background: Start, write: Callable[.
         """
         import os, pathlib, signal, sys, time
         asked = []
-        signal.signal(signal.SIGTERM, lambda *_: asked.append(1))
+        signal.signal(signal.SIGINT, lambda *_: asked.append(1))
         out = pathlib.Path(os.environ["ECHELON_OUTPUT"])
         (out / "ready").touch()
         while not asked:
@@ -95,6 +142,7 @@ def test_when_the_run_succeeds_all_the_same(background: Start, write: Callable[.
     )
     running = background("run", "--name", "fm", "careful.py")
     wait_for("runs/fm/ready")
+    wait_until(lambda: "run fm" in running.err, "its headline")  # it handles signals from then on
     running.process.send_signal(signal.SIGINT)
     assert running.end() == 130
     assert Path("runs/fm/model.pt").exists()
@@ -105,7 +153,7 @@ def test_the_run_goes_on_when_its_command_is_killed(cli: Call, background: Start
     wait_for(*PIDS)
     running.process.kill()
     running.end()
-    assert status_of(cli)["state"] == "running"
+    wait_until(lambda: status_of(cli)["state"] == "running", "the run to be seen running")
     following = background("logs", "-f", "fm")
     wait_until(lambda: following.out.count("ready") == 2, "the lines so far")
     stopped = cli("stop", "fm")
@@ -128,7 +176,7 @@ def test_looking_can_be_interrupted_and_the_run_goes_on(
     looking.process.send_signal(signal.SIGINT)
     assert looking.end() == 130
     assert looking.err.strip() == ""
-    assert status_of(cli)["state"] == "running"
+    wait_until(lambda: status_of(cli)["state"] == "running", "the run to be seen running")
 
 
 def _sleeps(pid: int) -> bool:
@@ -144,11 +192,40 @@ def test_ctrl_c_stops_the_run_although_nobody_reads_our_words(home: Path) -> Non
     with subprocess.Popen(command, stdout=write, stderr=write) as asker:
         os.close(write)
         wait_until(lambda: running("fm"), "the run")
+        said = b""
+        while b"run fm" not in said:  # its headline: it handles signals from then on
+            said += os.read(read, 1000) or pytest.fail(f"it has ended: {said!r}")
         os.close(read)
         asker.send_signal(signal.SIGINT)
-        asker.wait(60)
-    assert echelon.attach("fm").wait(60).state == "stopped"
+        asker.wait(PATIENCE)
+    assert echelon.attach("fm").wait(PATIENCE).state == "stopped"
 
 
 def running(name: str) -> bool:
     return any(run.name == name and run.state == "running" for run in echelon.runs())
+
+
+INSIDE = """
+import os, signal
+from echelon.cli import main
+
+text = "def inside(seen):\\n    os.kill(os.getpid(), signal.SIGINT)\\n    seen.append(1)\\n"
+names = {"os": os, "signal": signal}
+exec(compile(text, "<frozen importlib._bootstrap>", "exec"), names)
+main._interrupt_between_imports()
+seen = []
+try:
+    names["inside"](seen)
+    while True:
+        len(seen)
+except KeyboardInterrupt:
+    print(seen)
+"""
+
+
+def test_ctrl_c_inside_of_pythons_import_comes_after_it() -> None:
+    """As far as Python's own code of it is concerned, where an exception keeps the lock of all imports."""
+    done = subprocess.run(
+        [sys.executable, "-c", INSIDE], capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
+    assert done.stdout == "[1]\n", done.stderr

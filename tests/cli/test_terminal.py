@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from tests.cli.conftest import wait_for
 from tests.cli.terminal import Terminal
+from tests.conftest import wait_until
 
 Call = Callable[..., subprocess.CompletedProcess[str]]
 Open = Callable[..., Terminal]
@@ -92,16 +93,19 @@ def test_a_debugger_and_a_question(terminal: Open, write: Write) -> None:
     assert screen.end() == 0
 
 
+@pytest.mark.load_sensitive("ranks have 10 s between two signals")
 def test_control_c_once_and_twice(terminal: Open, stay: str) -> None:
     screen = terminal("run", "-n", "2", "--name", "one", stay)
     wait_for("runs/one/pid-0", "runs/one/pid-1")
+    screen.expect("2 workers")  # its headline: it handles signals from then on
     screen.type("\x03")
     assert screen.end() == 130
-    assert "stopping; once more kills" in screen.shown
-    screen = terminal("run", "--name", "two", stay, "--stubborn")
-    wait_for("runs/two/pid-0")
+    assert "stopping: the ranks get SIGINT; once more sends SIGTERM" in screen.shown
+    screen = terminal("run", "-n", "2", "--name", "two", stay, "--stubborn")
+    wait_for("runs/two/pid-0", "runs/two/pid-1")
+    screen.expect("2 workers")
     screen.type("\x03")
-    wait_for("runs/two/term-0")
+    wait_for("runs/two/term-0", "runs/two/term-1")
     screen.type("\x03")
     assert screen.end() == 130
     assert "killing" in screen.shown
@@ -111,7 +115,7 @@ def test_the_run_survives_its_terminal(terminal: Open, cli: Call, stay: str) -> 
     screen = terminal("run", "-n", "2", "--name", "fm", stay)
     wait_for("runs/fm/pid-0", "runs/fm/pid-1")
     screen.close()
-    assert "running" in cli("status", "fm").stdout
+    wait_until(lambda: "running" in cli("status", "fm").stdout, "the run to be seen running")
     Path("go").touch()
     assert cli("wait", "fm").returncode == 0
 
@@ -122,7 +126,7 @@ def test_several_ranks_leave_the_terminal_alone(terminal: Open, cli: Call, stay:
     wait_for("runs/fm/pid-0", "runs/fm/pid-1")
     screen.process.kill()
     screen.end()  # comes back once nobody has the terminal open any more
-    assert "running" in cli("status", "fm").stdout
+    wait_until(lambda: "running" in cli("status", "fm").stdout, "the run to be seen running")
 
 
 def test_a_progress_bar_is_painted_over(terminal: Open, write: Write) -> None:
@@ -139,8 +143,8 @@ def test_a_progress_bar_is_painted_over(terminal: Open, write: Write) -> None:
     )
     screen = terminal("run", "--name", "fm", "bar.py", environment={"NO_COLOR": "1"})
     assert screen.end() == 0
-    assert re.search(r"(^|\x1b\[K|\n)100%\n(?s:.*)end\n", screen.shown)
-    assert screen.shown.count("\n") <= 4  # the headline, the bar, the end, the ending
+    assert screen.lines[1:3] == ["100%", "end"]
+    assert len(screen.lines) == 4  # with the headline and the ending
 
 
 @pytest.mark.parametrize("words", [["top"], ["ps", "--watch"]])

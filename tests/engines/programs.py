@@ -25,6 +25,11 @@ SCRIPTS = {
         "    except ValueError:\n        traceback.print_exc()\n        sys.exit(3)\n" + LAST
     ),
     "lasts.py": "print('ready')\n" + LAST,
+    # Says so when it is interrupted, however often, and ends at the first harder signal.
+    "saves.py": (
+        "def save(*_): print('saved', flush=True)\n"
+        "signal.signal(signal.SIGINT, save)\nprint('ready', flush=True)\n" + LAST
+    ),
     "refuses.py": "signal.signal(signal.SIGTERM, signal.SIG_IGN)\nprint('ready')\n" + LAST,
     "writes.py": (
         "from pathlib import Path\n"

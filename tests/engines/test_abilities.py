@@ -17,7 +17,7 @@ from echelon.model.job import Job
 from echelon.model.run import Record, RunRef
 from echelon.submit import Prepared, submit
 
-ABILITIES = ("shell", "volumes", "checkup", "usage")
+ABILITIES = ("shell", "volumes", "checkup", "usage", "manifests")
 
 
 @pytest.mark.parametrize(

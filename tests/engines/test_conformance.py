@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from testbed.patience import FACTOR
 from tests.engines.conformance import EngineConformance
 from tests.engines.programs import ASK, LINES, SCRIPTS
 
 from echelon.admission import admit
+from echelon.engines import task
 from echelon.engines.local.engine import LocalEngine
 from echelon.engines.memory.engine import MemoryEngine
 from echelon.engines.memory.script import Act, Program, one_node
@@ -43,6 +45,7 @@ PLAYS: dict[str, Program] = {
     "talks.py": talks,
     "fails.py": fails,
     "lasts.py": Act(lines=("ready",), lasts=True),
+    "saves.py": Act(lines=("ready",), lasts=True, interrupted=("saved",)),
     "refuses.py": Act(lines=("ready",), lasts=True),
     "writes.py": Act(
         lines=("written",), files={"model/weights.bin": bytes(range(256)), "notes.txt": b"all is well"}
@@ -85,6 +88,8 @@ class LocalHarness:
         for name, text in SCRIPTS.items():
             (self._scripts / name).write_text(ASK + text)
         self._monkeypatch = monkeypatch
+        # `falls-apart.py` holds its agent up; however long that takes here, it is not lost.
+        monkeypatch.setattr(task, "LOST_AFTER", 60.0 * FACTOR)
 
     def job(self, program: str, *, name: str = "the-run", **more: Any) -> Job:
         script = str(self._scripts / program)

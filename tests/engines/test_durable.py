@@ -58,3 +58,35 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
         durable.append_line(tmp_path / "pipe", b"x\n")
     with pytest.raises(OSError, match="Invalid argument"):
         durable.sync_file(tmp_path / "pipe")
+
+
+@pytest.mark.parametrize("one_call", [True, False])
+def test_a_whole_tree_is_forced_to_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, one_call: bool
+) -> None:
+    (tmp_path / "deep" / "er").mkdir(parents=True)
+    (tmp_path / "deep" / "model.pt").write_bytes(b"x")
+    (tmp_path / "link").symlink_to("nowhere")
+    os.mkfifo(tmp_path / "pipe")
+    synced: list[str] = []
+    fsync = os.fsync
+
+    def watch(descriptor: int) -> None:
+        synced.append(str(Path(f"/proc/self/fd/{descriptor}").readlink()))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", watch)
+    if not one_call:
+        monkeypatch.setattr(durable, "_sync_file_system", lambda _descriptor: False)
+    durable.sync_tree(tmp_path)
+    places = ("deep/model.pt", "", "deep", "deep/er")
+    assert sorted(synced) == sorted(str(tmp_path / place) for place in places if not one_call)
+
+
+def test_a_tree_that_cannot_be_forced_to_disk_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        durable.sync_tree(tmp_path / "nothing")
+    closed = os.open(tmp_path, os.O_RDONLY)
+    os.close(closed)
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        durable._sync_file_system(closed)

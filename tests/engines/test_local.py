@@ -10,10 +10,11 @@ import signal
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.conftest import wait_until
+from tests.conftest import PATIENCE, wait_until
 
 from echelon.admission import admit
 from echelon.bundle import pack_files
@@ -22,10 +23,9 @@ from echelon.engines.local.engine import LocalEngine
 from echelon.errors import StateTrouble
 from echelon.handle import Run
 from echelon.model.job import Job
+from echelon.model.resources import Amount, Resources
 from echelon.model.run import parse_uri
 from echelon.submit import Prepared, submit
-
-PATIENCE = 20.0
 
 
 @pytest.fixture
@@ -144,3 +144,29 @@ def test_a_supervisor_in_line_that_is_told_to_end_says_so(engine: LocalEngine) -
     # It finds room at its first look; what matters is that it never ends without a word.
     os.kill(json.loads(folder.supervisor.read_bytes())["pid"], signal.SIGTERM)
     assert Run(ref, engine).wait(PATIENCE).state in ("stopped", "succeeded")
+
+
+@pytest.mark.parametrize(
+    ("needs", "looks"),
+    [
+        (Resources(), False),
+        (Resources(cpus=Amount(request=0.001)), True),
+        (Resources(memory=Amount(request=2**20)), True),
+    ],
+)
+def test_only_a_job_that_asks_for_something_looks_at_all_other_runs(
+    engine: LocalEngine, monkeypatch: pytest.MonkeyPatch, needs: Resources, looks: bool
+) -> None:
+    """Each of hundreds of submissions would read the folders of all that came before it."""
+    submit(Prepared(job=replace(job(), name="other", command=("sleep", "600"))), engine)
+    seen: list[str] = []
+    real = rundir.is_held
+
+    def watch(folder: rundir.RunDir) -> bool:
+        seen.append(folder.path.name)
+        return real(folder)
+
+    monkeypatch.setattr(rundir, "is_held", watch)
+    run = submit(Prepared(job=job(resources=needs)), engine)
+    assert ("other" in seen) is looks
+    assert run.wait(PATIENCE).state == "succeeded"

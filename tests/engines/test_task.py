@@ -18,7 +18,9 @@ PLAN = Plan(
     framework="plain",
     world=World(groups=(Group(workers=2, procs=3), Group(role="ps", workers=1, procs=1, essential=False))),
     launches=(
-        Launch(argv=("python3", "{code}/a.py", "{output}"), wiring={"RANK": "{rank}"}, ports="all"),
+        Launch(
+            argv=("python3", "{code}/a.py", "{output}"), wiring={"RANK": "{rank}"}, ports="all", until="first"
+        ),
         Launch(argv=("ps",), if_importable={"tf_keras": {"A": "1"}}),
     ),
     placement=Placement(seats=tuple(Seat(worker=number, node="n") for number in range(3))),
@@ -56,6 +58,7 @@ def test_the_agent_reads_what_was_planned() -> None:
     assert read.groups[0]["launch"]["wiring"] == {"RANK": "{rank}"}
     assert read.groups[1]["launch"]["if_importable"] == {"tf_keras": {"A": "1"}}
     assert [group["launch"]["threads"] for group in read.groups] == [2, 0]
+    assert [group["launch"]["until"] for group in read.groups] == ["first", "all"]
     assert not read.groups[1]["essential"]
 
 

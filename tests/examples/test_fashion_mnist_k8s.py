@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
-import torch
 from testbed.kubectl import Kubectl
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
@@ -76,7 +75,7 @@ def test_example_trains_on_two_nodes_as_it_does_here(
     there = ("--on", "k8s", "--namespace", namespace.namespace)
     storage = ("--size", "1Gi", "--mode", "rwx", "--class", shared_class)
     echelon("volume", "create", "fashion-mnist", *storage, *there)
-    copied = echelon("cp", *there, "--image", image("python"), f"{real_data}{os.sep}", "pvc:fashion-mnist")
+    copied = echelon("cp", *there, "--image", image("python"), f"{real_data}{os.sep}.", "pvc:fashion-mnist")
     assert "t10k" not in copied  # one line that counts, no list of files
 
     # More than half of a node's cores each: two workers do not fit on one node.
@@ -90,6 +89,8 @@ def test_example_trains_on_two_nodes_as_it_does_here(
     assert told["state"] == "succeeded"
     assert len({worker["node"] for worker in told["workers"]}) == 2
     results = tmp_path / "runs" / "fm"
+    import torch  # seconds that collecting the tests need not take
+
     model = torch.load(results / "ckpt" / "model.pt", weights_only=True)
     assert sum(part.numel() for part in model.values()) == 431_080
     assert list((results / "tb").glob("events.out.tfevents.*"))

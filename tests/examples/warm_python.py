@@ -1,8 +1,8 @@
 """A Python with torch loaded that forks the ranks of a script: a new process needs seconds to load it.
 
-Started by `test_fashion_mnist.py`. Each line on standard input asks for one run, as a JSON object: `script`,
-`arguments`, and `ranks`, each with its `environment` and the files for its `output` and `errors`. The answer
-is a line with the ranks' exit codes.
+Started by `test_fashion_mnist.py`, with the seconds that one rank may take. Each line on standard input asks
+for one run, as a JSON object: `script`, `arguments`, and `ranks`, each with its `environment` and the files
+for its `output` and `errors`. The answer is a line with the ranks' exit codes.
 """
 
 import gc
@@ -16,10 +16,12 @@ from typing import Any
 
 import torch._dynamo  # noqa: F401  torch, and the other half of the seconds: what optimizers load at first use
 
+LONGEST = int(sys.argv[1])  # seconds
+
 
 def become(rank: dict[str, Any], script: str, arguments: list[str]) -> None:
     """Run the script in this process, as if it had been started with it."""
-    signal.alarm(120)
+    signal.alarm(LONGEST)
     for name, descriptor in (("output", 1), ("errors", 2)):
         os.dup2(os.open(rank[name], os.O_WRONLY | os.O_CREAT), descriptor)
     os.environ.update(rank["environment"])

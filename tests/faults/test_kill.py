@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.conftest import processes_of, wait_until
+from tests.conftest import PATIENCE, processes_of, wait_until
 
 import echelon
 from echelon.engines.local.store import RunStore
@@ -65,7 +65,7 @@ def kill_later(chance: random.Random, pid: int) -> None:
 
 
 def ended(run: echelon.Run, home: Path) -> Status:
-    status = run.wait(60)
+    status = run.wait(PATIENCE)
     wait_until(lambda: not processes_of(home), "the run's processes to end")
     return status
 
@@ -191,6 +191,6 @@ def test_the_command_line(home: Path, cli: Callable[..., subprocess.CompletedPro
         lines = [follower.stdout.readline() for _ in range(200)]
         assert {line.split()[0] for line in lines} == {"[0]", "[1]"}
         assert cli("stop", "talk").returncode == 0
-        follower.communicate(timeout=60)
+        follower.communicate(timeout=PATIENCE)
         assert follower.returncode == 0
     assert run.status().state == "stopped"

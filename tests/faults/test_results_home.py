@@ -1,6 +1,6 @@
-"""The end of a run with faults at random: connections break, pods are deleted, the client is killed, another
-one fetches at the same time, the disk at home is full. Afterwards everything is at home, or what is returned
-names exactly what is not.
+"""The end of a run with faults at random: connections break, pods are deleted, the keeper or the client is
+killed, another client fetches at the same time, the disk at home is full. Afterwards everything is at home,
+or what is returned names exactly what is not.
 
 Agents are real processes that send over pipes; only the cluster between them and the client is not there.
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import random
+import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -22,6 +23,8 @@ from tests.engines.kubernetes.local_pod import Local
 
 from echelon.agent.files import landing, receiver
 from echelon.agent.files.manifest import manifest_of
+from echelon.agent.files.sender import Sender
+from echelon.agent.keep.exchange import socket_wire, take
 from echelon.bundle.zipapp import agent_archive
 from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.client.api import NotThere
@@ -32,7 +35,8 @@ from echelon.engines.kubernetes.files.shards import Shard
 from echelon.errors import Unreachable
 from echelon.model.copy import Manifest
 
-FAULTS = ("break", "delete", "kill", "full", "twice")
+FAULTS = ("break", "delete", "kill", "full", "twice", "keeper")
+KEEPER = "keeper"
 DISK_FULL = OSError(errno.ENOSPC, "No space left on device")
 
 
@@ -50,11 +54,14 @@ class Fault:
 
 @dataclass
 class Cluster:
-    """The pods of a run, each a folder; `faults` strike one connection each, in turn."""
+    """The pods of a run, each a folder; `faults` strike one connection each, in turn. Of the workers in
+    `kept`, the keeper has a copy.
+    """
 
     folder: Path
     archive: Path
     workers: int
+    kept: set[int] = field(default_factory=set)
     deleted: set[str] = field(default_factory=set)
     faults: list[Fault] = field(default_factory=list)
 
@@ -66,18 +73,22 @@ class Cluster:
         for worker in range(self.workers):
             about = manifest_of(str(self.output(f"pod-{worker}")))
             about.update(worker=worker, root=names.OUTPUT)
-            pod = f"pod-{worker}"
+            pod = self.pod_of(worker)
             gone = pod in self.deleted
             found.append(
                 Shard(
                     worker=worker,
                     stated={names.OUTPUT: Manifest(**about)},
                     pod=None if gone else pod,
+                    kept=worker in self.kept,
                     why="its pod is gone" if gone else "",
                     lost=gone,
                 )
             )
         return found
+
+    def pod_of(self, worker: int) -> str:
+        return KEEPER if worker in self.kept else f"pod-{worker}"
 
     def reach(self, pod: str) -> Opener:
         @contextlib.contextmanager
@@ -85,14 +96,18 @@ class Cluster:
             if pod in self.deleted:
                 raise NotThere(f"pod {pod!r} has ended", hint="")
             fault = self.faults.pop(0) if self.faults else None
-            action, _, *rest = words
-            command = ["python3", "-I", str(self.archive), "files", action, str(self.output(pod)), *rest]
-            cut = fault.after if fault is not None and fault.kind in ("break", "delete", "kill") else None
+            action, root, *rest = words
+            place = self.output(pod)
+            if pod == KEEPER:
+                place /= str(Path(root).relative_to(names.KEPT))
+            command = ["python3", "-I", str(self.archive), "files", action, str(place), *rest]
+            cuts = ("break", "delete", "kill", KEEPER)
+            cut = fault.after if fault is not None and fault.kind in cuts else None
             channel = Local(command, cut)
             try:
                 yield channel
             except Unreachable:
-                if fault is not None and fault.kind == "delete":
+                if fault is not None and fault.kind in ("delete", pod):
                     self.deleted.add(pod)
                 if fault is not None and fault.kind == "kill":
                     raise Killed from None
@@ -151,7 +166,27 @@ def make(folder: Path, chance: random.Random) -> Cluster:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(chance.randbytes(chance.choice((0, 10, 5000, 400_000))))
         (output / "link").symlink_to(output / "logs")
+        if chance.random() < 0.5:
+            cluster.kept.add(worker)
+            hand_over(output, cluster.output(KEEPER) / str(worker))
     return cluster
+
+
+def hand_over(output: Path, folder: Path) -> None:
+    """Give a worker's results to the keeper, in the conversation in which workers do it."""
+    mine, theirs = socket.socketpair()
+
+    def give() -> None:
+        with theirs:
+            wire = socket_wire(theirs)
+            wire.write(offer=[manifest_of(str(output))])
+            Sender(wire, str(output)).run()
+
+    worker = threading.Thread(target=give)
+    worker.start()
+    with mine:
+        assert take(socket_wire(mine), str(folder), 1 << 30) is not None
+    worker.join(60)
 
 
 @contextlib.contextmanager
@@ -190,7 +225,7 @@ def attempt(cluster: Cluster, home: Path, fault: Fault | None) -> None:
         check(cluster, home, outcome)
     if fault is None:
         assert outcome is not None
-        assert {f"pod-{each.worker}" for each in outcome.missing} <= cluster.deleted
+        assert {cluster.pod_of(each.worker) for each in outcome.missing} <= cluster.deleted
         assert all(each.lost for each in outcome.missing), "what is left can never come"
 
 
@@ -200,7 +235,7 @@ def story(folder: Path, faults: list[Fault], seed: int) -> None:
         attempt(cluster, home, fault)
     attempt(cluster, home, None)
     for worker in range(cluster.workers):
-        if f"pod-{worker}" not in cluster.deleted:
+        if cluster.pod_of(worker) not in cluster.deleted:
             assert absent(cluster, home, worker) == set()
             assert (home / place_of(worker, "link")).is_symlink()
 

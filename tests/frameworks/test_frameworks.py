@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from tests.frameworks.wiring import environments
 
-from echelon.errors import Unavailable
 from echelon.frameworks import launch
 from echelon.model.job import FRAMEWORKS, Job
 from echelon.model.world import Group, World
@@ -19,18 +18,10 @@ def test_any_program_finds_its_index_and_the_count(tmp_path: Path) -> None:
     job = Job(name="the-run", command=("./any", "{output}", "{other}"), framework="plain", workers=2, procs=2)
     found = environments(job, tmp_path)
     assert [env["ECHELON_RANK"] for env in found] == ["0", "1", "2", "3"]
-    for env in found:
-        assert {name for name in env if not name.startswith("ECHELON_")} == {
-            "PYTHONUNBUFFERED",
-            "OMP_NUM_THREADS",
-        }
+    assert [env["RANK"] for env in found] == ["0", "1", "2", "3"], "as PyTorch has it"
+    assert {env["WORLD_SIZE"] for env in found} == {"4"}
 
 
 @pytest.mark.parametrize("framework", [name for name in FRAMEWORKS if name != "auto"])
-def test_every_framework_starts_the_command_or_says_that_it_is_missing(framework: str) -> None:
-    if framework in ("torch", "tensorflow", "plain"):
-        assert launch(framework, ["python", "train.py"], WORLD, 0).argv == ("python", "train.py")
-        return
-    with pytest.raises(Unavailable, match=framework) as caught:
-        launch(framework, ["python", "train.py"], WORLD, 0)
-    assert "torch" in caught.value.hint
+def test_every_framework_starts_the_command(framework: str) -> None:
+    assert launch(framework, ["python", "train.py"], WORLD, 0).argv[-2:] == ("python", "train.py")

@@ -7,6 +7,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.conftest import PATIENCE
 
 import echelon
 
@@ -50,7 +51,7 @@ print("total", total.numpy())
 def test_mirrored_workers_fit_together() -> None:
     Path("train.py").write_text(MIRRORED)
     run = echelon.run("train.py", workers=2, env=QUIET)
-    status = run.wait(240)
+    status = run.wait(4 * PATIENCE)
     assert status.state == "succeeded", status
     assert status.framework == "tensorflow"
     lines = [line.text for line in run.logs() if line.text.startswith("replicas")]
@@ -60,6 +61,6 @@ def test_mirrored_workers_fit_together() -> None:
 def test_parameter_servers_and_workers_serve_until_the_chief_has_ended() -> None:
     Path("train.py").write_text(PARAMETER_SERVER)
     run = echelon.run("train.py", workers=1, roles={"chief": 1, "ps": 1}, env=QUIET)
-    status = run.wait(240)
+    status = run.wait(4 * PATIENCE)
     assert status.state == "succeeded", status
     assert [line.text for line in run.logs() if line.text.startswith("total")] == ["total 10.0"]

@@ -33,6 +33,24 @@ def test_every_rank_knows_its_place(tmp_path: Path) -> None:
     assert len({env["TORCHELASTIC_ERROR_FILE"] for env in found}) == 3
 
 
+def test_workers_of_one_machine_that_share_its_devices_count_over_the_machine(tmp_path: Path) -> None:
+    """A script takes the device of its LOCAL_RANK; with GPUs of its own, each worker counts them from 0."""
+    names = ("LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK")
+    shared = environments(job(workers=3, procs=2), tmp_path, addresses=["10.0.0.1", "10.0.0.1", "10.0.0.2"])
+    assert [tuple(env[name] for name in names) for env in shared] == [
+        ("0", "4", "0"),
+        ("1", "4", "0"),
+        ("2", "4", "0"),
+        ("3", "4", "0"),
+        ("0", "2", "1"),
+        ("1", "2", "1"),
+    ]
+    own = environments(
+        job(workers=2, resources=Resources(gpus=1)), tmp_path, addresses=["10.0.0.1", "10.0.0.1"]
+    )
+    assert [tuple(env[name] for name in names) for env in own] == [("0", "1", "0"), ("0", "1", "1")]
+
+
 def test_one_rank_can_meet_itself(tmp_path: Path) -> None:
     (env,) = environments(job(), tmp_path)
     assert (env["RANK"], env["WORLD_SIZE"], env["MASTER_ADDR"]) == ("0", "1", "10.0.0.1")

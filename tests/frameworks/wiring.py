@@ -7,6 +7,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from echelon.agent.ranks import launch
+from echelon.agent.ranks.roll import Roll
 from echelon.agent.task import Task, read_task
 from echelon.engines.local.rundir import RunDir
 from echelon.engines.local.task import write_task
@@ -23,13 +24,14 @@ ADDRESSES = [f"10.0.0.{number}" for number in range(1, 9)]
 def task_of(job: Job, folder: Path) -> Task:
     """The task that the agents of a job read."""
     cluster = one_node(gpus=8)
-    (world,) = candidates(job, cluster)
-    placement = place(world, cluster)
+    (candidate,) = candidates(job, cluster)
+    placement = place(candidate.world, cluster)
     assert isinstance(placement, Placement)
-    plan = make_plan(job, world, placement, cluster)
+    plan = make_plan(job, candidate.world, placement, cluster)
     ref = RunRef(engine="local", name=job.name)
     record = Record(ref=ref, job=job, created=0.0, owner="me", results="/results", plan=plan)
     write_task(RunDir(folder), record, plan)
+    RunDir(folder).secret.write_text("the run's secret")
     return read_task(str(RunDir(folder).task))
 
 
@@ -48,7 +50,7 @@ def environments(
         [place.worker * 100 + number + 1 for number in range(launch.ports_needed(task, place))]
         for place in task.places
     ]
-    roll = launch.Roll(task, addresses, ports)
+    roll = Roll(task, addresses[: len(task.places)], ports)
     return [
         launch.environment(
             dict(inherited or {}),

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.conftest import need_python
+from tests.conftest import PATIENCE, need_python
 
 FILES = Path(__file__).parent
 
@@ -62,7 +62,7 @@ def run_script(elsewhere: Path):
             env={**clean, "PYTHONIOENCODING": "utf-8", **env},
             capture_output=True,
             encoding="utf-8",
-            timeout=120,
+            timeout=2 * PATIENCE,
             check=False,
         )
 

@@ -276,3 +276,23 @@ def test_definitions_inside_blocks_and_aliases(send):
             print(repr(alias()), Renamed.name, alias is helper)
     """)
     assert sent.out == "'\\n      kept' thing True\n"
+
+
+def test_classes_made_with_type(send):
+    program = """
+        import types
+
+        class Base:
+            def go(self):
+                return 9
+
+        class Net:
+            "typed, and made again"
+
+        Net = type("Net", (Base,), {})
+        Other = type("Made", (), {"go": lambda self: print("went", Net().go(), type(self).__name__)})
+        thing = Other()
+        thing.stop = types.MethodType(lambda self: print("stopped", Net.__mro__[1].__name__), thing)
+    """
+    assert send(program, "thing.go").out == "went 9 Made\n"
+    assert send(program, "thing.stop").out == "stopped Base\n"

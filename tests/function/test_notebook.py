@@ -4,6 +4,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
+from tests.notebooks import run_cells
 
 FILES = Path(__file__).parent
 
@@ -11,7 +12,6 @@ FILES = Path(__file__).parent
 @pytest.fixture
 def notebook(tmp_path, elsewhere, finish):
     """Execute cells in a kernel, the last of which sends a function; then run the script."""
-    nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
 
     def notebook(*cells: str):
         folder = tmp_path / "sent"
@@ -23,9 +23,7 @@ def notebook(tmp_path, elsewhere, finish):
             import sending
         """
         sources = [textwrap.dedent(cell).strip("\n") for cell in (start, *cells)]
-        book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in sources])
-        where = {"metadata": {"path": str(elsewhere)}}
-        nbclient.NotebookClient(book, timeout=120, kernel_name="python3", resources=where).execute()
+        run_cells(sources, elsewhere)
         return finish(folder)
 
     return notebook

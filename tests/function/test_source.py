@@ -36,7 +36,13 @@ def test_source_with_its_values_helpers_and_imports(send):
     """
     sent = send(program, "train, kwargs={'epochs': 3}")
     assert sent.out == '[0, 2, 5] one 3 0.25 {"layers": [1, 2], "name": "été"} 1\n'
-    assert sent.made == {"name": "train", "project": None, "elsewhere": [], "python": None, "files": []}
+    assert sent.made == {
+        "name": "train",
+        "project": None,
+        "elsewhere": [],
+        "python": None,
+        "files": ["write-value.py"],
+    }
     assert "this line" not in sent.text
     assert "unused" not in sent.text
     assert "import json as helper" in sent.text

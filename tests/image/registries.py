@@ -15,6 +15,8 @@ import yaml
 from tests.conftest import wait_until
 from tests.image.bases import Base, digest, index
 
+from echelon.agent.ranks import ports
+
 
 class Registry:
     """The `distribution` registry with its data in a folder; a context manager that ends it."""
@@ -30,6 +32,7 @@ class Registry:
         self.folder = folder
         self._program, self._auth, self._tls = program, auth, tls
         self._process: subprocess.Popen[bytes] | None = None
+        self._reservation: ports.Reservation | None = None
         self.address = ""
 
     def __enter__(self) -> Self:
@@ -38,10 +41,14 @@ class Registry:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+        if self._reservation is not None:
+            self._reservation.release()
 
     def start(self) -> None:
-        port = self.address.rpartition(":")[2] or str(_free_port())
-        self.address = f"127.0.0.1:{port}"
+        if self._reservation is None:
+            self._reservation = ports.reserve(1)  # outside the range that the system gives to whoever asks
+            self._reservation.open_up()
+        self.address = f"127.0.0.1:{self._reservation.ports[0]}"
         settings = {
             "version": 0.1,
             "storage": {
@@ -136,11 +143,3 @@ class Registry:
                 return True
         except OSError:
             return False
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-        assert isinstance(port, int)
-        return port

@@ -253,6 +253,20 @@ def test_a_project_that_cannot_be_shipped(
     assert included.layers != make(base, to=tmp_path / "image.tar").layers
 
 
+def test_what_looks_like_a_secret_is_never_packed(
+    base: str, tmp_path: Path, project: Path, make: Callable[..., Built]
+) -> None:
+    plain = make(base, to=tmp_path / "image.tar")
+    (project / ".env").write_text("TOKEN=hunter2")
+    built = make(base, to=tmp_path / "image.tar", include=(".env",))
+    assert built.layers == plain.layers
+    assert ".env looks like a secret: it is not in the image" in built.notes
+    (project / ".echelonignore").write_text("!.env\n.echelonignore\n")
+    built = make(base, to=tmp_path / "image.tar")
+    assert built.layers == plain.layers
+    assert ".env looks like a secret: it is not in the image" in built.notes
+
+
 def test_a_push_that_is_not_allowed_is_known_before_the_work_begins(
     base: str, name: str, make: Callable[..., Built], meddler: Meddler, monkeypatch: pytest.MonkeyPatch
 ) -> None:

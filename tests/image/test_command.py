@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.conftest import wait_until
+from tests.conftest import PATIENCE, wait_until
 from tests.image.bases import Base, digest, write_layout
 from tests.image.registries import Registry
 
@@ -155,7 +155,7 @@ def test_a_signal_in_the_middle_leaves_nothing(
     try:
         wait_until((tmp_path / "begun").exists, "the installer to begin")
         process.send_signal(number)
-        assert process.wait(60) == {signal.SIGTERM: 143, signal.SIGINT: 130}[number]
+        assert process.wait(PATIENCE) == {signal.SIGTERM: 143, signal.SIGINT: 130}[number]
     finally:
         process.kill()
         process.wait()

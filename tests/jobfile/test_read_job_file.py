@@ -172,7 +172,8 @@ def test_a_pipe_can_be_read() -> None:
         ("script: a.py\nwrokers: 2\n", 2, "wrokers", "did you mean 'workers'?"),
         ("script: a.py\nGPUs: 2\n", 2, "GPUs", "did you mean 'gpus'?"),
         ("script: a.py\ngpu-typ: x\n", 2, "gpu-typ", "did you mean 'gpu_type'?"),
-        ("script: a.py\nzzz: x\n", 2, "zzz", "the settings are name, script"),
+        ("script: a.py\nzzz: x\n", 2, "zzz", "`echelon run --help` has them all"),
+        ("script: a.py\nroles:\n  ps:\n    zzz: 1\n", 4, "zzz", "the settings are workers, procs"),
         (
             "script: a.py\nroles:\n  ps:\n    gpu: 1\n",
             4,

@@ -113,6 +113,10 @@ def test_an_empty_folder_needs_no_source() -> None:
         ("output", "out", "is not a place for results", "new:10Gi"),
         ("output", "pvc:", "is not a place for results", "pvc:NAME/path"),
         ("output", "new:lots", "is not an amount", "16Gi"),
+        ("label", {"echelon.dev/run": "x"}, "is echelon's own", "another name"),
+        ("label", {"team": "a b"}, "has a value that no label can have", "63"),
+        ("annotation", {"app.kubernetes.io/managed-by": "x"}, "is echelon's own", "another name"),
+        ("annotation", {"a b": "x"}, "has no label's name", "cost-centre"),
         ("output", "new:1Gi:No Class", "cannot be the name", "no-class"),
         ("linger", "soon", "is not a time", "30s, 5m"),
         ("linger", -1, "is not a time above zero", "30s, 5m"),
@@ -210,7 +214,9 @@ def test_everything_said() -> None:
 def test_what_is_left_out_has_the_defaults_that_help_shows() -> None:
     assert said() == PodOptions(linger=300.0, ttl=7 * 86400.0)
     assert said(output="new:").output == said(output="new").output == Output(size=10 * 2**30)
-    assert said(output="new:1Gi:fast").output == Output(size=2**30, storage_class="fast")
+    assert said(output="new:1Gi@fast").output == Output(size=2**30, storage_class="fast")
+    assert said(output="new:1Gi:fast").output == said(output="new:1Gi@fast").output
+    assert said(output="new:@fast").output == Output(size=10 * 2**30, storage_class="fast")
     assert said(output="pvc:work").output == Output(claim="work")
     assert said(linger=0).linger == said(linger="0").linger == 0.0
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from echelon.errors import InvalidJob
 from echelon.model.job import FRAMEWORKS, Job, Role, Secret
+from echelon.model.pod import Keeper, Output, PodOptions, choose_keeper
 from echelon.model.resources import Amount, Resources
 from echelon.model.settings import NAMES, RoleSettings, Settings, merge, to_job
 
@@ -161,6 +162,7 @@ def test_everything_said() -> None:
         env={"A": 1},
         secret=("T", "U=@file"),
         restarts=3,
+        priority=2,
         timeout="1h",
         results="out",
         resume=True,
@@ -194,10 +196,12 @@ def test_everything_said() -> None:
         env={"A": "1"},
         secrets=(Secret(name="T"), Secret(name="U", file="file")),
         restarts=3,
+        priority=2,
         timeout=3600,
         results="out",
         resume=True,
         include=("data",),
+        pod=PodOptions(keeper=Keeper()),
     )
 
 
@@ -239,3 +243,34 @@ def test_a_secret_in_the_open_is_refused_and_not_repeated() -> None:
 def test_the_frameworks_that_can_be_said_are_those_that_exist() -> None:
     said = get_type_hints(Settings)["framework"]
     assert get_args(get_args(said)[0]) == FRAMEWORKS
+
+
+@pytest.mark.parametrize(
+    ("more", "keeper"),
+    [
+        ({}, None),
+        ({"detach": True}, Keeper()),
+        ({"gpus": 1}, Keeper()),
+        ({"resource": {"amd.com/gpu": 1}}, Keeper()),
+        ({"roles": {"chief": RoleSettings(gpus=1)}}, Keeper()),
+        ({"gpus": 1, "output": "new:"}, None),
+        ({"detach": True, "output": "pvc:shelf"}, None),
+        ({"gpus": 1, "keep": "0"}, None),
+        ({"gpus": 1, "keep": 0}, None),
+        ({"keep": "1h"}, None),
+        ({"detach": True, "keep": "1h", "keep_size": "5Gi"}, Keeper(keep=3600, size=5 << 30)),
+    ],
+)
+def test_which_runs_have_a_keeper(more: dict[str, Any], keeper: Keeper | None) -> None:
+    assert to_job(Settings(script="a", **more), name="x").pod.keeper == keeper
+
+
+def test_results_on_a_volume_need_no_keeper() -> None:
+    assert choose_keeper(1.0, 1, devices=True, detached=True, output=None) == Keeper(keep=1.0, size=1)
+    assert choose_keeper(1.0, 1, devices=True, detached=True, output=Output()) is None
+
+
+@pytest.mark.parametrize(("name", "value"), [("keep", "soon"), ("keep", -1), ("keep_size", "much")])
+def test_a_keepers_time_and_size_are_checked(name: str, value: object) -> None:
+    with pytest.raises(InvalidJob, match=name):
+        to_job(Settings(script="a", **{name: value}), name="x")  # type: ignore[arg-type]

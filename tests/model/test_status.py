@@ -196,3 +196,23 @@ def test_a_run_that_is_ended_from_outside(outcome: Outcome) -> None:
 
 def test_an_end_without_an_outcome_is_a_loss() -> None:
     assert happen(event("finished")).state == "lost"
+
+
+def test_what_of_the_results_was_lost_is_kept() -> None:
+    lost = ("worker 1: 3 files not fetched: its pod is gone",)
+    assert happen(event("finished", outcome="succeeded", exit_code=0, missing=lost)).missing == lost
+    assert happen(event("finished", outcome="succeeded", exit_code=0)).missing == ()
+
+
+def test_a_gang_that_gives_way_waits_as_before_its_start() -> None:
+    agents = [event("worker-started", worker) for worker in range(2)]
+    gave_way = event("gave-way", reason="worker 2 was missing")
+    status = happen(event("admitted"), *agents, gave_way)
+    assert (status.state, status.reason) == ("starting", "worker 2 was missing")
+    assert {worker.state for worker in status.workers} == {"waiting"}
+    assert happen(event("admitted"), *agents, gave_way, *agents, *running()).state == "running"
+
+
+def test_when_a_run_gave_back_its_gpus_is_known_at_its_end() -> None:
+    end = Event(kind="finished", at=50.0, outcome="succeeded", exit_code=0, released=53.0)
+    assert happen(*running(), end).released == 53.0

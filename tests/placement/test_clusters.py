@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from echelon.errors import Unplaceable
-from echelon.model.cluster import Cluster, Gpu, LeftOut, Node, matches_type, models_of_type
+from echelon.model.cluster import Cluster, Gpu, LeftOut, Node, matches_type
 from echelon.model.plan import Placement
 from echelon.model.resources import Amount, Resources
 from echelon.model.world import Group, World
@@ -124,14 +124,3 @@ def test_other_resources_that_somebody_holds() -> None:
 )
 def test_types_of_gpus(wanted: str, model: str, fits: bool) -> None:
     assert matches_type(wanted, model) is fits
-
-
-def test_the_models_that_a_type_means() -> None:
-    there = cluster(
-        node("a", 1, model="NVIDIA-A100-SXM4-80GB"),
-        node("b", 2, model="NVIDIA-A100-PCIE-40GB"),
-        node("c", 1, model="Tesla-T4"),
-        left_out=(shut(node("d", 1, model="NVIDIA-A100-SXM4-40GB"), "cordoned", passing=True),),
-    )
-    assert models_of_type("a100 sxm4", there) == ("NVIDIA-A100-SXM4-40GB", "NVIDIA-A100-SXM4-80GB")
-    assert models_of_type("H100", there) == ()

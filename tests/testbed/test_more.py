@@ -31,11 +31,8 @@ def test_an_image_is_pushed_and_pulled(
 def test_the_training_operator_runs_a_pytorch_job(
     own_cluster: Target, namespace: Kubectl, image: Callable[[str], str]
 ) -> None:
+    assert own_cluster.ours
     image("nslookup")
-    controllers.start("training-operator")
-    own_cluster.kubectl(
-        "wait", "--for=condition=Established", "crd/pytorchjobs.kubeflow.org", "--timeout=60s"
-    )
     program = (
         "import os, torch, torch.distributed as dist\n"
         "dist.init_process_group('gloo')\n"
@@ -50,18 +47,18 @@ def test_the_training_operator_runs_a_pytorch_job(
         "metadata": {"name": "sum"},
         "spec": {"pytorchReplicaSpecs": {"Master": replica, "Worker": replica}},
     }
-    namespace.create(job)
-    try:
-        namespace.wait_for(
-            lambda: manifests.conditions(namespace.get("pytorchjob", "sum")).get("Succeeded") == "True",
-            "the PyTorchJob",
-            patience=300,
-        )
-        assert "total 2.0" in namespace("logs", "sum-master-0")
-    except Refused:
-        print(namespace("get", "pods", "-o", "wide"), namespace("get", "events"), sep="\n")
-        print((LOGS / "controller-training-operator.log").read_text()[-4000:])
-        raise
-    finally:
-        namespace("delete", "pytorchjob", "sum")
-        controllers.stop("training-operator")
+    with controllers.using("training-operator"):
+        namespace.create(job)
+        try:
+            namespace.wait_for(
+                lambda: manifests.conditions(namespace.get("pytorchjob", "sum")).get("Succeeded") == "True",
+                "the PyTorchJob",
+                patience=300,
+            )
+            assert "total 2.0" in namespace("logs", "sum-master-0")
+        except Refused:
+            print(namespace("get", "pods", "-o", "wide"), namespace("get", "events"), sep="\n")
+            print((LOGS / "controller-training-operator.log").read_text()[-4000:])
+            raise
+        finally:
+            namespace("delete", "pytorchjob", "sum")

@@ -7,6 +7,8 @@ import os
 import subprocess
 import sys
 import tarfile
+import time
+from collections.abc import Callable, Generator
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,8 @@ from testbed.kubectl import Object
 from testbed.paths import GO_SOURCES
 
 from echelon.errors import StateTrouble, Unavailable
-from testbed import cluster, debian, fixtures, images, processes, programs, storage, versions
+from testbed import __main__ as command
+from testbed import cluster, debian, fixtures, images, processes, programs, progress, storage, versions
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
@@ -33,6 +36,51 @@ def test_every_go_module_is_pinned_and_known() -> None:
     assert folders == set(programs.SOURCES)
     for name in folders - {"sandbox"}:
         assert programs.version(name).startswith("v"), name
+
+
+def test_no_build_begins_when_the_time_for_builds_is_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done, log = tmp_path / "done", tmp_path / "log"
+    monkeypatch.setenv(progress.UNTIL, str(time.time() + 3600))
+    progress.run_long("building", ["touch", str(done)], log=log)
+    assert done.exists()
+    monkeypatch.setenv(progress.UNTIL, str(time.time() - 1))
+    with pytest.raises(progress.TooLate, match="was over before building more"):
+        progress.run_long("building more", ["false"], log=log)
+
+
+def test_what_every_test_needs_is_built_first_and_the_rest_while_there_is_time(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The builds themselves, which take an hour, are stand-ins."""
+    asked: list[str] = []
+
+    def build(name: str) -> Path:
+        if name == "kwok":
+            raise progress.TooLate("the time was over before building kwok")
+        asked.append(name)
+        return Path(name)
+
+    monkeypatch.setattr(programs, "folder", build)
+    monkeypatch.setattr(images, "build", build)
+    monkeypatch.setattr(debian, "install_packages", lambda: None)
+    monkeypatch.setattr(sys, "argv", ["testbed", "build"])
+    assert command.main() == 0
+    assert "over before building kwok" in capsys.readouterr().err
+    needed = [*programs.ALWAYS, "kubernetes", images.SANDBOX, *images.RECIPES]
+    assert asked[: len(needed)] == needed
+    assert "job-controllers" in asked[len(needed) :]
+
+
+@pytest.mark.parametrize("hook", [fixtures.pytest_runtest_setup, fixtures.pytest_runtest_call])
+def test_a_test_without_time_for_its_build_is_skipped_with_the_reason(
+    hook: Callable[[], Generator[None]],
+) -> None:
+    around = hook()
+    next(around)
+    with pytest.raises(pytest.skip.Exception, match="no time for tekton"):
+        around.throw(progress.TooLate("no time for tekton"))
 
 
 def test_an_older_kubernetes_is_chosen_by_its_number_and_kept(
@@ -70,6 +118,7 @@ def test_a_failed_build_leaves_nothing_that_looks_like_a_result(
     broken.chmod(0o755)
     monkeypatch.setattr(programs, "CACHE", tmp_path / "cache")
     monkeypatch.setenv("PATH", f"{broken.parent}:{os.environ['PATH']}")
+    monkeypatch.delenv(progress.UNTIL, raising=False)  # this build takes no time, however late it is
     with pytest.raises(Unavailable, match="no room"):
         programs.folder("sandbox")
     left = [path.name for path in (tmp_path / "cache" / "bin").iterdir()]
@@ -153,6 +202,27 @@ def test_an_image_is_one_layer_under_its_name(tmp_path: Path) -> None:
             tar.getmember("blobs/sha256/" + described["digest"].removeprefix("sha256:")).size
             == described["size"]
         )
+
+
+def test_an_image_upon_another_has_one_layer_more(tmp_path: Path) -> None:
+    made = []
+    for name in ("below", "above"):
+        layer, image = tmp_path / f"{name}.layer", tmp_path / f"{name}.tar"
+        with tarfile.open(layer, "w") as tar:
+            tar.add(__file__, arcname=name)
+        settings = {} if made else {"Cmd": ["/bin/sh"]}
+        images.write_archive(image, name, layer, settings, upon=made[0] if made else None)
+        made.append(image)
+    below, layers_below = images._read_archive(made[0])
+    above, layers = images._read_archive(made[1])
+    assert layers[:1] == layers_below
+    assert len(layers) == 2
+    assert above["config"] == below["config"]
+    assert above["rootfs"]["diff_ids"] == [layer["digest"] for layer in layers]
+    with tarfile.open(made[1]) as tar:
+        blobs = {name.rpartition("/")[2] for name in tar.getnames()}
+    written = [str(layer["digest"]).removeprefix("sha256:") in blobs for layer in layers]
+    assert written == [False, True]
 
 
 def test_an_unknown_image_or_program_names_those_that_exist() -> None:

@@ -2,10 +2,13 @@
 
 It is started by the supervisor on this machine, and as the container's command in a pod, there from a zip
 file. Descriptors may be handed to it: `--listen-fd` is the socket on which the gang meets, `--control-fd`
-carries orders of the supervisor, and its closing means that the supervisor is gone. In a pod its number and
-the failures before it come from the environment. Three more commands are run beside it, in the same pod:
-`control SOCKET ORDER [JSON]` gives it an order, `files ...` sends and receives files, `shell TASK RANK
-[COMMAND...]` becomes a command with a rank's environment."""
+carries orders of the supervisor, and its closing means that the supervisor is gone, `--terminal-fd` leads to
+the terminal of a user who sits before a single rank. In a pod its number and the failures before it come from
+the environment. `keeper TASK` lives as the run's keeper, in a pod of its own. More commands are run beside an
+agent, on its machine: `control SOCKET ORDER [JSON]` gives it an order, `files ...` sends and receives files,
+`shell TASK RANK [COMMAND...]` becomes a command with a rank's environment, `unpack FILE DIGEST TARGET`
+unpacks code for the agent itself; and what a launcher calls: `ssh FOLDER SECRET ...` is its remote shell,
+`rank FOLDER SECRET COMMAND...` starts a rank, `horovodrun FOLDER ...` tells the real one the workers."""
 
 from __future__ import annotations
 
@@ -17,35 +20,49 @@ if not __package__:  # started as a file, outside any environment: find ourselve
     __package__ = "echelon.agent"
 
 
+_BESIDE = {
+    "control": "echelon.agent.control",
+    "files": "echelon.agent.files.command",
+    "horovodrun": "echelon.agent.remote.horovodrun_program",
+    "rank": "echelon.agent.remote.rank_program",
+    "shell": "echelon.agent.ranks.shell",
+    "ssh": "echelon.agent.remote.shell_program",
+    "unpack": "echelon.agent.setup.unpack",
+}
+"""Commands that are run beside an agent, and the modules whose `main` they are."""
+
+
 def main() -> int:
     """Run the command that the command line names, and return the exit code."""
     arguments = sys.argv[1:]
     try:
-        if arguments[:1] == ["control"]:
-            from echelon.agent import control
+        module = _BESIDE.get(arguments[0] if arguments else "")
+        if module is not None:
+            from importlib import import_module
 
-            return control.main(arguments[1:])
-        if arguments[:1] == ["files"]:
-            from echelon.agent.files import command
-
-            return command.main(arguments[1:])
-        if arguments[:1] == ["shell"]:
-            from echelon.agent.ranks import shell
-
-            return shell.main(arguments[1:])
+            code: int = import_module(module).main(arguments[1:])
+            return code
         if not arguments:
-            usage = "agent TASK [--worker N] | control SOCKET ORDER [JSON] | files ... | shell TASK RANK ..."
-            return _complain("usage: " + usage, 2)
-        return _live(arguments[0], dict(zip(arguments[1::2], arguments[2::2])))
+            usage = (
+                "TASK [--worker N] | keeper TASK | control SOCKET ORDER [JSON] | files ... | shell TASK RANK"
+            )
+            return _complain("usage: %s ..." % usage, 2)
+        if arguments[0] == "keeper" and len(arguments) == 2:
+            return _keep(arguments[1])
+        options = dict(zip(arguments[1::2], arguments[2::2]))
+        if os.getpid() == 1:  # of a container
+            from echelon.agent import watch
+
+            return watch.watch_over(lambda beats: live(arguments[0], options, beats), arguments[0])
+        return live(arguments[0], options)
     finally:
-        for stream in (sys.stdout, sys.stderr):
-            try:
-                stream.flush()
-            except (OSError, ValueError):
-                pass  # the reader is gone
+        from echelon.agent import streams
+
+        streams.flush()
 
 
-def _live(path: str, options: dict[str, str]) -> int:
+def live(path: str, options: dict[str, str], beats: int | None = None) -> int:
+    """Live as the worker that the options name, and return the exit code."""
     import signal
 
     # SIGTERM before there is an agent to handle it: the first process of a pod has no default handler.
@@ -65,8 +82,9 @@ def _live(path: str, options: dict[str, str]) -> int:
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         # The next agent could not use it either.
         return _complain("the task %s cannot be used: %r" % (path, error), RUN_OVER)
-    listen_fd, control_fd = (
-        int(options[name]) if name in options else None for name in ("--listen-fd", "--control-fd")
+    listen_fd, control_fd, terminal_fd = (
+        int(options[name]) if name in options else None
+        for name in ("--listen-fd", "--control-fd", "--terminal-fd")
     )
     failures = _count(options.get("--failures", os.environ.get("ECHELON_FAILURES", "")))
     spared = _count(os.environ.get("ECHELON_EVICTIONS", "")) if control_fd is None else 0
@@ -76,14 +94,32 @@ def _live(path: str, options: dict[str, str]) -> int:
             worker,
             listen_fd=listen_fd,
             control_fd=control_fd,
+            terminal_fd=terminal_fd,
             failures=failures + spared,
             spared=spared,
+            beats=beats,
         )
         for number in early:
             os.kill(os.getpid(), number)
         return agent.run()
     except Exception as error:  # of any kind: Kubernetes keeps the termination message when logs are gone
         termination.write(task.termination, {"reason": "the agent failed: %r" % error})
+        raise
+
+
+def _keep(path: str) -> int:
+    from echelon.agent.keep.keeper import Keeper
+    from echelon.agent.output import termination
+    from echelon.agent.task import RUN_OVER, TaskRefused, read_task
+
+    try:
+        task = read_task(path)
+    except TaskRefused as error:
+        return _complain("the task %s cannot be used: %s" % (path, error), RUN_OVER)
+    try:
+        return Keeper(task).run()
+    except Exception as error:  # of any kind: Kubernetes keeps the termination message when logs are gone
+        termination.write(task.termination, {"reason": "the keeper failed: %r" % error})
         raise
 
 

@@ -13,10 +13,13 @@ import signal
 import socket
 import time
 
+from echelon.agent import later, stopping
+from echelon.agent.address import own_address
 from echelon.agent.finish import Shutdown
+from echelon.agent.gang import giving_way
 from echelon.agent.gang.member import Member
 from echelon.agent.gang.verdict import LOST, cause_of_loss, make_verdict
-from echelon.agent.gang.wire import Connection, own_address
+from echelon.agent.gang.wire import Connection
 from echelon.agent.loop import Loop
 from echelon.agent.output import termination
 from echelon.agent.output.sink import Sink
@@ -24,18 +27,31 @@ from echelon.agent.output.state_line import REPEAT, History
 from echelon.agent.ranks import environment
 from echelon.agent.ranks.processes import adopt_orphans, allow_descriptors
 from echelon.agent.setup.prepare import Setup
-from echelon.agent.task import INTERRUPTED, NO_LEADER, RUN_OVER, Task, write_atomically
+from echelon.agent.task import (
+    GAVE_WAY,
+    INTERRUPTED,
+    NO_LEADER,
+    RANK_FAILED,
+    RUN_OVER,
+    Task,
+    write_atomically,
+)
 
 TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank its first milliseconds
 if TYPE_CHECKING:
     from echelon.agent.control import ControlSocket
     from echelon.agent.gang.join import LeaderConnection
     from echelon.agent.gang.leader import Leader
+    from echelon.agent.remote.worker import RemoteWorker
+
+
+TELL_KEEPER = 0.5  # seconds within which events that come together are told together
 
 
 class Agent:
     """Connects the parts of one worker. `failures` counts the lost agents that this one replaces, `spared`
-    those of them that the cluster took away: they count against no restart.
+    those of them that the cluster took away: they count against no restart. Where a gang may give way, they
+    may have left before anything ran: then only the other workers know of generations before.
     """
 
     def __init__(
@@ -45,13 +61,20 @@ class Agent:
         *,
         listen_fd: int | None = None,
         control_fd: int | None = None,
+        terminal_fd: int | None = None,
         failures: int = 0,
         spared: int = 0,
+        beats: int | None = None,
     ) -> None:
         self._task = task
+        self._beats = beats  # the descriptor for heartbeats to the process that watches over this one
         self._worker = worker
-        self._failures = failures
         self._in_pod = control_fd is None
+        self._patience = giving_way.time_to_wait(task.give_way, spared, _draw()) if self._in_pod else None
+        replaced = failures
+        if task.give_way:
+            failures, spared = failures - spared, 0
+        self._failures = failures
         self._cause: dict[str, object] | None = None  # why this worker will never be ready
         self._loop = Loop()
         self._sink = Sink(self._loop)
@@ -64,7 +87,7 @@ class Agent:
         self._member = Member(self._loop, task, place, self._sink, last_started=guess)
         self._member.spared = spared if worker == 0 else 0
         self._setup = Setup(
-            self._loop, task, place, self._sink, self._member.ranks, first=worker == 0 and failures == 0
+            self._loop, task, place, self._sink, self._member.ranks, first=worker == 0 and replaced == 0
         )
         self._shutdown = Shutdown(
             self._loop, task, worker, self._member, self._sink, self._history, self._in_pod
@@ -91,20 +114,33 @@ class Agent:
         else:
             os.makedirs(task.reports, mode=0o700, exist_ok=True)
             environment.complete(os.environ, task.reports)
+        self._telling = False  # the keeper is told of events soon
+        if terminal_fd is not None:
+            self._connect_terminal(terminal_fd)
         if task.control is not None:
             self._open_control_socket(task.control)
+        if task.keep:
+            self._prepare_handover()
         if worker == 0:
             self._lead(listen_fd)
         else:
             self._follow()
+        self._remote: RemoteWorker | None = None
+        if task.groups[place.group]["launch"].get("per") == "leader":
+            self._serve_launcher()
 
     def run(self) -> int:
         """Run the worker to its end, and return the exit code."""
         self._loop.call_later(0, self._setup.begin)
-        if self._control is not None:
+        self._loop.call_later(later.SOON, later.import_rest)
+        if self._control is not None or self._beats is not None:
             self._loop.call_later(0, self._beat)  # not before: unpacking code may take long
         self._loop.run()
+        if self._beats is not None:
+            os.close(self._beats)  # what is left to do may take longer than a heartbeat
         self._member.ranks.kill_now()
+        if self._member.ranks.terminal is not None:
+            self._member.ranks.terminal.drain(1.0)
         self._sink.flush()
         return self._shutdown.code
 
@@ -122,14 +158,26 @@ class Agent:
             family = socket.AF_INET6 if ":" in address else socket.AF_INET
             listener = socket.create_server(("", self._task.leader[1]), family=family, backlog=4096)
         allow_descriptors(len(self._task.places))
-        leader = Leader(self._loop, self._task, listener, self._sink, self._in_pod, address, self._failures)
+        leader = Leader(
+            self._loop,
+            self._task,
+            listener,
+            self._sink,
+            self._in_pod,
+            address,
+            self._failures,
+            self._patience,
+        )
         self._leader = self._shutdown.leader = leader
         if self._in_pod:
-            self._sink.on_event = self._history.note
+            self._sink.on_event = self._note
+            leader.on_keeper = self._tell_keeper_soon
             if self._task.repeat_state:
                 self._sink.remind(lambda: self._history.repeat(self._sink), REPEAT)
         self._member.send = lambda message: self._loop.call_later(0, lambda: leader.receive(0, message))
         leader.on_over = self._on_verdict
+        leader.on_code_wanted = self._setup.hand_on_code
+        self._setup.send_to = leader.send
         self._loop.call_later(0, lambda: leader.attach_own(self._member, self._member.last_started))
 
     def _follow(self) -> None:
@@ -138,13 +186,61 @@ class Agent:
         place = self._task.places[self._worker]
         self._to_leader = LeaderConnection(self._loop, self._task, place, self._member, self._failures)
         self._to_leader.on_welcome = self._on_welcome
+        self._setup.send = self._to_leader.send
         self._to_leader.held_until = lambda: self._shutdown.until
         self._to_leader.on_given_up = self._on_no_leader
         self._to_leader.on_lost = self._on_leader_lost
         self._to_leader.is_copying = self._shutdown.is_copying
+        self._to_leader.is_giving = self._shutdown.is_giving
         self._shutdown.is_led = lambda: self._to_leader is not None and self._to_leader.connected
         if self._in_pod:
             self._sink.on_event = self._to_leader.forward
+        if self._patience is not None:
+            self._to_leader.gives_way_after(self._patience, self._leave_together)
+
+    def _serve_launcher(self) -> None:
+        from echelon.agent.remote.worker import RemoteWorker
+
+        place = self._task.places[self._worker]
+        try:
+            self._remote = RemoteWorker(self._loop, self._task, place, self._member, self._leader)
+        except OSError as error:
+            reason = "worker %d cannot serve a launcher: %s" % (self._worker, error.strerror or error)
+            self._sink.event("note", worker=self._worker, reason=reason)
+
+    def _connect_terminal(self, descriptor: int) -> None:
+        from echelon.agent.ranks.terminal import RankTerminal
+
+        ranks = self._member.ranks
+        ranks.terminal = RankTerminal(self._loop, descriptor)
+        ranks.on_interrupted = lambda: self._stop_run({"say": "stop", "reason": "Ctrl-C at its terminal"})
+
+    def _prepare_handover(self) -> None:
+        from echelon.agent.keep.handover import Handover
+
+        def say(reason: str) -> None:
+            self._sink.event("unkept", worker=self._worker, reason=reason)
+
+        handover = Handover(self._loop, self._task, self._worker, say)
+        handover.on_kept = self._shutdown.on_kept
+        self._shutdown.handover = handover
+
+    def _note(self, event: dict[str, object]) -> None:
+        """Keep an event that still matters, and have the keeper know of it once the run is over."""
+        self._history.note(event)
+        self._tell_keeper_soon()
+
+    def _tell_keeper_soon(self) -> None:
+        leader = self._leader
+        if leader is None or not leader.keeper.connected or self._telling or self._shutdown.final is None:
+            return
+
+        def tell() -> None:
+            self._telling = False
+            leader.keeper.tell(self._history.events())
+
+        self._telling = True
+        self._loop.call_later(TELL_KEEPER, tell)
 
     def _open_control_socket(self, path: str) -> None:
         from echelon.agent.control import ControlSocket
@@ -162,6 +258,7 @@ class Agent:
     def _on_welcome(self) -> None:
         if self._shutdown.final == NO_LEADER:
             self._shutdown.final = 0  # there is a leader again, which leaves last
+        self._setup.meet_leader()
         self._report_unfit()
 
     def _report_unfit(self) -> None:
@@ -193,17 +290,43 @@ class Agent:
         order = message["say"]
         if order == "leave":  # we did not stop in time: a new agent replaces us
             self._shutdown.leave_after_ranks(INTERRUPTED, "it did not stop in time")
+        elif order == "give-way":
+            self._leave_together(str(message.get("reason")))
         elif order == "release":
             self._shutdown.release()
+        elif order == "code":
+            self._setup.take_code(message)
+        elif order == "keeper":
+            if self._shutdown.handover is not None:
+                self._shutdown.handover.meet(message.get("address"), message.get("port"))
         elif self._to_leader is not None and self._shutdown.final is None:
             self._shutdown.final = 0
             self._setup.cancel()
             if self._in_pod:
                 verdict = message.get("verdict")
                 self._to_leader.verdict = verdict if isinstance(verdict, dict) else None
+                self._show_own_failure(self._to_leader.verdict or {})
                 self._member.stop_ranks(self._shutdown.end_part)
             else:
                 self._shutdown.leave_after_ranks(0)
+
+    def _leave_together(self, reason: str) -> None:
+        """The gang gives way: the leader leaves last, so that no member waits for another one."""
+        if self._leader is not None:
+            self._leader.leave(lambda: self._shutdown.leave_after_ranks(GAVE_WAY, reason))
+        else:
+            self._shutdown.leave_after_ranks(GAVE_WAY, reason)
+
+    def _show_own_failure(self, verdict: dict[str, object]) -> None:
+        """If a rank of this worker is the cause, let its pod show so: by its code and termination message.
+
+        Another Job than the leader's would fail by that code before the leader has left."""
+        cause = verdict.get("cause")
+        if not isinstance(cause, dict) or cause.get("rank") is None or cause.get("worker") != self._worker:
+            return
+        termination.write(self._task.termination, {"cause": cause})
+        if self._task.show_failure and self._task.places[self._worker].group == 0:
+            self._shutdown.final = RANK_FAILED
 
     def _on_leader_lost(self) -> None:
         """Without a leader the generation is over: its ranks would wait for ever for the lost ones."""
@@ -238,13 +361,26 @@ class Agent:
         self._member.stop_ranks(self._shutdown.end_part)
 
     def _on_control(self, _connection: Connection, message: dict[str, object]) -> None:
+        self._stop_run(message)
+
+    def _stop_run(self, message: dict[str, object]) -> None:
+        if self._member.ranks.terminal is not None:
+            self._member.ranks.terminal.wake_rank()
         if self._leader is not None and message.get("say") == "stop":
-            self._leader.stop("stopped", str(message.get("reason", "stopped")))
+            reason = str(message.get("reason", "stopped"))
+            self._leader.stop("stopped", reason, stopping.asked_for(message))
 
     def _beat(self) -> None:
-        """Show the supervisor that this agent is alive; of a single worker no other process would notice."""
-        assert self._control is not None
-        self._control.send({"say": "beat"})
+        """Show the supervisor, or the container's first process, that this agent is alive; of a single worker
+        no other process would notice.
+        """
+        if self._control is not None:
+            self._control.send({"say": "beat"})
+        if self._beats is not None:
+            try:
+                os.write(self._beats, b".")
+            except BlockingIOError:
+                pass  # the pipe was not read for hours, as when only the first process was stopped
         self._loop.call_later(self._task.heartbeat, self._beat)
 
     def _on_abandoned(self, _connection: Connection, _reason: str) -> None:
@@ -259,6 +395,8 @@ class Agent:
             self._control.drain(1.0)
         if self._control_socket is not None:
             self._control_socket.close()
+        if self._remote is not None:
+            self._remote.close()
         self._loop.stop()
 
     # Orders
@@ -276,12 +414,12 @@ class Agent:
                 return {"ok": False, "error": "the run is not over yet"}
             self._loop.call_later(0, lambda: self._shutdown.release(client))
             return {"ok": True}
-        reason, at_once = str(details.get("reason") or "stopped"), bool(details.get("now"))
+        reason, number = str(details.get("reason") or "stopped"), stopping.asked_for(details)
         leader = self._leader
         if leader is not None:  # after the answer, since this may end the agent
-            self._loop.call_later(0, lambda: leader.stop("stopped", reason, at_once))
+            self._loop.call_later(0, lambda: leader.stop("stopped", reason, number))
         elif self._to_leader is not None and self._to_leader.connected:
-            self._to_leader.send({"say": "please-stop", "reason": reason, "now": at_once})
+            self._to_leader.send({"say": "please-stop", "reason": reason, "signal": number})
         else:
             return {"ok": False, "error": "worker %d does not reach worker 0, which leads" % self._worker}
         return {"ok": True, "over": self._shutdown.final is not None}
@@ -298,3 +436,8 @@ class Agent:
             "verdict": gang.verdict if gang is not None else None,
             "events": self._history.events(),
         }
+
+
+def _draw() -> float:
+    """A number from 0 to 1, without the import of `random`."""
+    return int.from_bytes(os.urandom(4), "big") / 2**32

@@ -8,25 +8,29 @@ from __future__ import annotations
 import time
 
 from echelon.agent.files.beside import is_copying
+from echelon.agent.gang.decisions import REUNION
 from echelon.agent.gang.member import Member
 from echelon.agent.linger import Linger, try_api_server
 from echelon.agent.loop import Loop
 from echelon.agent.output import termination
 from echelon.agent.output.sink import Sink
 from echelon.agent.output.state_line import History
-from echelon.agent.task import INTERRUPTED, TOLD_TO_LEAVE, Task
+from echelon.agent.task import GAVE_WAY, INTERRUPTED, TOLD_TO_LEAVE, Task
 
 TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank its first milliseconds
 if TYPE_CHECKING:
     from typing import Callable
 
     from echelon.agent.gang.leader import Leader
+    from echelon.agent.keep.handover import Handover
 
 LOOK = 1.0  # seconds between two looks for a copy that runs here
 API_PERIOD = 5.0  # seconds between two connections to the API server while results are held
 REPEAT_UNTIL = 30.0  # seconds by which the end of holding moves before it is stated again
 FLUSH = 10.0  # seconds that a slow reader gets to take a worker's output before its end is reported
 REPEAT_HELD = 5.0  # seconds between two state lines while results are held
+STILL_FETCHED = 30.0  # seconds that a worker whose results are with the keeper waits for who fetches from it
+LAST_HANDOVER = 20.0  # seconds that a handover may take when its pod is deleted, which gets 30
 
 
 class Shutdown:
@@ -51,6 +55,7 @@ class Shutdown:
         self._manifests: list[dict[str, object]] = []
         self._linger = Linger(task.hold)
         self._told = 0.0  # the last end of holding that was stated
+        self.handover: Handover | None = None  # of results to the run's keeper, if it has one
         # Whether a leader is connected, which will release this member.
         self.is_led: Callable[[], bool] = lambda: False
         self._released = self._part_over = self._leaving = self._left = self._terminated = False
@@ -101,9 +106,34 @@ class Shutdown:
         """Whether files are copied from this worker, which its leader waits for."""
         return self.until is not None and is_copying()
 
+    def is_giving(self) -> bool:
+        """Whether results are on their way to the keeper: this worker's or, as far as is known, another's."""
+        own = self.handover is not None and self.handover.moves
+        return own or (self.leader is not None and self.leader.is_giving())
+
+    def on_kept(self) -> None:
+        """The keeper has this worker's results."""
+        self._sink.event("worker-kept", worker=self._worker)
+        self._finish_if_free()
+
     def _finish_if_free(self) -> None:
-        if self._released and not self._linger.is_attended(time.monotonic()) and not self._is_busy():
+        attended = self._linger.is_attended(time.monotonic()) or self._is_busy()
+        if (self._released and not attended) or self._may_leave_to_keeper(attended):
             self.finish()
+
+    def _may_leave_to_keeper(self, attended: bool) -> bool:
+        """Whether the keeper has all that this worker stays for. Who fetches from it right now gets a while,
+        and then goes on with the keeper; the leader stays for its members.
+        """
+        if self.handover is None or not self.handover.kept:
+            return False
+        if self.leader is None and not self.is_led():
+            return False  # the leader that replaces a lost one learns from its members how the run ended
+        if self.leader is not None and self.leader.has_members:
+            return False
+        if not self._member.ran and self.handover.kept_for < REUNION:
+            return False  # members of the leader that this one replaces are on their way
+        return not attended or self.handover.kept_for > STILL_FETCHED
 
     def _is_busy(self) -> bool:
         """Whether files are copied here or, as far as the leader knows, from another worker."""
@@ -119,9 +149,16 @@ class Shutdown:
             self._leave_to_members()
         elif self.leader is not None:
             self.leader.send_all("release")
-            self.leader.leave(lambda: self.leave(code))
+            self.leader.leave(lambda: self._tell_keeper_and(lambda: self.leave(code)))
         else:
             self.leave(code)
+
+    def _tell_keeper_and(self, then: Callable[[], object], left: bool = True) -> None:
+        """The leader's last act: its log goes with its pod, and the keeper's stays."""
+        assert self.leader is not None
+        self._report_part_over()
+        self.leader.keeper.tell(self._history.events(), left=left)
+        self.leader.keeper.when_noted(then)
 
     def _hold(self) -> None:
         """Hold the results until they are fetched, if there can be any; else leave."""
@@ -138,9 +175,18 @@ class Shutdown:
             self._count()
             self._report_part_over()
             self._log_hold_alone()
+            self._begin_handover()
+        elif self._terminated and self.handover is not None and not self._released:
+            self._report_part_over()
+            self._begin_handover()
+            self._leave_terminated()
         else:
             self._report_part_over()
             self.finish()
+
+    def _begin_handover(self) -> None:
+        if self.handover is not None:
+            self.handover.begin(self._manifests, self._member.ran and bool(self._task.kept))
 
     def hold_alone(self, verdict: dict[str, object] | None) -> None:
         """The leader is gone, and the run is over: this worker holds its results by itself. From now on its
@@ -171,8 +217,8 @@ class Shutdown:
 
     def _leave_to_members(self) -> None:
         """Leave before the members, which hold their results on: with a code that ends none of their pods."""
-        self.final = INTERRUPTED if self.final else 0
-        self.leave(self.final)
+        code = self.final = INTERRUPTED if self.final else 0
+        self._tell_keeper_and(lambda: self.leave(code), left=False)
 
     def _tell_until(self, least: float) -> None:
         """State until when results are held, if that has moved by so many seconds."""
@@ -188,7 +234,7 @@ class Shutdown:
 
     def _look(self) -> None:
         """See whether a copy runs here, or the results may be given up."""
-        if self._is_busy() or self.is_led():
+        if self._is_busy() or self.is_led() or self.is_giving():
             self._linger.contact()
         self._finish_if_free()
         self._loop.call_later(min(LOOK, self._task.hold / 4), self._look)
@@ -198,7 +244,8 @@ class Shutdown:
         period = min(API_PERIOD, max(0.1, self._task.hold / 4))
 
         def counted(reachable: bool) -> None:
-            self._linger.pass_time(time.monotonic(), self._is_busy() or self.is_led(), reachable)
+            busy = self._is_busy() or self.is_led() or self.is_giving()
+            self._linger.pass_time(time.monotonic(), busy, reachable)
             if self._linger.over:
                 self.finish()
             else:
@@ -229,12 +276,7 @@ class Shutdown:
         if not self._in_pod:
             self.leave_after_ranks(INTERRUPTED)
         elif self.final is not None:
-            if not self._released and self._members_hold():
-                self._leave_to_members()
-                return
-            if self.leader is not None:
-                self.leader.send_all("release")
-            self.leave(self.final)
+            self._leave_terminated()
         elif self.leader is not None:
             if not self._member.leaving:
                 self._member.leaving = True
@@ -243,6 +285,42 @@ class Shutdown:
         else:
             self._member.send({"say": "bye", "reason": TOLD_TO_LEAVE})
             self.leave_after_ranks(INTERRUPTED, TOLD_TO_LEAVE)
+
+    def _leave_terminated(self) -> None:
+        """The kubelet ends this worker after the run's end: leave, unless results go to the keeper now."""
+        deadline = time.monotonic() + LAST_HANDOVER
+
+        def look() -> None:
+            if self._hands_over() and time.monotonic() < deadline:
+                self._loop.call_later(0.05, look)
+            else:
+                self._leave_at_last()
+
+        look()
+
+    def _hands_over(self) -> bool:
+        """Whether results of this worker, or of the members that it leads, may be about to be with the
+        keeper.
+        """
+        if self.handover is None or self._released or self._left:
+            return False
+        leader = self.leader
+        return self.handover.active or (
+            leader is not None and leader.keeper.connected and self._members_hold()
+        )
+
+    def _leave_at_last(self) -> None:
+        if self._left or self.final is None:
+            return
+        if not self._released and self._members_hold():
+            self._leave_to_members()
+            return
+        if self.leader is None:
+            self.leave(self.final)
+            return
+        code = self.final
+        self.leader.send_all("release")
+        self._tell_keeper_and(lambda: self.leave(code))
 
     def leave_after_ranks(self, code: int, reason: str = "") -> None:
         """Stop the ranks, then leave."""
@@ -257,7 +335,8 @@ class Shutdown:
         self._left = True
         self.code = code if self.final is None else self.final
         if self._in_pod:
-            self._report_part_over(self.code)
+            if self.code != GAVE_WAY:  # its part has not begun
+                self._report_part_over(self.code)
             if self._task.repeat_state and self.until is not None:
                 self._history.repeat(self._sink)
             if reason and self.final is None:

@@ -13,10 +13,22 @@ import time
 
 TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank its first milliseconds
 if TYPE_CHECKING:
-    from typing import Any, Callable
+    from typing import Any, Callable, Iterator
 
 READ = selectors.EVENT_READ
 WRITE = selectors.EVENT_WRITE
+AT_ONCE = 64  # connections: a few at a time, so that a flood of them does not delay the run
+
+
+def accepted(listener: socket.socket) -> Iterator[socket.socket]:
+    """The next connections to a listener that does not block. When there is none, or no descriptor is left,
+    it ends: the next round will see.
+    """
+    for _ in range(AT_ONCE):
+        try:
+            yield listener.accept()[0]
+        except OSError:
+            return
 
 
 class Timer:
@@ -41,27 +53,26 @@ class Loop:
 
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()
+        self._keys: dict[int, selectors.SelectorKey] = {}  # what is watched, by descriptor
         self._timers: list[Timer] = []
         self._signals: dict[int, Callable[[], object]] = {}
         self._running = False
         self._wake_read, self._wake_write = socket.socketpair()
         self._wake_read.setblocking(False)
         self._wake_write.setblocking(False)
-        self._selector.register(self._wake_read, READ, self._on_wake)
+        self.watch(self._wake_read, READ, self._on_wake)
 
     def watch(self, file: Any, events: int, callback: Callable[[int], object]) -> None:
         """Call `callback(events)` when the file is ready; a second call replaces events and callback."""
-        try:
-            self._selector.modify(file, events, callback)
-        except KeyError:
-            self._selector.register(file, events, callback)
+        descriptor = file if isinstance(file, int) else file.fileno()
+        change = self._selector.modify if descriptor in self._keys else self._selector.register
+        self._keys[descriptor] = change(descriptor, events, callback)
 
     def forget(self, file: Any) -> None:
         """Stop watching."""
-        try:
-            self._selector.unregister(file)
-        except (KeyError, ValueError):
-            pass
+        descriptor = file if isinstance(file, int) else file.fileno()
+        if self._keys.pop(descriptor, None) is not None:
+            self._selector.unregister(descriptor)
 
     def call_later(self, delay: float, action: Callable[[], object]) -> Timer:
         """Call `action()` after `delay` seconds."""
@@ -82,7 +93,7 @@ class Loop:
             for key, events in self._selector.select(self._patience()):
                 if self._stopped():
                     return
-                if self._selector.get_map().get(key.fd) is key:  # an earlier callback may have forgotten it
+                if self._keys.get(key.fd) is key:  # an earlier callback may have forgotten it
                     key.data(events)
             now = time.monotonic()
             while self._timers and self._timers[0].at <= now and not self._stopped():

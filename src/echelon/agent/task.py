@@ -14,15 +14,19 @@ TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank 
 if TYPE_CHECKING:
     from typing import Any, Iterator
 
-SCHEMA = 2  # 1: no variables and files of a launch
+SCHEMA = 3  # 1: no variables and files of a launch; 2: no rendezvous, no ranks that a launcher starts
 VERSION = "0.1.0"  # the package's, which the agent cannot import
+
+START_RANK = "{start_rank}"  # a word of a launcher's command: what stands before the command of its ranks
 
 # An agent's exit codes, by which the supervisor or the Job controller knows what to do next. A code below is
 # the agent's own end, not a rank's.
 RUN_OVER = 193  # the run failed or was stopped, for good: start nothing again
 INTERRUPTED = 194  # the agent was told to leave (SIGTERM) while the run went on: start another in its place
 TOLD_TO_LEAVE = "its agent was told to leave (SIGTERM)"
+RANK_FAILED = 196  # the run failed through a rank of this worker, for good; its leader leaves with RUN_OVER
 NO_LEADER = 195  # the leader is gone and no restart is left: the run is over without a verdict
+GAVE_WAY = 197  # the gang was not whole, and leaves its GPUs to other runs: start all again, later
 
 
 class TaskRefused(ValueError):
@@ -60,12 +64,21 @@ class Task:
         self.reports: str = raw["reports"]
         self.secret_file: str = raw["secret"]
         self.leader: tuple[str, int] = (raw["leader"]["host"], int(raw["leader"]["port"]))
+        # The leader's pod as the name server of a cluster knows it, below the domain of the namespace.
+        self.leader_pod: str | None = raw.get("leader_pod")
         self.restarts: int = raw.get("restarts", 0)
+        self.earlier: int = raw.get("earlier", 0)  # starts of the run before it was resumed
         self.timeout: float | None = raw.get("timeout")
         self.grace: float = raw.get("grace", 10.0)
         self.join_timeout: float = raw.get("join_timeout", 60.0)
         self.heartbeat: float = raw.get("heartbeat", 1.0)
         self.lost_after: float = raw.get("lost_after", 10.0)
+        # Seconds at least that a gang waits to be whole before it gives way to other runs; 0: it does not.
+        self.give_way: float = raw.get("give_way") or 0.0
+        # Whether the pod of a worker whose rank failed may fail, too: a controller may end the run by that.
+        self.show_failure: bool = raw.get("show_failure", True)
+        # Whether a worker that ended as it should not gets another pod; one whose pod is deleted always does.
+        self.replaced: bool = raw.get("replaced", True)
         self.interactive: bool = raw.get("interactive", False)
         self.hidden: list[str] = raw.get("hidden", [])  # variables that are written to no file
         # The code that was shipped: its digest, its target, and a path or the paths of its parts.
@@ -78,6 +91,12 @@ class Task:
         self.termination: str | None = raw.get("termination")  # path of the termination message
         self.repeat_state: bool = raw.get("repeat_state", False)  # its log is rotated: repeat the state
         self.kept: list[str] = raw.get("kept", [])  # folders with results that are fetched from its pod
+        # The keeper, if the run has one: for how many seconds it holds results, how many bytes it takes,
+        # where they are in its pod, and its port (0: any).
+        self.keep: float = raw.get("keep") or 0.0
+        self.keep_size: int = raw.get("keep_size") or 0
+        self.keep_folder: str = raw.get("keep_folder") or ""
+        self.keeper_port: int = raw.get("keeper_port") or 0
         self.fresh: bool = raw.get("fresh", False)  # its results must not be mixed with what is there
         self.places: list[Place] = list(_places(self.groups))
 

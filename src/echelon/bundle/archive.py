@@ -13,12 +13,13 @@ import errno
 import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
 from echelon.bundle.survey import MARKER, Found, Survey, survey, unreadable
+from echelon.bundle.withheld import Withheld
 from echelon.errors import CannotShip
+from echelon.values import frozen
 
 _PIECE = 1 << 20
 _BLOCK = 512
@@ -32,12 +33,13 @@ _NO_LONGER_A_FILE = {
     errno.EISDIR: "became a folder",
 }
 _WAYS_OUT = (
-    "name what the run can do without in .gitignore or .echelonignore; put data on a volume or in an image"
+    "name what the run can do without in .gitignore or .echelonignore; put data on a volume or in an image; "
+    "--code-volume pvc:NAME ships up to 1 GiB"
 )
 _NO_FILES: Mapping[str, bytes] = MappingProxyType({})
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class Bundle:
     """Packed code."""
 
@@ -46,6 +48,7 @@ class Bundle:
     files: int  # files and links in it
     size: int  # bytes in its files, before compression
     notes: tuple[str, ...] = ()  # what the user should know about it
+    withheld: tuple[Withheld, ...] = ()  # what of the project is not in it
 
 
 def pack(
@@ -89,6 +92,7 @@ def _pack(surveyed: Survey, extra: Mapping[str, bytes], limit: int | None) -> Bu
         files=len(sizes),
         size=sum(sizes.values()),
         notes=surveyed.notes,
+        withheld=surveyed.withheld,
     )
 
 

@@ -16,8 +16,9 @@ import os
 import re
 import string
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from echelon.values import frozen
 
 _WILD = frozenset(b"*?[\\")
 _NOTHING = b"(?!)"
@@ -38,7 +39,7 @@ _CLASSES = {
 }
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class Rules:
     """One ignore file: the base of its paths, its expression, and the meaning of each alternative."""
 

@@ -6,9 +6,11 @@
   is not read: the same project gives the same bundle for every user.
 - `.echelonignore` has the same syntax, at any level, and takes precedence: it leaves out what git tracks, and
   keeps (with `!`) what git ignores.
-- Never shipped: `.git`, the results in `runs/` at the top, environments, caches, bytecode.
+- Never shipped: `.git`, environments, caches, bytecode.
+- Left out (`withheld.py`): results in a folder `runs`, incomplete downloads, archives of images, and what
+  looks like a secret. `!` in `.echelonignore` keeps them.
 - `include` brings back whatever it names. An existing path means itself, anything else is a glob; a folder
-  means all below it, except `.git` and bytecode.
+  means all below it, except `.git` and bytecode. A secret comes only if it is named itself.
 - Symbolic links are shipped as links, never as their targets: a link to a data set must neither ship the data
   nor stop the run. One that leads out of the project becomes absolute, with a note.
 - Folders that end up empty are shipped: a script that writes into `logs/` finds the folder.
@@ -21,14 +23,16 @@ import os
 import posixpath
 import stat
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from echelon.bundle import gitignore
 from echelon.bundle.gitignore import Rules
 from echelon.bundle.links import aim
 from echelon.bundle.project import check_root, holds, nearest
+from echelon.bundle.withheld import RESULTS, Why, Withheld, looks_secret, why_file, why_folder
 from echelon.errors import CannotShip, InvalidJob
+from echelon.values import frozen
 
 # The agent leaves this file in unpacked code. A run started in there must not ship it.
 MARKER = ".echelon-bundle"
@@ -37,7 +41,6 @@ _WASTE = frozenset({".git", "__pycache__", MARKER})
 _NEVER = _WASTE | {".ipynb_checkpoints", ".mypy_cache", ".pytest_cache", ".ruff_cache", "node_modules"}
 _ENVIRONMENT = ("pyvenv.cfg", "conda-meta")
 _CACHE_TAG, _CACHE_SIGNATURE = "CACHEDIR.TAG", b"Signature: 8a477f597d28d172789f06886806bc55"
-_RESULTS = "runs"
 _SPECIAL = {
     stat.S_IFSOCK: "a socket",
     stat.S_IFIFO: "a pipe",
@@ -46,7 +49,7 @@ _SPECIAL = {
 }
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class Found:
     """A file, a link or an empty folder of the project."""
 
@@ -55,16 +58,17 @@ class Found:
     target: str = ""  # the target that a link gets in the bundle
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class Survey:
-    """What is to be shipped, sorted by path, and notes for the user."""
+    """What is to be shipped, sorted by path, what stays, and notes for the user."""
 
     root: Path
     found: tuple[Found, ...]
     notes: tuple[str, ...]
+    withheld: tuple[Withheld, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class _Folder:
     path: str  # from the project's root: empty, or ending in a slash
     git: tuple[Rules, ...] = ()
@@ -72,6 +76,7 @@ class _Folder:
     # What git tracks although a pattern ignores it, with the folders above.
     tracked: frozenset[str] = frozenset()
     only_tracked: bool = False
+    kept: bool = False  # by a `!` in `.echelonignore`
 
 
 def list_files(root: Path, *, include: Sequence[str] = ()) -> list[Path]:
@@ -88,12 +93,19 @@ def survey(root: Path, *, include: Sequence[str] = ()) -> Survey:
     root = root.resolve()
     check_root(root)
     notes: list[str] = []
-    found = {each.path: each for each in _walk(root, notes)}
+    withheld: list[Withheld] = []
+    found = {each.path: each for each in _walk(root, notes, withheld)}
     for pattern in include:
-        found.update((each.path, each) for each in _included(root, pattern, notes))
+        found.update((each.path, each) for each in _included(root, pattern, notes, withheld))
+    stays = sorted({each for each in withheld if each.path not in found}, key=lambda each: each.path)
     holders = {path[:at] for path in found for at, letter in enumerate(path) if letter == "/"}
     kept = (found[path] for path in sorted(found, key=os.fsencode) if path not in holders)
-    return Survey(root=root, found=tuple(kept), notes=tuple(dict.fromkeys(notes)))
+    return Survey(root=root, found=tuple(kept), notes=tuple(dict.fromkeys(notes)), withheld=tuple(stays))
+
+
+def is_secret(root: Path, found: Found) -> bool:
+    """Whether what was found is a file that looks like a secret."""
+    return stat.S_ISREG(found.status.st_mode) and looks_secret(found.path, root / found.path)
 
 
 def unreadable(path: str, error: OSError) -> CannotShip:
@@ -102,7 +114,7 @@ def unreadable(path: str, error: OSError) -> CannotShip:
     return CannotShip(f"{path} cannot be read: {error.strerror or error}", hint=hint)
 
 
-def _walk(root: Path, notes: list[str]) -> Iterator[Found]:
+def _walk(root: Path, notes: list[str], withheld: list[Withheld]) -> Iterator[Found]:
     """Everything that no rule ignores, including folders; ignored folders are not entered."""
     start, above = _start(root, notes)
     pending = [start]
@@ -112,6 +124,9 @@ def _walk(root: Path, notes: list[str]) -> Iterator[Found]:
         names = {entry.name for entry in entries}
         if folder.path:
             if _is_environment_or_cache(root / folder.path, names):
+                continue
+            if not folder.kept and (why := why_folder(folder.path[:-1], names)):
+                withheld.append(Withheld(path=folder.path, why=why))
                 continue
             yield _folder(root, folder.path[:-1])
         folder = _with_own_rules(root, folder, names, above, notes)
@@ -125,12 +140,18 @@ def _walk(root: Path, notes: list[str]) -> Iterator[Found]:
             ignored = folder.only_tracked or (
                 said is None and bool(gitignore.is_ignored(folder.git, from_top, is_folder))
             )
+            stays: Why | None = None
             if said or (ignored and path not in folder.tracked):
+                stays = ".echelonignore" if said else ".gitignore"
+            elif is_folder:
+                pending.append(replace(folder, path=path + "/", only_tracked=ignored, kept=said is False))
                 continue
-            if is_folder:
-                pending.append(replace(folder, path=path + "/", only_tracked=ignored))
-            else:
+            elif said is None and not entry.is_symlink():
+                stays = why_file(path, root / path)
+            if stays is None:
                 yield from _single(root, path, notes)
+            else:
+                withheld.append(Withheld(path=path + "/" * is_folder, why=stays))
 
 
 def _start(root: Path, notes: list[str]) -> tuple[_Folder, bytes]:
@@ -183,9 +204,9 @@ def _entries(root: Path, folder: str) -> list[os.DirEntry[str]]:
 def _is_never_shipped(entry: os.DirEntry[str], path: str) -> bool:
     if entry.name in _NEVER or entry.name.endswith(".pyc"):
         return True
-    if path == _RESULTS and not entry.is_file(follow_symlinks=False):
-        return True
-    return entry.is_symlink() and holds(Path(entry.path), _ENVIRONMENT)
+    if entry.is_symlink():
+        return path == RESULTS or holds(Path(entry.path), _ENVIRONMENT)
+    return False
 
 
 def _is_environment_or_cache(folder: Path, names: set[str]) -> bool:
@@ -226,7 +247,7 @@ def _single(root: Path, path: str, notes: list[str]) -> Iterator[Found]:
         raise unreadable(path, error) from error
 
 
-def _included(root: Path, pattern: str, notes: list[str]) -> Iterator[Found]:
+def _included(root: Path, pattern: str, notes: list[str], withheld: list[Withheld]) -> Iterator[Found]:
     """What an include names: an existing path, or else a glob."""
     plain = posixpath.normpath(pattern.removeprefix(f"{root}/"))
     if plain in {".", ".."} or plain.startswith(("/", "../")) or "\0" in plain:
@@ -251,7 +272,11 @@ def _included(root: Path, pattern: str, notes: list[str]) -> Iterator[Found]:
     if not matches:
         raise InvalidJob("include", pattern, "matches nothing", hint=f"it is looked for from {root} on")
     for match in matches:
-        yield from _all_of(root, match, notes)
+        for each in _all_of(root, match, notes):
+            if each.path != plain and is_secret(root, each):
+                withheld.append(Withheld(path=each.path, why="secret"))
+            else:
+                yield each
 
 
 def _link_above(root: Path, path: str) -> str:

@@ -1,50 +1,39 @@
 """The agent as one file that any Python 3.8 can run, and pip's wheel for images that have no pip.
 
-Both are shipped beside the code: `python3 agent.pyz TASK` is the command of a pod's container. The same
+Both are shipped beside the code: `python3 -S agent.pyz TASK` is the command of a pod's container. The same
 sources give the same bytes, so that two shipments can be compared. The sources are read as package resources,
 so that any kind of installation works.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
-_MAIN = """\
-import os
-import signal
-import sys
-
-# The first process of a container ignores signals without a handler: without this one, a pod that is deleted
-# before the agent sets its own would run until it is killed.
-signal.signal(signal.SIGTERM, lambda *_: os._exit(194))
-
-from echelon.agent.__main__ import main
-
-code = main()
-try:
-    sys.stdout.flush()
-except OSError:  # the reader is gone
-    pass
-# Skip the interpreter's shutdown, as the agent does when it is started as a module.
-os._exit(code)
-"""
+_MAIN = "echelon/agent/pyz.py"
 _ROOT = '"""The agent\'s part of echelon, shipped to where it runs."""\n'
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time that a zip file can hold
+_making = threading.Lock()
+
+
+def agent_archive() -> bytes:
+    """A zip of the package `echelon.agent` with a `__main__`, made once per process."""
+    with _making:
+        return _make_agent()
 
 
 @cache
-def agent_archive() -> bytes:
-    """A zip of the package `echelon.agent` with a `__main__`, made once per process."""
+def _make_agent() -> bytes:
     from importlib.resources import files
 
-    sources = {"__main__.py": _MAIN.encode(), "echelon/__init__.py": _ROOT.encode()}
-    sources.update(_python_files(files("echelon.agent"), "echelon/agent"))
-    return _zip(sources)
+    sources = dict(_python_files(files("echelon.agent"), "echelon/agent"))
+    main = sources.pop(_MAIN)
+    return archive_of({**sources, "__main__.py": main, "echelon/__init__.py": _ROOT.encode()})
 
 
 def _python_files(folder: Traversable, name: str) -> Iterator[tuple[str, bytes]]:
@@ -74,7 +63,8 @@ def pip_wheel() -> bytes | None:
     return None
 
 
-def _zip(sources: dict[str, bytes]) -> bytes:
+def archive_of(sources: Mapping[str, bytes]) -> bytes:
+    """A zip of these files; equal ones give equal bytes."""
     import io
     import zipfile
 

@@ -5,23 +5,24 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import click
 
-from echelon.cli.options import target_of, target_options, where
+from echelon.cli.options import find_run, target_of, target_options
 from echelon.cli.say import say
+from echelon.values import frozen
 
 if TYPE_CHECKING:
+    from echelon.handle import Run
     from echelon.model.copy import Copied
     from echelon.model.pod import PodOptions
 
 _SHOWN = 20  # files that are named when something is left out
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class Place:
     """One end of a copy, as it was typed; `name` is the volume's or the run's."""
 
@@ -29,6 +30,7 @@ class Place:
     text: str
     name: str = ""
     path: str = ""
+    content: bool = False  # what is in the folder, not the folder
 
 
 @click.command("cp", short_help="Copy files to and from a cluster's volumes.")
@@ -37,16 +39,17 @@ class Place:
 @click.option("--image", metavar="IMAGE", help="for the pod that copies: any with Python 3.8 or newer")
 @target_options
 def cp(source: str, destination: str, image: str | None, **target: str | None) -> int:
-    """Copy a file or a folder's content to a volume (pvc:NAME/path) and back, or from a run's results
-    (RUN:path).
+    """Copy a file or a folder to a volume (pvc:NAME/path) and back, or from a run's results (RUN:path).
 
-    A file goes into a folder that exists, or gets the name that is given. What is there already and the same
-    is not copied again; a copy that was cut off goes on when the same command is given again. Every file is
-    checked by its sha256.
+    The rule is that of `cp -r`: into a folder that exists, else under the name that is given; SOURCE/. is
+    what is in a folder, and so is a whole volume (pvc:NAME) or run (RUN:). What is there already and the same
+    is not copied again; a copy to or from a volume that was cut off goes on when the same command is given
+    again. Every file is checked by its sha256.
 
     \b
     Examples:
-      echelon cp data/ pvc:data/fashion-mnist
+      echelon cp data pvc:data/fashion-mnist     a new folder fashion-mnist, or fashion-mnist/data
+      echelon cp data/. pvc:data/fashion-mnist   what is in data, always
       echelon cp pvc:results/run-7/ckpt .
       echelon cp RUN:logs logs/
     """
@@ -65,15 +68,18 @@ def parse_place(text: str) -> Place:
     """Read one end of a copy. A local file whose name has a colon in it is written ./NAME."""
     from echelon.model.pod import parse_volume_path
 
+    inside = text.endswith("/.")
     if text.startswith("pvc:"):
-        on = parse_volume_path("volume", text.rstrip("/"))
-        return Place(kind="volume", text=text, name=on.claim, path=on.path + "/" * text.endswith("/"))
+        on = parse_volume_path("volume", text.removesuffix("/.").rstrip("/"))
+        path = on.path + "/" * text.endswith("/")
+        return Place(kind="volume", text=text, name=on.claim, path=path, content=inside or not on.path)
     name, colon, path = text.partition(":")
     if colon and name and "/" not in name and not name.startswith(".") and not Path(text).exists():
-        return Place(kind="run", text=text, name=name, path=path or ".")
+        path = path.removesuffix("/.").rstrip("/") or "."
+        return Place(kind="run", text=text, name=name, path=path, content=inside or path == ".")
     if not text:
         raise click.UsageError("an empty path names nothing")
-    return Place(kind="local", text=text)
+    return Place(kind="local", text=text, content=inside or text in (".", ".."))
 
 
 def _with_volume(
@@ -99,9 +105,11 @@ def _with_volume(
     with CopyProgress(volume.text) as show:
         try:
             if sends:
-                copied = volumes.send(Path(source.text), volume.name, volume.path, options, show)
+                here, content = Path(source.text), source.content
+                copied = volumes.send(here, volume.name, volume.path, options, show, content=content)
             else:
-                copied = volumes.fetch(volume.name, volume.path, destination.text, options, show)
+                there, content = volume.path, source.content
+                copied = volumes.fetch(volume.name, there, destination.text, options, show, content=content)
         except KeyboardInterrupt:
             show.notice("interrupted; the same command goes on from here")
             raise
@@ -109,13 +117,29 @@ def _with_volume(
 
 
 def _from_run(source: Place, destination: Place, target: Mapping[str, str | None]) -> int:
-    from echelon.api import attach
     from echelon.cli import render
 
     began = time.monotonic()
-    fetched = attach(source.name, **where(target)).get(source.path, destination.text)
+    fetched = _fetch(find_run(source.name, target), source, Path(destination.text))
     render.fetched(fetched, time.monotonic() - began, target["format"] or "text")
     return 0
+
+
+def _fetch(run: Run, source: Place, to: Path) -> Path:
+    """Copy from a run's results by the rule of `cp -r`; `get` itself always copies into a folder."""
+    if source.path == "." or (to.is_dir() and not source.content):
+        return run.get(source.path, to)
+    import shutil
+    import tempfile
+
+    to.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=to.parent, prefix=".echelon-partial-") as folder:
+        found = run.get(source.path, folder)
+        if found.is_dir():
+            shutil.copytree(found, to, symlinks=True, dirs_exist_ok=True)
+        else:
+            found.replace(to)
+    return to
 
 
 def _pod_options(image: str | None) -> PodOptions:

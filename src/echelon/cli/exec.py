@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from echelon.cli.options import complete_runs, target_of, target_options
+from echelon.cli.options import complete_runs, find_engine, target_options
 
 
 @click.command("exec", short_help="Open a shell, or run a command, in a worker.")
@@ -25,8 +25,7 @@ def exec(  # noqa: A001 - its name
       echelon exec RUN --rank 1 -- env
       echelon exec --on k8s RUN --worker 1 -- nvidia-smi
     """
-    from echelon.api import find_engine
     from echelon.engines.abilities import required
 
-    ref, engine = find_engine(name, target_of(target))
+    ref, engine = find_engine(name, target)
     return required(engine.shell, "shells", engine.traits).enter(ref, command, worker=worker, rank=rank)

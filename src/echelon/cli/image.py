@@ -11,9 +11,11 @@ from echelon.cli.options import target_of, target_options
 from echelon.cli.say import say
 
 if TYPE_CHECKING:
+    from echelon.image.build import Recipe
     from echelon.image.oci import Platform
 
 _FILE = click.Path(path_type=Path)
+_MANAGER_BASE = "python:3.12-slim"
 
 
 @click.group("image", short_help="Build an image of the project, without Docker.")
@@ -32,6 +34,7 @@ def image() -> None:
 @image.command("build", short_help="Put the project and its packages on a base image, and push it.")
 @click.argument("project", type=click.Path(path_type=Path), default=Path())
 @click.option("--base", metavar="REF", help="the image to build on, or oci-archive:FILE")
+@click.option("--manager", is_flag=True, help="build the manager's image, for `echelon install`")
 @click.option("--push", metavar="REF", default="", help="push the image there")
 @click.option("--to", metavar="FILE", type=_FILE, help="write an OCI archive")
 @click.option(
@@ -63,12 +66,13 @@ def image() -> None:
 @click.option("--plain-http", metavar="HOST", multiple=True, help="talk to this registry without TLS")
 @click.option("-f", "--file", "dockerfile", metavar="FILE", type=_FILE, help="build this Dockerfile instead")
 @target_options
-def build(project: Path, dockerfile: Path | None, platform: str | None, **options: Any) -> int:
+def build(project: Path, dockerfile: Path | None, platform: str | None, manager: bool, **options: Any) -> int:
     """Put the project and its packages on a base image, and push it; no Docker, no root, nothing unpacked.
 
     PROJECT is a folder of it, or a script (default: the working folder). What is added is what a run would
     ship, in /workspace, and the packages, in /echelon/site. The same input gives the same digest. With -f
-    the work is handed to buildctl, podman or docker, whichever is here.
+    the work is handed to buildctl, podman or docker, whichever is here. With --manager it is this echelon
+    and its packages, on python:3.12-slim unless --base names another image with Python 3.11 or newer.
 
     \b
     Examples:
@@ -77,23 +81,43 @@ def build(project: Path, dockerfile: Path | None, platform: str | None, **option
           --push registry.example.org/me/trainer:2
       echelon image build --base oci-archive:base.tar --to trainer.tar --name me/trainer:1
       echelon image build -f Dockerfile --push registry.example.org/me/trainer:3
+      echelon image build --manager --push registry.example.org/echelon-manager:1
     """
-    from echelon.cli import render
-
     _end_tidily()
     format_ = options["format"] or "text"
     wanted = _platform(platform, options)
+    if manager:
+        return _build_manager(dockerfile, wanted, options)
     if dockerfile is not None:
         _hand_over(dockerfile, project, wanted, options, format_)
         return 0
     if not options["base"]:
         raise click.UsageError("Missing option '--base' (or -f for a Dockerfile).")
     from echelon.bundle import find_project
-    from echelon.image.build import Recipe, build
 
-    recipe = Recipe(
+    return _build(_recipe(options, wanted, project=find_project(project)), format_)
+
+
+def _build_manager(dockerfile: Path | None, platform: Platform | None, options: dict[str, Any]) -> int:
+    """The image of the manager: no project, this echelon as a package."""
+    import tempfile
+
+    from echelon.image.own_wheel import write_wheel
+
+    if dockerfile is not None or options["include"]:
+        raise click.UsageError("--manager builds echelon itself: -f and --include cannot go with it.")
+    with tempfile.TemporaryDirectory(prefix="echelon-wheel-") as folder:
+        wheel = str(write_wheel(Path(folder)))
+        options = {**options, "base": options["base"] or _MANAGER_BASE, "pip": (wheel, *options["pip"])}
+        return _build(_recipe(options, platform, project=None), options["format"] or "text")
+
+
+def _recipe(options: dict[str, Any], platform: Platform | None, *, project: Path | None) -> Recipe:
+    from echelon.image.build import Recipe
+
+    return Recipe(
         base=options["base"],
-        project=find_project(project),
+        project=project,
         push=options["push"],
         to=options["to"],
         name=options["name"],
@@ -103,9 +127,15 @@ def build(project: Path, dockerfile: Path | None, platform: str | None, **option
         dependencies=not options["no_deps"],
         python=options["python"],
         libc=options["libc"],
-        platform=wanted,
+        platform=platform,
         plain_http=options["plain_http"],
     )
+
+
+def _build(recipe: Recipe, format_: str) -> int:
+    from echelon.cli import render
+    from echelon.image.build import build
+
     built = build(recipe, render.notice)
     for note in built.notes:
         render.notice(note)

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Collection
 
-from echelon.cli.say import shown, split_at_cut, style, tamed
-from echelon.model.log import LogLine
+from echelon.cli.bottom import BottomLines
+from echelon.cli.recent import Recent
+from echelon.cli.say import shown, split_at_cut, style, tamed, tamed_lines
+from echelon.errors import from_output_error
+from echelon.model.log import LogBlock, LogLine
 
+_PROGRESS_EVERY = 5.0  # seconds between two lines of a rank's progress where it cannot be painted over
 _COLOURS = ("cyan", "green", "yellow", "magenta", "blue", "bright_red", "bright_cyan", "bright_green")
 
 
 class LinePrinter:
-    """Prints log lines, each with its rank; of a single rank, as it wrote them.
+    """Prints log lines, each with its rank; of a single rank, as it wrote them. Progress of several ranks is
+    at the bottom of the terminal, one line for each; elsewhere it is a line now and then.
 
     Unless `raw`, what would do more to a terminal than colour the line and paint it over is left out."""
 
@@ -24,26 +30,39 @@ class LinePrinter:
         to_stderr: bool = False,
         at_once: bool = True,
         raw: bool = False,
+        only: Collection[int] = (),
+        recent: Recent | None = None,
     ) -> None:
+        """`only` are the ranks to print, if not all; `recent` is told what was printed."""
+        self._only = frozenset(only)
+        self._recent = recent
         self._prefix = prefix
         self._timestamps = timestamps
         self._to_stderr = to_stderr
         self._tamed = (lambda text: text) if raw else tamed
+        self._tamed_lines = (lambda text: text) if raw else tamed_lines
         self._cut: dict[tuple[int | None, str], str] = {}
         self._at_once = at_once  # lines that come while a person watches are shown as they come
         self._begun: dict[tuple[int | None, str], LogLine] = {}
         self._terminal = {"stdout": sys.stdout.isatty(), "stderr": sys.stderr.isatty()}
         self._open_line = False
         self._painted = False
+        self._bottom = BottomLines()
+        self._progress_at: dict[tuple[int | None, str], float] = {}
 
     def show(self, line: LogLine) -> None:
         """Print one line, or a piece of one."""
         import dataclasses
 
+        if line.progress and not self._is_shown(line):
+            return
         if not self._prefix and not self._timestamps:
             self._show_as_written(line)
             return
         key = (line.rank, line.stream)
+        if line.progress and self._on_terminal(line):
+            self._bottom.put(key, self._head(line), line.text)
+            return
         begun = self._begun.pop(key, None)
         if begun is not None:
             line = dataclasses.replace(line, text=begun.text + line.text)
@@ -52,8 +71,16 @@ class LinePrinter:
         else:
             self._write(line, f"{self._head(line)}{self._tamed(line.text)}\n")
 
+    def show_block(self, block: LogBlock) -> None:
+        """Print lines that came at once, in one write. The first may continue what was begun before."""
+        self.show(block.first)
+        head = self._head(block.first)
+        rest = self._tamed_lines(block.rest)
+        self._write(block.first, head + (rest.replace("\n", "\n" + head) if head else rest) + "\n")
+
     def finish(self) -> None:
         """Print what was begun and never ended."""
+        self._bottom.close()
         for line in self._begun.values():
             self._write(line, f"{self._head(line)}{self._tamed(line.text)}\n")
         if self._open_line and sys.stdout.isatty():
@@ -62,7 +89,7 @@ class LinePrinter:
 
     def _show_as_written(self, line: LogLine) -> None:
         """Print a single rank's output; on a terminal its progress bar overwrites itself."""
-        paints = line.progress and self._terminal[line.stream]
+        paints = line.progress and self._on_terminal(line)
         again = "\r\x1b[K" if self._painted else ""
         text = self._cut.pop((line.rank, line.stream), "") + line.text
         if line.unfinished:
@@ -72,10 +99,36 @@ class LinePrinter:
         self._open_line = line.unfinished or paints
 
     def _write(self, line: LogLine, text: str) -> None:
+        if self._only and line.rank is not None and line.rank not in self._only:
+            return
         stream = sys.stderr if self._to_stderr or line.stream == "stderr" else sys.stdout
-        stream.write(text)
-        if self._at_once:
-            stream.flush()
+        if self._recent is not None:
+            self._recent.note(line.rank, text, seen=stream is sys.stderr or self._terminal["stdout"])
+        try:
+            with self._bottom.hidden():
+                stream.write(text)
+                if self._at_once:
+                    stream.flush()
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            name = "standard error" if stream is sys.stderr else "standard output"
+            raise from_output_error(error, name) from error
+
+    def _on_terminal(self, line: LogLine) -> bool:
+        return self._terminal["stderr" if self._to_stderr else line.stream]
+
+    def _is_shown(self, line: LogLine) -> bool:
+        """Whether to show a sight of a progress bar: all where it is painted over, else one now and then."""
+        if self._only and line.rank not in self._only:
+            return False
+        if self._on_terminal(line) and self._at_once:
+            return True
+        key = (line.rank, line.stream)
+        if not line.text or line.at - self._progress_at.get(key, 0.0) < _PROGRESS_EVERY:
+            return False
+        self._progress_at[key] = line.at
+        return True
 
     def _head(self, line: LogLine) -> str:
         stamp = ""
@@ -87,7 +140,7 @@ class LinePrinter:
         if line.rank is None:
             return f"{stamp}[agent {line.worker}] "
         name = f"[{line.rank}]"
-        if self._terminal["stderr" if self._to_stderr else line.stream]:
+        if self._on_terminal(line):
             name = shown(style(name, fg=_COLOURS[line.rank % len(_COLOURS)]))
         return f"{stamp}{name} "
 
@@ -103,6 +156,8 @@ class DataPrinter:
         """Print one line."""
         import msgspec
 
+        if line.progress and not line.text:
+            return  # only says that a progress bar is over
         if self._as_json:
             sys.stdout.write(msgspec.json.encode(line).decode() + "\n")
         else:

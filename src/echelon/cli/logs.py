@@ -7,11 +7,12 @@ from pathlib import Path
 
 import click
 
-from echelon.cli.options import RAW_HELP, complete_runs, target_options, where
+from echelon.cli.options import RAW_HELP, complete_runs, find_run, target_options
+from echelon.model.log import is_gap
 
 
 @click.command("logs", short_help="Show what the ranks wrote.")
-@click.argument("name", metavar="RUN", shell_complete=complete_runs)
+@click.argument("name", metavar="[RUN]", required=False, shell_complete=complete_runs)
 @click.option("-f", "--follow", is_flag=True, help="go on until the run ends")
 @click.option("--rank", type=click.IntRange(min=0), metavar="N", help="only this rank")
 @click.option("--worker", type=click.IntRange(min=0), metavar="N", help="only this worker's ranks")
@@ -21,7 +22,7 @@ from echelon.cli.options import RAW_HELP, complete_runs, target_options, where
 @click.option("--raw", is_flag=True, help=RAW_HELP)
 @target_options
 def logs(
-    name: str,
+    name: str | None,
     follow: bool,
     rank: int | None,
     worker: int | None,
@@ -31,14 +32,14 @@ def logs(
     raw: bool,
     **target: str | None,
 ) -> int:
-    """Show what the ranks wrote, each line with its rank.
+    """Show what the ranks wrote, each line with its rank; without RUN, of the newest run of this folder.
 
     \b
     Examples:
       echelon logs RUN --rank 1 --tail 50
       echelon logs -f RUN --since 5m
+      echelon logs -f
     """
-    from echelon.api import attach
     from echelon.cli import render
     from echelon.cli.follow import report_waiting
     from echelon.cli.lines import DataPrinter, LinePrinter
@@ -46,7 +47,7 @@ def logs(
     from echelon.engines.results import is_streamed
     from echelon.model.resources import parse_duration
 
-    run = attach(name, **where(target))
+    run = find_run(name, target)
     format_ = target["format"] or "text"
     start = time.time() - parse_duration("since", since) if since else None
     lines = run.logs(rank=rank, worker=worker, follow=follow, tail=tail, since=start)
@@ -61,7 +62,7 @@ def logs(
     torn = False
     for line in lines:
         printer.show(line)
-        torn = torn or line.sequence < 0  # it stands for others, which the cluster no longer has
+        torn = torn or is_gap(line)  # it stands for others, which the cluster no longer has
     printer.finish()
     folder = Path(run.status().results or "") if torn else None
     if folder is not None and (folder / "logs").is_dir() and not is_streamed(folder):

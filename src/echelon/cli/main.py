@@ -4,6 +4,7 @@ exit codes.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import sys
 
@@ -19,16 +20,24 @@ COMMANDS = {
     "logs": ("logs", "Show what the ranks wrote."),
     "wait": ("runs", "Wait for a run to end; exits with its code."),
     "stop": ("runs", "Stop runs."),
+    "resume": ("resume", "Start a run again that failed, was stopped or lost."),
     "rm": ("runs", "Forget runs that have ended; results stay."),
     "get": ("runs", "Copy results of a run."),
     "exec": ("exec", "Open a shell, or run a command, in a worker."),
+    "forward": ("forward", "Reach a port of a worker from this machine."),
     "cp": ("cp", "Copy files to and from a cluster's volumes."),
     "volume": ("volume", "List, make and remove a cluster's volumes."),
+    "convert": ("manifests", "Print a job of Kubeflow's as a job file."),
+    "notebook": ("notebooks.commands", "Run a notebook's tagged cells as a pipeline."),
     "image": ("image", "Build an image of the project, without Docker."),
     "top": ("top", "Show devices and who uses them, live."),
+    "queue": ("queueing.queue", "Show the queue: positions, reasons, when runs could start."),
+    "manager": ("queueing.manager", "Serve a cluster's queue."),
+    "install": ("queueing.install", "Install the manager of a cluster's queue."),
     "doctor": ("doctor", "Say what this machine has, and what is missing for what."),
     "completion": ("completion", "Print the shell's completion script."),
 }
+_POSTPONED = 1000  # times, a millisecond each: an import may wait for that of another thread
 _EXAMPLES = """\b
 Examples:
   echelon run -n 2 train.py --epochs 3
@@ -91,10 +100,40 @@ def cli() -> None:
 def main() -> None:
     """Run the command line and exit with the code that `echelon.errors` documents."""
     _open_what_is_closed()
+    _interrupt_between_imports()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # what a terminal cannot show is not worth an error
     sys.exit(call(sys.argv[1:]))
+
+
+def _interrupt_between_imports() -> None:
+    """Have Ctrl-C raise KeyboardInterrupt, but not inside of Python's import machinery: raised in one of its
+    callbacks it is lost, and leaves the lock of all imports held, for which every other thread then waits.
+    """
+    import signal
+    from types import FrameType
+
+    postponed = 0
+
+    def interrupt(_number: int, frame: FrameType | None) -> None:
+        nonlocal postponed
+        inside = frame is not None and frame.f_code.co_filename == "<frozen importlib._bootstrap>"
+        if inside and postponed < _POSTPONED:
+            postponed += 1
+            signal.signal(signal.SIGALRM, again)
+            signal.setitimer(signal.ITIMER_REAL, 0.001)
+            return
+        postponed = 0
+        raise KeyboardInterrupt
+
+    def again(_number: int, frame: FrameType | None) -> None:
+        handler = signal.getsignal(signal.SIGINT)  # by now perhaps another
+        if callable(handler):
+            handler(signal.SIGINT, frame)
+
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, interrupt)
 
 
 def _open_what_is_closed() -> None:
@@ -125,18 +164,24 @@ def call(arguments: list[str]) -> int:
 
 def _report(error: Exception) -> int:
     from echelon.cli.say import say
-    from echelon.errors import EchelonError, from_os_error
+    from echelon.errors import EchelonError, OutputFailed, from_os_error, from_output_error
 
     if isinstance(error, OSError):
         import errno
 
         # Engines translate their own; where this one names no file, it is about our output, or where we are.
-        error = from_os_error(error, "the output" if error.errno == errno.ENOSPC else "the working folder")
+        if error.filename is None and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO):
+            error = from_output_error(error)
+        else:
+            error = from_os_error(error, "the working folder")
     if not isinstance(error, EchelonError):
         raise error
-    say(f"echelon: {error.message}", err=True)
-    if error.hint:
-        say(f"  hint: {error.hint}", err=True)
+    if isinstance(error, OutputFailed):
+        _forget_stdout()
+    with contextlib.suppress(OSError):  # standard error is full, too
+        say(f"echelon: {error.message}", err=True)
+        if error.hint:
+            say(f"  hint: {error.hint}", err=True)
     return error.exit_code
 
 

@@ -6,15 +6,19 @@ import contextlib
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, get_args, get_origin
 
 import click
 from click.shell_completion import CompletionItem
 
 from echelon.errors import InvalidJob
 from echelon.model.settings import Settings
+from echelon.values import types_of
 
 if TYPE_CHECKING:
+    from echelon.engines.base import Engine
+    from echelon.handle import Run
+    from echelon.model.run import RunRef
     from echelon.sources import Target
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -48,7 +52,7 @@ class SectionedCommand(click.Command):
 
 def setting_options(*, everywhere: bool, settings: type[Any] = Settings) -> list[SettingOption]:
     """The options of `run` that only it has, or those that every command has."""
-    hints = get_type_hints(settings)
+    hints = types_of(settings)
     return [
         _option(field, hints[field.name])
         for field in dataclasses.fields(settings)
@@ -65,6 +69,36 @@ def target_options(function: F) -> F:
     return function
 
 
+OF_STEPS = (
+    "image",
+    "pull",
+    "pull_secret",
+    "mount",
+    "env",
+    "secret",
+    "include",
+    "pip",
+    "requirements",
+    "shm",
+    "node_selector",
+    "toleration",
+    "service_account",
+    "priority_class",
+    "queue",
+    "scale_up",
+    "ttl",
+    "label",
+    "annotation",
+    "pod_patch",
+)
+"""Settings that all steps of a notebook in a cluster can have."""
+
+
+def step_options() -> list[click.Parameter]:
+    """Those flags of `run` that hold for all steps of a notebook in a cluster."""
+    return [option for option in setting_options(everywhere=False) if option.name in OF_STEPS]
+
+
 def where(options: Mapping[str, Any]) -> dict[str, str | None]:
     """Of what `target_options` has read, where to look; as keywords of `echelon.attach`."""
     return {name: options.get(name) for name in ("on", "context", "namespace")}
@@ -75,6 +109,32 @@ def target_of(options: Mapping[str, Any]) -> Target:
     from echelon.sources import Target
 
     return Target(**where(options))
+
+
+def place_of(options: Mapping[str, Any]) -> str:
+    """The same as the user has typed it, for a command that is suggested."""
+    return "".join(f" --{name} {value}" for name, value in where(options).items() if value)
+
+
+def find_run(name: str | None, options: Mapping[str, Any], *, keep_stdin: bool = False) -> Run:
+    """The run that a command means: the one named, or the newest of this folder. What the user has not said
+    is told.
+    """
+    from echelon.handle import Run
+
+    return Run(*find_engine(name, options, keep_stdin=keep_stdin))
+
+
+def find_engine(
+    name: str | None, options: Mapping[str, Any], *, keep_stdin: bool = False
+) -> tuple[RunRef, Engine]:
+    """The same as an address, and the engine that has it."""
+    from echelon.cli.render import notice
+    from echelon.finding import find
+
+    as_text = (options.get("format") or "text") == "text"
+    tell = notice if as_text else lambda _note: None
+    return find(name, target_of(options), tell, keep_stdin=keep_stdin)
 
 
 def complete_runs(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:

@@ -17,11 +17,11 @@ import click
 
 from echelon.admission import plan_anywhere
 from echelon.cli.say import coloured, say, shown, style
-from echelon.cli.words import cause_lines, duration, near, one_line, ranges, state
+from echelon.cli.words import cause_lines, duration, near, one_line, phases, ranges, state
 from echelon.engines.base import Engine
 from echelon.engines.results import holds_results, is_streamed
 from echelon.handle import Run
-from echelon.model.job import Job, workers_asked
+from echelon.model.job import Job, asks_for_gpus, workers_asked
 from echelon.model.plan import Plan
 from echelon.model.resources import format_memory
 from echelon.model.status import RunSummary, Status
@@ -29,11 +29,13 @@ from echelon.model.world import rank_count, worker_count
 from echelon.prepare import Prepared
 
 if TYPE_CHECKING:
+    from echelon.cli.recent import Recent
     from echelon.errors import EchelonError
     from echelon.model.copy import LeftOut
     from echelon.model.finding import Finding
 
 _RUN_HEADS = ("NAME", "STATE", "WORKERS", "GPUS", "AGE", "TOOK", "COMMAND", "REASON")
+_MOST_MISSING = 8  # workers of whose results it is told what is missing
 _LEVEL_COLOURS = {"ok": "green", "degraded": "yellow", "missing": "red"}
 _SHORTENED = ("COMMAND", "REASON", "MODEL", "USED BY")  # columns that give way on a narrow terminal
 _LEFT_OUT = 5  # results that are named when they cannot be copied
@@ -76,15 +78,22 @@ def submitted(run: Run, format_: str) -> None:
 
 
 def preview(prepared: Prepared, plan: object, engine: Engine, format_: str) -> None:
-    """What a submission would do; where it makes objects, those objects."""
+    """What a submission would do; as YAML, the objects that it would make, where it makes any."""
     job, objects = prepared.job, engine.traits.previews_objects
     if not isinstance(plan, Plan):
         notice(f"it would wait: {getattr(plan, 'reason', '')}")
         if not objects:
             return
-        plan = plan_anywhere(job)  # the objects are the same, but for the nodes
-    if format_ == "text" or (objects and format_ == "yaml"):
-        click.echo(engine.preview(job, plan, prepared.bundle), nl=False)
+        cluster = None if job.shape is None else engine.cluster(job=job)
+        plan = plan_anywhere(job, cluster)  # the objects are the same, but for the nodes
+    if format_ == "text":
+        from echelon.placement.drawing import draw
+
+        say(engine.preview(job, plan, prepared.bundle).rstrip("\n"))
+        for line in draw(job, plan, engine.cluster(job=job)) if asks_for_gpus(job) else ():
+            say(line)
+    elif objects and format_ == "yaml":
+        click.echo(engine.objects(job, plan, prepared.bundle), nl=False)
     else:
         data({"job": job, "plan": plan}, format_)
 
@@ -137,8 +146,10 @@ def final_code(code: int, trouble: EchelonError | None) -> int:
     return code
 
 
-def ending(status: Status) -> None:
-    """How a run in the foreground ended."""
+def ending(status: Status, recent: Recent | None = None, *, resumable: bool = False) -> None:
+    """How a run in the foreground ended, and what to do if it failed; last lines that are still in sight are
+    not repeated.
+    """
     took = duration((status.ended or time.time()) - status.created)
     folder = Path(status.results or "")
     if status.state == "succeeded":
@@ -146,12 +157,16 @@ def ending(status: Status) -> None:
         notice(f"{style('succeeded', fg='green')} in {took}; {where}")
         return
     notice(f"{state(status.state)} after {took}: {one_line(status.reason or '')}")
-    if status.root_cause is not None:
-        for text in cause_lines(status.root_cause, with_tail=len(ranks_of(status)) > 1):
+    cause = status.root_cause
+    if cause is not None:
+        seen = recent is not None and cause.tail and recent.in_sight(cause.rank, cause.tail[-1])
+        for text in cause_lines(cause, with_tail=not seen and len(ranks_of(status)) > 1):
             say(text, err=True)
     if (folder / "logs").exists():
         what = "the output as it came, without what was missed," if is_streamed(folder) else "all output"
         notice(f"{what} is in {near(status.results)}/logs")
+    if resumable and status.state in ("failed", "lost", "timed-out"):
+        notice(f"`echelon resume {status.name}` starts it again, in the same results")
 
 
 def outcome(status: Status, format_: str) -> None:
@@ -180,6 +195,15 @@ def outcomes(found: Sequence[Status], format_: str) -> None:
         say(f"{status.name} {state(status.state)}{reason}")
 
 
+def names(found: Sequence[str], format_: str) -> None:
+    """Names alone, for other commands."""
+    if format_ != "text":
+        data(list(found), format_)
+        return
+    for name in found:
+        say(name)
+
+
 def removed(names: Sequence[str], format_: str) -> None:
     """Runs that are forgotten."""
     if format_ != "text":
@@ -187,6 +211,13 @@ def removed(names: Sequence[str], format_: str) -> None:
     else:
         for name in names:
             say(name)
+
+
+def kept(run: str, volumes: Sequence[str]) -> None:
+    """Volumes that stay after a run was forgotten."""
+    for volume in volumes:
+        name = volume.removeprefix("pvc:").partition("/")[0]
+        notice(f"results of {run} stay on {volume}; `echelon volume rm {name}` deletes that volume")
 
 
 def fetched(where: Path, seconds: float, format_: str) -> None:
@@ -201,13 +232,20 @@ def runs(found: Sequence[RunSummary], format_: str, *, ended_too: bool, all_user
     """The table of runs; with those of all users, whose they are."""
     if format_ != "text":
         data(found, format_)
-    elif found and all_users:
+    elif found and (all_users or len({_whose(row) for row in found}) > 1):
         heads = ("OWNER", *_RUN_HEADS)
-        table(heads, [(row.owner or "-", *_run_row(row)) for row in found])
+        table(heads, [(_whose(row), *_run_row(row)) for row in found])
     elif found:
         table(_RUN_HEADS, map(_run_row, found))
     else:
         notice("no runs" if ended_too else "no run goes on; -a shows those that have ended")
+
+
+def _whose(row: RunSummary) -> str:
+    """The owner of a run; where a cluster has another name for the local user, both."""
+    if row.user and row.user != row.owner:
+        return f"{row.owner} ({row.user})"
+    return row.owner or "-"
 
 
 def _run_row(row: RunSummary) -> tuple[str, ...]:
@@ -237,16 +275,29 @@ def status(found: Status, format_: str) -> None:
     facts = [
         ("command", found.command or "-"),
         ("framework", found.framework or "-"),
+        ("image", found.image or ""),
+        ("namespace", found.namespace or ""),
+        ("nodes", ", ".join(sorted({each.node for each in found.workers if each.node}))),
+        ("started", time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(found.created))),
         ("elapsed", duration((found.ended or now) - (found.started or found.created))),
+        ("phases", phases(found, now)),
         ("restarts", _restarts(found)),
         ("results", near(found.results)),
     ]
     if found.exit_code is not None:
         facts.append(("exit code", str(found.exit_code)))
+    if found.released is not None and found.ended is not None:
+        facts.append(("released", _released(found, found.released - found.ended)))
     if found.held_until is not None:
         facts.append(("holds", _holding(found, found.held_until - now)))
+    facts += [("missing", each) for each in found.missing[:_MOST_MISSING]]
+    if len(found.missing) > _MOST_MISSING:
+        facts.append(("missing", f"results of {len(found.missing) - _MOST_MISSING} more workers"))
+    if found.kept:
+        facts.append(("kept", _keeping(found)))
     for name, value in facts:
-        say(f"  {name:<10} {one_line(value)}")
+        if value:
+            say(f"  {name:<10} {one_line(value)}")
     if found.workers:
         say()
         rows = [
@@ -262,11 +313,19 @@ def status(found: Status, format_: str) -> None:
             )
             for each in found.workers
         ]
-        table(("WORKER", "ROLE", "RANKS", "STATE", "NODE", "GPUS", "RANK PIDS", "REASON"), rows)
+        table(
+            *_without_empty(("WORKER", "ROLE", "RANKS", "STATE", "NODE", "GPUS", "RANK PIDS", "REASON"), rows)
+        )
     if found.root_cause is not None:
         say()
         for text in cause_lines(found.root_cause, with_tail=True):
             say(text)
+
+
+def _without_empty(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> tuple[list[str], list[list[str]]]:
+    """A table without the columns in which no row has anything."""
+    kept = [at for at in range(len(heads)) if any(row[at] not in ("", "-") for row in rows)]
+    return [heads[at] for at in kept], [[row[at] for at in kept] for row in rows]
 
 
 def _restarts(found: Status) -> str:
@@ -278,15 +337,33 @@ def _restarts(found: Status) -> str:
     return f"{counted}; {spared} more {'do' if spared > 1 else 'does'} not count: workers were told to leave"
 
 
+def _released(found: Status, after: float) -> str:
+    """How soon a run that is over gave back what it had."""
+    gpus = sum(len(worker.gpus) for worker in found.workers)
+    what = f"its {gpus} GPU{'s' * (gpus != 1)}" if gpus else "its place"
+    return f"{what}, {duration(max(0.0, after))} after its end"
+
+
 def _holding(found: Status, left: float) -> str:
     """What a run that is over still has, and for how long."""
     gpus = sum(len(worker.gpus) for worker in found.workers)
     what = f"its {gpus} GPU{'s' * (gpus != 1)}" if gpus else "its place"
     until = time.strftime("%H:%M:%S", time.localtime(found.held_until))
+    why = f" ({found.held_why})" if found.held_why else ""
     return (
-        f"{what}, with its results, until {until} (for {duration(max(0.0, left))}); "
+        f"{what}, with its results{why}, until {until} (for {duration(max(0.0, left))}); "
         f"`echelon get {found.name}` fetches them and lets go"
     )
+
+
+def _keeping(found: Status) -> str:
+    """What the keeper of a run that is over has."""
+    some = len(found.kept) < len(found.workers)
+    whose = f"the results of workers {ranges(found.kept)}" if some else "its results"
+    until = ""
+    if found.kept_until is not None:
+        until = time.strftime(", until %Y-%m-%d %H:%M", time.localtime(found.kept_until))
+    return f"{whose}, by a small pod without GPUs{until}; `echelon get {found.name}` fetches them"
 
 
 def findings(found: Iterable[Finding], format_: str) -> list[Finding]:
@@ -303,6 +380,18 @@ def findings(found: Iterable[Finding], format_: str) -> list[Finding]:
             say(f"{'':28}{each.fix}")
         shown.append(each)
     return shown
+
+
+def manifests(found: Sequence[object], format_: str) -> None:
+    """Objects for `kubectl apply`."""
+    if not found:
+        notice("no right is missing")
+    elif format_ == "json":
+        data({"apiVersion": "v1", "kind": "List", "items": list(found)}, "json")
+    else:
+        import yaml
+
+        click.echo(yaml.safe_dump_all(found, sort_keys=False, allow_unicode=True), nl=False)
 
 
 def ranks_of(found: Status) -> tuple[int, ...]:

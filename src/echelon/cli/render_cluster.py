@@ -15,10 +15,11 @@ from echelon.model.resources import format_memory
 
 if TYPE_CHECKING:
     from echelon.model.copy import OpenCopy
-    from echelon.model.usage import ClusterRun, ClusterUsage, NodeUse
+    from echelon.model.usage import ClusterRun, ClusterUsage, Holder, NodeUse
 
 _NAMED = 3  # users or nodes that a cell names before it counts the rest
 _AROUND = 9  # lines on the screen that are not rows of nodes or runs
+_HEADS = 3  # those that the table of holders adds
 
 
 def copies(found: Sequence[OpenCopy]) -> None:
@@ -45,25 +46,36 @@ def cluster_usage(found: ClusterUsage, format_: str) -> None:
     if format_ != "text":
         data(found, format_)
         return
-    room = max(4, shutil.get_terminal_size().lines - _AROUND) if sys.stdout.isatty() else None
+    nodes, holders, runs = _shares_of_screen(found) if sys.stdout.isatty() else (None, None, None)
     if found.nodes is None:
         say("nodes: unknown; you may not list them (`echelon doctor --on k8s` says what is missing)")
     else:
         say(_headline(found.nodes))
         say()
-        runs = min(len(found.runs), room // 2) if room is not None else 0
         _rows(
             ("NODE", "STATE", "MODEL", "GPUS", "USED", "FREE", "CPUS", "MEMORY", "USED BY"),
             [_node_row(each) for each in found.nodes],
-            None if room is None else room - runs,
+            nodes,
             "nodes",
         )
+    if found.holders:
+        say()
+        rows = [_holder_row(each, time.time()) for each in sorted(found.holders, key=_idle_first)]
+        _rows(("NODE", "HELD BY", "POD", "GPUS", "FOR", "STATE"), rows, holders, "holders")
     say()
     if found.runs:
         heads = ("RUN", "STATE", "WORKERS", "CPUS", "MEMORY", "GPUS", "NODES")
-        _rows(heads, [_run_row(each) for each in found.runs], None if room is None else room // 2, "runs")
+        _rows(heads, [_run_row(each) for each in found.runs], runs, "runs")
     else:
         say("no runs")
+
+
+def _shares_of_screen(found: ClusterUsage) -> tuple[int, int, int]:
+    """How many rows of nodes, holders and runs fit: what the latter do not need is for nodes."""
+    room = max(6, shutil.get_terminal_size().lines - _AROUND - (_HEADS if found.holders else 0))
+    part = room // 3 if found.holders else room // 2
+    holders, runs = min(len(found.holders), room // 3), min(len(found.runs), part)
+    return room - holders - runs, holders, runs
 
 
 def _headline(nodes: tuple[NodeUse, ...]) -> str:
@@ -105,6 +117,28 @@ def _run_row(each: ClusterRun) -> tuple[str, ...]:
         format_memory(each.memory),
         str(each.gpus or "-"),
         _some(list(each.nodes)) or "-",
+    )
+
+
+_IDLE = {
+    "lingering": "idle: its run is over, its results are not fetched",
+    "keeping": "idle: keeps its run's results, without GPUs",
+}
+
+
+def _idle_first(each: Holder) -> tuple[bool, str]:
+    return each.state != "lingering", each.node
+
+
+def _holder_row(each: Holder, now: float) -> tuple[str, ...]:
+    text = _IDLE.get(each.state, each.state)
+    return (
+        each.node,
+        each.name,
+        each.pod or "-",
+        str(each.gpus or "-"),
+        "?" if each.since is None else duration(max(0.0, now - each.since)),
+        style(text, fg="yellow") if each.state in _IDLE else state(each.state),
     )
 
 

@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.shell_completion import CompletionItem
 
+from echelon.cli.manifests import MAP, bring_objects, read_kubeflow, settle_place
+from echelon.cli.native import run_native
 from echelon.cli.options import RAW_HELP, SectionedCommand, setting_options
+from echelon.errors import InvalidJob
+from echelon.model.pod import JOB, NATIVE
 from echelon.model.settings import Settings
+
+if TYPE_CHECKING:
+    from echelon.model.status import Status
+    from echelon.model.traits import Traits
+    from echelon.prepare import Prepared
 
 _HELP = """Train a script, a module or a command on many workers.
 
@@ -25,7 +37,21 @@ Examples:
   echelon run -n 2 --procs 2 -m pkg.train --lr 1e-3 --checkpoint_path '{output}/ckpt'
   echelon run -n 4 -- ./any-program --with args   not Python at all
   echelon run -f job.yaml --set workers=8         a job kept in a file
+  echelon run -f pytorchjob.yaml                  a job of Kubeflow's in your cluster, without its operator
+  echelon run -f pytorchjob.yaml --on local --map /opt/mnist/src=./src   the same on this machine
+  echelon run -f pytorchjob.yaml --as native      the same by Kubeflow's own controller
+  echelon run --as pytorchjob -n 4 train.py       a script as a PyTorchJob, run by Kubeflow's controller
+  echelon run --as pytorchjob -n 4 --dry-run -o yaml train.py   what would be created for that
+  echelon run --as trainjob -n 4 train.py         the same as a TrainJob, run by Kubeflow's Trainer
   echelon run -d --name fm train.py               detached: prints the run's name
+  echelon run -n 8 --show-rank 0 train.py         prints only what rank 0 writes; logs have all
+  echelon run --on k8s -d --gpus 8 --priority 5 --timeout 2h train.py   sooner in the queue, and for how long
+  echelon run --name fm --replace train.py        again under the same name
+  echelon run --on k8s --include data/ --dry-run train.py   what would travel, and where to
+  echelon run --on k8s -d --code-volume pvc:shelf train.py  detached, with more than 5 MiB of code
+  echelon run --on k8s -d --keep 3d train.py                a small pod keeps the results for three days
+  echelon run --on k8s --total-gpus 6 train.py              shares and nodes are chosen for you
+  echelon run --on k8s --label team=vision --pod-patch patch.yaml train.py
 """
 
 
@@ -54,12 +80,20 @@ class RunCommand(SectionedCommand):
         click.Option(
             ["-f", "--file", "file"],
             type=click.Path(path_type=Path, readable=False),
-            help="a job file (YAML)",
+            help="a job file (YAML), or a job of Kubeflow's",
         ),
+        MAP,
         click.Option(
             ["--set", "overrides"], multiple=True, metavar="KEY=VALUE", help="override a key of the job file"
         ),
         click.Option(["--raw"], is_flag=True, help=RAW_HELP),
+        click.Option(
+            ["--show-rank", "show_rank"],
+            multiple=True,
+            type=click.IntRange(min=0),
+            metavar="N",
+            help="print only what this rank writes; the logs have all",
+        ),
         click.Argument(
             ["words"],
             nargs=-1,
@@ -76,39 +110,123 @@ def run(
     file: Path | None,
     overrides: tuple[str, ...],
     raw: bool,
+    show_rank: tuple[int, ...],
+    maps: tuple[str, ...],
     words: tuple[str, ...],
     **flags: Any,
 ) -> int:
     """Gather, prepare, submit, follow."""
-    from echelon.cli import follow, render
-    from echelon.engines.choose import choose_engine
-    from echelon.prepare import prepare
+    from echelon.bundle import pack_files
+    from echelon.cli import render
+    from echelon.cli.terminal import offer_terminal
+    from echelon.engines.choose import CLUSTER, LOCAL, choose_engine
+    from echelon.model.job import ranks_asked
+    from echelon.prepare import named_after, prepare
     from echelon.sources import find_surroundings, gather
     from echelon.submit import submit
 
     given = _settings(flags, words, is_command=ctx.meta["command"], has_file=file is not None)
     surroundings = find_surroundings()
-    settings = gather(given, surroundings, overrides, file)
+    native = given.job_kind == NATIVE
+    manifest = read_kubeflow(file, given, surroundings, native=native)
+    if native and manifest is not None:
+        return run_native(manifest, given, raw=raw, show_rank=show_rank)
+    settings = gather(given, surroundings, overrides, file if manifest is None else manifest.settings)
     foreground = not settings.detach and not settings.dry_run
+    terminal = offer_terminal() if foreground and settings.format in (None, "text") else None
     engine = choose_engine(
-        settings.on, context=settings.context, namespace=settings.namespace, keep_stdin=foreground
+        settings.on,
+        context=settings.context,
+        namespace=settings.namespace,
+        keep_stdin=foreground,
+        terminal=terminal.descriptor if terminal is not None else None,
+        default=LOCAL if manifest is None and given.job_kind is None else CLUSTER,
     )
-    prepared = prepare(settings, surroundings, engine.traits)
-    job = prepared.job
-    for note in (*prepared.notes, *engine.notes(job)):
+    _check_kind(given.job_kind, engine.traits)
+    if manifest is None:
+        _check_maps(maps)
+        prepared = prepare(settings, surroundings, engine.traits)
+        job = asked = prepared.job
+    else:
+        here = settle_place(manifest, settings, engine, maps, surroundings)
+        named = named_after(here.settings, manifest.document["metadata"].get("generateName"))
+        prepared = prepare(named, surroundings, engine.traits)
+        if here.files:
+            prepared = replace(prepared, bundle=pack_files(here.files))
+        for note in here.notes:
+            render.notice(note)
+        job = prepared.job
+        asked, done = bring_objects(manifest, job, engine, dry_run=bool(settings.dry_run))
+        for note in done:
+            render.notice(note)
+    for note in (*prepared.notes, *engine.notes(asked)):
         render.notice(note)
     for word in _STRAYED.intersection(job.args):
         render.notice(f"{word} is after the script, which gets it; flags of echelon go before the script")
     if settings.dry_run:
-        from echelon.admission import find_plan
+        from echelon.admission import Queued, find_plan
+        from echelon.shipping import check_sending, check_waiting
 
-        render.preview(prepared, find_plan(job, engine), engine, settings.format or "text")
+        check_sending(job, prepared.bundle, engine.traits, detach=bool(settings.detach))
+        if settings.name is not None and not settings.replace and job.name in engine.names():
+            render.notice(f"there is a run {job.name!r} already; --replace replaces one that has ended")
+        found = find_plan(job, engine, tell=render.notice)
+        if isinstance(found, Queued):
+            check_waiting(job, prepared.bundle, engine.traits, found.reason)
+        render.preview(prepared, found, engine, settings.format or "text")
         return 0
-    handle = submit(prepared, engine, no_wait=bool(settings.no_wait), stays=foreground)
+    _check_ranks(show_rank, ranks_asked(job))
+    volume = job.pod.code_volume if engine.traits.remote else None
+    with render.told_if_slow(f"sending the code to volume {volume.claim}") if volume else nullcontext():
+        handle = submit(
+            prepared,
+            engine,
+            no_wait=bool(settings.no_wait),
+            stays=foreground,
+            replace=bool(settings.replace),
+            tell=render.notice,
+        )
     if not foreground:
         render.submitted(handle, settings.format or "text")
         return 0
-    return follow.follow(handle, job, settings.format or "text", raw=raw)
+    if terminal is not None and not terminal.was_taken():
+        terminal = None
+    from echelon.cli import follow  # not before the run is submitted, so that it starts sooner
+
+    advise = partial(_advise, prepared)
+    return follow.follow(
+        handle, job, settings.format or "text", raw=raw, only=show_rank, terminal=terminal, advise=advise
+    )
+
+
+def _advise(prepared: Prepared, status: Status) -> str | None:
+    """What to do about a run that failed because a file did not travel."""
+    cause, project = status.root_cause, prepared.project
+    if cause is None or not cause.error or prepared.bundle is None or project is None:
+        return None
+    from echelon.bundle.travel import why_missing
+
+    folder = (prepared.job.cwd or "").removeprefix("{code}").strip("/")
+    return why_missing(cause.error, prepared.bundle, folder, project)
+
+
+def _check_kind(kind: str | None, traits: Traits) -> None:
+    """A file's kind has no effect on this machine; one that was asked for must not be ignored."""
+    if kind not in (None, JOB, NATIVE) and not traits.remote:
+        raise InvalidJob("as", kind, "needs a cluster", hint="leave --on local out")
+
+
+def _check_maps(maps: Sequence[str]) -> None:
+    if maps:
+        hint = "it belongs to -f FILE with a job of Kubeflow's"
+        raise InvalidJob("map", maps[0], "has nothing to map", hint=hint)
+
+
+def _check_ranks(shown: Sequence[int], ranks: int) -> None:
+    for rank in shown:
+        if rank >= ranks:
+            hint = f"they are numbered 0 to {ranks - 1}" if ranks > 1 else "there is only rank 0"
+            raise InvalidJob("show-rank", rank, "is no rank of this run", hint=hint)
 
 
 # Of the flags that are easily put last, those that hardly any script has.

@@ -9,50 +9,77 @@ from typing import TYPE_CHECKING
 
 import click
 
-from echelon.cli.options import complete_runs, target_of, target_options, where
+from echelon.cli.attaching import attach_all
+from echelon.cli.options import complete_runs, find_run, target_of, target_options
 
 if TYPE_CHECKING:
     from echelon.errors import EchelonError
-    from echelon.handle import Run
     from echelon.model.copy import LeftOut, OpenCopy
     from echelon.model.status import RunSummary
+    from echelon.notebook.removing import Holding
 
 
 @click.command("ps", short_help="List runs.")
 @click.option("-a", "--all", "everything", is_flag=True, help="those that have ended too, and copies")
 @click.option("-A", "--everybody", "all_users", is_flag=True, help="other people's in the namespace too")
+@click.option("-q", "--quiet", "names_only", is_flag=True, help="only the names, a line each")
+@click.option("--all-kinds", is_flag=True, help="jobs of Kubeflow's controllers too")
+@click.option("--steps", is_flag=True, help="the steps of notebooks too, a line each")
 @click.option("--watch", is_flag=True, help="again every second, until Ctrl-C")
 @target_options
-def ps(everything: bool, all_users: bool, watch: bool, **target: str | None) -> int:
-    """List your runs that go on; with -a, those that have ended too, and copies to and from volumes.
+def ps(
+    everything: bool,
+    all_users: bool,
+    names_only: bool,
+    all_kinds: bool,
+    steps: bool,
+    watch: bool,
+    **target: str | None,
+) -> int:
+    """List your runs that go on; with -a, those that have ended too, and copies to and from volumes. The
+    steps of a notebook are one line.
 
     \b
     Examples:
       echelon ps
       echelon ps -a -o json
+      echelon ps -a --steps
+      echelon stop $(echelon ps -q)
       echelon ps -A --on k8s
+      echelon ps --all-kinds --on k8s
     """
-    from echelon.api import engine_at
+    from echelon.api import engine_at, watched_at
     from echelon.cli import render, render_cluster
+    from echelon.cli.folding import fold_pipelines
     from echelon.engines.base import current_user
     from echelon.model.status import FINAL
 
     engine, me = engine_at(target_of(target)), current_user()
+    watched = watched_at(target_of(target)) if all_kinds else None
 
-    def is_mine(row: RunSummary | OpenCopy) -> bool:
-        return all_users or not engine.traits.shared or row.owner in ("", me)
+    def is_mine(copy: OpenCopy) -> bool:
+        return all_users or not engine.traits.shared or copy.owner in ("", me)
 
     def look() -> tuple[list[RunSummary], list[OpenCopy]]:
-        found = [row for row in engine.runs() if is_mine(row) and (everything or row.state not in FINAL)]
+        listed = [*engine.runs(), *(watched.runs() if watched is not None else ())]
+        found = [row for row in listed if (all_users or row.own) and (everything or row.state not in FINAL)]
         there = engine.volumes.copies() if everything and engine.volumes is not None else ()
         return found, [each for each in there if is_mine(each)]
 
     def show(found: tuple[list[RunSummary], list[OpenCopy]]) -> None:
         (rows, copies), format_ = found, target["format"] or "text"
+        if names_only:
+            render.names([row.name for row in rows], format_)
+            return
         if copies and format_ != "text":
             render.data([*rows, *copies], format_)
             return
-        render.runs(rows, format_, ended_too=everything, all_users=all_users)
+        shown = rows if steps or format_ != "text" else fold_pipelines(rows)
+        render.runs(shown, format_, ended_too=everything, all_users=all_users)
+        if not shown and format_ == "text" and not engine.traits.remote and _last_is_remote():
+            render.notice(
+                "`echelon ps --on k8s` lists those in the cluster; ECHELON_ON=k8s makes it the default"
+            )
         if copies:
             render_cluster.copies(copies)
 
@@ -60,26 +87,35 @@ def ps(everything: bool, all_users: bool, watch: bool, **target: str | None) -> 
     return 0
 
 
+def _last_is_remote() -> bool:
+    """Whether the newest run that was started from this folder is in a cluster."""
+    from pathlib import Path
+
+    from echelon.engines.recent import started_from
+
+    return next(started_from(Path.cwd()), "").startswith("k8s:")
+
+
 @click.command("status", short_help="Say how a run stands, and why it failed.")
-@click.argument("name", metavar="RUN", shell_complete=complete_runs)
+@click.argument("name", metavar="[RUN]", required=False, shell_complete=complete_runs)
 @target_options
-def status(name: str, **target: str | None) -> int:
+def status(name: str | None, **target: str | None) -> int:
     """Say how a run stands: its workers, its restarts, and, if it failed, the rank that failed first.
+    Without RUN, the newest run of this folder.
 
     \b
     Examples:
       echelon status RUN
       echelon status RUN -o json
     """
-    from echelon.api import attach
     from echelon.cli import render
 
-    render.status(attach(name, **where(target)).status(), target["format"] or "text")
+    render.status(find_run(name, target).status(), target["format"] or "text")
     return 0
 
 
 @click.command("wait", short_help="Wait for a run to end; exits with its code.")
-@click.argument("name", metavar="RUN", shell_complete=complete_runs)
+@click.argument("name", metavar="[RUN]", required=False, shell_complete=complete_runs)
 @click.option("--timeout", metavar="TIME", help="give up after 30s, 5m, 2h, ...; the run goes on")
 @click.option(
     "--take-over",
@@ -87,8 +123,8 @@ def status(name: str, **target: str | None) -> int:
     help="look after a run that another machine submitted: admit it, replace lost workers, fetch its results",
 )
 @target_options
-def wait(name: str, timeout: str | None, take_over: bool, **target: str | None) -> int:
-    """Wait for a run to end, and exit with its exit code.
+def wait(name: str | None, timeout: str | None, take_over: bool, **target: str | None) -> int:
+    """Wait for a run, without RUN the newest of this folder, to end, and exit with its exit code.
 
     A run that this machine submitted is looked after meanwhile, and its results are fetched; of another
     machine's run nothing is changed, unless --take-over is given.
@@ -99,12 +135,11 @@ def wait(name: str, timeout: str | None, take_over: bool, **target: str | None) 
       echelon wait RUN --timeout 2h
       echelon wait RUN --take-over
     """
-    from echelon.api import attach
     from echelon.cli import render
     from echelon.cli.follow import report_waiting
     from echelon.model.resources import parse_duration
 
-    run = attach(name, **where(target))
+    run = find_run(name, target)
     report_waiting(run)
     troubles: list[EchelonError] = []
     ended = run.wait(
@@ -118,12 +153,12 @@ def wait(name: str, timeout: str | None, take_over: bool, **target: str | None) 
 
 
 @click.command("stop", short_help="Stop runs.")
-@click.argument("names", metavar="RUN...", nargs=-1, required=True, shell_complete=complete_runs)
+@click.argument("names", metavar="[RUN]...", nargs=-1, shell_complete=complete_runs)
 @click.option("--now", is_flag=True, help="kill at once, without SIGTERM first")
 @target_options
 def stop(names: tuple[str, ...], now: bool, **target: str | None) -> int:
-    """Stop runs: SIGTERM to their ranks, SIGKILL to what is left ten seconds later. Returns when they have
-    ended.
+    """Stop runs, without RUN the newest of this folder: SIGTERM to their ranks, SIGKILL to what is left ten
+    seconds later. Returns when they have ended.
 
     \b
     Examples:
@@ -133,7 +168,7 @@ def stop(names: tuple[str, ...], now: bool, **target: str | None) -> int:
     from echelon.cli import render
     from echelon.handle import STOP_PATIENCE
 
-    handles, trouble = _attach_all(names, target)
+    handles, trouble = attach_all(names, target) if names else ([find_run(None, target)], None)
     for handle in handles:
         handle.stop(now=now, wait=False)
     troubles: list[EchelonError] = []
@@ -151,29 +186,44 @@ def stop(names: tuple[str, ...], now: bool, **target: str | None) -> int:
 
 
 @click.command("rm", short_help="Forget runs that have ended; results stay.")
-@click.argument("names", metavar="RUN...", nargs=-1, required=True, shell_complete=complete_runs)
+@click.argument("names", metavar="[RUN]...", nargs=-1, shell_complete=complete_runs)
+@click.option("--finished", is_flag=True, help="all your runs that have ended, however they did")
+@click.option("--older-than", metavar="TIME", help="all your runs that ended longer ago than 12h, 7d, ...")
 @target_options
-def rm(names: tuple[str, ...], **target: str | None) -> int:
+def rm(names: tuple[str, ...], finished: bool, older_than: str | None, **target: str | None) -> int:
     """Forget runs that have ended: their names are free again, their results stay where they are.
 
     \b
     Examples:
       echelon rm RUN
       echelon rm RUN1 RUN2
+      echelon rm train-1                all steps of a notebook's pipeline, and the volume made for it
+      echelon rm --finished
+      echelon rm --older-than 7d
     """
     from echelon.cli import render
     from echelon.errors import EchelonError
 
-    handles, trouble = _attach_all(names, target)
+    by_age = finished or older_than is not None
+    if bool(names) == by_age:
+        raise click.UsageError("Name runs, or say --finished or --older-than TIME.")
+    names = _ended(older_than, target) if by_age else names
+    held: list[Holding] = []
+    handles, trouble = attach_all(names, target, held)
     gone: list[str] = []
     for handle in handles:
         try:
             with render.told_if_slow(f"waiting until nothing of run {handle.name} is left"):
-                handle.remove()
+                kept = handle.remove()
             gone.append(handle.name)
+            render.kept(handle.name, kept)
         except EchelonError as error:
             trouble = trouble or error
-    if gone:
+    if held:
+        from echelon.notebook.removing import remove_volumes
+
+        remove_volumes(held, render.notice)
+    if gone or (by_age and trouble is None):
         render.removed(gone, target["format"] or "text")
     if trouble is not None:
         raise trouble
@@ -196,17 +246,31 @@ def get(name: str, path: str, to: str | None, **target: str | None) -> int:
       echelon get RUN
       echelon get RUN ckpt/model.pt --to /tmp
     """
-    from echelon.api import attach
     from echelon.cli import render
 
     started = time.monotonic()
     left_out: list[LeftOut] = []
     try:
-        fetched = attach(name, **where(target)).get(path, to, notice=left_out.append)
+        fetched = find_run(name, target).get(path, to, notice=left_out.append, tell=render.notice)
     finally:
         render.left_out(left_out)
     render.fetched(fetched, time.monotonic() - started, target["format"] or "text")
     return 0
+
+
+def _ended(older_than: str | None, target: Mapping[str, str | None]) -> tuple[str, ...]:
+    """The names of the user's runs that have ended, and did so longer ago than a time."""
+    from echelon.api import engine_at
+    from echelon.model.resources import parse_duration
+    from echelon.model.status import FINAL
+
+    engine = engine_at(target_of(target))
+    before = time.time() - (parse_duration("older-than", older_than) if older_than else 0.0)
+    return tuple(
+        row.name
+        for row in engine.runs()
+        if row.state in FINAL and row.own and (row.ended or row.created) <= before
+    )
 
 
 def _collect(fetch: Callable[[], object], troubles: list[EchelonError]) -> None:
@@ -217,21 +281,3 @@ def _collect(fetch: Callable[[], object], troubles: list[EchelonError]) -> None:
         fetch()
     except EchelonError as error:
         troubles.append(error)
-
-
-def _attach_all(
-    names: tuple[str, ...], target: Mapping[str, str | None]
-) -> tuple[list[Run], EchelonError | None]:
-    """The runs of those names, and what is wrong with the first that is none: the others are not kept waiting
-    for it.
-    """
-    from echelon.api import attach
-    from echelon.errors import EchelonError
-
-    handles, trouble = [], None
-    for name in dict.fromkeys(names):
-        try:
-            handles.append(attach(name, **where(target)))
-        except EchelonError as error:
-            trouble = trouble or error
-    return handles, trouble

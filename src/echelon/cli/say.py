@@ -1,19 +1,22 @@
 """The one place where text for a person is written, and what becomes of control characters on its way there.
 
 Messages and tables have texts that did not originate on this machine: reasons, names of nodes and users,
-commands in somebody's record, what an API server said. A terminal obeys what is in such a text: it changes
+commands in others' records, what an API server said. A terminal obeys what is in such a text: it changes
 the title, fills the clipboard, moves the cursor. So `say` leaves out foreign colours and shows every other
 control character as it is written in Python; `style` gives the colours of our own. Lines of ranks keep what
 progress bars and colours need (`tamed`). Data (JSON, YAML) has escapes of its own."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 import click
 
-_OWN = f"\ufdd0{os.urandom(4).hex()}\ufdd1"  # stands for an escape character of ours; nobody can write it
+_OWN = f"\ufdd0{os.urandom(4).hex()}\ufdd1"  # stands for an escape character of ours; no text has it
 # What is not text: control characters, those of the second set (a terminal takes U+009B for ESC [), and marks
 # that turn the direction of writing around, so that a text reads as another one.
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
@@ -28,12 +31,18 @@ _SEQUENCE = re.compile(
     "|\x1b[ -/]*[0-~]?"
     "|[\x00-\x07\x0a-\x0c\x0e-\x1f\x7f-\x9f]"
 )
+_PLAIN = bytes(range(0x20, 0x7F)) + b"\n"  # what most lines consist of
 _CUT = re.compile("\x1b(?:\\[[0-9;:]{0,32})?\\Z")
+
+
+# Gives way while something is printed: what is painted at the bottom of the terminal (`bottom.py`).
+give_way: Callable[[], AbstractContextManager[object]] = contextlib.nullcontext
 
 
 def say(text: str = "", *, err: bool = False, nl: bool = True) -> None:
     """Print text for a person; colours are left out where there is no terminal."""
-    click.echo(shown(text), err=err, nl=nl)
+    with give_way():
+        click.echo(shown(text), err=err, nl=nl)
 
 
 def shown(text: str) -> str:
@@ -60,6 +69,13 @@ def tamed(text: str) -> str:
     if text.isprintable():
         return text
     return _SEQUENCE.sub(lambda found: found["stays"] or "", text)
+
+
+def tamed_lines(text: str) -> str:
+    """Several lines, each as `tamed` gives it; text that needs nothing done to it is looked at as a whole."""
+    if text.isascii() and not text.encode().translate(None, _PLAIN):
+        return text
+    return "\n".join([tamed(line) for line in text.split("\n")])
 
 
 def split_at_cut(text: str) -> tuple[str, str]:

@@ -6,7 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from echelon.cli.say import style
+from echelon.model.display import duration
 from echelon.model.event import RootCause
+from echelon.model.status import Status
+
+__all__ = ["cause_lines", "duration", "named_ranks", "near", "one_line", "phases", "ranges", "state"]
 
 _STATE_COLOURS = {
     "running": "green", "succeeded": "green", "failed": "red", "lost": "red", "timed-out": "red",
@@ -19,17 +23,23 @@ def state(name: str) -> str:
     return style(name, fg=_STATE_COLOURS.get(name))
 
 
-def duration(seconds: float) -> str:
-    """A time as people write it: 4.2 s, 3 m 10 s, 2 h 5 m."""
-    if seconds < 60:
-        return f"{max(0.0, seconds):.1f} s"
-    minutes, rest = divmod(int(seconds), 60)
-    if minutes < 60:
-        return f"{minutes} m {rest} s"
-    hours, minutes = divmod(minutes, 60)
-    if hours < 48:
-        return f"{hours} h {minutes} m"
-    return f"{hours // 24} d {hours % 24} h"
+def phases(status: Status, now: float) -> str:
+    """How long a run was in each of its phases so far: in the queue; in a cluster, until every worker was
+    scheduled, had its image and ran an agent; until its ranks ran; and from then on. What lies between the
+    first start and the last restart is not told: all of it happened there.
+    """
+    in_pods = status.namespace is not None
+    moments = [
+        ("queued", status.created),
+        ("pulling" if in_pods else "starting", status.started),
+        ("starting", status.agents_since if in_pods and not status.restarts else None),
+        ("training", status.training_since),
+    ]
+    begun = [(name, at) for name, at in moments if at is not None]
+    ends = [*(at for _, at in begun[1:]), status.ended or now]
+    told = ("queued", "training") if status.restarts else ("queued", "pulling", "starting", "training")
+    took = [(name, duration(end - at)) for (name, at), end in zip(begun, ends, strict=True)]
+    return ", ".join(f"{name} {time}" for name, time in took if name in told)
 
 
 def near(path: str | None) -> str:
@@ -73,6 +83,10 @@ def cause_lines(cause: RootCause, *, with_tail: bool) -> list[str]:
         lines.append(f"  first to fail: rank {cause.rank} (worker {cause.worker})")
     if cause.error and cause.error not in cause.summary:
         lines.append(f"  error: {cause.error}")
+    if cause.hint:
+        lines.append(f"  hint: {one_line(cause.hint)}")
+    if cause.peers:
+        lines.append(f"  {one_line(cause.peers)}")
     if with_tail and cause.tail:
         lines.append("  its last lines:")
         lines += [f"    {text}" for text in cause.tail[-12:]]

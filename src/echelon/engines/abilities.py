@@ -1,22 +1,30 @@
-"""What some engines can do and others cannot: a shell beside a rank, volumes, a check-up, usage.
+"""What some engines can do and others cannot: a shell beside a rank, ports of workers, volumes, a check-up,
+usage, objects beside a job, code that is sent later.
 
 Each is a small protocol, and an engine holds one object for each that it has. `required` turns a missing one
 into the one error that all commands give."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import field
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar
 
 from echelon.errors import InvalidJob, Unavailable
+from echelon.model.queue import Rules
 from echelon.model.run import Record, RunRef, opening_status
 from echelon.model.traits import Traits
+from echelon.values import frozen
 
 if TYPE_CHECKING:
+    from echelon.model.cluster import Cluster
     from echelon.model.copy import Copied, OpenCopy, Progress
     from echelon.model.finding import Finding
+    from echelon.model.job import Job
+    from echelon.model.plan import Plan
     from echelon.model.pod import PodOptions
+    from echelon.model.queue import HoldingRun, Place, QueuedRun
     from echelon.model.usage import ClusterUsage, MachineUsage
     from echelon.model.volume import Volume
 
@@ -33,6 +41,37 @@ class Shell(Protocol):
 
         Its streams are this process's own. Returns its exit code. Without `rank` it is the first of `worker`,
         without both rank 0."""
+        ...
+
+
+class PortPair(NamedTuple):
+    """A port of a worker, and the one here that stands for it; 0 here means any that is free."""
+
+    local: int
+    remote: int
+
+
+class Ports(Protocol):
+    """Ports of workers that are not on this machine."""
+
+    def forward(
+        self, ref: RunRef, pairs: Sequence[PortPair], *, worker: int, tell: Callable[[str], object]
+    ) -> None:
+        """Pass connections to local ports on to a worker, until it has ended. `tell` gets what happens."""
+        ...
+
+
+class Delivery(Protocol):
+    """Code that is too large to be recorded with a run, sent to its first worker when that has started."""
+
+    def is_due(self, ref: RunRef) -> bool:
+        """Whether the run has such code: it needs a command that stays with it."""
+        ...
+
+    def deliver(self, ref: RunRef, watch: CopyWatch) -> None:
+        """Send the run's code, if it has such code. Where that fails, the run ends as failed. It may be
+        repeated: what has arrived is not sent again.
+        """
         ...
 
 
@@ -56,6 +95,10 @@ class Volumes(Protocol):
         """One volume; InvalidJob, which names those there are, if there is none of that name."""
         ...
 
+    def shared_classes(self) -> Sequence[str]:
+        """The storage classes that are known to serve pods of several nodes at once."""
+        ...
+
     def create(
         self, name: str, *, size: int, mode: str, storage_class: str | None, labels: Mapping[str, str]
     ) -> Volume:
@@ -66,12 +109,50 @@ class Volumes(Protocol):
         """Remove a volume; StateTrouble if it is in use."""
         ...
 
-    def send(self, source: Path, volume: str, path: str, options: PodOptions, watch: CopyWatch) -> Copied:
-        """Copy a file or a folder's content of this machine to `path` on a volume."""
+    def send(
+        self, source: Path, volume: str, path: str, options: PodOptions, watch: CopyWatch, *, content: bool
+    ) -> Copied:
+        """Copy a file or a folder of this machine to `path` on a volume, as `cp -r` does: below a folder that
+        is there, else under that name. With `content`, what is in the folder `source` instead of itself.
+        """
         ...
 
-    def fetch(self, volume: str, path: str, to: str, options: PodOptions, watch: CopyWatch) -> Copied:
-        """Copy what is at `path` on a volume to this machine."""
+    def fetch(
+        self, volume: str, path: str, to: str, options: PodOptions, watch: CopyWatch, *, content: bool
+    ) -> Copied:
+        """Copy what is at `path` on a volume to this machine, by the same rule."""
+        ...
+
+
+class Put(NamedTuple):
+    """What became of an object that was to be there."""
+
+    kind: str
+    name: str
+    done: Literal["created", "changed", "kept"]
+
+
+class Manifests(Protocol):
+    """Objects that users write down beside their jobs."""
+
+    def find(self, resource: str, name: str) -> Mapping[str, Any] | None:
+        """One object, or None; `resource` is plural.version.group."""
+        ...
+
+    def put(self, objects: Sequence[Mapping[str, Any]], *, dry_run: bool = False) -> Sequence[Put]:
+        """Create what is not there; an object in use stays as it is. They stay when a run is removed."""
+        ...
+
+    def check_taken_up(
+        self, job: Mapping[str, Any], beside: Sequence[Mapping[str, Any]], done: Sequence[Put]
+    ) -> None:
+        """Wait until a controller has taken up a job that was put. Raises Unavailable if none does; the job,
+        and what of the objects `beside` it was created (`done`), is then removed again.
+        """
+        ...
+
+    def pods(self, ref: RunRef) -> Mapping[int, Mapping[str, Any]]:
+        """The pod of each worker of a run, the newest where it was replaced."""
         ...
 
 
@@ -90,10 +171,14 @@ class CopyWatch(Protocol):
 class Checkup(Protocol):
     """Whether runs would work, and what is missing for what."""
 
-    def check_up(self, *, python: str, image: str | None = None) -> Iterator[Finding]:
+    def check_up(self, *, python: str, image: str | None = None, workers: int = 1) -> Iterator[Finding]:
         """Look at one thing after another: at `python` where ranks use this machine's, at `image` where they
-        run in one.
+        run in one, and, with two `workers`, at what is between them.
         """
+        ...
+
+    def missing_rights(self) -> Sequence[Mapping[str, object]]:
+        """What an administrator would have to apply for the user to have every right; empty if they have."""
         ...
 
 
@@ -102,6 +187,78 @@ class Usage(Protocol):
 
     def measure(self) -> MachineUsage | ClusterUsage:
         """Look at everything, now."""
+        ...
+
+
+@frozen
+class QueueSnapshot:
+    """Who waits and who holds what, now. `view` is the cluster as a job sees it; it gives the same object for
+    jobs that see the same. `told` is what the manager has written of runs, where one runs.
+    """
+
+    waiting: Sequence[QueuedRun]
+    holding: Sequence[HoldingRun]
+    view: Callable[[Job], Cluster]
+    rules: Rules = field(default_factory=Rules)
+    told: Mapping[str, Place] = field(default_factory=dict)
+    manager: bool = False  # one serves the queue for all
+
+
+class Queueing(Protocol):
+    """A queue that reaches beyond the runs of one namespace, and that a manager can serve."""
+
+    def look(self) -> QueueSnapshot:
+        """The queue as it is now, as far as the user may see it."""
+        ...
+
+    def dispatch(self, identity: str, *, lasts: float) -> Dispatch:
+        """The queue for the replica of the manager that has this name; without a sign of life for `lasts`
+        seconds it is replaced by another.
+        """
+        ...
+
+
+class Dispatch(Protocol):
+    """The queue of a cluster as its manager serves it; one replica of it at a time."""
+
+    def lead(self) -> bool:
+        """Become or stay the replica that decides; returns whether this one is."""
+        ...
+
+    def look(self) -> QueueSnapshot:
+        """The queue of all namespaces."""
+        ...
+
+    def admit(self, name: str, plan: Plan) -> None:
+        """Start a queued run. Raises Taken, or an error, if it or the cluster has changed meanwhile."""
+        ...
+
+    def tell(self, place: Place) -> None:
+        """Write where a run stands, for its user to read."""
+        ...
+
+    def tend(self) -> None:
+        """Do the upkeep that runs need and that the manager has the rights to."""
+        ...
+
+    def leave(self) -> None:
+        """Let another replica decide."""
+        ...
+
+
+class Installation(Protocol):
+    """The manager, which an administrator installs once."""
+
+    def manifests(self, image: str) -> Sequence[Mapping[str, object]]:
+        """The objects that `make` would make."""
+        ...
+
+    def make(self, image: str) -> None:
+        """Install it, or change it to what it should be."""
+        ...
+
+    def remove(self) -> None:
+        """Remove what was installed."""
         ...
 
 

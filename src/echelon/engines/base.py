@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -18,19 +18,40 @@ from echelon.model.cluster import Cluster
 from echelon.model.copy import LeftOut
 from echelon.model.event import Event
 from echelon.model.job import Job
-from echelon.model.log import LogLine
+from echelon.model.log import LogBlock, LogLine
 from echelon.model.plan import Plan
-from echelon.model.run import Record, RunRef
+from echelon.model.run import Record, RunRef, StopSignal
 from echelon.model.status import RunSummary
 from echelon.model.traits import Traits
+from echelon.model.world import World
+from echelon.values import frozen
 
 if TYPE_CHECKING:
     from echelon.bundle import Bundle
-    from echelon.engines.abilities import Checkup, Shell, Usage, Volumes
+    from echelon.engines.abilities import (
+        Checkup,
+        Delivery,
+        Installation,
+        Manifests,
+        Ports,
+        Queueing,
+        Shell,
+        Usage,
+        Volumes,
+    )
+    from echelon.engines.notebook_servers import NotebookServers
 
 
 class Taken(Exception):
     """What a plan needs was given to another run in the meantime."""
+
+
+class ShapeKept(Exception):
+    """The workers of a recorded run cannot be given the plan's shape any more: they keep theirs, `world`."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__("its workers keep the shape that they were recorded with")
+        self.world = world
 
 
 class RunDamaged(StateTrouble):
@@ -44,7 +65,7 @@ class RunDamaged(StateTrouble):
         self.problem = problem
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Saving:
     """Asks for lines to be saved among the results on this machine as they come. What keeps them from it is
     told once; following ends when `left` is set."""
@@ -89,6 +110,16 @@ class Engine(Protocol):
         ...
 
     @property
+    def ports(self) -> Ports | None:
+        """Ports of workers that are not on this machine."""
+        ...
+
+    @property
+    def delivery(self) -> Delivery | None:
+        """Code that is sent to runs that have started."""
+        ...
+
+    @property
     def volumes(self) -> Volumes | None:
         """Storage that stays."""
         ...
@@ -103,6 +134,26 @@ class Engine(Protocol):
         """Who uses what."""
         ...
 
+    @property
+    def manifests(self) -> Manifests | None:
+        """Objects beside a job."""
+        ...
+
+    @property
+    def queueing(self) -> Queueing | None:
+        """A queue that a manager can serve."""
+        ...
+
+    @property
+    def installation(self) -> Installation | None:
+        """What an administrator can install there."""
+        ...
+
+    @property
+    def notebooks(self) -> NotebookServers | None:
+        """Jupyter servers for users."""
+        ...
+
     def names(self) -> Sequence[str]:
         """The names of all runs, and nothing else of them: a shell's completion does not wait."""
         ...
@@ -115,10 +166,29 @@ class Engine(Protocol):
         """What there is for a job, and who holds it, now. Without `gpus` they need not be looked at."""
         ...
 
-    def record(self, job: Job, bundle: Bundle | None) -> RunRef:
+    def admits(self) -> bool:
+        """Whether a process other than the user's command admits queued runs here now: the engine's own, or
+        a manager in the cluster.
+        """
+        ...
+
+    def adds_nodes(self) -> bool:
+        """Whether it is known to get more nodes when workers find no room on those that it has."""
+        ...
+
+    def record(self, job: Job, bundle: Bundle | None, held: Plan | None = None) -> RunRef:
         """Make the run exist, under its name; nothing runs yet.
 
-        The same job again, if it never started, is taken up.
+        With `held`, an engine that can makes its workers' objects now, in this shape, so that a process which
+        may not create any can start them. The same job again, if it never started, is taken up.
+        """
+        ...
+
+    def reopen(self, ref: RunRef, job: Job, held: Plan | None = None) -> None:
+        """Make a run that has ended ready to start again as `job`, with the code that was shipped for it and
+        in its results: it is as after `record`. One that is recorded and not yet started gets what it lacks,
+        since an earlier call may have been cut off. Raises StateTrouble, with the reason, where that cannot
+        be.
         """
         ...
 
@@ -131,10 +201,16 @@ class Engine(Protocol):
         ...
 
     def start(self, ref: RunRef, plan: Plan) -> None:
-        """Take what the plan names and start the run; raises Taken if another run was faster.
+        """Take what the plan names and start the run; raises Taken if another run was faster, and ShapeKept
+        if its workers can no more be given the plan's shape.
 
-        Starting again does nothing.
+        Starting again does nothing. A run that was recorded as held is started by changes of its workers'
+        objects alone: nothing is created, no secret is read.
         """
+        ...
+
+    def check(self, job: Job) -> None:
+        """Raise what is known to keep the job from ever running here: what it names and is not there."""
         ...
 
     def notes(self, job: Job) -> Sequence[str]:
@@ -143,6 +219,10 @@ class Engine(Protocol):
 
     def preview(self, job: Job, plan: Plan, bundle: Bundle | None = None) -> str:
         """What `start` would do, for a person to read."""
+        ...
+
+    def objects(self, job: Job, plan: Plan, bundle: Bundle | None = None) -> str:
+        """The objects that `start` would make, as YAML; "" where it makes none."""
         ...
 
     def events(self, ref: RunRef, *, follow: bool = False, timeout: float | None = None) -> Iterator[Event]:
@@ -165,9 +245,20 @@ class Engine(Protocol):
         do not write there themselves."""
         ...
 
-    def fetch(self, ref: RunRef, path: str, to: Path, notice: Callable[[LeftOut], object] = ...) -> Path:
+    def output(self, ref: RunRef, *, saving: Saving | None = None) -> Iterator[LogLine | LogBlock]:
+        """As `logs` with `follow`, of all ranks; lines that a rank wrote at once may come as one block."""
+        ...
+
+    def fetch(
+        self,
+        ref: RunRef,
+        path: str,
+        to: Path,
+        notice: Callable[[LeftOut], object] = ...,
+        tell: Callable[[str], object] = ...,
+    ) -> Path:
         """Copy a file or folder of the results (all of them for `.`) to `to`; returns where it is. `notice`
-        gets what cannot be copied. The run and its workers stay as they are.
+        gets what cannot be copied, `tell` what is waited for. The run and its workers stay as they are.
         """
         ...
 
@@ -185,12 +276,15 @@ class Engine(Protocol):
         """
         ...
 
-    def stop(self, ref: RunRef, *, now: bool = False) -> None:
-        """Ask for the end; `now` kills. Stopping what has ended does nothing."""
+    def stop(self, ref: RunRef, *, signal: StopSignal = "SIGTERM") -> str | None:
+        """Ask for the end. The ranks get that signal and, each ten seconds later, the harder ones; a harder
+        one can be asked for meanwhile. Stopping what has ended does nothing. Returns what the user should
+        know, if it cannot be done as asked.
+        """
         ...
 
-    def remove(self, ref: RunRef) -> None:
-        """Forget a run that has ended, and free its name. Results stay."""
+    def remove(self, ref: RunRef) -> Sequence[str]:
+        """Forget a run that has ended; its name is free. Results stay; returns the volumes that have some."""
         ...
 
     def runs(self) -> Sequence[RunSummary]:
@@ -237,7 +331,7 @@ def check_results(results: Path, *, resume: bool) -> None:
     if occupied and not resume:
         raise StateTrouble(
             f"the results folder {results} is not empty",
-            hint="--resume goes on in it; --results chooses another",
+            hint="--resume goes on in it; --results chooses another; --replace renames a folder runs/NAME",
         )
     if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
         raise StateTrouble(
@@ -265,6 +359,10 @@ def unknown_run(name: str, names: list[str], where: str = "") -> UnknownRun:
     """The error for a name that no run has; `where` was looked, and how to look elsewhere."""
     import difflib
 
-    near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-    hint = f"did you mean {near[0]!r}?" if near else where or "`echelon ps -a` lists the runs"
+    steps = [each for each in names if each.startswith(f"{name}-")]
+    if steps and name.rpartition("-")[2].isdecimal():  # of a notebook, as `ps` shows it
+        hint = f"a pipeline has one run for each step: {', '.join(steps)}"
+    else:
+        near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+        hint = f"did you mean {near[0]!r}?" if near else where or "`echelon ps -a` lists the runs"
     return UnknownRun(f"no run named {name!r}", hint=hint)

@@ -16,18 +16,29 @@ def choose_engine(
     context: str | None = None,
     namespace: str | None = None,
     keep_stdin: bool = False,
+    terminal: int | None = None,
     default: str = LOCAL,
+    kubeconfig: str | None = None,
+    watched: bool = False,
 ) -> Engine:
-    """The engine of that name; `default` is for commands that only a cluster serves.
+    """The engine of that name; `default` is for commands that only a cluster serves. With `watched` it has
+    the jobs that Kubeflow's controllers look after.
 
-    `keep_stdin` lets a single local rank read the caller's terminal."""
+    `keep_stdin`, of a caller that stays and shows the ranks' output, lets a single local rank read its
+    standard input, and gives ranks the width of its terminal; `terminal`, a socket that leads to the caller's
+    terminal, gives it one. What no engine takes is closed with the caller's own copy. `kubeconfig` is read
+    instead of what KUBECONFIG names."""
     name = name or default
     if name == LOCAL:
         from echelon.engines.local.engine import LocalEngine
 
-        return LocalEngine(keep_stdin=keep_stdin)
+        return LocalEngine(keep_stdin=keep_stdin, terminal=terminal)
+    if name == CLUSTER and watched:
+        from echelon.engines.kubernetes.watched.engine import WatchedJobs
+
+        return WatchedJobs(context=context, namespace=namespace)
     if name == CLUSTER:
         from echelon.engines.kubernetes.engine import KubernetesEngine
 
-        return KubernetesEngine(context=context, namespace=namespace)
+        return KubernetesEngine(context=context, namespace=namespace, kubeconfig=kubeconfig, shown=keep_stdin)
     raise InvalidJob("on", name, "is not known", hint=f"{LOCAL} or {CLUSTER}")

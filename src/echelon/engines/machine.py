@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import socket
 import time
 import uuid
 from contextlib import suppress
@@ -42,6 +41,7 @@ class Submissions:
 
     def __init__(self) -> None:
         self._own: dict[str, str] = {}
+        self._code: dict[str, bytes] = {}  # what could not be written
 
     def remember(self, uid: str, results: Path) -> None:
         """Note where the results of a run belong."""
@@ -60,9 +60,31 @@ class Submissions:
             return Path(json.loads(_file(state_home() / "submitted", uid).read_text("utf-8"))["results"])
         return None
 
+    def keep_code(self, uid: str, code: bytes) -> None:
+        """Keep the code that was shipped for a run: its copy in the cluster is deleted when it ends, and the
+        run may be resumed.
+        """
+        try:
+            durable.replace_file(_file(state_home() / "submitted", uid, "tar.gz"), code, sync=False)
+        except (OSError, StateTrouble, ValueError):
+            self._code[uid] = code
+
+    def code_of(self, uid: str) -> bytes | None:
+        """The code that was shipped for a run; None where this machine does not have it."""
+        with suppress(OSError, StateTrouble, ValueError):
+            return _file(state_home() / "submitted", uid, "tar.gz").read_bytes()
+        return self._code.get(uid)
+
+    def forget_code(self, uid: str) -> None:
+        """The run has succeeded: nothing of it is resumed."""
+        self._code.pop(uid, None)
+        with suppress(OSError, StateTrouble, ValueError):
+            _file(state_home() / "submitted", uid, "tar.gz").unlink(missing_ok=True)
+
     def forget(self, uid: str) -> None:
         """The run is removed."""
         self._own.pop(uid, None)
+        self.forget_code(uid)
         with suppress(OSError, StateTrouble, ValueError):
             _file(state_home() / "submitted", uid).unlink(missing_ok=True)
 
@@ -70,13 +92,13 @@ class Submissions:
 @cache
 def process_name() -> str:
     """A name of this process that no other process of any machine has."""
-    return f"{socket.gethostname()}/{os.getpid()}/{uuid.uuid4().hex[:8]}"
+    return f"{os.uname().nodename}/{os.getpid()}/{uuid.uuid4().hex[:8]}"
 
 
 def is_dead_process(name: str) -> bool:
     """Whether a name that `process_name` gave is that of a process of this machine which has ended."""
     host, _, rest = name.rpartition("/")[0].rpartition("/")
-    if host != socket.gethostname() or not rest.isdecimal():
+    if host != os.uname().nodename or not rest.isdecimal():
         return False
     try:
         os.kill(int(rest), 0)
@@ -87,10 +109,10 @@ def is_dead_process(name: str) -> bool:
     return False
 
 
-def _file(folder: Path, uid: str) -> Path:
+def _file(folder: Path, uid: str, ending: str = "json") -> Path:
     if not _UID.fullmatch(uid):  # it comes from the cluster, and becomes a path
         raise ValueError(uid)
-    return folder / f"{uid}.json"
+    return folder / f"{uid}.{ending}"
 
 
 def _forget_old(folder: Path) -> None:

@@ -54,6 +54,7 @@ def make_task(
                 "launch": {
                     "argv": [word.replace("{code}", code) for word in launch.argv],
                     "per": launch.per,
+                    "until": launch.until,
                     "wiring": dict(launch.wiring),
                     "ports": launch.ports,
                     "if_importable": {name: dict(wiring) for name, wiring in launch.if_importable.items()},
@@ -72,6 +73,7 @@ def make_task(
         "secret": secret,
         "leader": {"host": leader[0], "port": leader[1]},
         "restarts": plan.restarts,
+        **({"earlier": record.job.earlier} if record.job.earlier else {}),
         "timeout": plan.timeout,
         "grace": GRACE,
         "join_timeout": join_timeout,

@@ -7,23 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from echelon.errors import Unavailable
-from echelon.frameworks import plain, tensorflow, torch
+from echelon.frameworks import horovod, mpi, plain, tensorflow, torch, torchrun
 from echelon.model.plan import Launch
 from echelon.model.world import World
 
 _LAUNCHES: dict[str, Callable[[Sequence[str], World, int], Launch]] = {
+    "horovod": horovod.launch,
+    "mpi": mpi.launch,
     "plain": plain.launch,
     "tensorflow": tensorflow.launch,
     "torch": torch.launch,
+    "torchrun": torchrun.launch,
 }
+SMALLEST_FIRST = frozenset({"horovod"})  # rank 0 belongs on the worker with the fewest GPUs
 
 
 def launch(framework: str, argv: Sequence[str], world: World, group: int) -> Launch:
     """How to start the ranks of `world.groups[group]`."""
-    if framework not in _LAUNCHES:
-        raise Unavailable(
-            f"framework {framework!r} is not there yet",
-            hint=f"this version knows {', '.join(sorted(_LAUNCHES))}",
-        )
     return _LAUNCHES[framework](argv, world, group)

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import PurePath
 
+from echelon.frameworks.training import ROLES, training
 from echelon.model.plan import Launch
 from echelon.model.world import World, rank_count, worker_count
 
-_ROLES = ("chief", "worker")
 _LAUNCHER_MODULES = ("torch.distributed.run", "torch.distributed.launch")
 
 
@@ -21,29 +21,40 @@ def launch(argv: Sequence[str], world: World, group: int) -> Launch:
     """Rank 0 listens on a port that its agent finds free, at the address from which the agent joined.
 
     A chief is the first rank of the training; workers of other roles are no part of it."""
-    procs = world.groups[group].procs
-    if world.groups[group].role not in _ROLES:
+    if not calls_torchrun(argv) or world.groups[group].role not in ROLES:
+        return launch_ranks(argv, world, group)
+    wiring = {
+        "PET_NNODES": str(worker_count(training(world))),
+        "PET_NPROC_PER_NODE": str(world.groups[group].procs),
+        "PET_NODE_RANK": "{worker}",
+        "PET_MASTER_ADDR": "{address:0}",
+        "PET_MASTER_PORT": "{port:0}",
+    }
+    return Launch(argv=tuple(argv), per="worker", wiring=wiring, ports="first")
+
+
+def launch_ranks(argv: Sequence[str], world: World, group: int) -> Launch:
+    """Start the command for every rank, with the variables of `torch.distributed`."""
+    here = world.groups[group]
+    if here.role not in ROLES:
         return Launch(argv=tuple(argv))  # another program beside the training
-    training = World(groups=tuple(each for each in world.groups if each.role in _ROLES))
-    if calls_torchrun(argv):
-        wiring = {
-            "PET_NNODES": str(worker_count(training)),
-            "PET_NPROC_PER_NODE": str(procs),
-            "PET_NODE_RANK": "{worker}",
-            "PET_MASTER_ADDR": "{address:0}",
-            "PET_MASTER_PORT": "{port:0}",
-        }
-        return Launch(argv=tuple(argv), per="worker", wiring=wiring, ports="first")
+    ranks = rank_count(training(world))
     wiring = {
         "MASTER_ADDR": "{address:0}",
         "MASTER_PORT": "{port:0}",
         "RANK": "{rank}",
-        "LOCAL_RANK": "{local_rank}",
-        "WORLD_SIZE": str(rank_count(training)),
-        "LOCAL_WORLD_SIZE": str(procs),
-        "GROUP_RANK": "{worker}",
+        "WORLD_SIZE": str(ranks),
         "TORCHELASTIC_ERROR_FILE": "{error_file}",
     }
+    if here.resources.gpus:  # each worker sees its own devices, and counts them from 0
+        wiring |= {
+            "LOCAL_RANK": "{local_rank}",
+            "LOCAL_WORLD_SIZE": str(here.procs),
+            "GROUP_RANK": "{worker}",
+        }
+    else:  # workers of one machine see the same devices: a script takes the one of its LOCAL_RANK
+        words = {"LOCAL_RANK": "rank_here", "LOCAL_WORLD_SIZE": "ranks_here", "GROUP_RANK": "machine"}
+        wiring |= {name: f"{{{word}:{ranks}}}" for name, word in words.items()}
     return Launch(argv=tuple(argv), wiring=wiring, ports="first")
 
 

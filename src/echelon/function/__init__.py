@@ -1,9 +1,10 @@
 """A Python function as a generated script with the files beside it.
 
-The engines run scripts only, so a function becomes one. Each object is shipped in one of three ways. An
-object with a name in a file is shipped by that name, with its project. One typed in a notebook or a main
-script is shipped as source, with the values it uses. One with neither (a lambda, a function from an exec) is
-shipped as bytecode by cloudpickle, which only the same Python minor version can read.
+The engines run scripts only, so a function becomes one, and so does a cell of a notebook. Each object is
+shipped in one of three ways. An object with a name in a file is shipped by that name, with its project. One
+typed in a notebook or a main script is shipped as source, with the values it uses. One with neither (a
+lambda, a function from an exec) is shipped as bytecode by cloudpickle, which only the same Python minor
+version can read.
 
 Not detected: names reached through strings (`globals()["x"]`, `eval`), and attributes of a typed class that
 are not plain data and were replaced later; those are computed again from the text.
@@ -15,6 +16,7 @@ are not plain data and were replaced later; those are computed again from the te
     definitions.py   a function or class written for another script
     values.py        the pickle stream, and what cannot be shipped
     variables.py     captured variables that several functions share
+    calls.py         what the script is made for, and its parts
     gather.py        follows the names
     pieces.py        puts what was found in order
     render.py        the script's text
@@ -25,24 +27,29 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import BuiltinFunctionType, MappingProxyType, MethodType
 from typing import Any
 
+from echelon.codecs import writing
 from echelon.errors import CannotShip
-from echelon.function.gather import Call, gather
+from echelon.function.calls import Call, CellCode, Gathered
+from echelon.function.gather import gather
 from echelon.function.modules import can_import, import_path, project_of, search_folders
-from echelon.function.render import BY_VALUE, VALUES, render
+from echelon.function.names import names_in
+from echelon.function.render import BY_VALUE, CELL, VALUES, WRITER, execute_cell, render
 from echelon.function.values import cloudpickle_files, definitions_by_value
+from echelon.values import frozen
 
-__all__ = ["FunctionScript", "script_of"]
+__all__ = ["FunctionScript", "script_of", "script_of_cell"]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class FunctionScript:
-    """A function as a script, started as `python FILE.py`; the function's return value is ignored.
+    """A function as a script, started as `python FILE.py`; in a run, what the function returns is kept among
+    the results.
 
     The script reads `ECHELON_PROJECT`, the path of `project` on the worker; without it, it uses the project's
     path on this machine. `files` lie in the script's own folder, best one that holds nothing else.
@@ -80,10 +87,45 @@ def script_of(
     )
     with definitions_by_value(namespace):
         gathered = gather(call, namespace)
-    project = _project(gathered.roots, prefer_first=import_path(function) is not None)
+    return _written(name, gathered, prefer_first=import_path(function) is not None)
+
+
+def script_of_cell(text: str, namespace: dict[str, Any], *, also: Iterable[str] = ()) -> FunctionScript:
+    """Write a notebook's cell as a script that executes it, with what it needs from the notebook; raises
+    CannotShip, naming what cannot be shipped. What its last expression gives is what it returns.
+
+    `also` are names that the cell binds and may read before that; a relative import, or an `await` outside of
+    a function, is refused.
+    """
+    try:
+        compile(text, "cell", "exec", dont_inherit=True)
+        found = names_in(text)
+    except SyntaxError as error:
+        hint = "write it as it would be in a file: workers run it as a script"
+        raise CannotShip(f"the cell, line {error.lineno}: {error.msg}", hint=hint) from None
+    names = replace(found, now=found.now | frozenset(also))
+    try:
+        with definitions_by_value(namespace):
+            gathered = gather(CellCode(name="cell", start=execute_cell(), names=names), namespace)
+    except CannotShip as error:
+        raise CannotShip(
+            error.message, hint=error.hint.replace("inside the function", "in the cell")
+        ) from None
+    return _written("cell", gathered, {CELL: text.encode()}, prefer_first=False)
+
+
+def _written(
+    name: str,
+    gathered: Gathered,
+    beside: Mapping[str, bytes] = MappingProxyType({}),
+    *,
+    prefer_first: bool,
+) -> FunctionScript:
+    project = _project(gathered.roots, prefer_first=prefer_first)
     elsewhere = [root for root in gathered.roots if project is not None and not root.is_relative_to(project)]
     folders = search_folders(project, gathered.roots) if project is not None else ()
-    files = {VALUES: gathered.values} if gathered.values else {}
+    files = {WRITER: Path(writing.__file__).read_bytes(), **beside}
+    files |= {VALUES: gathered.values} if gathered.values else {}
     return FunctionScript(
         name=name,
         text=render(gathered, name=name, project=project, folders=folders, elsewhere=elsewhere),

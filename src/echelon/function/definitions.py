@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from types import CellType, FunctionType
 from typing import Any, TypeGuard
 
@@ -17,6 +17,7 @@ from echelon.function.literals import literal, literal_of
 from echelon.function.modules import look_up
 from echelon.function.names import Names, names_in
 from echelon.function.source import Source, changed_attributes, class_source, function_source, replaced
+from echelon.values import frozen
 
 STORED = "_echelon_stored"  # the script's function that reads the next value of the stream
 Stored = list[tuple[str, object]]
@@ -26,7 +27,7 @@ _BLOCK = "if True:  # it was typed inside a block\n"
 _UNSET = object()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class Definition:
     """Python text, what it needs, and the values that its calls of STORED read, in their order."""
 

@@ -1,7 +1,7 @@
-"""Everything that a function of a notebook or a main script needs, found by following names.
+"""Everything that a function of a notebook or a main script needs, or a cell, found by following names.
 
-Starting from the function and its arguments, each global name in use becomes one piece of the script: an
-import, a definition, a value. Nothing is executed.
+Starting from the function and its arguments, or from the names in a cell, each global name in use becomes one
+piece of the script: an import, a definition, a value. Nothing is executed.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ import __future__ as future
 import builtins
 import sys
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from keyword import iskeyword
 from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
 
 from echelon.errors import CannotShip
+from echelon.function.calls import RETURN, Call, CellCode, Gathered
 from echelon.function.definitions import (
     STORED,
     Definition,
@@ -40,32 +40,8 @@ _REFUSED = {
 _OF_EVERY_MODULE = {"__name__", "__doc__", "__builtins__", "__package__", "__spec__", "__loader__"}
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Call:
-    """The call that the script makes; `name` is the function's name in messages."""
-
-    name: str
-    function: object
-    args: Sequence[tuple[str, object]]  # pairs of the name for messages and the value
-    kwargs: Mapping[str, object]
-    is_async: bool
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Gathered:
-    """The parts of the script, and what must be shipped with it."""
-
-    imports: tuple[str, ...]
-    pieces: tuple[str, ...]  # in an order in which they can be executed
-    start: str  # the statements that call the function
-    values: bytes  # the stream that the pieces and then the call read, in order
-    by_value: tuple[str, ...]  # what is shipped as bytecode, and so needs the same Python minor
-    roots: tuple[Path, ...]  # folders of imported modules that are not installed on workers
-    annotations_as_text: bool
-
-
-def gather(call: Call, namespace: dict[str, Any]) -> Gathered:
-    """Follow all names from the call; raises CannotShip, naming what cannot be shipped."""
+def gather(call: Call | CellCode, namespace: dict[str, Any]) -> Gathered:
+    """Follow all names from the call or the cell; raises CannotShip, naming what cannot be shipped."""
     apart: set[int] = set()
     while True:
         gathering = _Gathering(call, namespace, apart)
@@ -78,7 +54,7 @@ def gather(call: Call, namespace: dict[str, Any]) -> Gathered:
 
 
 class _Gathering:
-    def __init__(self, call: Call, namespace: dict[str, Any], apart: Iterable[int]) -> None:
+    def __init__(self, call: Call | CellCode, namespace: dict[str, Any], apart: Iterable[int]) -> None:
         self.values = Values(call.name, apart, self._name_in_script, self._met)
         self._call, self._namespace = call, namespace
         self._pieces: dict[str, Piece] = {}
@@ -94,11 +70,8 @@ class _Gathering:
 
     def gathered(self) -> Gathered:
         stored: Stored = []
-        head, opening = self._function(stored)
-        text = f"{head}({self._arguments(stored)})"
-        if self._call.is_async:
-            opening += "import asyncio as _echelon_asyncio\n\n"
-            text = f"_echelon_asyncio.run({text})"
+        call = self._call
+        start = self._cell(call) if isinstance(call, CellCode) else self._start(call, stored)
         self._follow()
         if torn_apart := self._variables.torn_apart():
             hint = "keep it in a global variable, or in an object"
@@ -109,16 +82,31 @@ class _Gathering:
         return Gathered(
             imports=(*self._submodules, *(piece.text for piece in pieces if piece.is_import)),
             pieces=tuple(piece.text for piece in pieces if not piece.is_import),
-            start=f"{opening}{text}\n",
+            start=start,
             values=self.values.stream(values),
             by_value=tuple(self.values.by_value),
             roots=tuple(self._roots),
             annotations_as_text=self._annotations_as_text,
         )
 
-    def _function(self, stored: Stored) -> tuple[str, str]:
+    def _cell(self, cell: CellCode) -> str:
+        self._imports_inside(cell.name, cell.names, {})
+        self._need(cell.names.now | cell.names.later, cell.name)
+        self._need(cell.names.fields, cell.name, as_fields=True)
+        self._hints |= cell.names.hints
+        return cell.start
+
+    def _start(self, call: Call, stored: Stored) -> str:
+        head, opening = self._function(call, stored)
+        text = f"{head}({self._arguments(call, stored)})"
+        if call.is_async:
+            opening += "import asyncio as _echelon_asyncio\n\n"
+            text = f"_echelon_asyncio.run({text})"
+        return f"{opening}{RETURN}({text})\n"
+
+    def _function(self, call: Call, stored: Stored) -> tuple[str, str]:
         """The expression for the function, and the import that it needs."""
-        function, namespace = self._call.function, self._namespace
+        function, namespace = call.function, self._namespace
         if (found := import_path(function)) is not None:
             module, path = found
             root, *rest = path.split(".")
@@ -141,7 +129,7 @@ class _Gathering:
         self._need(self.values.probe(self._call.name, function, "it", "it"), self._call.name)
         return expression(self._call.name, function, lambda _: None, stored), ""
 
-    def _arguments(self, stored: Stored) -> str:
+    def _arguments(self, call: Call, stored: Stored) -> str:
         mine: Stored = []
 
         def write(value: object) -> str | None:
@@ -149,9 +137,9 @@ class _Gathering:
                 self._need({text.partition(".")[0]}, self._call.name)
             return text
 
-        parts = [expression(label, value, write, mine) for label, value in self._call.args]
+        parts = [expression(label, value, write, mine) for label, value in call.args]
         keywords = {
-            keyword: expression(keyword, value, write, mine) for keyword, value in self._call.kwargs.items()
+            keyword: expression(keyword, value, write, mine) for keyword, value in call.kwargs.items()
         }
         if all(keyword.isidentifier() and not iskeyword(keyword) for keyword in keywords):
             parts += [f"{keyword}={text}" for keyword, text in keywords.items()]

@@ -10,12 +10,13 @@ import ast
 import symtable
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass
 
-_COMPREHENSIONS = ("listcomp", "setcomp", "dictcomp", "genexpr")
+from echelon.values import frozen
+
+_COMPREHENSION = "genexpr"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class Names:
     """The names that a text needs from its module."""
 
@@ -31,8 +32,9 @@ def names_in(text: str) -> Names:
     """The names in a text; raises SyntaxError when it is not valid Python by itself."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        tree, table = ast.parse(text), symtable.symtable(text, "source", "exec")
-        without_hints = symtable.symtable(f"from __future__ import annotations\n{text}", "source", "exec")
+        tree = ast.parse(text)
+        table = _table(text)
+        without_hints = _table(f"from __future__ import annotations\n{text}")
     own = {symbol.get_name() for symbol in table.get_symbols() if symbol.is_assigned()}
     used = list(_uses(without_hints, now=True))
     now = frozenset(name for name, is_now in used if is_now) - own
@@ -48,6 +50,65 @@ def names_in(text: str) -> Names:
     )
 
 
+@frozen
+class Used:
+    """What a statement does with the names of its module."""
+
+    now: frozenset[str]  # read when it is executed, also if it binds them
+    later: frozenset[str]  # read when what it defines is called
+    binds: frozenset[str]
+    may_bind: frozenset[str]  # by a function in it, with `global`
+
+
+def names_used(text: str, *, hints: bool = True) -> Used:
+    """What one statement or expression reads and binds; raises SyntaxError when it is none by itself. Without
+    `hints`, annotations are not evaluated (`from __future__ import annotations`).
+    """
+    text = text if hints else f"from __future__ import annotations\n{text}"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        table = _table(text)
+    used = list(_uses(table, now=True))
+    now = frozenset(name for name, is_now in used if is_now)
+    bound = (symbol for symbol in table.get_symbols() if symbol.is_assigned() or symbol.is_imported())
+    return Used(
+        now=now,
+        later=frozenset(name for name, _ in used) - now,
+        binds=frozenset(symbol.get_name() for symbol in bound),
+        may_bind=frozenset(_declared(table)),
+    )
+
+
+def _table(text: str) -> symtable.SymbolTable:
+    """The symbols of a text, scope by scope. Since Python 3.12 the compiler inlines every comprehension but a
+    generator expression, and its variables look like those around it: here all of them are generators.
+    """
+    return symtable.symtable(ast.unparse(_Scopes().visit(ast.parse(text))), "source", "exec")
+
+
+class _Scopes(ast.NodeTransformer):
+    def visit_ListComp(self, node: ast.ListComp) -> ast.AST:
+        self.generic_visit(node)
+        return ast.GeneratorExp(elt=node.elt, generators=node.generators)
+
+    def visit_SetComp(self, node: ast.SetComp) -> ast.AST:
+        self.generic_visit(node)
+        return ast.GeneratorExp(elt=node.elt, generators=node.generators)
+
+    def visit_DictComp(self, node: ast.DictComp) -> ast.AST:
+        self.generic_visit(node)
+        pair = ast.Tuple(elts=[node.key, node.value], ctx=ast.Load())
+        return ast.GeneratorExp(elt=pair, generators=node.generators)
+
+
+def _declared(table: symtable.SymbolTable) -> Iterator[str]:
+    for child in table.get_children():
+        for symbol in child.get_symbols():
+            if symbol.is_declared_global() and symbol.is_assigned():
+                yield symbol.get_name()
+        yield from _declared(child)
+
+
 def _uses(table: symtable.SymbolTable, *, now: bool) -> Iterator[tuple[str, bool]]:
     at_top = table.get_type() == "module"
     for symbol in table.get_symbols():
@@ -57,7 +118,7 @@ def _uses(table: symtable.SymbolTable, *, now: bool) -> Iterator[tuple[str, bool
         if used and (at_top or symbol.is_global() or twofold):
             yield symbol.get_name(), now
     for child in table.get_children():
-        runs_now = child.get_type() != "function" or child.get_name() in _COMPREHENSIONS
+        runs_now = child.get_type() != "function" or child.get_name() == _COMPREHENSION
         yield from _uses(child, now=now and runs_now)
 
 

@@ -6,10 +6,11 @@ While `gather` follows names it cannot know their order; it is computed here.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+
+from echelon.values import frozen
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class Piece:
     """One statement, or a few, that bind a name of the script."""
 

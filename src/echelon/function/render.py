@@ -15,11 +15,13 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from echelon.function.calls import RETURN, Gathered
 from echelon.function.definitions import STORED
-from echelon.function.gather import Gathered
 from echelon.function.values import defined_in_script
 
 VALUES = "values.pkl"  # beside the script
+CELL = "the-cell.py"  # beside the script: the text of a cell, line by line as it is in the notebook
+WRITER = "write-value.py"  # beside the script; no function has that name
 BY_VALUE = "by_value"  # a folder beside the script, with cloudpickle in it
 
 
@@ -36,9 +38,33 @@ def render(
     if gathered.imports:
         parts.append("".join(gathered.imports))
     parts += _grouped(gathered.pieces)
+    parts.append(_return(name))
     start = "".join(f"    {line}\n" if line else "\n" for line in gathered.start.rstrip("\n").split("\n"))
     parts.append(f'if __name__ == "__main__":\n{start}')
     return "\n\n".join(parts)
+
+
+def execute_cell() -> str:
+    """The statements that execute the cell, as the script's own, so that all it defines is global there."""
+    return f"""\
+def _echelon_cell():  # the value of its last expression is what it returns
+    import ast
+    import os
+
+    path = os.path.join(os.path.dirname(os.path.realpath(__file__)), {CELL!r})
+    with open(path, encoding="utf-8") as file:
+        tree = ast.parse(file.read(), path)
+    if tree.body and isinstance(tree.body[-1], ast.Expr):
+        last = tree.body.pop()
+        kept = ast.Assign(targets=[ast.Name("_echelon_value", ast.Store())], value=last.value)
+        tree.body.append(ast.fix_missing_locations(ast.copy_location(kept, last)))
+    return compile(tree, path, "exec")
+
+
+_echelon_value = None
+exec(_echelon_cell())
+{RETURN}(_echelon_value)
+"""
 
 
 def _grouped(pieces: Sequence[str]) -> list[str]:
@@ -91,6 +117,20 @@ def _echelon_prepare():
     if elsewhere:
         text += f"    sys.path += {[str(folder) for folder in elsewhere]!r}  # outside the project\n"
     return f"{text}\n\n_echelon_prepare()\n"
+
+
+def _return(name: str) -> str:
+    return f"""\
+def {RETURN}(value):  # among the results, as plain data
+    import importlib.util
+    import os
+
+    here = os.path.dirname(os.path.realpath(__file__))
+    spec = importlib.util.spec_from_file_location("_value_writer", os.path.join(here, {WRITER!r}))
+    writer = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(writer)
+    writer.keep_returned(value, {name!r})
+"""
 
 
 def _values() -> str:

@@ -12,18 +12,19 @@ import inspect
 import linecache
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from types import CodeType, FunctionType
 from typing import Any
 
 from echelon.function.literals import literal, literal_of
+from echelon.function.modules import look_up
+from echelon.values import frozen
 
 Node = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 _FUTURE_FLAGS = [getattr(future, name).compiler_flag for name in future.all_feature_names]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class Source:
     """Whole lines as they were typed, indentation and decorators included."""
 
@@ -61,7 +62,7 @@ def class_source(cls: type, namespace: dict[str, Any]) -> Source | None:
             place = (node.name, _first_line(node))
             bodies = [code for code in codes if (code.co_name, code.co_firstlineno) == place]
             inside = {code for body in bodies for code in _nested(body)}
-            if wanted <= inside if wanted else _bound_for_good(node) <= vars(cls).keys():
+            if wanted <= inside if wanted else _may_be_text_of(node, cls, namespace):
                 return _cut(text, node)
     return None
 
@@ -162,6 +163,20 @@ def _classes_named(tree: ast.AST, path: Sequence[str]) -> Iterator[ast.ClassDef]
                 yield from _classes_named(node, path[1:])
         elif not isinstance(node, Node):
             yield from _classes_named(node, path)
+
+
+def _may_be_text_of(node: ast.ClassDef, cls: type, namespace: dict[str, Any]) -> bool:
+    """Whether a text without methods can be that of a class; not, if `type(...)` has made another of its name
+    since.
+    """
+    names = {base.__name__ for base in cls.__bases__}
+    typed = [look_up(namespace, ast.unparse(base)) for base in node.bases]
+    bare = not (node.bases or node.keywords or node.decorator_list)
+    if (bare and names != {"object"}) or any(
+        isinstance(base, type) and base.__name__ not in names for base in typed
+    ):
+        return False
+    return _bound_for_good(node) <= vars(cls).keys()
 
 
 def _bound_for_good(node: ast.ClassDef) -> set[str]:

@@ -174,7 +174,9 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has no
         if isinstance(value, ModuleType) and can_import(value):
             return importlib.import_module, (value.__name__,)
         if isinstance(value, MethodType):
-            return value.__reduce__()
+            name = _attribute_of(value)
+            whole = MethodType, (value.__func__, value.__self__)  # the object does not have it itself
+            return whole if name is None else (getattr, (value.__self__, name))
         return super().reducer_override(value)
 
     def _meet(self, value: type | FunctionType | BuiltinFunctionType | ModuleType) -> None:
@@ -188,6 +190,21 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has no
 def defined_in_script(path: str) -> object:
     """The stream's placeholder for what the script defines; the script puts its own look-up there."""
     raise LookupError(path)
+
+
+def _attribute_of(method: MethodType) -> str | None:
+    """Under which name an object has a method: in a class made with `type(...)` it need not be the
+    function's.
+    """
+    function, owner = method.__func__, method.__self__
+    kinds = owner.__mro__ if isinstance(owner, type) else type(owner).__mro__
+    held = [
+        name
+        for kind in kinds
+        for name, each in vars(kind).items()
+        if getattr(each, "__func__", each) is function
+    ]
+    return next((name for name in [function.__name__, *held] if getattr(owner, name, None) == method), None)
 
 
 @cache

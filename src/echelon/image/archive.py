@@ -11,13 +11,13 @@ import tarfile
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
 from echelon.errors import Refused, StateTrouble, Unavailable, from_os_error
 from echelon.image import oci
 from echelon.image.oci import Descriptor, Platform
+from echelon.values import frozen
 
 PREFIX = "oci-archive:"
 _PIECE = 1 << 20
@@ -25,7 +25,7 @@ _INDEX = "index.json"
 _LAYOUT = ("oci-layout", b'{"imageLayoutVersion":"1.0.0"}')
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class _Place:
     start: int
     size: int

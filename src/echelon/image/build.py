@@ -9,12 +9,12 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from echelon.bundle.archive import human_size as human
-from echelon.bundle.survey import survey
+from echelon.bundle.survey import is_secret, survey
 from echelon.errors import InvalidJob, Unavailable
 from echelon.image import layer, oci
 from echelon.image.archive import PREFIX, Archive, write_archive
@@ -24,18 +24,19 @@ from echelon.image.reference import Reference, parse_reference
 from echelon.image.registry import Repository
 from echelon.image.tidy import tidy
 from echelon.image.wheels import LIBC, Wanted, check_packages, check_python, install
+from echelon.values import frozen
 
 _WORTH_SAYING = 50_000_000  # bytes: smaller layers are sent too fast to announce
 _DEEPEST = 3  # levels of indexes that point to indexes
 Reader = Callable[[], Iterator[bytes]]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class Recipe:
     """What to build, and where to put it."""
 
     base: str
-    project: Path
+    project: Path | None  # None: packages only
     push: str = ""
     to: Path | None = None
     name: str = ""  # in the archive, where nothing is pushed
@@ -49,7 +50,7 @@ class Recipe:
     plain_http: tuple[str, ...] = ()  # registries that are reached without TLS
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class BuiltLayer:
     """A layer of the new image, and its origin: base, packages or project."""
 
@@ -58,7 +59,7 @@ class BuiltLayer:
     size: int
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class Built:
     """The result of a build."""
 
@@ -95,7 +96,7 @@ def build(recipe: Recipe, say: Callable[[str], None]) -> Built:
             target = Repository(push, "push", base=base, plain_http=plain)
             stack.callback(target.close)
             target.check_right()
-        manifest, config, platform = _read_base(recipe, source, base)
+        manifest, config, platform = read_base(recipe, source, base)
         say(
             f"base {recipe.base}, {platform}, {len(manifest.layers)} layer{'s' * (len(manifest.layers) != 1)}"
         )
@@ -103,7 +104,8 @@ def build(recipe: Recipe, say: Callable[[str], None]) -> Built:
         notes: list[str] = []
         if recipe.packages or recipe.requirements:
             made.update(stack.enter_context(_packages(recipe, config, platform, notes)))
-        made.update(stack.enter_context(_project(recipe, notes)))
+        if recipe.project is not None:
+            made.update(stack.enter_context(_project(recipe.project, recipe.include, notes)))
         for each in made:
             say(f"{each.origin}: a layer of {human(each.blob.size)}, {each.blob.digest}")
         composed = compose(manifest, config, tuple(made), base_name=recipe.base)
@@ -166,10 +168,10 @@ def _open(recipe: Recipe, base: Reference | None) -> Source:
     return Repository(base, "pull", plain_http=base.registry in recipe.plain_http)
 
 
-def _read_base(
+def read_base(
     recipe: Recipe, source: Source, base: Reference | None
 ) -> tuple[Manifest, dict[str, Any], Platform]:
-    """Follow the base's name to the one image for the platform."""
+    """Follow the base's name to the one image for the platform: its manifest and its configuration."""
     which = (base.digest or base.tag) if base else ""
     expected, wanted = base.digest if base else "", recipe.platform
     for _ in range(_DEEPEST):
@@ -227,10 +229,14 @@ def _packages(
 
 
 @contextmanager
-def _project(recipe: Recipe, notes: list[str]) -> Iterator[dict[Layer, Reader]]:
-    surveyed = survey(recipe.project, include=recipe.include)
+def _project(folder: Path, include: tuple[str, ...], notes: list[str]) -> Iterator[dict[Layer, Reader]]:
+    surveyed = survey(folder, include=include)
     notes += surveyed.notes
-    with layer.packed("project", surveyed.root, surveyed.found, WORKSPACE) as (made, file):
+    found = [each for each in surveyed.found if not is_secret(surveyed.root, each)]
+    secrets = [each.path for each in surveyed.withheld if each.why == "secret"]
+    secrets += [each.path for each in surveyed.found if each not in found]
+    notes += [f"{path} looks like a secret: it is not in the image" for path in sorted(secrets)]
+    with layer.packed("project", surveyed.root, found, WORKSPACE) as (made, file):
         yield {made: lambda: layer.read(file)}
 
 

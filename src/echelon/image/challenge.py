@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from echelon.values import frozen
 
 _SCHEME = re.compile(r"\s*,?\s*([A-Za-z]+)(?:\s+|$)")
 _PARAMETER = re.compile(r'\s*,?\s*([A-Za-z_-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))')
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class Challenge:
     """What the registry wants: a password (basic), or a token from a token service (bearer)."""
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from echelon.errors import Refused
 from echelon.image import oci
 from echelon.image.oci import Descriptor, Manifest
+from echelon.values import frozen
 
 # Beside the folders that a run's pod mounts below /echelon: neither hides the other.
 SITE = "/echelon/site"
@@ -20,7 +20,7 @@ WORKSPACE = "/workspace"
 _USUAL_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class Layer:
     """A new layer: the blob, and the digest of the tar in it, which the configuration lists."""
 
@@ -30,7 +30,7 @@ class Layer:
     has_programs: bool = False  # whether its packages include commands
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class Composed:
     """The two documents of an image, encoded."""
 

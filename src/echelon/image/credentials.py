@@ -16,12 +16,13 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 from echelon.errors import Denied
 from echelon.image.reference import HUB, Reference
+from echelon.values import frozen
 
 # The keys under which tools keep a login for Docker Hub.
 _HUB_KEYS = ("https://index.docker.io/v1/", "index.docker.io", HUB, "registry-1.docker.io")
@@ -29,7 +30,7 @@ _HELPER_PATIENCE = 60.0
 _TOKEN_USER = "<token>"  # noqa: S105 - with this user name, a helper's secret is an identity token
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class Credential:
     """A user's login for a registry; exactly one kind of secret is set."""
 

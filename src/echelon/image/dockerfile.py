@@ -9,11 +9,11 @@ import csv
 import io
 import shutil
 import subprocess
-from dataclasses import dataclass
 from pathlib import Path
 
 from echelon.errors import InvalidJob, Unavailable
 from echelon.image.oci import Platform
+from echelon.values import frozen
 
 # The command that tests each builder: a client without its daemon (docker, buildctl) is of no use.
 _QUESTIONS = {
@@ -25,7 +25,7 @@ _PATIENCE = 30.0
 _STDERR = 2
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class Handover:
     """What the builder builds, and where it puts the image."""
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from echelon.errors import InvalidJob, Refused, Unavailable
 from echelon.image.reference import DIGEST
+from echelon.values import frozen
 
 _OCI = "application/vnd.oci.image"
 _DOCKER = "application/vnd.docker"
@@ -34,7 +34,7 @@ LARGEST_DOCUMENT = 8 << 20  # manifests are kilobytes; the specification asks re
 _ARCHITECTURES = {"x86_64": "amd64", "x86-64": "amd64", "aarch64": "arm64"}
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class Descriptor:
     """A blob by its digest and size, which is enough to check it."""
 
@@ -43,7 +43,7 @@ class Descriptor:
     size: int
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class Platform:
     """The system and processor that an image is for."""
 
@@ -58,7 +58,7 @@ class Platform:
 USUAL = Platform(os="linux", architecture="amd64")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class Manifest:
     """An image for one platform, from its manifest."""
 
@@ -67,7 +67,7 @@ class Manifest:
     layers: tuple[Descriptor, ...]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class Choice:
     """One of the images of an index."""
 

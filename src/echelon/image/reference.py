@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from echelon.errors import InvalidJob
+from echelon.values import frozen
 
 HUB = "docker.io"
 DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
@@ -16,7 +16,7 @@ _TAG = re.compile(r"\w[\w.-]{0,127}", re.ASCII)
 _EXAMPLE = "for example registry.example.org/team/trainer:1"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class Reference:
     """An image by its name; without a digest it is the one that the tag names now."""
 

@@ -13,11 +13,11 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from echelon.errors import InvalidJob, Unavailable
 from echelon.image.oci import Platform
+from echelon.values import frozen
 
 LIBC = "glibc-2.28"  # what wheels may require: every maintained Linux has at least this
 _MACHINES = {
@@ -33,7 +33,7 @@ _STDERR = 2
 _OLDER_NAMES = {17: "manylinux2014", 12: "manylinux2010", 5: "manylinux1"}
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class Wanted:
     """Packages, and the system and Python that they must run on."""
 

@@ -8,8 +8,10 @@ folder, see `paths`.
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Sequence
 from dataclasses import fields
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,7 @@ from echelon.jobfile.json_schema import schema
 from echelon.jobfile.paths import seen_from_here, settings_seen_from
 from echelon.model.settings import OF_ONE_RUN, WHAT_TO_RUN, Settings, add_up
 
-__all__ = ["read_job_file", "read_overrides", "read_tool_table", "schema", "settings_from"]
+__all__ = ["read_job_file", "read_overrides", "read_text", "read_tool_table", "schema", "settings_from"]
 
 LARGEST = 256 * 1024
 """No job is this long; what is larger is the wrong file, and would take seconds to parse."""
@@ -30,7 +32,7 @@ def read_job_file(path: Path) -> Settings:
     from echelon.jobfile.document import parse
 
     source = str(path)
-    text = _text_of(path)
+    text = read_text(path)
     if path.suffix == ".json":
         text = text.replace("\t", " ")  # JSON may be indented with tabs, YAML may not; no JSON text holds one
     data, lines = parse(text, source)
@@ -123,13 +125,19 @@ def _override(text: str) -> object:
     return parse(text, "--set")[0] if text.startswith(("[", "{", '"', "'")) else plain(text)
 
 
-def _text_of(path: Path) -> str:
+def read_text(path: Path) -> str:
+    """The text of a job file, or the InvalidJob that tells why there is none."""
     source = str(path)
     try:
-        with path.open("rb") as file:
-            raw = file.read(LARGEST + 1)
+        if source == "-":
+            raw = _standard_input()
+        else:
+            with path.open("rb") as file:
+                raw = file.read(LARGEST + 1)
     except FileNotFoundError:
         hint = _file_like(path) or "check the path; it is relative to the working directory"
+        if source.startswith(("https:/", "http:/")):
+            hint = "download it first: files are read from this machine; -f - reads standard input"
         raise InvalidJob("job file", source, "does not exist", hint=hint) from None
     except IsADirectoryError:
         raise InvalidJob("job file", source, "is a folder", hint="name the file in it") from None
@@ -148,6 +156,12 @@ def _text_of(path: Path) -> str:
         line = raw.count(b"\n", 0, error.start) + 1
         hint = "a job file is YAML or JSON: is it the right file? If so, save it as UTF-8"
         raise InvalidJob("job file", f"{source}:{line}", "is not UTF-8 text", hint=hint) from None
+
+
+@cache
+def _standard_input() -> bytes:
+    """It can be read once, and is asked for as a job file and as a job of Kubeflow's."""
+    return sys.stdin.buffer.read(LARGEST + 1)
 
 
 def _file_like(path: Path) -> str:

@@ -8,12 +8,13 @@ from __future__ import annotations
 import operator
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import field, fields, is_dataclass, replace
 from types import NoneType, UnionType
-from typing import Any, Literal, SupportsIndex, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, SupportsIndex, Union, get_args, get_origin
 
 from echelon.errors import InvalidJob
 from echelon.model.settings import Settings
+from echelon.values import frozen, types_of
 
 Place = tuple[str | int, ...]
 TEXT = {str, int, float}
@@ -22,7 +23,7 @@ TEXT = {str, int, float}
 _MISFIT = object()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Written:
     """A number, a boolean or nothing (None) in a file, with its text: an argument `1e-3` must stay `1e-3`."""
 
@@ -30,7 +31,7 @@ class Written:
     value: bool | int | float | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class At:
     """Where a value stands: what an error about it has to name."""
 
@@ -66,11 +67,6 @@ def spellings(kind: type[Any]) -> dict[str, str]:
     return found
 
 
-def kinds_of(kind: type[Any]) -> dict[str, Any]:
-    """The types of a dataclass's fields, by name."""
-    return get_type_hints(kind)
-
-
 def options_of(kind: Any) -> tuple[Any, ...]:
     """The members of a union, None left out; of any other type, itself."""
     members = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
@@ -84,7 +80,7 @@ def inside(at: At, step: str | int) -> At:
 
 def wrong(at: At, value: object, problem: str, hint: str) -> InvalidJob:
     """Make the error about the value that stands there."""
-    name, shown = _dotted(at.place), _shown(value)
+    name, shown = dotted(at.place), _shown(value)
     if at.place[:1] == ("secret",):  # what stands there may be a password, by mistake
         shown, hint = "…", "write a list of NAME or NAME=@FILE"
     error = InvalidJob(f"{_line(at)}: {name}", shown, problem, hint=hint)
@@ -93,7 +89,7 @@ def wrong(at: At, value: object, problem: str, hint: str) -> InvalidJob:
 
 
 def _build(kind: type[Any], mapping: Mapping[str, object], at: At) -> Any:
-    names, kinds = spellings(kind), kinds_of(kind)
+    names, kinds = spellings(kind), types_of(kind)
     given: dict[str, Any] = {}
     seen: dict[str, str] = {}
     for key, value in mapping.items():
@@ -180,14 +176,22 @@ def _key(key: object, at: At) -> str:
     return key
 
 
+_NAMED = 12  # settings that an error names; more are in the help
+
+
 def _unknown(key: object, known: Sequence[str], at: At) -> InvalidJob:
     import difflib
 
     close = difflib.get_close_matches(str(key).lower().replace("-", "_"), known, n=1)
-    hint = f"did you mean {close[0]!r}?" if close else f"the settings are {', '.join(known)}"
+    if close:
+        hint = f"did you mean {close[0]!r}?"
+    elif len(known) <= _NAMED:
+        hint = f"the settings are {', '.join(known)}"
+    else:
+        hint = "`echelon run --help` has them all, with _ in place of -"
     where = _line(inside(at, str(key)))
     error = InvalidJob(
-        f"{where}: {_dotted(at.place)}" if at.place else where, key, "is not a setting", hint=hint
+        f"{where}: {dotted(at.place)}" if at.place else where, key, "is not a setting", hint=hint
     )
     error.field = str(key)
     return error
@@ -242,10 +246,14 @@ def _kind_of(data: object) -> str:
 
 
 def _line(at: At) -> str:
-    return f"{at.source}:{at.lines[at.place]}" if at.place in at.lines else at.source
+    """The file and the line; of what is missing, the line of what it should be in."""
+    known = (at.place[:end] for end in range(len(at.place), -1, -1) if at.place[:end] in at.lines)
+    place = next(known, None)
+    return at.source if place is None else f"{at.source}:{at.lines[place]}"
 
 
-def _dotted(place: Place) -> str:
+def dotted(place: Place) -> str:
+    """The place of a value in words: roles.ps.args[0]."""
     return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in place).lstrip(".")
 
 

@@ -7,8 +7,10 @@ there is YAML to read: PyYAML is slow to import.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import yaml
@@ -42,12 +44,33 @@ def parse(text: str, source: str) -> tuple[Any, dict[Place, int]]:
 
     Mappings are dicts with text as keys; what is not text, a list or a mapping is Written.
     """
-    try:
+    with _reported(text, source):
         node = _CoreLoader(text).get_single_node()
-        if node is None or (node.tag == f"{_TAG}null" and not node.value):
-            return None, {}
-        reading = _Reading(source)
-        return reading.value(node, ()), reading.lines
+        return _value_of(node, source)
+
+
+def parse_all(text: str, source: str) -> list[tuple[Any, dict[Place, int]]]:
+    """Return the same for every document of a file that may hold several; empty ones are left out."""
+    with _reported(text, source):
+        loader = _CoreLoader(text)
+        found = []
+        while loader.check_node():
+            found.append(_value_of(loader.get_node(), source))
+        return [each for each in found if each[0] is not None]
+
+
+def _value_of(node: yaml.Node | None, source: str) -> tuple[Any, dict[Place, int]]:
+    if node is None or (node.tag == f"{_TAG}null" and not node.value):
+        return None, {}
+    reading = _Reading(source)
+    return reading.value(node, ()), reading.lines
+
+
+@contextlib.contextmanager
+def _reported(text: str, source: str) -> Iterator[None]:
+    """PyYAML's errors as ours."""
+    try:
+        yield
     except yaml.YAMLError as error:
         raise _not_yaml(error, text, source) from None
     except RecursionError:

@@ -9,8 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any, Literal, get_args, get_origin
 
-from echelon.jobfile.conversion import TEXT, kinds_of, options_of, spellings
+from echelon.jobfile.conversion import TEXT, options_of, spellings
 from echelon.model.settings import RoleSettings, Settings
+from echelon.values import types_of
 
 
 def schema() -> dict[str, Any]:
@@ -27,7 +28,7 @@ def schema() -> dict[str, Any]:
 
 def _object(kind: type[Any]) -> dict[str, Any]:
     help_texts = {each.name: each.metadata.get("help", "") for each in fields(Settings)}
-    kinds = kinds_of(kind)
+    kinds = types_of(kind)
     properties: dict[str, Any] = {}
     pairs: list[dict[str, Any]] = []
     for key, name in spellings(kind).items():

@@ -5,7 +5,7 @@ the run's or a role's, become what the user would have typed here: relative wher
 directory, absolute elsewhere. All others, and the file of a secret, become absolute. A program without a
 slash is looked up on the PATH, as everywhere; all other arguments of a command, and `args`, are passed on
 untouched, for only the program they are given to knows which of them are paths. Paths in a pod (`mount`,
-`code`, `output`, `collect`) are not of this machine.
+`code`, `output`, `collect`, and programs where the code lies in the image) are not of this machine.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from echelon.jobfile.conversion import At, inside, wrong
+from echelon.model.pod import IMAGE
 from echelon.model.settings import RoleSettings, Settings, Text
 
 
@@ -33,7 +34,7 @@ def settings_seen_from(settings: Settings, folder: Path, at: At) -> Settings:
 
     def command(key: str, line: Sequence[Text] | str) -> Sequence[Text] | str:
         parts = _split(line)
-        if not parts or "/" not in parts[0]:
+        if not parts or "/" not in parts[0] or settings.code == IMAGE:
             return line
         program = short(key, parts[0])
         # Without a slash it would be looked up on the PATH.

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 
+from echelon.values import frozen
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+GPU_RESOURCE = "nvidia.com/gpu"  # what pods ask for where a cluster cannot be read
+
+
+@frozen
 class Gpu:
     """One device. `id` is its name in the workers' environment; `holder` is None while it is free."""
 
@@ -18,7 +22,7 @@ class Gpu:
     holder: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Node:
     """One machine: all it has, and what is free.
 
@@ -32,9 +36,10 @@ class Node:
     gpus: tuple[Gpu, ...] = ()
     other: Mapping[str, int] = field(default_factory=dict)
     free_other: Mapping[str, int] | None = None
+    domains: tuple[str, ...] = ()  # of the network, the widest first; "" where it is not known
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class LeftOut:
     """A node that takes no worker now, why, and what would make it take some.
 
@@ -46,18 +51,19 @@ class LeftOut:
     hint: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Cluster:
     """A snapshot. `waiting` are the queued runs, in the order of admission.
 
     `known` is False where the user may not list nodes: the scheduler alone places a run. `here` means that
-    the one node is this machine."""
+    the one node is this machine. `gpu_resource` is what a pod asks for to get one of the GPUs."""
 
     nodes: tuple[Node, ...]
     waiting: tuple[str, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
     known: bool = True
     here: bool = True
+    gpu_resource: str = GPU_RESOURCE
 
 
 def matches_type(gpu_type: str, model: str) -> bool:
@@ -65,13 +71,6 @@ def matches_type(gpu_type: str, model: str) -> bool:
 
     Drivers write a model with spaces, Kubernetes' labels with dashes; both mean the same."""
     return _plain(gpu_type) in _plain(model)
-
-
-def models_of_type(gpu_type: str, cluster: Cluster) -> tuple[str, ...]:
-    """The models in the cluster that match a requested type, whether their nodes take workers now or not."""
-    nodes = [*cluster.nodes, *(each.node for each in cluster.left_out)]
-    models = {gpu.model for node in nodes for gpu in node.gpus}
-    return tuple(sorted(model for model in models if matches_type(gpu_type, model)))
 
 
 @lru_cache(maxsize=256)  # a cluster has thousands of GPUs, but few models

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
+from echelon.values import frozen
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+
+@frozen
 class OpenCopy:
     """A copy to or from a volume that goes on: what keeps the volume in use, and who began it when."""
 
@@ -19,7 +20,7 @@ class OpenCopy:
     kind: Literal["copy"] = "copy"  # among the rows of `ps` as data
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class Manifest:
     """What a tree holds: its files, their bytes, and a digest of its listing (`agent/files/manifest.py`).
     Without a digest nothing was there.
@@ -32,7 +33,7 @@ class Manifest:
     worker: int | None = None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class Progress:
     """How far a copy has come; `trouble` is what it waits for, if anything."""
 
@@ -43,7 +44,7 @@ class Progress:
     trouble: str = ""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class LeftOut:
     """A file that could not be copied."""
 
@@ -51,7 +52,7 @@ class LeftOut:
     why: str
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class Copied:
     """The outcome of a copy. `changed` names files that were written to all the while they were read;
     `left_out` is all that was not copied, `failed` the part of it that was listed and then did not come.

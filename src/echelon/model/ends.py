@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from echelon.agent.gang.verdict import LOST_EXIT_CODE, STOPPED_EXIT_CODE, TIMEOUT_EXIT_CODE
+from echelon.model.display import duration
 from echelon.model.event import CauseKind, Disruption, Event, RootCause
 
 
@@ -24,6 +25,16 @@ def stopped(reason: str, *, at: float) -> Event:
 def timed_out(reason: str, *, at: float) -> Event:
     """A time limit has passed."""
     return Event(kind="finished", at=at, outcome="timed-out", exit_code=TIMEOUT_EXIT_CODE, reason=reason)
+
+
+def not_admitted(limit: float, *, at: float) -> Event:
+    """A run was queued for longer than it may be."""
+    return timed_out(f"it was queued for {duration(limit)}, and not admitted (--queue-timeout)", at=at)
+
+
+def not_waiting(reason: str, *, at: float) -> Event:
+    """A run that may not wait was admitted, and did not get what it needs."""
+    return timed_out(f"it did not start, and may not wait (--no-wait): {reason}", at=at)
 
 
 def failed(

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal
 
 from echelon.model.copy import Manifest
+from echelon.values import frozen
 
 Kind = Literal[
     "recorded",  # the run exists under its name; nothing runs yet
@@ -14,6 +14,7 @@ Kind = Literal[
     "admitted",  # it has its place; its workers are being started
     "waiting",  # something keeps its workers from starting; `reason` is what, and what helps
     "worker-started",  # an agent runs
+    "gave-way",  # the gang was not whole, and all workers left their GPUs to other runs; `reason`
     "worker-running",  # the worker's ranks run
     "rank-ended",  # one rank ended; `exit_code` or `signal`
     "worker-ended",  # the agent ended as it should
@@ -22,6 +23,9 @@ Kind = Literal[
     "restarting",  # the gang starts again; `restart` counts
     "verdict",  # the leader has decided; its workers are leaving
     "holding",  # workers keep what they hold, for their results to be fetched, at most `until`
+    "worker-kept",  # the run's keeper has the worker's results; `manifests` of what it has
+    "unkept",  # the worker holds its results itself; `reason` is why the keeper does not have them
+    "keeping",  # the keeper holds the results of `workers`, at most `until`
     "stopping",  # the end was requested; `reason` is by whom or why
     "note",  # a message for the user
     "finished",  # the run is over: `outcome`
@@ -37,6 +41,7 @@ Disruption = Literal[
 """How a cluster takes away a worker that was well."""
 CauseKind = Literal[
     "rank",  # a rank failed
+    "launcher",  # the program failed that starts the ranks, and no rank before it
     "worker-lost",  # a worker's agent ended as it should not, or does not respond
     "worker-left",  # a worker's agent was ended by SIGTERM, as when its pod is deleted
     "worker-evicted",  # the cluster took a worker away that was well: `disruption` says how
@@ -49,7 +54,7 @@ CauseKind = Literal[
 _LAST_MOMENT = 1e11  # seconds; any calendar has it
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class RankEnd:
     """How one rank ended."""
 
@@ -61,7 +66,7 @@ class RankEnd:
     consequence: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class RootCause:
     """Why a run failed: the rank that failed first, or, where `rank` is None, the worker that was lost.
 
@@ -77,11 +82,13 @@ class RootCause:
     exit_code: int | None = None
     signal: str | None = None
     error: str | None = None
+    hint: str | None = None
     tail: tuple[str, ...] = ()
     others: tuple[RankEnd, ...] = ()
+    peers: str | None = None  # how the others stood, where some had ended well before
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Event:
     """One thing that happened. Which fields are set depends on `kind`."""
 
@@ -101,10 +108,14 @@ class Event:
     outcome: Outcome | None = None
     until: float | None = None
     node: str | None = None
+    released: float | None = None  # of an end: when the last worker had left, and its GPUs were free
     results: Literal["gone"] | None = None  # of an end: no copy of the results is left
+    missing: tuple[str, ...] | None = None  # of an end: what of the results is lost, a sentence per worker
     version: str | None = None  # of the agent
     trouble: str | None = None  # of `waiting`: the kind of what is waited for; "untended" needs a command
     manifests: tuple[Manifest, ...] | None = None  # of what the worker holds, or, at the end, all workers do
+    workers: tuple[int, ...] | None = None  # of `keeping`
+    left_out: tuple[tuple[str, str], ...] | None = None  # of `worker-kept`: what cannot be copied, and why
 
 
 def is_moment(at: float) -> bool:
@@ -113,7 +124,7 @@ def is_moment(at: float) -> bool:
 
 
 def is_sound(event: Event) -> bool:
-    """Whether an event that somebody else wrote has times and an exit code that there can be."""
+    """Whether an event from another program has times and an exit code that there can be."""
     code = event.exit_code
-    times = (event.at, 0.0 if event.until is None else event.until)
+    times = (event.at, *(each for each in (event.until, event.released) if each is not None))
     return all(map(is_moment, times)) and (code is None or -255 <= code <= 255)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
+from echelon.values import frozen
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+
+@frozen
 class Finding:
     """What was looked at and found: `fix` is what does not work without it, and what to do."""
 

@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from echelon.errors import InvalidJob
+from echelon.model.open_shape import OpenShape
 from echelon.model.pod import PodOptions, check_mounts
 from echelon.model.resources import Resources
 from echelon.model.template import check_template
+from echelon.values import frozen
 
-FRAMEWORKS = ("auto", "torch", "tensorflow", "horovod", "mpi", "plain")
+FRAMEWORKS = ("auto", "torch", "torchrun", "tensorflow", "horovod", "mpi", "plain")
 ROLES = ("launcher", "chief", "ps", "evaluator")
 LEADING = ("launcher", "chief")  # roles of one worker, whose group comes first
 NAME_LENGTH = 40
+QUEUE_TIMEOUT = 7 * 86400.0
+FUNCTIONS = ".echelon"  # the folder among shipped code that holds a function's script
+PIPELINE, STEP = "ECHELON_PIPELINE", "ECHELON_STEP"  # variables of a run that is a notebook's step
+_MOST_PRIORITY = 1000
 _NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Role:
     """Workers with another part to play than the rest: a launcher, a chief, parameter servers, an evaluator.
 
@@ -39,7 +45,7 @@ class Role:
     template: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Secret:
     """A value that travels apart from everything else: from the caller's environment, or from a file."""
 
@@ -47,9 +53,11 @@ class Secret:
     file: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Job:
-    """A script, a module or a command, how many workers run it, and what they need."""
+    """A script, a module or a command, how many workers run it, and what they need.
+
+    Where the shape is open, `workers`, and the GPUs, CPUs and memory in `resources`, are not decided yet."""
 
     name: str
     script: str | None = None
@@ -59,15 +67,21 @@ class Job:
     workers: int = 1
     procs: int = 1
     resources: Resources = field(default_factory=Resources)
+    shape: OpenShape | None = None
     roles: tuple[Role, ...] = ()
     framework: str = "auto"
+    starts_ranks: bool = False  # what it runs calls mpirun by itself: it is started once, on worker 0
     env: Mapping[str, str] = field(default_factory=dict)
     secrets: tuple[Secret, ...] = ()
     python: str | None = None
     restarts: int = 0
     timeout: float | None = None
+    queue_timeout: float = QUEUE_TIMEOUT  # seconds after which a run that is not admitted ends
+    no_wait: bool = False  # once it was admitted, it is not queued again
+    priority: int = 0  # in a queue, before age: the higher, the sooner
     results: str | None = None
     resume: bool = False
+    earlier: int = 0  # starts before the run was resumed, on which ECHELON_RESTART counts on
     cwd: str = "."  # where the ranks start; `{code}` is the folder that shipped code is unpacked into
     snapshot: bool = False
     include: tuple[str, ...] = ()
@@ -88,7 +102,10 @@ def validate(job: Job) -> None:
     _at_least("workers", job.workers, 1, "a run has at least one worker")
     _at_least("procs", job.procs, 1, "a worker has at least one process; leave it out for one per GPU")
     _at_least("restarts", job.restarts, 0, "0 means: do not restart")
-    _check_resources("", job.resources)
+    if abs(job.priority) > _MOST_PRIORITY:
+        hint = f"a whole number from -{_MOST_PRIORITY} to {_MOST_PRIORITY}; 0 is as any other run"
+        raise InvalidJob("priority", job.priority, "is out of range", hint=hint)
+    _check_resources("", job.resources, some=job.shape is not None)
     if job.framework not in FRAMEWORKS:
         raise InvalidJob("framework", job.framework, "is not known", hint=f"one of {', '.join(FRAMEWORKS)}")
     for role in job.roles:
@@ -104,9 +121,21 @@ def role_named(job: Job, name: str) -> Role | None:
     return next((role for role in job.roles if role.name == name), None)
 
 
+def is_function(job: Job) -> bool:
+    """Whether the job was made from a Python function."""
+    return job.script is not None and job.script.startswith(f"{{code}}/{FUNCTIONS}/")
+
+
 def asks_for_gpus(job: Job) -> bool:
     """Whether any worker needs a GPU."""
-    return any(need.gpus for need in (job.resources, *(role.resources for role in job.roles)))
+    needs = (job.resources, *(role.resources for role in job.roles))
+    return job.shape is not None or any(need.gpus for need in needs)
+
+
+def asks_for_any(job: Job) -> bool:
+    """Whether any worker needs what other runs may have: GPUs, CPUs or memory."""
+    needs = (job.resources, *(role.resources for role in job.roles))
+    return job.shape is not None or any(need.gpus or need.cpus or need.memory for need in needs)
 
 
 def workers_asked(job: Job) -> int:
@@ -114,9 +143,18 @@ def workers_asked(job: Job) -> int:
     return job.workers + sum(role.workers for role in job.roles)
 
 
+def ranks_asked(job: Job) -> int:
+    """How many ranks a job names, before it has a plan."""
+    workers = job.workers * job.procs
+    if job.shape is not None and job.shape.rank_per_gpu:
+        workers = job.shape.most
+    return workers + sum(role.workers * role.procs for role in job.roles)
+
+
 def gpus_asked(job: Job) -> int:
     """How many GPUs a job names, before it has a plan."""
-    return job.workers * job.resources.gpus + sum(role.workers * role.resources.gpus for role in job.roles)
+    workers = job.workers * job.resources.gpus if job.shape is None else job.shape.least
+    return workers + sum(role.workers * role.resources.gpus for role in job.roles)
 
 
 def is_name(text: str) -> bool:
@@ -183,9 +221,9 @@ def _at_least(field_name: str, value: int, least: int, hint: str) -> None:
         raise InvalidJob(field_name, value, f"is less than {least}", hint=hint)
 
 
-def _check_resources(where: str, resources: Resources) -> None:
+def _check_resources(where: str, resources: Resources, *, some: bool = False) -> None:
     _at_least(f"{where}gpus", resources.gpus, 0, "0 means: no GPU")
-    if resources.gpu_type is not None and resources.gpus == 0:
+    if resources.gpu_type is not None and resources.gpus == 0 and not some:
         raise InvalidJob(f"{where}gpu_type", resources.gpu_type, "is given without GPUs", hint="add --gpus N")
     for name, count in resources.other.items():
         _at_least(f"{where}resource {name}", count, 1, "leave it out to have none")

@@ -10,15 +10,29 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal
 
 from echelon.errors import InvalidJob
 from echelon.model.resources import parse_duration, parse_size
+from echelon.values import frozen
 
 LINGER = 300.0
+KEEP = 86400.0
+KEEP_SIZE = 20 * 2**30
 TTL = 7 * 86400.0
+SIDECAR = "sidecar.istio.io/inject"
+_RESERVED = (
+    *(f"app.kubernetes.io/{name}" for name in ("name", "instance", "component", "managed-by")),
+    SIDECAR,
+)
+_LONGEST_ANNOTATION = 16_384
+SECRETS_TTL = 3 * 86400.0  # of a detached run with secrets: no command may be there to remove them
 NEW_SIZE = 10 * 2**30
+JOB = "job"  # of `job_kind`: Kubernetes' own
+NATIVE = "native"  # of `job_kind`: what the user wrote down for Kubeflow's controller, as it is
+_IN_QUEUES = (JOB, "pytorchjob", "tfjob")  # kinds that can wait in Kueue's
+IMAGE = "image"  # of `code`: it lies in the image
 OURS = "/echelon"  # the folder in a pod that belongs to the agent
 
 Kind = Literal["pvc", "configmap", "secret", "nfs", "hostPath", "emptydir"]
@@ -37,7 +51,7 @@ _IMAGE = re.compile(
 _USER_IN_ADDRESS = re.compile(r"(\w+)://([^/@\s]+)@")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Mount:
     """A volume or folder that every worker mounts at `path`.
 
@@ -51,7 +65,7 @@ class Mount:
     read_only: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class VolumePath:
     """A folder on a claim; "" is its root."""
 
@@ -59,7 +73,7 @@ class VolumePath:
     path: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Output:
     """Where results go: a folder on a claim that exists, or, without `claim`, one made for the run."""
 
@@ -69,7 +83,7 @@ class Output:
     storage_class: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Toleration:
     """A taint that the pods tolerate; None as its value or effect stands for any."""
 
@@ -78,7 +92,17 @@ class Toleration:
     effect: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
+class Keeper:
+    """A small pod that takes the results when the run ends, at most `size` bytes, and holds them for `keep`
+    seconds, or until they are fetched.
+    """
+
+    keep: float = KEEP
+    size: int = KEEP_SIZE
+
+
+@frozen
 class PodOptions:
     """The settings of the pods. Times are in seconds, sizes in bytes; None leaves it to the engine."""
 
@@ -90,15 +114,34 @@ class PodOptions:
     tolerations: tuple[Toleration, ...] = ()
     service_account: str | None = None
     priority_class: str | None = None
+    queue: str | None = None  # of Kueue's, which then admits the run
+    job_kind: str = JOB  # what workers are made of: a dialect of the engine
+    scale_up: bool = False  # the cluster adds nodes for pods that wait
     shm: int | None = None
     code: VolumePath | None = None
+    code_volume: VolumePath | None = None
     pip: tuple[str, ...] = ()
     requirements: str | None = None
     output: Output | None = None
     linger: float = LINGER
+    keeper: Keeper | None = None
     ttl: float = TTL
     collect: tuple[str, ...] = ()
     template: Mapping[str, Any] = field(default_factory=dict)
+    patch: Mapping[str, Any] = field(default_factory=dict)  # applied to the pods last
+    labels: Mapping[str, str] = field(default_factory=dict)  # and annotations: of every object of the run
+    annotations: Mapping[str, str] = field(default_factory=dict)
+
+
+def parse_job_kind(text: str, *, queue: str | None = None) -> str:
+    """Check what workers are to be made of, and that it can wait in a queue of Kueue's."""
+    if text == NATIVE:
+        hint = "it belongs to -f FILE with a job of Kubeflow's"
+        raise InvalidJob("as", text, "has nothing to submit", hint=hint)
+    if queue is not None and text not in _IN_QUEUES:
+        hint = f"leave --queue or --as out; these can: {', '.join(_IN_QUEUES)}"
+        raise InvalidJob("as", text, "cannot wait in a queue of Kueue's here", hint=hint)
+    return text
 
 
 def parse_image(text: str) -> str:
@@ -166,19 +209,19 @@ def split_claim(field_name: str, source: str) -> VolumePath:
     return VolumePath(claim=claim, path=path)
 
 
-def parse_output(text: str) -> Output:
-    """Read pvc:NAME[/path], or new:[SIZE][:CLASS] for a claim that is made for the run."""
+def parse_output(text: str, field_name: str = "output") -> Output:
+    """Read pvc:NAME[/path], or new:[SIZE][@CLASS] for a claim that is made for the run."""
     kind, _, rest = text.partition(":")
     if kind == "pvc" and rest:
-        on = parse_volume_path("output", text)
+        on = parse_volume_path(field_name, text)
         return Output(claim=on.claim, path=on.path)
     if kind != "new":
         hint = "write pvc:NAME/path for a volume that exists, or new:10Gi for one made for the run"
-        raise InvalidJob("output", text, "is not a place for results", hint=hint)
-    size, _, storage_class = rest.partition(":")
+        raise InvalidJob(field_name, text, "is not a place for results", hint=hint)
+    size, _, storage_class = rest.replace(":", "@", 1).partition("@")  # it was written new:SIZE:CLASS once
     return Output(
-        size=parse_size("output", size) if size else NEW_SIZE,
-        storage_class=parse_object_name("output", storage_class) if storage_class else None,
+        size=parse_size(field_name, size) if size else NEW_SIZE,
+        storage_class=parse_object_name(field_name, storage_class) if storage_class else None,
     )
 
 
@@ -187,6 +230,36 @@ def parse_node_selector(labels: Mapping[str, object]) -> dict[str, str]:
     for key, value in labels.items():
         _check_label("node_selector", f"{key}={value}", key, str(value), "as in kubernetes.io/arch=amd64")
     return {key: str(value) for key, value in labels.items()}
+
+
+def is_reserved(key: str) -> bool:
+    """Whether a label or annotation is echelon's or the Job controller's own."""
+    return key.startswith(("echelon.dev/", "batch.kubernetes.io/")) or key in _RESERVED
+
+
+def parse_labels(labels: Mapping[str, object]) -> dict[str, str]:
+    """Check labels for the objects of a run."""
+    for key, value in labels.items():
+        _check_label(
+            "label", f"{key}={value}", key, str(value), "as in team=vision or example.com/team=vision"
+        )
+        _check_reserved("label", key)
+    return {key: str(value) for key, value in labels.items()}
+
+
+def parse_annotations(annotations: Mapping[str, object]) -> dict[str, str]:
+    """Check annotations for the objects of a run; their values may be any text."""
+    for key, value in annotations.items():
+        _check_label("annotation", f"{key}={value}", key, "", "as in example.com/cost-centre=4711")
+        _check_reserved("annotation", key)
+        if len(str(value)) > _LONGEST_ANNOTATION:
+            raise InvalidJob("annotation", key, "is too long", hint=f"at most {_LONGEST_ANNOTATION} letters")
+    return {key: str(value) for key, value in annotations.items()}
+
+
+def _check_reserved(field_name: str, key: str) -> None:
+    if is_reserved(key):
+        raise InvalidJob(field_name, key, "is echelon's own", hint="choose another name")
 
 
 def parse_toleration(text: str) -> Toleration:
@@ -221,7 +294,26 @@ def refuse_password(field_name: str, text: str) -> None:
 
 def parse_linger(text: object) -> float:
     """Read a time; 0 means to leave at once."""
-    return 0.0 if str(text).strip() in ("0", "0s", "0.0") else parse_duration("linger", text)
+    return _parse_none_or("linger", text)
+
+
+def parse_keep(text: object) -> float:
+    """Read a time; 0 means that there is no keeper."""
+    return _parse_none_or("keep", text)
+
+
+def _parse_none_or(field_name: str, text: object) -> float:
+    return 0.0 if str(text).strip() in ("0", "0s", "0.0") else parse_duration(field_name, text)
+
+
+def choose_keeper(
+    keep: float, size: int, *, devices: bool, detached: bool, output: Output | None
+) -> Keeper | None:
+    """The keeper of a run on Kubernetes, if it has one: where workers hold devices that others wait for, or
+    no command stays to fetch from them, and the results are on no volume.
+    """
+    wanted = keep > 0 and output is None and (devices or detached)
+    return Keeper(keep=keep, size=size) if wanted else None
 
 
 def parse_ttl(text: object) -> float:

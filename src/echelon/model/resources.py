@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from echelon.errors import InvalidJob
+from echelon.values import frozen
 
 _MEMORY_UNITS = {
     "": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12,
@@ -17,7 +18,7 @@ _MEMORY_UNITS = {
 _TIME_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Amount:
     """A request, and the limit where one is set."""
 
@@ -25,7 +26,7 @@ class Amount:
     limit: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Resources:
     """What one worker requests. Memory counts in bytes, CPUs in cores."""
 

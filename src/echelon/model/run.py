@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import Literal
 
 from echelon.errors import InvalidJob, StateTrouble
-from echelon.model.job import Job, check_name, gpus_asked, workers_asked
+from echelon.model.job import PIPELINE, STEP, Job, check_name, gpus_asked, workers_asked
 from echelon.model.plan import Plan
 from echelon.model.status import RunSummary, Status, WorkerStatus
 from echelon.model.world import gpu_count, members, worker_count
+from echelon.values import frozen
 
 SCHEMA = 2
 """Of records. Since 2, a cluster's record has no path of results, and a start has a mark of its own."""
 _OLDEST_SCHEMA = 1  # that is still read
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class RunRef:
     """Where a run is and what it is called: good in any process, for as long as the run is not removed."""
 
@@ -33,7 +34,11 @@ class RunRef:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+StopSignal = Literal["SIGINT", "SIGTERM", "SIGKILL"]
+"""What a stop begins with, the gentlest first; `echelon.agent.stopping` has their order."""
+
+
+@frozen
 class Record:
     """A run as it was submitted, and, once it is admitted, its plan.
 
@@ -42,7 +47,8 @@ class Record:
     ref: RunRef
     job: Job
     created: float
-    owner: str
+    owner: str  # in a cluster, the name by which the cluster knows the user
+    user: str = ""  # the local user
     results: str = ""
     plan: Plan | None = None
     schema: int = SCHEMA
@@ -66,7 +72,9 @@ def check_schema(name: str, found: object) -> None:
 
 
 def parse_uri(text: str, default_engine: str) -> RunRef:
-    """Read `local://name`, `k8s://namespace/name?context=...`, or a bare name of the default engine's."""
+    """Read `local://name`, `k8s://namespace/name?context=...`, `k8s://namespace/pytorchjob/name`, or a bare
+    name of the default engine's.
+    """
     engine, separator, rest = text.partition("://")
     if not separator:
         engine, rest = default_engine, text
@@ -79,8 +87,11 @@ def parse_uri(text: str, default_engine: str) -> RunRef:
 
     path, _, query = rest.partition("?")
     namespace, _, name = path.rpartition("/")
-    check_name(name)
     context = parse_qs(query).get("context", [None])[0]
+    if "/" in namespace:  # a job of another kind than echelon's own: its kind is part of its name
+        namespace, _, kind = namespace.rpartition("/")
+        return RunRef(engine=engine, name=f"{kind}/{name}", namespace=namespace, context=context)
+    check_name(name)
     return RunRef(engine=engine, name=name, namespace=namespace or None, context=context)
 
 
@@ -102,6 +113,9 @@ def opening_status(record: Record) -> Status:
     return Status(
         name=record.ref.name,
         uri=str(record.ref),
+        namespace=record.ref.namespace,
+        image=record.job.pod.image,
+        owner=record.owner,
         command=describe_command(record.job),
         framework=record.job.framework,
         created=record.created,
@@ -121,6 +135,8 @@ def _whereabouts(record: Record) -> str:
 
 def describe_command(job: Job) -> str:
     """What a job runs, as the user would type it."""
+    if PIPELINE in job.env and STEP in job.env:
+        return f"step {job.env[STEP]} of {job.env[PIPELINE]}"
     if job.module is not None:
         words: tuple[str, ...] = ("-m", job.module)
     elif job.script is not None:
@@ -146,4 +162,6 @@ def summarise(record: Record, status: Status) -> RunSummary:
         reason=status.reason,
         trouble=status.trouble,
         owner=record.owner,
+        user=record.user,
+        pipeline=job.env.get(PIPELINE),
     )

@@ -9,20 +9,22 @@ several times, a mapping as KEY=VALUE, a literal is a choice), its metadata has 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from typing import Any, Literal
 
 from echelon.errors import InvalidJob
 from echelon.model import pod
-from echelon.model.job import Job, Role, Secret, validate
+from echelon.model.job import QUEUE_TIMEOUT, Job, Role, Secret, validate
+from echelon.model.open_shape import Shares, parse_open_shape
 from echelon.model.resources import Resources, parse_cpus, parse_duration, parse_memory, parse_size
+from echelon.values import frozen
 
 Text = str | int | float
 ON_KUBERNETES = "On Kubernetes"
 """The section of `--help` for what only pods have; on this machine it has no effect."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class RoleSettings:
     """A role written out, where its workers are not like the rest; a field means what it means for a run."""
 
@@ -74,7 +76,7 @@ def _of_pods(text: str, **more: Any) -> Any:
     return _setting(text, section=ON_KUBERNETES, **more)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Settings:
     """Everything that can be set of a run."""
 
@@ -95,16 +97,30 @@ class Settings:
     procs: int | None = _setting("ranks per worker (default: one per GPU, else 1)")
     gpus: int | None = _setting("GPUs per worker")
     gpu_type: str | None = _setting("only GPUs of this model, e.g. A100", metavar="MODEL")
-    cpus: Text | None = _setting("CPU cores per worker: request, or request:limit", metavar="N[:N]")  # noqa: RUF009 - as the others
-    memory: Text | None = _setting(  # noqa: RUF009 - as the others
-        "memory per worker, e.g. 16Gi: request, or request:limit", metavar="SIZE[:SIZE]"
+    total_gpus: Text | None = _setting(
+        "GPUs in all: how many workers share them, and where, is decided for you; or a range, 4..8",
+        metavar="N[..M]",
+    )
+    shares: Shares | None = _setting(
+        "with --total-gpus, the GPUs of each worker: equal (default), any or largest-first"
+    )
+    cpus: Text | None = _setting(
+        "CPU cores per worker: request, or request:limit (in pods, default 100m)", metavar="N[:N]"
+    )
+    memory: Text | None = _setting(
+        "memory per worker, e.g. 16Gi: request, or request:limit (in pods, default 128Mi)",
+        metavar="SIZE[:SIZE]",
+    )
+    cpus_per_gpu: Text | None = _setting("with --total-gpus: CPU cores for each GPU", metavar="N")
+    memory_per_gpu: Text | None = _setting(
+        "with --total-gpus: memory for each GPU, e.g. 32Gi", metavar="SIZE"
     )
     resource: Mapping[str, int] | None = _setting("any other resource per worker: NAME=N (MIG, AMD, RDMA)")
     roles: Mapping[str, int | RoleSettings] | None = _setting(
         "workers with another role: ps=1, chief=1, evaluator=1, launcher=1", flag="role"
     )
-    framework: Literal["auto", "torch", "tensorflow", "horovod", "mpi", "plain"] | None = _setting(
-        "how ranks find each other (default auto: by the script's imports)"
+    framework: Literal["auto", "torch", "torchrun", "tensorflow", "horovod", "mpi", "plain"] | None = (
+        _setting("how ranks find each other (default auto: by the imports); torchrun: the command calls it")
     )
     env: Mapping[str, Text] | None = _setting("a variable for the ranks: KEY=VALUE")
     secret: Sequence[str] | None = _setting(
@@ -114,9 +130,18 @@ class Settings:
         "the Python that runs the ranks (default: the active environment's)", metavar="FILE", path="program"
     )
     restarts: int | None = _setting("start the workers again after a failure, up to N times (default 0)")
-    timeout: Text | None = _setting("end the run after this time, e.g. 90m", metavar="TIME")  # noqa: RUF009 - as the others
+    timeout: Text | None = _setting("end the run after this time, e.g. 90m", metavar="TIME")
+    priority: int | None = _setting(
+        "in the queue, before runs of less (default 0); a cluster's namespace says how much is allowed"
+    )
+    queue_timeout: Text | None = _setting(
+        "end a run that waits in the queue for longer, e.g. 12h (default 7d)", metavar="TIME"
+    )
     results: str | None = _setting("where results go (default ./runs/RUN)", metavar="DIR", path="dir")
     resume: bool | None = _setting("go on in a results folder that exists")
+    replace: bool | None = _setting(
+        "remove a run of the same --name first, if it has ended; its results are kept as runs/RUN.1, .2, ..."
+    )
     snapshot: bool | None = _setting("run on a copy of the project as it is now")
     include: Sequence[str] | None = _setting(
         "ship these files although .gitignore names them", metavar="PATTERN", path="pattern"
@@ -137,22 +162,34 @@ class Settings:
         "a volume in every worker; KIND: pvc, configmap, secret, nfs (SERVER:/export), hostPath, emptydir",
         metavar="KIND:SOURCE:/PATH[:ro]",
     )
-    code: str | None = _of_pods("run code that lies on a volume; nothing is shipped", metavar="pvc:NAME/PATH")
+    code: str | None = _of_pods(
+        "run code that lies on a volume, or in the image (image); nothing is shipped",
+        metavar="pvc:NAME/PATH|image",
+    )
+    code_volume: str | None = _of_pods(
+        "ship the code through this volume, which takes more than 5 MiB", metavar="pvc:NAME[/PATH]"
+    )
     pip: Sequence[str] | None = _of_pods("install this package before the start", metavar="PACKAGE")
     requirements: str | None = _of_pods(
         "install what this file names before the start", metavar="FILE", path="file"
     )
     output: str | None = _of_pods(
-        "results on a volume: pvc:NAME[/path], or new:[SIZE] for one made for the run (default 10Gi)",
+        "results on a volume: pvc:NAME[/path], or new:[SIZE][@CLASS] for one made for the run (default 10Gi)",
         metavar="VOLUME",
     )
-    linger: Text | None = _of_pods(  # noqa: RUF009 - as the others
+    linger: Text | None = _of_pods(
         "how long workers keep results that are on no volume and not fetched yet (default 5m)", metavar="TIME"
     )
-    collect: Sequence[str] | None = _of_pods("fetch this folder of the workers too", metavar="PATH")
-    shm: Text | None = _of_pods(  # noqa: RUF009 - as the others
-        "the size of /dev/shm (default: half of the memory's limit)", metavar="SIZE"
+    keep: Text | None = _of_pods(
+        "how long a small pod keeps results that were not fetched, so that workers can go: of runs with GPUs "
+        "or -d, without --output (default 24h; 0: none)",
+        metavar="TIME",
     )
+    keep_size: Text | None = _of_pods(
+        "how much that pod can keep, on its node's disk (default 20Gi)", metavar="SIZE"
+    )
+    collect: Sequence[str] | None = _of_pods("fetch this folder of the workers too", metavar="PATH")
+    shm: Text | None = _of_pods("the size of /dev/shm (default: half of the memory's limit)", metavar="SIZE")
     node_selector: Mapping[str, Text] | None = _of_pods(
         "only on nodes with this label: KEY=VALUE",
         hint="`kubectl get nodes --show-labels` shows what nodes have",
@@ -162,8 +199,24 @@ class Settings:
     )
     service_account: str | None = _of_pods("the workers' service account", metavar="NAME")
     priority_class: str | None = _of_pods("the workers' priority class", metavar="NAME")
-    ttl: Text | None = _of_pods(  # noqa: RUF009 - as the others
-        "forget the run this long after its end (default 7d)", metavar="TIME"
+    job_kind: Literal["job", "pytorchjob", "tfjob", "mpijob", "trainjob", "native"] | None = _of_pods(
+        "what the workers are made of: Jobs (default), or a job that Kubeflow's controller runs; native: the "
+        "job of Kubeflow's in -f FILE, as it is",
+        flag="as",
+    )
+    queue: str | None = _of_pods("let Kueue admit the run, by its LocalQueue of this name", metavar="NAME")
+    scale_up: bool | None = _of_pods(
+        "start although no node has room: the cluster adds nodes for pods that wait (noticed by itself for "
+        "the cluster autoscaler and Karpenter)"
+    )
+    ttl: Text | None = _of_pods(
+        "forget the run this long after its end (default 7d; 3d if it is detached and has secrets)",
+        metavar="TIME",
+    )
+    label: Mapping[str, Text] | None = _of_pods("a label on every object of the run: KEY=VALUE")
+    annotation: Mapping[str, Text] | None = _of_pods("an annotation on every object of the run: KEY=VALUE")
+    pod_patch: str | None = _of_pods(
+        "a YAML file that is merged over the workers' pods, last", metavar="FILE", path="file"
     )
     template: Mapping[str, Any] | None = _of_pods(
         "a Kubernetes pod template, merged under what echelon sets itself", flag=False
@@ -215,6 +268,7 @@ def to_job(settings: Settings, *, name: str) -> Job:
         memory=None if settings.memory is None else parse_memory("memory", settings.memory),
         other={key: _number(f"resource {key}", count, 0) for key, count in (settings.resource or {}).items()},
     )
+    roles = tuple(_role(key, value, resources) for key, value in (settings.roles or {}).items())
     job = Job(
         name=settings.name if settings.name is not None else name,
         script=settings.script,
@@ -224,25 +278,46 @@ def to_job(settings: Settings, *, name: str) -> Job:
         workers=_number("workers", settings.workers, 1),
         procs=_number("procs", settings.procs, max(1, resources.gpus)),
         resources=resources,
-        roles=tuple(_role(key, value, resources) for key, value in (settings.roles or {}).items()),
+        shape=parse_open_shape(
+            settings.total_gpus,
+            shares=settings.shares,
+            gpus=settings.gpus,
+            workers=settings.workers,
+            per_worker={"cpus": settings.cpus, "memory": settings.memory},
+            per_gpu={"cpus": settings.cpus_per_gpu, "memory": settings.memory_per_gpu},
+            rank_per_gpu=settings.procs is None,
+        ),
+        roles=roles,
         framework=settings.framework or "auto",
         env={key: str(value) for key, value in (settings.env or {}).items()},
         secrets=tuple(_secret(text) for text in settings.secret or ()),
         python=settings.python,
         restarts=_number("restarts", settings.restarts, 0),
         timeout=None if settings.timeout is None else parse_duration("timeout", settings.timeout),
+        priority=_number("priority", settings.priority, 0),
+        queue_timeout=QUEUE_TIMEOUT
+        if settings.queue_timeout is None
+        else parse_duration("queue_timeout", settings.queue_timeout),
         results=settings.results,
         resume=bool(settings.resume),
         snapshot=bool(settings.snapshot),
         include=tuple(settings.include or ()),
-        pod=_pod(settings),
+        pod=_pod(settings, [resources, *(role.resources for role in roles)]),
     )
     validate(job)
     return job
 
 
-def _pod(settings: Settings) -> pod.PodOptions:
+def _pod(settings: Settings, needs: Sequence[Resources]) -> pod.PodOptions:
     named = pod.parse_object_name
+    output = None if settings.output is None else pod.parse_output(settings.output)
+    keeper = pod.choose_keeper(
+        pod.KEEP if settings.keep is None else pod.parse_keep(settings.keep),
+        pod.KEEP_SIZE if settings.keep_size is None else parse_size("keep_size", settings.keep_size),
+        devices=settings.total_gpus is not None or any(need.gpus or need.other for need in needs),
+        detached=bool(settings.detach),
+        output=output,
+    )
     return pod.PodOptions(
         image=None if settings.image is None else pod.parse_image(settings.image),
         pull=settings.pull or "missing",
@@ -253,15 +328,32 @@ def _pod(settings: Settings) -> pod.PodOptions:
         service_account=settings.service_account and named("service_account", settings.service_account),
         priority_class=settings.priority_class and named("priority_class", settings.priority_class),
         shm=None if settings.shm is None else parse_size("shm", settings.shm),
-        code=None if settings.code is None else pod.parse_volume_path("code", settings.code),
+        code=None if settings.code in (None, pod.IMAGE) else pod.parse_volume_path("code", settings.code),
+        code_volume=(
+            None
+            if settings.code_volume is None
+            else pod.parse_volume_path("code_volume", settings.code_volume)
+        ),
         pip=tuple(pod.parse_package(text) for text in settings.pip or ()),
         requirements=settings.requirements,
-        output=None if settings.output is None else pod.parse_output(settings.output),
+        output=output,
         linger=pod.LINGER if settings.linger is None else pod.parse_linger(settings.linger),
-        ttl=pod.TTL if settings.ttl is None else pod.parse_ttl(settings.ttl),
+        keeper=keeper,
+        queue=settings.queue and named("queue", settings.queue),
+        job_kind=pod.parse_job_kind(settings.job_kind or pod.JOB, queue=settings.queue),
+        scale_up=bool(settings.scale_up),
+        ttl=_ttl(settings),
         collect=tuple(settings.collect or ()),
         template=dict(settings.template or {}),
+        labels=pod.parse_labels(settings.label or {}),
+        annotations=pod.parse_annotations(settings.annotation or {}),
     )
+
+
+def _ttl(settings: Settings) -> float:
+    if settings.ttl is not None:
+        return pod.parse_ttl(settings.ttl)
+    return pod.SECRETS_TTL if settings.detach and settings.secret else pod.TTL
 
 
 def _number(field_name: str, value: int | None, default: int) -> int:

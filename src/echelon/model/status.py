@@ -5,10 +5,12 @@ dashboard.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Literal
 
+from echelon.model.display import Rows, as_html, as_text, duration
 from echelon.model.event import Event, Outcome, RootCause
+from echelon.values import frozen
 
 State = Literal[
     "recorded",
@@ -28,6 +30,9 @@ WorkerState = Literal["waiting", "starting", "running", "done", "failed", "stopp
 _BESIDE = (
     "note",
     "holding",
+    "worker-kept",
+    "unkept",
+    "keeping",
     "worker-started",
     "worker-ended",
     "rank-ended",
@@ -35,7 +40,7 @@ _BESIDE = (
 FINAL: frozenset[str] = frozenset({"succeeded", "failed", "stopped", "timed-out", "lost"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class WorkerStatus:
     """How one worker stands."""
 
@@ -50,9 +55,11 @@ class WorkerStatus:
     reason: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Status:
-    """How a run stands. `exit_code` is what `run` and `wait` exit with; None while the run goes on."""
+    """How a run stands. `exit_code` is what `run` and `wait` exit with; None while the run goes on.
+
+    At a prompt and in a notebook it is a short table."""
 
     name: str
     uri: str
@@ -71,10 +78,31 @@ class Status:
     root_cause: RootCause | None = None
     exit_code: int | None = None
     results: str | None = None
+    missing: tuple[str, ...] = ()  # what of the results was lost before they could be fetched
+    released: float | None = None  # when its last worker had left, and its GPUs were free
     held_until: float | None = None  # its workers keep their place for so long, until results are fetched
+    held_why: str | None = None  # why the run's keeper does not have them
+    kept: tuple[int, ...] = ()  # workers whose results are with the run's keeper
+    kept_until: float | None = None  # for so long, if they are not fetched before
+    namespace: str | None = None
+    image: str | None = None  # where one was named
+    owner: str = ""
+    agents_since: float | None = None  # when the last of its agents began to run
+    training_since: float | None = None  # when all of its ranks ran, after the last restart
+
+    def __repr__(self) -> str:
+        return as_text(_rows(self))
+
+    def _repr_html_(self) -> str:
+        return as_html(_rows(self))
+
+    def __bool__(self) -> bool:
+        raise TypeError(
+            "a Status is neither true nor false; ask status.state == 'succeeded', or use run.wait(check=True)"
+        )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class RunSummary:
     """One row of `ps`: what is known without reading a log."""
 
@@ -89,6 +117,26 @@ class RunSummary:
     reason: str | None = None
     trouble: str | None = None  # the kind of what keeps it from running; "untended": no process admits it
     owner: str = ""
+    user: str = ""  # the local user, where `owner` is the name in a cluster
+    own: bool = True  # whether it is the asking user's
+    pipeline: str | None = None  # the pipeline run that it is a step of
+
+
+def _rows(status: Status) -> Rows:
+    """What there is to say of a run in a few rows."""
+    ranks = sum(len(worker.ranks) for worker in status.workers)
+    cause = status.root_cause
+    return [
+        ("run", status.name),
+        ("state", f"{status.state}: {status.reason}" if status.reason else status.state),
+        ("first to fail", f"rank {cause.rank}" if cause is not None and cause.rank is not None else ""),
+        ("command", status.command),
+        ("workers", f"{len(status.workers)}, with {ranks} ranks" if status.workers else ""),
+        ("restarts", f"{status.restarts} of {status.restarts_allowed}" if status.restarts else ""),
+        ("took", duration(status.ended - status.created) if status.ended is not None else ""),
+        ("exit code", str(status.exit_code) if status.exit_code else ""),
+        ("results", status.results or ""),
+    ]
 
 
 def fold(status: Status, events: Iterable[Event]) -> Status:
@@ -118,12 +166,19 @@ class _Draft:
         self.reason = status.reason
         self.started = status.started
         self.ended = status.ended
+        self.released = status.released
         self.restarts = status.restarts
         self.root_cause = status.root_cause
         self.exit_code = status.exit_code
         self.held_until = status.held_until
+        self.missing = status.missing
+        self.held_why = status.held_why
+        self.kept = status.kept
+        self.kept_until = status.kept_until
         self.restarts_spared = status.restarts_spared
         self.trouble = status.trouble
+        self.agents_since = status.agents_since
+        self.training_since = status.training_since
         self.workers = {worker.worker: _WorkerDraft(worker) for worker in status.workers}
 
     def changed(self) -> dict[str, Any]:
@@ -163,9 +218,11 @@ def _apply(status: _Draft, event: Event) -> None:
         status.trouble = event.trouble
     if event.worker is not None and event.worker in status.workers:
         _apply_to_worker(status.workers[event.worker], event)
+    if event.kind in ("unkept", "keeping"):
+        _apply_to_results(status, event)
     match event.kind:
         case "queued":
-            status.state, status.reason = "queued", event.reason
+            status.state, status.reason, status.started = "queued", event.reason, None
         case "admitted":
             status.state, status.reason, status.started = "starting", None, event.at
         case "waiting" | "holding":
@@ -179,24 +236,52 @@ def _apply(status: _Draft, event: Event) -> None:
         case "failed":
             status.root_cause = event.cause
             status.reason = event.cause.summary if event.cause else event.reason
-        case "restarting":
-            for worker in status.workers.values():
-                if worker.state != "lost":
-                    worker.state = "starting"
-            status.state, status.restarts = "restarting", event.restart or 0
-            status.restarts_spared = event.spared or 0
-            status.reason = event.cause.summary if event.cause else event.reason
+        case "restarting" | "gave-way":
+            _set_back(status, event)
         case "stopping":
             status.state, status.reason = "stopping", event.reason
         case "finished":
             _finish(status, event)
+    _note_moment(status, event)
+
+
+def _set_back(status: _Draft, event: Event) -> None:
+    """All workers start again, or, if the gang gave way before it was whole, wait to be started."""
+    gave_way = event.kind == "gave-way"
+    for worker in status.workers.values():
+        if worker.state != "lost" or gave_way:
+            worker.state = "waiting" if gave_way else "starting"
+    status.reason = event.cause.summary if event.cause else event.reason
+    if gave_way:
+        status.state = "starting"
+    else:
+        status.state, status.restarts = "restarting", event.restart or 0
+        status.restarts_spared = event.spared or 0
+
+
+def _note_moment(status: _Draft, event: Event) -> None:
+    if event.kind == "worker-started":
+        if all(worker.state != "waiting" for worker in status.workers.values()):
+            status.agents_since = event.at
+    elif event.kind == "restarting":
+        status.training_since = None
+    elif status.state == "running" and status.training_since is None:
+        status.training_since = event.at
+
+
+def _apply_to_results(status: _Draft, event: Event) -> None:
+    if event.kind == "keeping":
+        status.kept, status.kept_until = event.workers or (), event.until
+    else:
+        status.held_why = event.reason
 
 
 def _finish(status: _Draft, event: Event) -> None:
     outcome: Outcome = event.outcome or "lost"
     status.state = outcome
     status.reason = event.cause.summary if event.cause else event.reason
-    status.ended, status.exit_code = event.at, event.exit_code
+    status.ended, status.exit_code, status.released = event.at, event.exit_code, event.released
+    status.missing = event.missing or ()
     status.root_cause = event.cause if outcome in ("failed", "lost") else None
     for worker in status.workers.values():
         if worker.state not in ("done", "failed", "lost"):

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from echelon.values import frozen
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Traits:
     """The differences, as an engine declares them."""
 
     place: str  # where it is, for messages: "this machine"
     remote: bool = False  # its workers see none of this machine's files: code travels, Python is the image's
-    code_limit: int | None = None  # bytes of code, compressed, that can travel
+    code_limit: int | None = None  # bytes of code, compressed, that can travel with a run's record
+    sent_limit: int | None = None  # the same for code that a command sends which stays with the run
     keeps_queue: bool = True  # it retries queued runs by itself; else the command that follows a run does
     shared: bool = False  # `runs` lists other users' runs too
-    previews_objects: bool = False  # `preview` is YAML of objects, which are the same on whatever nodes
+    previews_objects: bool = False  # `objects` gives some, which are the same on whatever nodes

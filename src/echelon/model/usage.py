@@ -7,10 +7,12 @@ counts what its pods have requested, by node.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import Literal
+
+from echelon.values import frozen
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class GpuUse:
     """One GPU of a machine: `user` is a run, another user's process, or None."""
 
@@ -22,7 +24,7 @@ class GpuUse:
     user: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class MachineRun:
     """What the processes of one run use: `cpus` in cores, memory in bytes."""
 
@@ -34,7 +36,7 @@ class MachineRun:
     gpus: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class MachineUsage:
     """A machine at one moment."""
 
@@ -46,7 +48,7 @@ class MachineUsage:
     runs: tuple[MachineRun, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class NodeUse:
     """One node. What is used, and by whom (GPUs held by each run or pod), is None where it may not be seen.
 
@@ -64,7 +66,7 @@ class NodeUse:
     users: Mapping[str, int] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ClusterRun:
     """What the workers of one run ask for: `cpus` in cores, memory in bytes.
 
@@ -79,10 +81,33 @@ class ClusterRun:
     nodes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+HolderState = Literal[
+    "starting",  # it has its GPUs, and its process does not run yet
+    "running",
+    "lingering",  # its run is over, and it stays for its results to be fetched
+    "keeping",  # the keeper of a run, which has no GPUs
+]
+
+
+@frozen
+class Holder:
+    """One pod, of a run or not, with the GPUs that it holds of a node. `pod` is "" where GPUs are promised to
+    a worker whose pod does not exist yet; `since` is None where that is not known.
+    """
+
+    node: str
+    name: str
+    pod: str
+    gpus: int
+    since: float | None
+    state: HolderState
+
+
+@frozen
 class ClusterUsage:
     """A cluster at one moment; `nodes` is None where the user may not list them."""
 
     namespace: str
     nodes: tuple[NodeUse, ...] | None
     runs: tuple[ClusterRun, ...]
+    holders: tuple[Holder, ...] = ()

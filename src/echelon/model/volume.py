@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from echelon.errors import StateTrouble
+from echelon.values import frozen
 
 MODES = {
     "rwo": "ReadWriteOnce",
@@ -16,7 +17,7 @@ MODES = {
 """Access modes as Kubernetes names them, by the short names that people use."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class Volume:
     """A claim. `size` in bytes is what it has or, while it is not bound, what it asks for; `pods` and `runs`
     are those that use it, or wait for it.

@@ -6,12 +6,13 @@ with different numbers of ranks, or another role, are different groups."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from echelon.model.resources import Resources
+from echelon.values import frozen
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Group:
     """Equal workers. The run is over when the ranks of all essential groups have ended."""
 
@@ -22,14 +23,14 @@ class Group:
     essential: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class World:
     """All groups of a run, in order."""
 
     groups: tuple[Group, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Member:
     """One worker's place: its number, its index among the workers of its role, and its first rank."""
 

@@ -43,7 +43,7 @@ def too_large(world: World, cluster: Cluster) -> Unplaceable:
     gpus, cpus, memory = _total(world)
     nodes = all_nodes(cluster)
     have = [gpu for node in nodes for gpu in node.gpus]
-    where, left_out = _where(cluster, len(nodes)), _name_left_out(cluster, gpus=gpus > 0)
+    where, left_out = where_gpus_are(cluster, len(nodes)), name_left_out(cluster, gpus=gpus > 0)
     models = sorted({gpu.model for gpu in have if gpu.model})
     if not nodes:
         return Unplaceable("no node takes workers", hint=left_out or "the cluster has no nodes")
@@ -52,15 +52,15 @@ def too_large(world: World, cluster: Cluster) -> Unplaceable:
         if need.gpu_type is not None and not matching(need, have):
             there_is = f"there is {', '.join(models)}" if models else "leave it out: there is no GPU at all"
             return Unplaceable(
-                f"gpu_type {need.gpu_type!r}: {where} no such GPU", hint=_joined(there_is, left_out)
+                f"gpu_type {need.gpu_type!r}: {where} no such GPU", hint=joined(there_is, left_out)
             )
         for name in need.other:
             if not any(name in node.other for node in nodes):
                 return Unplaceable(
                     f"resource {name!r}: {where} none of it",
-                    hint=_joined("leave it out; GPUs are asked for with --gpus", left_out),
+                    hint=joined("leave it out; GPUs are asked for with --gpus", left_out),
                 )
-    hint = _joined("lower --gpus or --workers; `echelon top` shows the GPUs", left_out)
+    hint = joined("lower --gpus or --workers; `echelon top` shows the GPUs", left_out)
     types = [group.resources.gpu_type for group in world.groups if group.resources.gpu_type]
     for kind in dict.fromkeys(types):
         wanting = [group for group in world.groups if group.resources.gpu_type == kind]
@@ -69,34 +69,34 @@ def too_large(world: World, cluster: Cluster) -> Unplaceable:
             len(matching(wanting[0].resources, have)),
         )
         if asked > there:
-            return Unplaceable(f"{_counted(asked)} of type {kind} asked for, {where} {there}", hint=hint)
+            return Unplaceable(f"{counted(asked)} of type {kind} asked for, {where} {there}", hint=hint)
     if gpus > len(have):
-        return Unplaceable(f"{_counted(gpus)} asked for, {where} {len(have) or 'none'}", hint=hint)
+        return Unplaceable(f"{counted(gpus)} asked for, {where} {len(have) or 'none'}", hint=hint)
     for need in (group.resources for group in world.groups):
         most = max(len(matching(need, node.gpus)) for node in nodes)
         if need.gpus > most:
             return Unplaceable(
-                f"{_counted(need.gpus)} per worker asked for, no node has more than {most}", hint=hint
+                f"{counted(need.gpus)} per worker asked for, no node has more than {most}", hint=hint
             )
     if cpus > sum(node.cpus for node in nodes):
         return Unplaceable(
             f"{cpus:g} CPUs asked for, {where} {sum(node.cpus for node in nodes):g}",
-            hint=_joined("lower --cpus or --workers", left_out),
+            hint=joined("lower --cpus or --workers", left_out),
         )
     if memory > sum(node.memory for node in nodes):
         total = sum(node.memory for node in nodes)
         return Unplaceable(
             f"{format_memory(memory)} of memory asked for, {where} {format_memory(total)}",
-            hint=_joined("lower --memory or --workers", left_out),
+            hint=joined("lower --memory or --workers", left_out),
         )
     if all(any(_holds(node, group.resources) for node in nodes) for group in world.groups):
         return Unplaceable(
             "the nodes cannot hold all workers at once, even when nothing else runs",
-            hint=_joined("ask for less per worker, or for fewer workers", left_out),
+            hint=joined("ask for less per worker, or for fewer workers", left_out),
         )
     return Unplaceable(
         "no node is large enough for one of the workers",
-        hint=_joined("ask for less per worker, and more workers", left_out),
+        hint=joined("ask for less per worker, and more workers", left_out),
     )
 
 
@@ -116,31 +116,32 @@ def what_is_missing(world: World, cluster: Cluster) -> str:
     free = [gpu for gpu in have if gpu.holder is None]
     free_cpus = sum(node.free_cpus for node in cluster.nodes)
     free_memory = sum(node.free_memory for node in cluster.nodes)
-    left_out = _name_left_out(cluster, gpus=gpus > 0)
+    left_out = name_left_out(cluster, gpus=gpus > 0)
     if gpus <= len(free) and cpus > free_cpus:
-        return _joined(f"waiting for {cpus:g} CPUs: {free_cpus:g} not promised to other runs", left_out)
+        return joined(f"waiting for {cpus:g} CPUs: {free_cpus:g} not promised to other runs", left_out)
     if gpus <= len(free) and memory > free_memory:
         wanted, promised = format_memory(memory), format_memory(free_memory)
-        return _joined(f"waiting for {wanted} of memory: {promised} not promised to other runs", left_out)
+        return joined(f"waiting for {wanted} of memory: {promised} not promised to other runs", left_out)
     if gpus:  # too few, or of another model, or on different nodes
         holders = sorted({gpu.holder for gpu in have if gpu.holder is not None})
         held = f", held by {_some(holders)}" if holders else ""
-        return _joined(f"waiting for {_counted(gpus)}: {len(free)} of {len(have)} free{held}", left_out)
-    return _joined("waiting until one node has room for a worker", left_out)
+        return joined(f"waiting for {counted(gpus)}: {len(free)} of {len(have)} free{held}", left_out)
+    return joined("waiting until one node has room for a worker", left_out)
 
 
-def _where(cluster: Cluster, nodes: int) -> str:
+def where_gpus_are(cluster: Cluster, nodes: int) -> str:
+    """The beginning of a sentence on what there is."""
     if cluster.here and nodes == 1:
         return "this machine has"
     return "the only node has" if nodes == 1 else f"the {nodes} nodes have"
 
 
-def _name_left_out(cluster: Cluster, *, gpus: bool) -> str:
+def name_left_out(cluster: Cluster, *, gpus: bool) -> str:
     """The nodes that were not asked, by reason; of those without GPUs only where none are wanted."""
     why: dict[str, list[str]] = {}
     for each in cluster.left_out:
         if each.node.gpus or not gpus:
-            why.setdefault(_joined(each.why, each.hint), []).append(each.node.name)
+            why.setdefault(joined(each.why, each.hint), []).append(each.node.name)
     told = (f"{_some(names)} ({reason})" for reason, names in why.items())
     return f"left out: {', '.join(told)}" if why else ""
 
@@ -150,9 +151,11 @@ def _some(names: Sequence[str]) -> str:
     return ", ".join(names) if more <= 1 else f"{', '.join(names[:_NAMED])} and {more} more"
 
 
-def _joined(first: str, second: str) -> str:
-    return f"{first}; {second}" if second else first
+def joined(first: str, second: str) -> str:
+    """Two parts of a sentence, of which either may be empty."""
+    return "; ".join(filter(None, (first, second)))
 
 
-def _counted(gpus: int) -> str:
+def counted(gpus: int) -> str:
+    """So many GPUs, in words."""
     return f"{gpus} GPU{'s' * (gpus != 1)}"

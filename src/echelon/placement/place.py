@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import combinations, compress, repeat
 
 from echelon.model.cluster import Cluster, Gpu, Node, matches_type
@@ -18,18 +18,19 @@ from echelon.model.resources import Amount, Resources
 from echelon.model.world import Member, World, members
 from echelon.placement.explain import all_nodes, too_large, what_is_missing
 from echelon.placement.search import Counts, Undecided, pack
+from echelon.values import frozen
 
 _DUST = 1e-3  # of a thousandth of a core: what rounding may leave of sums of fractions
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class NoRoom:
     """The world would fit, but not now; `reason` says what it waits for."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class _Room:
     """What a node has to give."""
 
@@ -40,14 +41,17 @@ class _Room:
     other: Mapping[str, int]
 
 
-def place(world: World, cluster: Cluster) -> Placement | NoRoom:
+def place(world: World, cluster: Cluster, nodes: Sequence[str] = ()) -> Placement | NoRoom:
     """Seat every worker on what is free; NoRoom if it must wait; Unplaceable if even an empty cluster could
     not hold it. A cluster that may not be read has room for all: seats without a node.
-    """
+
+    `nodes` has the node that each worker was chosen for, "" for one that may sit anywhere."""
     if not cluster.known:
         return Placement(seats=tuple(Seat(worker=member.worker, node="") for member in members(world)))
     try:
-        seats = _seat(world, [_free(node) for node in cluster.nodes])
+        chosen = set(nodes) if nodes and "" not in nodes else None
+        rooms = [_free(node) for node in cluster.nodes if chosen is None or node.name in chosen]
+        seats = _seat(world, rooms) if not nodes else _seat_at(world, rooms, nodes)
         if seats is not None:
             return Placement(seats=seats)
         if _seat(world, [_empty(node) for node in all_nodes(cluster)]) is None:
@@ -83,6 +87,41 @@ def _seat(world: World, rooms: Sequence[_Room]) -> tuple[Seat, ...] | None:
     supplies = [scale.supply(room) for room in rooms]
     mixes = pack(scale.demands, tuple(wanted), supplies, tuple(need.gpus for need in kinds))
     return None if mixes is None else _seats(world, kind_of, rooms, mixes)
+
+
+def _seat_at(world: World, rooms: Sequence[_Room], nodes: Sequence[str]) -> tuple[Seat, ...] | None:
+    """Seats on the nodes that were chosen; the workers of other roles sit where these leave room."""
+    left = {room.node: room for room in rooms}
+    seats, others = [], []
+    for member, node in zip(members(world), nodes, strict=True):
+        if not node:
+            others.append(member)
+            continue
+        taken = None if node not in left else _take(left[node], world.groups[member.group].resources)
+        if taken is None:
+            return None
+        gpus, left[node] = taken
+        seats.append(Seat(worker=member.worker, node=node, gpus=gpus))
+    if others:
+        serving = World(groups=tuple(world.groups[number] for number in sorted({m.group for m in others})))
+        found = _seat(serving, list(left.values()))
+        if found is None:
+            return None
+        seats += [replace(seat, worker=other.worker) for seat, other in zip(found, others, strict=True)]
+    return tuple(sorted(seats, key=lambda seat: seat.worker))
+
+
+def _take(room: _Room, need: Resources) -> tuple[tuple[str, ...], _Room] | None:
+    """The GPUs that a worker gets of a node, and what is left of it; None where it has no room."""
+    fitting = [gpu for gpu in room.gpus if _can_use(need.gpu_type, gpu)][: need.gpus]
+    cpus, memory = room.cpus - _request(need.cpus), room.memory - _request(need.memory)
+    other = {name: count - need.other.get(name, 0) for name, count in room.other.items()}
+    missing = need.other.keys() - room.other.keys()
+    if len(fitting) < need.gpus or min(cpus, memory, *other.values()) < -_DUST or missing:
+        return None
+    rest = tuple(gpu for gpu in room.gpus if gpu not in fitting)
+    left = replace(room, gpus=rest, cpus=cpus, memory=memory, other=other)
+    return tuple(gpu.id for gpu in fitting), left
 
 
 def _seats(
@@ -186,6 +225,8 @@ def _sets(types: AbstractSet[str | None]) -> Iterator[frozenset[str | None]]:
 
 def _count(types: AbstractSet[str | None], gpus: Sequence[Gpu]) -> int:
     """How many GPUs at least one of the types means."""
+    if None in types:
+        return len(gpus)
     return sum(any(_can_use(each, gpu) for each in types) for gpu in gpus)
 
 

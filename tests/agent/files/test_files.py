@@ -222,7 +222,7 @@ def test_list(files: Callable[..., subprocess.Popen[bytes]], tmp_path: Path) -> 
     (root / "sub" / "file").chmod(0o640)
     os.utime(root / "sub" / "file", ns=(7, 7))
     (root / "link").symlink_to("sub")
-    out, err = files("list", str(root)).communicate(timeout=60)
+    out, err = files("list", str(root)).communicate(timeout=PATIENCE)
     lines = [json.loads(line) for line in out.splitlines()]
     for line in lines:
         if line.get("kind") != "file":
@@ -235,14 +235,14 @@ def test_list(files: Callable[..., subprocess.Popen[bytes]], tmp_path: Path) -> 
         {"path": "sub/file", "kind": "file", "size": 5, "mode": 0o640, "mtime": 7},
         {"listed": 3},
     ]
-    out, _ = files("list", str(root), "nothing").communicate(timeout=60)
+    out, _ = files("list", str(root), "nothing").communicate(timeout=PATIENCE)
     assert json.loads(out) == {"trouble": "nothing is there"}
 
 
 @pytest.mark.parametrize("words", [(), ("send",), ("dance", "x")])
 def test_wrong_words(files: Callable[..., subprocess.Popen[bytes]], words: tuple[str, ...]) -> None:
     process = files(*words)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=PATIENCE)
     assert (process.returncode, err.startswith(b"files: list ROOT")) == (2, True)
 
 
@@ -251,7 +251,7 @@ def test_it_ends_when_the_other_end_is_gone(
 ) -> None:
     for words in (("send", str(tmp_path)), ("receive", str(tmp_path / "new"))):
         process = files(*words)
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=PATIENCE)
         assert (process.returncode, err) == (3, b"")
 
 
@@ -263,12 +263,13 @@ def test_it_holds_while_a_copy_runs_in_its_pod(
         assert process.stdout is not None
         process.stdout.read(1)  # it runs
     other = files("hold", "60")  # two that wait for each other would wait for ever
-    hold = files("hold", "2")
-    until = time.monotonic() + 4.0
+    hold = files("hold", "10")
+    until = time.monotonic() + 12.0
     while time.monotonic() < until:
-        assert copying.stdin is not None
-        copying.stdin.write(b'{"path": "nothing"}\n')  # a request, which is answered
-        copying.stdin.flush()
+        for process in (copying, elsewhere):  # each would end after a minute of silence
+            assert process.stdin is not None
+            process.stdin.write(b'{"path": "nothing"}\n')  # a request, which is answered
+            process.stdin.flush()
         time.sleep(0.05)
     assert hold.poll() is None
     copying.communicate(timeout=PATIENCE)

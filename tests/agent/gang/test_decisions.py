@@ -10,10 +10,11 @@ from tests.agent.gangs import NOW, UNFIT, end, events, gang, running, said, stop
 
 from echelon.agent.gang.decisions import MOST_SPARED, REUNION, Gang
 from echelon.agent.gang.verdict import LEFT
+from echelon.agent.gang.wire import encode
 
 
 def test_everybody_is_waited_for_and_told_the_addresses() -> None:
-    made = gang(3)
+    made = gang(3, wiring={"TF_CONFIG": "{members:worker}"})
     made.joined(2, "c", -1, NOW)
     made.joined(0, "a", -1, NOW)
     assert said(made) == []
@@ -31,6 +32,38 @@ def test_everybody_is_waited_for_and_told_the_addresses() -> None:
         "elapsed": 0.0,
         "spared": 0,
     }
+
+
+def started(workers: int, addresses: list[str], wiring: dict[str, str]) -> list[tuple[int | None, Any]]:
+    made = gang(workers, wiring=wiring)
+    for worker, address in enumerate(addresses):
+        made.joined(worker, address, -1, NOW)
+    said(made)
+    for worker in range(workers):
+        made.ready(worker, 0, [worker], NOW)
+    return made.outbox
+
+
+def test_everybody_is_told_only_what_the_launch_names() -> None:
+    ((receiver, message),) = started(3, ["a", "b", "c"], {"MASTER": "{address:1}:{port:1}"})
+    assert receiver is None
+    assert (message["addresses"], message["ports"]) == ({"1": "b"}, {"1": [1]})
+
+
+def test_each_is_told_its_place_on_its_machine() -> None:
+    orders = started(3, ["a", "b", "a"], {"LOCAL_RANK": "{rank_here:3}", "GROUP_RANK": "{machine:3}"})
+    assert [(receiver, message["own"]) for receiver, message in orders] == [
+        (0, {"3": [0, 0, 2]}), (1, {"3": [1, 0, 1]}), (2, {"3": [0, 1, 2]}),
+    ]  # fmt: skip
+
+
+def test_the_order_to_start_does_not_grow_with_the_gang() -> None:
+    wiring = {"MASTER_ADDR": "{address:0}", "MASTER_PORT": "{port:0}", "LOCAL_RANK": "{rank_here:9}"}
+    for workers in (10, 1000):
+        addresses = [f"10.0.{worker // 250}.{worker % 250}" for worker in range(workers)]
+        orders = started(workers, addresses, wiring)
+        assert len(orders) == workers
+        assert max(len(encode(message)) for _, message in orders) < 200
 
 
 def test_success() -> None:
@@ -126,6 +159,25 @@ def test_a_lost_worker_is_waited_for_when_restarts_are_left() -> None:
     assert made.phase == "gathering"
     made.joined(1, "new", -1, NOW)
     assert (made.phase, made.generation) == ("preparing", 1)
+
+
+def test_a_lost_worker_that_nothing_replaces_ends_the_run() -> None:
+    made = running(2, restarts=2, replaced=False)
+    made.lost(1, "gone", NOW)
+    made.stopped(0, 0, NOW)
+    assert made.verdict is not None
+    assert made.verdict["cause"]["summary"] == "worker 1 was lost: gone"  # type: ignore[index]
+
+
+def test_where_nothing_replaces_lost_workers_ranks_and_workers_that_are_told_to_leave_start_again() -> None:
+    made = running(2, restarts=2, replaced=False)
+    made.failed(0, 0, end(0), NOW)
+    stop_all(made, 0, 1)
+    assert (made.phase, made.generation) == ("preparing", 1)
+    left = running(2, restarts=2, replaced=False)
+    left.lost(1, "told to leave", NOW, LEFT)
+    left.stopped(0, 0, NOW)
+    assert left.phase == "gathering"
 
 
 def test_a_lost_worker_ends_a_run_without_restarts_and_peers_are_consequences() -> None:
@@ -251,7 +303,7 @@ def test_whatever_is_heard_the_gang_stays_sane_and_can_be_ended(
             case "stop":
                 made.stop_requested("stopped", "enough", now)
             case "stop-now":
-                made.stop_requested("stopped", "enough", now, at_once=True)
+                made.stop_requested("stopped", "enough", now, signal="SIGKILL")
             case "tick":
                 made.tick(now + generation * 20)
         assert made.generation <= restarts or made.phase == "over"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.agent.gangs import NOW, UNFIT, events, gang, running, said, stop_all
+from tests.agent.gangs import NOW, UNFIT, end, events, gang, running, said, stop_all
 
 from echelon.agent.gang.decisions import REUNION
 
@@ -81,16 +81,76 @@ def test_a_replacement_that_cannot_be_made_ready_comes_while_the_others_stop() -
 def test_somebody_loses_patience_with_a_stop() -> None:
     made = running(2, grace=1000)
     made.stop_requested("stopped", "gently", NOW)
-    assert [message["now"] for _, message in made.outbox] == [False, False]
+    assert [message["signal"] for _, message in made.outbox] == ["SIGTERM", "SIGTERM"]
     said(made)
-    made.stop_requested("stopped", "at once", NOW, at_once=True)
-    assert [message["now"] for _, message in made.outbox] == [True, True]
+    made.stop_requested("stopped", "at once", NOW, signal="SIGKILL")
+    assert [message["signal"] for _, message in made.outbox] == ["SIGKILL", "SIGKILL"]
     deadline = made.next_deadline()
     assert deadline is not None
     made.tick(deadline)
     assert deadline < NOW + 10
     assert made.verdict is not None
     assert made.verdict["reason"] == "gently"
+
+
+def test_an_interrupt_leaves_time_for_two_signals_and_never_follows_a_harder_one() -> None:
+    made = running(2, grace=10)
+    made.stop_requested("stopped", "Ctrl-C", NOW, signal="SIGINT")
+    assert [message["signal"] for _, message in made.outbox] == ["SIGINT", "SIGINT"]
+    assert made.next_deadline() == NOW + 25
+    said(made)
+    made.stop_requested("stopped", "stop", NOW, signal="SIGTERM")
+    assert [message["signal"] for _, message in made.outbox] == ["SIGTERM", "SIGTERM"]
+    said(made)
+    made.stop_requested("stopped", "Ctrl-C", NOW, signal="SIGINT")
+    assert made.outbox == []
+
+
+def test_ranks_that_are_stopped_because_of_a_failure_are_not_interrupted() -> None:
+    made = running(2, grace=10)
+    made.failed(1, 0, end(1), NOW)
+    said(made)
+    made.stop_requested("stopped", "Ctrl-C", NOW, signal="SIGINT")
+    assert made.outbox == []
+
+
+def test_a_rank_that_ended_early_is_named_when_the_time_is_over() -> None:
+    made = running(3, timeout=20.0)
+    made.ended_well(0, 1, 12.0, NOW)
+    made.done(1, 0, NOW + 12)
+    made.tick(NOW + 20)
+    assert [(worker, message["stacks"]) for worker, message in made.outbox] == [(0, True), (2, True)]
+    made.stopped(0, 0, NOW + 21, {"0": "init_process_group (train.py:3)", "x": "nonsense"})
+    made.stopped(2, 0, NOW + 21)
+    assert made.verdict is not None
+    assert (made.verdict["outcome"], made.verdict["reason"]) == (
+        "timed-out",
+        (
+            "the time limit of 20 s has passed; rank 1 had exited 0 after 12 s; "
+            "ranks 0, 2 were still running; rank 0 was in init_process_group (train.py:3)"
+        ),
+    )
+
+
+def test_a_rank_that_ended_early_is_named_when_another_fails() -> None:
+    made = running(3)
+    made.ended_well(0, 1, 12.0, NOW)
+    made.done(1, 0, NOW + 12)
+    made.failed(0, 0, end(0), NOW + 20)
+    stop_all(made, 0, 2)
+    assert made.verdict is not None
+    cause = made.verdict["cause"]
+    assert isinstance(cause, dict)
+    assert cause["peers"] == "rank 1 had exited 0 after 12 s; rank 2 was still running"
+
+
+def test_ranks_that_are_well_are_not_asked_for_their_stacks() -> None:
+    made = running(2)
+    made.failed(0, 0, end(0), NOW)
+    assert ["stacks" in message for _, message in made.outbox] == [False, False]
+    stop_all(made, 0, 1)
+    assert made.verdict is not None
+    assert "peers" not in made.verdict["cause"]  # type: ignore[operator]
 
 
 def test_a_verdict_that_was_given_before_stays() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import threading
@@ -65,6 +66,7 @@ class Member:
         self.connection.closing = True
         self._loop.call_later(0.0, self._loop.stop)
         self._thread.join(30)
+        self.connection.close()  # it may have dialled again since the test hung up
         self._loop.close()
 
 
@@ -128,7 +130,8 @@ def test_a_false_leader_is_not_obeyed(member: Member, listener: socket.socket, t
         }[trick]
         sock.sendall(encode({"say": "welcome", "proof": proof}))
         sock.sendall(encode({"say": "start"}))
-        assert lines.readline() == b"", "it hangs up, and says nothing more"
+        with contextlib.suppress(ConnectionResetError):  # it may hang up before it has read the last word
+            assert lines.readline() == b"", "it hangs up, and says nothing more"
     assert not member.connection.connected
     assert not member.follower.orders
     accept(listener)[0].close()  # it goes on looking for its leader

@@ -10,10 +10,11 @@ from echelon.agent.gang.verdict import (
     OUTCOMES,
     cause_of_absence,
     choose_cause,
+    describe_peers,
     find_cause,
     make_verdict,
 )
-from echelon.agent.ranks.report import make_end
+from echelon.agent.ranks.report import make_end, make_hosted, make_launchers
 
 FOLLOWED = make_end(0, 0, 1, "Connection reset by peer", [], 0.0)
 FAILED = make_end(2, 1, -9, None, ["x"], 0.0)
@@ -63,3 +64,29 @@ def test_exit_codes_of_verdicts() -> None:
         for outcome in OUTCOMES
     ]
     assert codes == [0, 7, 143, 118]
+
+
+def test_how_the_peers_stood() -> None:
+    assert describe_peers({}, [0, 1], {}) == ""
+    assert describe_peers({1: 12.3}, [], {}) == "rank 1 had exited 0 after 12 s"
+    assert describe_peers({1: 12.3}, [0, 2], {"0": "f (x.py:1)"}) == (
+        "rank 1 had exited 0 after 12 s; ranks 0, 2 were still running; rank 0 was in f (x.py:1)"
+    )
+    assert describe_peers({3: 9.0, 1: 12.0}, [0], {}) == (
+        "ranks 1, 3 had exited 0, the first after 9 s; rank 0 was still running"
+    )
+
+
+def test_of_a_launchers_ranks_one_that_was_ended_without_a_word_comes_last() -> None:
+    ended, aborted = make_end(0, 0, -9, None, [], 0.0), make_end(2, 1, -9, "Abort(7)", [], 0.0)
+    make_hosted(ended, b"", cut_off=True)
+    make_hosted(aborted, b"", cut_off=True)
+    assert choose_cause([ended, aborted])["rank"] == 2
+
+
+def test_a_launcher_that_fails_alone_is_the_cause_and_is_no_rank_among_others() -> None:
+    launcher = make_end(0, 0, 1, "no such host", [], 0.0)
+    make_launchers(launcher, 1, apart=True)
+    alone = choose_cause([launcher])
+    assert (alone["kind"], alone["rank"]) == ("launcher", None)
+    assert choose_cause([launcher, FAILED])["others"] == []

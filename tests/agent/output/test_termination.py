@@ -57,6 +57,17 @@ def test_what_fits_is_whole() -> None:
     assert json.loads(fit(words)) == words
 
 
+def test_its_first_line_is_for_people(tmp_path: Path) -> None:
+    """`kubectl describe pod` shows it as it is."""
+    for summary in ("rank 3 failed:\nValueError: boom", "ü" * 3000):
+        write(str(tmp_path / "message"), verdict(summary=summary, tail=["x" * 100] * 50))
+        data = (tmp_path / "message").read_bytes()
+        assert len(data) <= LIMIT
+        first, last = data.decode().split("\n")
+        assert " ".join(summary.split()).startswith(first)
+        assert json.loads(last)["outcome"] == "failed"
+
+
 @pytest.mark.parametrize("place", [None, "missing/folder/file", "/dev/full"])
 def test_no_place_for_them(tmp_path: Path, place: str | None) -> None:
     write(str(tmp_path / place) if place else None, {"reason": "x"})

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from echelon.agent.ranks import launch
+from echelon.agent.ranks.roll import Roll
 from echelon.agent.task import SCHEMA, Task
 
 ADDRESSES = ["10.0.0.1", "10.0.0.2", "10.0.0.3"]
@@ -32,8 +33,8 @@ def task(*groups: dict[str, Any], **details: Any) -> Task:
     )
 
 
-def roll(made: Task) -> launch.Roll:
-    return launch.Roll(made, ADDRESSES, [[100, 101], [200], [300]])
+def roll(made: Task) -> Roll:
+    return Roll(made, ADDRESSES, [[100, 101], [200], [300]])
 
 
 @pytest.mark.parametrize(

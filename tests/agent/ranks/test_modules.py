@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.agent.conftest import Agents
+from tests.conftest import PATIENCE
 
 SHELL = '#!/bin/sh\necho "$@" >> {calls}\n'
 PYTHON = f"#!{sys.executable}\nimport sys\nprint(*sys.argv[1:], file=open('{{calls}}', 'a'))\n"
@@ -24,5 +25,5 @@ def test_a_program_is_not_started_to_be_asked(
     agents.describe(str(program), "train")
     agents.task["groups"][0]["launch"]["if_importable"] = {"json": {"HAS_JSON": "1"}}
     agents.describe_again()
-    assert agents.start(0).wait(60) == 0
+    assert agents.start(0).wait(PATIENCE) == 0
     assert calls.read_text() == "train\n"

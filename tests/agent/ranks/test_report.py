@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from echelon.agent.ranks.report import describe_end, find_error, last_lines, make_end, read_error_file
+from echelon.agent.ranks.report import (
+    describe_end,
+    find_error,
+    find_hint,
+    last_lines,
+    make_end,
+    make_hosted,
+    make_launchers,
+    read_error_file,
+)
 
 CHAINED = b"""Traceback (most recent call last):
   File "a.py", line 1, in <module>
@@ -44,6 +56,44 @@ RuntimeError: no data
 )
 def test_the_error_in_stderr(stderr: bytes, error: str | None) -> None:
     assert find_error(stderr) == error
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
+@pytest.mark.parametrize("colours", [{}, {"FORCE_COLOR": "1"}])
+@pytest.mark.parametrize(
+    ("program", "error"),
+    [
+        ("raise ValueError('bad luck')", "ValueError: bad luck"),
+        ("try: 1 / 0\nexcept ZeroDivisionError: {}['x']", "KeyError: 'x'"),
+        ("exec('x ==')", "SyntaxError: invalid syntax"),
+    ],
+)
+def test_the_error_below_the_box_that_rich_draws(
+    program: str, error: str, colours: dict[str, str], encoding: str
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", f"from rich.traceback import install\ninstall()\n{program}"],
+        env={**os.environ, **colours, "PYTHONIOENCODING": encoding},
+        capture_output=True,
+        check=False,
+    )
+    assert b"most recent call last" in done.stderr
+    assert find_error(done.stderr) == error
+
+
+@pytest.mark.parametrize(
+    ("error", "in_pod", "words"),
+    [
+        (None, False, None),
+        ("ValueError: No module named 'torch'", False, None),
+        ("ModuleNotFoundError: No module named 'torch.distributed'", False, "/bin/python3; --python"),
+        ("ModuleNotFoundError: No module named 'torch'", True, "--pip torch"),
+        ("bdb.BdbQuit", False, "-n 1"),
+    ],
+)
+def test_what_helps_against_it(error: str | None, in_pod: bool, words: str | None) -> None:
+    hint = find_hint(error, "/bin/python3", in_pod)
+    assert hint is None if words is None else words in (hint or "")
 
 
 @pytest.mark.parametrize(
@@ -119,3 +169,30 @@ def test_an_exception_group_is_named_without_its_frame() -> None:
 
 def test_a_rank_that_said_nothing_has_no_last_lines() -> None:
     assert last_lines(b"") == last_lines(b"\n\n") == []
+
+
+@pytest.mark.parametrize(
+    ("code", "error", "tail", "cut_off", "follows"),
+    [
+        (1, "ValueError: boom", b"ValueError: boom\n", False, False),
+        (-9, None, b"", False, False),  # killed, and its starter has reported it
+        (-9, None, b"", True, True),  # with its starter, by the launcher
+        (-15, None, b"", False, True),
+        (9, None, b"", False, False),
+        (14, None, b"", False, True),  # Open MPI's library, when a peer has gone: without a word
+        (15, "(unknown)", b"Fatal error in internal_Allreduce: Other MPI error, error stack:\n", False, True),
+    ],
+)
+def test_which_ends_of_a_launchers_ranks_are_consequences(
+    code: int, error: str | None, tail: bytes, cut_off: bool, follows: bool
+) -> None:
+    end = make_end(3, 1, code, error, [], 0.0)
+    make_hosted(end, tail, cut_off)
+    assert end["consequence"] is follows
+
+
+def test_a_launcher_is_no_rank() -> None:
+    end = make_end(0, 0, 1, "no such host", [], 0.0)
+    make_launchers(end, 1, apart=True)
+    assert (end["rank"], end["consequence"]) == (None, True)
+    assert end["summary"] == "the launcher exited with code 1: no such host"

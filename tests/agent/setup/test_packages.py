@@ -98,7 +98,7 @@ def test_packages_are_there_when_the_ranks_start(pods: Pods, kind: str) -> None:
         notes = [event["reason"] for event in pods.events(worker) if event["kind"] == "note"]
         own = [note for note in notes if "packages" in note]
         assert own.count("installing packages: first, -r wanted.txt") == (2 if worker == 0 else 1)
-        words = [line for line in pods.log(worker) if re.match(rb"\[- o \d+ [\d.]+\] ", line)]
+        words = [line for line in pods.log(worker) if re.match(rb"[\d.]+ \d+ \[-\] ", line)]
         assert any(b"Successfully installed first-1.0 second-1.0" in line for line in words)
         kept = (pods.place(worker) / f"output/logs/pip-worker-{worker}.log").read_text()
         assert kept.count("Successfully installed") == 1  # once, however often the ranks are started

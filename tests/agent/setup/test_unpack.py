@@ -17,12 +17,12 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.conftest import need_python
+from tests.conftest import PATIENCE, need_python
 
 import echelon.agent
 from echelon.agent.setup import untar
 from echelon.agent.setup.unpack import BadBundle, unpack
-from echelon.bundle import Bundle, pack, pack_files, survey
+from echelon.bundle import Bundle, pack, pack_files, survey, withheld
 
 AGENT = Path(echelon.agent.__file__).parent
 CODE = pack_files({f"folder{number % 7}/file{number}.py": b"x" * number for number in range(300)})
@@ -106,6 +106,7 @@ def test_both_ends_mean_the_same_marker() -> None:
 MEANING = {
     *survey._NEVER,
     *survey._ENVIRONMENT,
+    *withheld._SECRET_NAMES,
     "CACHEDIR.TAG",
     "runs",
     ".gitignore",
@@ -113,9 +114,10 @@ MEANING = {
     ".",
     "..",
 }
+ENDINGS = (".pyc", *withheld._INCOMPLETE_SUFFIXES, *withheld._SECRET_SUFFIXES)
 NAME = st.text(
     st.characters(exclude_characters="/\0", exclude_categories=["Cs"]), min_size=1, max_size=12
-).filter(lambda name: name not in MEANING and not name.endswith(".pyc"))
+).filter(lambda name: name not in MEANING and not name.endswith(ENDINGS) and not name.startswith(".env."))
 PATHS = st.lists(NAME, min_size=1, max_size=4).map("/".join)
 LONG = st.just("/".join(["quite-a-long-name"] * 12))
 KINDS = st.one_of(
@@ -219,7 +221,7 @@ def test_several_at_once_end_up_with_one_folder(tmp_path: Path, alone: Path) -> 
             assert child.stdin is not None
             child.stdin.write("\n")
             child.stdin.flush()
-        answers = [child.communicate(timeout=60) for child in children]
+        answers = [child.communicate(timeout=PATIENCE) for child in children]
         assert [answer for answer in answers if answer != (f"{target}\n", "")] == []
         assert is_complete(target)
         assert names(target.parent) == ["code"]
@@ -238,7 +240,7 @@ def test_killed_in_the_middle_then_again(tmp_path: Path, alone: Path) -> None:
     """The kernel itself kills it, while it writes a file larger than it may."""
     target = tmp_path / "place" / "code"
     child = start(alone, BIG, target, before=LIMITED.format(how="SIG_DFL"))
-    child.communicate("\n", timeout=60)
+    child.communicate("\n", timeout=PATIENCE)
     assert child.returncode == -signal.SIGXFSZ
     (left,) = target.parent.iterdir()
     assert left.name.endswith(".unpacking")
@@ -250,7 +252,7 @@ def test_killed_in_the_middle_then_again(tmp_path: Path, alone: Path) -> None:
 def test_a_full_disk_leaves_nothing(tmp_path: Path, alone: Path) -> None:
     target = tmp_path / "place" / "code"
     child = start(alone, BIG, target, before=LIMITED.format(how="SIG_IGN"))
-    _, errors = child.communicate("\n", timeout=60)
+    _, errors = child.communicate("\n", timeout=PATIENCE)
     assert "OSError: [Errno 27]" in errors
     assert not list(target.parent.iterdir())
 
@@ -292,7 +294,7 @@ def test_a_folder_in_the_making_is_left_alone(tmp_path: Path, alone: Path) -> No
     assert is_complete(Path(unpack(CODE.data, CODE.digest, str(target))))
     assert len(names(target.parent)) == 2
     os.kill(child.pid, signal.SIGCONT)
-    assert child.communicate(timeout=60) == (f"{target}\n", "")
+    assert child.communicate(timeout=PATIENCE) == (f"{target}\n", "")
     assert names(target.parent) == ["code"]
 
 
@@ -306,7 +308,7 @@ def test_on_other_pythons(tmp_path: Path, alone: Path, version: str) -> None:
     (tmp_path / "project" / ("long" * 40)).touch()
     bundle = pack(tmp_path / "project")
     child = start(alone, bundle, tmp_path / "target", python=python)
-    assert child.communicate("\n", timeout=60) == (f"{tmp_path / 'target'}\n", "")
+    assert child.communicate("\n", timeout=PATIENCE) == (f"{tmp_path / 'target'}\n", "")
     (tmp_path / "target" / untar.MARKER).unlink()
     assert tree(tmp_path / "target") == tree(tmp_path / "project")
     assert hashlib.sha256(bundle.data).hexdigest() == bundle.digest

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, Protocol
 
 import pytest
+from testbed.patience import FACTOR
+from tests.conftest import wait_until
 
 from echelon.admission import find_plan
 from echelon.engines.base import Engine
@@ -19,7 +22,7 @@ from echelon.model.run import RunRef, opening_status, parse_uri
 from echelon.model.status import Status, apply
 from echelon.submit import Prepared, submit
 
-PATIENCE = 60.0  # seconds; only a broken engine takes so long
+PATIENCE = 60.0 * FACTOR  # seconds; only a broken engine takes so long. Not for `wait_until`, which scales
 
 
 class Harness(Protocol):
@@ -64,6 +67,19 @@ def wait_for_state(harness: Harness, run: Run, state: str) -> Status:
             return status
         seen.append(status.state)
     pytest.fail(f"{run} was never {state}, but {seen}")
+
+
+def wait_for_lines(run: Run, text: str, count: int) -> None:
+    def there() -> bool:
+        return [line.text for line in run.logs()].count(text) >= count
+
+    wait_until(there, f"{count} times {text!r}")
+
+
+def check_unchanged(run: Run, status: Status) -> None:
+    """The status of a run that is over stays as it is; only when its workers had left may be known later."""
+    now = run.status()
+    assert now == (status if status.released is not None else replace(status, released=now.released))
 
 
 def kinds(engine: Engine, ref: RunRef) -> list[str]:

@@ -66,6 +66,9 @@ class LineConformance:
         )  # it would fit, but is not the first
         assert "behind second" in (third.status().reason or "")
         assert harness.engine.cluster().waiting == ("second", "third")
+        urgent = start(harness, "talks.py", name="urgent", priority=1, resources=gpus(2))
+        assert harness.engine.cluster().waiting == ("urgent", "second", "third")
+        urgent.stop()
         first.stop()
         ends = [run.wait(PATIENCE) for run in (first, second, third)]
         assert [status.state for status in ends] == ["stopped", "succeeded", "succeeded"]
@@ -157,4 +160,4 @@ class LineConformance:
         )
         assert slow.status().state in ("queued", "starting")
         quick[0].stop()
-        wait_until(lambda: slow.status().state == "succeeded", "the run that nobody waits for", PATIENCE)
+        wait_until(lambda: slow.status().state == "succeeded", "the run that nobody waits for")

@@ -6,13 +6,16 @@ import dataclasses
 from pathlib import Path
 
 import pytest
+from tests.conftest import wait_until
 from tests.engines.conformance.harness import (
     PATIENCE,
     Harness,
     by_rank,
+    check_unchanged,
     ref_of,
     start,
     statuses,
+    wait_for_lines,
     wait_for_state,
 )
 from tests.engines.programs import LINES
@@ -21,9 +24,10 @@ from echelon.errors import (
     RunExists,
     RunTimedOut,
 )
-from echelon.handle import Run
+from echelon.handle import Run, whole_lines
 from echelon.model.event import RankEnd
 from echelon.model.job import Role
+from echelon.model.log import each_line
 from echelon.model.resources import Resources
 from echelon.model.status import FINAL
 from echelon.submit import Prepared, submit
@@ -55,7 +59,7 @@ class LifeConformance:
             (0, (0,), "done"),
             (1, (1,), "done"),
         ]
-        assert status == run.status()
+        check_unchanged(run, status)
 
     def test_the_end_is_told_once_and_last(self, harness: Harness) -> None:
         engine = harness.engine
@@ -104,6 +108,7 @@ class LifeConformance:
             assert [line.sequence for line in lines] == sorted({line.sequence for line in lines})
         assert by_rank(run.logs()) == followed
         assert by_rank(run.logs(follow=True)) == followed
+        assert by_rank(whole_lines(each_line(run.raw_logs()))) == followed
 
     def test_output_of_some_ranks(self, harness: Harness) -> None:
         run = start(harness, "talks.py", workers=3)
@@ -125,7 +130,8 @@ class LifeConformance:
         for line in run.logs(follow=True):
             heard.append((line.rank, line.text))
             if len(heard) == 2:
-                assert run.status().state == "running"
+                # Their output may be heard before the word that all of them run.
+                wait_until(lambda: run.status().state == "running", "the run to be known to run")
                 run.stop()
         assert sorted(heard, key=str) == [(0, "ready"), (1, "ready")]
 
@@ -235,14 +241,32 @@ class LifeConformance:
         events = list(run.events())
         run.stop(now=True)
         assert list(run.events()) == events
-        assert run.status() == status
+        check_unchanged(run, status)
+
+    def test_interrupting(self, harness: Harness) -> None:
+        """Every rank gets SIGINT, once, and can save; a harder signal may follow before its time."""
+        run = start(harness, "saves.py", workers=2)
+        wait_for_state(harness, run, "running")
+        wait_for_lines(run, "ready", 2)
+        run.stop(signal="SIGINT", wait=False)
+        wait_for_lines(run, "saved", 2)
+        run.stop(signal="SIGINT", wait=False)
+        run.stop()
+        status = run.wait(PATIENCE)
+        assert (status.state, status.exit_code, status.root_cause) == ("stopped", 143, None)
+        assert sorted((line.rank, line.text) for line in run.logs()) == [
+            (0, "ready"),
+            (0, "saved"),
+            (1, "ready"),
+            (1, "saved"),
+        ]
 
     def test_stopping_what_has_ended_well(self, harness: Harness) -> None:
         run = start(harness, "talks.py")
         status = run.wait(PATIENCE)
         run.stop()
         run.stop(now=True)
-        assert run.status() == status
+        check_unchanged(run, status)
 
     def test_stopping_before_anything_runs(self, harness: Harness) -> None:
         run = start(harness, "lasts.py", workers=2)

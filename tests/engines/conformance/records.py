@@ -66,6 +66,26 @@ class RecordConformance:
         assert run.wait(PATIENCE).state == "succeeded"
         assert kinds(engine, ref).count("recorded") == 1
 
+    def test_a_run_that_goes_on_is_not_reopened(self, harness: Harness) -> None:
+        engine, job = harness.engine, harness.job("lasts.py")
+        run = submit(Prepared(job=job), engine)
+        wait_for_state(harness, run, "running")
+        with pytest.raises(StateTrouble):
+            engine.reopen(ref_of(run), dataclasses.replace(job, resume=True))
+        with pytest.raises(StateTrouble, match="it has not ended"):
+            run.resume()
+        assert run.status().state == "running"
+        run.stop(now=True)
+
+    def test_a_run_that_never_started_is_resumed_as_it_is(self, harness: Harness) -> None:
+        engine, job = harness.engine, harness.job("talks.py")
+        ref = engine.record(job, None)
+        engine.reopen(ref, job)
+        assert kinds(engine, ref) == ["recorded"]
+        assert engine.read(ref).job == job
+        assert Run(ref, engine).resume().wait(PATIENCE).state == "succeeded"
+        assert kinds(engine, ref).count("recorded") == 1
+
     def test_the_name_of_a_run_is_taken_until_it_is_removed(self, harness: Harness) -> None:
         engine, job = harness.engine, harness.job("lasts.py")
         run = submit(Prepared(job=job), engine)

@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.conftest import PATIENCE
 from tests.engines.kubernetes.stand_in import Certificates, StandIn, make_certificates
 from tests.faults.kubernetes.terminal import terminal
 
+from echelon.engines.kubernetes.client import session
 from echelon.engines.kubernetes.client.access import Access
 from echelon.engines.kubernetes.client.api import Api
 
@@ -38,6 +40,7 @@ def access(stand_in: StandIn, certificates: Certificates, monkeypatch: pytest.Mo
 
 
 @pytest.fixture
-def api(access: Access) -> Api:
-    """Somebody who asks that server, and has little patience."""
-    return Api(access, "team", patience=2)
+def api(access: Access, monkeypatch: pytest.MonkeyPatch) -> Api:
+    """Somebody who asks that server, and has more patience than a busy machine needs."""
+    monkeypatch.setattr(session, "STRANGERS_PATIENCE", PATIENCE)
+    return Api(access, "team", patience=PATIENCE)

@@ -37,6 +37,21 @@ _SELECTOR = r"(?:[\w./-]+(?:=[\w.-]{0,63}| in \((?:[\w.-]{1,63},?)+\)),?)*"  # w
 _PLURALS = {kind.plural: name for name, kind in KINDS.items()}
 
 
+_KUEUE = "kueue.x-k8s.io"
+# What only the API server writes.
+_SERVED = {
+    "/version": {"major": "1", "minor": "31", "gitVersion": "v1.31.0"},
+    "/apis": {
+        "groups": [
+            {"name": _KUEUE, "versions": [{"groupVersion": f"{_KUEUE}/v1beta1", "version": "v1beta1"}]}
+        ]
+    },
+    f"/apis/{_KUEUE}/v1beta1": {
+        "resources": [{"name": "localqueues", "kind": "LocalQueue", "namespaced": True}]
+    },
+}
+
+
 class Silence(Iterator[Any]):
     """A watch in which nothing happens."""
 
@@ -84,8 +99,8 @@ class Shelf:
         self, method: str, path: str, request: Request, *, params: Sequence[tuple[str, str]] = (), **_: Any
     ) -> bytes:
         if request.kind is None:
-            return b"{}"
-        kind = _PLURALS[request.kind.plural]
+            return json.dumps(_SERVED.get(path, {})).encode()
+        kind = _PLURALS.get(request.kind.plural, request.kind.plural)
         if method != "GET":
             self.changes.append((method, path))
         if kind == "SelfSubjectAccessReview":
@@ -350,6 +365,76 @@ def _around(job: Object) -> list[Object]:
             "spec": {"hard": {"cpu": "1"}},
             "status": {"hard": {"cpu": "1"}, "used": {"cpu": "1"}},
         },
+        *_what_only_doctor_reads(),
+    ]
+
+
+def _what_only_doctor_reads() -> list[Object]:
+    template = {"spec": {"containers": [{"name": "manager", "image": "registry/kueue:v0.9.1"}]}}
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "LimitRange",
+            "metadata": _about("limits"),
+            "spec": {
+                "limits": [
+                    {
+                        "type": "Container",
+                        "default": {"cpu": "1"},
+                        "defaultRequest": {"memory": "1Gi"},
+                        "max": {"cpu": "4", "memory": "8Gi"},
+                        "min": {"cpu": "10m"},
+                    }
+                ]
+            },
+        },
+        {
+            "apiVersion": "networking.k8s.io/v1",
+            "kind": "NetworkPolicy",
+            "metadata": _about("deny"),
+            "spec": {
+                "podSelector": {
+                    "matchLabels": {"a": "b"},
+                    "matchExpressions": [{"key": "c", "operator": "In"}],
+                },
+                "policyTypes": ["Ingress", "Egress"],
+                "ingress": [
+                    {
+                        "from": [
+                            {"podSelector": {}, "namespaceSelector": {"matchLabels": {"x": "y"}}},
+                            {"ipBlock": {"cidr": "10.0.0.0/8", "except": ["10.1.0.0/16"]}},
+                        ],
+                        "ports": [{"port": 80, "endPort": 90, "protocol": "TCP"}],
+                    }
+                ],
+                "egress": [{"to": [{"podSelector": {"matchLabels": {"a": "b"}}}]}],
+            },
+        },
+        {
+            "apiVersion": "discovery.k8s.io/v1",
+            "kind": "EndpointSlice",
+            "metadata": _about("kube-dns-abcde", labels={"kubernetes.io/service-name": "kube-dns"}),
+            "endpoints": [{"addresses": ["10.0.0.2"], "conditions": {"ready": True}}],
+            "ports": [{"name": "dns", "port": 53}],
+        },
+        {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": _about("kueue-controller-manager", labels={"app.kubernetes.io/version": "v0.9.1"}),
+            "spec": {"template": template},
+            "status": {"readyReplicas": 1},
+        },
+        {
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": _about("kueue"),
+            "spec": {"holderIdentity": "x", "renewTime": _MADE, "leaseDurationSeconds": 15},
+        },
+        {
+            "apiVersion": f"{_KUEUE}/v1beta1",
+            "kind": "localqueues",
+            "metadata": _about("queue"),
+        },
     ]
 
 
@@ -359,8 +444,8 @@ _EVENTS = (
     {"kind": "failed", "at": _AT, "cause": {"summary": "rank 0 failed", "rank": 0, "worker": 0}},
     {"kind": "holding", "at": _AT, "until": _AT + 300},
 )
-LOG = b"".join(b"[event 0 1767225600.001] %s\n" % json.dumps(event).encode() for event in _EVENTS)
-LOG += b"[0 o 0 1767225600.004] hello\n"
+LOG = b"".join(b"1767225600.001 0 [event] %s\n" % json.dumps(event).encode() for event in _EVENTS)
+LOG += b"1767225600.004 0 [0] hello\n"
 
 # Garbage
 

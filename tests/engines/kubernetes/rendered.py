@@ -106,11 +106,38 @@ CASES = {
             linger="10m",
             ttl="1d",
             collect=("/data/cache",),
+            label={"team": "vision", "example.com/project": "p1"},
+            annotation={"example.com/cost-centre": "4711, of the labs"},
         ),
         shipped=Shipped(
             agent=60_000, code=1_500_000, wheel=1_800_000, requirements=30, digest="ab" * 32, rest="cd" * 32
         ),
         gpu_models={"A100": (MODEL, "NVIDIA-A100-PCIE-40GB")},
+    ),
+    "kept": Case(
+        said=Settings(
+            name="kept",
+            script="train.py",
+            framework="torch",
+            workers=2,
+            gpus=1,
+            image="my/torch:2",
+            secret=("TOKEN",),
+            mount=("pvc:work/data:/data",),
+            toleration=("spot",),
+            node_selector={"pool": "training"},
+            collect=("/scratch",),
+            keep="2d",
+            keep_size="5Gi",
+            ttl="1h",
+            template={
+                "spec": {
+                    "securityContext": {"runAsUser": 1234},
+                    "containers": [{"name": "worker", "ports": [{"containerPort": 7000}]}],
+                }
+            },
+        ),
+        options={"security_level": "restricted"},
     ),
     "whole-role": Case(
         said=Settings(
@@ -131,7 +158,7 @@ CASES = {
             roles={"chief": 1, "ps": 1},
             framework="tensorflow",
             code="pvc:work/project",
-            output="new:5Gi:shared",
+            output="new:5Gi@shared",
         ),
         shipped=Shipped(agent=60_000, rest="cd" * 32),
         options={"security_level": "restricted", "namespace": "team"},
@@ -168,10 +195,12 @@ def planned(case: Case) -> tuple[Record, Plan]:
     from dataclasses import replace
 
     job = replace(to_job(case.said, name="x"), cwd="{code}")
-    (world,) = candidates(job, cluster())
-    found = place(world, cluster())
+    (candidate,) = candidates(job, cluster())
+    found = place(candidate.world, cluster())
     assert isinstance(found, Placement)
-    return record_of(job), replace(make_plan(job, world, found, cluster()), gpu_models=case.gpu_models)
+    return record_of(job), replace(
+        make_plan(job, candidate.world, found, cluster()), gpu_models=case.gpu_models
+    )
 
 
 def objects_of(case: Case) -> list[dict[str, Any]]:

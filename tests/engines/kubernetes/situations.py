@@ -63,7 +63,7 @@ def run_job(
             "completions": workers,
             "parallelism": workers,
             "backoffLimitPerIndex": 2,
-            "maxFailedIndexes": 0,
+            "maxFailedIndexes": 1 if first == 0 and workers > 1 else 0,
             "podReplacementPolicy": "Failed",
             "podFailurePolicy": {
                 "rules": [
@@ -74,7 +74,15 @@ def run_job(
                             "operator": "In",
                             "values": [193, 195],
                         },
-                    }
+                    },
+                    {
+                        "action": "FailIndex",
+                        "onExitCodes": {
+                            "containerName": names.CONTAINER,
+                            "operator": "In",
+                            "values": [196],
+                        },
+                    },
                 ]
             },
             "template": {

@@ -4,21 +4,30 @@ from __future__ import annotations
 
 import fcntl
 import os
+import signal
 import struct
 import subprocess
 import termios
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from testbed.kubectl import Kubectl
-from tests.cli.terminal import ECHELON, PATIENCE, Terminal
-from tests.conftest import wait_until
+from tests.cli.terminal import ECHELON, Terminal
+from tests.conftest import PATIENCE, wait_until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 STAY = """
-import time
+import http.server, threading, time
+class Large(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"x" * 3_000_000 + self.path.encode())
+server = http.server.ThreadingHTTPServer(("127.0.0.1", 8000), Large)
+threading.Thread(target=server.serve_forever, daemon=True).start()
 print("there", flush=True)
 time.sleep(3600)
 """
@@ -70,6 +79,28 @@ def test_a_command_its_streams_and_its_exit_code(run: list[str]) -> None:
     assert (done.returncode, b"they are numbered 0 to 1" in done.stderr) == (110, True)
     done = echelon("exec", *run, "fn")
     assert (done.returncode, b"did you mean 'fm'?" in done.stderr) == (111, True)
+    check_forwarding(run)
+
+
+def check_forwarding(run: list[str]) -> None:
+    """A port of a worker, on a port here; what does not listen is told, and ends nothing."""
+    command = [*ECHELON, "forward", *run, "fm", ":8000", ":9", "--worker", "1"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as forwarding:
+        try:
+            assert forwarding.stderr is not None
+            told = [forwarding.stderr.readline() for _ in range(2)]
+            open_, closed = (int(line.split("localhost:")[1].split()[0]) for line in told)
+            assert "is port 8000 of worker 1 of fm" in told[0]
+            with pytest.raises(ConnectionError):
+                urllib.request.urlopen(f"http://127.0.0.1:{closed}/", timeout=PATIENCE)
+            assert "port 9: it does not answer" in forwarding.stderr.readline()
+            for path in ("/a", "/b"):
+                with urllib.request.urlopen(f"http://127.0.0.1:{open_}{path}", timeout=PATIENCE) as answer:
+                    assert answer.read() == b"x" * 3_000_000 + path.encode()
+            forwarding.send_signal(signal.SIGINT)
+            assert forwarding.wait(PATIENCE) == 130
+        finally:
+            forwarding.kill()
 
 
 def test_a_shell_on_a_terminal(run: list[str]) -> None:

@@ -9,7 +9,6 @@ import contextlib
 import io
 import json
 import os
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -29,6 +28,7 @@ READING = (
     ["logs", RUN],
     ["volume", "ls"],
     ["run", "--dry-run", "--name", "mine", "--image", "a/b", "--gpus", "1", "--", "true"],
+    ["doctor"],
 )
 CHANGING = (
     ["get", RUN, "--to", "there"],
@@ -113,9 +113,9 @@ FEW = settings(MANY, max_examples=max(10, MANY.max_examples // 5))
 
 def test_the_cluster_is_well_before_anything_is_garbled(world: Path) -> None:
     shelf = Shelf(CLUSTER, LOG)
-    code, table = say(shelf, "ps", "-a", "-A")
+    code, table = say(shelf, "ps", "-a", "-A", "-o", "json")
     assert code == 0
-    rows = {name: state for _, name, state, *_ in (re.split(" {2,}", row) for row in table.splitlines()[1:])}
+    rows = {each["name"]: each["state"] for each in json.loads(table)}
     assert rows == {RUN: "running", "ended": "stopped", "stopped": "stopped", "queued": "queued"}, table
     code, text = say(shelf, "status", RUN)
     assert "running" in text
@@ -126,6 +126,9 @@ def test_the_cluster_is_well_before_anything_is_garbled(world: Path) -> None:
     assert "queued" not in text or code == 0
     assert "data" in say(shelf, "volume", "ls")[1]
     assert not shelf.changes
+    _, text = say(shelf, "doctor")
+    for what in ("node-a", "fast", "restricted", "kueue", "queue"):
+        assert what in text.lower(), text
 
 
 @MANY
@@ -133,6 +136,14 @@ def test_the_cluster_is_well_before_anything_is_garbled(world: Path) -> None:
 def test_reading_commands(world: Path, objects: list[Any]) -> None:
     for words in READING:
         check(world, *say(Shelf(objects, LOG), *words))
+
+
+@MANY
+@given(
+    objects=garbled([each for each in CLUSTER if each["kind"] not in ("ConfigMap", "Job", "Pod", "Event")])
+)
+def test_doctor(world: Path, objects: list[Any]) -> None:
+    check(world, *say(Shelf(objects, LOG), "doctor"))
 
 
 @pytest.mark.soak
@@ -181,7 +192,10 @@ def test_a_record_that_cannot_be_read_is_one_line(world: Path) -> None:
     code, shown = say(Shelf(objects, LOG), "status", RUN)
     assert (code, shown.count("\n")) == (0, 1)
     assert "cannot be read" in shown
-    assert say(Shelf(objects, LOG), "top", "--once")[0] == 0
+    code, shown = say(Shelf(objects, LOG), "top", "--once")
+    assert (code, [row.split()[:2] for row in shown.splitlines() if RUN in row][-1]) == (0, [RUN, "damaged"])
+    code, shown = say(Shelf([each for each in objects if each["kind"] == "ConfigMap"], LOG), "top", "--once")
+    assert [row.split()[:2] for row in shown.splitlines() if RUN in row] == [[RUN, "damaged"]], shown
     shelf = Shelf(objects, LOG)
     assert say(shelf, "rm", RUN)[0] == 0
     assert any(method == "DELETE" for method, _ in shelf.changes)
@@ -247,7 +261,7 @@ def test_an_escape_sequence_reaches_no_terminal(world: Path, place: tuple[Any, .
 
 
 def test_an_escape_sequence_in_a_log_reaches_a_terminal_only_raw(world: Path) -> None:
-    log = f"[0 o 0 1767225600.004] \x1b[32mgreen\x1b[0m{TITLE}\n[0 o 1 {'9' * 30}.004] odd{TITLE}\n".encode()
+    log = f"1767225600.004 0 [0] \x1b[32mgreen\x1b[0m{TITLE}\n[0 o 1 {'9' * 30}.004] odd{TITLE}\n".encode()
     shown = "\x1b[32mgreen\x1b[0m{title}\n" + f"[0 o 1 {'9' * 30}.004] odd" + "{title}\n"
     assert say(Shelf(CLUSTER, log), "logs", RUN) == (0, shown.format(title=""))
     assert say(Shelf(CLUSTER, log), "logs", "--raw", RUN) == (0, shown.format(title=TITLE))

@@ -92,12 +92,14 @@ def test_selectors_and_commands() -> None:
     assert names.leader_host("fm") == "fm"
     assert names.agent_command(None, "files", "list") == [
         "python3",
+        "-S",
         "/echelon/bundle/agent.pyz",
         "files",
         "list",
     ]
     assert names.control_command("/opt/python", "stop") == [
         "/opt/python",
+        "-S",
         "/echelon/bundle/agent.pyz",
         "control",
         "/echelon/space/state/control.sock",

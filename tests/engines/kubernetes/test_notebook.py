@@ -1,11 +1,13 @@
-"""A function from a real Jupyter kernel, trained on the workers of a real cluster."""
+"""A function and a cell from a real Jupyter kernel, trained on the workers of a real cluster."""
 
 from __future__ import annotations
 
 import textwrap
 
 import pytest
+from tests.conftest import PATIENCE
 from tests.faults.kubernetes.terminal import Terminal
+from tests.notebooks import run_cells
 
 # The kernel's own libraries warn about what is none of our business.
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.filterwarnings("default")]
@@ -15,6 +17,7 @@ CELLS = (
     import os
     from dataclasses import dataclass
     import echelon
+    %load_ext echelon
 
     @dataclass
     class Config:
@@ -28,10 +31,18 @@ CELLS = (
         print("rank", rank, "of", os.environ["ECHELON_RANKS"], "trains", config, "for", epochs)
         with open(os.path.join(os.environ["ECHELON_OUTPUT"], "model"), "w") as file:
             file.write("weights of " + rank)
+        return {"rank": int(rank), "sizes": (config.size, 0.5)}
     """,
     """
+    %%echelon --on k8s -n 2 --image {image} --name one-cell --out in_a_cell
+    train(3)
+    """,
+    """
+    print(in_a_cell.results()[1])
+    in_a_cell.remove()
     run = echelon.run(train, kwargs={{"epochs": 2}}, on="k8s", workers=2, image={image!r}, name="cells")
-    print(run.wait(120).state)
+    print(run.wait({patience}).state)
+    print(run.result(), run.results()[1])
     print(sorted(line.text for line in run.logs()))
     print((run.get("model")).read_text())
     print(echelon.attach(str(run)).status().state, [each.name for each in echelon.runs(on="k8s")])
@@ -41,16 +52,27 @@ CELLS = (
 
 
 def test_a_function_from_a_notebook(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
-    nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
     monkeypatch.setenv("KUBECONFIG", str(terminal.kubeconfig))
     sources = [textwrap.dedent(cell).strip() for cell in CELLS]
-    sources[-1] = sources[-1].format(image=terminal.image)
-    book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in sources])
-    where = {"metadata": {"path": str(terminal.folder)}}
-    nbclient.NotebookClient(book, timeout=180, kernel_name="python3", resources=where).execute()
-    printed = "".join(
-        output["text"] for output in book.cells[-1].outputs if output.get("name") == "stdout"
-    ).splitlines()
+    sources[-2:] = [source.format(image=terminal.image, patience=PATIENCE) for source in sources[-2:]]
+    book = run_cells(sources, terminal.folder)
+
+    def printed_by(cell: int) -> list[str]:
+        texts = [output["text"] for output in book.cells[cell].outputs if output.get("name") == "stdout"]
+        return "".join(texts).splitlines()
+
+    live = [f"[{rank}] rank {rank} of 2 trains Config(size=4) for 3" for rank in range(2)]
+    assert sorted(printed_by(-2)) == live
+    result, *printed = printed_by(-1)
+    assert result == "{'rank': 1, 'sizes': (4, 0.5)}"
     said = [f"rank {rank} of 2 trains Config(size=4) for 2" for rank in range(2)]
-    assert printed == ["succeeded", str(said), "weights of 0", "succeeded ['cells']"]
+    assert sorted(printed[:2]) == [f"[{rank}] {line}" for rank, line in enumerate(said)]  # as they came
+    returned = [{"rank": rank, "sizes": (4, 0.5)} for rank in range(2)]
+    assert printed[2:] == [
+        "succeeded",
+        f"{returned[0]} {returned[1]}",
+        str(said),
+        "weights of 0",
+        "succeeded ['cells']",
+    ]
     terminal.wait_for_nothing("cells")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from testbed.kubectl import Kubectl
+from testbed.patience import FACTOR
 
 from echelon.engines.kubernetes.doctor.rights import MINIMAL_ROLE
 from echelon.engines.kubernetes.engine import KubernetesEngine
@@ -42,7 +43,7 @@ def test_a_run_where_pods_may_not_be_root(
         pod=PodOptions(image=image("python")),
     )
     run = submit(Prepared(job=job), engine)
-    assert run.wait(90).state == "succeeded"
+    assert run.wait(90 * FACTOR).state == "succeeded"
     assert next(line.text for line in run.logs(rank=1)) == "1000"
     assert (tmp_path / "runs" / "modest" / "worker-1" / "here").exists()
     run.remove()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from echelon.engines.local.rundir import RunDir
 from echelon.engines.local.tail import follow_logs
+from echelon.model.log import LogLine, each_line
 
 
 @pytest.fixture
@@ -22,17 +24,21 @@ def write(folder: RunDir, worker: int, text: str, failures: int = 0) -> None:
         file.write(text)
 
 
+def read(folder: RunDir, is_last_look: Callable[[], bool]) -> Iterator[LogLine]:
+    return each_line(follow_logs(folder, is_last_look, 0))
+
+
 def test_what_lies_there_comes_in_the_order_of_time(folder: RunDir) -> None:
-    write(folder, 0, "[0 o 1 1.000] a\n[0 o 2 3.000] c\n")
-    write(folder, 1, "[1 e 1 2.000] b\n[event 2 2.500] {}\n[1 o 3 4.000] d\n")
-    lines = list(follow_logs(folder, lambda: True, 0))
+    write(folder, 0, "1.000 1 [0] a\n3.000 2 [0] c\n")
+    write(folder, 1, "2.000 1e [1] b\n2.500 2 [event] {}\n4.000 3 [1] d\n")
+    lines = list(read(folder, lambda: True))
     assert [(line.text, line.rank, line.worker, line.stream) for line in lines] == [
         ("a", 0, 0, "stdout"), ("b", 1, 1, "stderr"), ("c", 0, 0, "stdout"), ("d", 1, 1, "stdout"),
     ]  # fmt: skip
 
 
 def test_no_output_yet(folder: RunDir) -> None:
-    assert list(follow_logs(folder, lambda: True, 0)) == []
+    assert list(read(folder, lambda: True)) == []
 
 
 def test_what_comes_later_and_whoever_comes_later(folder: RunDir) -> None:
@@ -42,14 +48,14 @@ def test_what_comes_later_and_whoever_comes_later(folder: RunDir) -> None:
         nonlocal looks
         looks += 1
         if looks == 2:
-            write(folder, 0, "ne\n[0 o 2 2.000] two\n")
+            write(folder, 0, "ne\n2.000 2 [0] two\n")
         if looks == 3:
-            write(folder, 1, "[1 o 1 3.000] another worker\n")
-            write(folder, 0, "[0 o 1 4.000] replaced\n", failures=1)
+            write(folder, 1, "3.000 1 [1] another worker\n")
+            write(folder, 0, "4.000 1 [0] replaced\n", failures=1)
         return looks == 5
 
-    write(folder, 0, "[0 o 1 1.000] o")
-    lines = follow_logs(folder, is_last_look, 0)
+    write(folder, 0, "1.000 1 [0] o")
+    lines = read(folder, is_last_look)
     assert [line.text for line in lines] == ["one", "two", "replaced", "another worker"]
 
 
@@ -57,15 +63,15 @@ def test_all_that_was_written_before_the_last_look_is_told(folder: RunDir) -> No
     """The end is known before the look begins, so nothing written before the end is missed."""
 
     def is_last_look() -> bool:
-        write(folder, 0, "[0 o 1 1.000] last words\n")
+        write(folder, 0, "1.000 1 [0] last words\n")
         return True
 
-    assert [line.text for line in follow_logs(folder, is_last_look, 0)] == ["last words"]
+    assert [line.text for line in read(folder, is_last_look)] == ["last words"]
 
 
 def test_words_of_the_agent_itself_and_garbage(folder: RunDir) -> None:
-    folder.worker_log(3, 0).write_bytes(b"Fatal Python error\n\xff\xfe\n[0 x 1] no\n[9 o 1 1.0] \xff\n")
-    lines = list(follow_logs(folder, lambda: True, 0))
+    folder.worker_log(3, 0).write_bytes(b"Fatal Python error\n\xff\xfe\n[0 x 1] no\n1.0 1 [9] \xff\n")
+    lines = list(read(folder, lambda: True))
     assert [(line.text, line.rank, line.worker) for line in lines] == [
         ("Fatal Python error", None, 3), ("\\xff\\xfe", None, 3), ("[0 x 1] no", None, 3), ("\\xff", 9, 3),
     ]  # fmt: skip
@@ -79,7 +85,7 @@ def test_words_of_the_agent_itself_and_garbage(folder: RunDir) -> None:
 def test_however_the_bytes_arrive_the_lines_are_the_same(
     folder: RunDir, texts: list[str], cuts: list[int]
 ) -> None:
-    whole = "".join(f"[0 o {n} {n}.000] {text}\n" for n, text in enumerate(texts)).encode()
+    whole = "".join(f"{n // 3}.000 {n} [0] {text}\n" for n, text in enumerate(texts)).encode()
     ends = sorted({min(cut, len(whole)) for cut in cuts} | {len(whole)})
     file = folder.worker_log(0, 0)
     file.write_bytes(b"")
@@ -92,4 +98,4 @@ def test_however_the_bytes_arrive_the_lines_are_the_same(
         written = ends.pop(0)
         return not ends
 
-    assert [line.text for line in follow_logs(folder, is_last_look, 0)] == texts
+    assert [line.text for line in read(folder, is_last_look)] == texts

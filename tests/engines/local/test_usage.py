@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.cli.nvidia_smi import StandIn
-from tests.conftest import wait_until
+from tests.conftest import PATIENCE, wait_until
 
 import echelon
 from echelon.engines.local.engine import LocalEngine
@@ -36,6 +36,8 @@ def test_a_run_that_computes(home: Path, tmp_path: Path, monkeypatch: pytest.Mon
     run = echelon.run("busy.py", gpus=1, name="busy")
     wait_until(lambda: Path("pid").exists() and Path("pid").read_text(), "the rank")
     smi.compute((0, int(Path("pid").read_text()), "python3"))
+    # The rank may be heard of before its agent's word that it runs is read.
+    wait_until(lambda: measure_usage(LocalEngine()).runs[0].state == "running", "the run to be known to run")
     usage = measure_usage(LocalEngine())
     (use,) = usage.runs
     assert (use.name, use.state, use.gpus) == ("busy", "running", ("0",))
@@ -44,7 +46,7 @@ def test_a_run_that_computes(home: Path, tmp_path: Path, monkeypatch: pytest.Mon
     assert use.processes >= 3
     assert [gpu.user for gpu in usage.gpus] == ["busy", None]
     run.stop(now=True)
-    run.wait(60)
+    run.wait(PATIENCE)
     smi.compute()
     usage = measure_usage(LocalEngine())
     assert usage.runs == ()

@@ -1,5 +1,6 @@
-"""A terminal in the test's own namespace."""
+"""A terminal in the test's own namespace, and Kubeflow's training operator."""
 
 from tests.faults.kubernetes.terminal import terminal
+from tests.kubeflow.operators import operator
 
-__all__ = ["terminal"]
+__all__ = ["operator", "terminal"]

@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,11 +17,16 @@ from typing import Any, BinaryIO
 import pytest
 import yaml
 from testbed.kubectl import Kubectl
+from testbed.patience import FACTOR
 from tests.conftest import wait_until
+
+from echelon.engines.kubernetes import names
+from echelon.errors import Unreachable
 
 # All that a run may leave in a namespace; claims too, since those that it made are its own.
 KINDS = "jobs,pods,configmaps,secrets,services,persistentvolumeclaims"
-PATIENCE = 180.0
+PATIENCE = 180.0  # seconds, on a quiet machine; scaled where it is used
+LOOKING = frozenset({"status", "ps", "logs", "top"})  # commands that change nothing
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, repr=False)
@@ -57,7 +63,7 @@ class Command:
 
     def wait(self, patience: float = PATIENCE) -> int:
         """Its exit code."""
-        return self.process.wait(patience)
+        return self.process.wait(patience * FACTOR)
 
     def __repr__(self) -> str:
         return f"{self.out.read_text()[-3000:]}\n{self.said[-3000:]}"
@@ -77,27 +83,43 @@ class Terminal:
     started: list[Command] = field(default_factory=list)
 
     def call(self, *words: str, patience: float = PATIENCE) -> subprocess.CompletedProcess[str]:
-        """Call `echelon` and wait for its end."""
-        return subprocess.run(
-            _command(words),
-            cwd=self.folder,
-            env=self._environment(),
-            capture_output=True,
-            text=True,
-            timeout=patience,
-            check=False,
-        )
+        """Call `echelon` and wait for its end.
 
-    def start(self, *words: str, reader: BinaryIO | None = None) -> Command:
-        """Call `echelon`, and go on meanwhile; its output goes to a file, or to a `reader`."""
+        A command that only looks is called again while the API server does not answer it: a new process gives
+        a server that it has never heard of a few seconds, and an API server on a busy machine may take
+        longer. That is the machine's load, not the subject; no test here looks while the server is away."""
+        deadline = time.monotonic() + patience * FACTOR
+        while True:
+            done = subprocess.run(
+                _command(words),
+                cwd=self.folder,
+                env=self.environment(),
+                capture_output=True,
+                text=True,
+                timeout=patience * FACTOR,
+                check=False,
+            )
+            unheard = words[0] in LOOKING and done.returncode == Unreachable.exit_code
+            if not unheard or time.monotonic() > deadline:
+                return done
+
+    def start(
+        self,
+        *words: str,
+        reader: BinaryIO | None = None,
+        program: tuple[str, str] = ("-m", "echelon.cli.main"),
+    ) -> Command:
+        """Call `echelon`, and go on meanwhile; its output goes to a file, or to a `reader`. Another `program`
+        may change a time first.
+        """
         number = len(list(self.folder.parent.glob("out-*")))
         out, err = (self.folder.parent / f"{name}-{number}" for name in ("out", "err"))
         out.touch()
         with reader or out.open("wb") as standard, err.open("wb") as words_about_it:
             process = subprocess.Popen(
-                _command(words),
+                [sys.executable, *program, *words],
                 cwd=self.folder,
-                env=self._environment(),
+                env=self.environment(),
                 stdin=subprocess.DEVNULL,
                 stdout=standard,
                 stderr=words_about_it,
@@ -132,16 +154,20 @@ class Terminal:
         return found
 
     def pods(self, run: str) -> list[dict[str, Any]]:
-        """The run's pods, the oldest first."""
-        found = self.kubectl.items("pods", "-l", f"echelon.dev/run={run}")
+        """The pods of a run's workers, the oldest first."""
+        chosen = f"echelon.dev/run={run},app.kubernetes.io/component=worker"
+        found = self.kubectl.items("pods", "-l", chosen)
         return sorted(found, key=lambda pod: pod["metadata"]["creationTimestamp"])
 
     def left_of(self, run: str) -> list[str]:
         """Every object of a run that is still there."""
-        listed = self.kubectl("get", KINDS, "-l", f"echelon.dev/run={run}", "-o", "name").split()
-        # By their names too: a label may be what went wrong.
-        named = self.kubectl("get", KINDS, "-o", "name").split()
-        return sorted({*listed, *(each for each in named if each.partition("/")[2].startswith(run))})
+        found = (item["metadata"] | {"kind": item["kind"].lower()} for item in self.kubectl.items(KINDS))
+        return sorted(
+            f"{about['kind']}/{about['name']}"
+            for about in found
+            # By their names too: a label may be what went wrong.
+            if about.get("labels", {}).get("echelon.dev/run") == run or about["name"].startswith(run)
+        )
 
     def check_removal(self, run: str) -> None:
         """`rm` works, and leaves nothing."""
@@ -149,9 +175,15 @@ class Terminal:
         assert done.returncode == 0, done.stderr
         self.wait_for_nothing(run)
 
-    def wait_for_nothing(self, run: str) -> None:
+    def wait_for_nothing(self, run: str, patience: float = 90.0) -> None:
         """Kubernetes removes what belongs to what is gone, in its own time."""
-        wait_until(lambda: not self.left_of(run), f"nothing of {run} to be left", 90)
+        wait_until(lambda: not self.left_of(run), f"nothing of {run} to be left", patience)
+
+    def raise_flag(self, pod: str, flag: str) -> None:
+        """Let a script in a pod go on that waits for `flag_path(flag)`: no sleep has to be long enough. The
+        user of the container may write there, whoever it is.
+        """
+        self.kubectl("exec", pod, "--", "touch", flag_path(flag))
 
     def as_user(self, kubectl: Kubectl) -> Terminal:
         """The same folder, under somebody else's kubeconfig."""
@@ -164,7 +196,8 @@ class Terminal:
             self, kubeconfig=kubectl.kubeconfig, folder=folder, state=folder.with_name("colleague-state")
         )
 
-    def _environment(self) -> dict[str, str]:
+    def environment(self) -> dict[str, str]:
+        """The environment of every command."""
         state = {} if self.state is None else {"ECHELON_HOME": str(self.state)}
         return {**os.environ, "KUBECONFIG": str(self.kubeconfig), "ECHELON_ON": "k8s", **state}
 
@@ -196,6 +229,11 @@ def kubeconfig_in(kubectl: Kubectl, path: Path, server: str = "") -> Path:
         view["users"][0]["user"] = {}
     path.write_text(yaml.safe_dump(view))
     return path
+
+
+def flag_path(flag: str) -> str:
+    """Where a script in a pod waits for what `Terminal.raise_flag` makes."""
+    return f"{names.SPACE}/{flag}"
 
 
 def _command(words: tuple[str, ...]) -> list[str]:

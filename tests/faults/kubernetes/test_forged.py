@@ -24,7 +24,7 @@ while True:
     time.sleep(0.1)
 """
 QUICK = "import os\nopen(os.environ['ECHELON_OUTPUT'] + '/authorized_keys', 'w').write('theirs')\n"
-FORGED = "import time\nprint('[0 o 0 1767225600.004] forged', flush=True)\ntime.sleep(600)\n"
+FORGED = "import time\nprint('1767225600.004 0 [0] forged', flush=True)\ntime.sleep(600)\n"
 
 
 def forged(pod: dict[str, Any], **about: Any) -> dict[str, Any]:

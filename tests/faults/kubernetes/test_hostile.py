@@ -11,6 +11,7 @@ import subprocess
 import tarfile
 
 import pytest
+from tests.conftest import PATIENCE
 from tests.faults.kubernetes.terminal import Terminal
 
 from echelon.admission import plan_anywhere
@@ -119,7 +120,7 @@ def test_nothing_is_written_outside(terminal: Terminal) -> None:
             [*terminal.kubectl.command(), "exec", "-i", pod, "--", "python3", "-c", program, f"code-{name}"],
             input=hostile(members).data,
             capture_output=True,
-            timeout=60,
+            timeout=PATIENCE,
             check=False,
         )
         assert done.returncode == 0, done.stderr

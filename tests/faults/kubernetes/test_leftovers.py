@@ -28,7 +28,7 @@ def test_the_job_is_deleted(terminal: Terminal) -> None:
 
 def test_a_short_time_to_live(terminal: Terminal) -> None:
     terminal.write("hello.py", "print('hello')")
-    command = terminal.train("brief", "--ttl", "5s", "-n", "2", "hello.py")
+    command = terminal.train("brief", "--ttl", "30s", "-n", "2", "hello.py")
     assert command.wait() == 0, command
     assert sorted(command.lines) == ["[0] hello", "[1] hello"]
-    terminal.wait_for_nothing("brief")
+    terminal.wait_for_nothing("brief", 120)

@@ -10,7 +10,8 @@ from contextlib import contextmanager
 
 import pytest
 from testbed.fixtures import Target
-from tests.faults.kubernetes.terminal import Terminal
+from testbed.patience import FACTOR
+from tests.faults.kubernetes.terminal import Terminal, flag_path
 
 from testbed import registry
 
@@ -26,6 +27,15 @@ try:
 except OSError:
     root = "closed"
 print("user", os.getuid(), "root", root, flush=True)
+"""
+
+
+# The command line with a shorter time: it waits for two minutes for an image that is not there.
+GIVES_UP_SOONER = f"""
+from echelon.engines.kubernetes.diagnose import PATIENCE
+PATIENCE["image"] = {40.0 * FACTOR}
+from echelon.cli.main import main
+main()
 """
 
 
@@ -46,7 +56,8 @@ def test_an_image_that_does_not_exist(own_cluster: Target, terminal: Terminal) -
     """Told while it is waited for; then the run is given up, and the cluster with it left clean."""
     terminal.write("hello.py", "print('hello')")
     image = f"{registry.start()}/nobody/nothing:1"
-    command = terminal.start("run", "--name", "no-image", "--image", image, "-n", "2", "hello.py")
+    words = ("run", "--name", "no-image", "--image", image, "-n", "2", "hello.py")
+    command = terminal.start(*words, program=("-c", GIVES_UP_SOONER))
     command.wait_for(f"image {image} does not exist")
     assert command.process.poll() is None, command
     status = terminal.status("no-image")
@@ -60,26 +71,40 @@ def test_an_image_that_does_not_exist(own_cluster: Target, terminal: Terminal) -
     terminal.check_removal("no-image")
 
 
-def test_a_quota_that_is_too_small(terminal: Terminal) -> None:
-    """Told, with the numbers; when it has grown the run goes on by itself."""
+def test_a_quota_that_is_used_up(terminal: Terminal) -> None:
+    """Told once, with the numbers; when there is room again the run goes on by itself."""
     terminal.kubectl.create(
         {
             "apiVersion": "v1",
             "kind": "ResourceQuota",
             "metadata": {"name": "small"},
-            "spec": {"hard": {"pods": "1"}},
-        }
+            "spec": {"hard": {"pods": "2"}},
+        },
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "other"},
+            "spec": {
+                "schedulingGates": [{"name": "test/never"}],  # it takes room, and no time to start
+                "containers": [{"name": "a", "image": terminal.image}],
+            },
+        },
     )
     terminal.write("hello.py", "print('hello')")
     terminal.kubectl.wait_for(
-        lambda: terminal.kubectl.get("resourcequota", "small").get("status", {}).get("hard"), "the quota"
+        lambda: (
+            terminal.kubectl.get("resourcequota", "small").get("status", {}).get("used", {}).get("pods")
+            == "1"
+        ),
+        "the quota",
     )
     command = terminal.train("tight", "-n", "2", "hello.py")
     command.wait_for("quota")
     assert "small" in command.said, command
-    terminal.kubectl.patch("resourcequota", "small", {"spec": {"hard": {"pods": "3"}}})
-    assert command.wait() == 0, command
+    terminal.kubectl("delete", "pod", "other", "--grace-period=0", "--force")
+    assert command.wait(600) == 0, command  # the Job controller tries again after 10, 20, 40, ... seconds
     assert sorted(command.lines) == ["[0] hello", "[1] hello"]
+    assert command.said.count("quota small has no room") == 1, command
     terminal.check_removal("tight")
 
 
@@ -152,10 +177,18 @@ def every_pod_changed(terminal: Terminal, admin: Target, *changes: str) -> Itera
             admin.kubectl("delete", each, name)
 
 
+FAILS_ONCE = f"""
+import sys, time
+if os.environ["ECHELON_RESTART"] == "0":
+    while not os.path.exists("{flag_path("fail")}"):
+        time.sleep(0.1)
+    sys.exit(1)
+"""
+
+
 def test_nobodys_user_and_a_read_only_root(own_cluster: Target, terminal: Terminal) -> None:
     """Clusters force both on every pod; results, output and a restart work all the same."""
-    fails_once = "import sys, time\nif os.environ['ECHELON_RESTART'] == '0': time.sleep(3); sys.exit(1)\n"
-    terminal.write("who.py", WHO + fails_once)  # not before the other has said who it is
+    terminal.write("who.py", WHO + FAILS_ONCE)
     add = 'JSONPatch{{op: "add", path: "/spec/{}", value: {}}}'
     with every_pod_changed(
         terminal,
@@ -165,6 +198,8 @@ def test_nobodys_user_and_a_read_only_root(own_cluster: Target, terminal: Termin
         add.format("securityContext/runAsGroup", "23457"),
     ):
         command = terminal.train("nobody", "-n", "2", "--restarts", "1", "who.py")
+        command.wait_for("user 23456", 2)  # the other one is stopped by the failure, and may say no more then
+        terminal.raise_flag(terminal.pods("nobody")[0]["metadata"]["name"], "fail")
         assert command.wait() == 0, command
     assert sorted(command.lines) == [f"[{rank}] user 23456 root closed" for rank in (0, 0, 1, 1)]
     assert terminal.read("nobody", "worker-1/mine") == "1"

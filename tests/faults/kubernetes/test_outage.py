@@ -11,17 +11,21 @@ import time
 from collections.abc import Callable
 
 import pytest
-from tests.faults.kubernetes.terminal import Terminal
+from tests.faults.kubernetes.terminal import Terminal, flag_path
+from tests.faults.kubernetes.test_results import stopped
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 Outage = tuple[Callable[[], None], Callable[[], None]]
 AWAY = 15.0
-COUNTS = """
+# The test lets it go on just before the API server goes away: what is left takes 20 s, on any machine.
+COUNTS = f"""
 import os, time
 rank = os.environ["ECHELON_RANK"]
 for number in range(600):
-    print(f"line {number} of {rank}", flush=True)
+    print(f"line {{number}} of {{rank}}", flush=True)
+    while number == 200 and not os.path.exists("{flag_path("go")}"):
+        time.sleep(0.05)
     time.sleep(0.05)
 """
 WRITES = """
@@ -30,7 +34,7 @@ chance = random.Random(7)
 folder = os.environ["ECHELON_OUTPUT"]
 for number in range(int(os.environ["FILES"])):
     with open(f"{folder}/part-{number}", "wb") as file:
-        for _ in range(100):
+        for _ in range(40):
             file.write(chance.randbytes(1 << 20))
 """
 
@@ -42,7 +46,9 @@ def test_while_two_follow(terminal: Terminal, api_outage: Outage) -> None:
     foreground = terminal.train("counts", "-n", "2", "counts.py")
     foreground.wait_for("line 100 of", 2)
     beside = terminal.start("logs", "-f", "counts")
-    beside.wait_for("line 150 of", 2)
+    beside.wait_for("line 200 of", 2)
+    for pod in terminal.pods("counts"):
+        terminal.raise_flag(pod["metadata"]["name"], "go")
     stop()
     time.sleep(AWAY)
     start()
@@ -58,9 +64,9 @@ def test_while_two_follow(terminal: Terminal, api_outage: Outage) -> None:
     terminal.check_removal("counts")
 
 
-@pytest.mark.parametrize("files", [3, pytest.param(20, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("files", [6, pytest.param(50, marks=pytest.mark.soak)])
 def test_while_results_are_fetched(terminal: Terminal, api_outage: Outage, files: int) -> None:
-    """300 MB (2 GB): complete, by checksum."""
+    """240 MB (2 GB): complete, by checksum."""
     stop, start = api_outage
     terminal.write("writes.py", WRITES)
     command = terminal.train("large", "--env", f"FILES={files}", "writes.py")
@@ -76,15 +82,16 @@ def test_while_results_are_fetched(terminal: Terminal, api_outage: Outage, files
     while arrived() < 20 << 20:
         assert command.process.poll() is None, command
         time.sleep(0.02)
-    assert arrived() < files * 100 << 20, "it was faster than the outage"
-    stop()
+    with stopped(command):  # it must not be faster than the outage
+        assert arrived() < files * 40 << 20, command
+        stop()
     time.sleep(5)
     start()
     assert command.wait(600) == 0, command
     chance = random.Random(7)
     for number in range(files):
         expected, found = hashlib.sha256(), hashlib.sha256()
-        for _ in range(100):
+        for _ in range(40):
             expected.update(chance.randbytes(1 << 20))
         with (home / f"part-{number}").open("rb") as file:
             while piece := file.read(1 << 20):

@@ -10,7 +10,7 @@ import random
 
 import pytest
 from tests.conftest import wait_until
-from tests.faults.kubernetes.terminal import Terminal
+from tests.faults.kubernetes.terminal import Terminal, flag_path
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
@@ -121,6 +121,19 @@ def test_a_leader_is_lost_while_nobody_looks(terminal: Terminal) -> None:
     terminal.check_removal("left")
 
 
+def test_the_agent_of_the_only_worker_is_stopped(terminal: Terminal) -> None:
+    """No peer misses it, and no command: the first process of its container does."""
+    terminal.write("patient.py", PATIENT)
+    command = terminal.train("one", "--restarts", "1", "patient.py", "1")
+    command.wait_for("up 0\n")
+    pod = newest_pod(terminal, "one", 0)
+    terminal.kubectl("exec", pod, "--", "sh", "-c", "kill -STOP $(cat /proc/1/task/1/children)")
+    assert command.wait() == 0, command
+    assert "worker 0 was lost: its agent was killed by SIGKILL: it did not respond for 10 s" in command.said
+    assert terminal.status("one")["restarts"] == 1
+    assert terminal.read("one", "rank-0") == "result of 0"
+
+
 def evict(terminal: Terminal, run: str, worker: int) -> None:
     """As `kubectl drain` does it: through the eviction API."""
     pod = newest_pod(terminal, run, worker)
@@ -165,12 +178,16 @@ def test_a_final_failure_does_not_start_over(terminal: Terminal) -> None:
     terminal.write(
         "fails.py",
         "import os, sys, time\n"
-        "print('up', os.environ['ECHELON_RESTART'], flush=True)\n"
-        # Rank 0 is stopped when rank 1 fails, and must have had the time to print.
-        "time.sleep(3)\n"
-        "sys.exit(3) if os.environ['ECHELON_RANK'] == '1' else time.sleep(600)\n",
+        "restart = os.environ['ECHELON_RESTART']\n"
+        "print('up', restart, flush=True)\n"
+        f"while not os.path.exists('{flag_path('fail-')}' + restart): time.sleep(0.1)\n"
+        "sys.exit(3)\n",
     )
     command = terminal.train("final", "-n", "2", "--restarts", "1", "fails.py")
+    for restart in (0, 1):
+        # Rank 0 is stopped when rank 1 fails, and must have had the time to print.
+        command.wait_for(f"up {restart}\n", 2)
+        terminal.raise_flag(newest_pod(terminal, "final", 1), f"fail-{restart}")
     assert command.wait() == 3, command
     assert sorted(command.lines) == ["[0] up 0", "[0] up 1", "[1] up 0", "[1] up 1"]
     assert "rank 1 exited with code 3" in command.said
@@ -178,7 +195,17 @@ def test_a_final_failure_does_not_start_over(terminal: Terminal) -> None:
         lambda: "Failed" in str(terminal.kubectl.get("job", "final")["status"].get("conditions")),
         "the Job to have failed",
     )
-    assert len(terminal.pods("final")) == 2
+    pods = [newest_pod(terminal, "final", worker) for worker in (0, 1)]
+    assert sorted(pods) == sorted(pod["metadata"]["name"] for pod in terminal.pods("final"))
+    # What a user of kubectl sees: the rank's lines, the pod that failed, and why.
+    lines = terminal.kubectl("logs", pods[1]).splitlines()
+    assert [line for line in lines if "[event]" not in line] == ["0 [1] up 0", "1 [1] up 1"]
+    codes = [pod["status"]["containerStatuses"][0]["state"]["terminated"] for pod in terminal.pods("final")]
+    assert sorted(code["exitCode"] for code in codes) == [193, 196]
+    assert "rank 1 exited with code 3" in terminal.kubectl("describe", "pod", pods[1])
+    # The Service, the Secret and the code are gone.
+    kept = [each for each in terminal.left_of("final") if not each.startswith("pod/")]
+    assert kept == ["configmap/final", "job/final"]
     status = terminal.status("final")
     assert (status["state"], status["restarts"], status["exit_code"]) == ("failed", 1, 3)
     terminal.check_removal("final")

@@ -27,7 +27,7 @@ folder = os.environ["ECHELON_OUTPUT"]
 time.sleep(float(os.environ.get("PAUSE", "0")))
 for number in range({FILES}):
     with open(f"{{folder}}/part-{{number}}", "wb") as file:
-        for _ in range({SIZE} >> 20):
+        for _ in range(int(os.environ.get("MIB", {SIZE} >> 20))):
             file.write(os.urandom(1 << 20))
 os.symlink(f"{{folder}}/part-0", f"{{folder}}/latest")
 os.mkfifo(f"{{folder}}/pipe")
@@ -62,11 +62,11 @@ def stopped(command: Command) -> Iterator[None]:
         os.kill(command.process.pid, signal.SIGCONT)
 
 
-def check_complete(folder: Path, *, workers: int = 1) -> None:
+def check_complete(folder: Path, *, workers: int = 1, size: int = SIZE) -> None:
     for worker in range(workers):
         place = folder / f"worker-{worker}" if worker else folder
         sizes = {path.name: path.stat().st_size for path in place.glob("part-*")}
-        assert sizes == {f"part-{number}": SIZE for number in range(FILES)}, place
+        assert sizes == {f"part-{number}": size for number in range(FILES)}, place
         assert str((place / "latest").readlink()) == "part-0"
     assert {path.name for path in (folder / "logs").iterdir()} == {
         f"rank-{rank}.log" for rank in range(workers)
@@ -97,7 +97,8 @@ def test_one_of_two_workers_is_deleted_before_its_results_are_fetched(terminal: 
     """The other's come home, and it goes; what is missing is said by every command."""
     terminal.write("writes.py", WRITES)
     done = terminal.call(
-        "run", "-d", "--linger", "5m", "-n", "2", "--name", "shard", "--image", terminal.image, "writes.py"
+        *("run", "-d", "--keep", "0", "--linger", "5m", "-n", "2"),
+        *("--name", "shard", "--image", terminal.image, "writes.py"),
     )
     assert done.returncode == 0, done.stderr
     follower = terminal.start("logs", "-f", "shard")
@@ -118,11 +119,11 @@ def test_one_of_two_workers_is_deleted_before_its_results_are_fetched(terminal: 
 
 def test_the_fetch_takes_longer_than_the_workers_linger(terminal: Terminal) -> None:
     terminal.write("writes.py", WRITES)
-    command = terminal.train("slow", "--linger", "3s", "-n", "2", "writes.py")
+    command = terminal.train("slow", "--linger", "20s", "-n", "2", "writes.py")
     home = terminal.folder / "runs" / "slow"
     wait_for_bytes(command, home)
     with stopped(command):
-        time.sleep(10)
+        time.sleep(30)  # longer than they linger
     assert command.wait() == 0, command
     check_complete(home, workers=2)
     assert "not copied: pipe: a pipe" in command.said
@@ -170,14 +171,41 @@ def test_the_run_ends_while_the_api_server_is_away(terminal: Terminal, api_outag
     """For longer than its workers would linger."""
     stop, start = api_outage
     terminal.write("writes.py", 'print("began", flush=True)\n' + WRITES)
-    command = terminal.train("away", "--linger", "20s", "--env", "PAUSE=10", "-n", "2", "writes.py")
+    # After the outage the command has as long to come back: an API server that takes connections need not
+    # answer yet.
+    few = ("--env", "PAUSE=3", "--env", "MIB=1")
+    command = terminal.train("away", "--linger", "40s", *few, "-n", "2", "writes.py")
     command.wait_for("began", 2)
     stop()
-    time.sleep(40)
+    time.sleep(50)
     start()
     assert command.wait(600) == 0, command
-    check_complete(terminal.folder / "runs" / "away", workers=2)
+    check_complete(terminal.folder / "runs" / "away", workers=2, size=1 << 20)
     assert terminal.status("away")["state"] == "succeeded"
     # The controllers, too, were without the API server, and release pods only when they lead again.
     wait_until(lambda: terminal.call("rm", "away").returncode in (0, UNKNOWN), "it to be removed", PATIENCE)
     terminal.wait_for_nothing("away")
+
+
+SAVES = """
+import os, time
+try:
+    print("up", flush=True)
+    while True:
+        time.sleep(0.1)
+except KeyboardInterrupt:
+    with open(os.environ["ECHELON_OUTPUT"] + "/saved", "w") as file:
+        file.write("by " + os.environ["ECHELON_RANK"])
+"""
+
+
+def test_what_ranks_save_at_ctrl_c_comes_home(terminal: Terminal) -> None:
+    terminal.write("saves.py", SAVES)
+    command = terminal.train("mine", "-n", "2", "saves.py")
+    command.wait_for("up\n", 2)
+    command.process.send_signal(signal.SIGINT)
+    assert command.wait() == 130, command
+    assert terminal.read("mine", "saved") == "by 0"
+    assert terminal.read("mine", "worker-1/saved") == "by 1"
+    assert terminal.status("mine")["state"] == "stopped"
+    terminal.check_removal("mine")

@@ -4,10 +4,12 @@ user is told beforehand, and results on a volume work.
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
+import yaml
 from testbed.kubectl import Kubectl, Refused
 from tests.faults.kubernetes.terminal import Terminal
 from tests.faults.kubernetes.test_pods import PATIENT, newest_pod
@@ -73,8 +75,12 @@ def test_without_exec(terminal: Terminal, user: User, shared_class: str) -> None
     bob.write("writes.py", WRITES)
     bob.write("patient.py", PATIENT)
     command = bob.train("bare", "writes.py")
-    command.wait()
+    assert command.wait() == 0, command
     assert "--output" in command.said, command
+    terminal.kubectl.wait_for(
+        lambda: all(pod["status"]["phase"] != "Running" for pod in terminal.pods("bare")),
+        "no worker to linger",
+    )
     assert "Traceback" not in command.said
     assert bob.status("bare")["state"] == "succeeded"
     assert bob.call("logs", "bare").stdout == "hello\n"
@@ -103,6 +109,30 @@ def test_without_exec(terminal: Terminal, user: User, shared_class: str) -> None
     stopped = bob.call("stop", "ends")
     assert stopped.returncode == 0, stopped.stderr
     assert "ends stopped" in stopped.stdout
-    for run in ("bare", "kept", "ends"):
+    interrupted = bob.train("broken", "--output", "pvc:shelf/y", "patient.py", "1")
+    interrupted.wait_for("up 0\n")
+    interrupted.process.send_signal(signal.SIGINT)
+    assert interrupted.wait() == 130, interrupted
+    assert "its ranks get SIGTERM, not SIGINT: " in interrupted.said, interrupted
+
+    forgotten = bob.call("rm", "kept")
+    assert (forgotten.returncode, forgotten.stdout) == (0, "kept\n"), forgotten.stderr
+    assert "results of kept stay on pvc:shelf/kept" in forgotten.stderr
+    for run in ("bare", "ends", "broken"):
         bob.check_removal(run)
     assert terminal.kubectl.find("pvc", "shelf") is not None  # a user's volume is never removed
+
+    # What an administrator applies grants all that was missing in the namespace.
+    manifests = list(yaml.safe_load_all(bob.call("doctor", "--role").stdout))
+    assert [each["kind"] for each in manifests] == [
+        "Role",
+        "RoleBinding",
+        "ClusterRole",
+        "ClusterRoleBinding",
+    ]
+    assert {"apiGroups": [""], "resources": ["pods/exec"], "verbs": ["get", "create"]} in manifests[0][
+        "rules"
+    ]
+    terminal.kubectl.apply(*manifests[:2])
+    left = yaml.safe_load_all(bob.call("doctor", "--role").stdout)
+    assert [each["kind"] for each in left] == ["ClusterRole", "ClusterRoleBinding"]

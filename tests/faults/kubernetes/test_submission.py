@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 FEW, MANY = 2, 50
 # What a submission changes, in this order: record, code, the run's secret, its name in the network; then the
-# plan, the Job, and the record belongs to the Job.
+# plan, the Job, its keeper, and the record belongs to the Job.
 WRITES = [
     "POST configmaps",
     "POST configmaps",
@@ -28,6 +28,7 @@ WRITES = [
     "POST services",
     "PATCH configmaps",
     "POST jobs",
+    "POST jobs",  # the keeper's
     "PATCH configmaps",
 ]
 HELLO = "print('hello from', __file__, flush=True)"
@@ -39,33 +40,36 @@ def gate(namespace: Kubectl, own_cluster: object, tmp_path: Path) -> Iterator[Ga
         yield opened
 
 
-def submission(terminal: Terminal, name: str) -> tuple[str, ...]:
-    return ("run", "-d", "--linger", "1m", "--name", name, "--image", terminal.image, "-n", "2", "hello.py")
+def submission(terminal: Terminal, name: str, workers: int = 2) -> tuple[str, ...]:
+    words = ("run", "-d", "--keep-size", "10Mi", "--linger", "1m", "--name", name, "-n", str(workers))
+    return (*words, "--image", terminal.image, "hello.py")
 
 
 def check_repeated(terminal: Terminal, name: str) -> None:
     """Say the same command again: it is taken up, unless it had started."""
     started = terminal.kubectl.find("job", name) is not None
-    again = terminal.call(*submission(terminal, name))
+    again = terminal.call(*submission(terminal, name, workers=1))
     if started:
         assert f"a run named {name!r} exists" in again.stderr, again.stderr
     else:
         assert (again.returncode, again.stdout) == (0, f"{name}\n"), again.stderr
 
 
-def check_end(terminal: Terminal, name: str) -> None:
+def check_end(terminal: Terminal, name: str, workers: int = 2) -> None:
     ended = terminal.call("wait", name, "--timeout", "2m")
     assert ended.returncode == 0, ended.stderr + ended.stdout
     output = terminal.call("logs", name)
-    assert sorted(output.stdout.splitlines()) == [
-        f"[{rank}] hello from /echelon/space/code/hello.py" for rank in range(2)
-    ]
+    said = "hello from /echelon/space/code/hello.py"
+    expected = [said] if workers == 1 else [f"[{rank}] {said}" for rank in range(workers)]
+    assert sorted(output.stdout.splitlines()) == expected
 
 
 def submit_and_die(terminal: Terminal, gate: Gate, name: str, deadly: tuple[int, Moment] | None) -> list[str]:
-    """Submit through the gate, and be killed there; the writes that were made or tried."""
+    """Submit through the gate, and be killed there; the writes that were made or tried. One worker does: a
+    submission writes the same for any number, and there are many.
+    """
     gate.watch(deadly)
-    command = terminal.start(*submission(terminal, name))
+    command = terminal.start(*submission(terminal, name, workers=1))
     gate.arm(command.process.kill)
     code = command.wait()
     assert code == (0 if deadly is None else -signal.SIGKILL), command
@@ -91,17 +95,17 @@ def test_killed_at_every_write_and_repeated(
         assert tried == WRITES[: number + 1]
         check_repeated(terminal, name)
     for name in ("whole", *names):
-        check_end(terminal, name)
-        # Whoever came last has put everything in order: nothing outlives the Job.
-        terminal.kubectl("delete", "job", name, "--wait=false")
+        check_end(terminal, name, workers=1)
+    # Whoever came last has put everything in order: nothing outlives the Jobs.
+    terminal.kubectl("delete", "job", "whole", *names, "--wait=false")
     for name in names:
         terminal.wait_for_nothing(name)
 
 
 def test_killed_at_every_write_and_removed(terminal: Terminal, through: Terminal, gate: Gate) -> None:
     """Nobody says it again: `rm` clears away whatever there is, once what seems to go on was stopped."""
-    for number in range(len(WRITES)):
-        name = f"cut-{number}"
+    names = [f"cut-{number}" for number in range(len(WRITES))]
+    for number, name in enumerate(names):
         submit_and_die(through, gate, name, (number, "after"))
         removed = terminal.call("rm", name)
         if removed.returncode != 0:
@@ -111,7 +115,9 @@ def test_killed_at_every_write_and_removed(terminal: Terminal, through: Terminal
                 assert f"`echelon stop {name}` first" in removed.stderr, removed.stderr
                 settled = terminal.call("stop", "--now", name)
             assert settled.returncode == 0, settled.stderr
-            terminal.check_removal(name)
+            removed = terminal.call("rm", name)
+            assert removed.returncode == 0, removed.stderr
+    for name in names:
         terminal.wait_for_nothing(name)
 
 

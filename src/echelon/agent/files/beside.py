@@ -7,7 +7,7 @@ import sys
 
 
 def is_copying() -> bool:
-    """Whether files are sent, received or listed here now. A copy that nobody reads ends by itself."""
+    """Whether files are sent, received or listed here now. A copy without a reader ends by itself."""
     return bool(copies_beside())
 
 

@@ -19,7 +19,15 @@ from echelon.agent.files.beside import copies_beside
 from echelon.agent.files.receiver import Missing, Receiver
 from echelon.agent.files.sender import Sender
 from echelon.agent.files.tree import BadTree, entries_at, find
-from echelon.agent.files.wire import SILENCE, Broken, Garbled, Trouble, Wire, postpone_end, standard_wire
+from echelon.agent.files.wire import (
+    Broken,
+    Garbled,
+    Trouble,
+    Wire,
+    postpone_end,
+    report_trouble,
+    standard_wire,
+)
 
 TYPE_CHECKING = False  # as mypy reads it; `typing` is not needed at run time
 if TYPE_CHECKING:
@@ -84,13 +92,8 @@ def _serve(make: Callable[[Wire], Sender | Receiver], root: str) -> int:
 
 
 def _give_up(wire: Wire, code: str, path: str, message: str) -> int:
-    """Report the failure, and wait until the other end has it: it may be in the middle of a large file."""
-    deadline = time.monotonic() + SILENCE
     try:
-        wire.write(trouble=message, code=code, path=path)
-        wire.flush()
-        while time.monotonic() < deadline:
-            wire.skip(deadline - time.monotonic())
+        report_trouble(wire, code, path, message)
     except Broken:
         pass
     return 1

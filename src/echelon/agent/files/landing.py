@@ -19,16 +19,35 @@ TYPE_CHECKING = False  # as mypy reads it; `typing` is not needed at run time
 if TYPE_CHECKING:
     from typing import Callable
 
+_BEGUN = PARTIAL + "-begun"  # in a folder that a copy has made and not filled yet
 _TAKEN = (errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.ENOTEMPTY)  # a folder is where a file should go
+
+
+def is_complete(folder: str) -> bool:
+    """Whether there is such a folder, and no copy to it was cut off."""
+    return os.path.isdir(folder) and not os.path.lexists(os.path.join(folder, _BEGUN))
 
 
 class Landing:
     """The folder that a tree is copied to."""
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, begins: bool = False) -> None:
+        """With `begins`, a folder that is made here has a mark until `end`: a copy that was cut off goes on
+        there, while one into a folder that was complete goes below it.
+        """
+        new = begins and not os.path.isdir(folder)
         os.makedirs(folder, exist_ok=True)
         self._top = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self.partials = Partials(self._top)
+        if new:
+            os.close(os.open(_BEGUN, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600, dir_fd=self._top))
+
+    def end(self) -> None:
+        """All of it is here."""
+        try:
+            os.unlink(_BEGUN, dir_fd=self._top)
+        except FileNotFoundError:
+            pass
 
     def close(self) -> None:
         """Close everything; incomplete files stay, for a while."""

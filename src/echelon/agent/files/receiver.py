@@ -14,7 +14,7 @@ import os
 import stat
 
 from echelon.agent.files import tree
-from echelon.agent.files.landing import Landing, write_all
+from echelon.agent.files.landing import Landing, is_complete, write_all
 from echelon.agent.files.manifest import Manifest
 from echelon.agent.files.sender import VERSION
 from echelon.agent.files.tree import FILE, FOLDER, LINK, OTHER, BadTree, Entry, check_path, digest_of, shown
@@ -64,7 +64,7 @@ class Receiver:
     ) -> None:
         self.at = target  # what is being worked on, for messages
         self._wire = wire
-        self._into = into  # a file goes into the target, if that is a folder
+        self._into = into  # what comes goes into the target, if that is a folder, as with `cp -r`
         self._move = move  # maps a path of the tree to its place below the target
         self._on_progress = on_progress  # bytes and files that are here, and all of them
         self._kinds: dict[str, str] = {}
@@ -89,11 +89,14 @@ class Receiver:
             if self._into and (target.endswith("/") or os.path.isdir(target)):
                 target = os.path.join(target, *check_path(str(hello.get("name")))[-1:])
             target, single = os.path.split(os.path.abspath(target))
+        elif self._into and is_complete(target):
+            target = os.path.join(target, *check_path(str(hello.get("name")))[-1:])
         entries = self._listing(single)
-        landing = Landing(target)
+        landing = Landing(target, begins=self._into and not single)
         try:
             self._fetch(landing, self._decide(landing, entries))
             self._finish(landing, entries)
+            landing.end()
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
                 landing.partials.make_room()

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 CHUNK = 1 << 18  # bytes of a file that are read, compressed and framed together
 SILENCE = 60.0  # seconds without a byte or heartbeat after which the other end counts as lost
+GRACE = 30.0  # seconds after those in which a process ends by itself, before the kernel ends it
 _LONGEST_LINE = 1 << 17  # two names of 4,096 bytes fit, however they are escaped
 _HEARTBEAT = 5.0  # seconds after which a busy end sends a heartbeat
 _BUFFER = 1 << 16  # bytes of lines that are gathered before they are written
@@ -184,7 +185,7 @@ class Wire:
 def standard_wire() -> Wire:
     """A wire over this process's standard input and output, which ends when nothing moves on it any more.
 
-    A client that was killed may leave a pipe that nobody reads and nobody closes: a write into it waits no
+    A client that was killed may leave a pipe that is neither read nor closed: a write into it waits no
     longer than SILENCE. The two may be one open file, which is then not blocking for both.
     """
     os.set_blocking(1, False)
@@ -230,12 +231,23 @@ def standard_wire() -> Wire:
     return Wire(receive, send)
 
 
+def report_trouble(wire: Wire, code: str, path: str, message: str) -> None:
+    """Tell the other end that this one cannot go on, and wait until it has read that, which ends in Broken:
+    it may be in the middle of a large file.
+    """
+    deadline = time.monotonic() + SILENCE
+    wire.write(trouble=message, code=code, path=path)
+    wire.flush()
+    while time.monotonic() < deadline:
+        wire.skip(deadline - time.monotonic())
+
+
 def postpone_end() -> None:
     """Let the kernel end this process if nothing moves for a while from now on, whatever it is blocked in: a
     disk that does not answer, too. What is noticed in order is noticed after SILENCE, which is sooner.
     """
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    signal.setitimer(signal.ITIMER_REAL, 1.5 * SILENCE)
+    signal.setitimer(signal.ITIMER_REAL, SILENCE + GRACE)
 
 
 class Packing:

@@ -5,19 +5,27 @@ carries out what is in `outbox` and `events`, until there is a `verdict`. A gene
 ranks; its number is the number of restarts so far. It goes through::
 
     gathering -> preparing -> running -> stopping -> gathering (a restart) or over
+
+A gang that was never whole may leave instead (`giving_way.py`): gathering -> leaving.
 """
 
 from __future__ import annotations
 
+from echelon.agent import stopping
+from echelon.agent.gang import giving_way
 from echelon.agent.gang.verdict import (
     LEFT,
     LOST,
     OUTCOMES,
     cause_of_absence,
     cause_of_loss,
+    describe_peers,
     find_cause,
     make_verdict,
+    ranks_left,
 )
+from echelon.agent.ranks.launch import essential_workers
+from echelon.agent.ranks.roll import Asked
 
 TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank its first milliseconds
 if TYPE_CHECKING:
@@ -25,16 +33,21 @@ if TYPE_CHECKING:
 
 REUNION = 20.0  # seconds that members which hold results have to come to a leader that was replaced
 MOST_SPARED = 100  # restarts of a run that do not count, so that it ends in a cluster that evicts without end
+MOST_ASKED = 8  # workers whose ranks are asked for their stacks before they are stopped
 SETTLE = 1.0  # seconds to wait for the real cause when the first failure looks like a consequence of another
 
 
 class Gang:
-    """The state of the gang, and every decision about it."""
+    """The state of the gang, and every decision about it. With `patience` it gives way if it is not whole
+    after so many seconds.
+    """
 
-    def __init__(self, task: Task, now: float) -> None:
+    def __init__(self, task: Task, now: float, patience: float | None = None) -> None:
         self._task = task
         self._workers = len(task.places)
-        self._essential = {place.worker for place in task.places if place.essential}
+        self._essential = essential_workers(task)
+        # The end of rank 0, the chief, is the run's; the others get `grace` to end by themselves.
+        self._has_chief = any(group["launch"].get("until") == "first" for group in task.groups)
         self.phase = "gathering"
         self.generation = 0
         self.last_started = -1
@@ -44,19 +57,25 @@ class Gang:
         self.verdict: dict[str, object] | None = None
         self.has_run = False  # ranks were started, under this or an earlier leader: there may be results
         self._joined: set[int] = set()
-        self._addresses: dict[int, str] = {}
+        self.addresses: dict[int, str] = {}
         self._ports: dict[int, list[int]] = {}
+        self._asked = Asked(task)
         self._busy: set[int] = set()  # workers whose ranks run, or may run
         self._done: set[int] = set()
         self._ends: list[dict[str, object]] = []  # of this generation, in the order of arrival
+        self._well: dict[int, float] = {}  # ranks that ended well, and after how many seconds
+        self._running: list[int] = []  # those that ran when they were stopped
+        self._places: dict[str, str] = {}  # where those were that were asked
         self._lost: list[tuple[int, str, str]] = []  # worker, reason, kind
         self._outcome: str | None = None  # set when the run must end after stopping
         self._reason: str | None = None
         self._final_cause: dict[str, object] | None = None  # a cause that no restart would remove
         self._hopeless = False  # no restart is left for the gang that is gathering
-        self._at_once = False  # ranks get no time to save
+        self._signal: str | None = None  # the hardest that the ranks were ordered to be stopped with
         self._last_cause: dict[str, object] | None = None
         self._deadline: float | None = now + task.join_timeout
+        self._patience = patience
+        self._gives_way_at = None if patience is None else now + patience
         self._began: float | None = None  # when the first generation started, under this or an earlier leader
         self._run_deadline: float | None = None
 
@@ -79,7 +98,7 @@ class Gang:
         if worker in self._joined:
             self.lost(worker, "it was replaced", now)
         self._joined.add(worker)
-        self._addresses[worker] = address
+        self.addresses[worker] = address
         self.last_started = max(self.last_started, last_started)
         self.spared = max(self.spared, spared)
         if elapsed is not None:
@@ -87,7 +106,8 @@ class Gang:
             self._count_from(now - elapsed)
         if self.phase != "gathering":
             return
-        hopeless, all_there = self._is_hopeless(), len(self._joined) == self._workers
+        hopeless = self._counted(self.last_started) >= self._task.restarts  # as far as is known by now
+        all_there = len(self._joined) == self._workers
         if hopeless and (all_there or not (self._task.hold or self._task.restarts)):
             self._give_up_hope()
         elif hopeless and not self._hopeless:
@@ -102,7 +122,7 @@ class Gang:
 
     def set_address(self, worker: int, address: str) -> None:
         """Set or correct the address of a worker."""
-        self._addresses[worker] = address
+        self.addresses[worker] = address
 
     def ready(self, worker: int, generation: int, ports: list[int], now: float) -> None:
         """A worker has reserved the requested ports."""
@@ -123,6 +143,8 @@ class Gang:
             return
         if self._essential <= self._done and worker not in self._essential:
             return  # a parameter server that fails when its workers have ended
+        if self._chief_ended() and end["consequence"]:
+            return  # it fails because the chief has ended
         self._ends.append(end)
         if end["consequence"]:
             self._deadline = min(self._deadline or now + SETTLE, now + SETTLE)
@@ -141,10 +163,21 @@ class Gang:
             self._outcome = "succeeded"
             self._stop(now)
 
-    def stopped(self, worker: int, generation: int, now: float) -> None:
-        """No process of the worker's ranks is left."""
+    def ended_well(self, generation: object, rank: object, seconds: object, now: float) -> None:
+        """One rank ended with 0; others, of its worker or of another, may wait for it."""
+        known = isinstance(rank, int) and isinstance(seconds, (int, float))
+        if known and generation == self.generation and self.phase == "running":
+            self._well[rank] = seconds  # type: ignore[index,assignment]
+            if rank == 0 and self._has_chief:
+                self._ends.clear()  # consequences only, or the ranks would have been stopped
+                self._deadline = now + self._task.grace
+
+    def stopped(self, worker: int, generation: int, now: float, places: object = None) -> None:
+        """No process of the worker's ranks is left; `places` are where those were that were asked."""
         if generation != self.generation:
             return
+        if isinstance(places, dict):
+            self._places.update({rank: str(place) for rank, place in places.items() if str(rank).isdigit()})
         self._busy.discard(worker)
         if self.phase == "stopping" and not self._busy:
             self._stopped_all(now)
@@ -176,7 +209,7 @@ class Gang:
         if self.phase == "gathering":
             self.events.append({"kind": "worker-lost", "worker": worker, "reason": reason})
             return
-        needed = not (self._essential <= self._done or worker in self._done)
+        needed = not (self._essential <= self._done or worker in self._done or self._chief_ended())
         if self.phase in ("preparing", "running") and needed:
             self._lost.append((worker, reason, kind))
             self.events.append({"kind": "worker-lost", "worker": worker, "reason": reason})
@@ -184,30 +217,35 @@ class Gang:
         elif self.phase == "stopping" and not self._busy:
             self._stopped_all(now)
 
-    def stop_requested(self, outcome: str, reason: str, now: float, at_once: bool = False) -> None:
-        """End the run on request; `at_once` also cuts short a stop that is under way."""
+    def stop_requested(self, outcome: str, reason: str, now: float, signal: str = stopping.TERMINATE) -> None:
+        """End the run on request, its ranks with `signal`; a harder one also cuts short a stop that is under
+        way.
+        """
         if self.phase == "over":
             return
         if self._outcome is None:
             self._outcome, self._reason = outcome, reason
             self.events.append({"kind": "stopping", "reason": reason})
-        if at_once and not self._at_once:
-            self._at_once = True
-            if self.phase == "stopping":
-                self._order_busy_to_stop(now)
-        self._stop(now)
+        if self.phase != "stopping":
+            self._stop(now, signal)
+        elif stopping.is_harder(signal, self._signal):
+            self._signal = signal
+            self._order_busy_to_stop(now, signal)
 
     # Time
 
     def next_deadline(self) -> float | None:
         """When to call `tick`, if nothing happens before."""
-        times = [time for time in (self._deadline, self._run_deadline) if time is not None]
+        known = (self._deadline, self._run_deadline, self._gives_way_at)
+        times = [time for time in known if time is not None]
         return min(times) if times and self.phase != "over" else None
 
     def postpone(self, seconds: float) -> None:
         """Wait so much longer for the workers: the leader stood still, and they perhaps too."""
         if self._deadline is not None:
             self._deadline += seconds
+        if self._gives_way_at is not None:
+            self._gives_way_at += seconds
 
     def tick(self, now: float) -> None:
         """Act on deadlines that have passed."""
@@ -216,6 +254,9 @@ class Gang:
             self.stop_requested(
                 "timed-out", "the time limit of %g s has passed" % (self._task.timeout or 0), now
             )
+        if self._gives_way_at is not None and now >= self._gives_way_at:
+            self._gives_way_at = None
+            self._give_way()
         if self._deadline is None or now < self._deadline:
             return
         self._deadline = None
@@ -224,6 +265,7 @@ class Gang:
         elif self.phase in ("gathering", "preparing"):
             self._give_up_waiting()
         elif self.phase == "running":
+            self._outcome = "succeeded" if self._chief_ended() else None
             self._stop(now)
         elif self.phase == "stopping":
             for worker in sorted(self._busy):  # its grace period is over, and it has not stopped
@@ -234,6 +276,16 @@ class Gang:
 
     # Decisions
 
+    def _give_way(self) -> None:
+        """Leave, all together, if the gang was never whole. Nothing has run, and nothing has failed."""
+        if self.phase != "gathering" or self.last_started >= 0 or self.has_run:
+            return
+        self.phase, self._deadline = "leaving", None
+        missing = sorted(set(range(self._workers)) - self._joined)
+        reason = giving_way.why(missing, self._patience or 0.0)
+        self.events.append({"kind": "gave-way", "reason": reason})
+        self.outbox.append((None, {"say": "give-way", "reason": reason}))
+
     def _count_from(self, began: float) -> None:
         """Count the time limit from the earliest known start: it does not restart with a new leader."""
         if self._began is None or began < self._began:
@@ -243,7 +295,7 @@ class Gang:
 
     def _prepare(self, now: float) -> None:
         self.generation = self.last_started + 1
-        self.phase = "preparing"
+        self.phase, self._gives_way_at = "preparing", None
         if self.generation > 0:
             # A replaced leader has not seen what went wrong; it knows that its own worker was lost.
             cause = self._last_cause or cause_of_loss(self._lost, "its agent had to be replaced")
@@ -254,6 +306,8 @@ class Gang:
         self._done.clear()
         self._ends.clear()
         self._lost.clear()
+        self._well.clear()
+        self._running, self._places = [], {}
         self._deadline = now + self._task.join_timeout
         self.outbox.append((None, {"say": "prepare", "generation": self.generation}))
 
@@ -267,45 +321,63 @@ class Gang:
             self._count_from(now)
         assert self._began is not None
         order = range(self._workers)
+        addresses = [self.addresses[worker] for worker in order]
         start = {
             "say": "start",
             "generation": self.generation,
-            "addresses": [self._addresses[worker] for worker in order],
-            "ports": [self._ports[worker] for worker in order],
             "elapsed": now - self._began,
             "spared": self.spared,
         }
-        self.outbox.append((None, start))
+        start.update(self._asked.shared(addresses, [self._ports[worker] for worker in order]))
+        own = self._asked.own(addresses)
+        if own:
+            self.outbox.extend((worker, dict(start, own=own[worker])) for worker in order)
+        else:
+            self.outbox.append((None, start))
 
-    def _stop(self, now: float) -> None:
+    def _stop(self, now: float, signal: str = stopping.TERMINATE) -> None:
         if self.phase in ("stopping", "over"):
             return
+        self._signal = signal
         was_running = self.phase == "running"
         self.phase = "stopping"
         self._busy &= self._joined
         if was_running and self._busy:
-            self._order_busy_to_stop(now)
+            self._running = ranks_left(self._task.places, self._busy, self._well, self._ends)
+            # Others may have waited for the ranks of a failed generation that ended well.
+            stacks = self._outcome == "timed-out" or (self._outcome is None and bool(self._well))
+            self._order_busy_to_stop(now, signal, stacks)
         else:
             self._busy.clear()
             self._stopped_all(now)
 
-    def _order_busy_to_stop(self, now: float) -> None:
-        self._deadline = now + (0.0 if self._at_once else self._task.grace) + 5.0
-        for worker in sorted(self._busy):
-            self.outbox.append((worker, {"say": "stop", "generation": self.generation, "now": self._at_once}))
+    def _order_busy_to_stop(self, now: float, signal: str, stacks: bool = False) -> None:
+        self._deadline = now + stopping.time_left(signal, self._task.grace) + 5.0
+        for number, worker in enumerate(sorted(self._busy)):
+            order = {"say": "stop", "generation": self.generation, "signal": signal}
+            self.outbox.append(
+                (worker, dict(order, stacks=True) if stacks and number < MOST_ASKED else order)
+            )
+
+    def _chief_ended(self) -> bool:
+        return self._has_chief and 0 in self._well
 
     def _stopped_all(self, now: float) -> None:
+        peers = describe_peers(self._well, self._running, self._places)
         if self._outcome is not None:
+            if self._outcome == "timed-out" and peers:
+                self._reason = "%s; %s" % (self._reason, peers)
             self._conclude(self._outcome, self._final_cause)
             return
         cause = find_cause(self._ends, self._lost)
+        if self._well:
+            cause["peers"] = peers
         self.events.append({"kind": "failed", "cause": cause})
         if self._is_spared(cause):
             self.spared += 1
-            self.outbox.append(
-                (None, {"say": "spared", "count": self.spared})
-            )  # for a leader that replaces us
-        elif self._counted(self.generation) >= self._task.restarts:
+            # For a leader that replaces us.
+            self.outbox.append((None, {"say": "spared", "count": self.spared}))
+        elif self._counted(self.generation) >= self._task.restarts or self._is_final(cause):
             self._conclude("failed", cause)
             return
         # A generation that failed before its start counts too, or a worker that keeps dying would be waited
@@ -323,9 +395,9 @@ class Gang:
         """
         return cause.get("kind") == LEFT and self._task.restarts > 0 and self.spared < MOST_SPARED
 
-    def _is_hopeless(self) -> bool:
-        """Whether no restart is left for the gang that is gathering, as far as is known by now."""
-        return self._counted(self.last_started) >= self._task.restarts
+    def _is_final(self, cause: dict[str, object]) -> bool:
+        """Whether a worker was lost that would be waited for in vain."""
+        return cause.get("kind") == LOST and not self._task.replaced
 
     def _counted(self, generation: int) -> int:
         """How many of the restarts up to a generation count."""

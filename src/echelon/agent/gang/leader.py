@@ -1,21 +1,24 @@
 """The leader's connections: it listens for the workers, accepts those that prove the secret, and carries out
 the decisions of `decisions.py`.
 
-Worker 0 runs it beside its own member, which it calls directly. Connections without a proof are limited in
-number and time."""
+Worker 0 runs it beside its own member, which it calls directly."""
 
 from __future__ import annotations
 
 import socket
 import time
-from collections import OrderedDict
 from functools import partial
 
+from echelon.agent import stopping
+from echelon.agent.address import is_address
+from echelon.agent.gang import keeper_link
 from echelon.agent.gang.decisions import Gang
+from echelon.agent.gang.door import Door
+from echelon.agent.gang.keeper_link import KeeperLink
 from echelon.agent.gang.silence import OwnTicks
 from echelon.agent.gang.verdict import LEFT
-from echelon.agent.gang.wire import HANDSHAKE_TIME, Connection, encode, fresh_nonce, is_address, prove, proven
-from echelon.agent.loop import READ, Loop, Timer
+from echelon.agent.gang.wire import Connection, encode, prove, proven
+from echelon.agent.loop import Loop, Timer
 from echelon.agent.output.sink import Sink
 from echelon.agent.task import VERSION, Task
 
@@ -25,7 +28,6 @@ if TYPE_CHECKING:
 
     from echelon.agent.gang.member import Member
 
-MOST_UNPROVEN = 512  # connections without a proof at a time, at least; one more drops the oldest
 LEAVE_TIME = 5.0  # seconds that the members get to leave before the leader does
 
 
@@ -34,7 +36,7 @@ class Leader:
 
     With `logs_run` its log has the events of the whole run, since there is no supervisor to write them.
     `address` is how other ranks reach ours, where that is known; `failures` counts the leaders that were lost
-    before it.
+    before it; with `patience` the gang gives way if it is not whole after so many seconds.
     """
 
     def __init__(
@@ -46,20 +48,18 @@ class Leader:
         logs_run: bool = False,
         address: str = "",
         failures: int = 0,
+        patience: float | None = None,
     ) -> None:
         self._loop = loop
         self._task = task
         self._secret = task.secret()
-        self._listener = listener
         self._sink = sink
         self._logs_run = logs_run
         self._failures = failures
-        self._unproven: OrderedDict[Connection, str] = OrderedDict()  # each with the nonce it must sign
         self._peers: dict[int, Connection] = {}
         self._copying: dict[int, float] = {}  # peers whose results are being fetched, and when they said so
+        self._giving: dict[int, float] = {}  # peers that send their results to the keeper, and the same
         self._ended: set[int] = set()  # peers that have sent their last event
-        # A whole gang may connect at once; with a lower limit its own members would drop each other.
-        self._room = max(MOST_UNPROVEN, 2 * len(task.places))
         self._own: Member | None = None
         self._address = address
         self._timer: Timer | None = None
@@ -67,9 +67,17 @@ class Leader:
         self._ticks = OwnTicks(task.heartbeat, time.monotonic())
         self.held_for: float | None = None  # seconds that members of an earlier leader still hold results
         self.on_over: Callable[[dict[str, object]], object] | None = None
-        self.gang = Gang(task, time.monotonic())
-        listener.setblocking(False)
-        loop.watch(listener, READ, self._on_connection)
+        self.gang = Gang(task, time.monotonic(), patience)
+        self.keeper = KeeperLink(loop)
+        self.keeper.on_change = self._pass_on_keeper
+        self.on_keeper: Callable[[], object] = lambda: None  # the keeper has come, or has gone
+        # A worker requests a piece of the code, from an offset on.
+        self.on_code_wanted: Callable[[int, object], object] = lambda _worker, _offset: None
+        # What a worker says of a command that it runs for the launcher; and that a worker is gone.
+        self.on_command: Callable[[int, dict[str, object]], object] = lambda *_: None
+        self.on_gone: Callable[[int], object] = lambda _worker: None
+        # A whole gang may connect at once; with less room its own members would drop each other.
+        self._door = Door(loop, listener, 2 * len(task.places), self._on_handshake)
         loop.call_later(task.heartbeat, self._on_heartbeat)
 
     @property
@@ -98,7 +106,9 @@ class Leader:
         elif say == "done":
             self.gang.done(worker, generation, now)  # type: ignore[arg-type]
         elif say == "stopped":
-            self.gang.stopped(worker, generation, now)  # type: ignore[arg-type]
+            self.gang.stopped(worker, generation, now, message.get("places"))  # type: ignore[arg-type]
+        elif say == "well":
+            self.gang.ended_well(generation, message.get("rank"), message.get("seconds"), now)
         elif say == "unfit":
             self.gang.unfit(message["cause"], now)  # type: ignore[arg-type]
         elif say == "bye":
@@ -111,19 +121,30 @@ class Leader:
             if isinstance(left, (int, float)) and 0 <= left <= self._task.hold:
                 self.held_for = max(self.held_for or 0.0, left)
             self.gang.adopt(message.get("verdict"))
+        elif say == "code":
+            self.on_code_wanted(worker, message.get("offset"))
+            return
+        elif say == "command":
+            self.on_command(worker, message)
+            return
         elif say == "please-stop":
-            self.stop("stopped", str(message.get("reason")), bool(message.get("now")))
+            self.stop("stopped", str(message.get("reason")), stopping.asked_for(message))
         else:
-            if message.get("copying"):
-                self._copying[worker] = now
-            else:
-                self._copying.pop(worker, None)
-            return  # a heartbeat: the connection itself notes the time
+            self._receive_heartbeat(worker, message, now)
+            return
         self.act()
 
-    def stop(self, outcome: str, reason: str, at_once: bool = False) -> None:
-        """End the run on request."""
-        self.gang.stop_requested(outcome, reason, time.monotonic(), at_once)
+    def _receive_heartbeat(self, worker: int, message: dict[str, object], now: float) -> None:
+        """Note what a worker is doing; the connection itself notes the time."""
+        for name, known in (("copying", self._copying), ("giving", self._giving)):
+            if message.get(name):
+                known[worker] = now
+            else:
+                known.pop(worker, None)
+
+    def stop(self, outcome: str, reason: str, signal: str = stopping.TERMINATE) -> None:
+        """End the run on request, its ranks with `signal`."""
+        self.gang.stop_requested(outcome, reason, time.monotonic(), signal)
         self.act()
 
     def lose_own(self, reason: str) -> None:
@@ -144,7 +165,7 @@ class Leader:
                 self._sink.event(**event)  # type: ignore[arg-type]
             outbox, self.gang.outbox = self.gang.outbox, []
             for worker, message in outbox:
-                self._send(worker, message)
+                self.send(worker, message)
         self._set_clock()
         if self.gang.verdict is not None and self.on_over is not None:
             announce, self.on_over = self.on_over, None
@@ -152,8 +173,15 @@ class Leader:
 
     def is_copying(self) -> bool:
         """Whether a peer's results are being fetched."""
+        return self._is_so(self._copying)
+
+    def is_giving(self) -> bool:
+        """Whether a peer sends its results to the keeper."""
+        return self._is_so(self._giving)
+
+    def _is_so(self, said: dict[int, float]) -> bool:
         limit = time.monotonic() - 2.5 * self._task.heartbeat
-        return any(at > limit and worker in self._peers for worker, at in self._copying.items())
+        return any(at > limit and worker in self._peers for worker, at in said.items())
 
     def leave(self, done: Callable[[], object]) -> None:
         """Call `done()` when every peer has left, or has had its time to. Its own end may end all pods, so
@@ -185,7 +213,8 @@ class Leader:
             self._ended.add(worker)
         self._sink.pass_on(event)
 
-    def _send(self, worker: int | None, message: dict[str, object]) -> None:
+    def send(self, worker: int | None, message: dict[str, object]) -> None:
+        """Send an order to a worker, or to all of them."""
         if worker is None:
             raw = encode(message)
             for peer in list(self._peers.values()):
@@ -217,6 +246,7 @@ class Leader:
         if still:
             for peer in self._peers.values():
                 peer.received_at = now
+            self.keeper.stood_still(now)
             self.gang.postpone(still)
             self._set_clock()
         raw = encode({"say": "beat"})
@@ -226,51 +256,42 @@ class Leader:
                 self._on_gone(worker, peer, "it sent nothing for %g s" % self._task.lost_after)
             else:
                 peer.send_raw(raw)
+        self.keeper.beat(raw, now, self._task.lost_after)
         self._loop.call_later(self._task.heartbeat, self._on_heartbeat)
 
-    # Connections without a proof
+    # New connections
 
-    def _on_connection(self, _events: int) -> None:
-        for _ in range(64):  # a few at a time, so that a flood of connections does not delay the run
-            try:
-                sock, _address = self._listener.accept()
-            except OSError:
-                return  # no connection, or no descriptor left: the next round will see
-            if len(self._unproven) >= self._room:
-                self._unproven.popitem(last=False)[0].close()
-            unproven = Connection(self._loop, sock)
-            nonce = fresh_nonce()
-            self._unproven[unproven] = nonce
-            unproven.on_message = self._on_handshake
-            unproven.on_closed = lambda connection, _reason: self._unproven.pop(connection, None)
-            unproven.send({"say": "who", "nonce": nonce})
-            self._loop.call_later(HANDSHAKE_TIME, partial(self._drop_unproven, unproven))
-
-    def _drop_unproven(self, connection: Connection) -> None:
-        if self._unproven.pop(connection, None) is not None:
-            connection.close()
-
-    def _on_handshake(self, connection: Connection, message: dict[str, object]) -> None:
-        nonce = self._unproven.pop(connection, None)
+    def _on_handshake(self, connection: Connection, nonce: str, message: dict[str, object]) -> None:
+        """Accept a worker, or the keeper: each proves itself as what it is."""
         worker, theirs = message.get("worker"), message.get("nonce")
+        side = keeper_link.SIDE if message.get("side") == keeper_link.SIDE else "member"
+        among = worker == keeper_link.NUMBER if side == keeper_link.SIDE else self._is_peer(worker)
         known = (
-            nonce is not None
+            among
             and type(worker) is int
-            and 0 < worker < len(self._task.places)
             and isinstance(theirs, str)
-            and proven(prove(self._secret, "member", worker, nonce, theirs), message.get("proof"))
+            and proven(prove(self._secret, side, worker, nonce, theirs), message.get("proof"))
         )
         if not known:
             connection.close()
             return
         assert isinstance(worker, int)
         assert isinstance(theirs, str)
-        assert nonce is not None
         connection.trust()
+        connection.send({"say": "welcome", "proof": prove(self._secret, "leader", worker, theirs, nonce)})
+        if side == keeper_link.SIDE:
+            self.keeper.welcome(connection, message)
+            return
         connection.on_message = lambda _connection, received: self.receive(worker, received)
         connection.on_closed = lambda closed, reason: self._on_gone(worker, closed, reason)
-        connection.send({"say": "welcome", "proof": prove(self._secret, "leader", worker, theirs, nonce)})
         self._welcome(worker, connection, message)
+
+    def _is_peer(self, worker: object) -> bool:
+        return type(worker) is int and 0 < worker < len(self._task.places)
+
+    def _pass_on_keeper(self) -> None:
+        self.send(None, self.keeper.message())
+        self.on_keeper()
 
     def _welcome(self, worker: int, connection: Connection, message: dict[str, object]) -> None:
         old = self._peers.pop(worker, None)
@@ -278,11 +299,16 @@ class Leader:
             old.close()
         self._peers[worker] = connection
         self._ended.discard(worker)
+        if self.keeper.connected:
+            connection.send(self.keeper.message())
         if message.get("finished") is True:
             self._ended.add(worker)  # its next message has the verdict
             return
         if self.gang.phase == "over":
             connection.send({"say": "finish", "verdict": self.gang.verdict})
+            return
+        if self.gang.phase == "leaving":
+            connection.send({"say": "give-way", "reason": "its gang was not whole"})
             return
         if not connection.open:
             return
@@ -311,6 +337,7 @@ class Leader:
     def _on_gone(self, worker: int, connection: Connection, reason: str) -> None:
         if self._peers.get(worker) is connection:
             del self._peers[worker]
+            self.on_gone(worker)
             self.gang.lost(worker, reason, time.monotonic())
             self.act()
 

@@ -1,26 +1,33 @@
 """A worker as a member of its gang: it carries out the leader's orders, and reports what its ranks do.
 
 `send` reaches the leader: `join.py` over the network, or, for worker 0, the leader in the same
-process. A worker that starts no rank (its launch starts on the leader alone) reports done at once, and stays
-a member: it takes part in restarts, and leaves when the run ends."""
+process. A worker whose launch starts on the leader alone runs commands for that (`remote/commands.py`), and
+leaves when the run ends."""
 
 from __future__ import annotations
 
 import time
 
+from echelon.agent import stopping
+from echelon.agent.address import LOOPBACK, own_address
 from echelon.agent.loop import Loop
 from echelon.agent.output.sink import Sink
 from echelon.agent.ranks import launch, ports
 from echelon.agent.ranks.ranks import Ranks
+from echelon.agent.ranks.roll import Roll
 from echelon.agent.task import Place, Task
 
 TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank its first milliseconds
 if TYPE_CHECKING:
     from typing import Callable
 
+    from echelon.agent.ranks.rendezvous import Rendezvous
+
 
 class Member:
-    """Carries out prepare, start and stop; finish, release and leave are for the agent."""
+    """Carries out prepare, start and stop; finish, release, leave, give-way, keeper and code are for the
+    agent.
+    """
 
     def __init__(self, loop: Loop, task: Task, place: Place, sink: Sink, last_started: int) -> None:
         self._loop = loop
@@ -28,6 +35,7 @@ class Member:
         self._place = place
         self._generation = -1
         self._reservation: ports.Reservation | None = None
+        self._rendezvous: Rendezvous | None = None  # of the generation's ranks, if this worker serves one
         self.last_started = last_started
         self.spared = 0  # restarts that do not count, as the leader has said
         self.busy = False
@@ -39,8 +47,11 @@ class Member:
         # Takes a message to the leader.
         self.send: Callable[[dict[str, object]], object] = lambda _message: None
         self.on_finish: Callable[[dict[str, object]], object] = lambda _message: None
-        self.ranks = Ranks(loop, task, place, sink)
+        self.on_command: Callable[[dict[str, object]], object] = lambda _message: None
+        leads = task.groups[place.group]["launch"].get("per") == "leader"
+        self.ranks = (_launched_ranks() if leads else Ranks)(loop, task, place, sink)
         self.ranks.on_failed = self._on_failed
+        self.ranks.on_well = lambda rank, seconds: self._report("well", rank=rank, seconds=seconds)
         self.ranks.on_done = self._on_done
 
     def obey(self, message: dict[str, object]) -> None:
@@ -53,14 +64,21 @@ class Member:
         elif order == "spared":
             self._note_spared(message.get("count"))
         elif order == "stop":
-            self.stop_ranks(self._report_stopped, at_once=bool(message.get("now")))
-        elif order in ("finish", "release", "leave"):
+            asks = message.get("stacks") is True
+            self.stop_ranks(self._report_stopped, stopping.asked_for(message), ask_first=asks)
+        elif order == "command":
+            self.on_command(message)
+        elif order in ("finish", "release", "leave", "give-way", "keeper", "code"):
+            if order == "finish":
+                self._close_rendezvous()
             self.on_finish(message)
 
-    def stop_ranks(self, then: Callable[[], object], at_once: bool = False) -> None:
+    def stop_ranks(
+        self, then: Callable[[], object], signal: str = stopping.TERMINATE, ask_first: bool = False
+    ) -> None:
         """Stop the ranks, if any run, and call `then()`."""
         if self.busy:
-            self.ranks.stop(0.0 if at_once else self._task.grace, lambda: self._stopped(then))
+            self.ranks.stop(signal, lambda: self._stopped(then), ask_first)
         else:
             then()
 
@@ -80,8 +98,34 @@ class Member:
         self._generation = generation
         if self._reservation is not None:
             self._reservation.release()
+        self._close_rendezvous()
+        if launch.serves_rendezvous(self._task, self._place):
+            self._reservation = ports.reserve(0)
+            self._serve(generation)
+            return
         self._reservation = ports.reserve(launch.ports_needed(self._task, self._place))
         self._report("ready", ports=self._reservation.ports)
+
+    def _serve(self, generation: int) -> None:
+        """Serve the rendezvous of a generation, from before any rank starts until all have ended."""
+        from echelon.agent.ranks.rendezvous import Rendezvous, word
+
+        address = own_address() or LOOPBACK
+        try:
+            self._rendezvous = Rendezvous(self._loop, address, word(self._task.secret(), generation))
+        except OSError as error:
+            summary = "worker 0 cannot serve the rendezvous of its ranks at %s: %s" % (address, error)
+            if ":" in address:
+                summary += " (Horovod speaks IPv4 only)"
+            cause = {"summary": summary, "worker": self._place.worker, "exit_code": 1}
+            self.send({"say": "unfit", "cause": cause})
+            return
+        self._report("ready", ports=[self._rendezvous.port])
+
+    def _close_rendezvous(self) -> None:
+        if self._rendezvous is not None:
+            self._rendezvous.close()
+            self._rendezvous = None
 
     def _start(self, message: dict[str, object]) -> None:
         if message["generation"] != self._generation or self._reservation is None:
@@ -91,7 +135,7 @@ class Member:
         self.busy = self.ran = True
         self._began = time.monotonic() - float(message.get("elapsed", 0.0))  # type: ignore[arg-type]
         self._reservation.open_up()
-        roll = launch.Roll(self._task, message["addresses"], message["ports"])  # type: ignore[arg-type]
+        roll = Roll(self._task, message["addresses"], message["ports"], message.get("own"))  # type: ignore[arg-type]
         self.ranks.start(self._generation, roll)
 
     def _note_spared(self, count: object) -> None:
@@ -107,12 +151,19 @@ class Member:
 
     def _stopped(self, then: Callable[[], object]) -> None:
         self.busy = False
+        self._close_rendezvous()
         then()
 
     def _report_stopped(self) -> None:
-        self._report("stopped")
+        self._report("stopped", places=self.ranks.places)
 
     def _report(self, what: str, **more: object) -> None:
         message: dict[str, object] = {"say": what, "generation": self._generation}
         message.update(more)
         self.send(message)
+
+
+def _launched_ranks() -> type[Ranks]:
+    from echelon.agent.ranks.launched import LaunchedRanks  # most runs have no launcher
+
+    return LaunchedRanks

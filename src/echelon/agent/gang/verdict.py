@@ -9,12 +9,15 @@ TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank 
 if TYPE_CHECKING:
     from typing import Any
 
+    from echelon.agent.task import Place
+
 OUTCOMES = ("succeeded", "failed", "stopped", "timed-out")
 LOST_EXIT_CODE = 117  # of a run that lost a worker: there is no rank's exit code to pass on
 TIMEOUT_EXIT_CODE = 118
 STOPPED_EXIT_CODE = 143
 # Kinds of causes that are no rank's, as the client's `model/event.py` lists them.
-LOST, LEFT, ABSENT = "worker-lost", "worker-left", "worker-absent"
+LOST, LEFT, ABSENT, LAUNCHER = "worker-lost", "worker-left", "worker-absent", "launcher"
+_MOST_PLACES = 4
 _EXIT_CODES = {"succeeded": 0, "stopped": STOPPED_EXIT_CODE, "timed-out": TIMEOUT_EXIT_CODE}
 
 
@@ -28,15 +31,25 @@ def find_cause(ends: list[dict[str, Any]], lost: list[tuple[int, str, str]]) -> 
     """A rank that failed by itself, else a lost worker, else the first failure that was reported."""
     if ends and (not lost or not all(end["consequence"] for end in ends)):
         return choose_cause(ends)
-    return {**cause_of_loss(lost, "it left"), "others": [_outline(end) for end in ends]}
+    return {**cause_of_loss(lost, "it left"), "others": _outlines(ends)}
 
 
 def choose_cause(ends: list[dict[str, Any]]) -> dict[str, Any]:
-    """The root cause among the failed ranks, given in the order in which they were reported."""
-    first = min(enumerate(ends), key=lambda pair: (pair[1]["consequence"], pair[0]))[1]
-    cause = {key: first[key] for key in ("summary", "worker", "rank", "exit_code", "signal", "error", "tail")}
-    cause["kind"] = "rank"
-    cause["others"] = [_outline(end) for end in ends if end is not first]
+    """The root cause among the failed ranks, given in the order in which they were reported. Of those that
+    may only have followed another one, the launcher of all ranks, and those that it ended without a word,
+    come last.
+    """
+
+    def order(pair: tuple[int, dict[str, Any]]) -> tuple[bool, bool, bool, int]:
+        number, end = pair
+        says_nothing = bool(end.get("cut_off")) and end["error"] is None
+        return end["consequence"], says_nothing, end["rank"] is None, number
+
+    first = min(enumerate(ends), key=order)[1]
+    keys = ("summary", "worker", "rank", "exit_code", "signal", "error", "hint", "tail")
+    cause = {key: first[key] for key in keys}
+    cause["kind"] = LAUNCHER if cause["rank"] is None else "rank"
+    cause["others"] = _outlines([end for end in ends if end is not first])
     return cause
 
 
@@ -54,13 +67,47 @@ def cause_of_absence(missing: list[int], verb: str, patience: float) -> dict[str
     return _without_rank("%s %s within %g s" % (names, verb, patience), missing[0], ABSENT)
 
 
+def describe_peers(well: dict[int, float], running: list[int], places: dict[str, str]) -> str:
+    """How the ranks stood when they were stopped: those that had ended well, for which others may
+    have waited, those that ran, and where these were.
+    """
+    parts = []
+    if well:
+        first = min(well.values())
+        when = "after %.0f s" % first if len(well) == 1 else "the first after %.0f s" % first
+        parts.append("%s had exited 0%s %s" % (_ranks(sorted(well)), "," if len(well) > 1 else "", when))
+        if running:
+            parts.append("%s %s still running" % (_ranks(running), "was" if len(running) == 1 else "were"))
+    if places:
+        known = sorted(places.items(), key=lambda place: int(place[0]))[:_MOST_PLACES]
+        parts.append(", ".join("rank %s was in %s" % place for place in known))
+    return "; ".join(parts)
+
+
+def ranks_left(
+    places: list[Place], workers: set[int], well: dict[int, float], ends: list[dict[str, Any]]
+) -> list[int]:
+    """The ranks of some workers that have ended neither well nor otherwise."""
+    ended = set(well).union(end["rank"] for end in ends)
+    firsts = [(place.first_rank, place.procs) for place in places if place.worker in workers]
+    ranks = (rank for first, procs in firsts for rank in range(first, first + procs))
+    return [rank for rank in ranks if rank not in ended]
+
+
+def _ranks(numbers: list[int]) -> str:
+    return ("rank " if len(numbers) == 1 else "ranks ") + _listed(numbers)
+
+
 def _without_rank(summary: str, worker: int, kind: str) -> dict[str, Any]:
     return {"summary": summary, "kind": kind, "worker": worker, "exit_code": LOST_EXIT_CODE}
 
 
-def _outline(end: dict[str, Any]) -> dict[str, Any]:
-    """A rank's end without its output, for the list of failures that were not the cause."""
-    return {key: end[key] for key in ("rank", "worker", "exit_code", "signal", "error", "consequence")}
+def _outlines(ends: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Ranks' ends without their output, for the list of failures that were not the cause; a launcher, which
+    fails because its ranks do, is not among them.
+    """
+    keys = ("rank", "worker", "exit_code", "signal", "error", "consequence")
+    return [{key: end[key] for key in keys} for end in ends if end["rank"] is not None]
 
 
 def _listed(numbers: list[int]) -> str:

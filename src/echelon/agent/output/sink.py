@@ -1,8 +1,8 @@
 """From a rank's pipes to the agent's standard output and the rank's log file, line by line.
 
 The client's `model/log.py` describes the format of the lines. Bytes stay bytes all the way: a rank's output
-need not be text. A progress bar that overwrites itself with carriage returns is shown from time to time; the
-log file has all of it."""
+need not be text. What overwrites itself (`painting.py`), a progress bar, is shown from time to time as one
+line; the log file has all of it."""
 
 from __future__ import annotations
 
@@ -11,15 +11,21 @@ import os
 import stat
 import time
 
-from echelon.agent.loop import WRITE, Loop
+from echelon.agent.loop import WRITE, Loop, Timer
 
 TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank its first milliseconds
 if TYPE_CHECKING:
     import io
     from typing import Callable
 
+    from echelon.agent.output.painting import Painting
+
 LONGEST_LINE = 256 * 1024  # a longer line is passed on in pieces
-PROGRESS_EVERY = 5.0  # seconds between two lines of a progress bar; one second for a single rank
+# In a pod, too: container runtimes cut a line after 16 KiB, and a log that is rotated there would begin with
+# the rank's own words instead of a mark.
+LONGEST_RECORD = 16 * 1024 - 64
+PROGRESS_EVERY = 5.0  # seconds between two lines of a progress bar
+PROGRESS_HERE = 1.0  # the same where a client reads them from a file, or sits before a single rank
 TAIL = 8192  # bytes of a rank's last output kept for the report
 BACKLOG = 1024 * 1024  # bytes waiting for a slow reader before the ranks are made to wait
 
@@ -44,19 +50,33 @@ class Sink:
         self._plain = stat.S_ISREG(os.fstat(descriptor).st_mode)
         if not self._plain:
             os.set_blocking(descriptor, False)
+        self.longest = LONGEST_LINE if self._plain else LONGEST_RECORD  # bytes of one line
 
     @property
     def full(self) -> bool:
         """Whether to stop reading from the ranks for now."""
         return len(self._waiting) > BACKLOG
 
-    def lines(self, head: bytes, lines: list[bytes], now: float) -> None:
-        """Write lines that all begin with `head`, each with the next sequence number."""
-        stamp = b" %.3f] " % now
+    @property
+    def is_file(self) -> bool:
+        """Whether readers take as much of it as they want, when they want."""
+        return self._plain
+
+    def call_later(self, delay: float, action: Callable[[], object]) -> Timer:
+        """Call `action()` after `delay` seconds."""
+        return self._loop.call_later(delay, action)
+
+    def lines(self, mark: bytes, lines: list[bytes], now: float) -> None:
+        """Write lines that all have the same mark, each with the next sequence number before it."""
+        stamp = self._stamp(now)
         first = self._sequence
         self._sequence += len(lines)
         numbered = enumerate(lines, first)
-        self._pass(b"".join([b"%b%d%b%b\n" % (head, number, stamp, line) for number, line in numbered]))
+        self._pass(b"".join([b"%b%d%b%b\n" % (stamp, number, mark, line) for number, line in numbered]))
+
+    def _stamp(self, now: float) -> bytes:
+        """The time, where no container runtime notes it with every line."""
+        return b"%.3f " % now if self._plain else b""
 
     def _pass(self, data: bytes) -> None:
         self.write(data)
@@ -83,7 +103,7 @@ class Sink:
     def _write_event(self, event: dict[str, object]) -> int:
         text = json.dumps(event).encode()
         # An event has the number of the next line, so that a reader can count all missing lines before it.
-        self._pass(b"[event %d %.3f] %b\n" % (self._sequence, time.time(), text))
+        self._pass(b"%b%d [event] %b\n" % (self._stamp(time.time()), self._sequence, text))
         return len(text)
 
     def remind(self, action: Callable[[], int], after: int) -> None:
@@ -187,36 +207,62 @@ class Stream:
     def __init__(self, sink: Sink, log: RankLog, rank: int | None, letter: str, hold: bool = True) -> None:
         self._sink = sink
         self._log = log
-        begin = "[%s %s" % ("-" if rank is None else rank, letter)
-        self._whole, self._piece, self._progress = ((begin + mark).encode() for mark in (" ", "+ ", "~ "))
+        stream, whose = "e" if letter == "e" else "", "-" if rank is None else rank
+        self._whole, self._piece, self._progress = (
+            ("%s%s [%s] " % (stream, flag, whose)).encode() for flag in ("", "+", "~")
+        )
         self._partial = b""
         self._unkept = b""  # the beginning of a line that is not in the log file yet
         self._hold = hold
-        self._painted = -PROGRESS_EVERY
+        self._painting: Painting | None = None  # what may still be overwritten
+        self._seen = b""  # of it, what was shown last
+        self._seen_at = float("-inf")
+        self._timer: Timer | None = None
         self.tail = b""
 
     def feed(self, data: bytes) -> None:
         """Take the next piece of output."""
         self._keep(data)
         self.tail = (self.tail + data)[-TAIL:] if len(data) < TAIL else data[-TAIL:]
-        now = time.time()
+        if b"\r\n" in data:
+            data = data.replace(b"\r\n", b"\n")
+        if self._painting is not None or self._is_painted(data):
+            self._paint(data)
+            return
         lines = (self._partial + data).split(b"\n") if self._partial else data.split(b"\n")
         self._partial = lines.pop()
         if lines:
-            if b"\r" in data or b"\r" in lines[0]:
-                lines = [_visible_part(line) for line in lines]
-            self._sink.lines(self._whole, lines, now)
+            self._pass(lines)
         if self._partial:
-            self._handle_partial(now)
+            self._handle_partial()
 
     def close(self) -> None:
         """End the stream: a rest without a newline is a line too."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._painting is not None:
+            painting, self._painting = self._painting, None
+            self._show_progress(b"")
+            self._pass(painting.close())
         if self._partial:
-            self._sink.lines(self._whole, [_visible_part(self._partial)], time.time())
+            self._pass([self._partial])
             self._partial = b""
         if self._unkept:
             self._log.write(self._unkept)
             self._unkept = b""
+
+    def _pass(self, lines: list[bytes]) -> None:
+        """Pass whole lines on; those that are too long in pieces."""
+        if not lines:
+            return
+        longest, now = self._sink.longest, time.time()
+        if max(map(len, lines)) <= longest:
+            self._sink.lines(self._whole, lines, now)
+            return
+        for line in lines:
+            *pieces, last = _cut(line, longest)
+            self._sink.lines(self._piece, pieces, now)
+            self._sink.lines(self._whole, [last], now)
 
     def _keep(self, data: bytes) -> None:
         """Write to the log file in whole lines, or the rank's two streams would cut each other's lines."""
@@ -228,20 +274,79 @@ class Stream:
         if end:
             self._log.write(data[:end])
 
-    def _handle_partial(self, now: float) -> None:
-        if b"\r" in self._partial:
-            visible = _visible_part(self._partial)
-            ticks = time.monotonic()
-            if ticks - self._painted >= (PROGRESS_EVERY if self._hold else 1.0):
-                self._painted = ticks
-                self._sink.lines(self._progress, [visible], now)
-            # Only the text after the last carriage return can become a line; drop what it overwrites.
-            self._partial = visible + (b"\r" if self._partial.endswith(b"\r") else b"")
-        elif not self._hold or len(self._partial) >= LONGEST_LINE:
+    def _is_painted(self, data: bytes) -> bool:
+        recent = self._partial[-16:] + data
+        if b"\r" not in recent and b"\x1b" not in recent:
+            return False
+        from echelon.agent.output.painting import is_painted  # `later.py`
+
+        return is_painted(recent)
+
+    def _paint(self, data: bytes = b"") -> None:
+        """Have data interpreted, pass on the lines that are final, and show the progress if it is time."""
+        if self._painting is None:
+            from echelon.agent.output.painting import Painting
+
+            self._painting, self._partial = Painting(self._partial), b""
+        painting, ticks = self._painting, time.monotonic()
+        lines = painting.feed(data, ticks) if data else painting.settle(ticks)
+        progress = painting.progress()
+        every = (
+            PROGRESS_EVERY if self._hold and not self._sink.is_file else min(PROGRESS_EVERY, PROGRESS_HERE)
+        )
+        if painting.done:
+            self._show_progress(b"")  # before the line that it has become
+        self._pass(lines)
+        if progress and ticks - self._seen_at >= every:
+            self._seen_at = ticks
+            self._show_progress(progress)
+        if painting.done:
+            self._painting, self._partial = None, painting.rest
+            if self._partial:
+                self._handle_partial()
+        else:
+            times = [
+                painting.waits_until(),
+                self._seen_at + every if progress not in (b"", self._seen) else None,
+            ]
+            self._wake_at(min((each for each in times if each is not None), default=None))
+
+    def _wake_at(self, ticks: float | None) -> None:
+        """Look again then, or before: a bar is painted too often to set the clock every time."""
+        if ticks is None or (self._timer is not None and self._timer.at <= ticks):
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._sink.call_later(max(0.0, ticks - time.monotonic()), self._wake)
+
+    def _wake(self) -> None:
+        self._timer = None
+        if self._painting is not None:
+            self._paint()
+
+    def _show_progress(self, text: bytes) -> None:
+        """Show the state of what is painted; nothing means that it is over."""
+        if text != self._seen:
+            self._seen = text
+            self._sink.lines(self._progress, [text[: self._sink.longest]], time.time())
+
+    def _handle_partial(self) -> None:
+        if not self._hold or len(self._partial) >= self._sink.longest:
             end = _whole_characters(self._partial)
             if end:
-                self._sink.lines(self._piece, [self._partial[:end]], now)
+                pieces = _cut(self._partial[:end], self._sink.longest)
+                self._sink.lines(self._piece, pieces, time.time())
                 self._partial = self._partial[end:]
+
+
+def _cut(data: bytes, longest: int) -> list[bytes]:
+    """Pieces of at most so many bytes, one at least, each of whole UTF-8 characters."""
+    pieces = []
+    while len(data) > longest:
+        end = _whole_characters(data[:longest]) or longest
+        pieces.append(data[:end])
+        data = data[end:]
+    return [*pieces, data]
 
 
 def _whole_characters(data: bytes) -> int:
@@ -253,8 +358,3 @@ def _whole_characters(data: bytes) -> int:
         if not 0x80 <= byte < 0xC0:
             break
     return len(data)
-
-
-def _visible_part(line: bytes) -> bytes:
-    """What a terminal would show of a line with carriage returns."""
-    return line.rstrip(b"\r").rpartition(b"\r")[2]

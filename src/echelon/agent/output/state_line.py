@@ -11,15 +11,17 @@ if TYPE_CHECKING:
     from echelon.agent.output.sink import Sink
 
 REPEAT = 1 << 20  # bytes of the leader's output between two state lines, at least
-_OF_RUN = frozenset(("failed", "restarting", "stopping", "verdict", "holding"))
+_OF_RUN = frozenset(("gave-way", "failed", "restarting", "stopping", "verdict", "holding"))
 # The earlier events of a worker that an event supersedes.
 _OVERRULES = {
-    "worker-started": ("rank-failed", "rank-stopped", "worker-lost", "worker-ended"),
-    "worker-running": ("rank-failed", "rank-stopped", "worker-lost", "worker-ended"),
+    "worker-started": ("rank-failed", "rank-stopped", "worker-lost", "worker-ended", "worker-kept", "unkept"),
+    "worker-running": ("rank-failed", "rank-stopped", "worker-lost", "worker-ended", "worker-kept", "unkept"),
     "rank-failed": (),
     "rank-stopped": (),
     "worker-lost": (),
     "worker-ended": (),
+    "worker-kept": ("unkept",),
+    "unkept": (),
 }
 
 

@@ -1,7 +1,8 @@
 """The container's termination message: the verdict, or why an agent left, which Kubernetes keeps after the
 end.
 
-Kubernetes keeps 4,096 bytes, so the longest parts are cut first and the cause stays."""
+It is JSON, in one line; where there is a cause, its summary stands in a line before it, for `kubectl
+describe`. Kubernetes keeps 4,096 bytes, so the longest parts are cut first and the cause stays."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 LIMIT = 4096
-_SENTENCES = ("summary", "error", "reason")
+_LONGEST_SUMMARY = 300  # bytes
+_SENTENCES = ("summary", "error", "reason", "peers")
 
 
 def write(path: str | None, content: dict[str, Any]) -> None:
@@ -24,9 +26,16 @@ def write(path: str | None, content: dict[str, Any]) -> None:
         return
     try:
         with open(path, "wb", buffering=0) as file:
-            file.write(fit(content))
+            summary = _summary(content)
+            file.write(summary + fit(content, LIMIT - len(summary)))
     except OSError:
         pass
+
+
+def _summary(content: dict[str, Any]) -> bytes:
+    cause = content.get("cause") or {}
+    text = " ".join(str(cause.get("summary") or "").split()).encode("utf-8", "replace")
+    return text[:_LONGEST_SUMMARY].decode("utf-8", "ignore").encode() + b"\n" if text else b""
 
 
 def fit(content: dict[str, Any], limit: int = LIMIT) -> bytes:

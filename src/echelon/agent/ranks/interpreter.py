@@ -46,11 +46,16 @@ def find_modules(
         then(set())
 
 
+def is_python(program: str) -> bool:
+    """Whether a program is a Python, by its name."""
+    return _PYTHON.match(os.path.basename(program)) is not None
+
+
 def find_python(program: str, path: str) -> str:
     """The Python that runs a rank whose command begins with `program`: `program` itself, or the one that its
     first line names (torchrun's, for instance), or `python3` on the PATH.
     """
-    if _PYTHON.match(os.path.basename(program)):
+    if is_python(program):
         return program
     found = _find(program, path)
     if found is not None:
@@ -61,7 +66,7 @@ def find_python(program: str, path: str) -> str:
             first = b""
         parts = os.fsdecode(first[2:]).split() if first.startswith(b"#!") else []
         for part in parts[:2]:  # the second, where the first is /usr/bin/env
-            if _PYTHON.match(os.path.basename(part)):
+            if is_python(part):
                 return part
     return "python3" if _find("python3", path) else sys.executable or "python3"
 

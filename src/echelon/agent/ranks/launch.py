@@ -1,52 +1,24 @@
 """A launch template filled in: what one rank is started with in one generation, and the files it finds.
 
-Pure, but for the CPUs it may ask for.
+Pure, but for the CPUs and the network interface that it may ask for, and the run's secret.
 """
 
 from __future__ import annotations
 
-import json
 import os
-import re
 
+from echelon.agent.address import LOOPBACK, interface_of, own_address
+from echelon.agent.ranks import sockets
 from echelon.agent.ranks.environment import threads as fair_threads
-from echelon.agent.task import Place, Task
+from echelon.agent.ranks.interpreter import is_python
+from echelon.agent.ranks.roll import PLACEHOLDER, Roll
+from echelon.agent.task import START_RANK, Place, Task
 
-_PLACEHOLDER = re.compile(
-    r"\{(rank|local_rank|worker|index|error_file|address:\d+|port:\d+|members:\w+|file:[\w.-]+|hosts(?::\w+)?)\}"
-)
+TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank its first milliseconds
+if TYPE_CHECKING:
+    import re
 
-
-class Roll:
-    """The gang of one generation: the address of every worker, and the ports of its ranks."""
-
-    def __init__(self, task: Task, addresses: list[str], ports: list[list[int]]) -> None:
-        self.addresses: dict[int, str] = {}
-        self.ports: dict[int, int] = {}
-        self._by_role: dict[str, list[str]] = {}
-        self._hosts: list[tuple[str, str]] = []  # each worker's role and line
-        for place, address, own_ports in zip(task.places, addresses, ports):
-            if place.procs:
-                self._hosts.append((place.role, "%s slots=%d\n" % (address, place.procs)))
-            for local in range(place.procs):
-                rank = place.first_rank + local
-                self.addresses[rank] = address
-                if local < len(own_ports):
-                    self.ports[rank] = own_ports[local]
-                    self._by_role.setdefault(place.role, []).append(join(address, own_ports[local]))
-
-    def members(self, role: str) -> str:
-        """All ranks of a role, as a JSON list of address:port."""
-        return json.dumps(self._by_role.get(role, []))
-
-    def hosts(self, role: str) -> str:
-        """A line for each worker with ranks, of one role or of all (""): what mpirun calls a hostfile."""
-        return "".join(line for of, line in self._hosts if role in ("", of))
-
-
-def join(address: str, port: int) -> str:
-    """address:port, with the brackets that an IPv6 address needs."""
-    return "[%s]:%d" % (address, port) if ":" in address else "%s:%d" % (address, port)
+STARTUP = os.path.join(os.path.dirname(os.path.abspath(__file__)), "startup")  # for a rank's PYTHONPATH
 
 
 def ports_needed(task: Task, place: Place) -> int:
@@ -55,6 +27,12 @@ def ports_needed(task: Task, place: Place) -> int:
     if ports == "all":
         return place.procs
     return 1 if ports == "first" and place.first_rank == 0 and place.procs else 0
+
+
+def serves_rendezvous(task: Task, place: Place) -> bool:
+    """Whether this worker serves a rendezvous on the port of rank 0: a variable of its ranks names one."""
+    wiring = task.groups[place.group]["launch"].get("wiring", {})
+    return ports_needed(task, place) > 0 and any("{rendezvous}" in text for text in wiring.values())
 
 
 def starts(task: Task, place: Place) -> int:
@@ -67,12 +45,40 @@ def starts(task: Task, place: Place) -> int:
     return min(1, place.procs) if per == "worker" else place.procs
 
 
+def serves(task: Task, place: Place) -> bool:
+    """Whether this worker only serves the launcher on worker 0, and has no command of its own to wait for."""
+    return task.groups[place.group]["launch"].get("per") == "leader" and place.worker != 0
+
+
+def essential_workers(task: Task) -> set[int]:
+    """The workers whose ends are the run's end. One that only serves a launcher has none of its own."""
+    essential = [place for place in task.places if place.essential]
+    own = {place.worker for place in essential if not serves(task, place)}
+    return own or {place.worker for place in essential}
+
+
+def takes_ranks_in(task: Task) -> bool:
+    """Whether the launcher starts its ranks through the agents' program, so that their ends are known."""
+    return START_RANK in task.groups[0]["launch"]["argv"]
+
+
+def launcher_path(path: str, argv: list[str], task: Task) -> str:
+    """The PATH of a launcher: its remote shell before all else, as `ssh`; and, after all else, the folder of
+    the ranks' Python, in which an environment that is not active has its mpirun.
+    """
+    beside = [os.path.dirname(word) for word in argv if os.path.isabs(word) and is_python(word)]
+    return os.pathsep.join([os.path.dirname(sockets.shell_program(task)), path, *beside[-1:]])
+
+
 def fill_argv(argv: list[str], task: Task, files: dict[str, str] | None = None) -> list[str]:
-    """Fill in `{output}`, `{run}` and the paths of `files`; other braces are the user's."""
+    """Fill in `{output}`, `{run}`, the paths of `files`, what starts a rank; other braces are the user's."""
     values = {"{output}": task.output, "{run}": task.run}
     values.update(("{file:%s}" % name, path) for name, path in (files or {}).items())
     filled = []
     for text in argv:
+        if text == START_RANK:
+            filled += sockets.start_rank_words(task)
+            continue
         for placeholder, value in values.items():
             text = text.replace(placeholder, value)  # noqa: PLW2901 - one after the other
         filled.append(text)
@@ -118,6 +124,7 @@ def environment(
         "worker": str(place.worker),
         "index": str(sum(each.procs for each in before) + local),
         "error_file": error_file,
+        "ssh": sockets.shell_program(task),
     }
 
     paths = file_paths(task, place)
@@ -125,7 +132,15 @@ def environment(
     env.setdefault("PYTHONUNBUFFERED", "1")
     if "threads" in launch:
         env.setdefault("OMP_NUM_THREADS", str(launch["threads"] or fair_threads(place.procs)))
-    env.update({key: _fill(text, values, paths, roll) for key, text in launch.get("wiring", {}).items()})
+    wiring = launch.get("wiring", {})
+    if any("{rendezvous}" in text for text in wiring.values()):
+        from echelon.agent.ranks import rendezvous  # imported here: only Horovod has one
+
+        values["rendezvous"] = rendezvous.word(task.secret(), generation)
+    if "{interface}" in wiring.values():
+        values["interface"] = interface_of(own_address() or LOOPBACK)
+    filled = {key: _fill(text, values, paths, roll) for key, text in wiring.items()}
+    env.update({key: text for key, text in filled.items() if text or wiring[key] != "{interface}"})
     for module, extra in launch.get("if_importable", {}).items():
         if module in importable:
             for key, text in extra.items():
@@ -136,7 +151,7 @@ def environment(
         ECHELON_WORKERS=str(len(task.places)),
         ECHELON_RANK=str(rank),
         ECHELON_RANKS=str(task.ranks()),
-        ECHELON_RESTART=str(generation),
+        ECHELON_RESTART=str(task.earlier + generation),
         ECHELON_OUTPUT=task.output,
     )
     for variables in (task.env, launch.get("env", {})):
@@ -155,13 +170,23 @@ def _fill(text: str, values: dict[str, str], paths: dict[str, str], roll: Roll) 
             return str(roll.ports[int(which)])
         if kind == "members":
             return roll.members(which)
+        if kind in ("machine", "rank_here", "ranks_here"):
+            machine, before, ranks = roll.seat(int(values["worker"]), int(which))
+            if kind == "rank_here":
+                return str(before + int(values["local_rank"]))
+            return str(machine if kind == "machine" else ranks)
+        if kind in ("cross_rank", "cross_size"):
+            crossing = roll.crossing(int(values["worker"]), int(values["local_rank"]), which)
+            return str(crossing[kind == "cross_size"])
         if kind == "hosts":
             return roll.hosts(which)
+        if kind == "nodes":
+            return roll.nodes(which)
         if kind == "file":
             return paths.get(which, match[0])
         return values.get(kind, match[0])
 
-    return _PLACEHOLDER.sub(look_up, text)
+    return PLACEHOLDER.sub(look_up, text)
 
 
 def with_ahead(env: dict[str, str], ahead: dict[str, str]) -> dict[str, str]:

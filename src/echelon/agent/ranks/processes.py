@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
+_SHELLS = (b"sh", b"bash", b"dash", b"ash", b"zsh", b"ksh")
 
 
 def _load_prctl() -> Callable[..., int] | None:
@@ -49,6 +50,8 @@ def die_with_parent() -> None:
 
 def descendants(root: int, but: set[int] | None = None) -> list[int]:
     """Every process below `root`, zombies left out, and those in `but` with all that is below them."""
+    if root == os.getpid() and not _has_children():
+        return []  # at once: elsewhere on this machine there may be thousands of processes to look at
     children: dict[int, list[int]] = {}
     try:
         entries = os.listdir("/proc")
@@ -69,6 +72,19 @@ def descendants(root: int, but: set[int] | None = None) -> list[int]:
     return found
 
 
+def _has_children() -> bool:
+    """Whether this process has any, ended ones that nobody has waited for included. Where that cannot be
+    asked, it may have.
+    """
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    except AttributeError:  # macOS before Python 3.13
+        pass
+    return True
+
+
 def _parent_and_state(pid: str) -> tuple[int | None, str]:
     try:
         with open("/proc/%s/stat" % pid, "rb") as file:
@@ -84,6 +100,20 @@ def state_of(pid: int) -> str:
     known.
     """
     return _parent_and_state(str(pid))[1]
+
+
+def interrupted(pid: int) -> list[int]:
+    """The processes that Ctrl-C is meant for: a rank's main process and, where that is a shell, which waits
+    for its commands whatever it gets, those too.
+    """
+    try:
+        with open("/proc/%d/comm" % pid, "rb") as file:
+            name = file.read().strip()
+    except OSError:
+        name = b""
+    if name not in _SHELLS:
+        return [pid]
+    return [pid] + [each for each in descendants(pid) if _parent_and_state(str(each))[0] == pid]
 
 
 def send(pid: int, number: int) -> bool:

@@ -1,7 +1,7 @@
 """The ranks of one worker in one generation: started, read from, reaped, stopped, with nothing left of them.
 
 A rank is the first process of its own session; what it leaves behind when it ends
-(data loaders, daemons) is ended too."""
+(data loaders, daemons) is ended too. `launched.py` has the ranks of a launcher."""
 
 from __future__ import annotations
 
@@ -11,37 +11,29 @@ import subprocess
 import time
 from functools import partial
 
+from echelon.agent import stopping
 from echelon.agent.loop import Loop, Timer
-from echelon.agent.output.sink import RankLog, Sink, Stream
-from echelon.agent.ranks import cgroups, interpreter, launch, report, shell
+from echelon.agent.output.sink import RankLog, Sink
+from echelon.agent.ranks import cgroups, interpreter, launch, shell
 from echelon.agent.ranks.child import Child
-from echelon.agent.ranks.processes import descendants, kill_below, send
+from echelon.agent.ranks.leftovers import end_leftovers
+from echelon.agent.ranks.processes import interrupted, kill_below, send
+from echelon.agent.ranks.rank import Rank, describe_no_start, open_log
+from echelon.agent.ranks.roll import Roll
 from echelon.agent.task import Place, Task, write_atomically
 
 TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank its first milliseconds
 if TYPE_CHECKING:
     from typing import Any, Callable
 
-LEFTOVER_GRACE = 2.0  # seconds that children of an ended rank get
-
-
-class Rank:
-    """One process, its two streams, and how it ended."""
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-        self.child: Child | None = None
-        self.streams: list[Stream] = []  # standard output and standard error
-        self.log: RankLog | None = None
-        self.tail = b""  # the end of both streams, in the order they came
-        self.error_file = ""
-        self.code: int | None = None
+    from echelon.agent.ranks.terminal import RankTerminal
 
 
 class Ranks:
     """All ranks of a worker.
 
-    `on_failed(end)` is called for each that fails, `on_done()` once when all have ended well.
+    `on_failed(end)` is called for each that fails, `on_well(rank, seconds)` for each that ends well by
+    itself, `on_done()` once when all have.
     """
 
     def __init__(self, loop: Loop, task: Task, place: Place, sink: Sink) -> None:
@@ -54,20 +46,30 @@ class Ranks:
         self._modules: set[str] = set()  # those that the launch asks about and the ranks' Python has
         self._asked = False
         self._stopping = False
+        self._sent: str | None = None  # the last signal of a stop
         self._settling = False
         self._starved = cgroups.memory_kills()  # those killed for lack of memory that are known of
-        self._kill_timer: Timer | None = None
+        self._next_signal: Timer | None = None
         self._on_stopped: list[Callable[[], object]] = []
         self.on_failed: Callable[[dict[str, Any]], object] = lambda _end: None
+        self.on_well: Callable[[int, float], object] = lambda _rank, _seconds: None
         self.on_done: Callable[[], object] = lambda: None
+        self.on_interrupted: Callable[[], object] = lambda: None  # Ctrl-C at its terminal ended the rank
+        self.terminal: RankTerminal | None = None  # of a single rank that the user sits before
+        self.places: dict[str, str] = {}  # where ranks were that were asked before they were stopped
+        self._began = time.monotonic()
         self.ahead: dict[str, str] = {}  # what is put before the value of a variable of the ranks
         self.children: dict[int, Callable[[int], object]] = {}  # what to call when a process ends
+        self.commands: set[int] = set()  # processes that run here for a launcher
+        self.on_stopping: Callable[[], object] = lambda: None
+        self._generation = 0
+        self._env: dict[str, str] | None = None  # of the worker, while a launcher may start ranks on it
         sink.on_drained = self._resume_all
 
-    def start(self, generation: int, roll: launch.Roll) -> None:
+    def start(self, generation: int, roll: Roll) -> None:
         """Start every rank."""
-        self._stopping = False
-        self._all = []
+        self._stopping, self._sent, self._generation = False, None, generation
+        self._all, self.places, self._began = [], {}, time.monotonic()
         details = self._task.groups[self._place.group]["launch"]
         try:
             _write_files(launch.file_texts(self._task, self._place, roll))
@@ -75,32 +77,22 @@ class Ranks:
             self._cannot_begin("cannot write %s: %s" % (error.filename, error.strerror))
             return
         argv = launch.fill_argv(details["argv"], self._task, launch.file_paths(self._task, self._place))
+        leads = details.get("per") == "leader"
+        if leads:
+            self._env = self._environment(0, roll, "")
         for local in range(launch.starts(self._task, self._place)):
-            rank = Rank(self._place.first_rank + local)
+            rank = Rank(self._place.first_rank + local, leads, leads and launch.takes_ranks_in(self._task))
             name = "error-%d-%d.json" % (rank.number, generation)
             rank.error_file = os.path.join(self._task.reports, name)
-            env = launch.environment(
-                dict(os.environ),
-                self._task,
-                self._place,
-                local,
-                generation,
-                roll,
-                rank.error_file,
-                self._modules,
-                self.ahead,
-            )
+            env = self._environment(local, roll, rank.error_file)
+            if leads:
+                env["PATH"] = launch.launcher_path(env.get("PATH", os.defpath), argv, self._task)
             self._all.append(rank)
             shell.keep(self._task, rank.number, env)
-            self._spawn(rank, argv, env, generation)
-        self._sink.event(
-            "worker-running",
-            worker=self._place.worker,
-            restart=generation,
-            pids={str(rank.number): rank.child.pid for rank in self._all if rank.child},
-        )
-        if not self._all:  # its part is done; the worker stays in the gang until the run ends
-            self._loop.call_later(0, self._done_without_ranks)
+            self._spawn(rank, argv, env)
+        self._announce()
+        if not self._all and not launch.serves(self._task, self._place):
+            self._loop.call_later(0, self._done_without_ranks)  # it stays in the gang until the run ends
 
     def reap(self) -> None:
         """Collect every process that has ended: ranks, and orphans that came to us."""
@@ -115,21 +107,25 @@ class Ranks:
             if pid in self.children:
                 self.children.pop(pid)(code)
 
-    def stop(self, grace: float, on_stopped: Callable[[], object]) -> None:
-        """SIGTERM to every rank, SIGKILL to what is left after `grace` seconds; then call `on_stopped()`.
+    def stop(self, name: str, on_stopped: Callable[[], object], ask_first: bool = False) -> None:
+        """Send every rank that signal, and the harder ones to what is left, each after the task's grace; then
+        call `on_stopped()`. With `ask_first` Python ranks write their stacks before.
 
-        Several callers may ask; all are called.
+        Several callers may ask; all are called, and the hardest signal counts.
         """
         self._on_stopped.append(on_stopped)
-        if not self._stopping:
+        if ask_first and not self._stopping:
             self._stopping = True
-            for pid in list(self._ranks):
-                send(pid, signal.SIGTERM)
-            self._kill_timer = self._loop.call_later(grace, self._kill_all)
-        elif grace == 0:
-            self._loop.call_later(0, self._kill_all)  # a second stop, without time to save
-        if not self._ranks:
-            self._settle()
+            running = {
+                rank.number: (pid, rank.streams[-1]) for pid, rank in self._ranks.items() if not rank.launcher
+            }
+            from echelon.agent.ranks import stacks
+
+            stacks.ask(self._loop, running, partial(self._stop_after_answers, name))
+        elif stopping.is_harder(name, self._sent):
+            self._stop_with(name)
+        self.on_stopping()
+        self._settle_if_over()
 
     def kill_now(self) -> None:
         """Kill everything at once; no callback follows."""
@@ -156,6 +152,28 @@ class Ranks:
 
     # Starting
 
+    def _environment(self, local: int, roll: Roll, error_file: str) -> dict[str, str]:
+        return launch.environment(
+            dict(os.environ),
+            self._task,
+            self._place,
+            local,
+            self._generation,
+            roll,
+            error_file,
+            self._modules,
+            self.ahead,
+        )
+
+    def _announce(self) -> None:
+        ranks = self._hosted() or self._all
+        self._sink.event(
+            "worker-running",
+            worker=self._place.worker,
+            restart=self._generation,
+            pids={str(rank.number): rank.child.pid for rank in ranks if rank.child},
+        )
+
     def _done_without_ranks(self) -> None:
         if not self._stopping:
             self.on_done()
@@ -167,14 +185,11 @@ class Ranks:
         self._all = [rank]
         self._loop.call_later(0, partial(self._report, rank, text))
 
-    def _spawn(self, rank: Rank, argv: list[str], env: dict[str, str], generation: int) -> None:
-        log = RankLog(os.path.join(self._task.logs, "rank-%d.log" % rank.number))
-        if log.trouble is not None:
-            self._sink.event(
-                "note", reason="the log of rank %d cannot be kept: %s" % (rank.number, log.trouble.strerror)
-            )
-        if generation:
-            log.write(b"--- restart %d ---\n" % generation)
+    def _spawn(self, rank: Rank, argv: list[str], env: dict[str, str]) -> None:
+        log = open_log(rank, self._task.logs, self._sink, self._generation)
+        if interpreter.is_python(argv[0]):
+            env = launch.with_ahead(dict(env), {"PYTHONPATH": launch.STARTUP})
+        opened = self._open_terminal(rank)
         try:
             rank.child = Child(
                 self._loop,
@@ -185,38 +200,50 @@ class Ranks:
                 partial(self._ended, rank),
                 cwd=self._task.cwd,
                 stdin=None if self._task.interactive else subprocess.DEVNULL,
-                wide=True,
+                wide=opened is None,
+                terminal=opened,
             )
         except (OSError, ValueError, subprocess.SubprocessError) as error:
             self._loop.call_later(0, partial(self._never_started, rank, argv[0], error, log))
             return
         self._ranks[rank.child.pid] = rank
-        rank.log = log
-        hold = not self._task.interactive
-        rank.streams = [Stream(self._sink, log, rank.number, letter, hold) for letter in "oe"]
+        rank.connect(self._sink, log, not self._task.interactive, "oe" if opened is None else "o")
+
+    def _open_terminal(self, rank: Rank) -> tuple[int, int] | None:
+        if self.terminal is None:
+            return None
+        from echelon.agent.ranks.terminal import PlainText
+
+        rank.plain = PlainText()
+        self.terminal.on_drained = self._resume_all
+        try:
+            return self.terminal.open()
+        except OSError as error:  # the system has no pseudo-terminal left; pipes will do
+            self._sink.event("note", reason="rank %d gets no terminal: %s" % (rank.number, error.strerror))
+            self.terminal = rank.plain = None
+            return None
 
     def _never_started(self, rank: Rank, program: str, error: Exception, log: RankLog) -> None:
-        missing = isinstance(error, FileNotFoundError)
-        reason = getattr(error, "strerror", None) or str(error)
-        where = getattr(error, "filename", None)
-        if missing and where not in (None, program):
-            text = "cannot start in %s: %s" % (where, reason)
-        else:
-            text = "cannot start %s: %s" % (program, reason)
-            if missing and "/" not in program and os.path.exists(os.path.join(self._task.cwd, program)):
-                text += " on the PATH; it is in the working folder: ./%s" % program
+        if self.terminal is not None:
+            self.terminal.close()
+        text = describe_no_start(program, error, self._task.cwd)
         log.write(text.encode() + b"\n")
         log.close()
         rank.tail = text.encode()
-        rank.code = 127 if missing else 126
+        rank.code = 127 if isinstance(error, FileNotFoundError) else 126
         self._report(rank, text)
 
     # Reading
 
     def _on_data(self, rank: Rank, stream: int, data: bytes) -> None:
+        full = self._sink.full
+        if self.terminal is not None and rank.plain is not None:
+            self.terminal.show(data)
+            full = full or self.terminal.full
+            data = rank.plain.feed(data)
         rank.streams[stream - 1].feed(data)
         rank.tail = (rank.tail + data[-4096:])[-4096:]
-        if self._sink.full:
+        if full:
             for each in self._ranks.values():
                 if each.child is not None:
                     each.child.pause()
@@ -232,18 +259,22 @@ class Ranks:
         assert rank.child is not None
         self._ranks.pop(rank.child.pid, None)
         rank.code = code
-        for stream in rank.streams:  # after both are read: what is left of a line stands at the very end
-            stream.close()
-        errors = rank.streams[1].tail
-        rank.streams = []
-        if rank.log is not None:
-            rank.log.close()
+        if self.terminal is not None and rank.plain is not None:
+            self.terminal.close()
+            rank.streams[0].feed(rank.plain.rest())
+            if code and not self._stopping and self.terminal.was_interrupted(code, self._task.grace):
+                self.on_interrupted()
+        errors = rank.close_streams()
+        from echelon.agent.ranks import report
+
         self._report(rank, report.read_error_file(rank.error_file) or report.find_error(errors))
 
     def _report(self, rank: Rank, error: str | None) -> None:
         code = rank.code
         assert code is not None
         shell.forget(self._task, rank.number)
+        from echelon.agent.ranks import report
+
         end = report.make_end(
             rank.number,
             self._place.worker,
@@ -251,7 +282,12 @@ class Ranks:
             error if code else None,
             report.last_lines(rank.tail),
             time.time(),
+            report.find_hint(error, self._python(), self._task.control is not None) if code else None,
         )
+        if rank.launcher:
+            report.make_launchers(end, code, rank.apart)
+        elif rank in self._hosted():
+            report.make_hosted(end, rank.tail, rank.child is not None and rank.child.cut_off)
         if code == -signal.SIGKILL and cgroups.memory_kills() > self._starved:
             self._starved += 1
             limit = cgroups.memory_limit()
@@ -260,47 +296,84 @@ class Ranks:
         self._sink.event(
             "rank-ended",
             worker=self._place.worker,
-            rank=rank.number,
+            rank=end["rank"],
             exit_code=end["exit_code"],
             signal=end["signal"],
             reason=None if code == 0 or self._stopping else end["summary"],
         )
         if code != 0 and (not self._stopping or end["consequence"]):
             self.on_failed(end)  # also while it is being stopped, if it blames a peer that has gone
-        if any(one.code is None for one in self._all):
+        if code == 0 and not self._stopping:
+            if rank.launcher:
+                self._launcher_ended_well()
+            else:
+                self.on_well(rank.number, time.monotonic() - self._began)
+        self._settle_if_over()
+
+    def _launcher_ended_well(self) -> None:
+        pass
+
+    def _hosted(self) -> list[Rank]:
+        """The ranks that a launcher has started here."""
+        return []
+
+    def _python(self) -> str:
+        """The Python that ran the ranks, as a path where it is found."""
+        path = os.environ.get("PATH", "")
+        python = interpreter.find_python(self._task.groups[self._place.group]["launch"]["argv"][0], path)
+        from shutil import which
+
+        return which(python, path=path) or python
+
+    def _stop_after_answers(self, name: str, places: dict[str, str]) -> None:
+        if self._stopping:  # else they have ended, and others were started
+            self.places = places
+            if self._ranks and self._sent is None:
+                self._stop_with(name)
+
+    def _stop_with(self, name: str) -> None:
+        self._stopping, self._sent = True, name
+        if self._next_signal is not None:
+            self._next_signal.cancel()
+        if name == stopping.KILL:
+            self._next_signal = self._loop.call_later(0, self._kill_all)
             return
-        if self._stopping or all(one.code == 0 for one in self._all):
+        # A launcher ends when its ranks do, and would leave them less time than the task does.
+        ranks = [pid for pid, rank in self._ranks.items() if not rank.launcher]
+        for pid in ranks or list(self._ranks):
+            for each in interrupted(pid) if name == stopping.INTERRUPT else [pid]:
+                send(each, getattr(signal, name))
+        self._next_signal = self._loop.call_later(
+            self._task.grace, partial(self._stop_with, stopping.after(name))
+        )
+
+    def _settle_if_over(self) -> None:
+        """Settle when nothing is left to wait for: all ranks have ended well, or have ended while they were
+        stopped, and with them what runs here for a launcher.
+        """
+        serves = launch.serves(self._task, self._place)
+        over = not serves and all(one.code == 0 for one in self._all)
+        if over or (self._stopping and not self._ranks and not self.commands):
             self._settle()
 
     def _kill_all(self) -> None:
-        kill_below(os.getpid(), self.reap, [rank.child.pid for rank in self._all if rank.child])
+        kill_below(os.getpid(), self.reap, self._groups())
+
+    def _groups(self) -> list[int]:
+        return [rank.child.pid for rank in self._all if rank.child]
 
     def _settle(self) -> None:
         """All ranks have ended: end what they left behind, then call `on_done`, or what `stop` was given."""
         if self._settling:
             return
         self._settling = True
-        deadline = time.monotonic() + LEFTOVER_GRACE
-
-        def look(first: bool = False) -> None:
-            self.reap()
-            left = descendants(os.getpid())
-            if left and first:
-                for pid in left:
-                    send(pid, signal.SIGTERM)
-            if left and time.monotonic() < deadline:
-                self._loop.call_later(0.02, look)
-                return
-            self._kill_all()
-            self._settled()
-
-        look(first=True)
+        end_leftovers(self._loop, self.reap, self._groups(), self._settled)
 
     def _settled(self) -> None:
-        self._settling = False
-        if self._kill_timer is not None:
-            self._kill_timer.cancel()
-            self._kill_timer = None
+        self._settling, self._env = False, None
+        if self._next_signal is not None:
+            self._next_signal.cancel()
+            self._next_signal = None
         if self._stopping:
             announcements, self._on_stopped = self._on_stopped, []
             for announce in announcements:

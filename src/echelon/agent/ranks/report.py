@@ -38,8 +38,20 @@ _CONSEQUENCES = re.compile(
     ),
     re.IGNORECASE,
 )
+# The same of MPI's own, anywhere in a rank's last lines.
+_MPI_CONSEQUENCES = re.compile(
+    rb"other mpi error|mpi_errors_are_fatal|communication error with rank"
+    rb"|unexpectedly disconnected|socket closed",
+    re.IGNORECASE,
+)
+# With these codes Open MPI's library ends a rank (MPI_ERR_UNKNOWN, _OTHER, _INTERN, _PROC_FAILED).
+_OPEN_MPI_CODES = (14, 16, 17, 75)
 # What stands before a line of a traceback: torch's rank, the frame around an exception group.
 _RANK_PREFIX = re.compile(r"^\[rank ?:? ?\d+\]:? ?")
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+# The box that rich draws around the frames, in Unicode or in ASCII; the exception stands below it.
+_BOX = tuple("╭│╰|+")
+_NO_MODULE = re.compile(r"ModuleNotFoundError: No module named '(\w+)")
 _GROUP_FRAME = re.compile(r"^ *[|+](?: |-+$|$)")
 _SIGNAL_HINTS = {
     "SIGKILL": "out of memory?",
@@ -73,9 +85,8 @@ def describe_end(code: int, error: str | None) -> str:
 
 def find_error(stderr_tail: bytes) -> str | None:
     """The exception in the end of a rank's stderr, or else its last line."""
-    lines = [
-        _RANK_PREFIX.sub("", line) for line in stderr_tail.decode("utf-8", "backslashreplace").splitlines()
-    ]
+    text = _COLOUR.sub("", stderr_tail.decode("utf-8", "backslashreplace"))
+    lines = [_RANK_PREFIX.sub("", line) for line in text.splitlines()]
     if any("Exception Group Traceback" in line for line in lines):
         lines = [_GROUP_FRAME.sub("", line) for line in lines]
         lines = lines[
@@ -85,11 +96,26 @@ def find_error(stderr_tail: bytes) -> str | None:
         return named[0] if named else lines[-1].strip()
     starts = [number for number, line in enumerate(lines) if "Traceback (most recent call last)" in line]
     if starts:
+        boxed = lines[starts[-1]].startswith(_BOX)
         for line in lines[starts[-1] + 1 :]:
-            if line and not line[0].isspace():
+            if line and not line[0].isspace() and not (boxed and line.startswith(_BOX)):
                 return line.strip()
     written = [line.strip() for line in lines if line.strip()]
     return written[-1] if written else None
+
+
+def find_hint(error: str | None, python: str, in_pod: bool) -> str | None:
+    """What helps against an error that a user meets with the first script; `python` ran the rank."""
+    missing = _NO_MODULE.match(error or "")
+    if missing:
+        where = "%s is not in the environment of %s" % (missing[1], python)
+        if in_pod:
+            return "%s; --image chooses another image, --pip %s installs it" % (where, missing[1])
+        return "%s; --python runs the ranks with another Python" % where
+    if error and error.startswith("bdb.BdbQuit"):
+        alone = "of one rank (-n 1), on this machine and in the foreground of a terminal"
+        return "breakpoint() needs somebody who types: use it in a run %s" % alone
+    return None
 
 
 def read_error_file(path: str) -> str | None:
@@ -118,7 +144,13 @@ def is_consequence(code: int, error: str | None) -> bool:
 
 
 def make_end(
-    rank: int, worker: int, code: int, error: str | None, tail: list[str], at: float
+    rank: int,
+    worker: int,
+    code: int,
+    error: str | None,
+    tail: list[str],
+    at: float,
+    hint: str | None = None,
 ) -> dict[str, Any]:
     """One rank's end, as it is sent to the leader."""
     return {
@@ -127,8 +159,32 @@ def make_end(
         "exit_code": code if code >= 0 else 128 - code,
         "signal": signal_name(-code) if code < 0 else None,
         "error": error,
+        "hint": hint,
         "tail": tail,
         "at": at,
         "summary": "rank %d %s" % (rank, describe_end(code, error)),
         "consequence": is_consequence(code, error),
     }
+
+
+def make_launchers(end: dict[str, Any], code: int, apart: bool) -> None:
+    """Turn an end into that of a launcher, which is no rank. One that is `apart` from its ranks fails because
+    one of them has, whose own end is on its way.
+    """
+    end["rank"] = None
+    end["summary"] = "the launcher %s" % describe_end(code, end["error"])
+    end["consequence"] = end["consequence"] or apart
+
+
+def make_hosted(end: dict[str, Any], tail: bytes, cut_off: bool) -> None:
+    """Turn an end into that of a rank that a launcher started. The launcher ends the others with SIGTERM, or
+    with their starters (`cut_off`), when one has failed; and MPI ends a rank whose peer has gone, Open MPI
+    without a word of the rank's.
+    """
+    silent = end["exit_code"] in _OPEN_MPI_CODES and not end["error"]
+    follows = cut_off or silent or end["signal"] == "SIGTERM" or _MPI_CONSEQUENCES.search(tail)
+    end["consequence"] = end["consequence"] or bool(follows)
+    end["cut_off"] = cut_off
+    if cut_off:
+        error = ": " + end["error"] if end["error"] else ""
+        end["summary"] = "rank %d was ended by its launcher%s" % (end["rank"], error)

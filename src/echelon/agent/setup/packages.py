@@ -17,6 +17,7 @@ from echelon.agent.output.sink import RankLog, Sink, Stream
 from echelon.agent.ranks import report
 from echelon.agent.ranks.child import Child
 from echelon.agent.ranks.interpreter import find_python
+from echelon.agent.setup.unpack import join_parts
 from echelon.agent.task import Place, Task
 
 TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank its first milliseconds
@@ -182,15 +183,6 @@ class Installation:
             "tail": report.last_lines(self._output),
         }
         self._on_failed(cause)
-
-
-def join_parts(paths: list[str]) -> bytes:
-    """The content of a file that was shipped in parts."""
-    pieces = []
-    for path in paths:
-        with open(path, "rb") as file:
-            pieces.append(file.read())
-    return b"".join(pieces)
 
 
 def folders_ahead(site: str) -> dict[str, str]:

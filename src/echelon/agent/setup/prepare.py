@@ -8,6 +8,7 @@ run failed, whatever restarts are left."""
 from __future__ import annotations
 
 import os
+import sys
 
 from echelon.agent.loop import Loop
 from echelon.agent.output.sink import Sink
@@ -16,12 +17,15 @@ from echelon.agent.task import Place, Task
 
 TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank its first milliseconds
 if TYPE_CHECKING:
-    from typing import Callable
+    from typing import Any, Callable
 
+    from echelon.agent.ranks.child import Child
     from echelon.agent.setup.packages import Installation
+    from echelon.agent.setup.sent_code import LeadersCode, PeersCode
 
 FOLDER_EXIT_CODE = 115  # of a run whose results folder cannot be used
 CODE_EXIT_CODE = 116  # of a run whose code did not arrive
+MOST_COMPLAINT = 4000  # bytes of what a process says that failed
 
 
 class Setup:
@@ -40,10 +44,17 @@ class Setup:
         self._cancelled = False
         self._waiting: list[Callable[[], object]] = []
         self._installation: Installation | None = None
+        self._from_client: LeadersCode | None = None
+        self._from_leader: PeersCode | None = None
+        self._unpacking: Child | None = None
+        self._complaint = b""
         self.on_failed: Callable[[dict[str, object]], object] = lambda _cause: None
+        # Take a message to the leader, and, on the leader, to another worker.
+        self.send: Callable[[dict[str, object]], object] = lambda _message: None
+        self.send_to: Callable[[int, dict[str, object]], object] = lambda _worker, _message: None
 
     def begin(self) -> None:
-        """Do the quick steps, and start the slow one (pip)."""
+        """Do the quick steps, and start the slow ones: code that has yet to come, pip."""
         try:
             os.makedirs(self._task.output, exist_ok=True)
         except OSError as error:
@@ -56,32 +67,12 @@ class Setup:
         if not os.access(self._task.output, os.W_OK):
             reason = "user id %d may not write to the output folder %s" % (os.getuid(), self._task.output)
             self._sink.event("note", worker=self._place.worker, reason=reason)
-        if self._task.bundle is not None:
-            from echelon.agent.setup.packages import join_parts
-            from echelon.agent.setup.unpack import BadBundle, unpack
-
-            bundle = self._task.bundle
-            try:
-                data = join_parts(bundle.get("parts") or [bundle["path"]])
-                unpack(data, bundle["digest"], bundle["target"])
-            except (BadBundle, OSError) as error:
-                self._fail("the code cannot be unpacked", error, CODE_EXIT_CODE)
-                return
-        if self._task.pip is not None:
-            from echelon.agent.setup.packages import Installation
-
-            self._installation = Installation(
-                self._loop,
-                self._ranks.children,
-                self._task,
-                self._place,
-                self._sink,
-                self._on_installed,
-                self._give_up,
-            )
-            self._installation.begin()
+        if self._task.bundle is None:
+            self._install()
+        elif "sent" in self._task.bundle:
+            self._await_code(self._task.bundle)
         else:
-            self._finish()
+            self._unpack(self._task.bundle)
 
     def when_done(self, then: Callable[[], object]) -> None:
         """Call `then()` when everything is ready."""
@@ -94,8 +85,97 @@ class Setup:
         """Stop, since the run is over."""
         self._cancelled = True
         self._waiting.clear()
-        if self._installation is not None:
-            self._installation.cancel()
+        for step in (self._from_client, self._from_leader, self._unpacking, self._installation):
+            if step is not None:
+                step.cancel()
+
+    # Code
+
+    def _unpack(self, bundle: dict[str, Any]) -> None:
+        from echelon.agent.setup.unpack import BadBundle, join_parts, unpack
+
+        try:
+            unpack(join_parts(bundle.get("parts") or [bundle["path"]]), bundle["digest"], bundle["target"])
+        except (BadBundle, OSError) as error:
+            self._fail("the code cannot be unpacked", error, CODE_EXIT_CODE)
+        else:
+            self._install()
+
+    def _await_code(self, bundle: dict[str, Any]) -> None:
+        from echelon.agent.setup.sent_code import LeadersCode, PeersCode
+
+        def absent(reason: str) -> None:
+            self._fail("the code did not arrive", TimeoutError(reason), CODE_EXIT_CODE)
+
+        def failed(error: OSError) -> None:
+            self._fail("the code cannot be copied from worker 0", error, CODE_EXIT_CODE)
+
+        if self._place.worker == 0:
+            self._from_client = LeadersCode(self._loop, bundle, self.send_to, self._unpack_beside, absent)
+            self._from_client.begin()
+        else:
+            self._from_leader = PeersCode(bundle, self.send, self._unpack_beside, failed)
+            self._from_leader.begin()
+
+    def meet_leader(self) -> None:
+        """There is a leader, perhaps another one: request of it what is missing."""
+        if self._from_leader is not None:
+            self._from_leader.begin()
+
+    def take_code(self, message: dict[str, object]) -> None:
+        """A piece of the code, from the leader."""
+        if self._from_leader is not None:
+            self._from_leader.take(message)
+
+    def hand_on_code(self, worker: int, offset: object) -> None:
+        """Another worker requests a piece of the code."""
+        if self._from_client is not None:
+            self._from_client.request(worker, offset)
+
+    def _unpack_beside(self) -> None:
+        """Unpack in a process of its own: it takes seconds, and the gang waits for heartbeats by now."""
+        from echelon.agent.ranks.child import Child
+
+        bundle = self._task.bundle
+        assert bundle is not None
+        argv = [sys.executable, sys.argv[0], "unpack", bundle["sent"], bundle["digest"], bundle["target"]]
+        env, children = dict(os.environ), self._ranks.children
+        try:
+            self._unpacking = Child(self._loop, children, argv, env, self._note_complaint, self._on_unpacked)
+        except OSError as error:
+            self._fail("the code cannot be unpacked", error, CODE_EXIT_CODE)
+
+    def _note_complaint(self, _stream: int, data: bytes) -> None:
+        self._complaint = (self._complaint + data)[-MOST_COMPLAINT:]
+
+    def _on_unpacked(self, code: int) -> None:
+        self._unpacking = None
+        if code == 0:
+            if self._from_leader is not None:
+                self._from_leader.drop()
+            self._install()
+        else:
+            said = self._complaint.decode("utf-8", "replace").strip() or "it ended with code %d" % code
+            self._fail("the code cannot be unpacked", ValueError(said), CODE_EXIT_CODE)
+
+    # Packages
+
+    def _install(self) -> None:
+        if self._task.pip is None:
+            self._finish()
+            return
+        from echelon.agent.setup.packages import Installation
+
+        self._installation = Installation(
+            self._loop,
+            self._ranks.children,
+            self._task,
+            self._place,
+            self._sink,
+            self._on_installed,
+            self._give_up,
+        )
+        self._installation.begin()
 
     def _on_installed(self, ahead: dict[str, str]) -> None:
         self._ranks.ahead = ahead
@@ -108,9 +188,9 @@ class Setup:
             then()
 
     def _fail(self, what: str, error: Exception, exit_code: int) -> None:
-        message = str(error)
-        if isinstance(error, OSError) and error.strerror:
-            message = "%s: %s" % (error.filename, error.strerror) if error.filename else error.strerror
+        from echelon.agent.setup.unpack import describe_error
+
+        message = describe_error(error)
         self._give_up(
             {
                 "summary": "worker %d: %s: %s" % (self._place.worker, what, message),

@@ -17,11 +17,20 @@ import zlib
 
 from echelon.agent.setup.untar import MARKER, BadBundle, Stream, Tree
 
-__all__ = ["LIMIT", "BadBundle", "unpack"]
+__all__ = ["LIMIT", "BadBundle", "join_parts", "unpack"]
 
 LIMIT = 4 << 30  # bytes that an archive may grow to
 
 _SUFFIX = ".unpacking"
+
+
+def join_parts(paths: list[str]) -> bytes:
+    """The content of a file that was shipped in parts."""
+    pieces = []
+    for path in paths:
+        with open(path, "rb") as file:
+            pieces.append(file.read())
+    return b"".join(pieces)
 
 
 def unpack(data: bytes, digest: str, target: str, limit: int = LIMIT) -> str:
@@ -52,6 +61,27 @@ def unpack(data: bytes, digest: str, target: str, limit: int = LIMIT) -> str:
         _remove(folder)  # gone already, unless this failed or another agent was faster
         os.close(lock)
     return target
+
+
+def main(argv: list[str]) -> int:
+    """`unpack FILE DIGEST TARGET`: unpack an archive; what is wrong is the last line on standard error."""
+    import sys
+
+    path, digest, target = argv
+    try:
+        with open(path, "rb") as file:
+            unpack(file.read(), digest, target)
+    except (BadBundle, OSError) as error:
+        print(describe_error(error), file=sys.stderr)
+        return 1
+    return 0
+
+
+def describe_error(error: Exception) -> str:
+    """The error in words, with its path and without its number."""
+    if isinstance(error, OSError) and error.strerror:
+        return "%s: %s" % (error.filename, error.strerror) if error.filename else error.strerror
+    return str(error)
 
 
 def _holds(target: str, digest: str) -> bool:

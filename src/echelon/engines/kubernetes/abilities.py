@@ -4,22 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from echelon.engines.abilities import CopyWatch
 from echelon.engines.base import current_user
 from echelon.engines.kubernetes.client.api import Api
+from echelon.engines.kubernetes.render.payload import MOST_CODE
 from echelon.errors import Denied
-from echelon.model.copy import Copied, OpenCopy
-from echelon.model.finding import Finding
-from echelon.model.pod import PodOptions
+from echelon.model.run import RunRef
 from echelon.model.traits import Traits
-from echelon.model.usage import ClusterUsage
-from echelon.model.volume import Volume
+
+if TYPE_CHECKING:
+    from echelon.engines.abilities import CopyWatch, Installation
+    from echelon.model.copy import Copied, OpenCopy
+    from echelon.model.finding import Finding
+    from echelon.model.pod import PodOptions
+    from echelon.model.usage import ClusterUsage
+    from echelon.model.volume import Volume
 
 TRAITS = Traits(
     place="the cluster",
     remote=True,
-    code_limit=5 * 2**20,  # what ConfigMaps carry through the API server
+    code_limit=MOST_CODE,
+    sent_limit=256 * 2**20,  # it goes through the API server, and from there to every worker through one
     keeps_queue=False,
     shared=True,
     previews_objects=True,
@@ -56,6 +62,12 @@ class ClusterVolumes:
 
         return read_volume(self._connect(), name)
 
+    def shared_classes(self) -> Sequence[str]:
+        """By what their provisioners are called, and by claims of this namespace."""
+        from echelon.engines.kubernetes.files.volumes import list_shared_classes
+
+        return list_shared_classes(self._connect())
+
     def create(
         self, name: str, *, size: int, mode: str, storage_class: str | None, labels: Mapping[str, str]
     ) -> Volume:
@@ -78,7 +90,9 @@ class ClusterVolumes:
 
         remove_volume(self._connect(), self.read(name))
 
-    def send(self, source: Path, volume: str, path: str, options: PodOptions, watch: CopyWatch) -> Copied:
+    def send(
+        self, source: Path, volume: str, path: str, options: PodOptions, watch: CopyWatch, *, content: bool
+    ) -> Copied:
         """Copy to a volume; the target is given as pvc:NAME/path."""
         from dataclasses import replace
 
@@ -88,10 +102,13 @@ class ClusterVolumes:
         api, owner = self._connect(), current_user()
         there = self.read(volume)
         with reach_volume(api, there, options, owner=owner, writes=True, notice=watch.notice) as opener:
-            copied = send_tree(opener, source, f"{MOUNT}/{path}", into=True, progress=watch.update)
+            target = f"{MOUNT}/{path}"
+            copied = send_tree(opener, source, target, into=not content, progress=watch.update)
         return replace(copied, target=f"pvc:{volume}{copied.target.removeprefix(MOUNT)}")
 
-    def fetch(self, volume: str, path: str, to: str, options: PodOptions, watch: CopyWatch) -> Copied:
+    def fetch(
+        self, volume: str, path: str, to: str, options: PodOptions, watch: CopyWatch, *, content: bool
+    ) -> Copied:
         """Copy from a volume, which is mounted to be read only."""
         from echelon.engines.kubernetes.files.copy_pod import MOUNT, reach_volume
         from echelon.engines.kubernetes.files.transfer import fetch_tree
@@ -99,9 +116,8 @@ class ClusterVolumes:
         api, owner = self._connect(), current_user()
         there = self.read(volume)
         with reach_volume(api, there, options, owner=owner, writes=False, notice=watch.notice) as opener:
-            return fetch_tree(
-                opener, MOUNT, to, path=path.rstrip("/") or ".", into=True, progress=watch.update
-            )
+            path = path.rstrip("/") or "."
+            return fetch_tree(opener, MOUNT, to, path=path, into=not content, progress=watch.update)
 
 
 class ClusterCheckup:
@@ -110,11 +126,31 @@ class ClusterCheckup:
     def __init__(self, connect: Callable[[], Api]) -> None:
         self._connect = connect
 
-    def check_up(self, *, python: str, image: str | None = None) -> Iterator[Finding]:  # noqa: ARG002 - its own
-        """Look at one thing after another; an image is tried in a pod that is removed again."""
+    def check_up(
+        self,
+        *,
+        python: str,  # noqa: ARG002 - the image has its own
+        image: str | None = None,
+        workers: int = 1,
+    ) -> Iterator[Finding]:
+        """Look at one thing after another; an image is tried in pods that are removed again."""
         from echelon.engines.kubernetes.doctor import check_up
 
-        return check_up(lambda: Api(self._connect().access, patience=_CHECKUP_PATIENCE), image)
+        connect = self._connect
+        return check_up(lambda: Api(connect().access, patience=_CHECKUP_PATIENCE), image, workers)
+
+    def missing_rights(self) -> Sequence[Mapping[str, object]]:
+        """Roles that grant what the user lacks."""
+        from echelon.engines.kubernetes.doctor.checks import missing_rights
+
+        return missing_rights(self._connect())
+
+
+def installation(connect: Callable[[], Api]) -> Installation:
+    """The manager of a cluster."""
+    from echelon.engines.kubernetes.install.installation import ClusterInstallation
+
+    return ClusterInstallation(connect)
 
 
 class ClusterMeter:
@@ -125,9 +161,19 @@ class ClusterMeter:
 
     def measure(self) -> ClusterUsage:
         """Look at the cluster, as far as the user may."""
-        from echelon.engines.kubernetes.nodes.usage import measure_usage
+        from echelon.engines.kubernetes.follow.lingering import find_lingering
+        from echelon.engines.kubernetes.follow.listing import damaged_runs
+        from echelon.engines.kubernetes.nodes.holders import leaders, mark_idle
+        from echelon.engines.kubernetes.nodes.usage import measure_usage, with_damaged
 
-        return measure_usage(self._connect())
+        api = self._connect()
+        found = measure_usage(api)
+        found = mark_idle(found, find_lingering(api, leaders(found)))
+        try:
+            damaged = damaged_runs(api, lambda name: RunRef(engine="k8s", name=name))
+        except Denied:
+            return found
+        return with_damaged(found, damaged)
 
 
 def read_platforms(api: Api) -> frozenset[str]:

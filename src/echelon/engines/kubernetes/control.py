@@ -11,18 +11,21 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 from echelon.agent.task import RUN_OVER
-from echelon.engines.kubernetes import names
-from echelon.engines.kubernetes.client.api import Api, Object
+from echelon.engines.kubernetes import names, objects
+from echelon.engines.kubernetes.client.api import Api, NotThere, Object
+from echelon.engines.kubernetes.diagnose.kueue import waits_in
+from echelon.engines.kubernetes.follow.keeper import find_job, pods_of_job
 from echelon.engines.kubernetes.follow.troubles import find_troubles
 from echelon.engines.kubernetes.follow.view import jobs_of, pods_of
-from echelon.engines.kubernetes.record import Stored
+from echelon.engines.kubernetes.record import Stop, Stored, stopping
 from echelon.engines.kubernetes.render import dialects
 from echelon.engines.kubernetes.state import workers
 from echelon.engines.machine import process_name
 from echelon.errors import Denied, EchelonError
 from echelon.model.run import Record
 
-_STARTING = 5.0  # seconds that a worker may take to start, once nothing keeps it from it
+_STARTING = 20.0  # seconds that a worker may take to start, once nothing keeps it from it
+_LISTENING = 5.0  # seconds from the start of its container until its agent takes orders
 _ATTEND = 60.0  # seconds that workers wait for a client that fetches from one after another
 _ANSWER = 20.0  # seconds within which an agent answers
 
@@ -37,9 +40,13 @@ def order_leader(api: Api, record: Record, pods: Sequence[Object], *order: str) 
 
 def order_pod(api: Api, record: Record, pod: Object, *order: str) -> bool:
     """Give the agent in a pod an order; False if it does not answer. Raises Denied without the right."""
+    return _order(api, record, pod["metadata"]["name"], *order, container=workers.container_name(pod))
+
+
+def _order(api: Api, record: Record, pod: str, *order: str, container: str = names.CONTAINER) -> bool:
     command = names.control_command(record.job.python, *order)
     try:
-        with api.exec(pod["metadata"]["name"], command, container=names.CONTAINER) as running:
+        with api.exec(pod, command, container=container) as running:
             while running.read(timeout=_ANSWER) is not None:
                 pass
             return bool(running.exit_code == 0)
@@ -50,10 +57,12 @@ def order_pod(api: Api, record: Record, pod: Object, *order: str) -> bool:
 
 
 @contextmanager
-def attending(api: Api, record: Record, pods: Sequence[Object]) -> Iterator[Callable[[], None]]:
-    """While this client fetches from worker after worker, keep all of them from leaving: neither their time
-    to linger nor another client's release ends it. The function that it gives is to be called all the
-    while; most calls do nothing.
+def attending(
+    api: Api, record: Record, pods: Sequence[Object], keeper: str | None = None
+) -> Iterator[Callable[[], None]]:
+    """While this client fetches from worker after worker, keep all of them, and the pod of the keeper, from
+    leaving: neither their time to linger nor another client's release ends it. The function that it gives is
+    to be called all the while; most calls do nothing.
 
     An order that does not reach the leader costs nothing but this: the copies themselves keep their own
     worker."""
@@ -61,8 +70,10 @@ def attending(api: Api, record: Record, pods: Sequence[Object]) -> Iterator[Call
 
     def order(seconds: float) -> None:
         with suppress(EchelonError):
-            details = {"client": process_name(), "seconds": seconds}
-            order_leader(api, record, pods, "fetch", json.dumps(details))
+            details = json.dumps({"client": process_name(), "seconds": seconds})
+            if keeper is not None:
+                _order(api, record, keeper, "fetch", details)
+            order_leader(api, record, pods, "fetch", details)
 
     def attend() -> None:
         nonlocal last
@@ -92,22 +103,79 @@ def release_workers(api: Api, record: Record, jobs: Sequence[Object], pods: Sequ
             end_jobs(api, jobs)
 
 
+def release_keeper(api: Api, stored: Stored, jobs: Sequence[Object]) -> None:
+    """Let the run's keeper go, whose results were fetched; one that cannot be told so is ended. From now on
+    the run may be forgotten when its user wants: its Jobs were to last as long as the keeper.
+    """
+    record = stored.run
+    if record.job.pod.keeper is None:
+        return
+    with suppress(EchelonError):
+        lasts = int(record.job.pod.ttl)
+        for job in jobs:
+            if (change := dialects.of(job).lasting(job, lasts)) is not None:
+                api.patch(job["kind"], job["metadata"]["name"], change)
+        keeper = find_job(api, stored)
+        if keeper is None:
+            return
+        running = [pod for pod in pods_of_job(api, stored, keeper) if workers.is_running(pod)]
+        order = "release", json.dumps({"client": process_name()})
+        if not running or not all(order_pod(api, record, pod, *order) for pod in running):
+            end_jobs(api, [keeper])
+
+
+def end_keeper(api: Api, stored: Stored) -> None:
+    """Let the controller end the run's keeper, if it has one."""
+    if stored.run.job.pod.keeper is not None:
+        with suppress(NotThere, Denied):
+            keeper = find_job(api, stored)
+            end_jobs(api, [keeper] if keeper is not None else [])
+
+
 def reach_leader(api: Api, stored: Stored, *order: str) -> bool:
     """Give the leader an order though it may be about to start: a pod that is deleted while it starts misses
     SIGTERM, and lasts for its whole grace period.
     """
     deadline = time.monotonic() + _STARTING
+    refused = 0.0  # when a leader that runs did not answer for the first time
     while True:
         jobs = jobs_of(api, stored)
         pods = pods_of(api, stored, jobs)
         if any(map(workers.is_running, workers.leader_pods(pods))):
-            return order_leader(api, stored.run, pods, *order)
-        if time.monotonic() > deadline or find_troubles(api, jobs, pods):
+            if order_leader(api, stored.run, pods, *order):
+                return True
+            refused = refused or time.monotonic()
+            if time.monotonic() > refused + _LISTENING:
+                return False
+        elif time.monotonic() > deadline or find_troubles(api, jobs, pods):
             return False
         time.sleep(0.2)
 
 
+def give_up(api: Api, stored: Stored, jobs: Sequence[Object], reason: str) -> None:
+    """End a run as failed: `reason` keeps it from running."""
+    stop = Stop(at=round(time.time(), 3), reason=reason, outcome="failed")
+    api.patch("ConfigMap", stored.run.ref.name, stopping(stop))
+    end_run(api, stored, jobs)
+
+
+def end_run(api: Api, stored: Stored, jobs: Sequence[Object]) -> None:
+    """Let the controllers end all that runs of a run; what waits for Kueue is deleted. The record stays."""
+    if waits_in(jobs):
+        objects.take_back(api, stored, jobs)
+    else:
+        end_jobs(api, jobs)
+    end_keeper(api, stored)
+
+
 def end_jobs(api: Api, jobs: Sequence[Object]) -> None:
-    """Let the controller end the pods; unlike a deletion, that leaves the record and the logs."""
+    """Let the controller end the pods; unlike a deletion, that leaves the record and the logs. A keeper that
+    waits has none, and goes with the record.
+    """
     for job in jobs:
-        api.patch(job["kind"], job["metadata"]["name"], dialects.of(job).ended())
+        dialect = dialects.of(job)
+        is_keeper = (job["metadata"].get("labels") or {}).get(names.COMPONENT) == names.KEEPER
+        if is_keeper and dialect.is_suspended(job):
+            continue
+        change = dialect.withdrawn() if dialect.is_suspended(job) else dialect.ended()
+        api.patch(job["kind"], job["metadata"]["name"], change)

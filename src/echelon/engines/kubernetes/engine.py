@@ -1,15 +1,16 @@
 """The Kubernetes engine: the same runs as pods of Indexed Jobs, with nothing installed in the cluster.
 
 This half lives in the client. What lasts of a run is in its record (a ConfigMap), its Jobs and its pods; any
-process with the same rights can follow, stop or fetch it. Verbs that look change nothing."""
+process with the same rights can follow, stop or fetch it. Verbs that look change nothing.
+
+What follows, stops and fetches runs is imported where it is used, so that a submission starts sooner."""
 
 from __future__ import annotations
 
-import json
 import os
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
@@ -17,111 +18,216 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from echelon.engines.base import Saving, Taken, check_results, current_user, read_secrets, run_exists
-from echelon.engines.kubernetes import abilities, control, names, objects, pod_security, record, tend
-from echelon.engines.kubernetes.client.api import AlreadyThere, Api, Conflict
+from echelon.engines.kubernetes import (
+    abilities,
+    controllers,
+    leases,
+    names,
+    objects,
+    pod_security,
+    prerequisites,
+    record,
+)
+from echelon.engines.kubernetes.client import identity
+from echelon.engines.kubernetes.client.api import AlreadyThere, Api, Conflict, NotThere, Object
+from echelon.engines.kubernetes.client.beside import beside
 from echelon.engines.kubernetes.client.kubeconfig import load_access
-from echelon.engines.kubernetes.files import results
+from echelon.engines.kubernetes.files import whereabouts
 from echelon.engines.kubernetes.follow import view as views
-from echelon.engines.kubernetes.follow.follow import follow_events, follow_logs, read_events
-from echelon.engines.kubernetes.follow.listing import list_runs
-from echelon.engines.kubernetes.follow.log_files import forget_complete
-from echelon.engines.kubernetes.follow.saved_logs import read_with_saved
-from echelon.engines.kubernetes.follow.streamed_logs import StreamedLogs
+from echelon.engines.kubernetes.follow.mirror import Mirrors
 from echelon.engines.kubernetes.follow.view import View
 from echelon.engines.kubernetes.nodes import inventory
-from echelon.engines.kubernetes.record import Shipped, Stop, Stored
+from echelon.engines.kubernetes.offers import Offers
+from echelon.engines.kubernetes.queue import admitting, scaling
+from echelon.engines.kubernetes.record import Shipped, Stored
 from echelon.engines.kubernetes.render import dialects, manifests
-from echelon.engines.kubernetes.render.image import image_note
-from echelon.engines.kubernetes.render.payload import load, weigh
+from echelon.engines.kubernetes.render.image import image_note, image_of
+from echelon.engines.kubernetes.render.payload import Payload, load, weigh
 from echelon.engines.kubernetes.render.pod import RESTRICTED, to_toleration
-from echelon.engines.kubernetes.shell import PodShell
-from echelon.engines.kubernetes.state import outcome, workers
 from echelon.engines.machine import Submissions
-from echelon.errors import Denied, EchelonError, StateTrouble
+from echelon.engines.terminal_size import size_for
+from echelon.errors import EchelonError, InvalidJob
 from echelon.model.cluster import Cluster
 from echelon.model.copy import LeftOut
 from echelon.model.event import Event
 from echelon.model.job import Job
-from echelon.model.log import Line, LogLine, is_gap
+from echelon.model.log import LogLine
 from echelon.model.plan import Plan
-from echelon.model.run import Record, RunRef, opening_status
+from echelon.model.run import Record, RunRef, StopSignal, opening_status
 from echelon.model.status import RunSummary, fold
+from echelon.model.world import rank_count
 
 if TYPE_CHECKING:
     from echelon.bundle import Bundle
+    from echelon.engines.kubernetes.tend import Tender
 
 
-class KubernetesEngine:
+class KubernetesEngine(Offers):
     """Runs in one namespace of one cluster."""
 
-    def __init__(self, *, context: str | None = None, namespace: str | None = None) -> None:
+    traits = abilities.TRAITS
+
+    def __init__(
+        self,
+        *,
+        context: str | None = None,
+        namespace: str | None = None,
+        kubeconfig: str | None = None,
+        shown: bool = False,
+    ) -> None:
         self._context = context
+        self._kubeconfig = kubeconfig  # instead of the one in the environment
         self._namespace = namespace
+        self._shown = shown  # on the caller's terminal, if it has one
         self._submissions = Submissions()
+        self._mirrors = Mirrors()
+        self._made: Stored | None = None  # the record that was made last, and has not been started
+        self._checked: tuple[Job, bool] | None = None  # and whether the user may execute in pods
+        self._level: Callable[[], str | None] | None = None  # of Pod Security, asked for with the check
 
     @cached_property
     def api(self) -> Api:
         """The way to the cluster; nothing is read or asked before it is needed."""
-        return Api(load_access(context=self._context, namespace=self._namespace))
+        given = {} if self._kubeconfig is None else {"KUBECONFIG": self._kubeconfig}
+        environment = {**os.environ, **given}
+        return Api(load_access(context=self._context, namespace=self._namespace, environment=environment))
 
     def cluster(self, *, gpus: bool = True, job: Job | None = None) -> Cluster:
         """The cluster's nodes that the job may use and who holds what of them, as far as we may look."""
         if job is None:
             return inventory.look(self.api, gpus=gpus)
         wanted = ",".join(f"{key}={value}" for key, value in sorted(job.pod.node_selector.items()))
-        return inventory.look(
+        found = inventory.look(
             self.api,
             gpus=gpus,
+            gpu_type=job.resources.gpu_type,
             selector=wanted,
             tolerations=[to_toleration(each) for each in job.pod.tolerations],
         )
+        if wanted and found.known and not found.nodes and not found.left_out:
+            raise inventory.no_such_nodes(self.api.list("Node").items, job.pod.node_selector)
+        return found
 
-    def record(self, job: Job, bundle: Bundle | None) -> RunRef:
-        """Make the record, and all that does not depend on where the run will be."""
+    def admits(self) -> bool:
+        """Whether a manager is there."""
+        return leases.has_manager(self.api)
+
+    def adds_nodes(self) -> bool:
+        """Whether an autoscaler is known to be there."""
+        return scaling.adds_nodes(self.api)
+
+    def record(self, job: Job, bundle: Bundle | None, held: Plan | None = None) -> RunRef:
+        """Make the record, and all that does not depend on where the run will be; with `held`, the Jobs too,
+        suspended.
+        """
+        job = self._as_it_can_be(job)
         secrets = read_secrets(job, os.environ)  # what is missing is reported now, not when the workers start
-        ref, payload = self._ref(job.name), load(job, bundle)
-        dialect = dialects.named("job")
+        who = identity.ask(self.api)
+        ref, payload = self._ref(job.name), self._load(job, bundle)
         folder = Path(job.results or Path("runs") / job.name).absolute()
-        known = views.find_object(self.api, ref.name)
+        known, made = views.find_object(self.api, ref.name), False
         if known is not None:
-            if not self._take_up(record.read(known, ref), job, weigh(payload)):
+            if not self._take_up(views.look(self.api, ref), job, weigh(payload), held=held is not None):
                 raise run_exists(job.name)
             known = views.find_object(self.api, ref.name)
         if known is None:
             check_results(folder, resume=job.resume)
-            run = Record(ref=replace(ref, context=None), job=job, created=_now(), owner=current_user())
+            user = current_user()
+            run = Record(
+                ref=replace(ref, context=None), job=job, created=_now(), owner=who() or user, user=user
+            )
             try:
-                known = self.api.create(record.new(run, weigh(payload)))
+                known = self.api.create(record.new(run, weigh(payload), held=held is not None))
             except AlreadyThere:
                 raise run_exists(job.name) from None  # another client was faster by a moment
+            made = True
         stored = record.read(known, ref)
+        self._made = stored if made and held is None else None
         self._submissions.remember(stored.uid, folder)
-        gang = uuid.uuid4().hex + uuid.uuid4().hex
+        if bundle is not None:
+            self._submissions.keep_code(stored.uid, bundle.data)
         try:
-            shipped = manifests.shipped_objects(stored.run, payload, dialect, gang=gang, secrets=secrets)
-            for obj in shipped:
-                objects.create(self.api, obj, known)
+            self._ship(known, stored, bundle, payload, secrets, held)
         except BaseException:  # a quota, Ctrl-C: nothing is left behind
             with suppress(EchelonError):
                 self.api.delete("ConfigMap", ref.name, uid=stored.uid)
+                if held is not None:
+                    objects.remove(self.api, ref.name, keep_claim=True)
             raise
         return ref
+
+    def _ship(
+        self,
+        known: Object,
+        stored: Stored,
+        bundle: Bundle | None,
+        payload: Payload,
+        secrets: Mapping[str, str],
+        held: Plan | None,
+    ) -> None:
+        """Make what goes with a record; what is there already stays as it is."""
+        job, gang = stored.run.job, uuid.uuid4().hex + uuid.uuid4().hex
+        if bundle is not None and job.pod.code_volume is not None:
+            from echelon.engines.kubernetes.files.code_volume import store_code
+
+            store_code(self.api, job, bundle)
+        dialect = dialects.named(job.pod.job_kind)
+        for obj in manifests.shipped_objects(stored.run, payload, dialect, gang=gang, secrets=secrets):
+            objects.create(self.api, obj, known)
+        if held is not None:
+            admitting.hold(self.api, stored, known, held, self._size_for(held))
+
+    def reopen(self, ref: RunRef, job: Job, held: Plan | None = None) -> None:
+        """Remove the objects of the run, and write its record anew, in place: it is there at every moment.
+        Its volume stays.
+        """
+        from echelon.engines.kubernetes.ending import clear_run
+        from echelon.engines.kubernetes.files.resumable import resumable_code
+
+        ref = self._ref(ref.name)
+        view = views.look(self.api, ref)
+        stored = view.stored
+        phase = record.phase_of(stored, has_jobs=bool(view.jobs), now=time.time())
+        ended = phase in ("started", "queued") or stored.stop is not None  # or another call was cut off
+        kept = self._submissions.code_of(stored.uid)
+        bundle = resumable_code(stored, self._home_of(stored), kept, began=ended)
+        # Where results belong on this machine is not the record's.
+        job = self._as_it_can_be(replace(job, results=stored.run.job.results))
+        secrets, payload = read_secrets(job, os.environ), self._load(job, bundle)
+        if ended:
+            who, user = identity.ask(self.api), current_user()
+            clear_run(self.api, view)
+            run = replace(stored.run, job=job, created=_now(), plan=None, owner=who() or user, user=user)
+            made = record.new(run, weigh(payload), held=held is not None)
+            change = record.renewed(views.get_object(self.api, ref), made)
+            known = self.api.patch("ConfigMap", ref.name, change)
+        else:
+            known = views.get_object(self.api, ref)
+        self._ship(known, record.read(known, ref), bundle, payload, secrets, held)
 
     def read(self, ref: RunRef) -> Record:
         """What was recorded; its results are where they belong on this machine."""
         stored = views.read_record(self.api, self._ref(ref.name))
-        return replace(stored.run, results=str(self._home_of(stored)))
+        job = stored.run.job
+        with suppress(InvalidJob):  # of a newer version, whose frameworks are not all known here
+            job = replace(job, pod=replace(job.pod, image=image_of(job)))
+        return replace(stored.run, job=job, results=str(self._home_of(stored)))
 
     def queue(self, ref: RunRef, reason: str) -> None:
         """Write down why the run must wait."""
         stored = views.read_record(self.api, self._ref(ref.name))
-        if stored.run.plan is None and stored.stop is None:
+        if stored.held:
+            admitting.queue(self.api, stored.run.ref, reason)
+        elif stored.run.plan is None and stored.stop is None:
             self.api.patch("ConfigMap", ref.name, record.queued(stored, reason, at=_now()))
 
     def start(self, ref: RunRef, plan: Plan) -> None:
-        """Write the plan down and make the Jobs."""
-        view = views.look(self.api, self._ref(ref.name))
+        """Write the plan down and make the Jobs; or start those that wait."""
+        view = self._just_made(ref) or views.look(self.api, self._ref(ref.name), pods=False)
         stored, jobs = view.stored, view.jobs
+        if stored.held:
+            admitting.start(self.api, stored.run.ref, plan, lambda: self._check_taken(ref, plan))
+            return
         if stored.stop is not None or (jobs and stored.run.plan is not None):
             objects.tie_record(self.api, stored, jobs)
             return
@@ -129,45 +235,76 @@ class KubernetesEngine:
             plan = stored.run.plan  # of a client that is starting it at this moment: both do the same
         else:
             self._check_taken(ref, plan)
-        level, dialect = pod_security.level_of(self.api), dialects.named(stored.dialect)
+        level, dialect = self._security_level(), dialects.named(stored.dialect)
         rendered = manifests.started_objects(
-            stored.run, plan, stored.shipped, dialect, security_level=level or ""
+            stored.run,
+            plan,
+            stored.shipped,
+            dialect,
+            security_level=level or "",
+            variables=self._size_for(plan),
         )
         change = record.admitted(plan, rendered.task, at=_now(), version=stored.version)
         try:
             stored = record.read(self.api.patch("ConfigMap", ref.name, change), stored.run.ref)
-        except Conflict:  # another client has written meanwhile: a plan, a stop
+        except (Conflict, NotThere):  # another client has written meanwhile: a plan, a stop; or removed it
             self.start(ref, plan)
             return
         for claim in rendered.claims:
             objects.create(self.api, claim)
-        made = [objects.create(self.api, job) for job in rendered.jobs]
+        made = objects.create_jobs(self.api, rendered, stored)
         selector = names.selector(ref.name, names.WORKER)
         if level is None and pod_security.refuses(self.api, made, selector):
-            objects.delete_jobs(self.api, made)
-            jobs = dialect.render(stored.run, plan, stored.shipped, security_level=RESTRICTED)
-            made = [objects.create(self.api, job) for job in jobs]
+            objects.delete_jobs(self.api, made, rendered.beside)
+            rendered = manifests.started_objects(
+                stored.run, plan, stored.shipped, dialect, security_level=RESTRICTED
+            )
+            made = objects.create_jobs(self.api, rendered, stored)
+        controllers.check_taken_up(self.api, made)
         objects.tie_record(self.api, stored, made)
 
     def preview(self, job: Job, plan: Plan, bundle: Bundle | None = None) -> str:
+        """What would run where, and what it gets, on a page."""
+        from echelon.engines.kubernetes.render.summary import summarize
+
+        return summarize(job, plan, bundle, self._rendered(job, plan, bundle))
+
+    def objects(self, job: Job, plan: Plan, bundle: Bundle | None = None) -> str:
         """Every object as it would be made, secrets masked."""
         import yaml
 
-        run = Record(ref=self._ref(job.name), job=job, created=0.0, owner=current_user())
-        found = manifests.render(
+        found = self._rendered(job, plan, bundle)
+        return yaml.safe_dump_all(found, sort_keys=False, allow_unicode=True)
+
+    def _rendered(self, job: Job, plan: Plan, bundle: Bundle | None) -> list[Object]:
+        user = current_user()
+        owner = identity.ask(self.api)() or user
+        run = Record(ref=self._ref(job.name), job=job, created=0.0, owner=owner, user=user)
+        return manifests.render(
             run,
             plan,
-            weigh(load(job, bundle)),
-            dialects.named("job"),
-            security_level=pod_security.level_of(self.api) or "",
+            weigh(self._load(job, bundle)),
+            dialects.named(job.pod.job_kind),
+            security_level=self._security_level() or "",
             namespace=self.api.namespace,
         )
-        return yaml.safe_dump_all(found, sort_keys=False, allow_unicode=True)
+
+    def _load(self, job: Job, bundle: Bundle | None) -> Payload:
+        payload = load(job, bundle)
+        if bundle is not None and payload.sent and not self._may_execute(job):
+            from echelon.bundle.travel import cannot_send
+
+            raise cannot_send(bundle, "you may not execute in pods (pods/exec), which is how it gets there")
+        return payload
 
     def events(self, ref: RunRef, *, follow: bool = False, timeout: float | None = None) -> Iterator[Event]:
         """The events in the record and the leader's log; while nothing runs yet, why."""
+        from echelon.engines.kubernetes.follow.follow import follow_events, read_events
+
         mine = self._ref(ref.name)
-        return follow_events(self.api, mine, timeout) if follow else read_events(self.api, mine)
+        if not follow:
+            return read_events(self.api, mine)
+        return follow_events(self.api, mine, timeout, self._mirrors)
 
     def logs(
         self,
@@ -178,129 +315,138 @@ class KubernetesEngine:
         saving: Saving | None = None,
     ) -> Iterator[LogLine]:
         """The lines of every pod, merged; of some ranks, where lines of their workers are missing too."""
+        from echelon.engines.kubernetes.files.run_logs import RunLogs
+
         stored = views.read_record(self.api, self._ref(ref.name))
-        all_workers = opening_status(stored.run).workers
-        chosen = {each.worker for each in all_workers if ranks is None or ranks.intersection(each.ranks)}
-        lines: Iterator[Line]
-        if follow:
-            streamed = None
-            if saving is not None and stored.collected is None and not results.stay_on_volume(stored.run):
-                streamed = StreamedLogs(self._home_of(stored) / "logs", saving.tell)
-            lines = follow_logs(self.api, stored.run.ref, streamed, saving.left if saving else None)
-        else:
-            pods = views.pods_of(self.api, stored)
-            here = self._submissions.results_of(stored.uid) is not None
-            here = here or results.fetched_to(stored, self._submissions) is not None
-            logs = self._home_of(stored) / "logs" if here else None
-            lines = read_with_saved(self.api, pods, logs, all_workers)
-        for line in lines:
-            if isinstance(line, LogLine) and (
-                ranks is None or line.rank in ranks or (is_gap(line) and line.worker in chosen)
-            ):
-                yield line
+        found = RunLogs(self.api, self._submissions, stored, self._mirrors)
+        return found.read(ranks, saving, follow=follow)
+
+    def output(self, ref: RunRef, *, saving: Saving | None = None) -> Iterator[LogLine]:
+        """The lines of every pod, merged, until the end."""
+        return self.logs(ref, follow=True, saving=saving)
 
     def fetch(
-        self, ref: RunRef, path: str, to: Path, notice: Callable[[LeftOut], object] = lambda _: None
+        self,
+        ref: RunRef,
+        path: str,
+        to: Path,
+        notice: Callable[[LeftOut], object] = lambda _: None,
+        tell: Callable[[str], object] = lambda _: None,
     ) -> Path:
         """Bring a file or folder of the results: from where they were collected to, or from the workers."""
-        return results.fetch_results(self.api, self._submissions, self._ref(ref.name), path, to, notice)
+        from echelon.engines.kubernetes.files.results import fetch_results
+
+        return fetch_results(self.api, self._submissions, self._ref(ref.name), path, to, notice, tell)
+
+    def check(self, job: Job) -> None:
+        """Look at what the job names, once for a job."""
+        if self._checked is None or self._checked[0] != job:
+            from echelon.bundle.zipapp import agent_archive
+
+            beside(agent_archive)  # to compress it takes as long as the answers of the cluster
+            self._level = beside(lambda: pod_security.level_of(self.api))
+            self._checked = job, prerequisites.check(self.api, job)
+
+    def _size_for(self, plan: Plan) -> dict[str, str]:
+        return size_for(rank_count(plan.world), os.environ) if self._shown else {}
+
+    def _security_level(self) -> str | None:
+        """What the namespace enforces: as the check has found it a moment ago, and anew after that."""
+        asked, self._level = self._level, None
+        return asked() if asked is not None else pod_security.level_of(self.api)
+
+    def _may_execute(self, job: Job) -> bool:
+        self.check(job)
+        return self._checked is not None and self._checked[1]
 
     def notes(self, job: Job) -> tuple[str, ...]:
         """What was decided for the user that they should know."""
-        return tuple(filter(None, (image_note(job), results.note_on_rights(self.api, job))))
+        on_rights = None if self._may_execute(job) else whereabouts.note_on_rights(job)
+        return tuple(filter(None, (image_note(job), on_rights, whereabouts.note_on_restarts(job))))
 
     def collect(self, ref: RunRef, progress: Callable[[int, int], object] | None = None) -> Sequence[LeftOut]:
         """Fetch what the workers keep, once, and release them when all of it is here."""
+        from echelon.engines.kubernetes.files.results import collect_results
+        from echelon.engines.kubernetes.follow.log_files import forget_complete
+
         mine = self._ref(ref.name)
-        left_out = results.collect_results(self.api, self._submissions, mine, progress)
+        left_out = collect_results(self.api, self._submissions, mine, progress)
         stored = views.find_record(self.api, mine)
         if stored is not None and stored.collected is not None:
             forget_complete(self._home_of(stored) / "logs")
+            if stored.end is not None and stored.end.outcome == "succeeded":
+                self._submissions.forget_code(stored.uid)
         return left_out
 
-    def tender(self, ref: RunRef, *, take_over: bool = False) -> tend.Tender | None:
+    def tender(self, ref: RunRef, *, take_over: bool = False) -> Tender | None:
         """Become the run's tender, if its claim is free and this machine submitted it, or `take_over`."""
+        from echelon.engines.kubernetes.tend import Tender
+
         mine = self._ref(ref.name)
         uid = views.read_record(self.api, mine).uid
         if not take_over and self._submissions.results_of(uid) is None:
             return None
-        found = tend.Tender(self.api, mine)
+        found = Tender(self.api, mine)
         return found if found.take() else None
 
-    def stop(self, ref: RunRef, *, now: bool = False) -> None:
+    def stop(self, ref: RunRef, *, signal: StopSignal = "SIGTERM") -> str | None:
         """Write a stop into the record, then order the leader; where that cannot be, end the Jobs."""
-        view = views.look(self.api, self._ref(ref.name))
-        stored, run = view.stored, view.stored.run
-        if self._end_of(view) is not None:
-            return
-        stop = replace(stored.stop or Stop(at=_now(), reason=f"stopped by {current_user()}"), now=now)
-        if stored.stop is None:
-            self.api.patch("ConfigMap", ref.name, record.stopping(stop))
-        order = json.dumps({"at": stop.at, "reason": stop.reason, "now": now})
-        try:
-            ordered = bool(view.jobs) and control.reach_leader(self.api, stored, "stop", order)
-        except Denied as error:
-            ordered = False
-            if results.keeps_results(run) and any(map(workers.is_running, view.pods)):
-                reason = f"{stop.reason}; its results went with its pods: {error.message}"
-                self.api.patch("ConfigMap", ref.name, record.stopping(replace(stop, reason=reason)))
-        if view.jobs and not ordered:
-            control.end_jobs(self.api, view.jobs)  # no leader to order, or no right to
+        from echelon.engines.kubernetes.ending import stop_run
 
-    def remove(self, ref: RunRef) -> None:
-        """Delete every object of a run that has ended; a user's volumes stay."""
-        mine = self._ref(ref.name)
-        try:
-            view = views.look(self.api, mine)
-        except StateTrouble:  # a record that cannot be read
-            objects.remove(self.api, ref.name, keep_claim=True)
-            return
-        stored = view.stored
-        phase = record.phase_of(stored, has_jobs=bool(view.jobs), now=time.time())
-        if phase == "started":
-            goes_on = self._end_of(view) is None
-        else:
-            goes_on = stored.stop is None and phase in ("queued", "starting")
-        if goes_on:
-            raise StateTrouble(f"run {ref.name!r} has not ended", hint=f"`echelon stop {ref.name}` first")
-        results.check_fetched(self.api, mine)
-        keep_claim = not results.has_own_claim(stored.run) or stored.collected is None
-        kinds = dialects.named(stored.dialect).KINDS
-        objects.remove(self.api, ref.name, keep_claim=keep_claim, kinds=kinds)
-        self._submissions.forget(stored.uid)
+        return stop_run(self.api, self._ref(ref.name), signal)
+
+    def remove(self, ref: RunRef) -> Sequence[str]:
+        """Delete every object of a run that has ended; a user's volumes stay, and one that was made for the
+        run until its results are fetched.
+        """
+        from echelon.engines.kubernetes.ending import remove_run
+
+        return remove_run(self.api, self._submissions, self._ref(ref.name), keep_claim=False)
 
     def runs(self) -> Sequence[RunSummary]:
         """Every run of the namespace, from three lists; of logs, only the last lines of some."""
-        return list_runs(
+        from echelon.engines.kubernetes.follow.listing import is_own, list_runs
+
+        who = identity.ask(self.api)
+        rows = list_runs(
             self.api, self._ref, lambda ref: fold(opening_status(self.read(ref)), self.events(ref))
         )
-
-    def _end_of(self, view: View) -> Event | None:
-        """How the run ended, by its objects; None if it has not, or if only its leader's log has it."""
-        stored = view.stored
-        end = stored.end or outcome.finished_event(stored, view.jobs, view.pods)
-        if end is not None or not any(map(workers.has_started, view.pods)):
-            return end
-        return next((each for each in self.events(stored.run.ref) if each.kind == "finished"), None)
+        return [replace(row, own=is_own(row, who(), current_user())) for row in rows]
 
     def _home_of(self, stored: Stored) -> Path:
         """Where the run's results belong on this machine."""
-        return results.local_folder(stored, self._submissions)
+        from echelon.engines.kubernetes.files.results import local_folder
+
+        return local_folder(stored, self._submissions)
 
     def _ref(self, name: str) -> RunRef:
         return RunRef(engine="k8s", name=name, namespace=self.api.namespace, context=self._context)
 
-    def _take_up(self, known: Stored, job: Job, shipped: Shipped) -> bool:
+    def _as_it_can_be(self, job: Job) -> Job:
+        """The job, whose workers hold no results where the user may not fetch them."""
+        return job if self._may_execute(job) else whereabouts.without_linger(job)
+
+    def _take_up(self, view: View, job: Job, shipped: Shipped, *, held: bool) -> bool:
         """Whether what is there is the same submission, cut off before it started.
 
         If its code has changed, or it was stopped before it began, it is cleared away and begins again."""
-        jobs = views.jobs_of(self.api, known)
-        objects.tie_record(self.api, known, jobs)  # the client that made them may have been cut off after
+        known, jobs = view.stored, view.jobs
+        # The client that made them may have been cut off after.
+        objects.tie_record(self.api, known, jobs or view.waiting)
         if known.run.job != job or jobs or (known.queued and known.stop is None):
             return False
-        if known.stop is not None or known.shipped != shipped:
+        if known.stop is not None or known.shipped != shipped or known.held != held:
             objects.remove(self.api, job.name, keep_claim=True)
         return True
+
+    def _just_made(self, ref: RunRef) -> View | None:
+        """The run whose record this process has just made, which need not be read: whatever has become of it
+        since, the first write to it tells.
+        """
+        made, self._made = self._made, None
+        if made is None or made.run.ref.name != ref.name:
+            return None
+        return View(stored=made, jobs=(), pods=())
 
     def _check_taken(self, ref: RunRef, plan: Plan) -> None:
         wanted = {gpu for seat in plan.placement.seats for gpu in seat.gpus}
@@ -310,38 +456,6 @@ class KubernetesEngine:
             for gpu in node.gpus:
                 if gpu.id in wanted and gpu.holder not in (None, ref.name):
                     raise Taken(gpu.holder)
-
-    # Abilities
-
-    traits = abilities.TRAITS
-
-    @cached_property
-    def shell(self) -> PodShell:
-        """Commands in the place of a rank."""
-        return PodShell(lambda: self.api)
-
-    @cached_property
-    def volumes(self) -> abilities.ClusterVolumes:
-        """The claims of the namespace."""
-        return abilities.ClusterVolumes(lambda: self.api)
-
-    @cached_property
-    def checkup(self) -> abilities.ClusterCheckup:
-        """Whether runs would work here."""
-        return abilities.ClusterCheckup(lambda: self.api)
-
-    @cached_property
-    def usage(self) -> abilities.ClusterMeter:
-        """Who uses the cluster."""
-        return abilities.ClusterMeter(lambda: self.api)
-
-    def names(self) -> Sequence[str]:
-        """The names of the namespace's runs, from one list."""
-        return views.run_names(self.api)
-
-    def platforms(self) -> frozenset[str]:
-        """The operating systems and processors of the nodes."""
-        return abilities.read_platforms(self.api)
 
 
 def _now() -> float:

@@ -42,6 +42,11 @@ def conditions(obj: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     return {each["type"]: each for each in found if each.get("status") == "True"}
 
 
+def has_conditions(obj: Mapping[str, Any]) -> bool:
+    """Whether a controller has written a condition, whether it holds or not."""
+    return bool((obj.get("status") or {}).get("conditions"))
+
+
 def whole_number(text: object) -> int | None:
     """A count or a number of something, as annotations and variables write it; None for anything else."""
     written = str(text)

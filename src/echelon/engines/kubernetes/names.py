@@ -10,6 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from echelon.model.pod import SIDECAR, PodOptions
 from echelon.model.world import World, worker_count
 
 # Labels, on everything that belongs to a run and on its pods.
@@ -18,7 +19,8 @@ ROLE = "echelon.dev/role"
 OWNER = "echelon.dev/owner"  # a label that can be selected by, and an annotation with the name in full
 COMPONENT = "app.kubernetes.io/component"
 MANAGED_BY = "app.kubernetes.io/managed-by"
-NO_SIDECAR = "sidecar.istio.io/inject"
+STAYS = "cluster-autoscaler.kubernetes.io/safe-to-evict"  # "false": its node is not given back
+NO_SIDECAR = SIDECAR
 
 # What an object is for: the values of COMPONENT.
 RECORD = "record"
@@ -26,22 +28,63 @@ BUNDLE = "bundle"
 SECRET = "secret"  # noqa: S105 - a name
 SERVICE = "service"
 WORKER = "worker"
+KEEPER = "keeper"
 RESULTS = "results"
 TRANSFER = "transfer"
+RUNTIME = "runtime"
+NOTEBOOK = "notebook"
 
 # Annotations; those of the record are `record`'s own.
-FIRST_WORKER = "echelon.dev/first-worker"  # on Jobs: the number of the worker with index 0
+FIRST_WORKER = "echelon.dev/first-worker"  # the number of the worker with index 0; a label on Kubeflow's pods
+WORKERS = "echelon.dev/workers"  # on jobs of Kubeflow's: how many workers it stands for
+ENDED = "echelon.dev/ended"  # on jobs of Kubeflow's that are suspended for good, and not to go on
 NODES = "echelon.dev/nodes"  # on Jobs: a JSON list, the node of each of its workers
+ASKED = "echelon.dev/asked"  # on the Job of a notebook server: a digest of what it was made for
 OMITTED = "echelon.dev/omitted"  # in a dry run: what an object holds that is not shown
+
+# Annotations of a run whose Jobs exist before it is admitted (`held`). All but the task are on its first Job.
+PLAN = "echelon.dev/plan"  # the plan that the Jobs have, or would start with
+AGENTS_TASK = "echelon.dev/task"  # on pods: what their agents read, as a file
+CREATED = "echelon.dev/created"  # when the run was recorded; on pods that a Job in between makes, too
+PRIORITY = "echelon.dev/priority"
+WAITS = "echelon.dev/queued"  # a JSON list: why admission failed so far, and when
+TRIED = "echelon.dev/tended"  # when admission was last tried
+ADMITTED = "echelon.dev/admitted"  # when the Jobs were started
+WHOLE = "echelon.dev/whole"  # when all pods of the gang were first seen on nodes
+WITHDRAWN = "echelon.dev/withdrawn"  # {"at", "reason", "outcome"}: it ended before it was admitted
+
+# Leases.
+ADMISSION_LEASE = "echelon-admission"  # in every namespace: one process at a time admits a run there
+MANAGER_LEASE = "echelon-manager"  # renewed by the manager, which admits the runs of all namespaces
+MANAGER_NAMESPACE = "echelon-system"
+QUEUE_RULES = "echelon-queue"  # the manager's ConfigMap with limits
+RULES_KEY = "queue.yaml"
+MOST_PRIORITY = "echelon.dev/max-priority"  # on namespaces: the highest priority that counts there
+PLACE = "echelon.dev/place"  # on Jobs: where the manager sees the run in the queue, and why
+
+# Kueue's own.
+KUEUE_QUEUE = "kueue.x-k8s.io/queue-name"  # on Jobs
+KUEUE_QUEUES = "localqueues.v1beta1.kueue.x-k8s.io"
+KUEUE_WORKLOADS = "workloads.v1beta1.kueue.x-k8s.io"
+
+# Kubeflow's own.
+REPLICATED_JOB = "training.kubeflow.org/job-name"
+REPLICA_TYPE = "training.kubeflow.org/replica-type"
+REPLICA_INDEX = "training.kubeflow.org/replica-index"
+TRAINER_STEP = "trainer.kubeflow.org/trainjob-ancestor-step"
 
 # Kubernetes' own.
 COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
 JOB_NAME = "batch.kubernetes.io/job-name"
 FAILURE_COUNT = "batch.kubernetes.io/job-index-failure-count"
 EVICTION_COUNT = "batch.kubernetes.io/job-index-ignored-failure-count"  # of pods that the cluster took away
-GPU_PRODUCT = "nvidia.com/gpu.product"
 GPU = "nvidia.com/gpu"
+MIG = "nvidia.com/mig-"  # and a profile: slices of GPUs
 AMD_GPU = "amd.com/gpu"
+GPUS = (GPU, AMD_GPU, "gpu.intel.com/xe", "gpu.intel.com/i915")  # whole ones, in the order of preference
+GPU_PRODUCT = "nvidia.com/gpu.product"
+AMD_PRODUCT = "amd.com/gpu.product-name"
+INTEL_PRODUCT = "gpu.intel.com/product"
 SECURITY_LEVEL = "pod-security.kubernetes.io/enforce"  # on namespaces
 
 # Keys of the ConfigMaps that pods mount, and of the Secret.
@@ -55,9 +98,14 @@ PORT = 29411  # on which the leader listens for its gang
 
 # Environment of the agent.
 ENV_FIRST_WORKER = "ECHELON_FIRST_WORKER"
+ENV_INDEX = "JOB_COMPLETION_INDEX"  # the Job controller's own; other dialects set it
 ENV_POD_IP = "ECHELON_POD_IP"
 ENV_FAILURES = "ECHELON_FAILURES"
 ENV_EVICTIONS = "ECHELON_EVICTIONS"
+
+# A notebook server.
+NOTEBOOK_PORT = 8888
+TOKEN_KEY = "token"  # noqa: S105 - a name
 
 # Paths in the pod.
 ROOT = "/echelon"
@@ -66,14 +114,19 @@ AGENT = f"{BUNDLE_DIR}/{AGENT_KEY}"
 TASK = f"{BUNDLE_DIR}/{TASK_KEY}"
 REQUIREMENTS = f"{BUNDLE_DIR}/{REQUIREMENTS_KEY}"
 SECRET_DIR = f"{ROOT}/secret"
+SSH_DIR = f"{ROOT}/ssh"  # keys that mpi-operator makes, and that nothing of ours reads
 GANG = f"{SECRET_DIR}/{GANG_KEY}"
 SPACE = f"{ROOT}/space"
 CODE = f"{SPACE}/code"  # unpacked from the bundle
+SENT = f"{SPACE}/sent"  # an archive of code that was sent when the agent had started
 OUTPUT = f"{SPACE}/output"
 STATE = f"{SPACE}/state"  # what the agent keeps for itself
 CONTROL = f"{STATE}/control.sock"
+KEPT = f"{SPACE}/kept"  # in the keeper: a folder for each worker, and in it one for each of its folders
 CODE_VOLUME = f"{ROOT}/code"  # code that lies on a volume
+CODE_STORE = f"{ROOT}/store"  # a volume with archives of code
 RESULTS_VOLUME = f"{ROOT}/results"  # results that go to a volume
+NOTEBOOK_HOME = "/workspace"  # a notebook server's working folder and home, on its volume
 SHM = "/dev/shm"  # noqa: S108 - where PyTorch's data loaders pass tensors on
 TERMINATION = "/dev/termination-log"
 
@@ -92,9 +145,13 @@ def labels_of(run: str, owner: str, component: str) -> dict[str, str]:
     }
 
 
-def metadata(run: str, owner: str, name: str, component: str) -> dict[str, Any]:
+def metadata(run: str, owner: str, name: str, component: str, options: PodOptions) -> dict[str, Any]:
     """The metadata of an object that belongs to a run."""
-    return {"name": name, "labels": labels_of(run, owner, component), "annotations": {OWNER: owner}}
+    return {
+        "name": name,
+        "labels": {**options.labels, **labels_of(run, owner, component)},
+        "annotations": {**options.annotations, OWNER: owner},
+    }
 
 
 def selector(run: str, component: str | None = None) -> str:
@@ -126,9 +183,26 @@ def first_workers(world: World) -> tuple[int, ...]:
     return tuple(worker_count(World(groups=world.groups[:number])) for number in range(len(world.groups)))
 
 
+def gpu_product(resource: str) -> str:
+    """The label that has the model of a node's GPUs, for the resource that the GPUs are."""
+    if resource == AMD_GPU:
+        return AMD_PRODUCT
+    return GPU_PRODUCT if resource.startswith("nvidia.com/") else INTEL_PRODUCT
+
+
 def bundle_name(run: str, number: int) -> str:
     """The ConfigMap with one part of what is shipped."""
     return f"{run}-code-{number}"
+
+
+def keeper_name(run: str) -> str:
+    """The Job of a run's keeper."""
+    return f"{run}-keeper"
+
+
+def kept_folder(worker: int, number: int) -> str:
+    """Where the keeper has a worker's folder, by its number among those that are kept."""
+    return f"{KEPT}/{worker}/{number}"
 
 
 def claim_name(run: str) -> str:
@@ -136,11 +210,33 @@ def claim_name(run: str) -> str:
     return f"{run}-results"
 
 
+def server_name(name: str) -> str:
+    """The Job of a notebook server, and its Secret; no run is meant."""
+    return f"notebook-{name}"
+
+
+def server_claim(name: str) -> str:
+    """The claim that is made for a notebook server's files."""
+    return f"notebook-{name}-files"
+
+
+def leader_pod(run: str) -> str:
+    """The name of worker 0's pod in DNS, below the namespace's, while that pod is there: a pod of an Indexed
+    Job is named after it, and the Service is its subdomain.
+    """
+    return f"{run}-0.{leader_host(run)}"
+
+
 def leader_host(run: str) -> str:
     """Where worker 0 is found: its Service's name, which is there before any pod and stays when one is
     replaced.
     """
     return run
+
+
+def leader_beside(run: str) -> str:
+    """The same where a controller makes a Service of the run's name for itself."""
+    return f"{run}-leader"
 
 
 def part_key(number: int) -> str:
@@ -163,14 +259,26 @@ def paths_of_parts(count: int) -> list[str]:
     return [f"{BUNDLE_DIR}/{part_key(number)}" for number in range(count)]
 
 
+def stored_code(digest: str) -> str:
+    """The file that holds an archive of code, on a volume or in a pod."""
+    return f"echelon-code-{digest}.tar.gz"
+
+
+def sent_code(digest: str) -> str:
+    """Where an archive of code is sent to in a worker's pod."""
+    return f"{SENT}/{stored_code(digest)}"
+
+
 def paths_of_wheel(count: int) -> list[str]:
     """Where the agent finds the parts of pip's wheel, in order."""
     return [f"{BUNDLE_DIR}/{wheel_key(number)}" for number in range(count)]
 
 
 def agent_command(python: str | None, *arguments: str) -> list[str]:
-    """How the agent in a pod is called, with `arguments` after it (`control ...`, `files ...`)."""
-    return [python or "python3", AGENT, *arguments]
+    """How the agent in a pod is called, with `arguments` after it (`control ...`, `files ...`). It needs the
+    standard library alone: what an image adds to the start of its Python (`-S`) is for the ranks.
+    """
+    return [python or "python3", "-S", AGENT, *arguments]
 
 
 def control_command(python: str | None, *order: str) -> Sequence[str]:

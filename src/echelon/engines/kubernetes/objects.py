@@ -14,13 +14,16 @@ from echelon.engines.kubernetes import names, record
 from echelon.engines.kubernetes.client.api import AlreadyThere, Api, NotThere, Object
 from echelon.engines.kubernetes.record import Stored
 from echelon.engines.kubernetes.render import dialects
-from echelon.engines.kubernetes.render.manifests import owner_reference
+from echelon.engines.kubernetes.render.keeper import keeper_object, level_of
+from echelon.engines.kubernetes.render.manifests import Started, owner_reference
+from echelon.engines.kubernetes.render.payload import layout
 from echelon.engines.kubernetes.state.workers import is_cut_off, is_stuck
 from echelon.errors import Denied, Refused
 
 # Seconds that Kubernetes may take to remove what was deleted. After an outage of the API server its
 # controllers come back one by one, the last after a minute.
 _GONE = 120.0
+_SEEN = 10.0  # seconds within which a controller has seen an object that another one names
 
 
 def create(api: Api, obj: Object, owner: Object | None = None) -> Object:
@@ -48,6 +51,12 @@ def create(api: Api, obj: Object, owner: Object | None = None) -> Object:
                 f"a {kind} named {name!r} is in the namespace, and it is not echelon's",
                 hint="choose another name for the run with --name",
             )
+        if not leaves and theirs != wanted["metadata"]["labels"][names.RUN]:
+            part = "is the keeper of" if _component(found) == names.KEEPER else "belongs to"
+            raise Refused(
+                f"the {kind} {name!r} {part} run {theirs!r}",
+                hint="choose another name for the run with --name",
+            )
         if time.monotonic() > deadline:
             raise Refused(
                 f"the {kind} {name!r} of an earlier run is still being removed",
@@ -59,14 +68,20 @@ def create(api: Api, obj: Object, owner: Object | None = None) -> Object:
 
 
 def tie_record(api: Api, stored: Stored, jobs: Sequence[Object]) -> None:
-    """Mark the run as started, and let its record go when its Jobs go.
+    """Mark the run as started, and let its record go when its Jobs go; before that, make its keeper, so that
+    a run whose record is tied has all that it was to have.
 
     A record that is gone was removed while the run was being started: its Jobs go too."""
+    if stored.held:  # its other Jobs go with the record
+        jobs = [job for job in jobs if job["metadata"]["name"] == stored.run.ref.name]
     wanted = [owner_reference(job) for job in jobs]
-    if not wanted or (stored.started and {each["uid"] for each in wanted} <= stored.owners):
+    tied = stored.started or stored.held
+    if not wanted or (tied and {each["uid"] for each in wanted} <= stored.owners):
         return
+    _make_keeper(api, stored, jobs)
     try:
-        change = record.started(wanted, at=round(time.time(), 3))
+        at = round(time.time(), 3)
+        change = record.tied(wanted) if stored.held else record.started(wanted, at=at)
         api.patch("ConfigMap", stored.run.ref.name, change)
     except NotThere:
         for job in jobs:
@@ -74,32 +89,94 @@ def tie_record(api: Api, stored: Stored, jobs: Sequence[Object]) -> None:
         raise
 
 
-def delete_jobs(api: Api, jobs: Sequence[Object]) -> None:
-    """Delete Jobs of a run and wait until their names are free."""
+def _make_keeper(api: Api, stored: Stored, jobs: Sequence[Object]) -> None:
+    """Make the run's keeper, if it is to have one. It is optional: without the room or the right for it, or
+    where its name is taken, results stay with the workers as they would without one.
+    """
+    plan = stored.run.plan
+    if plan is None or not jobs or stored.stop is not None or stored.held:
+        return
+    made = keeper_object(stored.run, plan, stored.shipped, security_level=level_of(jobs[0]))
+    if made is None:
+        return
+    create_keeper(api, made, _record_of(stored))
+
+
+def create_keeper(api: Api, made: Object, owner: Object) -> None:
+    """Create a run's keeper, which goes with its record, if that can be."""
+    made["metadata"]["ownerReferences"] = [owner_reference(owner)]
+    with suppress(AlreadyThere, Denied, Refused):
+        api.create(made)
+
+
+def take_back(api: Api, stored: Stored, jobs: Sequence[Object]) -> None:
+    """Delete objects that wait for Kueue, and what their pods would have needed; the record stays, by itself.
+    Were they made to end instead, Kueue would suspend them again, and they would wait on.
+    """
+    api.patch("ConfigMap", stored.run.ref.name, record.tied([]))
+    for job in jobs:
+        api.delete(job["kind"], job["metadata"]["name"], uid=job["metadata"]["uid"])
+    drop_payload(api, stored)
+
+
+def drop_payload(api: Api, stored: Stored) -> None:
+    """Delete what only the pods of a run need."""
+    name = stored.run.ref.name
+    api.delete("Secret", name)
+    api.delete("Service", dialects.leader_service(stored.dialect, name))
+    for number in range(len(layout(stored.shipped))):
+        api.delete("ConfigMap", names.bundle_name(name, number))
+
+
+def create_jobs(api: Api, started: Started, stored: Stored) -> list[Object]:
+    """Make the Jobs of a run, after what they are made from, which goes with the record."""
+    for each in started.beside:
+        create(api, each, _record_of(stored))
+    deadline = time.monotonic() + _SEEN
+    while True:
+        try:
+            return [create(api, job) for job in started.jobs]
+        except Refused:  # perhaps by a webhook of a controller that has not seen the rest yet
+            if not started.beside or time.monotonic() > deadline:
+                raise
+            time.sleep(0.2)
+
+
+def delete_jobs(api: Api, jobs: Sequence[Object], beside: Sequence[Object] = ()) -> None:
+    """Delete Jobs of a run, and what they are made from, and wait until the names of the Jobs are free."""
     deadline = time.monotonic() + _GONE
     for job in jobs:
         api.delete(job["kind"], job["metadata"]["name"], uid=job["metadata"]["uid"])
+    for each in beside:
+        api.delete(each["kind"], each["metadata"]["name"])
     for job in jobs:
         while api.find(job["kind"], job["metadata"]["name"]) is not None and time.monotonic() < deadline:
             time.sleep(0.05)
 
 
-def remove(api: Api, run: str, *, keep_claim: bool, kinds: Sequence[str] | None = None) -> None:
+def remove(api: Api, run: str, *, keep_claim: bool, keep_record: bool = False, dialect: str = "job") -> None:
     """Delete everything of a run, and wait until its name is free.
 
-    `kinds` are those that its workers are made of. What is known by its name is not looked for, so that no
-    right to list Secrets is needed."""
-    selector, kinds = names.selector(run), kinds or dialects.DIALECTS["job"].KINDS
+    `dialect` is what its workers are made of; its keeper is a Job always. What is known by its name is not
+    looked for, so that no right to list Secrets is needed."""
+    kinds = dialects.kinds_of([dialect])
+
+    def there(kind: str) -> list[Object]:
+        items = api.list(kind, selector=names.selector(run)).items
+        return [item for item in items if not (keep_record and _component(item) == names.RECORD)]
+
     for kind in (*kinds, "ConfigMap"):
-        for item in api.list(kind, selector=selector).items:
+        for item in there(kind):
             api.delete(kind, item["metadata"]["name"], uid=item["metadata"]["uid"])
-    api.delete("Service", run)
+    for kind in dialects.made_from(dialect):
+        api.delete(kind, run)
+    api.delete("Service", dialects.leader_service(dialect, run))
     api.delete("Secret", run)
     if not keep_claim:
         api.delete("PersistentVolumeClaim", names.claim_name(run))
     deadline = time.monotonic() + _GONE
     for kind in (*kinds, "Pod", "ConfigMap"):
-        while left := api.list(kind, selector=selector).items:
+        while left := there(kind):
             if kind == "Pod":
                 _forget_unreachable(api, left)
             if time.monotonic() > deadline:
@@ -128,6 +205,16 @@ def _stays(kind: str, obj: Object) -> Refused:
         f"the {kind} {about['name']!r} does not go away: {why}",
         hint=f"kubectl describe {kind.lower()} {about['name']}",
     )
+
+
+def _record_of(stored: Stored) -> Object:
+    """The object of a run's record, as an owner."""
+    about = {"name": stored.run.ref.name, "uid": stored.uid}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": about}
+
+
+def _component(obj: Object) -> str:
+    return str((obj["metadata"].get("labels") or {}).get(names.COMPONENT, ""))
 
 
 def _owned_by(obj: Object, owner: Object) -> bool:

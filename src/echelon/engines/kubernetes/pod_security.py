@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.client.api import Api, Object
-from echelon.engines.kubernetes.diagnose import Trouble
-from echelon.engines.kubernetes.follow.troubles import find_troubles
 from echelon.errors import Denied
+
+if TYPE_CHECKING:
+    from echelon.engines.kubernetes.diagnose import Trouble
 
 _FIRST_PODS = 5.0  # seconds within which the Job controller has tried to make pods
 _LOOK = 0.2
@@ -36,6 +38,8 @@ def refuses(api: Api, jobs: Sequence[Object], selector: str) -> bool:
     """Whether the namespace turns out to be restricted: wait for the first pods of these Jobs, or for their
     refusal.
     """
+    from echelon.engines.kubernetes.follow.troubles import find_troubles  # seldom needed
+
     deadline = time.monotonic() + _FIRST_PODS
     while time.monotonic() < deadline:
         if api.list("Pod", selector=selector).items:

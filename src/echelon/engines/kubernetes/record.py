@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import Any, Literal
 
@@ -28,10 +28,12 @@ from echelon.model.event import Event, is_moment, is_sound
 from echelon.model.plan import Plan
 from echelon.model.run import SCHEMA, Record, RunRef, check_schema
 from echelon.model.world import worker_count
+from echelon.values import frozen
 
 Object = dict[str, Any]
 
 # Annotations of the record.
+_OURS = "echelon.dev/"
 _SCHEMA = "echelon.dev/schema"
 _VERSION = "echelon.dev/version"  # of the client that recorded the run
 _STOP = "echelon.dev/stop"  # {"at", "reason", "outcome", "now"}
@@ -42,6 +44,7 @@ _COLLECTED = "echelon.dev/collected"  # {"at", "host", "path", "missing"}
 _SHIPPED = "echelon.dev/shipped"  # the sizes of what the run was shipped
 _CLAIM = "echelon.dev/tender"  # {"holder", "until"}
 _DIALECT = "echelon.dev/dialect"  # which kind of objects the workers are made of
+_HELD = "echelon.dev/held"  # "true": its Jobs exist from the beginning, and wait; `held` reads the rest there
 
 # Keys of its data.
 _RECORD = "record.json"
@@ -49,15 +52,19 @@ _PLAN = "plan.json"
 _QUEUED = "queued.json"
 _FINISHED = "finished.json"
 
+_OUTCOMES: Mapping[str, Literal["failed", "timed-out"]] = {"failed": "failed", "timed-out": "timed-out"}
 _MOST_RANKS = 1_000_000
 _MOST_MANIFESTS = 2000
+_MOST_WAITS = 30
 SUBMISSION = 10.0  # seconds within which the client that recorded a run has queued or started it
 TRIED_WITHIN = 60.0  # seconds; a tender tries to admit its queued run at least every 15
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Shipped:
-    """What a run was shipped: sizes in bytes, 0 for what was not; digests of the code and of the rest."""
+    """What a run was shipped: sizes in bytes, 0 for what was not; digests of the code and of the rest. `sent`
+    is the size of code that is sent to worker 0 when it has started.
+    """
 
     agent: int = 0
     code: int = 0
@@ -65,27 +72,31 @@ class Shipped:
     requirements: int = 0
     digest: str = ""
     rest: str = ""
+    sent: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Stop:
     """A request, kept in the record, that the run ends; `outcome` is what it ends as."""
 
     at: float
     reason: str
-    outcome: Literal["stopped", "failed"] = "stopped"
+    outcome: Literal["stopped", "failed", "timed-out"] = "stopped"
     now: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Waiting:
-    """Why a run was queued, and since when for that reason."""
+    """Why a run was queued, and since when for that reason. `admitted` is when it was admitted before, and
+    then rolled back.
+    """
 
     at: float
     reason: str
+    admitted: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Collected:
     """When a run's results were fetched, and to which folder of which machine; no path if there were none.
     `missing` is what was lost before, and is in no folder: a sentence for each worker.
@@ -97,7 +108,7 @@ class Collected:
     missing: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Claim:
     """The tender claim: which process looks after the run from outside, until when if it is not renewed."""
 
@@ -105,7 +116,7 @@ class Claim:
     until: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Stored:
     """A record as it is in the cluster. `version` is the API server's own count of changes to it."""
 
@@ -123,6 +134,9 @@ class Stored:
     claim: Claim | None = None
     tried: float | None = None  # when admission was last tried, while it is queued
     owners: frozenset[str] = frozenset()  # uids of the objects that it goes with
+    held: bool = False  # its Jobs exist from the beginning; what follows is what they say
+    shape: Plan | None = None  # the plan that the Jobs would start with
+    whole: bool = False  # all pods of its gang were on nodes once
     deleted: float | None = None
 
 
@@ -185,18 +199,19 @@ def read(obj: Mapping[str, Any], ref: RunRef) -> Stored:
         run=replace(run, ref=ref, plan=plan),
         uid=str(about.get("uid") or ""),
         version=str(about.get("resourceVersion") or ""),
-        dialect=str(notes.get(_DIALECT) or "job"),
+        dialect=dialect_of(obj),
         shipped=shipped,
-        queued=_read_queued(data.get(_QUEUED)),
-        admitted=_moment(notes.get(_ADMITTED)),
+        queued=read_waits(data.get(_QUEUED)),
+        admitted=read_moment(notes.get(_ADMITTED)),
         started=began,
-        stop=_read_stop(notes.get(_STOP)),
+        stop=read_stop(notes.get(_STOP)),
         end=_read_end(data.get(_FINISHED)),
         collected=_read_collected(notes.get(_COLLECTED)),
         claim=_read_claim(notes.get(_CLAIM)),
-        tried=_moment(notes.get(_TRIED)),
+        tried=read_moment(notes.get(_TRIED)),
         owners=frozenset(str(each["uid"]) for each in owners),
         deleted=moment(about.get("deletionTimestamp")),
+        held=notes.get(_HELD) == "true",
     )
 
 
@@ -211,13 +226,22 @@ def _check_sense(run: Record, plan: Plan | None, name: str) -> None:
     if any(PurePosixPath(path).name in ("", "..") for path in run.job.pod.collect):
         raise ValueError("it names a folder to collect that cannot be one")
     shares = [(run.job.workers, run.job.procs), *((each.workers, each.procs) for each in run.job.roles)]
+    _check_ranks(shares)
     if plan is not None:
-        groups = plan.world.groups
-        shares += [(each.workers, each.procs) for each in groups]
-        if plan.run != name or worker_count(plan.world) != len(plan.placement.seats):
-            raise ValueError("its plan is of another run, or has no seat for every worker")
-        if len(plan.launches) != len(groups):
-            raise ValueError("its plan does not say how all of its workers start")
+        check_plan(plan, name)
+
+
+def check_plan(plan: Plan, name: str) -> None:
+    """Raise ValueError for a plan that cannot be the run's."""
+    groups = plan.world.groups
+    _check_ranks([(each.workers, each.procs) for each in groups])
+    if plan.run != name or worker_count(plan.world) != len(plan.placement.seats):
+        raise ValueError("its plan is of another run, or has no seat for every worker")
+    if len(plan.launches) != len(groups):
+        raise ValueError("its plan does not say how all of its workers start")
+
+
+def _check_ranks(shares: Sequence[tuple[int, int]]) -> None:
     if any(workers < 0 or procs < 0 or workers * max(procs, 1) > _MOST_RANKS for workers, procs in shares):
         raise ValueError("it has more ranks than there can be")
 
@@ -227,24 +251,28 @@ def has_end(obj: Mapping[str, Any]) -> bool:
     return _read_end((obj.get("data") or {}).get(_FINISHED)) is not None
 
 
-def _read_stop(text: object) -> Stop | None:
+def read_stop(text: object) -> Stop | None:
+    """A stop, as an annotation has it."""
     if not text:
         return None
     found = json_object(str(text))
     return Stop(
-        at=_moment(found.get("at")) or 0.0,
+        at=read_moment(found.get("at")) or 0.0,
         reason=one_line(found.get("reason")) or "stopped",
-        outcome="failed" if found.get("outcome") == "failed" else "stopped",
+        outcome=_OUTCOMES.get(str(found.get("outcome")), "stopped"),
         now=found.get("now") is True,
     )
 
 
-def _read_queued(text: object) -> tuple[Waiting, ...]:
+def read_waits(text: object) -> tuple[Waiting, ...]:
+    """Why a run was queued, as it is written down."""
     try:
         found = decode(str(text or "[]"), list[Waiting])
     except (ValueError, RecursionError):
         return ()
-    return tuple(replace(each, at=_moment(each.at) or 0.0) for each in found)
+    return tuple(
+        replace(each, at=read_moment(each.at) or 0.0, admitted=read_moment(each.admitted)) for each in found
+    )
 
 
 def _read_end(text: object) -> Event | None:
@@ -260,16 +288,16 @@ def _read_collected(text: object) -> Collected | None:
     found = json_object(str(text))
     at, host, path, missing = (found.get(key) for key in ("at", "host", "path", "missing"))
     lost = tuple(map(one_line, missing)) if isinstance(missing, list) else ()
-    return Collected(at=_moment(at) or 0.0, host=str(host or ""), path=str(path or ""), missing=lost)
+    return Collected(at=read_moment(at) or 0.0, host=str(host or ""), path=str(path or ""), missing=lost)
 
 
 def _read_claim(text: object) -> Claim | None:
     found = json_object(str(text or ""))
-    until = _moment(found.get("until"))
+    until = read_moment(found.get("until"))
     return None if until is None else Claim(holder=str(found.get("holder") or ""), until=until)
 
 
-def _moment(value: object) -> float | None:
+def read_moment(value: object) -> float | None:
     """A time in seconds; None for what is none, or none that a calendar has."""
     try:
         found = float(value) if value not in (None, "") else None  # type: ignore[arg-type]
@@ -278,24 +306,44 @@ def _moment(value: object) -> float | None:
     return found if found is not None and is_moment(found) else None
 
 
+def dialect_of(obj: Mapping[str, Any]) -> str:
+    """Which kind of objects the workers of a run are made of, by its record."""
+    return str((obj["metadata"].get("annotations") or {}).get(_DIALECT) or "job")
+
+
 # Writing
 
 
-def new(record: Record, shipped: Shipped, dialect: str = "job") -> Object:
-    """The object of a run that is recorded now.
+def new(record: Record, shipped: Shipped, *, held: bool = False) -> Object:
+    """The object of a run that is recorded now; with `held`, of one whose Jobs are made at once, and wait.
 
     Where its results belong is not part of it: the submitting machine keeps that (`engines/machine.py`)."""
     import echelon
 
-    about = names.metadata(record.ref.name, record.owner, record.ref.name, names.RECORD)
+    about = names.metadata(record.ref.name, record.owner, record.ref.name, names.RECORD, record.job.pod)
     about["annotations"] |= {
         _SCHEMA: str(SCHEMA),
         _VERSION: echelon.__version__,
-        _DIALECT: dialect,
+        _DIALECT: record.job.pod.job_kind,
         _SHIPPED: _json(shipped),
     }
+    if held:
+        about["annotations"][_HELD] = "true"
     written = _json(replace(record, plan=None, results=""))
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": about, "data": {_RECORD: written}}
+
+
+def renewed(known: Object, made: Object) -> Object:
+    """The change that makes the object of a run that has ended one that `new` has made now."""
+    about, wanted = known["metadata"], made["metadata"]
+    ours = [key for key in about.get("annotations") or {} if key.startswith(_OURS)]
+    change = {
+        "resourceVersion": about["resourceVersion"],
+        "annotations": dict.fromkeys(ours) | wanted["annotations"],
+        "labels": wanted["labels"],
+        "ownerReferences": [],
+    }
+    return {"metadata": change, "data": dict.fromkeys(known.get("data") or {}) | made["data"]}
 
 
 def admitted(plan: Plan, task: Mapping[str, Any], *, at: float, version: str = "") -> Object:
@@ -311,13 +359,29 @@ def started(owners: Sequence[Object], *, at: float) -> Object:
     return change
 
 
+def tied(owners: Sequence[Object]) -> Object:
+    """The record of a run that is held goes with these objects; with none, it stays by itself."""
+    return {"metadata": {"ownerReferences": list(owners)}}
+
+
 def queued(stored: Stored, reason: str, *, at: float) -> Object:
     """Admission was tried, and the run waits for `reason`."""
     change = _noted(**{_TRIED: str(at)})
-    if not stored.queued or stored.queued[-1].reason != reason:
-        waits = [*stored.queued, Waiting(at=at, reason=reason)]
+    waits = with_reason(stored.queued, reason, at=at)
+    if waits != stored.queued:
         change["data"] = {_QUEUED: _json(waits)}
     return change
+
+
+def with_reason(
+    waits: tuple[Waiting, ...], reason: str, *, at: float, admitted: float | None = None
+) -> tuple[Waiting, ...]:
+    """The reasons for which a run was queued so far, and the one for which it is now: the first, and the last
+    ones.
+    """
+    if waits and waits[-1].reason == reason and admitted is None:
+        return waits
+    return (*waits[:1], *waits[1:][-_MOST_WAITS:], Waiting(at=at, reason=reason, admitted=admitted))
 
 
 def stopping(stop: Stop) -> Object:
@@ -325,14 +389,15 @@ def stopping(stop: Stop) -> Object:
     return _noted(**{_STOP: _json(stop)})
 
 
-def finished(end: Event, collected: Collected | None = None) -> Object:
+def finished(end: Event, collected: Collected | None = None, *, plan: Plan | None = None) -> Object:
     """The run has ended, and, if they were, its results are fetched. Of a very large run the manifests are
-    left out: an object has 1 MiB.
+    left out: an object has 1 MiB. `plan` is what its Jobs have: a list of ended runs reads no Jobs.
     """
     if len(end.manifests or ()) > _MOST_MANIFESTS:
         end = replace(end, manifests=None)
     notes = {} if collected is None else {_COLLECTED: _json(collected)}
-    return {**_noted(**notes), "data": {_FINISHED: _json(end)}}
+    planned = {} if plan is None else {_PLAN: _json(plan)}
+    return {**_noted(**notes), "data": {_FINISHED: _json(end), **planned}}
 
 
 def claimed(claim: Claim | None, *, version: str = "") -> Object:
@@ -374,6 +439,7 @@ class _Data(_Shape, frozen=True):
     record: str = msgspec.field(name=_RECORD, default="")
     plan: str | None = msgspec.field(name=_PLAN, default=None)
     queued: str | None = msgspec.field(name=_QUEUED, default=None)
+    finished: str | None = msgspec.field(name=_FINISHED, default=None)
 
 
 class Outline(_Shape, frozen=True):
@@ -385,13 +451,18 @@ class Outline(_Shape, frozen=True):
 
 def is_queued(outline: Outline, now: float) -> bool:
     """Whether a run waits to be admitted, and a tender has tried to do so lately."""
-    about = outline.metadata
     waits = outline.data.queued is not None and outline.data.plan is None
-    goes = about.annotations.stop is not None or about.deletion_timestamp is not None
-    tried = _moment(about.annotations.tried)
-    return waits and not goes and (tried is None or now - tried < TRIED_WITHIN)
+    tried = read_moment(outline.metadata.annotations.tried)
+    return waits and not leaves_queue(outline) and (tried is None or now - tried < TRIED_WITHIN)
+
+
+def leaves_queue(outline: Outline) -> bool:
+    """Whether a run was stopped or removed, or is over, so that it keeps no other waiting."""
+    about = outline.metadata
+    stopped = about.annotations.stop is not None or about.deletion_timestamp is not None
+    return stopped or outline.data.finished is not None
 
 
 def created(outline: Outline) -> float:
     """When a run was recorded."""
-    return _moment(json_object(outline.data.record).get("created")) or 0.0
+    return read_moment(json_object(outline.data.record).get("created")) or 0.0

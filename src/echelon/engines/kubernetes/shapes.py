@@ -39,13 +39,22 @@ class Taint(Shape, frozen=True):
 
 
 class NodeLabels(Shape, frozen=True):
-    """The labels by which feature discovery describes a node's GPUs."""
+    """The labels that tell a node's GPUs, by feature discovery, and its place in the network, by clouds."""
 
     product: str = field(name=names.GPU_PRODUCT, default="")
     memory: str = field(name="nvidia.com/gpu.memory", default="")  # in MiB
     present: str = field(name="nvidia.com/gpu.present", default="")
-    amd_product: str = field(name="amd.com/gpu.product-name", default="")
+    amd_product: str = field(name=names.AMD_PRODUCT, default="")
     amd_memory: str = field(name="amd.com/gpu.vram", default="")  # 192G
+    intel_product: str = field(name=names.INTEL_PRODUCT, default="")
+    zone: str = field(name="topology.kubernetes.io/zone", default="")
+    block: str = field(name="cloud.provider.com/topology-block", default="")  # as Kueue's examples have it
+    rack: str = field(name="cloud.provider.com/topology-rack", default="")
+    google_block: str = field(name="cloud.google.com/gce-topology-block", default="")
+    google_rack: str = field(name="cloud.google.com/gce-topology-subblock", default="")
+    amazon_block: str = field(name="topology.k8s.aws/network-node-layer-2", default="")
+    amazon_rack: str = field(name="topology.k8s.aws/network-node-layer-3", default="")
+    clique: str = field(name="nvidia.com/gpu.clique", default="")  # GPUs joined by one NVLink
     system: str = field(name="kubernetes.io/os", default="linux")
     machine: str = field(name="kubernetes.io/arch", default="")
 
@@ -113,9 +122,10 @@ class PodMeta(Shape, frozen=True):
 
 
 class PodStatus(Shape, frozen=True):
-    """Whether a pod has ended."""
+    """Whether a pod has ended, and when its node took it."""
 
     phase: str = ""
+    start_time: str | None = None
 
 
 class Pod(Shape, frozen=True):

@@ -9,6 +9,7 @@ from echelon.engines.abilities import choose_rank
 from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.client.api import Api, Object
 from echelon.engines.kubernetes.follow.view import pods_of, read_record
+from echelon.engines.kubernetes.render import dialects
 from echelon.engines.kubernetes.state import workers
 from echelon.engines.kubernetes.terminal import has_terminal, join
 from echelon.errors import Unavailable
@@ -33,7 +34,8 @@ class PodShell:
             stored.run.job.python, "shell", names.TASK, str(chosen.rank), *command
         )
         tty = has_terminal()
-        with api.exec(pod, arguments, container=names.CONTAINER, stdin=True, tty=tty) as running:
+        container = dialects.named(stored.dialect).CONTAINER
+        with api.exec(pod, arguments, container=container, stdin=True, tty=tty) as running:
             code = join(running, tty=tty, stdin=tty or not sys.stdin.isatty())
         return 1 if code is None else code
 

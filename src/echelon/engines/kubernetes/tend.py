@@ -10,97 +10,168 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 
 from echelon.engines import machine
-from echelon.engines.kubernetes import control, names, objects, record
+from echelon.engines.kubernetes import control, leases, names, objects, record
 from echelon.engines.kubernetes.client.api import Api, Conflict, NotThere, Object
 from echelon.engines.kubernetes.diagnose import Trouble, gives_up
+from echelon.engines.kubernetes.diagnose.kueue import waits_in
 from echelon.engines.kubernetes.follow import view as views
 from echelon.engines.kubernetes.follow.troubles import find_troubles, is_well
 from echelon.engines.kubernetes.follow.view import View
+from echelon.engines.kubernetes.queue import admitting
 from echelon.engines.kubernetes.record import Claim, Stop, Stored
 from echelon.engines.kubernetes.render import dialects
-from echelon.engines.kubernetes.render.payload import layout
 from echelon.engines.kubernetes.state import outcome, workers
+from echelon.engines.kubernetes.upkeep.actions import (
+    Action,
+    DropPayload,
+    EndJobs,
+    FreePod,
+    GiveUp,
+    KeepEnd,
+    LookAfter,
+    RollBack,
+    SeeWhole,
+    TieRecord,
+    Withdraw,
+)
 from echelon.errors import Denied, EchelonError
+from echelon.model import ends
 from echelon.model.event import Event
+from echelon.model.plan import Plan
 from echelon.model.run import RunRef
+from echelon.values import frozen
 
 CLAIM_LASTS = 90.0  # seconds after its last renewal
 _RENEW = 30.0
 _STOP_PATIENCE = 45.0  # seconds that the agents have for an orderly end, once a stop is in the record
+BINDING = 30.0  # seconds that an admitted gang has to get all of its nodes: the scheduler takes one
+_NOT_OURS = 15.0  # more of them, before a process that is not the run's tender undoes its admission
+_LOOK_AROUND = 20.0  # seconds between two looks at the other runs of the namespace
+_FORSAKEN = 3600.0  # seconds without a try, after which a queued run of another process is looked at
 _PAUSE, _WELL_PAUSE = 2.0, 5.0  # seconds between two looks: while something is missing, and while all is well
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class RunView:
-    """What upkeep is decided on: the run's objects, and what keeps it from running."""
+    """What upkeep is decided on: the run's objects, what keeps it from running, and the Jobs of all runs of
+    its namespace, where they were looked at.
+    """
 
     objects: View
     troubles: Sequence[Trouble] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TieRecord:
-    """Let the record go with the run's Jobs: the client that made them was cut off right after."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FreePod:
-    """Declare a dead node's pod failed, so that the Job controller replaces it."""
-
-    pod: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GiveUp:
-    """End a run that waits for what will not come."""
-
-    reason: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EndJobs:
-    """End the pods of a run whose stop was left in the record and not carried out."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeepEnd:
-    """Write the end into the record: the log that has it may be rotated, or its node be lost."""
-
-    end: Event
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DropPayload:
-    """Delete code, Secret and Service of a run that is over: no pod of it will start again."""
-
-
-Action = TieRecord | FreePod | GiveUp | EndJobs | KeepEnd | DropPayload
+    around: Sequence[Object] = ()
 
 
 def decide(view: RunView, now: float) -> list[Action]:
     """What the run needs done to it now."""
     stored, jobs, pods = view.objects.stored, view.objects.jobs, view.objects.pods
+    late = late_runs(view.around, now)
+    found: list[Action] = [LookAfter(run=run) for run in late if run != stored.run.ref.name]
     if stored.deleted is not None:
-        return []
-    found: list[Action] = []
-    if jobs and not {job["metadata"]["uid"] for job in jobs} <= stored.owners:
+        return found
+    if _is_untied(view.objects):
         found.append(TieRecord())
+    if stored.stop is not None and view.objects.waiting:
+        found.append(Withdraw(stop=stored.stop))  # the client that stopped it was killed before it did so
     end = stored.end or outcome.finished_event(stored, jobs, pods)
     if end is None:
         found += [FreePod(pod=pod["metadata"]["name"]) for pod in pods if workers.is_stuck(pod, now)]
         hopeless = gives_up(view.troubles, now)
         if stored.stop is None and hopeless is not None:
             found.append(GiveUp(reason=hopeless.sentence))
-        elif stored.stop is not None and _is_overdue(stored.stop, jobs, pods, now):
+        elif stored.stop is None:
+            found += decide_admission(view, now)
+        elif _is_overdue(stored.stop, jobs, pods, now):
             found.append(EndJobs())
-    elif stored.end is None and jobs:
+    elif stored.end is None and (jobs or stored.held):
         found.append(KeepEnd(end=end))
-    elif stored.end is not None and stored.collected is not None:
+    elif stored.end is not None and (stored.collected is not None or _have_ended(jobs)):
         found.append(DropPayload())
     return found
+
+
+def decide_admission(view: RunView, now: float) -> list[Action]:
+    """What a run that goes on, and is not stopped, needs of admission: an admitted gang gets all of its nodes
+    in time or waits again, and none waits for ever. Needs no right but to patch Jobs.
+    """
+    stored, jobs, pods = view.objects.stored, view.objects.jobs, view.objects.pods
+    if not jobs:
+        end = _end_of_waiting(stored, now)
+        return [] if end is None else [Withdraw(stop=end)]
+    plan = stored.run.plan
+    if not stored.held or stored.whole or stored.admitted is None or plan is None:
+        return []
+    if not any(seat.node for seat in plan.placement.seats):
+        return []  # it was started without a place, for an autoscaler to add nodes
+    if _have_nodes(jobs, pods) or any(map(_was_replaced, pods)) or any(map(_lost_any, jobs)):
+        return [SeeWhole()]
+    if now - stored.admitted < BINDING:
+        return []
+    return [RollBack(reason=_why_not_whole(jobs, pods, view.troubles))]
+
+
+def _end_of_waiting(stored: Stored, now: float) -> Stop | None:
+    """The end of a queued run that may not wait any more, or, once it was rolled back, not at all."""
+    at, job = round(now, 3), stored.run.job
+    if not stored.queued:
+        return None
+    if job.no_wait and any(each.admitted is not None for each in stored.queued):
+        why = ends.not_waiting(stored.queued[-1].reason, at=at)
+    elif now >= stored.run.created + job.queue_timeout:
+        why = ends.not_admitted(job.queue_timeout, at=at)
+    else:
+        return None
+    return Stop(at=at, reason=why.reason or "", outcome="timed-out")
+
+
+def _have_nodes(jobs: Sequence[Object], pods: Sequence[Object]) -> bool:
+    """Whether every worker has a pod that is on a node, or was."""
+    if any(dialects.of(job).is_suspended(job) for job in jobs):
+        return False
+    placed = [mine for mine in workers.pods_by_worker(pods).values() if any(map(_has_node, mine))]
+    return len(placed) == dialects.wanted(jobs)
+
+
+def _has_node(pod: Object) -> bool:
+    return bool((pod.get("spec") or {}).get("nodeName"))
+
+
+def _was_replaced(pod: Object) -> bool:
+    """Whether a pod follows one that was lost: its gang was at work."""
+    notes = pod["metadata"].get("annotations") or {}
+    return any(notes.get(each) not in (None, "", "0") for each in (names.FAILURE_COUNT, names.EVICTION_COUNT))
+
+
+def _lost_any(job: Object) -> bool:
+    status = job.get("status") or {}
+    return bool(status.get("failed") or status.get("succeeded") or status.get("failedIndexes"))
+
+
+def _why_not_whole(jobs: Sequence[Object], pods: Sequence[Object], troubles: Sequence[Trouble]) -> str:
+    total = dialects.wanted(jobs)
+    placed = sum(any(map(_has_node, mine)) for mine in workers.pods_by_worker(pods).values())
+    why = f": {troubles[0].sentence}" if troubles else ""
+    return f"{placed} of {total} workers found a node in {BINDING:g} s, so all of them wait again{why}"
+
+
+def _is_untied(view: View) -> bool:
+    """Whether the record would stay when the run's Jobs go; it shall stay when they wait for Kueue and a stop
+    deletes them.
+    """
+    if view.stored.stop is not None and waits_in(view.jobs):
+        return False
+    mine = [*view.jobs, *view.waiting]
+    if view.stored.held:
+        mine = [job for job in mine if job["metadata"]["name"] == view.stored.run.ref.name]
+    return not {job["metadata"]["uid"] for job in mine} <= view.stored.owners
+
+
+def _have_ended(jobs: Sequence[Object]) -> bool:
+    """Whether every Job is complete or has failed: none makes another pod, and no pod runs any more."""
+    ends = [dialects.end_of([job]) for job in jobs]
+    return bool(ends) and all(end is not None and end.final for end in ends)
 
 
 def _is_overdue(stop: Stop, jobs: Sequence[Object], pods: Sequence[Object], now: float) -> bool:
@@ -118,22 +189,65 @@ def carry_out(api: Api, view: View, action: Action) -> None:
     with suppress(Denied, NotThere):
         match action:
             case TieRecord():
-                objects.tie_record(api, stored, view.jobs)
+                objects.tie_record(api, stored, view.jobs or view.waiting)
             case FreePod(pod=pod):
                 api.patch("Pod", pod, {"status": {"phase": "Failed"}}, subresource="status")
             case GiveUp(reason=reason):
-                stop = Stop(at=round(time.time(), 3), reason=reason, outcome="failed")
-                api.patch("ConfigMap", name, record.stopping(stop))
-                control.end_jobs(api, view.jobs)
+                control.give_up(api, stored, view.jobs, reason)
             case EndJobs():
-                control.end_jobs(api, view.jobs)
+                control.end_run(api, stored, view.jobs)
+            case SeeWhole():
+                admitting.see_whole(api, view)
+            case RollBack(reason=reason):
+                admitting.roll_back(api, view, reason)
+            case Withdraw(stop=stop) if stored.held:
+                admitting.withdraw(api, view, stop)
+            case Withdraw(stop=stop):
+                api.patch("ConfigMap", name, record.stopping(stop))
             case KeepEnd(end=end):
-                api.patch("ConfigMap", name, record.finished(end))
+                api.patch("ConfigMap", name, record.finished(end, plan=_plan_of(stored)))
+            case LookAfter(run=run):
+                _look_after(api, run)
             case DropPayload():
-                api.delete("Secret", name)
-                api.delete("Service", name)
-                for number in range(len(layout(stored.shipped))):
-                    api.delete("ConfigMap", names.bundle_name(name, number))
+                objects.drop_payload(api, stored)
+
+
+def _plan_of(stored: Stored) -> Plan | None:
+    """The plan of a run that is held, for its record: a list of ended runs reads no Jobs."""
+    return stored.run.plan if stored.held else None
+
+
+def _look_after(api: Api, run: str) -> None:
+    """Finish or undo the admission of a run that is not this process's own."""
+    now = time.time()
+    with suppress(EchelonError):
+        view = views.look(api, RunRef(engine="k8s", name=run, namespace=api.namespace))
+        stored = view.stored
+        if stored.deleted is None and stored.end is None and stored.stop is None:
+            for action in decide_admission(RunView(objects=view), now - _NOT_OURS):
+                carry_out(api, view, action)
+
+
+def late_runs(jobs: Sequence[Object], now: float) -> list[str]:
+    """The runs that are admitted, and that no process has seen whole in time; or that wait, and have not been
+    tried for so long that they may have expired. Pure.
+    """
+    found = []
+    for job in jobs:
+        notes, name = job["metadata"].get("annotations") or {}, job["metadata"]["name"]
+        if names.PLAN not in notes or name != (job["metadata"].get("labels") or {}).get(names.RUN):
+            continue
+        if dialects.of(job).is_withdrawn(job):
+            continue
+        if dialects.of(job).is_suspended(job):
+            last = record.read_moment(notes.get(names.TRIED))
+            if last is not None and now - last > _FORSAKEN:
+                found.append(name)
+        elif names.WHOLE not in notes:
+            admitted = record.read_moment(notes.get(names.ADMITTED))
+            if admitted is not None and now - admitted > BINDING + _NOT_OURS:
+                found.append(name)
+    return found
 
 
 def may_take(claim: Claim | None, holder: str, now: float) -> bool:
@@ -149,6 +263,7 @@ class Tender:
         self._ref = ref
         self._holder = holder or machine.process_name()
         self._renewed = 0.0
+        self._looked_around = time.monotonic()
         self.held = False
         self.queued = False  # the run waits to be admitted
 
@@ -178,15 +293,28 @@ class Tender:
             return _PAUSE
         view = views.look(self._api, self._ref)
         found = find_troubles(self._api, view.jobs, view.pods)
-        for action in decide(RunView(objects=view, troubles=found), time.time()):
+        seen = RunView(objects=view, troubles=found, around=self._look_around())
+        for action in decide(seen, time.time()):
             carry_out(self._api, view, action)
         self.queued = _is_queued(view.stored, view.jobs)
+        if self.queued and view.stored.held and leases.has_manager(self._api):
+            self.queued = False  # for this process there is nothing to do
         return _WELL_PAUSE if is_well(view.jobs, view.pods) else _PAUSE
+
+    def _look_around(self) -> Sequence[Object]:
+        """The Jobs of all runs of the namespace, now and then."""
+        if time.monotonic() - self._looked_around < _LOOK_AROUND:
+            return ()
+        self._looked_around = time.monotonic()
+        with suppress(Denied):
+            return self._api.list("Job", selector=f"{names.COMPONENT}={names.WORKER}").items
+        return ()
 
     def keep(self, end: Event) -> None:
         """Write the run's end into its record, as the leader's log tells it before the objects do."""
         with suppress(Denied, NotThere):
-            self._api.patch("ConfigMap", self._ref.name, record.finished(end))
+            plan = _plan_of(views.read_record(self._api, self._ref))
+            self._api.patch("ConfigMap", self._ref.name, record.finished(end, plan=plan))
 
     def release(self) -> None:
         """Give the claim up, so that the next tender need not wait until it expires."""

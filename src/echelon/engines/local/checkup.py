@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -42,9 +42,19 @@ print(json.dumps({"version": "%d.%d.%d" % sys.version_info[:3], "modules": found
 class LocalCheckup:
     """What this machine has for runs."""
 
-    def check_up(self, *, python: str, image: str | None = None) -> Iterator[Finding]:  # noqa: ARG002 - none here
+    def check_up(
+        self,
+        *,
+        python: str,
+        image: str | None = None,  # noqa: ARG002 - none here
+        workers: int = 1,  # noqa: ARG002 - they are all on this machine
+    ) -> Iterator[Finding]:
         """Look at one thing after another."""
         return check_up(python)
+
+    def missing_rights(self) -> Sequence[Mapping[str, object]]:
+        """None: a user of this machine may do what runs need."""
+        return ()
 
 
 def check_up(python: str, environment: Mapping[str, str] = os.environ) -> Iterator[Finding]:

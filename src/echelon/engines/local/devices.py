@@ -9,9 +9,9 @@ import os
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from echelon.model.cluster import Gpu
+from echelon.values import frozen
 
 _GPU_QUERY = "index,uuid,name,memory.total,memory.used,utilization.gpu"
 _PROCESS_QUERY = "gpu_uuid,pid,process_name"
@@ -19,7 +19,7 @@ _PATIENCE = 20.0  # seconds; without persistence mode the driver takes a while t
 _BUSY_SHARE = 0.25  # of the memory in use without a visible process: one in another container has it
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class GpuReading:
     """One GPU as nvidia-smi sees it now. Memory counts in bytes; `processes` are (process id, name)."""
 

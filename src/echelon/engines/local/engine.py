@@ -6,15 +6,13 @@ the run's folder: a run goes on when its client has ended, and any process can f
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import platform
-import signal
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from signal import SIGKILL, SIGTERM
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -31,6 +29,7 @@ from echelon.engines.base import (
 )
 from echelon.engines.local import devices, processes, rundir, store
 from echelon.engines.local.events import EventFile, read_events
+from echelon.engines.local.reopening import reopen
 from echelon.engines.local.rundir import RunDir
 from echelon.engines.local.store import RunStore
 from echelon.engines.local.supervision import (
@@ -44,18 +43,20 @@ from echelon.engines.local.supervision import (
 from echelon.engines.local.tail import follow_logs
 from echelon.engines.local.task import write_task
 from echelon.engines.results import copy_result
+from echelon.engines.terminal_size import size_for
 from echelon.errors import StateTrouble
 from echelon.model import ends
 from echelon.model.cluster import Cluster, Node
 from echelon.model.copy import LeftOut
 from echelon.model.event import Event
-from echelon.model.job import Job, asks_for_gpus
-from echelon.model.log import LogLine
+from echelon.model.job import Job, asks_for_any, asks_for_gpus, ranks_asked
+from echelon.model.log import LogBlock, LogLine, each_line
 from echelon.model.plan import Plan
-from echelon.model.run import Record, RunRef, opening_status, summarise
+from echelon.model.run import Record, RunRef, StopSignal, opening_status, summarise
 from echelon.model.status import RunSummary, fold
 from echelon.model.traits import Traits
 from echelon.model.world import rank_count
+from echelon.values import frozen
 
 if TYPE_CHECKING:
     from echelon.bundle import Bundle
@@ -64,10 +65,11 @@ if TYPE_CHECKING:
     from echelon.engines.local.usage import LocalMeter
 
 _SUPERVISOR_END = 5.0  # seconds that a supervisor may take from the end of its run to its own
+_COMPACTION = 60.0  # seconds that it may take if much output is to be compressed
 POLL = 0.03  # seconds between two looks at a run's files while following it
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class _Living:
     """A run that goes on, and its GPUs; without a record if that is damaged."""
 
@@ -80,12 +82,17 @@ class LocalEngine:
     """Runs on this machine."""
 
     traits = Traits(place="this machine")  # a queued run has a supervisor, which retries
-    volumes = None
+    ports = delivery = volumes = manifests = queueing = installation = notebooks = None
 
-    def __init__(self, home: Path | None = None, *, keep_stdin: bool = False) -> None:
-        """Without `home`, the state folder is the user's; `keep_stdin` lets a single rank read our stdin."""
+    def __init__(
+        self, home: Path | None = None, *, keep_stdin: bool = False, terminal: int | None = None
+    ) -> None:
+        """Without `home`, the state folder is the user's; `keep_stdin` lets a single rank read our stdin,
+        `terminal` (a socket, see `agent/ranks/frames.py`) gives it a terminal.
+        """
         self.store = RunStore(home)
         self._keep_stdin = keep_stdin
+        self._terminal = terminal
 
     @property
     def shell(self) -> LocalShell:
@@ -115,9 +122,11 @@ class LocalEngine:
     def platforms(self) -> None:
         """Nothing: workers are processes of this machine."""
 
-    def cluster(self, *, gpus: bool = True, job: Job | None = None) -> Cluster:  # noqa: ARG002 - all fits all
-        """This machine as one node; without `gpus` nvidia-smi need not be called."""
-        living = list(self._unfinished())
+    def cluster(self, *, gpus: bool = True, job: Job | None = None) -> Cluster:
+        """This machine as one node; without `gpus` nvidia-smi need not be called. For a job that asks for
+        nothing the other runs are not looked at: there may be hundreds.
+        """
+        living = list(self._unfinished()) if gpus or job is None or asks_for_any(job) else []
         cpus = float(devices.count_cpus())
         memory = float(devices.total_memory())
         free_cpus, free_memory = cpus, memory
@@ -128,7 +137,7 @@ class LocalEngine:
                 continue
             if record.plan is None:
                 if asks_for_gpus(record.job):
-                    waiting.append((record.created, each.name))
+                    waiting.append((-record.job.priority, record.created, each.name))
                 continue
             for group in record.plan.world.groups:
                 free_cpus -= group.workers * (group.resources.cpus.request if group.resources.cpus else 0)
@@ -144,9 +153,17 @@ class LocalEngine:
             free_memory=max(0.0, free_memory),
             gpus=found,
         )
-        return Cluster(nodes=(node,), waiting=tuple(name for _, name in sorted(waiting)))
+        return Cluster(nodes=(node,), waiting=tuple(name for *_, name in sorted(waiting)))
 
-    def record(self, job: Job, bundle: Bundle | None) -> RunRef:
+    def admits(self) -> bool:
+        """A run's supervisor waits for its turn."""
+        return True
+
+    def adds_nodes(self) -> bool:
+        """A machine stays as it is."""
+        return False
+
+    def record(self, job: Job, bundle: Bundle | None, held: Plan | None = None) -> RunRef:  # noqa: ARG002
         """Make the run's folder."""
         read_secrets(job, os.environ)  # what is missing is reported now, not when the workers start
         ref = RunRef(engine="local", name=job.name)
@@ -166,6 +183,19 @@ class LocalEngine:
         )
         return ref
 
+    def reopen(self, ref: RunRef, job: Job, held: Plan | None = None) -> None:  # noqa: ARG002
+        """Forget how the run went, once its supervisor has ended."""
+        read_secrets(job, os.environ)
+        folder = self.store.find(ref.name)
+        if [event.kind for event in self.events(ref)] == ["recorded"]:
+            return
+        if folder.final.exists():
+            self._await_supervisor(folder, _COMPACTION)
+        with store.translated(folder.path), rundir.hold(folder) as lock:
+            if lock is None or not folder.final.exists():
+                raise StateTrouble(f"run {ref.name!r} has not ended", hint=f"`echelon stop {ref.name}` first")
+            reopen(folder, store.read_record(folder), job)
+
     def read(self, ref: RunRef) -> Record:
         """What was recorded."""
         return self.store.read(ref.name)
@@ -182,8 +212,7 @@ class LocalEngine:
             if told != reason:
                 store.append_event(folder, Event(kind="queued", at=rundir.now(), reason=reason))
             if lock is not None:
-                only_rank = _wants_one_rank(store.read_record(folder).job)
-                spawn_supervisor(folder, lock, keep_stdin=self._keep_stdin and only_rank)
+                self._spawn_supervisor(folder, lock, ranks_asked(store.read_record(folder).job))
 
     def start(self, ref: RunRef, plan: Plan) -> None:
         """Take the plan's GPUs under the lock, and leave the run to its supervisor."""
@@ -193,15 +222,25 @@ class LocalEngine:
         with store.translated(folder.path), self.store.devices_locked(), rundir.hold(folder) as lock:
             if folder.final.exists() or (lock is None and folder.task.exists()):
                 return
-            held = self.gpus_held(but=ref.name)
+            held = self.gpus_held(but=ref.name) if wanted else {}
             for gpu in wanted & held.keys():
                 raise Taken(held[gpu])
             store.append_event(folder, Event(kind="admitted", at=rundir.now()))
             store.write_plan(folder, plan)
             write_task(folder, store.read_record(folder), plan)
             if lock is not None:
-                only_rank = rank_count(plan.world) == 1
-                spawn_supervisor(folder, lock, keep_stdin=self._keep_stdin and only_rank)
+                self._spawn_supervisor(folder, lock, rank_count(plan.world))
+
+    def _spawn_supervisor(self, folder: RunDir, lock: int, ranks: int) -> None:
+        """Only a single rank can read the caller's input: several would take it from each other."""
+        if ranks == 1:
+            spawn_supervisor(folder, lock, keep_stdin=self._keep_stdin, terminal=self._terminal)
+        else:
+            size = size_for(ranks, os.environ) if self._keep_stdin else {}
+            spawn_supervisor(folder, lock, environment=size)
+
+    def check(self, job: Job) -> None:
+        """Nothing is named that could be missing."""
 
     def notes(self, job: Job) -> Sequence[str]:
         """What a role asks of its pods has no effect here: ranks run as the user's own processes."""
@@ -217,6 +256,10 @@ class LocalEngine:
         from echelon.engines.local.preview import preview
 
         return preview(job, plan)
+
+    def objects(self, job: Job, plan: Plan, bundle: Bundle | None = None) -> str:  # noqa: ARG002
+        """Nothing: a run here is no object of another system."""
+        return ""
 
     def events(self, ref: RunRef, *, follow: bool = False, timeout: float | None = None) -> Iterator[Event]:
         """Read the run's event file, and go on reading it."""
@@ -253,15 +296,26 @@ class LocalEngine:
     ) -> Iterator[LogLine]:
         """Read the agents' output files, and go on reading them."""
         folder = self.store.find(ref.name)
-        for line in follow_logs(folder, lambda: not follow or nothing_comes(folder), POLL):
+        for line in each_line(follow_logs(folder, lambda: not follow or nothing_comes(folder), POLL)):
             if ranks is None or line.rank in ranks:
                 yield line
 
+    def output(self, ref: RunRef, *, saving: Saving | None = None) -> Iterator[LogLine | LogBlock]:
+        """Read the agents' output files until the end, many lines at a time."""
+        del saving  # the workers write to the results themselves
+        folder = self.store.find(ref.name)
+        return follow_logs(folder, lambda: nothing_comes(folder), POLL)
+
     def fetch(
-        self, ref: RunRef, path: str, to: Path, notice: Callable[[LeftOut], object] = lambda _: None
+        self,
+        ref: RunRef,
+        path: str,
+        to: Path,
+        notice: Callable[[LeftOut], object] = lambda _: None,
+        tell: Callable[[str], object] = lambda _: None,
     ) -> Path:
         """Copy from the results folder; what is there already is not copied onto itself."""
-        del notice
+        del notice, tell
         return copy_result(Path(self.read(ref).results), path, to)
 
     def collect(self, ref: RunRef, progress: Callable[[int, int], object] | None = None) -> Sequence[LeftOut]:
@@ -272,36 +326,38 @@ class LocalEngine:
     def tender(self, ref: RunRef, *, take_over: bool = False) -> None:
         """Nothing: runs here are looked after."""
 
-    def stop(self, ref: RunRef, *, now: bool = False) -> None:
+    def stop(self, ref: RunRef, *, signal: StopSignal = "SIGTERM") -> str | None:
         """Write a stop request for the supervisor; a run that never got one ends here."""
         folder = self.store.find(ref.name)
         damaged = _is_damaged(folder)
         if not damaged and is_over(folder):
-            return
+            return None
         reason = f"stopped by {current_user()}"
         try:
-            request = msgspec.json.encode({"now": now, "reason": reason})
+            request = msgspec.json.encode({"signal": signal, "now": signal == "SIGKILL", "reason": reason})
             durable.replace_file(folder.stop, request, sync=False)
-        except OSError:  # a full disk must not keep a run going: tell its supervisor by a signal
-            _signal_supervisor(folder, signal.SIGKILL if now else signal.SIGTERM)
-            return
+        except OSError as error:  # a full disk must not keep a run going: signal its supervisor
+            _signal_supervisor(folder, SIGKILL if signal == "SIGKILL" else SIGTERM)
+            if signal == "SIGINT":
+                return f"its ranks get SIGTERM, not SIGINT: {folder.stop}: {error.strerror}"
+            return None
         with store.translated(folder.path), rundir.hold(folder) as lock:
             if lock is not None:
                 if damaged:
                     processes.end_marked_processes(folder.path)
                 store.write_final(folder, ends.stopped(reason, at=rundir.now()))
+        return None
 
-    def remove(self, ref: RunRef) -> None:
+    def remove(self, ref: RunRef) -> Sequence[str]:
         """Forget the run, once its supervisor has ended. Of one that is damaged, nothing is left running."""
         folder = self.store.find(ref.name)
         if _is_damaged(folder):
             processes.end_marked_processes(folder.path)
         elif not is_over(folder) and not never_ran(folder):
             raise StateTrouble(f"run {ref.name!r} has not ended", hint=f"`echelon stop {ref.name}` first")
-        deadline = time.monotonic() + _SUPERVISOR_END
-        while rundir.is_held(folder) and time.monotonic() < deadline:
-            time.sleep(0.01)
+        self._await_supervisor(folder, _SUPERVISOR_END)
         self.store.delete(ref.name)
+        return ()
 
     def runs(self) -> Sequence[RunSummary]:
         """Every run."""
@@ -324,6 +380,11 @@ class LocalEngine:
             return RunSummary(
                 name=ref.name, uri=str(ref), state="damaged", created=created, reason=error.problem
             )
+
+    def _await_supervisor(self, folder: RunDir, patience: float) -> None:
+        deadline = time.monotonic() + patience
+        while rundir.is_held(folder) and time.monotonic() < deadline:
+            time.sleep(0.01)
 
     def gpus_held(self, but: str | None = None) -> dict[str, str]:
         """Which run holds which GPU; `but` names one that does not count."""
@@ -348,18 +409,17 @@ class LocalEngine:
                 )
 
 
-def _wants_one_rank(job: Job) -> bool:
-    """Only a single rank can read the caller's stdin: several would take it from each other."""
-    return job.workers * job.procs == 1 and not job.roles
-
-
 def _gpus_of(runs: Iterable[_Living]) -> dict[str, str]:
     return {gpu: run.name for run in runs for gpu in run.gpus}
 
 
 def _digest(folder: RunDir) -> str | None:
     """What identifies the code that was shipped with a run."""
-    return hashlib.sha256(folder.bundle.read_bytes()).hexdigest() if folder.bundle.exists() else None
+    if not folder.bundle.exists():
+        return None
+    import hashlib  # it loads OpenSSL, which a run without a snapshot does not need
+
+    return hashlib.sha256(folder.bundle.read_bytes()).hexdigest()
 
 
 def _is_damaged(folder: RunDir) -> bool:

@@ -13,10 +13,11 @@ import re
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import IO, cast
 
 from echelon.engines import durable
 
-_WORKER_LOG = re.compile(r"worker-([0-9]{1,9})\.([0-9]{1,9})\.log")
+_WORKER_LOG = re.compile(r"(worker-([0-9]{1,9})\.([0-9]{1,9})\.log)(?:\.gz)?")
 
 
 class RunDir:
@@ -43,13 +44,28 @@ class RunDir:
         return self.path / f"worker-{worker}.{failures}.log"
 
     def worker_logs(self) -> list[tuple[int, int, Path]]:
-        """Every agent's output so far: worker, failures before, path."""
-        found = []
-        for path in self.path.glob("worker-*.log"):
+        """Every agent's output so far: worker, failures before, path. `open_log` opens it."""
+        found = set()
+        for path in self.path.glob("worker-*.log*"):
             name = _WORKER_LOG.fullmatch(path.name)
             if name is not None and path.is_file():
-                found.append((int(name[1]), int(name[2]), path))
+                found.add((int(name[2]), int(name[3]), self.path / name[1]))
         return sorted(found)
+
+
+def compressed(log: Path) -> Path:
+    """Where an agent's output is once the run is over and it was compressed."""
+    return log.with_name(f"{log.name}.gz")
+
+
+def open_log(log: Path) -> IO[bytes]:
+    """Open an agent's output, compressed or not."""
+    try:
+        return log.open("rb")
+    except FileNotFoundError:
+        import gzip
+
+        return cast("IO[bytes]", gzip.open(compressed(log), "rb"))
 
 
 @contextlib.contextmanager

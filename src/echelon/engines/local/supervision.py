@@ -10,6 +10,7 @@ import contextlib
 import os
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 
 from echelon.engines.base import RunDamaged, read_secrets
@@ -20,18 +21,29 @@ from echelon.model import ends
 from echelon.model.event import Event
 
 _LOCK_DESCRIPTOR = 3  # the lock's descriptor in the supervisor
+_TERMINAL_DESCRIPTOR = 4
 _SUBMISSION = 10.0  # seconds from a run's record to its start
 _started: list[int] = []  # supervisors that this process has started and not yet reaped
 
 
-def spawn_supervisor(folder: RunDir, lock: int, *, keep_stdin: bool) -> None:
+def spawn_supervisor(
+    folder: RunDir,
+    lock: int,
+    *,
+    keep_stdin: bool = False,
+    terminal: int | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> None:
     """Start the supervisor in a session of its own, holding the run's lock, and do not wait for it.
 
-    It may outlive this process; otherwise it is reaped when the next one is started.
+    It may outlive this process; otherwise it is reaped when the next one is started. `terminal` is a socket
+    that leads to the user's terminal, which then is not the run's standard input. `environment` is for the
+    ranks, beside this process's own.
     """
     record = store.read_record(folder)
     mark = processes.mark_of(folder.path, record.created)
-    environment = {**os.environ, **read_secrets(record.job, os.environ), processes.MARK: mark}
+    variables = {**os.environ, **(environment or {}), **read_secrets(record.job, os.environ)}
+    variables[processes.MARK] = mark
     command = [sys.executable, "-P", "-m", "echelon.supervisor", str(folder.path), str(_LOCK_DESCRIPTOR)]
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
     actions: list[tuple[int, ...] | tuple[int, int, str, int, int]] = [
@@ -39,10 +51,13 @@ def spawn_supervisor(folder: RunDir, lock: int, *, keep_stdin: bool) -> None:
         (os.POSIX_SPAWN_OPEN, 1, str(folder.supervisor_log), flags, 0o600),
         (os.POSIX_SPAWN_DUP2, 1, 2),
     ]
-    if not keep_stdin:
+    if terminal is not None:
+        command.append(str(_TERMINAL_DESCRIPTOR))
+        actions.append((os.POSIX_SPAWN_DUP2, terminal, _TERMINAL_DESCRIPTOR))
+    if not keep_stdin or terminal is not None:
         actions.append((os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0))
     folder.supervisor_log.touch(mode=0o600)  # from here on the run counts as started
-    _started.append(os.posix_spawn(sys.executable, command, environment, file_actions=actions, setsid=True))
+    _started.append(os.posix_spawn(sys.executable, command, variables, file_actions=actions, setsid=True))
     for pid in _started[:-1]:
         with contextlib.suppress(ChildProcessError):
             if os.waitpid(pid, os.WNOHANG) == (0, 0):

@@ -5,11 +5,12 @@ from __future__ import annotations
 import heapq
 import time
 from collections.abc import Callable, Iterator
+from itertools import chain
 from pathlib import Path
 
 from echelon.agent.ranks.processes import allow_descriptors
-from echelon.engines.local.rundir import RunDir
-from echelon.model.log import LogLine, parse_line
+from echelon.engines.local.rundir import RunDir, open_log
+from echelon.model.log import EventLine, LogBlock, LogLine, parse_blocks, parse_line
 
 _PIECE = 1024 * 1024
 
@@ -18,17 +19,20 @@ class _Tail:
     """One file, read to its current end; a line still being written is kept for the next read."""
 
     def __init__(self, path: Path, worker: int) -> None:
-        self._file = path.open("rb")
+        self._file = open_log(path)
         self._worker = worker
         self._partial = b""
 
-    def read(self) -> Iterator[LogLine]:
+    def read(self) -> Iterator[LogLine | LogBlock]:
         while piece := self._file.read(_PIECE):
-            *lines, self._partial = (self._partial + piece).split(b"\n")
-            for raw in lines:
-                line = parse_line(raw, self._worker)
-                if isinstance(line, LogLine):
-                    yield line
+            whole, newline, rest = piece.rpartition(b"\n")
+            if not newline:
+                self._partial += piece
+                continue
+            raw, self._partial = self._partial + whole + newline, rest
+            for found in parse_blocks(raw, self._worker):
+                if not isinstance(found, EventLine):
+                    yield found
 
     def rest(self) -> Iterator[LogLine]:
         """The unfinished line of an agent that was killed."""
@@ -41,7 +45,9 @@ class _Tail:
         self._file.close()
 
 
-def follow_logs(folder: RunDir, is_last_look: Callable[[], bool], pause: float) -> Iterator[LogLine]:
+def follow_logs(
+    folder: RunDir, is_last_look: Callable[[], bool], pause: float
+) -> Iterator[LogLine | LogBlock]:
     """Yield every line of every agent; the pass that begins when `is_last_look` is true is the last.
 
     The lines of the first pass are sorted by time; later ones come in the order of arrival.
@@ -58,9 +64,9 @@ def follow_logs(folder: RunDir, is_last_look: Callable[[], bool], pause: float) 
                     tails[path] = _Tail(path, worker)
             found = False
             sources = [tail.read() for tail in tails.values()]
-            for line in heapq.merge(*sources, key=lambda each: each.at) if first else _chain(sources):
+            for piece in heapq.merge(*sources, key=_time) if first else chain.from_iterable(sources):
                 found = True
-                yield line
+                yield piece
             first = False
             if last:
                 for tail in tails.values():
@@ -73,6 +79,5 @@ def follow_logs(folder: RunDir, is_last_look: Callable[[], bool], pause: float) 
             tail.close()
 
 
-def _chain(sources: list[Iterator[LogLine]]) -> Iterator[LogLine]:
-    for source in sources:
-        yield from source
+def _time(piece: LogLine | LogBlock) -> float:
+    return piece.at if isinstance(piece, LogLine) else piece.first.at

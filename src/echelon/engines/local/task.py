@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-
 import msgspec
 
 from echelon.engines import durable
@@ -41,5 +39,7 @@ def write_task(folder: RunDir, record: Record, plan: Plan) -> None:
 def _bundle(folder: RunDir) -> dict[str, str] | None:
     if not folder.bundle.exists():
         return None
+    import hashlib  # it loads OpenSSL, which a run without a snapshot does not need
+
     digest = hashlib.sha256(folder.bundle.read_bytes()).hexdigest()
     return {"path": str(folder.bundle), "digest": digest, "target": str(folder.code)}

@@ -20,14 +20,14 @@ import posixpath
 import shlex
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 
 from echelon.bundle import Bundle
 from echelon.engines.base import Saving, Taken, current_user, read_secrets, run_exists, unknown_run
-from echelon.engines.memory.script import Act, Program, one_node, perform
+from echelon.engines.memory.script import Act, Happening, Program, interrupt, one_node, perform
 from echelon.errors import InvalidJob, StateTrouble
 from echelon.model import ends
 from echelon.model.cluster import Cluster
@@ -36,7 +36,7 @@ from echelon.model.event import Event, Kind
 from echelon.model.job import Job
 from echelon.model.log import LogLine
 from echelon.model.plan import Plan
-from echelon.model.run import Record, RunRef, opening_status, summarise
+from echelon.model.run import Record, RunRef, StopSignal, opening_status, summarise
 from echelon.model.status import RunSummary, fold
 from echelon.model.traits import Traits
 from echelon.model.world import members
@@ -70,7 +70,8 @@ class MemoryEngine:
     """
 
     traits = Traits(place="the memory engine")
-    shell = volumes = checkup = usage = None
+    shell = ports = delivery = volumes = checkup = usage = manifests = queueing = installation = None
+    notebooks = None
 
     def __init__(
         self,
@@ -109,8 +110,17 @@ class MemoryEngine:
         waiting = tuple(summary.name for summary in map(_summary, self._queued()) if summary.gpus)
         return Cluster(nodes=tuple(nodes.values()), waiting=waiting)
 
-    def record(self, job: Job, bundle: Bundle | None) -> RunRef:  # noqa: ARG002 - no code runs here
+    def admits(self) -> bool:
+        """Whether queued runs are its own matter."""
+        return self.traits.keeps_queue
+
+    def adds_nodes(self) -> bool:
+        """Its nodes are what it was made with."""
+        return False
+
+    def record(self, job: Job, bundle: Bundle | None, held: Plan | None = None) -> RunRef:
         """Write the run down."""
+        del bundle, held  # no code runs here, and workers are no objects
         read_secrets(job, os.environ)
         ref, results = RunRef(engine="memory", name=job.name), job.results or f"runs/{job.name}"
         with self._changed:
@@ -128,6 +138,19 @@ class MemoryEngine:
             self._runs[job.name] = run
             self._tell(run, "recorded")
         return ref
+
+    def reopen(self, ref: RunRef, job: Job, held: Plan | None = None) -> None:
+        """Forget how the run went."""
+        del held
+        with self._changed:
+            run = self._find(ref)
+            if not run.ended and [event.kind for event in run.events] == ["recorded"]:
+                return
+            if not run.ended:
+                raise StateTrouble(f"run {ref.name!r} has not ended", hint=f"`echelon stop {ref.name}` first")
+            again = _Run(replace(run.record, job=job, created=self._now(), plan=None))
+            self._runs[ref.name] = again
+            self._tell(again, "recorded")
 
     def read(self, ref: RunRef) -> Record:
         """What was recorded."""
@@ -156,6 +179,9 @@ class MemoryEngine:
             self._tell(run, "admitted")
             self._play(run, plan)
 
+    def check(self, job: Job) -> None:
+        """Nothing is named that could be missing."""
+
     def notes(self, job: Job) -> Sequence[str]:  # noqa: ARG002
         """Nothing: nothing runs."""
         return ()
@@ -164,6 +190,10 @@ class MemoryEngine:
         """The plan, for a person to read."""
         commands = [shlex.join(launch.argv) for launch in plan.launches]
         return "\n".join([f"run {job.name} in memory, framework {plan.framework}", *commands]) + "\n"
+
+    def objects(self, job: Job, plan: Plan, bundle: Bundle | None = None) -> str:  # noqa: ARG002
+        """Nothing: a run here is no object of another system."""
+        return ""
 
     def events(self, ref: RunRef, *, follow: bool = False, timeout: float | None = None) -> Iterator[Event]:
         """What happened."""
@@ -183,11 +213,20 @@ class MemoryEngine:
         lines = self._read_on(run, run.lines, follow)
         return (line for line in lines if ranks is None or line.rank in ranks)
 
+    def output(self, ref: RunRef, *, saving: Saving | None = None) -> Iterator[LogLine]:
+        """What the ranks write, until the end."""
+        return self.logs(ref, follow=True, saving=saving)
+
     def fetch(
-        self, ref: RunRef, path: str, to: Path, notice: Callable[[LeftOut], object] = lambda _: None
+        self,
+        ref: RunRef,
+        path: str,
+        to: Path,
+        notice: Callable[[LeftOut], object] = lambda _: None,
+        tell: Callable[[str], object] = lambda _: None,
     ) -> Path:
         """Write results into a folder that is really there."""
-        del notice
+        del notice, tell
         results = self.read(ref).results
         inside = PurePosixPath(posixpath.normpath(path))
         if inside.is_absolute() or ".." in inside.parts:
@@ -211,19 +250,21 @@ class MemoryEngine:
     def tender(self, ref: RunRef, *, take_over: bool = False) -> None:
         """Nothing: runs here are looked after."""
 
-    def stop(self, ref: RunRef, *, now: bool = False) -> None:  # noqa: ARG002 - no rank can refuse
-        """End the run here."""
+    def stop(self, ref: RunRef, *, signal: StopSignal = "SIGTERM") -> None:
+        """End the run here: no rank can refuse. One that is interrupted may have something to say."""
         with self._changed:
             run = self._find(ref)
             reason = f"stopped by {current_user()}"
             if run.record.plan is not None and not run.ended:
                 self._tell(run, "stopping", reason=reason)
+                if signal == "SIGINT":
+                    self._note_all(run, interrupt(self._program(run), run.record.plan, self._now))
             if not run.ended:
                 run.events.append(ends.stopped(reason, at=self._now()))
                 self._changed.notify_all()
                 self._serve_queue()
 
-    def remove(self, ref: RunRef) -> None:
+    def remove(self, ref: RunRef) -> Sequence[str]:
         """Forget the run."""
         with self._changed:
             run = self._find(ref)
@@ -231,6 +272,7 @@ class MemoryEngine:
                 raise StateTrouble(f"run {ref.name!r} has not ended", hint=f"`echelon stop {ref.name}` first")
             del self._runs[ref.name]
             self._changed.notify_all()
+        return ()
 
     def names(self) -> Sequence[str]:
         """The names of all runs."""
@@ -244,11 +286,20 @@ class MemoryEngine:
 
     def _play(self, run: _Run, plan: Plan) -> None:
         """Let the script run as far as it goes by itself."""
-        job, files = run.record.job, self.results.setdefault(run.record.results, {})
+        self._note_all(run, perform(self._program(run), plan, self._now))
+        self._changed.notify_all()
+        if run.ended:
+            self._serve_queue()
+
+    def _program(self, run: _Run) -> Program:
+        job = run.record.job
         what = job.script or job.module or job.command[0]
         missing = Act(error=f"cannot start {what}: no script tells what it does", exit_code=127)
-        program = self._programs.get(what) or self._programs.get(PurePosixPath(what).name) or missing
-        for happening in perform(program, plan, self._now):
+        return self._programs.get(what) or self._programs.get(PurePosixPath(what).name) or missing
+
+    def _note_all(self, run: _Run, happenings: Iterable[Happening]) -> None:
+        files = self.results.setdefault(run.record.results, {})
+        for happening in happenings:
             if isinstance(happening, Event):
                 run.events.append(happening)
             elif isinstance(happening, LogLine):
@@ -257,12 +308,9 @@ class MemoryEngine:
                 files[log] = files.get(log, b"") + happening.text.encode() + b"\n"
             else:
                 files.update(happening)
-        self._changed.notify_all()
-        if run.ended:
-            self._serve_queue()
 
     def _serve_queue(self) -> None:
-        """Admit the queued runs that fit now, the oldest first."""
+        """Admit the queued runs that fit now, by priority, then age."""
         if self._admit is None or self._serving:
             return
         self._serving = True  # a run that is admitted may end at once, and so on
@@ -277,7 +325,8 @@ class MemoryEngine:
 
     def _queued(self) -> list[_Run]:
         runs = list(self._runs.values())
-        return [run for run in runs if run.record.plan is None and not run.untouched and not run.ended]
+        waiting = [run for run in runs if run.record.plan is None and not run.untouched and not run.ended]
+        return sorted(waiting, key=lambda run: -run.record.job.priority)
 
     # Telling
 

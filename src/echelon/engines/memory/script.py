@@ -6,7 +6,7 @@ Messages and the choice of a root cause are the agent's own, so that a played fa
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from echelon.agent.gang import verdict
@@ -18,12 +18,14 @@ from echelon.model.event import Event, RootCause
 from echelon.model.log import LogLine
 from echelon.model.plan import Plan
 from echelon.model.world import members
+from echelon.values import frozen
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Act:
     """What one rank does once it is started: write lines and result files, then end, or last until stopped.
 
+    `interrupted` are the lines of one that lasts, when it gets SIGINT.
     `error` is its last line, on stderr, and makes it fail. A negative exit code is the signal that kills it.
     """
 
@@ -31,6 +33,7 @@ class Act:
     error: str | None = None
     exit_code: int = 0
     lasts: bool = False
+    interrupted: tuple[str, ...] = ()
     files: Mapping[str, bytes] = field(default_factory=dict)
 
 
@@ -70,6 +73,15 @@ def perform(program: Program, plan: Plan, now: Callable[[], float]) -> Iterator[
             yield Event(kind="stopping", at=now(), reason=reason)
             yield ends.timed_out(reason, at=now())
         return
+
+
+def interrupt(program: Program, plan: Plan, now: Callable[[], float]) -> Iterator[Happening]:
+    """What the ranks that last do when they get SIGINT."""
+    for member in members(plan.world):
+        for rank in range(member.first_rank, member.first_rank + member.procs):
+            act = program if isinstance(program, Act) else program(rank, 0)
+            for text in act.interrupted if act.lasts else ():
+                yield LogLine(text=text, at=now(), worker=member.worker, rank=rank)
 
 
 def _perform_once(

@@ -117,9 +117,10 @@ def test_kinds_that_are_not_in_the_table(api: Api) -> None:
 def test_every_kind_of_the_table_is_served(api: Api) -> None:
     from echelon.engines.kubernetes.client.kinds import KINDS
 
-    for kind in KINDS:
-        if kind != "SelfSubjectAccessReview":
-            api.list(kind, namespace=ALL)
+    for name, kind in KINDS.items():
+        # Kubeflow's are served where its operator is, and looked up before.
+        if name != "SelfSubjectAccessReview" and not kind.group.endswith("kubeflow.org"):
+            api.list(name, namespace=ALL)
 
 
 def test_other_paths(api: Api) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.engines.kubernetes.stand_in import POD, StandIn, refuses, says
 
-from echelon.engines.kubernetes.client.api import AlreadyThere, Api, Conflict, Gone, NotThere
+from echelon.engines.kubernetes.client.api import AlreadyThere, Api, Conflict, Gone, Invalid, NotThere
 from echelon.errors import Denied, EchelonError, Refused, Unreachable
 
 
@@ -16,7 +16,7 @@ from echelon.errors import Denied, EchelonError, Refused, Unreachable
         (refuses(409, "AlreadyExists", 'pods "p" already exists'), AlreadyThere, "already exists"),
         (refuses(409, "Conflict", "the object has been modified"), Conflict, "modified"),
         (refuses(410, "Expired", "too old resource version"), Gone, "too old"),
-        (refuses(422, "Invalid", "spec: Required value"), Refused, "spec: Required value"),
+        (refuses(422, "Invalid", "spec: Required value"), Invalid, "spec: Required value"),
         (refuses(413, "RequestEntityTooLarge", "limit is 3145728"), Refused, "larger than"),
         (says(413, b"too large"), Refused, "larger than"),
         (refuses(403, "Forbidden", 'pods "p" is forbidden: exceeded quota: q'), Refused, "exceeded quota"),

@@ -7,8 +7,10 @@ import threading
 from dataclasses import replace
 
 import pytest
+from tests.engines.kubernetes.clock import Clock
 from tests.engines.kubernetes.stand_in import BUSY, POD, Certificates, StandIn, cuts, refuses, says, streams
 
+from echelon.engines.kubernetes.client import session
 from echelon.engines.kubernetes.client.access import Access
 from echelon.engines.kubernetes.client.api import Api
 from echelon.errors import Unreachable
@@ -62,7 +64,8 @@ def test_a_server_that_asks_for_more_patience_than_there_is(api: Api, stand_in: 
     assert len(stand_in.seen) == 1
 
 
-def test_patience_ends(access: Access, stand_in: StandIn) -> None:
+def test_patience_ends(access: Access, stand_in: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "time", Clock())
     stand_in.answer_with(BUSY)
     with pytest.raises(Unreachable, match="cannot answer now: starting"):
         Api(access, patience=0.3).get("Pod", "p")
@@ -79,7 +82,10 @@ def test_changes_that_may_be_repeated(api: Api, stand_in: StandIn, how: str, req
     assert len(stand_in.seen) == requests
 
 
-def test_a_server_that_is_away_for_a_moment(access: Access, certificates: Certificates) -> None:
+def test_a_server_that_is_away_for_a_moment(
+    access: Access, certificates: Certificates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "STRANGERS_PATIENCE", 60.0)  # how long a moment is says the machine's load
     with socket.create_server(("127.0.0.1", 0)) as unused:
         port = unused.getsockname()[1]
     away = replace(access, server=f"https://127.0.0.1:{port}")

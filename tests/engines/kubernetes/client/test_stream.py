@@ -48,7 +48,7 @@ def test_a_watch_that_is_cut_says_so(api: Api, stand_in: StandIn) -> None:
 def test_a_watch_on_a_dead_connection_ends_at_its_time(
     api: Api, stand_in: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("echelon.engines.kubernetes.client.api.GRACE", 0.1)
+    monkeypatch.setattr("echelon.engines.kubernetes.client.api.GRACE", 2.0)
     over = threading.Event()
     stand_in.answer_with(streams([line("ADDED", "1")], then=waits(over)))
     assert len(list(api.watch("Pod", version="0", timeout=0.2))) == 1

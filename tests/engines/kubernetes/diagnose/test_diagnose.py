@@ -92,7 +92,9 @@ def event(reason: str, message: str, *, at: str = "2026-01-01T00:09:30Z", kind: 
     }
 
 
-def starting(reason: str, message: str = "", *, events: Sequence[Object] = (), **spec: Any) -> list[Trouble]:
+def starting(
+    reason: str, message: str = "", *, events: Sequence[Object] | None = (), **spec: Any
+) -> list[Trouble]:
     one = pod(
         0,
         state={"waiting": {"reason": reason, "message": message}},
@@ -162,6 +164,42 @@ def test_a_node_that_does_not_take_up_a_pod() -> None:
     words = "node node-a has not taken up the pod of worker 0 yet"
     assert (trouble.kind, trouble.sentence) == ("silent", words)
     assert diagnose(jobs=[job(workers=1)], pods=[one], now=NOW - 55) == []
+
+
+def test_a_conflict_inside_the_scheduler_is_told_only_if_it_lasts() -> None:
+    condition = {
+        "type": "PodScheduled",
+        "status": "False",
+        "reason": "SchedulerError",
+        "message": 'binding rejected: Operation cannot be fulfilled on pods/binding "demo-0-abcde"',
+        "lastTransitionTime": "2026-01-01T00:09:50Z",
+    }
+    one = pod(0, status={"phase": "Pending", "conditions": [condition]})
+    del one["spec"]["nodeName"]
+    assert diagnose(jobs=[job(workers=1)], pods=[one], now=NOW) == []
+    assert diagnose(jobs=[job(workers=1)], pods=[one], now=NOW + 60)
+
+
+def test_without_the_right_to_list_events_that_is_said() -> None:
+    made = {"status": {"startTime": "2026-01-01T00:09:50Z"}}
+    (trouble,) = diagnose(jobs=[{**job(workers=1), **made}], pods=[], now=NOW, events=None)
+    assert trouble.kind == "silent"
+    assert "you may not list the events" in trouble.sentence
+    (trouble,) = starting("ContainerCreating", events=None)
+    assert trouble.kind == "pulling"
+    assert "you may not list the events" in trouble.sentence
+    assert [each.kind for each in starting("ImagePullBackOff", "not found", events=None)] == ["image"]
+    assert starting("ContainerCreating", events=[]) == []
+
+
+def test_a_default_image_is_given_up_soon_with_the_way_out() -> None:
+    containers = [{"name": "worker", "image": "docker.io/library/python:3.12-slim"}]
+    (trouble,) = starting("ErrImagePull", "dial tcp: lookup registry: no such host", containers=containers)
+    assert (trouble.kind, trouble.healable) == ("default-image", False)
+    assert "--image" in trouble.hint
+    assert gives_up([trouble], NOW) == trouble
+    (named,) = starting("ErrImagePull", "dial tcp: lookup registry: no such host")
+    assert named.kind == "registry"
 
 
 def test_a_worker_that_fails_again_and_again() -> None:

@@ -12,7 +12,7 @@ from echelon.engines.kubernetes import names, shapes
 from echelon.engines.kubernetes.client.kinds import KINDS
 from echelon.engines.kubernetes.doctor import CLUSTER_ROLE, FULL_ROLE, MINIMAL_ROLE, environment
 from echelon.engines.kubernetes.doctor.addons import ADDONS, judge
-from echelon.engines.kubernetes.doctor.rights import NEEDS, Need, check_rights
+from echelon.engines.kubernetes.doctor.rights import NEEDS, Need, check_rights, missing_verbs, to_manifests
 from echelon.engines.kubernetes.nodes import inventory
 from echelon.model.finding import Finding
 
@@ -93,6 +93,31 @@ def test_no_rights_at_all() -> None:
         in found["nodes"].fix
     )
     assert "what is free is unknown" in found["nodes"].fix
+
+
+def test_one_manifest_grants_what_is_missing() -> None:
+    assert to_manifests(missing_verbs(lambda _need, _verb: True), ME, "ann") == []
+    missing = missing_verbs(lambda need, verb: need.kind != "Job" or verb in ("get", "list"))
+    role, binding = to_manifests(missing, ME, "ann")
+    assert (role["kind"], role["metadata"]) == ("Role", {"name": "echelon", "namespace": ME})
+    assert role["rules"] == [
+        {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["watch", "create", "patch", "delete"]}
+    ]
+    assert binding["roleRef"]["name"] == role["metadata"]["name"]
+    assert (binding["subjects"][0]["kind"], binding["subjects"][0]["name"]) == ("User", "ann")
+    all_of_it = to_manifests(
+        missing_verbs(lambda _need, _verb: False), ME, "system:serviceaccount:mine:robot"
+    )
+    assert [each["kind"] for each in all_of_it] == [
+        "Role",
+        "RoleBinding",
+        "ClusterRole",
+        "ClusterRoleBinding",
+    ]
+    assert all_of_it[0]["rules"] == FULL_ROLE
+    assert all_of_it[2]["rules"] == CLUSTER_ROLE
+    assert "namespace" not in all_of_it[2]["metadata"]
+    assert all_of_it[1]["subjects"] == [{"kind": "ServiceAccount", "namespace": "mine", "name": "robot"}]
 
 
 # What nodes and classes offer

@@ -11,9 +11,11 @@ from pathlib import Path
 
 import pytest
 from testbed.kubectl import Kubectl, Object
+from testbed.patience import FACTOR
 from tests.agent.trees import tree
 from tests.engines.kubernetes.copies import TRANSFER, fill, left
 from tests.engines.kubernetes.ordinary import claim
+from tests.testbed import manifests
 
 from echelon.bundle.zipapp import agent_archive
 from echelon.engines.kubernetes import names
@@ -57,6 +59,12 @@ def reach(
     notice: Callable[[str], object] = lambda _: None,
 ) -> AbstractContextManager[Opener]:
     return reach_volume(api, read_volume(api, name), options, owner="ann", writes=writes, notice=notice)
+
+
+def wait_ready(namespace: Kubectl, name: str) -> None:
+    namespace.wait_for(
+        lambda: manifests.conditions(namespace.get("pod", name)).get("Ready") == "True", f"pod {name}"
+    )
 
 
 def test_there_and_back_and_nothing_left(
@@ -149,7 +157,7 @@ def test_a_volume_that_is_full(
     ]
     spec = {"containers": [container], "volumes": volumes, "terminationGracePeriodSeconds": 0}
     namespace.create(agent, {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "small"}, "spec": spec})
-    namespace("wait", "pod/small", "--for=condition=Ready", "--timeout=120s")
+    wait_ready(namespace, "small")
     opener = pod_opener(api, "small")
     source = fill(tmp_path / "source", 20_000_000)
     with pytest.raises(StateTrouble, match=f"the volume is full: {MOUNT}/in/large does not fit"):
@@ -189,7 +197,7 @@ def test_a_volume_in_use_is_reached_on_its_node(
     user["terminationGracePeriodSeconds"] = 0
     namespace("annotate", "pvc", data, f"volume.kubernetes.io/selected-node={node}")
     namespace.create({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "user"}, "spec": user})
-    namespace("wait", "pod/user", "--for=condition=Ready", "--timeout=120s")
+    wait_ready(namespace, "user")
     assert read_volume(api, data).nodes == (node,)
     with reach(api, data, options):
         (pod,) = namespace.items("pods", "-l", TRANSFER)
@@ -221,7 +229,8 @@ def test_an_image_that_is_none_is_given_up_and_nothing_left(namespace: Kubectl, 
 def test_it_ends_by_itself_when_nobody_is_left_to_remove_it(
     namespace: Kubectl, api: Api, data: str, options: PodOptions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(copy_pod, "IDLE", 3)
+    # Long enough that a busy machine sees it run before it has ended.
+    monkeypatch.setattr(copy_pod, "IDLE", int(10 * FACTOR))
     monkeypatch.setattr(copy_pod, "_KEPT", 1)
     monkeypatch.setattr(copy_pod, "_remove", lambda *_: None)
     with reach(api, data, options):

@@ -16,14 +16,16 @@ from tests.engines.conformance.harness import PATIENCE
 from tests.engines.kubernetes.small import stored
 
 from echelon.agent.files import landing, receiver
+from echelon.engines import durable
 from echelon.engines.kubernetes.engine import KubernetesEngine
 from echelon.engines.kubernetes.files.results import local_folder
+from echelon.engines.kubernetes.files.whereabouts import note_on_restarts, without_linger
 from echelon.engines.kubernetes.follow.view import read_record
 from echelon.engines.machine import Submissions
-from echelon.errors import InvalidJob, ResultsIncomplete
+from echelon.errors import InvalidJob, ResultsIncomplete, StateTrouble
 from echelon.handle import Run
 from echelon.model.job import Job
-from echelon.model.pod import Output, PodOptions
+from echelon.model.pod import Output, PodOptions, parse_mount
 from echelon.model.run import RunRef
 from echelon.submit import Prepared, submit
 
@@ -36,6 +38,31 @@ def folder(results: Path | str) -> Path:
     submissions = Submissions()
     submissions.remember("the-record", Path(results))
     return local_folder(stored(), submissions)
+
+
+def of_pods(**options: Any) -> Job:
+    return Job(name="fm", script="train.py", restarts=2, pod=PodOptions(**options))
+
+
+@pytest.mark.parametrize(
+    ("job", "warned"),
+    [
+        (of_pods(), True),
+        (of_pods(mounts=(parse_mount("pvc:data:/data:ro"), parse_mount("emptydir::/e"))), True),
+        (of_pods(mounts=(parse_mount("pvc:ckpt:/ckpt"),)), False),
+        (of_pods(output=Output()), False),
+        (replace(of_pods(), restarts=0), False),
+    ],
+)
+def test_who_restarts_without_a_volume_is_warned(job: Job, warned: bool) -> None:
+    note = note_on_restarts(job)
+    assert (note is not None) is warned
+    assert note is None or "--output" in note
+
+
+def test_without_the_right_to_fetch_workers_do_not_linger_unless_the_user_said_so() -> None:
+    assert without_linger(of_pods()).pod.linger == 0
+    assert without_linger(of_pods(linger=3600.0)).pod.linger == 3600.0
 
 
 def test_home_is_where_the_submission_said(tmp_path: Path) -> None:
@@ -106,6 +133,24 @@ class TestOnACluster:
         run.remove()
         wait_until(lambda: not namespace.items("pvc"), "the volume to go")
         assert not namespace.items("job")
+
+    def test_no_worker_is_released_before_its_results_are_on_the_disk(
+        self, engine: KubernetesEngine, job: Callable[..., Job], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        run = submit(Prepared(job=job()), engine)
+        list(run.events())
+
+        def fail(folder: Path) -> None:
+            assert (folder / "made").exists()
+            raise OSError(errno.EIO, "Input/output error")
+
+        with monkeypatch.context() as broken:
+            broken.setattr(durable, "sync_tree", fail)
+            with pytest.raises(StateTrouble, match="Input/output error"):
+                run.collect()
+        assert _running(engine, "demo")
+        run.collect()
+        wait_until(lambda: not _running(engine, "demo"), "the workers to leave")
 
     def test_a_users_volume_keeps_them_and_get_copies(
         self, engine: KubernetesEngine, job: Callable[..., Job], namespace: Kubectl, tmp_path: Path
@@ -191,14 +236,17 @@ class TestOnACluster:
     ) -> None:
         run = submit(Prepared(job=job(linger=1.0)), engine)
         list(run.events())
-        wait_until(lambda: not _running(engine, run.name), "the workers to go", PATIENCE)
+        wait_until(lambda: not _running(engine, run.name), "the workers to go")
         for _ in range(2):
             with pytest.raises(
                 ResultsIncomplete, match=r"worker 0: 2 files, .* not fetched: its pod"
             ) as caught:
                 run.wait(PATIENCE)
             assert "--linger" in caught.value.hint
-        assert run.status().state == "succeeded"
+        colleague = Run(RunRef(engine="k8s", name=run.name), KubernetesEngine(namespace=engine.api.namespace))
+        for status in (run.status(), colleague.status()):
+            assert status.state == "succeeded"
+            assert [each[:17] for each in status.missing] == ["worker 0: 2 files"]
         with pytest.raises((ResultsIncomplete, InvalidJob)):
             run.get("made", to=tmp_path / "x")
         run.remove()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from testbed.kubectl import Object
 from tests.engines.kubernetes.small import RUNNING, WAITING, ended, pod
@@ -15,6 +17,7 @@ from echelon.engines.kubernetes.files.shards import (
     incomplete,
     whole,
 )
+from echelon.engines.kubernetes.follow.keeper import KeeperView, Kept
 from echelon.model.copy import Copied, LeftOut, Manifest
 from echelon.model.event import Event
 from echelon.model.plan import Placement, Plan
@@ -60,11 +63,15 @@ def test_a_shard_without_its_pod_is_lost(pods: list[Object], why: str) -> None:
     assert describe(whole(shard, shard.why)) == f"worker 1: 3 files, 3 KiB, not fetched: {why}"
 
 
-def test_a_node_that_does_not_respond_may_come_back() -> None:
+@pytest.mark.parametrize(
+    ("deletion", "lost"), [({}, False), ({"deletionTimestamp": "2026-01-01T00:00:00Z"}, True)]
+)
+def test_a_node_that_does_not_respond_may_come_back(deletion: dict[str, Any], lost: bool) -> None:
+    """But a pod that was deleted meanwhile is ended when it does."""
     conditions = [{"type": "Ready", "status": "False"}, {"type": "ContainersReady", "status": "True"}]
-    away = pod(1, state=RUNNING, status={"conditions": conditions})
+    away = pod(1, state=RUNNING, status={"conditions": conditions}, **deletion)
     shard = find_shards(PLAN, [*RAN, *stated(0)], [pod(0, state=RUNNING), away])[1]
-    assert (shard.pod, shard.lost) == (None, False)
+    assert (shard.pod, shard.lost) == (None, lost)
 
 
 def test_a_lost_worker_is_not_waited_for() -> None:
@@ -123,3 +130,62 @@ def test_the_message_names_a_few_files_and_a_few_workers() -> None:
     error = incomplete("demo", [f"worker {number}" for number in range(9)], hint="")
     assert error.message.endswith("worker 4; and 4 more workers")
     assert error.exit_code == 123
+
+
+def keeper(*workers: int, **more: object) -> KeeperView:
+    kept = {each: Kept(manifests={"/out": manifest(each)}) for each in workers}
+    return KeeperView(**{"pod": "demo-keeper-x", "kept": kept, **more})  # type: ignore[arg-type]
+
+
+GIVEN = [Event(kind="worker-kept", at=3.0, worker=worker) for worker in range(2)]
+
+
+def test_what_the_keeper_has_is_taken_from_it() -> None:
+    """Though one of the workers is still there: it leaves at any moment."""
+    pods = [pod(0, state=RUNNING), pod(1, state=ended(0))]
+    shards = find_shards(PLAN, [*RAN, *stated(0, 1), *GIVEN], pods, keeper(0, 1))
+    assert [(each.pod, each.kept) for each in shards] == [("demo-keeper-x", True)] * 2
+
+
+def test_what_the_keeper_lacks_is_in_its_worker() -> None:
+    pods = [pod(0, state=RUNNING), pod(1, state=RUNNING)]
+    shards = find_shards(PLAN, [*RAN, *stated(0, 1)], pods, keeper(0))
+    assert [(each.pod, each.kept) for each in shards] == [("demo-keeper-x", True), ("demo-1-abcde", False)]
+
+
+@pytest.mark.parametrize(
+    ("found", "why", "lost"),
+    [
+        (keeper(0), "the keeper that had it is gone", True),
+        (
+            keeper(pod=None, why="the keeper is gone", lost=True),
+            "it is with the keeper, and the keeper is gone",
+            True,
+        ),
+        (
+            keeper(pod=None, why="the keeper's node does not respond"),
+            "it is with the keeper, and the keeper's node does not respond",
+            False,
+        ),
+    ],
+)
+def test_a_keeper_that_is_lost_with_what_it_had(found: KeeperView, why: str, lost: bool) -> None:
+    pods = [pod(worker, state=ended(0)) for worker in range(2)]
+    shard = find_shards(PLAN, [*RAN, *stated(0, 1), *GIVEN], pods, found)[1]
+    assert (shard.pod, shard.why, shard.lost) == (None, why, lost)
+
+
+def test_a_success_of_which_nothing_is_left_had_results() -> None:
+    """That its pods, logs and keeper are gone does not mean that there were none."""
+    end = Event(kind="finished", at=9.0, outcome="succeeded", exit_code=0)
+    shards = find_shards(PLAN, [end], [], KeeperView(why="the keeper is gone", lost=True))
+    assert [(each.pod, each.lost) for each in shards] == [(None, True)] * 2
+    failed = Event(kind="finished", at=9.0, outcome="failed", exit_code=1)
+    assert find_shards(PLAN, [failed], []) == []
+
+
+def test_what_the_keeper_has_tells_that_ranks_ran() -> None:
+    """A leader that was replaced after the end knows nothing of them."""
+    log = [Event(kind="worker-started", at=1.0, worker=0), Event(kind="verdict", at=2.0)]
+    shards = find_shards(PLAN, log, [], keeper(1))
+    assert [(each.pod, each.kept) for each in shards] == [(None, False), ("demo-keeper-x", True)]

@@ -14,7 +14,7 @@ from echelon.model.log import Line, parse_line
 
 
 def batch(number: int) -> list[Line]:
-    return [parse_line(b"[0 o %d 1.0] %s" % (number, b"x" * 1000), 0)]
+    return [parse_line(b"1.0 %d [0] %s" % (number, b"x" * 1000), 0)]
 
 
 def test_everything_comes_in_order(tmp_path: Path) -> None:

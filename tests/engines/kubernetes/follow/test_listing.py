@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
-from testbed.kubectl import Kubectl
+from testbed.kubectl import Kubectl, Object
 from tests.conftest import wait_until
 
+from echelon.engines.kubernetes.doctor.rights import MINIMAL_ROLE
 from echelon.engines.kubernetes.engine import KubernetesEngine
 from echelon.model.job import Job
 from echelon.model.pod import PodOptions
@@ -35,22 +37,38 @@ def call(
 
 
 def test_mine_everybodys_and_what_is_held(
-    call: Callable[..., subprocess.CompletedProcess[str]], image: Callable[[str], str], namespace: Kubectl
+    call: Callable[..., subprocess.CompletedProcess[str]],
+    image: Callable[[str], str],
+    namespace: Kubectl,
+    user: Callable[[str, Sequence[Object]], Kubectl],
 ) -> None:
     started = call(
-        "ann", "run", "-d", "--linger", "10m", "--image", image("python"), "--name", "demo", "--", "true"
+        *("ann", "run", "-d", "--keep", "0", "--linger", "10m"),
+        *("--image", image("python"), "--name", "demo", "--", "true"),
     )
     assert started.stdout == "demo\n", started.stderr
     wait_until(lambda: "succeeded" in call("ann", "ps", "-a").stdout, "the run to end", 60)
 
-    assert call("bob", "ps", "-a", "-o", "json").stdout == "[]\n"
-    (row,) = json.loads(call("bob", "ps", "-a", "-A", "-o", "json").stdout)
-    assert (row["name"], row["owner"], row["state"]) == ("demo", "ann", "succeeded")
-    assert "OWNER" in call("bob", "ps", "-aA").stdout
+    # The cluster decides who somebody is, whatever their local name.
+    bob = {"KUBECONFIG": str(user("bob", MINIMAL_ROLE).kubeconfig)}
+    assert call("ann", "ps", "-a", "-o", "json", **bob).stdout == "[]\n"
+    (row,) = json.loads(call("ann", "ps", "-a", "-A", "-o", "json", **bob).stdout)
+    assert (row["name"], row["user"], row["state"]) == ("demo", "ann", "succeeded")
+    assert f"{row['owner']} (ann)" in call("ann", "ps", "-aA", **bob).stdout
+    (same,) = json.loads(call("another-machine", "ps", "-a", "-o", "json").stdout)
+    assert (same["owner"], same["own"]) == (row["owner"], True)
+    pod = namespace.items("pods")[0]["metadata"]
+    assert pod["annotations"]["echelon.dev/owner"] == row["owner"]
     assert call("ann", "ps", "-o", "json").stdout == "[]\n"  # it is over, though its pod still runs
 
     status = call("ann", "status", "demo").stdout
     assert "succeeded" in status
+    assert re.search(
+        r"^  phases +queued [^,]+, pulling [^,]+, starting [^,]+, training ", status, re.MULTILINE
+    )
+    assert re.search(rf"^  namespace +{namespace.namespace}$", status, re.MULTILINE)
+    assert re.search(rf"^  image +{re.escape(image('python'))}$", status, re.MULTILINE)
+    assert "GPUS" not in status
     assert "holds      its place, with its results, until" in status
     assert "`echelon get demo`" in status
     refused = call("ann", "rm", "demo")

@@ -28,7 +28,7 @@ def api(access: Access, stand_in: StandIn) -> Api:
 
 
 def line(number: int, text: str = "") -> bytes:
-    return b"[0 o %d %d.500] %s" % (number, 1000 + number, (text or f"line {number}").encode())
+    return b"%d.500 %d [0] %s" % (1000 + number, number, (text or f"line {number}").encode())
 
 
 def log(*lines: bytes) -> bytes:
@@ -188,7 +188,7 @@ def test_an_agents_last_word() -> None:
 
 def test_events_count_for_no_line() -> None:
     """An event has the number of the line that comes next: lines that are missing are counted exactly."""
-    event = b'[event %d 1005.000] {"kind": "state"}'
+    event = b'1005.000 %d [event] {"kind": "state"}'
     (found,) = _Read().fresh([[line(0), event % 1, event % 1, event % 5, line(5), line(7)]], 0)
     said = [each.text if isinstance(each, LogLine) else "event" for each in found]
     gaps = [text for text in said if "missing" in text]
@@ -197,7 +197,7 @@ def test_events_count_for_no_line() -> None:
 
 
 def test_events_alone_survive_a_broken_connection(api: Api, stand_in: StandIn) -> None:
-    said = [b'[event %d %d.000] {"kind": "note", "worker": %d}' % (n, 1000 + n, n) for n in range(6)]
+    said = [b'%d.000 %d [event] {"kind": "note", "worker": %d}' % (1000 + n, n, n) for n in range(6)]
     whole = [each for n in range(6) for each in (said[n], line(n), b"odd")]
     stand_in.answer_with(streams([log(*whole[:7]), log(*whole[7:11])], then=cuts), streams([log(*whole[3:])]))
     got = lines_of(api, pod(state=RUNNING), follow=True, ended=Flag(2), events_only=True)

@@ -8,11 +8,12 @@ from collections.abc import Iterator
 
 import pytest
 from tests.conftest import wait_until
+from tests.engines.kubernetes.follow.conftest import Threads
 from tests.engines.kubernetes.stand_in import StandIn, cuts, refuses, says, streams, waits
 
 from echelon.engines.kubernetes.client.access import Access
 from echelon.engines.kubernetes.client.api import Api, Object
-from echelon.engines.kubernetes.follow.mirror import Mirror
+from echelon.engines.kubernetes.follow.mirror import Mirror, Mirrors
 from echelon.errors import Denied, Unreachable
 
 
@@ -45,10 +46,6 @@ def words(*changes: tuple[str, Object]) -> list[bytes]:
 
 def names(mirror: Mirror) -> list[str]:
     return [each["metadata"]["name"] for each in mirror.of("Pod")]
-
-
-def watching() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name == "watch Pod"]
 
 
 def test_what_is_there_and_what_changes(api: Api, stand_in: StandIn, over: threading.Event) -> None:
@@ -119,12 +116,12 @@ def test_a_missing_right_is_said(api: Api, stand_in: StandIn) -> None:
         mirror.is_ready(30)
 
 
-def test_an_odd_answer_is_said_and_hangs_nobody(api: Api, stand_in: StandIn) -> None:
+def test_an_odd_answer_is_said_and_hangs_nobody(api: Api, stand_in: StandIn, threads: Threads) -> None:
     stand_in.answer_with(says(200, listing(10)), streams([b"[]\n"]))
     with Mirror(api, {"Pod": ""}) as mirror:
         wait_until(lambda: mirror.trouble, "the trouble")
         assert "does not answer as an API server does" in str(mirror.trouble)
-    wait_until(lambda: not watching(), "its thread to end")
+    wait_until(lambda: not threads("watch Pod"), "its thread to end")
 
 
 def test_an_object_without_a_name_is_left_out(api: Api, stand_in: StandIn, over: threading.Event) -> None:
@@ -135,17 +132,41 @@ def test_an_object_without_a_name_is_left_out(api: Api, stand_in: StandIn, over:
         assert names(mirror) == ["p2"]
 
 
-def test_leaving_ends_its_threads(api: Api, stand_in: StandIn, over: threading.Event) -> None:
+def test_leaving_ends_its_threads(
+    api: Api, stand_in: StandIn, over: threading.Event, threads: Threads
+) -> None:
     stand_in.answer_with(says(200, listing(10)), streams([], then=waits(over)))
     with Mirror(api, {"Pod": ""}) as mirror:
         assert mirror.is_ready(30)
         wait_until(lambda: len(stand_in.seen) == 2, "the watch")
-        assert watching()
-    wait_until(lambda: not watching(), "its thread to end")
+        assert threads("watch Pod")
+    wait_until(lambda: not threads("watch Pod"), "its thread to end")
 
 
-def test_leaving_while_the_server_is_away_ends_its_threads(api: Api, stand_in: StandIn) -> None:
+def test_leaving_while_the_server_is_away_ends_its_threads(
+    api: Api, stand_in: StandIn, threads: Threads
+) -> None:
     stand_in.answer_with(cuts)
     with Mirror(api, {"Pod": ""}):
         wait_until(lambda: stand_in.seen, "a try")
-    wait_until(lambda: not watching(), "its thread to end")
+    wait_until(lambda: not threads("watch Pod"), "its thread to end")
+
+
+def test_two_readers_have_one_mirror_until_both_have_left(
+    api: Api, stand_in: StandIn, over: threading.Event, threads: Threads
+) -> None:
+    watched = (says(200, listing(10, pod("a-1", 8))), streams([], then=waits(over)))
+    stand_in.answer_with(*watched, *watched)
+    mirrors = Mirrors()
+    with mirrors.reading("run", lambda: Mirror(api, {"Pod": ""})) as first:
+        with mirrors.reading("run", lambda: Mirror(api, {"Pod": ""})) as second:
+            assert second is first
+            assert second.is_ready(30)
+        wait_until(lambda: len(stand_in.seen) == 2, "the watch")
+        assert names(first) == ["a-1"]
+        assert threads("watch Pod"), "who has left ends nothing for the other"
+    wait_until(lambda: not threads("watch Pod"), "its thread to end")
+    assert len(stand_in.seen) == 2
+    with mirrors.reading("run", lambda: Mirror(api, {"Pod": ""})) as later:
+        assert later is not first
+        assert later.is_ready(30)

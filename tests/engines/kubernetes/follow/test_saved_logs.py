@@ -25,7 +25,7 @@ def api(access: Access, stand_in: StandIn) -> Api:
 
 
 def log(rank: int, numbers: Sequence[int]) -> bytes:
-    return b"".join(b"[%d o %d %d.5] %d\n" % (rank, each, 1000 + each, each) for each in numbers)
+    return b"".join(b"%d.5 %d [%d] %d\n" % (1000 + each, each, rank, each) for each in numbers)
 
 
 def save(logs: Path, uid: str, worker: int, numbers: Sequence[int]) -> None:
@@ -76,9 +76,9 @@ def test_what_a_replaced_pod_wrote(api: Api, stand_in: StandIn, tmp_path: Path) 
     streamed = StreamedLogs(tmp_path, pytest.fail)
     for uid, text in (("old", b"before"), ("new", b"after")):
         streamed.begin(uid, 1)
-        streamed.take(uid, [parse_line(b"[1 o 0 1.0] " + text, 1)])
+        streamed.take(uid, [parse_line(b"1.0 0 [1] " + text, 1)])
     streamed.close()
-    serve(stand_in, {"p1": b"[1 o 0 1.0] after\n[1 o 1 2.0] and on\n"})
+    serve(stand_in, {"p1": b"1.0 0 [1] after\n2.0 1 [1] and on\n"})
     there = [pod(1, state=RUNNING, name="p1", uid="new")]
     assert shown(api, there, tmp_path) == [(1, "before"), (1, "after"), (1, "and on")]
 

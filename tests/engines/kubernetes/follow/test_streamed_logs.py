@@ -20,7 +20,7 @@ from echelon.engines.kubernetes.follow.streamed_logs import StreamedLogs
 from echelon.engines.results import holds_results, is_streamed
 from echelon.model.log import Line, parse_line
 
-LAST = b'[event %d 9.0] {"kind": "worker-ended", "worker": %d}'
+LAST = b'9.0 %d [event] {"kind": "worker-ended", "worker": %d}'
 
 
 def lines(*raw: bytes, worker: int = 0) -> list[Line]:
@@ -28,7 +28,7 @@ def lines(*raw: bytes, worker: int = 0) -> list[Line]:
 
 
 def numbered(numbers: Iterable[int], rank: int = 0, text: str = "line") -> list[Line]:
-    return lines(*(b"[%d o %d 1.0] %s %d" % (rank, each, text.encode(), each) for each in numbers))
+    return lines(*(b"1.0 %d [%d] %s %d" % (each, rank, text.encode(), each) for each in numbers))
 
 
 def wrote(numbers: Iterable[int], text: str = "line") -> str:
@@ -60,7 +60,7 @@ def test_lines_are_on_disk_as_they_come(logs: Path) -> None:
     assert not logs.exists()  # a run that prints nothing leaves nothing
     mine.take("a", numbered(range(3)))
     assert (logs / "rank-0.log").read_text() == wrote(range(3))
-    mine.take("b", lines(b"[1 e 0 1.0] other", worker=1))
+    mine.take("b", lines(b"1.0 0e [1] other", worker=1))
     assert (logs / "rank-1.log").read_text() == "other\n"
     mine.close()
 
@@ -83,17 +83,17 @@ def test_the_places_of_odd_lines(logs: Path) -> None:
     mine.take(
         "a",
         lines(
-            b"[- o 0 1.0] Collecting numpy",
-            b"[0 o+ 1 1.0] half a ",
-            b"[0 o 2 1.0] line",
-            b"[0 o+ 3 1.0] begun",
-            b"[0 e 4 1.0] other stream",
-            b"[0 o 5 1.0]  and ended",
-            b"[1 o~ 6 1.0] 10%",
-            b"[1 o~ 7 1.0] 20%",
-            b"[1 o 8 1.0] done",
+            b"1.0 0 [-] Collecting numpy",
+            b"1.0 1+ [0] half a ",
+            b"1.0 2 [0] line",
+            b"1.0 3+ [0] begun",
+            b"1.0 4e [0] other stream",
+            b"1.0 5 [0]  and ended",
+            b"1.0 6~ [1] 10%",
+            b"1.0 7~ [1] 20%",
+            b"1.0 8 [1] done",
             b"a message of the agent itself",
-            b"[0 o 12 1.0] after the gap",
+            b"1.0 12 [0] after the gap",
         ),
     )
     gap = "[3 lines are missing here: the cluster has thrown them away]\n"
@@ -228,7 +228,7 @@ def test_streamed_logs_are_no_results(logs: Path) -> None:
     assert not holds_results(folder)
     mine = follower(logs, ("a", 0), ("b", 1))
     mine.take("a", [*numbered(range(5)), *lines(LAST % (5, 0))])
-    mine.take("b", lines(b"[1 o 0 1.0] lost", worker=1))
+    mine.take("b", lines(b"1.0 0 [1] lost", worker=1))
     mine.close()
     assert is_streamed(folder)
     assert not holds_results(folder)
@@ -265,7 +265,7 @@ def test_a_uid_that_is_a_path_is_not_used(logs: Path) -> None:
 def test_a_pod_that_claims_to_have_a_million_ranks(logs: Path) -> None:
     mine = follower(logs)
     for at in range(0, 2000, 100):
-        mine.take("a", lines(*(b"[%d o %d 1.0] x" % (each, each) for each in range(at, at + 100))))
+        mine.take("a", lines(*(b"1.0 %d [%d] x" % (each, each) for each in range(at, at + 100))))
     mine.close()
     assert len(list(logs.glob("rank-*.log"))) == 256
     assert (logs / "agent-0.log").read_text().count("x\n") == 2000 - 256
@@ -280,7 +280,7 @@ def test_many_pods_need_few_open_files(logs: Path) -> None:
     mine = follower(logs, *pods)
     for at in range(3):
         for uid, worker in pods:
-            mine.take(uid, lines(b"[%d o %d 1.0] line %d" % (worker, at, at), worker=worker))
+            mine.take(uid, lines(b"1.0 %d [%d] line %d" % (at, worker, at), worker=worker))
             assert open_files() - before < 220
     mine.close()
     assert {path.read_text() for path in logs.glob("rank-*.log")} == {wrote(range(3))}
@@ -309,7 +309,7 @@ def test_a_full_disk_is_told_once_and_gone_on_with_later(logs: Path) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (9000, 9000))
 
     done = subprocess.run(
-        [sys.executable, "-c", FULL, str(logs)],
+        [sys.executable, "-B", "-c", FULL, str(logs)],  # compiled modules would be cut off too, for everybody
         preexec_fn=limit,
         capture_output=True,
         text=True,

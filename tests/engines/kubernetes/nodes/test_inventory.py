@@ -254,13 +254,35 @@ def test_amds_gpus_count_where_there_are_no_others() -> None:
     taken = pod("p", "a", {"resources": {"limits": {names.AMD_GPU: "1"}}})
     found = cluster([amd], [taken])
     first = found.nodes[0].gpus[0]
-    assert (first.id, first.model, first.memory) == ("a/amd-0", "AMD_Instinct_MI300X_OAM", 192 * GIB)
+    assert (first.id, first.model, first.memory) == ("a/0", "AMD_Instinct_MI300X_OAM", 192 * GIB)
     assert holders(found) == ["other/p", None]
-    assert inventory.resource_of(gpu.id for gpu in found.nodes[0].gpus) == names.AMD_GPU
+    assert found.gpu_resource == names.AMD_GPU
     mixed = cluster([amd, node("b", gpus=1)], [taken])
     assert [len(each.gpus) for each in mixed.nodes] == [0, 1]
     assert mixed.nodes[0].free_other == {names.AMD_GPU: 1}  # asked for by name
-    assert inventory.resource_of(["b/0"]) == inventory.resource_of([]) == names.GPU
+    assert mixed.gpu_resource == names.GPU
+    chosen = cluster([amd, node("b", gpus=1)], [taken], gpu_type="mi300x")
+    assert (chosen.gpu_resource, [len(each.gpus) for each in chosen.nodes]) == (names.AMD_GPU, [2, 0])
+
+
+def test_slices_are_had_by_their_profile_alone() -> None:
+    mig = "nvidia.com/mig-1g.5gb"
+    sliced = node("a", allocatable={mig: "7"}, labels={names.GPU_PRODUCT: "NVIDIA-A100-SXM4-40GB"})
+    whole = node("b", gpus=2, labels={names.GPU_PRODUCT: "NVIDIA-A100-SXM4-40GB"})
+    assert [len(each.gpus) for each in cluster([sliced, whole]).nodes] == [0, 2]
+    assert [len(each.gpus) for each in cluster([sliced, whole], gpu_type="a100").nodes] == [0, 2]
+    found = cluster([sliced, whole], gpu_type="mig-1g.5gb")
+    assert (found.gpu_resource, [len(each.gpus) for each in found.nodes]) == (mig, [7, 0])
+    assert found.nodes[0].gpus[0].model == "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb"
+
+
+def test_where_a_node_is_in_the_network() -> None:
+    about = {
+        "topology.kubernetes.io/zone": "z",
+        "cloud.google.com/gce-topology-block": "b",
+        "nvidia.com/gpu.clique": "c.1",
+    }
+    assert cluster([node("a", labels=about)]).nodes[0].domains == ("z", "b", "", "c.1")
 
 
 def test_other_resources_are_counted_by_name() -> None:
@@ -309,3 +331,19 @@ def test_shapes_bear_what_the_api_leaves_out() -> None:
         bare, [{"metadata": {"name": "p"}}], [{"metadata": {"name": "j"}}], [{"metadata": {"name": "r"}}]
     )
     assert found.left_out[0].why == "not ready"
+
+
+def test_which_label_no_node_has() -> None:
+    nodes: list[dict[str, Any]] = [
+        {"metadata": {"labels": {"disk": "hdd", "zone": "a"}}},
+        {"metadata": {"labels": {"zone": "b"}}},
+        {"metadata": {}},
+    ]
+    alone = inventory.no_such_nodes(nodes, {"zone": "a", "disk": "ssd"})
+    assert alone.message == "no node has disk=ssd"
+    assert alone.hint == "nodes have disk=hdd"
+    unknown = inventory.no_such_nodes(nodes, {"gpu": "yes"})
+    assert unknown.message == "no node has gpu=yes"
+    assert "no node has a label gpu" in unknown.hint
+    together = inventory.no_such_nodes(nodes, {"zone": "b", "disk": "hdd"})
+    assert together.message == "no node has zone=b and disk=hdd together"

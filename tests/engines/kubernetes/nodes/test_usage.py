@@ -91,6 +91,46 @@ def test_runs_and_what_they_take() -> None:
     )
 
 
+def test_jobs_of_kubeflows_controllers_have_their_address() -> None:
+    """Two pods with GPUs, one without, and one that has ended: what the job holds is told, by job."""
+    new = "training.kubeflow.org/"
+    labels = {f"{new}operator-name": "pytorchjob-controller", f"{new}job-name": "bert"}
+    mpi = {f"{new}operator-name": "mpi-operator", f"{new}job-name": "pi"}
+    old = {"controller-name": "tfjob-controller", "job-name": "mnist", "group-name": "kubeflow.org"}
+    jobset = {"jobset.sigs.k8s.io/jobset-name": "tuned"}
+    usage = to_usage(
+        seen(
+            [node("gpu-a", gpus=8)],
+            [
+                pod("bert-master-0", "gpu-a", ONE, namespace=ME, labels=labels),
+                pod("bert-worker-0", "gpu-a", ONE, namespace=ME, labels=labels),
+                pod("bert-worker-1", "gpu-a", ONE, namespace=ME, labels=labels, phase="Succeeded"),
+                pod("pi-worker-0", "gpu-a", ONE, namespace="lab", labels=mpi),
+                pod("pi-launcher", "gpu-a", container(cpu="1"), namespace="lab", labels=mpi),
+                pod("mnist-worker-0", "gpu-a", ONE, namespace="lab", labels=old),
+                pod("tuned-node-0-0", "gpu-a", ONE, namespace="lab", labels=jobset),
+                pod("other", "gpu-a", ONE, namespace="lab", labels={"job-name": "other"}),
+            ],
+        ),
+        ME,
+    )
+    assert usage.nodes is not None
+    assert usage.nodes[0].users == {
+        f"k8s://{ME}/pytorchjob/bert": 2,
+        "k8s://lab/mpijob/pi": 1,
+        "k8s://lab/tfjob/mnist": 1,
+        "k8s://lab/jobset/tuned": 1,
+        "lab/other": 1,
+    }
+    assert [(run.name, run.state, run.workers, run.gpus) for run in usage.runs] == [
+        ("k8s://lab/jobset/tuned", "running", 1, 1),
+        ("k8s://lab/mpijob/pi", "running", 1, 1),
+        ("k8s://lab/tfjob/mnist", "running", 1, 1),
+        (f"k8s://{ME}/pytorchjob/bert", "running", 2, 2),
+    ]
+    assert {each.name for each in usage.holders} == set(usage.nodes[0].users)
+
+
 def test_what_may_not_be_looked_at_is_unknown_not_nothing() -> None:
     partly = busy(all_namespaces=False)
     assert partly.nodes is not None
@@ -112,6 +152,12 @@ def test_text(capsys: pytest.CaptureFixture[str]) -> None:
         "gpu-a ready NVIDIA-A100-SXM4-80GB 4 4 0 4 of 8 4 GiB of 32 GiB lab/jupyter (2), fm (1), next (1)",
         "gpu-b cordoned NVIDIA-A100-SXM4-80GB 2 1 1 1.5 of 8 2 GiB of 32 GiB fm (1)",
         "cpu ready - - - - 0 of 8 0 B of 32 GiB",
+        "",
+        "NODE HELD BY POD GPUS FOR STATE",
+        "gpu-a fm fm-0-abcde 1 ? running",
+        "gpu-a lab/jupyter jupyter 2 ? running",
+        "gpu-a next - 1 ? starting",
+        "gpu-b fm fm-1-abcde 1 ? running",
         "",
         "RUN STATE WORKERS CPUS MEMORY GPUS NODES",
         "fm running 2 3 4 GiB 2 gpu-a, gpu-b",
@@ -144,6 +190,13 @@ def test_many_nodes_fit_on_a_screen_and_all_go_into_a_pipe(
     shown = capsys.readouterr().out.splitlines()
     assert len(shown) <= 30
     assert any(line.startswith("and ") and line.endswith("more nodes; -o json shows all") for line in shown)
+    workers = [worker(f"run-{number}", 0, f"n{number:03}", ONE) for number in range(100)]
+    jobs = [job(f"run-{number}", [f"n{number:03}"], ONE) for number in range(100)]
+    full = to_usage(seen([node(f"n{number:03}", gpus=8) for number in range(500)], workers, jobs), ME)
+    cluster_usage(full, "text")
+    shown = capsys.readouterr().out.splitlines()
+    assert len(shown) <= 30
+    assert sum(line.startswith("and ") for line in shown) == 3
 
 
 def test_json_and_yaml(capsys: pytest.CaptureFixture[str]) -> None:
@@ -151,5 +204,5 @@ def test_json_and_yaml(capsys: pytest.CaptureFixture[str]) -> None:
     as_json = json.loads(capsys.readouterr().out)
     cluster_usage(busy(), "yaml")
     assert yaml.safe_load(capsys.readouterr().out) == as_json
-    assert set(as_json) == {"namespace", "nodes", "runs"}
+    assert set(as_json) == {"namespace", "nodes", "runs", "holders"}
     assert as_json["nodes"][0]["users"] == {"fm": 1, "lab/jupyter": 2, "next": 1}

@@ -31,6 +31,7 @@ from echelon.model import template
 from echelon.model.job import Job
 from echelon.model.pod import Output, PodOptions
 from echelon.model.resources import Amount, Resources
+from echelon.model.settings import Settings
 from echelon.model.world import Group, World
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -269,8 +270,8 @@ def test_taints_of_what_is_asked_for_are_tolerated() -> None:
     away = ["not-ready", "unreachable"]
     assert keys(Resources()) == away
     assert spec_of(Resources())["tolerations"][0]["tolerationSeconds"] == 15
-    assert keys(Resources(gpus=1)) == ["gpu", "gpu", *away]
-    assert keys(Resources(other={"nvidia.com/mig-1g.5gb": 1})) == ["gpu", "gpu", "mig-1g.5gb", *away]
+    assert keys(Resources(gpus=1)) == ["gpu", *away]
+    assert keys(Resources(other={"nvidia.com/mig-1g.5gb": 1})) == ["gpu", "mig-1g.5gb", *away]
     assert keys(Resources(other={"rdma/hca": 1})) == ["hca", *away]
 
 
@@ -409,3 +410,10 @@ def test_a_template_for_all_workers_gives_way_to_that_of_a_role() -> None:
 
 def test_the_ranks_container_is_called_the_same_everywhere() -> None:
     assert names.CONTAINER == template.CONTAINER
+
+
+def test_ranks_have_the_width_of_the_callers_terminal_unless_they_set_it() -> None:
+    record, plan = planned(Case(said=Settings(script="a.py", framework="plain", env={"LINES": "7"})))
+    given = {"COLUMNS": "90", "LINES": "40"}
+    made = manifests.started_objects(record, plan, Shipped(), job_dialect, variables=given)
+    assert {"COLUMNS": "90", "LINES": "7"}.items() <= made.task["env"].items()

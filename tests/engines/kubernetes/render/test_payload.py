@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,14 +10,18 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.engines.kubernetes.rendered import Case, planned
 
 from echelon.bundle import pack_files
 from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.record import Shipped
-from echelon.engines.kubernetes.render.payload import Payload, content, layout, load, parts, weigh
+from echelon.engines.kubernetes.render.payload import MOST_CODE, Payload, content, layout, load, parts, weigh
+from echelon.engines.kubernetes.render.task import pod_task
+from echelon.engines.kubernetes.render.volumes import user_volumes
 from echelon.errors import InvalidJob
 from echelon.model.job import Job
-from echelon.model.pod import PodOptions
+from echelon.model.pod import PodOptions, VolumePath
+from echelon.model.settings import Settings
 
 SIZES = st.integers(0, 3 << 20)
 
@@ -115,3 +120,36 @@ def test_requirements_that_cannot_travel(text: str, problem: str, tmp_path: Path
 def test_requirements_that_are_not_there() -> None:
     with pytest.raises(InvalidJob, match="cannot be read: No such file"):
         load(Job(name="fm", script="a", pod=PodOptions(requirements="/no/such/file")), None)
+
+
+def test_code_on_a_volume_is_known_by_its_digest_and_in_no_configmap() -> None:
+    job = Job(name="x", script="a.py", pod=PodOptions(code_volume=VolumePath(claim="shelf", path="code")))
+    bundle = pack_files({"a.py": b"print()"})
+    shipped = weigh(load(job, bundle))
+    assert (shipped.code, shipped.digest) == (0, bundle.digest)
+    assert [piece.of for pieces in layout(shipped) for piece in pieces] == ["agent"]
+    record, plan = planned(
+        Case(said=Settings(script="a.py", framework="plain", code_volume="pvc:shelf/code"))
+    )
+    task = pod_task(record, plan, shipped)
+    assert task["bundle"]["parts"] == [f"/echelon/store/echelon-code-{bundle.digest}.tar.gz"]
+    mounted = user_volumes(record.job.pod, "x")
+    assert {"mountPath": "/echelon/store", "subPath": "code", "readOnly": True}.items() <= mounted.mounts[
+        0
+    ].items()
+
+
+def test_code_that_is_too_large_for_configmaps_is_sent() -> None:
+    bundle = pack_files({"a.py": b"print()", "weights": os.urandom(MOST_CODE)})
+    shipped = weigh(load(Job(name="x", script="a.py"), bundle))
+    assert (shipped.code, shipped.sent, shipped.digest) == (0, len(bundle.data), bundle.digest)
+    assert [piece.of for pieces in layout(shipped) for piece in pieces] == ["agent"]
+    record, plan = planned(Case(said=Settings(script="a.py", framework="plain")))
+    assert pod_task(record, plan, shipped)["bundle"] == {
+        "digest": bundle.digest,
+        "target": "/echelon/space/code",
+        "sent": f"/echelon/space/sent/echelon-code-{bundle.digest}.tar.gz",
+        "size": len(bundle.data),
+    }
+    on_volume = PodOptions(code_volume=VolumePath(claim="shelf"))
+    assert weigh(load(Job(name="x", script="a.py", pod=on_volume), bundle)).sent == 0

@@ -45,6 +45,15 @@ def test_a_plan_without_jobs_is_no_start() -> None:
     assert [each.kind for each in opening_events(replace(found, started=True), has_jobs=False)] == started
 
 
+def test_a_run_that_kueue_has_not_admitted_is_queued() -> None:
+    plan = plan_anywhere(replace(RECORD.job, framework="plain"))
+    made = stored(started=True, admitted="5.0")
+    found = replace(made, run=replace(made.run, plan=plan))
+    waiting = opening_events(found, has_jobs=True, queue="team")[-1]
+    assert (waiting.kind, waiting.reason) == ("queued", "queued in Kueue's queue team")
+    assert opening_events(found, has_jobs=True)[-1].kind == "admitted"
+
+
 # The leader's log
 
 

@@ -12,7 +12,7 @@ from testbed.kubectl import Object
 from tests.engines.kubernetes.small import RUNNING, WAITING, ended, job, pod, stored
 from tests.engines.kubernetes.taken import load
 
-from echelon.agent.task import TOLD_TO_LEAVE
+from echelon.agent.task import GAVE_WAY, TOLD_TO_LEAVE
 from echelon.engines.kubernetes.fields import moment
 from echelon.engines.kubernetes.render.dialects import end_of as end_of_jobs
 from echelon.engines.kubernetes.state.outcome import explain, finished_event, summary
@@ -282,6 +282,23 @@ def test_several_jobs_end_together() -> None:
             [pod(0, state=RUNNING), pod(1, state=ended(137))],
             "restarting",
             "worker 1 was lost: its agent was killed by SIGKILL",
+        ),
+        (
+            {},
+            [job()],
+            [
+                pod(0, state=ended(GAVE_WAY, message=json.dumps({"reason": "it gave way"}))),
+                pod(1, state=WAITING),
+            ],
+            "starting",
+            "it gave way",
+        ),
+        (
+            {},
+            [job()],
+            [pod(0, state=RUNNING), pod(1, state=ended(GAVE_WAY, message=json.dumps({"reason": "why"})))],
+            "starting",
+            "why",
         ),
         (
             {"stop": {"at": 10.0, "reason": "stopped by ann"}},

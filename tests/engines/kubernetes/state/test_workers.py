@@ -21,6 +21,7 @@ from echelon.engines.kubernetes.state.workers import (
     leader_pods,
     loss_of,
     pods_by_worker,
+    released,
     worker_of,
 )
 
@@ -209,3 +210,15 @@ def test_disruptions_that_the_testbed_does_not_bring_about(condition: Object, wo
     """The messages are those of Kubernetes' own source."""
     found = [{"type": "DisruptionTarget", "status": "True", **condition}]
     assert how(pod(state=ended(137), status={"conditions": found})) == words
+
+
+def test_gpus_are_free_when_the_last_worker_has_left() -> None:
+    """A worker that lingers, or whose end nobody saw, leaves that open."""
+    early, late = (
+        pod(0, state=ended(0, at="2026-01-01T00:01:00Z")),
+        pod(1, state=ended(0, at="2026-01-01T00:01:07Z")),
+    )
+    assert released([early, late]) == moment("2026-01-01T00:01:07Z")
+    assert released([early, pod(1, state=RUNNING)]) is None
+    assert released([early, pod(1, status={"phase": "Failed"})]) is None
+    assert released([]) is None

@@ -4,15 +4,17 @@ Values only: `kubeconfig` makes them, `credentials`, `trust` and `session` use t
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
+
+from echelon.values import frozen
 
 # The supported API versions of exec plugins, and the interactive modes of a plugin.
 PLUGIN_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
 MODES = ("Never", "IfAvailable", "Always")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class ExecPlugin:
     """A program that issues credentials, and how the kubeconfig wants it to be called."""
 
@@ -26,7 +28,7 @@ class ExecPlugin:
     config: Any = None  # the cluster's extension for plugins, passed through
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class Login:
     """A user's credentials. Tokens, passwords and PEM texts are secrets and are never printed."""
 
@@ -42,7 +44,7 @@ class Login:
     act_as: tuple[tuple[str, str], ...] = ()  # impersonation headers
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class Access:
     """One cluster as one user in one namespace."""
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
 from typing import Literal, Self, TypeVar
@@ -18,19 +17,33 @@ from echelon.engines.kubernetes.client.access import Access
 from echelon.engines.kubernetes.client.answers import no_api_server, read_events, read_object
 from echelon.engines.kubernetes.client.border import admit, admit_all
 from echelon.engines.kubernetes.client.execute import Exec, begin_exec
+from echelon.engines.kubernetes.client.forward import PortConnection, connect_to_port
 from echelon.engines.kubernetes.client.kinds import KINDS, NotThere, object_path
 from echelon.engines.kubernetes.client.pages import read_pages, read_shapes
-from echelon.engines.kubernetes.client.refusals import AlreadyThere, Conflict, Gone, Object, Request
+from echelon.engines.kubernetes.client.refusals import AlreadyThere, Conflict, Gone, Invalid, Object, Request
 from echelon.engines.kubernetes.client.session import Pairs, Session
 from echelon.engines.kubernetes.client.stream import Stream
 from echelon.engines.kubernetes.client.targets import ALL, Targets
+from echelon.values import frozen
 
-__all__ = ["ALL", "AlreadyThere", "Api", "Conflict", "Exec", "Gone", "Listing", "NotThere", "Object"]
+__all__ = [
+    "ALL",
+    "AlreadyThere",
+    "Api",
+    "Conflict",
+    "Exec",
+    "Gone",
+    "Invalid",
+    "Listing",
+    "NotThere",
+    "Object",
+]
 
 T = TypeVar("T")
 PAGE = 500
 # Seconds after its timeout within which a watch may still report its end.
 GRACE = 5.0
+_ONLY_METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 PATCHES = {
     "merge": "application/merge-patch+json",
     "json": "application/json-patch+json",
@@ -39,7 +52,7 @@ PATCHES = {
 }
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class Listing:
     """Objects, and the resource version from which a watch continues."""
 
@@ -70,6 +83,15 @@ class Api:
             return self.get(kind, name, namespace=namespace)
         except NotThere:
             return None
+
+    def exists(self, kind: str, name: str, *, namespace: str | None = None) -> bool:
+        """Whether there is such an object. Its content, which may be a Secret's, does not travel."""
+        path, request = self._targets.one("get", kind, name, namespace)
+        try:
+            self._session.call("GET", path, request, accept=_ONLY_METADATA, again=True)
+        except NotThere:
+            return False
+        return True
 
     def list(
         self, kind: str, *, selector: str = "", fields: str = "", namespace: str | None = None
@@ -215,9 +237,11 @@ class Api:
         follow: bool = False,
         since: str = "",
         tail: int | None = None,
+        stamped: bool = False,
         namespace: str | None = None,
     ) -> Stream[bytes]:
-        """A container's log, in pieces cut anywhere; `since` is an RFC 3339 time.
+        """A container's log, in pieces cut anywhere; `since` is an RFC 3339 time, and with `stamped` the
+        kubelet puts one before each line.
 
         With `follow` the stream is silent while the container is; `close` ends it from any thread."""
         path, request = self._targets.one("get", "Pod", pod, namespace, "log")
@@ -228,6 +252,8 @@ class Api:
             params.append(("sinceTime", since))
         if tail is not None:
             params.append(("tailLines", str(tail)))
+        if stamped:
+            params.append(("timestamps", "true"))
         read = None if follow else 30.0
         return self._session.stream(path, request, iter, params=params, read=read)
 
@@ -244,6 +270,11 @@ class Api:
         """Start a command in a container. The result is a context manager that closes the connection."""
         path, request = self._targets.one("get", "Pod", pod, namespace, "exec")
         return begin_exec(self._session, path, request, command, container=container, stdin=stdin, tty=tty)
+
+    def port(self, pod: str, port: int, *, namespace: str | None = None) -> PortConnection:
+        """A connection to a port of a pod. The result is a context manager that closes it."""
+        path, request = self._targets.one("get", "Pod", pod, namespace, "portforward")
+        return connect_to_port(self._session, path, request, port)
 
     def may(self, verb: str, kind: str, *, subresource: str = "", namespace: str | None = None) -> bool:
         """Whether the user has a right."""

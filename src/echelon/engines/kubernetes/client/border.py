@@ -99,10 +99,14 @@ _PEERS: Shape = [
 ]
 _PORTS: Shape = [{"port": (int, str), "endPort": int, "protocol": str}]
 _REVIEW = "SelfSubjectReview"  # a question to the API server, whose answer has no name
+_KUBEFLOW: Shape = {
+    "spec": {"runPolicy": {"suspend": bool, "ttlSecondsAfterFinished": int}},
+    "status": {"conditions": _CONDITIONS, "startTime": str},
+}
 _SHAPES: Mapping[str, Shape] = {
     "ConfigMap": {"data": _TEXTS},
     "Deployment": {"spec": {"template": {"spec": _POD}}, "status": {"readyReplicas": int}},
-    "EndpointSlice": {"endpoints": [{"addresses": [str]}], "ports": _PORTS},
+    "EndpointSlice": {"endpoints": [{"addresses": [str], "conditions": {"ready": bool}}], "ports": _PORTS},
     "Event": {
         "involvedObject": {"kind": str, "name": str, "uid": str},
         "reason": str,
@@ -111,6 +115,11 @@ _SHAPES: Mapping[str, Shape] = {
         "firstTimestamp": str,
         "lastTimestamp": str,
         "series": {"lastObservedTime": str},
+    },
+    **dict.fromkeys(("PyTorchJob", "TFJob", "MPIJob"), _KUBEFLOW),
+    "TrainJob": {
+        "spec": {"suspend": bool},
+        "status": {"conditions": _CONDITIONS, "jobsStatus": _NAMED},
     },
     "Job": {
         "spec": {"suspend": bool, "completions": int, "template": {"spec": _POD}},

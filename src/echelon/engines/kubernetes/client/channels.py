@@ -7,8 +7,9 @@ from __future__ import annotations
 import base64
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from echelon.values import frozen
 
 INPUT, OUTPUT, ERRORS, STATUS, SIZE, END = 0, 1, 2, 3, 4, 255
 # `v5` can close a single stream; servers before 1.30 support `v4` only.
@@ -17,7 +18,7 @@ V5, V4 = "v5.channel.k8s.io", "v4.channel.k8s.io"
 RFC_6455 = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class Piece:
     """A part of a message on one channel; `last` if the message is complete with it."""
 
@@ -26,7 +27,7 @@ class Piece:
     last: bool
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class Ping:
     """The server checks that the client is alive."""
 

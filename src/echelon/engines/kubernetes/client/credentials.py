@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import IO, TYPE_CHECKING, Any
 
 import msgspec
@@ -19,6 +19,7 @@ import msgspec
 from echelon.engines.kubernetes.client.access import Access, ExecPlugin
 from echelon.engines.kubernetes.client.trust import read_file
 from echelon.errors import Denied, Unavailable
+from echelon.values import frozen
 
 if TYPE_CHECKING:
     import subprocess
@@ -41,7 +42,7 @@ LOGIN_AGAIN = {
 }
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class Proof:
     """What requests carry to authenticate, until it expires."""
 

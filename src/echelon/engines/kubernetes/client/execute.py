@@ -23,7 +23,7 @@ from echelon.engines.kubernetes.client.access import Access
 from echelon.engines.kubernetes.client.answers import read_exit_code
 from echelon.engines.kubernetes.client.channels import Packing, Piece
 from echelon.engines.kubernetes.client.refusals import Request, name_server, unreachable
-from echelon.engines.kubernetes.client.session import Session
+from echelon.engines.kubernetes.client.session import Pairs, Session
 from echelon.engines.kubernetes.client.stream import Upgraded
 from echelon.errors import EchelonError, Unavailable, Unreachable
 
@@ -259,6 +259,11 @@ def begin_exec(
     wanted = {"stdin": stdin, "stdout": True, "stderr": not tty, "tty": tty}
     params = [("container", container), *(("command", argument) for argument in command)]
     params += [(name, "true") for name, value in wanted.items() if value]
+    return Exec(open_channels(session, path, request, params), session.access, request)
+
+
+def open_channels(session: Session, path: str, request: Request, params: Pairs) -> Upgraded:
+    """A WebSocket with Kubernetes' channels."""
     key = channels.new_key()
     upgraded = session.upgrade(path, request, params=params, headers=channels.handshake(key))
     if not channels.is_answer_to(key, upgraded.headers):
@@ -267,4 +272,4 @@ def begin_exec(
             f"{name_server(session.access)} does not speak {channels.V5} or {channels.V4}",
             hint="a proxy between here and the server may not let WebSockets through",
         )
-    return Exec(upgraded, session.access, request)
+    return upgraded

@@ -6,18 +6,18 @@ Kinds that the engine uses are in a table, which saves a request. Any other is w
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
 from echelon.errors import Refused
+from echelon.values import frozen
 
 
 class NotThere(Refused):
     """No such object, or no such kind of object."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class Kind:
     """Where objects of one kind are served."""
 
@@ -36,8 +36,8 @@ def _core(plural: str, *, namespaced: bool = True) -> Kind:
     return Kind(group="", version="v1", plural=plural, namespaced=namespaced)
 
 
-def _of(group: str, plural: str, *, namespaced: bool = True) -> Kind:
-    return Kind(group=group, version="v1", plural=plural, namespaced=namespaced)
+def _of(group: str, plural: str, *, version: str = "v1", namespaced: bool = True) -> Kind:
+    return Kind(group=group, version=version, plural=plural, namespaced=namespaced)
 
 
 KINDS: Mapping[str, Kind] = {
@@ -55,14 +55,29 @@ KINDS: Mapping[str, Kind] = {
     "ServiceAccount": _core("serviceaccounts"),
     "Deployment": _of("apps", "deployments"),
     "Job": _of("batch", "jobs"),
+    "PyTorchJob": _of("kubeflow.org", "pytorchjobs"),
+    "TFJob": _of("kubeflow.org", "tfjobs"),
+    "MPIJob": _of("kubeflow.org", "mpijobs", version="v2beta1"),
+    "TrainJob": _of("trainer.kubeflow.org", "trainjobs", version="v1alpha1"),
+    "TrainingRuntime": _of("trainer.kubeflow.org", "trainingruntimes", version="v1alpha1"),
     "Lease": _of("coordination.k8s.io", "leases"),
     "EndpointSlice": _of("discovery.k8s.io", "endpointslices"),
     "NetworkPolicy": _of("networking.k8s.io", "networkpolicies"),
     "PriorityClass": _of("scheduling.k8s.io", "priorityclasses", namespaced=False),
     "StorageClass": _of("storage.k8s.io", "storageclasses", namespaced=False),
+    "ClusterRole": _of("rbac.authorization.k8s.io", "clusterroles", namespaced=False),
+    "ClusterRoleBinding": _of("rbac.authorization.k8s.io", "clusterrolebindings", namespaced=False),
+    "Role": _of("rbac.authorization.k8s.io", "roles"),
+    "RoleBinding": _of("rbac.authorization.k8s.io", "rolebindings"),
     "CustomResourceDefinition": _of("apiextensions.k8s.io", "customresourcedefinitions", namespaced=False),
     "SelfSubjectAccessReview": _of("authorization.k8s.io", "selfsubjectaccessreviews", namespaced=False),
 }
+
+
+def discovered(name: str) -> str:
+    """A kind of the table by the name that is looked up: not every cluster serves Kubeflow's."""
+    kind = KINDS[name]
+    return f"{kind.plural}.{kind.version}.{kind.group}"
 
 
 def split_name(name: str) -> tuple[str, str, str] | None:

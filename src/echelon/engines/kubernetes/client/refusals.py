@@ -9,7 +9,6 @@ import errno
 import re
 import socket
 import ssl
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -19,6 +18,7 @@ from echelon.engines.kubernetes.client.credentials import log_in_again
 from echelon.engines.kubernetes.client.kinds import Kind, NotThere
 from echelon.engines.kubernetes.client.proxies import without_password
 from echelon.errors import Denied, EchelonError, Refused, Unreachable
+from echelon.values import frozen
 
 Object = dict[str, Any]
 
@@ -37,11 +37,15 @@ class Conflict(Refused):
     """The object has changed since it was read, or a precondition does not hold."""
 
 
+class Invalid(Refused):
+    """The API server does not accept what the object would be."""
+
+
 class Gone(Refused):
     """The resource version to continue from is too old: list again."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class Request:
     """What a call requests of the API server, for the message when it fails."""
 
@@ -186,7 +190,8 @@ def from_status(status: Object, request: Request, access: Access) -> EchelonErro
         return Unreachable(f"{server} has too much to do: {message}", hint="try again in a moment")
     if code in NOT_NOW and code != 500:
         return Unreachable(f"{server} cannot answer now: {message}", hint="try again in a moment")
-    return Refused(f"the cluster said no: {message}", hint=_refusal_hint(message, code))
+    refused = Invalid if code == 422 else Refused
+    return refused(f"the cluster said no: {message}", hint=_refusal_hint(message, code))
 
 
 def comes_from_a_node(code: int, request: Request) -> bool:

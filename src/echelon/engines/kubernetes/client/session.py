@@ -68,10 +68,11 @@ class Session:
         params: Pairs = (),
         body: bytes | None = None,
         content_type: str = "application/json",
+        accept: str = "application/json",
         again: bool,
     ) -> bytes:
         """One request and its whole response; `again` if the request is idempotent."""
-        headers = [("Accept", "application/json")]
+        headers = [("Accept", accept)]
         if not self.access.compress:
             headers.append(("Accept-Encoding", "identity"))
         if body is not None:

@@ -12,11 +12,11 @@ import socket
 import ssl
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from echelon.errors import EchelonError, Unavailable
+from echelon.values import frozen
 
 if TYPE_CHECKING:
     import httpx2
@@ -27,7 +27,7 @@ T = TypeVar("T")
 IDLE, BETWEEN, PROBES = 15, 5, 4
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class Upgraded:
     """A connection after the switch to another protocol; its socket does not block."""
 

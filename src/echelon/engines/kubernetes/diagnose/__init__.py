@@ -19,7 +19,7 @@ from echelon.engines.kubernetes.diagnose.scheduling import (
     missing_claim,
     read_scheduler,
 )
-from echelon.engines.kubernetes.diagnose.starting import start_trouble, waiting_trouble
+from echelon.engines.kubernetes.diagnose.starting import start_trouble, untold_trouble, waiting_trouble
 from echelon.engines.kubernetes.diagnose.trouble import (
     PATIENCE,
     Finding,
@@ -50,6 +50,8 @@ if TYPE_CHECKING:
 __all__ = ["PATIENCE", "Trouble", "diagnose", "gives_up", "limit_note"]
 
 _SCHEDULER_SILENCE = 10.0  # seconds within which a scheduler has looked at a new pod
+_SCHEDULER_FAILED = "SchedulerError"  # the reason in a condition of a try that was no verdict on the nodes
+_CONFLICT = 30.0  # seconds for which such tries are no news
 _SCALING = ("TriggeredScaleUp", "Nominated")  # reasons in events of the cluster autoscaler, and of Karpenter
 _NOT_SCALING = ("NotTriggerScaleUp", "FailedScaleUp")
 _ELSEWHERE = "with --restarts the run goes on on another node"
@@ -80,7 +82,7 @@ def diagnose(
     jobs: Sequence[Object],
     pods: Sequence[Object],
     now: float,
-    events: Sequence[Object] = (),
+    events: Sequence[Object] | None = (),
     nodes: Sequence[Object] | None = None,
     claims: Sequence[Object] | None = None,
     cluster: Cluster | None = None,
@@ -88,9 +90,9 @@ def diagnose(
 ) -> list[Trouble]:
     """Every trouble of a run's workers, the most telling first; none if all is well or it is queued.
 
-    `events` are those of the namespace, or of its Jobs, pods and claims; `nodes` and `claims` are None where
-    they may not be listed; `cluster` has what is free on each node; `alone` is the name of a single pod that
-    is no worker of a run."""
+    `events` are those of the namespace, or of its Jobs, pods and claims; `events`, `nodes` and `claims` are
+    None where they may not be listed; `cluster` has what is free on each node; `alone` is the name of a
+    single pod that is no worker of a run."""
     indexed = Events(events)
     look = _Look(events=indexed, nodes=nodes, claims=claims, cluster=cluster, now=now, alone=alone)
     findings: list[Finding] = []
@@ -141,8 +143,12 @@ class _Look:
             return
         elif not (pod.get("spec") or {}).get("nodeName"):
             yield from self._unscheduled(worker, pod, events)
-        elif (finding := waiting_trouble(pod, events, self._now)) is not None:
-            yield finding
+        else:
+            finding = waiting_trouble(pod, events, self._now)
+            if finding is None and not self._events.known:
+                finding = untold_trouble(pod, self._now)
+            if finding is not None:
+                yield finding
 
     def _lost(self, worker: int, pods: Sequence[Object], loss: Loss) -> Finding:
         pod, end = pods[-1], container_end(pods[-1])
@@ -172,6 +178,8 @@ class _Look:
                 since=since,
             )
             return
+        if condition.get("reason") == _SCHEDULER_FAILED and self._now - (since or self._now) < _CONFLICT:
+            return  # another scheduler, or an older look at the pod, was in the way: it tries again
         message = one_line(condition.get("message"))
         if not condition or (not message and condition.get("status") != "True"):
             if begun is not None and self._now - begun >= _SCHEDULER_SILENCE:

@@ -6,10 +6,10 @@ event that repeats often begins with "(combined from similar events)"."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from echelon.engines.kubernetes.fields import moment, one_line
+from echelon.values import frozen
 
 if TYPE_CHECKING:
     from echelon.engines.kubernetes.client.api import Object
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _COMBINED = "(combined from similar events): "
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ClusterEvent:
     """An event of an object, with its first and last time."""
 
@@ -28,11 +28,14 @@ class ClusterEvent:
 
 
 class Events:
-    """All events, indexed by their object; a namespace can have thousands."""
+    """All events, indexed by their object; a namespace can have thousands. They are not `known` where the
+    user may not list them.
+    """
 
-    def __init__(self, events: Iterable[Object]) -> None:
+    def __init__(self, events: Iterable[Object] | None) -> None:
+        self.known = events is not None
         self._by_object: dict[tuple[str, str], list[Object]] = {}
-        for event in events:
+        for event in events or ():
             target = event.get("involvedObject") or {}
             key = str(target.get("kind")), str(target.get("name"))
             self._by_object.setdefault(key, []).append(event)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from echelon.engines.kubernetes.client.api import Object
 
 _SILENCE = 10.0  # seconds within which a healthy Job controller creates pods
+_UNTOLD = 4.0  # the same where its events, which give the reason, may not be read
 _QUOTA = re.compile(
     r"exceeded quota: (?P<name>[^,]+), requested: (?P<asked>.+), used: (?P<used>.+), limited: (?P<limit>.+)"
 )
@@ -48,8 +49,18 @@ def missing_pods(
     started = moment((job.get("status") or {}).get("startTime")) or moment(
         job["metadata"].get("creationTimestamp")
     )
-    if pods or started is None or now - started < _SILENCE:
+    if pods or started is None or now - started < (_SILENCE if events.known else _UNTOLD):
         return []  # a pod that failed is replaced after a pause
+    if not events.known:
+        return [
+            Finding(
+                kind="silent",
+                text=f"no pod of Job {job['metadata']['name']} was made yet, and you may not list the events "
+                "that say why",
+                hint="a quota, a limit range or a policy? `echelon doctor --on k8s` names the missing right",
+                since=started,
+            )
+        ]
     return [
         Finding(
             kind="silent",

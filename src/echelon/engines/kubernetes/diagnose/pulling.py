@@ -9,6 +9,7 @@ import re
 from collections.abc import Sequence
 
 from echelon.engines.kubernetes.diagnose.trouble import Kind
+from echelon.engines.kubernetes.render.image import DEFAULTS
 
 # The order matters: a registry may answer "not found or no access" to a request without a login, and an
 # unreachable login server is not a refused login.
@@ -46,6 +47,9 @@ def read_pull_error(
 
     `secrets` are the pull secrets that the pod names, `lost_secrets` those that the kubelet did not find."""
     why = strip(message)
+    if image in DEFAULTS:  # which the user has not named: naming another is the way out, waiting is not
+        text = f"image {image}, the default, cannot be pulled: {why or 'no reason was given'}"
+        return "default-image", text, "name one that the nodes can pull with --image"
     make = (
         "`kubectl create secret docker-registry NAME --docker-server=... --docker-username=...`"
         " makes a pull secret; name it with --pull-secret"

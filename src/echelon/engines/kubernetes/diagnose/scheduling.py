@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from echelon.engines.kubernetes import names
@@ -22,6 +21,7 @@ from echelon.engines.kubernetes.quantities import amount_of
 from echelon.engines.kubernetes.state.workers import worker_container
 from echelon.model.cluster import Cluster
 from echelon.model.resources import format_memory
+from echelon.values import frozen
 
 if TYPE_CHECKING:
     from echelon.engines.kubernetes.client.api import Object
@@ -34,7 +34,7 @@ _AFTER = re.compile(
 _REASON = re.compile(r"(?P<count>\d{1,9}) (?P<what>.+?)(?=, \d{1,9} |$)")
 _TAINT = re.compile(r"had (?:untolerated )?taint \{(?P<key>[^:}]+): (?P<value>[^}]*)\}")
 _CLAIM = re.compile(r'persistentvolumeclaim "([^"]+)" (not found|is being deleted|bound to non-existent.*)')
-_GPUS = (names.GPU, names.AMD_GPU)
+_GPUS = names.GPUS
 # Reasons that are reworded for users.
 _PLAIN = {
     "were unschedulable": "cordoned (closed to new pods)",
@@ -55,7 +55,7 @@ _SCANT = {"fewer": "few", "less": "little"}
 _TIED = ("PersistentVolume's node affinity", "volume node affinity conflict", "no available volume zone")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Unfit:
     """A scheduler's message: the number of nodes, and how many of them are unfit for each reason."""
 

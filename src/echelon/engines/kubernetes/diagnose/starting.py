@@ -33,6 +33,7 @@ _PULL_REASONS = (
 )
 _SET_UP = ("Pulling", "Pulled", "Created", "Started")  # come after the volumes and the sandbox
 _SILENCE = 20.0  # seconds within which a node takes up a pod that was given to it
+_UNTOLD = 4.0  # seconds after which a pod that is being set up is reported where events may not be read
 _KEY = re.compile(r"couldn't find key (?P<key>\S+) in (?P<kind>ConfigMap|Secret) [^/\s]+/(?P<name>\S+)")
 _OBJECT = re.compile(r'(?P<kind>configmap|secret) "(?P<name>[^"]+)" not found')
 _REFERENCE = re.compile(r"references non-existent (?:config|secret) key: (?P<key>\S+)")
@@ -90,6 +91,22 @@ def waiting_trouble(pod: Object, events: Sequence[ClusterEvent], now: float) -> 
             hint = "the cluster's administrators know what it is for"
             return _finding(pod, "create", text, hint, _since(pod, ()), healable=True)
     return _setting_up(pod, events, now)
+
+
+def untold_trouble(pod: Object, now: float) -> Finding | None:
+    """That a pod is being set up, where the events that say with what may not be read."""
+    begun = moment((pod.get("status") or {}).get("startTime"))
+    if begun is None or now - begun < _UNTOLD:
+        return None
+    return _finding(
+        pod,
+        "pulling",
+        "{who} is not started yet: its image is being pulled, or a volume cannot be mounted; you may not "
+        "list the events that say which",
+        "`echelon doctor --on k8s` names the missing right",
+        begun,
+        healable=True,
+    )
 
 
 def start_trouble(pod: Object, message: str, since: float | None, *, again: bool = False) -> Finding:

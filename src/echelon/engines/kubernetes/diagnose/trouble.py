@@ -6,16 +6,19 @@ has become pointless. Pure."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Literal
+
+from echelon.values import frozen
 
 Kind = Literal[
     "unreachable",  # the cluster does not respond
+    "queue",  # Kueue has not admitted it
     "untended",  # it is queued, and no process looks after it
     "refused",  # the API server lets no pod be made, and will not
     "restricted",  # the namespace's Pod Security level refuses pods that may run as root
     "invalid-image",  # the image's name is none
     "image",  # it does not exist, or is of no use here
+    "default-image",  # one that the user did not name cannot be pulled
     "login",  # the registry wants a login that it did not get
     "config",  # something that the container's settings name is not there
     "start",  # the container's command cannot be started
@@ -50,6 +53,7 @@ PATIENCE: dict[str, float] = {
     "config": 60.0,
     "refused": 60.0,
     "restricted": 60.0,
+    "default-image": 40.0,
     "image": 120.0,
     "login": 120.0,
     "mount": 180.0,
@@ -60,7 +64,7 @@ PATIENCE: dict[str, float] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Trouble:
     """Why a run, or some of its workers, do not run: a sentence, and in `hint` what to do next.
 
@@ -77,7 +81,7 @@ class Trouble:
     workers: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Finding:
     """A trouble of some workers, before those that have the same are reported together.
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from echelon.engines.kubernetes.fields import moment
 from echelon.errors import Denied, Refused
 from echelon.model.finding import Finding
+from echelon.values import frozen
 
 if TYPE_CHECKING:
     from echelon.engines.kubernetes.client.api import Api
@@ -23,7 +23,7 @@ _FRESH = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Addon:
     """One addon: the name of its API, and where its controller usually runs."""
 
@@ -115,7 +115,7 @@ def judge(
     """Whether an addon whose API is served has a running controller; None is what we may not list. Pure."""
     about = f"{addon.name}: API {served}" if addon.family else f"API {served}"
     for deployment in deployments or ():
-        where, version = deployment["metadata"]["namespace"], _version(deployment)
+        where, version = deployment["metadata"].get("namespace", ""), _version(deployment)
         ready = (deployment.get("status") or {}).get("readyReplicas") or 0
         if ready:
             return Finding(
@@ -132,7 +132,7 @@ def judge(
     for lease in leases or ():
         renewed = moment((lease.get("spec") or {}).get("renewTime"))
         if addon.lease in lease["metadata"]["name"] and renewed is not None and now - renewed < _FRESH:
-            where = lease["metadata"]["namespace"]
+            where = lease["metadata"].get("namespace", "")
             return Finding(
                 level="ok",
                 what=addon.family or addon.name,
@@ -200,6 +200,9 @@ def _queues(api: Api, addon: Addon, served: str) -> Finding:
 def _version(deployment: Object) -> str:
     """A controller's version: its label, else its image's tag."""
     label = (deployment["metadata"].get("labels") or {}).get("app.kubernetes.io/version")
-    containers = deployment["spec"]["template"]["spec"].get("containers") or ()
-    tags = [each["image"].rpartition("/")[2].partition("@")[0].partition(":")[2] for each in containers]
+    template = deployment["spec"].get("template") or {}
+    containers = (template.get("spec") or {}).get("containers") or ()
+    tags = [
+        each.get("image", "").rpartition("/")[2].partition("@")[0].partition(":")[2] for each in containers
+    ]
     return str(label or next(filter(None, tags), "of an unknown version"))

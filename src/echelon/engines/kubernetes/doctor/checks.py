@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from echelon.engines.kubernetes.client.identity import user_name
 from echelon.engines.kubernetes.doctor import environment
 from echelon.engines.kubernetes.doctor.addons import check_addons
 from echelon.engines.kubernetes.doctor.policies import check_policies
-from echelon.engines.kubernetes.doctor.rights import Need, check_rights
+from echelon.engines.kubernetes.doctor.rights import Need, check_rights, missing_verbs, to_manifests
 from echelon.engines.kubernetes.nodes import inventory
 from echelon.errors import Denied, EchelonError, Unreachable
 from echelon.model.finding import Finding
@@ -24,7 +25,7 @@ T = TypeVar("T")
 _NAME_SERVICES = ("kube-dns", "coredns", "rke2-coredns-rke2-coredns")
 
 
-def check_up(connect: Callable[[], Api], image: str | None = None) -> Iterator[Finding]:
+def check_up(connect: Callable[[], Api], image: str | None = None, workers: int = 1) -> Iterator[Finding]:
     """Run every check; an unreachable cluster ends them."""
     try:
         api = connect()
@@ -35,12 +36,12 @@ def check_up(connect: Callable[[], Api], image: str | None = None) -> Iterator[F
         yield Finding(level="missing", what="cluster", found=error.message, fix=error.hint)
         return
     try:
-        yield from _look(api, image, user)
+        yield from _look(api, image, user, workers)
     except Unreachable as error:  # it became unreachable meanwhile
         yield Finding(level="missing", what="cluster", found=error.message, fix=error.hint)
 
 
-def _look(api: Api, image: str | None, user: str) -> Iterator[Finding]:
+def _look(api: Api, image: str | None, user: str, workers: int) -> Iterator[Finding]:
     from echelon.engines.kubernetes.client.api import NotThere
 
     try:
@@ -57,15 +58,7 @@ def _look(api: Api, image: str | None, user: str) -> Iterator[Finding]:
         level="ok", what="namespace", found=f"{api.namespace}, as {user or 'a user without a name'}"
     )
 
-    def may(need: Need, verb: str) -> bool:
-        from echelon.engines.kubernetes.client.api import ALL
-
-        if need.kind == "Namespace":  # a review does not know the namespace as its own: reading it decides
-            return namespace is not None
-        where = ALL if need.role == "cluster" else None
-        return api.may(verb, need.kind, subresource=need.subresource, namespace=where)
-
-    yield from check_rights(may, api.namespace, user)
+    yield from check_rights(_asking(api, namespace), api.namespace, user)
     yield from _check_nodes(api)
     classes = _ask(lambda: api.list("StorageClass").items)
     claims = _ask(lambda: api.list("PersistentVolumeClaim").items) or []
@@ -76,7 +69,29 @@ def _look(api: Api, image: str | None, user: str) -> Iterator[Finding]:
     yield from environment.check_quotas(quotas, ranges)
     yield _check_policies(api, namespace)
     yield from _check_image_and_names(api, image)
+    if image is not None and workers > 1:
+        from echelon.engines.kubernetes.doctor.network import probe_network
+
+        yield from probe_network(api, image)
     yield from check_addons(api)
+
+
+def missing_rights(api: Api) -> list[dict[str, Any]]:
+    """The Roles that grant what the user lacks, for an administrator to apply."""
+    namespace = _ask(lambda: api.get("Namespace", api.namespace))
+    return to_manifests(missing_verbs(_asking(api, namespace)), api.namespace, _who(api))
+
+
+def _asking(api: Api, namespace: dict[str, Any] | None) -> Callable[[Need, str], bool]:
+    from echelon.engines.kubernetes.client.api import ALL
+
+    def may(need: Need, verb: str) -> bool:
+        if need.kind == "Namespace":  # a review does not know the namespace as its own: reading it decides
+            return namespace is not None
+        where = ALL if need.role == "cluster" else None
+        return api.may(verb, need.kind, subresource=need.subresource, namespace=where)
+
+    return may
 
 
 def _reach(api: Api) -> Finding:
@@ -88,12 +103,11 @@ def _reach(api: Api) -> Finding:
 def _who(api: Api) -> str:
     """The user name that the cluster sees; "" where it is too old to report it."""
     try:
-        answer = api.create({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"})
+        return user_name(api)
     except Unreachable:
         raise
     except EchelonError:
         return ""
-    return str(((answer.get("status") or {}).get("userInfo") or {}).get("username") or "")
 
 
 def _check_nodes(api: Api) -> Iterator[Finding]:

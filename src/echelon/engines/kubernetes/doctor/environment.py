@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from echelon.engines.kubernetes import names, shapes
-from echelon.engines.kubernetes.quantities import to_thousandths
+from echelon.engines.kubernetes.quantities import amount_of
+from echelon.engines.kubernetes.storage import shared_classes
 from echelon.model.cluster import Cluster, Node
 from echelon.model.finding import Finding
 from echelon.model.resources import format_memory
@@ -18,12 +19,6 @@ OLDEST = (1, 29)  # of Kubernetes: a Job restarts single workers, and counts res
 TESTED = (1, 31)  # the oldest on which all cluster tests were run
 _NAMED = 4
 _DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
-# Provisioners (or parts of their names) whose volumes several nodes can mount at once.
-_SHARED = (
-    "nfs", "efs.csi.aws.com", "fsx", "file.csi.azure.com", "blob.csi.azure.com", "filestore", "gcsfuse",
-    "cephfs", "longhorn", "lustre", "weka", "juicefs", "portworx", "gluster", "smb.csi", "trident", "beegfs",
-    "spectrumscale", "vastdata", "quobyte", "seaweedfs", "moosefs", "purestorage", "manila",
-)  # fmt: skip
 _LEVELS = {
     "": "privileged (no level is set)",
     "privileged": "privileged",
@@ -49,7 +44,7 @@ def check_version(version: Object) -> Finding:
         )
     if number < TESTED:
         tested = ".".join(map(str, TESTED))
-        fix = f"nothing may be missing, but nobody has tried: {tested} and later are tested"
+        fix = f"it may work, but echelon is tested with {tested} and later"
         return Finding(level="degraded", what="Kubernetes", found=found, fix=fix)
     return Finding(level="ok", what="Kubernetes", found=found)
 
@@ -129,7 +124,7 @@ def _gpus_of(model: str, having: Sequence[Node], *, free_known: bool) -> Finding
 
 def _should_have_gpus(node: shapes.Node) -> bool:
     offered = node.status.allocatable.get(names.GPU, 0)
-    return node.metadata.labels.present == "true" and to_thousandths(offered) == 0
+    return node.metadata.labels.present == "true" and amount_of(offered) == 0
 
 
 def check_storage(classes: Sequence[Object] | None, claims: Sequence[Object]) -> Iterator[Finding]:
@@ -161,18 +156,7 @@ def check_storage(classes: Sequence[Object] | None, claims: Sequence[Object]) ->
         yield Finding(
             level="degraded", what=what, found=f"{named}; no default", fix=f"--output new: {command}"
         )
-    # A claim bound as ReadWriteMany proves its class; otherwise the provisioner's name decides.
-    proved = {
-        str(claim["spec"].get("storageClassName"))
-        for claim in claims
-        if "ReadWriteMany" in (claim["spec"].get("accessModes") or ())
-        and (claim.get("status") or {}).get("phase") == "Bound"
-    }
-    shared = [
-        _name(each)
-        for each in classes
-        if _name(each) in proved or any(part in str(each.get("provisioner", "")) for part in _SHARED)
-    ]
+    shared = shared_classes(classes, claims)
     if shared:
         yield Finding(
             level="ok", what="shared volumes", found=f"ReadWriteMany with class {', '.join(shared)}"
@@ -238,10 +222,8 @@ def check_quotas(quotas: Sequence[Object] | None, ranges: Sequence[Object]) -> I
     for quota in quotas:
         hard = (quota.get("status") or {}).get("hard") or quota["spec"].get("hard") or {}
         used = (quota.get("status") or {}).get("used") or {}
-        left = {name: to_thousandths(most) - to_thousandths(used.get(name, 0)) for name, most in hard.items()}
-        spent = sorted(
-            name for name, amount in left.items() if amount <= 0 and to_thousandths(hard[name]) > 0
-        )
+        left = {name: amount_of(most) - amount_of(used.get(name, 0)) for name, most in hard.items()}
+        spent = sorted(name for name, amount in left.items() if amount <= 0 and amount_of(hard[name]) > 0)
         amounts = [f"{name} {_amount(name, max(0, left[name]))} of {hard[name]}" for name in sorted(hard)]
         yield Finding(
             level="degraded" if spent else "ok",

@@ -141,7 +141,7 @@ def _selects(selector: Mapping[str, Any], found: Mapping[str, str]) -> bool:
             "Exists": value is not None,
             "DoesNotExist": value is None,
         }
-        if not fits.get(term["operator"], False):
+        if not fits.get(term.get("operator", ""), False):
             return False
     return True
 

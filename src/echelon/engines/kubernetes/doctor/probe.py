@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -44,7 +44,7 @@ def probe_image(
     """Pull the image in a pod and report the result. Nothing stays behind."""
     name = f"echelon-doctor-{secrets.token_hex(4)}"
     try:
-        api.create(_job(name, image, python, patience))
+        api.create(probe_job(name, image, [python, "-c", _SCRIPT], patience))
     except (Denied, EchelonError) as error:
         if isinstance(error, Unreachable):
             raise
@@ -58,14 +58,24 @@ def probe_image(
 
 
 def _watch(api: Api, name: str, image: str, python: str, deadline: float) -> Iterator[Finding]:
+    found = await_pod(api, name, deadline, lambda pod: container_end(pod) is not None)
+    if isinstance(found, dict):
+        yield from _judge(api, found, image, python)
+    else:
+        yield not_started(found, image)
+
+
+def await_pod(
+    api: Api, name: str, deadline: float, is_ready: Callable[[Object], bool]
+) -> Object | Trouble | None:
+    """The pod of a Job once it is ready, or what keeps it from starting; None if it took too long."""
     trouble: Trouble | None = None
     worried = 0.0
     while time.monotonic() < deadline:
         jobs = [job for job in [api.find("Job", name)] if job is not None]
         pods = api.list("Pod", selector=f"{_JOB_NAME}={name}").items
-        if pods and container_end(pods[-1]) is not None:
-            yield from _judge(api, pods[-1], image, python)
-            return
+        if pods and is_ready(pods[-1]):
+            return pods[-1]
         running = any(container_state(pod).get("running") for pod in pods)
         found = [] if running else diagnose(jobs=jobs, pods=pods, now=time.time(), events=_events(api, name))
         hopeless = next((each for each in found if not each.healable or each.kind == "unschedulable"), None)
@@ -74,20 +84,24 @@ def _watch(api: Api, name: str, image: str, python: str, deadline: float) -> Ite
         elif time.monotonic() - worried > _SURE:
             break
         time.sleep(_PAUSE)
+    return trouble
+
+
+def not_started(trouble: Trouble | None, image: str) -> Finding:
+    """The line for a pod that did not start."""
     if trouble is not None:
-        yield Finding(
+        return Finding(
             level="degraded" if trouble.kind == "unschedulable" else "missing",
             what="image",
             found=trouble.sentence,
             fix=f"--image: {trouble.hint}",
         )
-    else:
-        yield Finding(
-            level="degraded",
-            what="image",
-            found=f"{image} was not there in time",
-            fix="the first run waits for it too; a smaller image, or one on a nearer registry, comes faster",
-        )
+    return Finding(
+        level="degraded",
+        what="image",
+        found=f"{image} was not there in time",
+        fix="the first run waits for it too; a smaller image, or one on a nearer registry, comes faster",
+    )
 
 
 def _judge(api: Api, pod: Object, image: str, python: str) -> Iterator[Finding]:
@@ -136,15 +150,18 @@ def _events(api: Api, name: str) -> list[Object]:
     return [each for each in found if str((each.get("involvedObject") or {}).get("name")).startswith(name)]
 
 
-def _job(name: str, image: str, python: str, patience: float) -> Object:
+def probe_job(
+    name: str, image: str, command: Sequence[str], patience: float, *, memory: str = "256Mi"
+) -> Object:
+    """A Job of one pod that runs a short script, and goes by itself."""
     own = {names.MANAGED_BY: "echelon", names.COMPONENT: "doctor", names.NO_SIDECAR: "false"}
     container = {
         "name": names.CONTAINER,
         "image": image,
-        "command": [python, "-c", _SCRIPT],
+        "command": list(command),
         "resources": {
             "requests": {"cpu": "10m", "memory": "32Mi"},
-            "limits": {"cpu": "1", "memory": "256Mi"},
+            "limits": {"cpu": "1", "memory": memory},
         },
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
         "terminationMessagePolicy": "FallbackToLogsOnError",

@@ -5,19 +5,21 @@ and the commands that grant a missing right."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any, Literal
 
 from echelon.engines.kubernetes.client.kinds import KINDS
 from echelon.model.finding import Finding
+from echelon.values import frozen
 
 _UNKNOWN = "what is free is unknown, and the scheduler alone finds a place"
+_RBAC = "rbac.authorization.k8s.io/v1"
 _AT_ONCE = 8  # concurrent requests; a cluster may be a continent away
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Need:
     """Verbs on one kind of object. `without` is the level of a finding when one is missing.
 
@@ -74,9 +76,16 @@ NEEDS = (
         use="results without a volume, a stop that lets scripts save, exec",
         lack="stop deletes the pods; use --output with a volume",
     ),
+    Need(kind="Pod", subresource="portforward", verbs=("get", "create"), use="forward"),
     Need(kind="Event", verbs=("list",), use="why a run does not start"),
     Need(kind="Namespace", verbs=("get",), use="runs in a namespace of the level `restricted`"),
     Need(kind="Pod", subresource="status", verbs=("patch",), use="replacing workers of a dead node at once"),
+    Need(
+        kind="Lease",
+        verbs=("get", "create", "patch"),
+        use="runs with GPUs: one at a time is admitted",
+        lack="of two that start at once, one may have to wait again",
+    ),
     Need(
         kind="PersistentVolumeClaim",
         verbs=("get", "list", "create", "delete"),
@@ -108,6 +117,50 @@ def to_rules(needs: Iterable[Need]) -> list[dict[str, Any]]:
 MINIMAL_ROLE = to_rules(need for need in NEEDS if need.role == "minimal")
 FULL_ROLE = to_rules(need for need in NEEDS if need.role != "cluster")
 CLUSTER_ROLE = to_rules(need for need in NEEDS if need.role == "cluster")
+
+
+def missing_verbs(may: Callable[[Need, str], bool]) -> list[tuple[Need, list[str]]]:
+    """Every need of which a verb is denied, with the denied ones. Several threads call `may`."""
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        answers = [[(verb, pool.submit(may, need, verb)) for verb in need.verbs] for need in NEEDS]
+        denied = [[verb for verb, each in verbs if not each.result()] for verbs in answers]
+    return [(need, verbs) for need, verbs in zip(NEEDS, denied, strict=True) if verbs]
+
+
+def to_manifests(
+    missing: Iterable[tuple[Need, Sequence[str]]], namespace: str, user: str
+) -> list[dict[str, Any]]:
+    """A Role, and a ClusterRole where needs reach beyond the namespace, that grant a user what is missing,
+    each with its binding.
+    """
+    needs = [replace(need, verbs=tuple(verbs)) for need, verbs in missing]
+    found: list[dict[str, Any]] = []
+    for kind, chosen in (
+        ("Role", [need for need in needs if need.role != "cluster"]),
+        ("ClusterRole", [need for need in needs if need.role == "cluster"]),
+    ):
+        if not chosen:
+            continue
+        about = {"name": "echelon", **({"namespace": namespace} if kind == "Role" else {})}
+        found += [
+            {"apiVersion": _RBAC, "kind": kind, "metadata": about, "rules": to_rules(chosen)},
+            {
+                "apiVersion": _RBAC,
+                "kind": f"{kind}Binding",
+                "metadata": about,
+                "roleRef": {"apiGroup": _RBAC.partition("/")[0], "kind": kind, "name": "echelon"},
+                "subjects": [_subject_of(user)],
+            },
+        ]
+    return found
+
+
+def _subject_of(user: str) -> dict[str, str]:
+    prefix = "system:serviceaccount:"
+    if user.startswith(prefix):
+        namespace, _, name = user.removeprefix(prefix).partition(":")
+        return {"kind": "ServiceAccount", "namespace": namespace, "name": name}
+    return {"apiGroup": _RBAC.partition("/")[0], "kind": "User", "name": user or "USER"}
 
 
 def check_rights(may: Callable[[Need, str], bool], namespace: str, user: str) -> Iterator[Finding]:

@@ -14,35 +14,47 @@ import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.client.api import Api, NotThere, Object
 from echelon.engines.kubernetes.diagnose import Trouble, gives_up
-from echelon.engines.kubernetes.diagnose.trouble import told
+from echelon.engines.kubernetes.diagnose.trouble import Kind
 from echelon.engines.kubernetes.files.reconnect import Channel, Opener
 from echelon.engines.kubernetes.files.transfer import pod_opener
 from echelon.engines.kubernetes.follow.troubles import find_troubles
 from echelon.engines.kubernetes.pod_security import forbids_root, level_of
+from echelon.engines.kubernetes.render.image import PLAIN
 from echelon.engines.kubernetes.render.manifests import owner_reference
 from echelon.engines.kubernetes.render.pod import RESTRICTED, security_context, to_toleration
 from echelon.engines.kubernetes.state import workers
 from echelon.errors import EchelonError, Refused, Unavailable
 from echelon.model.pod import PodOptions
 from echelon.model.volume import Volume
+from echelon.values import frozen
 
 MOUNT = f"{names.ROOT}/volume"
-IMAGE = "docker.io/library/python:3.12-slim"
 IDLE = 60  # seconds without a copy that moves after which it ends by itself
 _LONGEST = 24 * 3600  # seconds after which it ends whatever happens
 _UNBORN = 900  # the same for one that has not started: the command that made it may have been killed
 _KEPT = 60  # seconds after its end until Kubernetes removes it
 _PATIENCE = 600.0  # seconds that it may take to start
+_STUCK = 45.0  # the same while it waits for what hardly comes when a command has waited for so long
+_STUCK_KINDS: tuple[Kind, ...] = (
+    "claim",
+    "volume",
+    "mount",
+    "attach",
+    "config",
+    "image",
+    "login",
+    "registry",
+)
 _LOOK, _WHY = 0.2, 2.0  # seconds between two looks at it, and before one asks why it does not start
 _POD_NAME = "the pod that copies"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen
 class CopyPod:
     """What the pod is made of: the claim, the image, and what the namespace requires of pods."""
 
@@ -174,7 +186,7 @@ def _labels(pod: CopyPod) -> dict[str, str]:
 
 def _pod_spec(pod: CopyPod) -> Object:
     options = pod.options
-    gpus = [{"key": key, "operator": "Exists"} for key in (names.GPU, names.AMD_GPU)]
+    gpus = [{"key": key, "operator": "Exists"} for key in names.GPUS]
     claim = {"claimName": pod.claim, **({} if pod.writes else {"readOnly": True})}
     spec: Object = {
         "restartPolicy": "Never",
@@ -187,7 +199,7 @@ def _pod_spec(pod: CopyPod) -> Object:
         "containers": [
             {
                 "name": names.CONTAINER,
-                "image": options.image or IMAGE,
+                "image": options.image or PLAIN,
                 "imagePullPolicy": "Always" if options.pull == "always" else "IfNotPresent",
                 "command": names.agent_command(None, "files", "hold", str(IDLE)),
                 # Small, and stated, since a quota may require it.
@@ -258,7 +270,7 @@ def _wait(api: Api, job: Object, notice: Callable[[str], object]) -> str:
             _check(troubles, job, waited=now - begun)
             if troubles and troubles[0].sentence != reported:
                 reported = troubles[0].sentence
-                notice(told(troubles[0]))
+                notice(_told(troubles[0]))
         time.sleep(_LOOK)
 
 
@@ -270,12 +282,18 @@ def _check(troubles: Sequence[Trouble], job: Object, waited: float) -> None:
     final = gives_up(troubles, time.time())
     if final is not None:
         raise Refused(final.sentence, hint=final.hint)
-    if waited > _PATIENCE:
-        first = troubles[0] if troubles else None
+    first = troubles[0] if troubles else None
+    if waited > (_STUCK if first is not None and first.kind in _STUCK_KINDS else _PATIENCE):
         raise Unavailable(
             first.sentence if first else f"{_POD_NAME} did not start within {_PATIENCE:g} s",
             hint=first.hint if first else "`kubectl get pods` shows it",
         )
+
+
+def _told(trouble: Trouble) -> str:
+    limit = f"the copy ends if it lasts {_STUCK:g} s" if trouble.kind in _STUCK_KINDS else ""
+    more = "; ".join(filter(None, (trouble.hint, limit)))
+    return f"{trouble.sentence} ({more})" if more else trouble.sentence
 
 
 def _check_free(volume: Volume) -> None:

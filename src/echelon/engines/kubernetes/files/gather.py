@@ -5,7 +5,6 @@ What goes wrong with one worker does not keep the others' files away; all of it 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -16,12 +15,13 @@ from echelon.engines.kubernetes.files.shards import Missing, Shard, check_copy, 
 from echelon.engines.kubernetes.files.transfer import fetch_tree
 from echelon.errors import EchelonError, InvalidJob, Unreachable
 from echelon.model.copy import Copied, LeftOut, Manifest, Progress
+from echelon.values import frozen
 
 Progressed = Callable[[int, int], object]  # the bytes that have come, and how many there are
 _LOGS = "logs/"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Gathered:
     """What came, and what did not. `left_out` cannot be copied at all (devices, links to outside)."""
 
@@ -53,8 +53,10 @@ def gather(
             continue
         attend()
         opener = reach(shard.pod)
-        for root in folders:
-            fetch = _Fetch(shard, root, folder, size, attend, progress)
+        left_out += [LeftOut(path=place_of(shard.worker, each.path), why=each.why) for each in shard.left_out]
+        for number, root in enumerate(folders):
+            place = root_of(shard, root, number)
+            fetch = _Fetch(shard, root, place, folder, size, attend, progress)
             found = fetch.run(opener)
             left_out += found.left_out
             size += found.size
@@ -74,6 +76,11 @@ def place_of(worker: int, path: str) -> str:
     return path if worker == 0 or path.startswith(_LOGS) or path == "logs" else f"worker-{worker}/{path}"
 
 
+def root_of(shard: Shard, root: str, number: int = 0) -> str:
+    """Where a worker's folder is in the pod that has it; the keeper has those of each worker by number."""
+    return names.kept_folder(shard.worker, number) if shard.kept else root
+
+
 class _Fetch:
     """One folder of one worker; what is known of it while it comes."""
 
@@ -81,13 +88,15 @@ class _Fetch:
         self,
         shard: Shard,
         root: str,
+        place: str,
         folder: Path,
         before: int,
         attend: Callable[[], object],
         progress: Progressed | None,
     ) -> None:
         self._shard = shard
-        self._root = root
+        self._root = root  # in the worker
+        self._place = place  # in the pod that has it
         self._folder = folder
         self._before = before
         self._attend = attend
@@ -135,7 +144,7 @@ class _Fetch:
         if self._root != names.OUTPUT:
             target, move = target / move(Path(self._root).name), str
         return fetch_tree(
-            opener, self._root, target, move=move, progress=self._report, outstanding=self._note
+            opener, self._place, target, move=move, progress=self._report, outstanding=self._note
         )
 
     def _note(self, outstanding: Mapping[str, int]) -> None:

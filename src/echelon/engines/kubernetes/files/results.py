@@ -12,27 +12,40 @@ import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from echelon.engines import durable
 from echelon.engines.base import current_user
 from echelon.engines.kubernetes import control, names, objects
 from echelon.engines.kubernetes.client.api import Api
-from echelon.engines.kubernetes.files.gather import Gathered, Progressed, gather
+from echelon.engines.kubernetes.files.gather import Gathered, Progressed, gather, root_of
 from echelon.engines.kubernetes.files.shards import Shard, describe, find_shards, incomplete
 from echelon.engines.kubernetes.files.transfer import Opener, Progress, fetch_tree, pod_opener
+from echelon.engines.kubernetes.files.whereabouts import has_own_claim, keeps_results
 from echelon.engines.kubernetes.follow.follow import read_events
+from echelon.engines.kubernetes.follow.keeper import KeeperView, find_keeper
 from echelon.engines.kubernetes.follow.view import View, jobs_of, look, pods_of, read_record
 from echelon.engines.kubernetes.record import Collected, Stored, finished
+from echelon.engines.kubernetes.render import dialects
+from echelon.engines.kubernetes.render.image import image_of
 from echelon.engines.kubernetes.render.task import kept_folders
 from echelon.engines.kubernetes.state import workers
 from echelon.engines.machine import Submissions, process_name
 from echelon.engines.results import check_inside, copy_result, holds_results
-from echelon.errors import InvalidJob, ResultsIncomplete, StateTrouble, Unreachable
+from echelon.errors import (
+    InvalidJob,
+    ResultsIncomplete,
+    StateTrouble,
+    Unavailable,
+    Unreachable,
+    from_os_error,
+)
 from echelon.model.copy import LeftOut
 from echelon.model.event import Event
-from echelon.model.job import Job
 from echelon.model.run import Record, RunRef
+from echelon.values import frozen
 
 if TYPE_CHECKING:
     from echelon.model.volume import Volume
@@ -65,24 +78,20 @@ def _collect(
     if stored.collected is not None:
         _check_complete(ref, stored.collected)
         return ()
-    view, events = _look_at_end(api, ref)
-    end = next((event for event in events if event.kind == "finished"), None)
+    seen = _look_at_end(api, ref)
+    view = seen.view
+    end = next((event for event in seen.events if event.kind == "finished"), None)
     if end is None:
         return ()
     folder, record = local_folder(stored, submissions), stored.run
     gathered = Gathered()
     if keeps_results(record):
-        with control.attending(api, record, view.pods) as attend:
-            gathered = gather(
-                _shards(view, events),
-                kept_folders(record),
-                folder,
-                lambda pod: pod_opener(api, pod, python=record.job.python),
-                attend=attend,
-                progress=progress,
-            )
+        gathered, view = _gather_all(api, ref, seen, folder, progress)
     brought = gathered.brought
-    if has_own_claim(record) and view.jobs and _volume_of(api, record).status == "Bound":
+    not_kept = bool(gathered.missing) and record.job.pod.linger == 0
+    if (not_kept or has_own_claim(record)) and not api.may("create", "Pod", subresource="exec"):
+        gathered = replace(gathered, missing=())  # as was said before the start, so that it is no failure now
+    elif has_own_claim(record) and view.jobs and _volume_of(api, record).status == "Bound":
         with _reached(api, record) as (opener, root):
             fetch_tree(opener, root, folder, progress=_reporting(progress))
         brought = True
@@ -94,32 +103,83 @@ def _collect(
             return gathered.left_out
         if now is not None or not all(each.lost for each in gathered.missing):
             raise incomplete(ref.name, missing, hint=_again(ref) if now is None else _elsewhere(now))
+    if brought:
+        _force_to_disk(folder)
     where = str(folder) if brought else ""
     collected = Collected(at=round(time.time(), 3), host=socket.gethostname(), path=where, missing=missing)
     api.patch("ConfigMap", ref.name, finished(end, collected))
     objects.tie_record(api, stored, view.jobs)  # the client that made them may have been cut off right after
     control.release_workers(api, record, view.jobs, view.pods)
+    control.release_keeper(api, stored, view.jobs)
     _check_complete(ref, collected)
     return gathered.left_out
 
 
-def _look_at_end(api: Api, ref: RunRef) -> tuple[View, list[Event]]:
+def _force_to_disk(folder: Path) -> None:
+    """A power cut must not cost what the workers no longer have."""
+    try:
+        durable.sync_tree(folder)
+    except OSError as error:
+        raise from_os_error(error, folder) from error
+
+
+@frozen
+class _Seen:
+    """A run at one moment, as far as its results are concerned."""
+
+    view: View
+    events: Sequence[Event]
+    keeper: KeeperView | None
+
+    def shards(self) -> list[Shard]:
+        stored = self.view.stored
+        known = [stored.end] if stored.end is not None else []
+        return find_shards(stored.run.plan, [*known, *self.events], self.view.pods, self.keeper)
+
+
+def _see(api: Api, ref: RunRef) -> _Seen:
+    view, events = look(api, ref), list(read_events(api, ref))
+    over = any(event.kind == "finished" for event in events)
+    return _Seen(view=view, events=events, keeper=find_keeper(api, view.stored) if over else None)
+
+
+def _look_at_end(api: Api, ref: RunRef) -> _Seen:
     """The run and its events. Nodes that could not reach the API server count as lost when it is back, for
     some seconds: they are waited for.
     """
     deadline = time.monotonic() + _NODES_RETURN
     while True:
-        view, events = look(api, ref), list(read_events(api, ref))
-        over = keeps_results(view.stored.run) and any(event.kind == "finished" for event in events)
-        waits = over and any(not each.lost and each.pod is None for each in _shards(view, events))
+        seen = _see(api, ref)
+        over = keeps_results(seen.view.stored.run) and any(event.kind == "finished" for event in seen.events)
+        waits = over and any(not each.lost and each.pod is None for each in seen.shards())
         if not waits or time.monotonic() > deadline:
-            return view, events
+            return seen
         time.sleep(2.0)
 
 
-def _shards(view: View, events: Sequence[Event]) -> list[Shard]:
-    known = [view.stored.end] if view.stored.end is not None else []
-    return find_shards(view.stored.run.plan, [*known, *events], view.pods)
+def _gather_all(
+    api: Api, ref: RunRef, seen: _Seen, folder: Path, progress: Progressed | None
+) -> tuple[Gathered, View]:
+    """Fetch every shard from where it is; a worker may give its own to the keeper meanwhile, and leave."""
+    record = seen.view.stored.run
+    keeper = seen.keeper.pod if seen.keeper is not None else None
+    with control.attending(api, record, seen.view.pods, keeper) as attend:
+        while True:
+            gathered = gather(
+                seen.shards(),
+                kept_folders(record),
+                folder,
+                _reach(api, record, keeper),
+                attend=attend,
+                progress=progress,
+            )
+            if not gathered.missing or seen.keeper is None:
+                return gathered, seen.view
+            tried = {each.worker: each.pod for each in seen.shards()}
+            seen = _see(api, ref)
+            elsewhere = {each.worker for each in seen.shards() if each.pod not in (None, tried[each.worker])}
+            if not elsewhere.intersection(each.worker for each in gathered.missing):
+                return gathered, seen.view
 
 
 def fetch_results(
@@ -129,9 +189,10 @@ def fetch_results(
     path: str,
     to: Path,
     notice: Callable[[LeftOut], object] = lambda _: None,
+    tell: Callable[[str], object] = lambda _: None,
 ) -> Path:
     """Copy a file or folder of the results to the folder `to`: from this machine if they were collected to
-    it, else from where they are. `notice` gets what cannot be copied.
+    it, else from where they are. `notice` gets what cannot be copied, `tell` what is waited for.
     """
     stored = read_record(api, ref)
     record = stored.run
@@ -148,12 +209,12 @@ def fetch_results(
     if output is not None:
         leader = [pod for pod in workers.leader_pods(pods) if workers.is_running(pod)]
         if leader and stored.end is None:
-            opener = pod_opener(api, leader[-1]["metadata"]["name"], python=record.job.python)
+            opener = _reach(api, record)(leader[-1]["metadata"]["name"])
             return Path(fetch_tree(opener, names.RESULTS_VOLUME, target, path=path).target)
         if jobs_of(api, stored):
-            with _reached(api, record) as (opener, root):
+            with _reached(api, record, tell) as (opener, root):
                 return Path(fetch_tree(opener, root, target, path=path).target)
-    elif any(map(workers.is_running, pods)):
+    elif any(map(workers.is_running, pods)) or (collected is None and record.job.pod.keeper is not None):
         return _fetch_from_workers(api, ref, path, target, notice)
     raise _nowhere(record, path, collected)
 
@@ -161,22 +222,22 @@ def fetch_results(
 def _fetch_from_workers(
     api: Api, ref: RunRef, path: str, target: Path, notice: Callable[[LeftOut], object]
 ) -> Path:
-    """Copy from the workers, whether the run is over or not; of one that goes on, what is there now."""
-    view, events = look(api, ref), list(read_events(api, ref))
-    record = view.stored.run
-    shards = _shards(view, events)
-    if not any(event.kind == "finished" for event in events):
+    """Copy from the workers, or their keeper, whether the run is over or not; of one that goes on, what is
+    there now.
+    """
+    seen = _see(api, ref)
+    view, record = seen.view, seen.view.stored.run
+    shards = seen.shards()
+    if not any(event.kind == "finished" for event in seen.events):
         running = (mine[-1] for mine in workers.pods_by_worker(view.pods).values())
         shards = [
             Shard(worker=workers.worker_of(pod), pod=pod["metadata"]["name"])
             for pod in running
             if workers.is_running(pod)
         ]
-
-    def reach(pod: str) -> Opener:
-        return pod_opener(api, pod, python=record.job.python)
-
-    with control.attending(api, record, view.pods) as attend:
+    keeper = seen.keeper.pod if seen.keeper is not None else None
+    reach = _reach(api, record, keeper)
+    with control.attending(api, record, view.pods, keeper) as attend:
         if path in (".", ""):
             gathered = gather(shards, kept_folders(record), target, reach, attend=attend)
             for each in gathered.left_out:
@@ -187,6 +248,17 @@ def _fetch_from_workers(
             return target
         attend()
         return _fetch_part(shards, reach, path, target, ref, notice)
+
+
+def _reach(api: Api, record: Record, keeper: str | None = None) -> Callable[[str], Opener]:
+    """How the agents in a run's pods, given by their names, are reached; the keeper is a pod of a Job."""
+    container = dialects.named(record.job.pod.job_kind).CONTAINER
+
+    def reach(pod: str) -> Opener:
+        own = names.CONTAINER if pod == keeper else container
+        return pod_opener(api, pod, container=own, python=record.job.python)
+
+    return reach
 
 
 def _fetch_part(
@@ -212,7 +284,7 @@ def _fetch_part(
         if shard.pod is None:
             continue
         try:
-            copied = fetch_tree(reach(shard.pod), names.OUTPUT, target, path=path)
+            copied = fetch_tree(reach(shard.pod), root_of(shard, names.OUTPUT), target, path=path)
         except InvalidJob:
             continue
         found = Path(copied.target)
@@ -248,39 +320,12 @@ def fetched_to(stored: Stored, submissions: Submissions) -> Path | None:
 
 def check_fetched(api: Api, ref: RunRef) -> None:
     """Refuse to forget a run whose workers still keep results that were not fetched, and could be."""
-    held = any(event.kind == "holding" for event in read_events(api, ref))
+    held = any(event.kind in ("holding", "keeping") for event in read_events(api, ref))
     if held and api.may("create", "Pod", subresource="exec"):
         raise StateTrouble(
             f"the results of run {ref.name!r} were not fetched yet, and would be lost",
             hint=f"`echelon get {ref.name}` brings them, and lets the workers go",
         )
-
-
-def keeps_results(record: Record) -> bool:
-    """Whether the workers themselves keep what the run has made; on a volume it stays without them."""
-    return record.job.pod.output is None or bool(record.job.pod.collect)
-
-
-def note_on_rights(api: Api, job: Job) -> str | None:
-    """What a user without the right to `pods/exec` should know before the run starts."""
-    output = job.pod.output
-    stays = output is not None and output.claim is not None and not job.pod.collect
-    if stays or api.may("create", "Pod", subresource="exec"):
-        return None
-    return (
-        "you may not create pods/exec, so results that lie in the workers cannot be fetched, and a stop ends "
-        "them with their pods; --output pvc:NAME keeps them on a volume"
-    )
-
-
-def stay_on_volume(record: Record) -> bool:
-    """Whether the results, logs too, are on a volume of the user's, and stay there."""
-    return record.job.pod.output is not None and record.job.pod.output.claim is not None
-
-
-def has_own_claim(record: Record) -> bool:
-    """Whether the results are on a volume that was made for this run alone."""
-    return record.job.pod.output is not None and record.job.pod.output.claim is None
 
 
 def _reporting(progress: Progressed | None) -> Callable[[Progress], object]:
@@ -300,14 +345,24 @@ def _volume_of(api: Api, record: Record) -> Volume:
 
 
 @contextmanager
-def _reached(api: Api, record: Record) -> Iterator[tuple[Opener, str]]:
-    """A way to the volume that has the results, through a small pod, and where on it they are."""
+def _reached(
+    api: Api, record: Record, tell: Callable[[str], object] = lambda _: None
+) -> Iterator[tuple[Opener, str]]:
+    """A way to the volume that has the results, through a small pod with the run's own image, and where on it
+    they are. A claim without a volume was never mounted: nothing is on it.
+    """
     from echelon.engines.kubernetes.files.copy_pod import MOUNT, reach_volume
 
     output = record.job.pod.output
     assert output is not None
     volume = _volume_of(api, record)
-    with reach_volume(api, volume, record.job.pod, owner=current_user(), writes=False) as opener:
+    if volume.status != "Bound":
+        raise Unavailable(
+            f"volume claim {volume.name} is {volume.status}, not Bound: no results can be read from it",
+            hint=f"`kubectl describe pvc {volume.name}` says what it waits for",
+        )
+    options = replace(record.job.pod, image=image_of(record.job))
+    with reach_volume(api, volume, options, owner=current_user(), writes=False, notice=tell) as opener:
         yield opener, f"{MOUNT}/{output.path}".rstrip("/")
 
 
@@ -319,7 +374,7 @@ def _is_here(collected: Collected, folder: Path) -> bool:
 def _check_complete(ref: RunRef, collected: Collected) -> None:
     """Raise what is missing of results that were fetched as far as they could be."""
     if collected.missing:
-        hint = "it is lost with its worker; --output keeps results on a volume, --linger workers for longer"
+        hint = "it is lost for good; --output keeps results on a volume, --linger workers for longer"
         raise incomplete(ref.name, collected.missing, hint=hint)
 
 

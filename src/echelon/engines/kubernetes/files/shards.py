@@ -6,36 +6,41 @@ folder); a shard is at home when a copy whose listing has that manifest is compl
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
 from echelon.engines.kubernetes.client.api import Object
+from echelon.engines.kubernetes.follow.keeper import KeeperView
 from echelon.engines.kubernetes.state import workers
 from echelon.errors import ResultsIncomplete
-from echelon.model.copy import Copied, Manifest
+from echelon.model.copy import Copied, LeftOut, Manifest
 from echelon.model.event import Event
 from echelon.model.plan import Plan
 from echelon.model.resources import format_memory
 from echelon.model.world import worker_count
+from echelon.values import frozen
 
 _NAMED = 3  # files that are named of a worker
 _TOLD = 5  # workers that are told of
 _OF_THE_RECORD = ("recorded", "queued", "admitted", "waiting", "stopping", "finished")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Shard:
     """One worker's part of the results. `stated` is what it says it holds, by folder; None if that is not
-    known. Without a `pod` to fetch it from, `why` is the reason, and `lost` whether that is for good.
+    known. Without a `pod` to fetch it from, `why` is the reason, and `lost` whether that is for good. `kept`
+    if the pod is the run's keeper; `left_out` is what the worker could not give to it.
     """
 
     worker: int
     stated: Mapping[str, Manifest] | None = None
     pod: str | None = None
+    kept: bool = False
+    left_out: tuple[LeftOut, ...] = ()
     why: str = ""
     lost: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Missing:
     """What of one worker is not here, and why; `files` and `size` are None where nothing says how much."""
 
@@ -47,30 +52,57 @@ class Missing:
     lost: bool = False  # for good: there is nothing left to fetch it from
 
 
-def find_shards(plan: Plan | None, events: Iterable[Event], pods: Sequence[Object]) -> list[Shard]:
+def find_shards(
+    plan: Plan | None, events: Iterable[Event], pods: Sequence[Object], keeper: KeeperView | None = None
+) -> list[Shard]:
     """The shards of a run that is over: one for each worker, if its ranks ever ran. They start together, so
     that one which ran stands for all.
-    """
+
+    What the keeper has is taken from it, though the worker may still be there: it leaves at any moment."""
     stated: dict[int, dict[str, Manifest]] = {}
     lost: dict[int, str] = {}
+    given: set[int] = set()
     ran = has_log = False
     for event in events:
         has_log = has_log or event.kind not in _OF_THE_RECORD
+        if event.kind == "worker-kept" and event.worker is not None:
+            given.add(event.worker)
+            continue
         for each in event.manifests or ():
             if each.worker is not None:
                 stated.setdefault(each.worker, {})[each.root] = each
+        ran = ran or (event.kind == "finished" and event.outcome == "succeeded")
         if event.kind == "worker-running":
             ran = True
             lost.pop(event.worker or 0, None)
         elif event.kind == "worker-lost":
             lost[event.worker or 0] = event.reason or "it was lost"
+    ran = ran or bool(given) or bool(keeper is not None and keeper.kept)
     if plan is None or not (ran or stated or (not has_log and any(map(workers.has_started, pods)))):
         return []
     by_worker = workers.pods_by_worker(pods)
-    return [
+    found = [
         _shard(worker, stated.get(worker), lost.get(worker), by_worker.get(worker, ()))
         for worker in range(worker_count(plan.world))
     ]
+    return [_with_keeper(shard, keeper, shard.worker in given) for shard in found] if keeper else found
+
+
+def _with_keeper(shard: Shard, keeper: KeeperView, given: bool) -> Shard:
+    mine = keeper.kept.get(shard.worker)
+    if mine is not None and keeper.pod is not None:
+        return Shard(
+            worker=shard.worker,
+            stated=mine.manifests,
+            pod=keeper.pod,
+            kept=True,
+            left_out=mine.left_out,
+        )
+    if not given or shard.pod is not None:
+        return shard
+    if keeper.pod is not None:  # of another keeper, which was lost
+        return replace(shard, why="the keeper that had it is gone", lost=True)
+    return replace(shard, why=f"it is with the keeper, and {keeper.why}", lost=keeper.lost)
 
 
 def _shard(
@@ -82,7 +114,9 @@ def _shard(
         return Shard(worker=worker, stated=stated, why="its pod is gone", lost=True)
     newest = pods[-1]
     if workers.is_cut_off(newest):
-        return Shard(worker=worker, stated=stated, why="its node does not respond")
+        # A pod that was deleted is ended as soon as its node responds again.
+        deleted = bool(newest["metadata"].get("deletionTimestamp"))
+        return Shard(worker=worker, stated=stated, why="its node does not respond", lost=deleted)
     if workers.is_running(newest):
         return Shard(worker=worker, stated=stated, pod=newest["metadata"]["name"])
     if newest["metadata"].get("deletionTimestamp"):

@@ -76,7 +76,7 @@ def fetch_tree(
     patience: float = PATIENCE,
 ) -> Copied:
     """Copy what is at `path` below the folder `root` in the pod: a folder's content into the folder `to`, a
-    file to the file `to` or, with `into`, into the folder `to`.
+    file to the file `to`; or, with `into`, as `cp -r` does: below the folder `to` if there is one.
 
     `move` maps a path of the tree to its path below `to`. `outstanding` gets, for each connection, the files
     that are not here yet with their sizes: a mapping that shrinks as they come. Raises InvalidJob if

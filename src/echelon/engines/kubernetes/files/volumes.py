@@ -7,13 +7,14 @@ from contextlib import suppress
 from typing import Any
 
 from echelon.engines.kubernetes import names
-from echelon.engines.kubernetes.client.api import AlreadyThere, Api, Listing, Object
+from echelon.engines.kubernetes.client.api import AlreadyThere, Api, Listing, NotThere, Object
 from echelon.engines.kubernetes.diagnose.claims import claims_of
 from echelon.engines.kubernetes.fields import moment
 from echelon.engines.kubernetes.quantities import amount_of
-from echelon.engines.kubernetes.record import read
+from echelon.engines.kubernetes.record import dialect_of, read
 from echelon.engines.kubernetes.render import dialects
 from echelon.engines.kubernetes.render.volumes import new_claim, user_volumes
+from echelon.engines.kubernetes.storage import shared_classes
 from echelon.errors import Denied, EchelonError, InvalidJob
 from echelon.model.run import RunRef
 from echelon.model.volume import Volume, check_unused
@@ -29,12 +30,24 @@ def list_volumes(api: Api) -> list[Volume]:
         return []
     # Without the right to list its users, a volume must not look free.
     pods = api.list("Pod").items
-    jobs = [job for kind in dialects.all_kinds() for job in api.list(kind).items]
     records = api.list("ConfigMap", selector=f"{names.COMPONENT}={names.RECORD}").items
+    kinds = dialects.kinds_of(map(dialect_of, records))
+    jobs = []
+    for kind in kinds:
+        with suppress(NotThere):  # what a record names, and the cluster does not have
+            jobs += api.list(kind).items
     policies = _policies(api)
     return sorted(
         (to_volume(claim, pods, jobs, records, policies) for claim in claims), key=lambda each: each.name
     )
+
+
+def list_shared_classes(api: Api) -> list[str]:
+    """The storage classes that are known to serve pods of several nodes at once, the default first."""
+    classes = _if_allowed(api, "StorageClass")
+    default = [each for each in classes if _is_default(each)]
+    others = [each for each in classes if not _is_default(each)]
+    return shared_classes([*default, *others], _if_allowed(api, "PersistentVolumeClaim"))
 
 
 def read_volume(api: Api, name: str) -> Volume:
@@ -115,7 +128,7 @@ def to_volume(
 
 def _template_of(job: Object) -> Mapping[str, Any]:
     """The spec of the pods that a Job makes."""
-    found: Mapping[str, Any] = ((job.get("spec") or {}).get("template") or {}).get("spec") or {}
+    found: Mapping[str, Any] = dialects.of(job).template_of(job).get("spec") or {}
     return found
 
 
@@ -164,11 +177,7 @@ def _check_class(api: Api, wanted: str | None) -> None:
         raise InvalidJob(
             "class", wanted, "is not a storage class here", hint=f"there are {', '.join(there) or 'none'}"
         )
-    defaults = [
-        each
-        for each in classes.items
-        if (each["metadata"].get("annotations") or {}).get(DEFAULT_CLASS) == "true"
-    ]
+    defaults = [each for each in classes.items if _is_default(each)]
     if wanted is None and not defaults:
         raise InvalidJob(
             "class",
@@ -176,6 +185,10 @@ def _check_class(api: Api, wanted: str | None) -> None:
             "must be named: the cluster has no default",
             hint=f"--class with one of {', '.join(there)}" if there else "ask for a storage class first",
         )
+
+
+def _is_default(storage_class: Object) -> bool:
+    return (storage_class["metadata"].get("annotations") or {}).get(DEFAULT_CLASS) == "true"
 
 
 def _if_allowed(api: Api, kind: str) -> list[Object]:

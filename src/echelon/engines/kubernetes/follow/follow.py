@@ -7,39 +7,47 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import closing, nullcontext, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, closing, nullcontext, suppress
+from dataclasses import replace
 from itertools import chain
 
 from echelon.engines.kubernetes import names, record
 from echelon.engines.kubernetes.client.api import Api, Object
 from echelon.engines.kubernetes.diagnose import Trouble
+from echelon.engines.kubernetes.diagnose.kueue import waits_in
 from echelon.engines.kubernetes.diagnose.queueing import find_untended
 from echelon.engines.kubernetes.diagnose.trouble import told
 from echelon.engines.kubernetes.follow import view as views
+from echelon.engines.kubernetes.follow.keeper import KeeperView, find_keeper, keeping
 from echelon.engines.kubernetes.follow.logs import read_pod
-from echelon.engines.kubernetes.follow.mirror import Mirror
+from echelon.engines.kubernetes.follow.mirror import Mirror, Mirrors
 from echelon.engines.kubernetes.follow.pod_lines import PodLines
 from echelon.engines.kubernetes.follow.streamed_logs import StreamedLogs
 from echelon.engines.kubernetes.follow.troubles import find_troubles, out_of_touch
 from echelon.engines.kubernetes.follow.view import View
+from echelon.engines.kubernetes.leases import has_manager
+from echelon.engines.kubernetes.record import Stored
 from echelon.engines.kubernetes.render import dialects
 from echelon.engines.kubernetes.state import history, outcome, workers
-from echelon.errors import EchelonError, Refused, Unreachable
+from echelon.errors import Denied, EchelonError, Refused, Unreachable
 from echelon.model.event import Event
 from echelon.model.log import EventLine, Line, LogLine
 from echelon.model.run import RunRef
 
 _TICK = 0.2  # seconds between two looks when nothing comes
 _DIAGNOSE = 2.0  # seconds between two diagnoses of what does not start
+_FIRST_DIAGNOSIS = 1.0  # seconds that most workers need to start: before, nothing is wrong with them
 _CLAIMING = 10.0  # seconds that a command which follows a run has to become its tender
+_SET_BACK = ("restarting", "worker-lost", "gave-way")
+_UNEXPLAINED = ("lost", "timed-out")  # ends that a stop would explain
 _LAST_LINES = 20.0  # seconds of silence after which nothing more is expected of a run that is over
 
 
 def read_events(api: Api, ref: RunRef) -> Iterator[Event]:
     """What has happened so far."""
     view = views.look(api, ref)
-    yield from history.opening_events(view.stored, has_jobs=bool(view.jobs))
+    yield from _opening(view)
     leader = history.LeaderEvents()
     for pod in workers.leader_pods(view.pods):
         for line in history.since_last_gap(_log_of(api, pod)):
@@ -48,17 +56,38 @@ def read_events(api: Api, ref: RunRef) -> Iterator[Event]:
         for pod in filter(workers.is_running, view.pods):
             for line in history.since_last_gap(_log_of(api, pod)):
                 yield from _current(leader.read(line, view.pods), view)
+    keeper = _keeper(api, view, leader)
+    if keeper is not None:
+        for line in keeper.told if not leader.over else ():
+            yield from _current(leader.read(line, view.pods), view)
+        yield from keeping(keeper, at=round(time.time(), 3))
     end = _end(view, leader)
+    if end is not None and view.stored.stop is None and end.outcome in _UNEXPLAINED:
+        view = replace(view, stored=views.read_record(api, ref))  # it may have been stopped while we looked
+        end = _end(view, leader)
     if end is not None:
-        yield history.with_results_gone(end, leader, view.stored, view.pods)
+        kept = keeper is not None and bool(keeper.kept)
+        end = replace(end, released=workers.released(view.pods))
+        yield history.with_results_gone(end, leader, view.stored, view.pods, kept=kept)
         return
     stop = view.stored.stop
     if stop is not None:
         yield Event(kind="stopping", at=stop.at, reason=stop.reason)
-    elif untended := find_untended(view.stored, has_jobs=bool(view.jobs), now=time.time()):
+    elif untended := _untended(api, view):
         yield _waiting(untended)
     elif troubles := find_troubles(api, view.jobs, view.pods):
         yield _waiting(troubles[0])
+
+
+def _keeper(api: Api, view: View, leader: history.LeaderEvents) -> KeeperView | None:
+    """The keeper of a run that is over, or whose leader cannot tell, while its results are not fetched."""
+    if view.stored.collected is not None or not view.stored.started:
+        return None
+    if not leader.over and workers.has_leader(view.pods):
+        return None
+    with suppress(Denied, Refused):
+        return find_keeper(api, view.stored)
+    return None
 
 
 def _log_of(api: Api, pod: Object) -> Iterator[Line]:
@@ -67,18 +96,20 @@ def _log_of(api: Api, pod: Object) -> Iterator[Line]:
         yield from chain.from_iterable(read_pod(api, pod) if workers.has_started(pod) else ())
 
 
-def follow_events(api: Api, ref: RunRef, timeout: float | None) -> Iterator[Event]:
+def follow_events(api: Api, ref: RunRef, timeout: float | None, mirrors: Mirrors) -> Iterator[Event]:
     """What happens, until the end or the time-out."""
     deadline = None if timeout is None else time.monotonic() + timeout
     leader = history.LeaderEvents()
-    reported, last_reason, next_look, began = 0, "", 0.0, time.monotonic()
+    last_reason, began = "", time.monotonic()
+    next_look = began + _FIRST_DIAGNOSIS
+    reported: set[tuple[str, float]] = set()  # of the record's events
     quiet_since = began
     led = alone = False  # worker 0 has run; it does not run any more
     with (
-        _mirror(api, ref) as mirror,
+        _mirror(api, ref, mirrors) as mirror,
         PodLines(api, mirror, lambda pod: alone or _is_leader(pod), events_only=True) as lines,
     ):
-        while not mirror.is_ready(_TICK):
+        while not (mirror.is_ready(_TICK) and _watch_makers(ref, mirror)):
             if mirror.trouble is not None and not last_reason:
                 last_reason = _gist(out_of_touch(mirror.trouble))
                 yield _waiting(out_of_touch(mirror.trouble))
@@ -86,9 +117,7 @@ def follow_events(api: Api, ref: RunRef, timeout: float | None) -> Iterator[Even
                 return
         uid = _uid_of_record(api, ref, mirror)
         while (view := _view(ref, mirror, uid)) is not None:  # None if it was removed meanwhile
-            opening = history.opening_events(view.stored, has_jobs=bool(view.jobs))
-            yield from opening[reported:]
-            reported = max(reported, len(opening))
+            yield from _unreported(_opening(view), reported)
             leads = workers.has_leader(view.pods)
             led = led or leads
             alone = led and not leads and not leader.over
@@ -96,14 +125,21 @@ def follow_events(api: Api, ref: RunRef, timeout: float | None) -> Iterator[Even
                 quiet_since = time.monotonic()
                 if isinstance(line, EventLine):
                     for event in _current(leader.read(line, view.pods), view):
-                        last_reason = ""
+                        if last_reason == "unreachable" or event.kind in _SET_BACK:
+                            last_reason = ""  # the same trouble again is another one
                         yield event
             silent = not lines.reading or time.monotonic() - quiet_since > _LAST_LINES
             if leader.over or silent or (alone and _hold_alone(leader, view)):
-                end = _end(_view(ref, mirror, uid) or view, leader)
-                if end is not None and _responds(api, ref):
-                    yield end
-                    return
+                now = _view(ref, mirror, uid) or view
+                if (
+                    _end(now, leader) is not None
+                    and (stored := _record_now(api, ref, now.stored)) is not None
+                ):
+                    now = _with_jobs(api, ref, replace(now, stored=stored))
+                    end = _end(now, leader)
+                    if end is not None:
+                        yield _told_by_keeper(api, now, leader) or end
+                        return
             if time.monotonic() >= next_look:
                 next_look = time.monotonic() + _DIAGNOSE
                 claimed_soon = time.monotonic() - began < _CLAIMING
@@ -116,7 +152,11 @@ def follow_events(api: Api, ref: RunRef, timeout: float | None) -> Iterator[Even
 
 
 def follow_logs(
-    api: Api, ref: RunRef, streamed: StreamedLogs | None = None, left: threading.Event | None = None
+    api: Api,
+    ref: RunRef,
+    mirrors: Mirrors,
+    streamed: StreamedLogs | None = None,
+    left: threading.Event | None = None,
 ) -> Iterator[LogLine]:
     """What the ranks write, until the run is over and every line has come, or `left` is set. With `streamed`
     the lines are written to this machine's disk as they come, however slowly they are taken here.
@@ -125,10 +165,10 @@ def follow_logs(
     left = left or threading.Event()
     with (
         closing(streamed) if streamed is not None else nullcontext(),
-        _mirror(api, ref) as mirror,
+        _mirror(api, ref, mirrors) as mirror,
         PodLines(api, mirror, streamed=streamed) as lines,
     ):
-        while not mirror.is_ready(_TICK) and not left.is_set():
+        while not (mirror.is_ready(_TICK) and _watch_makers(ref, mirror)) and not left.is_set():
             pass
         if left.is_set():
             return
@@ -150,12 +190,30 @@ def follow_logs(
                 return
 
 
-def _mirror(api: Api, ref: RunRef) -> Mirror:
-    """Watches on the kinds of every dialect: which one the run is of is in its record."""
+def _mirror(api: Api, ref: RunRef, mirrors: Mirrors) -> AbstractContextManager[Mirror]:
+    """Watches on the run's record and pods, and on Jobs, which most runs are made of."""
     workers_of = names.selector(ref.name, names.WORKER)
     selectors = {"ConfigMap": names.selector(ref.name, names.RECORD)}
-    selectors |= dict.fromkeys((*dialects.all_kinds(), "Pod"), workers_of)
-    return Mirror(api, selectors)
+    selectors |= dict.fromkeys((*dialects.kinds_of(()), "Pod"), workers_of)
+    return mirrors.reading(ref.name, lambda: Mirror(api, selectors))
+
+
+def _watch_makers(ref: RunRef, mirror: Mirror) -> bool:
+    """Whether the objects are watched that the run's workers are made of: its record says which kind."""
+    used = map(record.dialect_of, mirror.of("ConfigMap"))
+    mirror.watch(dict.fromkeys(dialects.kinds_of(used), names.selector(ref.name, names.WORKER)))
+    return mirror.is_ready(_TICK)
+
+
+def _opening(view: View) -> list[Event]:
+    return history.opening_events(view.stored, has_jobs=bool(view.jobs), queue=waits_in(view.jobs))
+
+
+def _unreported(events: Sequence[Event], reported: set[tuple[str, float]]) -> list[Event]:
+    """The events that are new; from now on they are reported."""
+    new = [event for event in events if (event.kind, event.at) not in reported]
+    reported.update((event.kind, event.at) for event in new)
+    return new
 
 
 def _is_leader(pod: Object) -> bool:
@@ -175,8 +233,8 @@ def _view(ref: RunRef, mirror: Mirror, uid: str) -> View | None:
     if obj is None:
         return None
     stored = record.read(obj, ref)
-    jobs = views.own_jobs(stored, [job for kind in dialects.all_kinds() for job in mirror.of(kind)])
-    return View(stored=stored, jobs=jobs, pods=views.own_pods(stored, jobs, mirror.of("Pod")))
+    jobs = [job for kind in dialects.kinds_of([stored.dialect]) for job in mirror.of(kind)]
+    return views.to_view(stored, jobs, mirror.of("Pod"))
 
 
 def _current(events: Iterator[Event], view: View) -> Iterator[Event]:
@@ -185,6 +243,15 @@ def _current(events: Iterator[Event], view: View) -> Iterator[Event]:
         held = view.stored.collected is None and any(map(workers.is_running, view.pods))
         if held or event.kind != "holding":
             yield event
+
+
+def _told_by_keeper(api: Api, view: View, leader: history.LeaderEvents) -> Event | None:
+    """The end as the keeper knows it, where the leader's log did not bring it: its pod may be deleted."""
+    keeper = None if leader.over else _keeper(api, view, leader)
+    for line in keeper.told if keeper is not None else ():
+        for _ in leader.read(line, view.pods):
+            pass
+    return history.finish(leader, view.stored, view.pods) if leader.over else None
 
 
 def _hold_alone(leader: history.LeaderEvents, view: View) -> bool:
@@ -199,23 +266,39 @@ def _hold_alone(leader: history.LeaderEvents, view: View) -> bool:
     return left - {0} <= leader.alone or time.time() - leader.verdict.at > _LAST_LINES
 
 
-def _responds(api: Api, ref: RunRef) -> bool:
-    """Whether the API server is there: an end that arrived over a connection which outlived it is reported
-    when what follows the end, such as fetching results, can be done.
+def _record_now(api: Api, ref: RunRef, known: Stored) -> Stored | None:
+    """The record, read again before an end is reported: the watch on the Jobs may be ahead of the one that
+    brings the stop. None if the API server is not there: an end that arrived over a connection which outlived
+    it is reported when what follows the end, such as fetching results, can be done.
     """
     try:
-        api.find("ConfigMap", ref.name)
+        found = views.find_record(api, ref)
     except Unreachable:
-        return False
+        return None
     except EchelonError:
-        pass
-    return True
+        return known
+    return found if found is not None and found.uid == known.uid else known
+
+
+def _with_jobs(api: Api, ref: RunRef, view: View) -> View:
+    """The run, looked at again if no Jobs of it were seen: the watch that brings them may be behind the one
+    that says that they were made.
+    """
+    if view.jobs:
+        return view
+    with suppress(EchelonError):  # it was removed: what the watches have shown is all there is
+        found = views.look(api, ref)
+        return found if found.stored.uid == view.stored.uid else view
+    return view
 
 
 def _end(view: View, leader: history.LeaderEvents) -> Event | None:
     if leader.over or _hold_alone(leader, view):
-        return history.finish(leader, view.stored, view.pods)
-    return view.stored.end or outcome.finished_event(view.stored, view.jobs, view.pods)
+        end: Event | None = history.finish(leader, view.stored, view.pods)
+    else:
+        end = view.stored.end or outcome.finished_event(view.stored, view.jobs, view.pods)
+    lost = view.stored.collected.missing if view.stored.collected is not None else ()
+    return replace(end, missing=lost) if end is not None and lost else end
 
 
 def _trouble(api: Api, mirror: Mirror, view: View, *, may_be_untended: bool) -> Trouble | None:
@@ -223,7 +306,7 @@ def _trouble(api: Api, mirror: Mirror, view: View, *, may_be_untended: bool) -> 
     silence = mirror.trouble
     if silence is not None:
         return out_of_touch(silence)
-    untended = find_untended(view.stored, has_jobs=bool(view.jobs), now=time.time())
+    untended = _untended(api, view)
     if untended is not None:
         return untended if may_be_untended else None
     try:
@@ -235,9 +318,17 @@ def _trouble(api: Api, mirror: Mirror, view: View, *, may_be_untended: bool) -> 
     return found[0] if found else None
 
 
+def _untended(api: Api, view: View) -> Trouble | None:
+    return find_untended(
+        view.stored, has_jobs=bool(view.jobs), now=time.time(), managed=lambda: has_manager(api)
+    )
+
+
 def _gist(trouble: Trouble) -> str:
-    """By what troubles differ; the reason why a cluster does not respond changes with every try."""
-    return trouble.kind if trouble.kind == "unreachable" else trouble.sentence
+    """By what troubles differ; the reason why a cluster does not respond changes with every try, and what is
+    used of a quota with every pod.
+    """
+    return trouble.kind if trouble.kind in ("unreachable", "quota") else trouble.sentence
 
 
 def _waiting(trouble: Trouble) -> Event:

@@ -2,7 +2,8 @@
 
 Most runs have ended, and their records contain how: Jobs and pods are listed only for the others. Only one
 thing cannot be seen from outside: that a run is over while its workers stay for their results. So of a run
-that seems to go on, the leader's last lines are read, several at a time."""
+that seems to go on, the leader's last lines are read, several at a time; of one whose leader's pod is gone,
+what its keeper was told."""
 
 from __future__ import annotations
 
@@ -10,24 +11,26 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import cache
 from typing import Any, TypedDict, cast
 
 from echelon.engines.kubernetes import names
-from echelon.engines.kubernetes.client.api import Api, Object
+from echelon.engines.kubernetes.client.api import Api, NotThere, Object
 from echelon.engines.kubernetes.client.stream import split_lines
 from echelon.engines.kubernetes.diagnose.queueing import find_untended
 from echelon.engines.kubernetes.diagnose.trouble import told
 from echelon.engines.kubernetes.fields import moment
 from echelon.engines.kubernetes.follow.logs import is_last_line
-from echelon.engines.kubernetes.follow.view import is_record, own_jobs, own_pods
-from echelon.engines.kubernetes.record import Stored, has_end, read
+from echelon.engines.kubernetes.follow.view import is_record, to_view
+from echelon.engines.kubernetes.leases import has_manager
+from echelon.engines.kubernetes.record import Stored, dialect_of, has_end, read
 from echelon.engines.kubernetes.render import dialects
 from echelon.engines.kubernetes.render.task import hold_of
 from echelon.engines.kubernetes.state import outcome, workers
 from echelon.errors import EchelonError, StateTrouble
 from echelon.model.log import parse_line
 from echelon.model.run import Record, RunRef, opening_status, summarise
-from echelon.model.status import RunSummary, Status, fold
+from echelon.model.status import FINAL, RunSummary, Status, fold
 
 _AT_ONCE = 8
 _LAST = 3  # lines, of which one is the agent's last if it was written
@@ -53,6 +56,7 @@ class _RecordOutline(TypedDict, total=False):
 class _JobSpec(TypedDict, total=False):
     suspend: bool
     completions: int
+    runPolicy: dict[str, Any]
 
 
 class _JobOutline(TypedDict, total=False):
@@ -72,6 +76,19 @@ class _PodOutline(TypedDict, total=False):
     status: dict[str, Any]
 
 
+def damaged_runs(api: Api, ref_of: Callable[[str], RunRef]) -> list[str]:
+    """The names of the runs whose records cannot be read, from one list."""
+    selector = f"{names.COMPONENT}={names.RECORD}"
+    listed = cast("list[Object]", api.list_shapes("ConfigMap", _RecordOutline, selector=selector))
+    found = []
+    for name, obj in ((obj["metadata"]["name"], obj) for obj in listed if is_record(obj)):
+        try:
+            read(obj, ref_of(name))
+        except StateTrouble:
+            found.append(name)
+    return sorted(found)
+
+
 def list_runs(
     api: Api, ref_of: Callable[[str], RunRef], look: Callable[[RunRef], Status]
 ) -> list[RunSummary]:
@@ -80,8 +97,9 @@ def list_runs(
     listed = cast("list[Object]", api.list_shapes("ConfigMap", _RecordOutline, selector=selector))
     records = [obj for obj in listed if is_record(obj)]
     jobs, pods = _workers_of(api, [obj for obj in records if not has_end(obj)])
+    managed = cache(lambda: has_manager(api))
     found: list[RunSummary] = []
-    held: list[tuple[Record, RunSummary, Object]] = []
+    held: list[tuple[Record, RunSummary, Object | None]] = []
     for obj in records:
         name = obj["metadata"]["name"]
         try:
@@ -92,21 +110,38 @@ def list_runs(
         if stored.end is not None:
             found.append(summarise(stored.run, fold(opening_status(stored.run), [stored.end])))
             continue
-        own = own_jobs(stored, jobs.get(name, []))
-        mine = own_pods(stored, own, pods.get(name, []))
-        row = _told_untended(outcome.summary(stored, own, mine), stored, bool(own))
+        try:
+            view = to_view(stored, jobs.get(name, []), pods.get(name, []))
+        except StateTrouble as error:
+            found.append(_unreadable(obj, ref_of(name), error))
+            continue
+        stored, own, mine = view.stored, view.jobs, view.pods
+        row = _told_untended(outcome.summary(stored, own, mine), stored, bool(own), managed)
         leader = [pod for pod in workers.leader_pods(mine) if workers.is_running(pod)]
         if leader and hold_of(stored.run) > 0:
             held.append((stored.run, row, leader[-1]))
+        elif stored.run.job.pod.keeper is not None and own and not workers.leader_pods(mine):
+            held.append((stored.run, row, None))
         else:
             found.append(row)
     found += _look_closer(api, held, look)
     return sorted(found, key=lambda each: -each.created)
 
 
-def _told_untended(row: RunSummary, stored: Stored, has_jobs: bool) -> RunSummary:
+def is_own(row: RunSummary, identity: str, user: str) -> bool:
+    """Whether a run is the asking user's: of the same name in the cluster or, where that is not known, of the
+    same local user. A record of an older version has only the latter.
+    """
+    if identity and row.user:
+        return row.owner == identity
+    return (row.user or row.owner) in ("", user)
+
+
+def _told_untended(
+    row: RunSummary, stored: Stored, has_jobs: bool, managed: Callable[[], bool]
+) -> RunSummary:
     """The row of a queued run that no process looks after says so."""
-    found = find_untended(stored, has_jobs=has_jobs, now=time.time())
+    found = find_untended(stored, has_jobs=has_jobs, now=time.time(), managed=managed)
     return row if found is None else replace(row, reason=told(found), trouble=found.kind)
 
 
@@ -132,20 +167,21 @@ def _workers_of(api: Api, records: Sequence[Object]) -> tuple[dict[str, list[Obj
     if len(records) <= _NAMED:
         ours += f",{names.RUN} in ({','.join(obj['metadata']['name'] for obj in records)})"
     jobs: list[Object] = []
-    for kind in dialects.all_kinds():
-        shapes = cast("list[Object]", api.list_shapes(kind, _JobOutline, selector=ours))
-        jobs += [{**job, "kind": kind} for job in shapes]
+    for kind in dialects.kinds_of(map(dialect_of, records)):
+        with suppress(NotThere):  # what a record names, and the cluster does not have
+            shapes = cast("list[Object]", api.list_shapes(kind, _JobOutline, selector=ours))
+            jobs += [{**job, "kind": kind} for job in shapes]
     pods = cast("list[Object]", api.list_shapes("Pod", _PodOutline, selector=ours))
     return _by_run(jobs), _by_run(pods)
 
 
 def _look_closer(
-    api: Api, held: Sequence[tuple[Record, RunSummary, Object]], look: Callable[[RunRef], Status]
+    api: Api, held: Sequence[tuple[Record, RunSummary, Object | None]], look: Callable[[RunRef], Status]
 ) -> list[RunSummary]:
-    def row_of(each: tuple[Record, RunSummary, Object]) -> RunSummary:
+    def row_of(each: tuple[Record, RunSummary, Object | None]) -> RunSummary:
         record, row, leader = each
         with suppress(EchelonError):
-            if _is_over(api, leader):
+            if is_over(api, leader) if leader is not None else row.state in FINAL:
                 return summarise(record, look(record.ref))
         return row
 
@@ -157,9 +193,10 @@ def _look_closer(
         return list(pool.map(row_of, held))
 
 
-def _is_over(api: Api, leader: Object) -> bool:
-    """Whether the leader has written its last line; it stays to keep its results."""
-    with api.logs(leader["metadata"]["name"], container=names.CONTAINER, tail=_LAST) as pieces:
+def is_over(api: Api, leader: Object) -> bool:
+    """Whether the leader, given by its pod, has written its last line; it stays to keep its results."""
+    name, container = leader["metadata"]["name"], workers.container_name(leader)
+    with api.logs(name, container=container, tail=_LAST) as pieces:
         return any(is_last_line(parse_line(raw, 0), 0) for raw in split_lines(pieces, with_rest=True))
 
 

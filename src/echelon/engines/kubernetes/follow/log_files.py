@@ -21,7 +21,7 @@ from pathlib import Path
 
 from echelon.engines.kubernetes.follow.logs import gap, is_last_line
 from echelon.engines.results import STREAMED
-from echelon.model.log import Line, LogLine
+from echelon.model.log import GAP, LOOSE, Line, LogLine
 
 _NOTE = 0.5  # seconds between two notes of a pod, at least; a later follower reads so much again
 _MOST_FILES = 256  # of one pod; a pod that names more ranks is none of ours
@@ -133,9 +133,9 @@ class PodFiles:
                 if is_last_line(line, pod.worker):
                     pod.over, self.noted = True, 0.0
                 continue
-            if line.sequence < 0:
+            if line.sequence == GAP:
                 continue  # the next line's number shows how many are missing since the last that we have
-            if line.at == 0.0:
+            if line.sequence == LOOSE:
                 if not self._known:
                     continue
                 if self._again > 0:

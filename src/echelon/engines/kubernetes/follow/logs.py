@@ -17,16 +17,14 @@ from datetime import UTC, datetime
 
 from echelon.engines.kubernetes.client.api import Api, NotThere, Object
 from echelon.engines.kubernetes.client.stream import Stream, split_batches
-from echelon.engines.kubernetes.names import CONTAINER
-from echelon.engines.kubernetes.state.workers import has_ended, has_started, worker_of
+from echelon.engines.kubernetes.state.workers import container_name, has_ended, has_started, worker_of
 from echelon.errors import Denied, EchelonError
-from echelon.model.log import GAP, EventLine, Line, LogLine, parse_line
+from echelon.model.log import GAP, LOOSE, EventLine, Line, LogLine, may_be_event, parse_line
 
 _AGAIN = 1.0  # seconds before a stream that broke off is opened again
 _SOON = 0.2  # seconds before one that has brought nothing yet is: a short run's pods go soon
 _OVERLAP = 2.0  # seconds of log that are asked for again then: the kubelet's clock counts whole ones
 _TRIES = 3  # how often the log of a container that has ended is asked for in vain
-_EVENT = b"[event "
 
 
 @dataclass(slots=True, kw_only=True)
@@ -45,7 +43,7 @@ class _Read:
             found: list[Line] = []
             for raw in batch:
                 line = parse_line(raw, worker)
-                if line.at == 0.0:  # a message of Python or of the agent, which has no number
+                if line.sequence == LOOSE:  # a message of Python or of the agent
                     if not known:
                         continue
                     if again > 0:
@@ -68,10 +66,10 @@ class _Read:
     def fresh_events(self, batches: Iterable[list[bytes]], worker: int) -> Iterator[list[Line]]:
         """Only the events among them; other lines are hardly looked at."""
         for batch in batches:
-            found = [parse_line(raw, worker) for raw in batch if raw.startswith(_EVENT)]
-            yield [line for line in found if line.sequence > self.last]
+            found = [parse_line(raw, worker) for raw in batch if may_be_event(raw)]
+            yield [line for line in found if isinstance(line, EventLine) and line.sequence > self.last]
             line = parse_line(batch[-1], worker)
-            if isinstance(line, LogLine) and line.at:
+            if isinstance(line, LogLine) and line.sequence != LOOSE:
                 self.last, self.at = line.sequence, line.at
 
 
@@ -88,7 +86,7 @@ def read_pod(
     """Every line of one pod's agent, as many at once as come at once; with `follow`, until the container has
     ended (`ended`) and all is read, or until `leave` is set and the stream that `opened` received is closed.
     """
-    worker, name = worker_of(pod), pod["metadata"]["name"]
+    worker, name, container = worker_of(pod), pod["metadata"]["name"], container_name(pod)
     ended = ended or (lambda: has_ended(pod))
     leave = leave or threading.Event()
     read, failed = _Read(), 0
@@ -96,7 +94,8 @@ def read_pod(
     while not leave.is_set():
         was_ended = ended()  # asked before reading: what was written by then will be read
         try:
-            with api.logs(name, container=CONTAINER, follow=follow, since=_since(read.at)) as stream:
+            since = _since(read.at)
+            with api.logs(name, container=container, follow=follow, since=since, stamped=True) as stream:
                 opened(stream)
                 # A line that was cut with its connection is whole the next time.
                 yield from choose(split_batches(stream, with_rest=was_ended), worker)
@@ -126,7 +125,8 @@ def gap(worker: int, count: int, at: float) -> LogLine:
 
 def unreadable(worker: int, error: EchelonError) -> LogLine:
     """A line in the place of a log that cannot be read, as when its node is gone."""
-    return LogLine(text=f"[the log cannot be read: {error.message}]", at=0.0, worker=worker)
+    text = f"[the log cannot be read: {error.message}]"
+    return LogLine(text=text, at=0.0, worker=worker, sequence=LOOSE)
 
 
 def read_all(api: Api, pods: Iterable[Object]) -> Iterator[Line]:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Self
 
@@ -27,7 +28,7 @@ class Mirror:
 
     def __init__(self, api: Api, selectors: Mapping[str, str]) -> None:
         self._api = api
-        self._selectors = selectors
+        self._selectors = dict(selectors)
         self._changed = threading.Condition()
         self._left = threading.Event()
         self._objects: dict[str, dict[str, Object]] = {kind: {} for kind in selectors}
@@ -39,10 +40,23 @@ class Mirror:
 
     def __enter__(self) -> Self:
         for kind in self._objects:
-            thread = threading.Thread(target=self._keep, args=(kind,), name=f"watch {kind}", daemon=True)
-            self._threads.append(thread)
-            thread.start()
+            self._begin(kind)
         return self
+
+    def watch(self, selectors: Mapping[str, str]) -> None:
+        """Keep objects of further kinds, too; those that are kept already stay as they are."""
+        with self._changed:
+            further = [kind for kind in selectors if kind not in self._objects]
+            for kind in further:
+                self._selectors[kind] = selectors[kind]
+                self._objects[kind] = {}
+        for kind in further:
+            self._begin(kind)
+
+    def _begin(self, kind: str) -> None:
+        thread = threading.Thread(target=self._keep, args=(kind,), name=f"watch {kind}", daemon=True)
+        self._threads.append(thread)
+        thread.start()
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
@@ -62,7 +76,7 @@ class Mirror:
         with self._changed:
             if self._fatal is not None:
                 raise self._fatal
-            found = list(self._objects[kind].values())
+            found = list(self._objects.get(kind, {}).values())
         return sorted(found, key=_age)
 
     @property
@@ -156,6 +170,35 @@ class Mirror:
         with self._changed:
             self._fatal = error
             self._changed.notify_all()
+
+
+class Mirrors:
+    """Mirrors that the threads of a process have in common: what shows the lines of a run and what reports
+    its events watch the same objects.
+    """
+
+    def __init__(self) -> None:
+        # Reentrant: a follower that was dropped leaves when it is collected, in any thread at any moment.
+        self._lock = threading.RLock()
+        self._open: dict[str, tuple[Mirror, int]] = {}  # with the number of their readers
+
+    @contextmanager
+    def reading(self, name: str, make: Callable[[], Mirror]) -> Iterator[Mirror]:
+        """The mirror of that name while it is read; made for the first reader, left with the last."""
+        with self._lock:
+            if name not in self._open:
+                self._open[name] = make().__enter__(), 0
+            mirror, readers = self._open[name]
+            self._open[name] = mirror, readers + 1
+        try:
+            yield mirror
+        finally:
+            with self._lock:
+                mirror, readers = self._open.pop(name)
+                if readers > 1:
+                    self._open[name] = mirror, readers - 1
+            if readers == 1:
+                mirror.__exit__(None, None, None)
 
 
 def _age(obj: Object) -> tuple[str, str]:

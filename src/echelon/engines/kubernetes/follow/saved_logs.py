@@ -17,7 +17,7 @@ from echelon.engines.kubernetes.follow.log_files import SavedPod, read_notes
 from echelon.engines.kubernetes.follow.logs import gap, read_all, read_pod, unreadable
 from echelon.engines.kubernetes.state.workers import has_started, pods_by_worker
 from echelon.errors import Denied, EchelonError
-from echelon.model.log import Line, LogLine, decode, is_gap
+from echelon.model.log import GAP, LOOSE, Line, LogLine, decode, is_gap
 from echelon.model.status import WorkerStatus
 
 _LOST = re.compile(r"\.lost-(\d+)\.log$")
@@ -87,7 +87,7 @@ def _since(api: Api, pod: Object, noted: SavedPod) -> Iterator[Line]:
     last = noted.last
     try:
         for line in chain.from_iterable(read_pod(api, pod)):
-            if is_gap(line) or not line.at or line.sequence <= last:
+            if line.sequence in (GAP, LOOSE) or line.sequence <= last:
                 continue
             if line.sequence > last + 1:
                 yield gap(noted.worker, line.sequence - last - 1, line.at)
@@ -106,7 +106,7 @@ def _is_torn(api: Api, pod: Object) -> bool:
     """
     try:
         for line in chain.from_iterable(read_pod(api, pod)):
-            if is_gap(line) or line.at:
+            if line.sequence != LOOSE:
                 return is_gap(line)
     except EchelonError:
         return True

@@ -8,8 +8,10 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from echelon.engines.kubernetes.client.api import Api, Object
+from echelon.engines.kubernetes import names
+from echelon.engines.kubernetes.client.api import Api, NotThere, Object
 from echelon.engines.kubernetes.diagnose import Trouble, diagnose
+from echelon.engines.kubernetes.diagnose.kueue import find_waiting, queue_of
 from echelon.engines.kubernetes.diagnose.trouble import Kind
 from echelon.engines.kubernetes.nodes import inventory
 from echelon.engines.kubernetes.render import dialects
@@ -26,10 +28,12 @@ def find_troubles(
     that is no worker of a run.
     """
     newest = [mine[-1] for mine in workers.pods_by_worker(pods).values()]
+    if any(map(queue_of, jobs)) and (waits := _waits_for_kueue(api, jobs)) is not None:
+        return [waits]
     if not jobs or (is_well(jobs, pods) and not any(map(workers.loss_of, newest))):
         return []
     stuck = _stuck(api, pods)
-    events = _listed(api, "Event") or []
+    events = _listed(api, "Event")
     found = diagnose(jobs=jobs, pods=pods, now=time.time(), events=events, alone=alone)
     if not any(each.kind in _SPACE for each in found):
         return stuck + found
@@ -47,6 +51,16 @@ def find_troubles(
         cluster=cluster if cluster is not None and cluster.known else None,
         alone=alone,
     )
+
+
+def _waits_for_kueue(api: Api, jobs: Sequence[Object]) -> Trouble | None:
+    if not any(dialects.of(job).is_suspended(job) for job in jobs):
+        return None
+    try:
+        workloads = api.list(names.KUEUE_WORKLOADS).items
+    except (Denied, NotThere):
+        workloads = []
+    return find_waiting(jobs, workloads)
 
 
 def is_well(jobs: Sequence[Object], pods: Sequence[Object]) -> bool:

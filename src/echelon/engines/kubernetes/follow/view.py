@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
 
 from echelon.engines.base import unknown_run
 from echelon.engines.kubernetes import names
-from echelon.engines.kubernetes.client.api import Api, Object
+from echelon.engines.kubernetes.client.api import Api, NotThere, Object
+from echelon.engines.kubernetes.held import is_waiting, waiting_jobs, with_jobs
 from echelon.engines.kubernetes.record import Stored, read
 from echelon.engines.kubernetes.render import dialects
 from echelon.errors import Refused, UnknownRun
 from echelon.model.job import is_name
 from echelon.model.run import RunRef
+from echelon.values import frozen
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class View:
-    """A run's record, the objects that its workers are made of, and its pods, replaced ones too."""
+    """A run's record, the objects that its workers are made of, and its pods, replaced ones too. Of a run
+    that is held and not admitted, the objects are `waiting`.
+    """
 
     stored: Stored
     jobs: Sequence[Object]
     pods: Sequence[Object]
+    waiting: Sequence[Object] = ()
 
 
 def find_object(api: Api, name: str) -> Object | None:
@@ -36,6 +42,14 @@ def find_object(api: Api, name: str) -> Object | None:
     return found
 
 
+def get_object(api: Api, ref: RunRef) -> Object:
+    """The object of a run's record, unread; raises UnknownRun, which suggests the nearest name."""
+    found = find_object(api, ref.name)
+    if found is None:
+        raise missing(api, ref)
+    return found
+
+
 def is_record(obj: Object) -> bool:
     """Whether an object that carries the label of records can be one: what it is called is a run's name. With
     another name it would spoil the selectors that name runs, and no command could remove it. Pure.
@@ -47,7 +61,12 @@ def is_record(obj: Object) -> bool:
 def find_record(api: Api, ref: RunRef) -> Stored | None:
     """A run's record; None if there is none."""
     found = find_object(api, ref.name)
-    return None if found is None else read(found, ref)
+    if found is None:
+        return None
+    stored = read(found, ref)
+    if not stored.held or stored.run.plan is not None:
+        return stored
+    return with_jobs(stored, _listed(api, stored))
 
 
 def read_record(api: Api, ref: RunRef) -> Stored:
@@ -58,18 +77,37 @@ def read_record(api: Api, ref: RunRef) -> Stored:
     return found
 
 
-def look(api: Api, ref: RunRef) -> View:
-    """A run as it is now."""
-    stored = read_record(api, ref)
-    jobs = jobs_of(api, stored)
-    return View(stored=stored, jobs=jobs, pods=pods_of(api, stored, jobs))
+def look(api: Api, ref: RunRef, *, pods: bool = True) -> View:
+    """A run as it is now; without its pods, where they do not matter."""
+    stored = read(get_object(api, ref), ref)
+    listed = _listed(api, stored)
+    selector = names.selector(ref.name, names.WORKER)
+    waits = stored.held and all(map(is_waiting, listed))  # then it has no pods that matter
+    theirs = api.list("Pod", selector=selector).items if pods and not waits else []
+    return to_view(stored, listed, theirs)
+
+
+def to_view(stored: Stored, jobs: Sequence[Object], pods: Iterable[Object]) -> View:
+    """A run, from its record and from the objects that carry its labels. Pure."""
+    stored = with_jobs(stored, jobs)
+    mine = own_jobs(stored, jobs)
+    return View(
+        stored=stored, jobs=mine, pods=own_pods(stored, mine, pods), waiting=waiting_jobs(stored, jobs)
+    )
 
 
 def jobs_of(api: Api, stored: Stored) -> list[Object]:
-    """The objects that a run's workers are made of."""
+    """The objects that a run's workers are made of, once it is admitted."""
+    return own_jobs(stored, _listed(api, stored))
+
+
+def _listed(api: Api, stored: Stored) -> list[Object]:
     selector = names.selector(stored.run.ref.name, names.WORKER)
-    kinds = dialects.named(stored.dialect).KINDS
-    return own_jobs(stored, [obj for kind in kinds for obj in api.list(kind, selector=selector).items])
+    found: list[Object] = []
+    for kind in dialects.named(stored.dialect).KINDS:
+        with suppress(NotThere):  # the cluster had it when the run began
+            found += api.list(kind, selector=selector).items
+    return found
 
 
 def pods_of(api: Api, stored: Stored, jobs: Sequence[Object] | None = None) -> list[Object]:
@@ -87,14 +125,34 @@ def own_jobs(stored: Stored, jobs: Iterable[Object]) -> list[Object]:
 
 
 def own_pods(stored: Stored, jobs: Iterable[Object], pods: Iterable[Object]) -> list[Object]:
-    """Of pods that carry a run's labels, those that the controller made of the run's own objects. Pure."""
+    """Of pods that carry a run's labels, those that the controller made of the run's own objects. Pure.
+
+    Pods of a run that waits again, since not all of them found a place, are on their way out."""
+    if stored.held and stored.run.plan is None:
+        return []
     makers = stored.owners | {job["metadata"]["uid"] for job in jobs}
-    return [pod for pod in pods if _maker_of(pod) in makers]
+    name, plan = stored.run.ref.name, stored.run.plan
+    between = dialects.makers_of(stored.dialect, name, plan.world) if plan is not None else ()
+    return [pod for pod in pods if _is_made_by(pod, makers) or _is_made_between(pod, between, stored)]
 
 
-def _maker_of(pod: Object) -> str | None:
+def _is_made_by(pod: Object, makers: Collection[str]) -> bool:
+    return _maker_of(pod).get("uid") in makers
+
+
+def _is_made_between(pod: Object, between: Collection[str], stored: Stored) -> bool:
+    """Whether a Job made the pod that the controller of the run's object made, or its controller. What is in
+    between need not be read for that, which takes further rights: the Job has a name of its own, and the pod
+    shows when its run was recorded, which no earlier run of the name has in common with it.
+    """
+    maker, notes = _maker_of(pod), pod["metadata"].get("annotations") or {}
+    named = maker.get("kind") == "Job" and maker.get("name") in between
+    return named and notes.get(names.CREATED) == str(stored.run.created)
+
+
+def _maker_of(pod: Object) -> Mapping[str, Any]:
     owners = pod["metadata"].get("ownerReferences") or ()
-    return next((each["uid"] for each in owners if each.get("controller")), None)
+    return next((each for each in owners if each.get("controller")), {})
 
 
 def run_names(api: Api) -> list[str]:

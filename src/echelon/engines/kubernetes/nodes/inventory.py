@@ -1,8 +1,7 @@
 """Nodes, pods, places kept for workers, and records, as the Cluster that placement reads: what is taken.
 
 `look` asks the API server and needs the right to list nodes and the pods of all namespaces; without it the
-scheduler alone places a run, and all else works. `to_cluster` is pure. Kubernetes reports how many of a
-node's GPUs a pod has, not which: the GPUs here are counted, not identified."""
+scheduler alone places a run, and all else works. `to_cluster` is pure."""
 
 from __future__ import annotations
 
@@ -12,29 +11,29 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from echelon.engines.kubernetes import names, shapes
+from echelon.engines.kubernetes.nodes.gpus import gpu_resource, gpus_of, is_gpu
+from echelon.engines.kubernetes.nodes.holder_names import holder_of, run_name
 from echelon.engines.kubernetes.nodes.requests import Sums, pod_requests
-from echelon.engines.kubernetes.quantities import amount_of, to_whole
-from echelon.engines.kubernetes.record import Outline, created, is_queued
+from echelon.engines.kubernetes.quantities import amount_of
+from echelon.engines.kubernetes.record import TRIED_WITHIN, Outline, created, is_queued, leaves_queue
 from echelon.engines.kubernetes.render import dialects
-from echelon.model.cluster import Cluster, Gpu, LeftOut, Node
+from echelon.errors import Unplaceable
+from echelon.model.cluster import Cluster, LeftOut, Node
+from echelon.values import frozen
 
 if TYPE_CHECKING:
     from echelon.engines.kubernetes.client.api import Api
 
 Toleration = Mapping[str, Any]
 # Every worker with GPUs tolerates the taints by which clusters keep other pods away from their GPUs.
-GPU_TOLERATIONS: tuple[Toleration, ...] = (
-    {"key": names.GPU, "operator": "Exists"},
-    {"key": names.AMD_GPU, "operator": "Exists"},
-)
+GPU_TOLERATIONS: tuple[Toleration, ...] = tuple({"key": key, "operator": "Exists"} for key in names.GPUS)
 ENDED = ("Succeeded", "Failed")  # phases of pods that hold nothing any more
 # Taints that come and go with a node's health or lifecycle; an administrator sets all others.
 _PASSING = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "ToBeDeleted", "karpenter.sh/disrupt")
-_AMD = "amd-"  # the prefix of an AMD GPU's number
-_MOST_GPUS = 4096  # of one node, more than any has
+_NAMED = 8  # values of a label that a hint names
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Seen:
     """The objects that the user may list; `nodes` is None, and `all_namespaces` False, where they may not."""
 
@@ -42,6 +41,7 @@ class Seen:
     pods: list[shapes.Pod]
     places: list[dialects.Place]
     records: list[Outline]
+    waiting: list[dialects.InQueue] = field(default_factory=list)  # runs whose objects wait
     all_namespaces: bool = True  # the pods of all namespaces, or of ours only
 
 
@@ -57,7 +57,7 @@ class _Use:
         self.pods += 1
         for name, amount in asked.items():
             self.taken[name] = self.taken.get(name, 0) + amount
-            if name in (names.GPU, names.AMD_GPU) and amount:
+            if is_gpu(name) and amount:
                 held = self.holders.setdefault(name, {})
                 held[holder] = held.get(holder, 0) + amount
 
@@ -66,26 +66,35 @@ def look(
     api: Api,
     *,
     gpus: bool = True,
+    gpu_type: str | None = None,
     selector: str = "",
     tolerations: Sequence[Toleration] = (),
 ) -> Cluster:
-    """The cluster as it is now for workers with these tolerations, on nodes that `selector` selects."""
+    """The cluster as it is now for workers with these tolerations, on nodes that `selector` selects; with the
+    GPUs of the one resource that `--gpus` or this type of GPU means.
+    """
     seen = see(api, selector=selector)
     if seen.nodes is None or not seen.all_namespaces:
-        return Cluster(nodes=(), waiting=queued_runs(seen.records, api.namespace), known=False, here=False)
+        waiting = queued_runs(seen.records, api.namespace, waiting=seen.waiting)
+        return Cluster(nodes=(), waiting=waiting, known=False, here=False)
     return to_cluster(
         seen.nodes,
         seen.pods,
         seen.places,
         seen.records,
+        seen.waiting,
         me=api.namespace,
+        gpu_type=gpu_type,
         tolerations=(*tolerations, *(GPU_TOLERATIONS if gpus else ())),
     )
 
 
-def see(api: Api, *, selector: str = "") -> Seen:
-    """List the objects that show what is used, as far as the user's rights go."""
+def see(api: Api, *, selector: str = "", records: bool = True) -> Seen:
+    """List the objects that show what is used, as far as the user's rights go; without `records`, runs of
+    which only a record exists are not seen.
+    """
     from echelon.engines.kubernetes.client.api import ALL
+    from echelon.engines.kubernetes.client.beside import beside
     from echelon.errors import Denied
 
     ours = f"{names.MANAGED_BY}=echelon,{names.COMPONENT}={names.WORKER}"
@@ -98,21 +107,34 @@ def see(api: Api, *, selector: str = "") -> Seen:
         except Denied:
             return None
 
-    nodes = listed("Node", shapes.Node, selector=selector)
-    pods = listed("Pod", shapes.Pod, fields=bound, namespace=ALL)
-    all_namespaces = pods is not None
-    if pods is None:
-        pods = listed("Pod", shapes.Pod, fields=bound)
+    def bound_pods() -> tuple[list[shapes.Pod], bool]:
+        pods = listed("Pod", shapes.Pod, fields=bound, namespace=ALL)
+        return (pods, True) if pods is not None else (listed("Pod", shapes.Pod, fields=bound) or [], False)
+
+    def nodes_and_records() -> tuple[list[shapes.Node] | None, list[Outline]]:
+        nodes = listed("Node", shapes.Node, selector=selector)
+        of_runs = f"{names.COMPONENT}={names.RECORD}"
+        return nodes, (listed("ConfigMap", Outline, selector=of_runs) or []) if records else []
+
+    others = beside(nodes_and_records)
+    pods, all_namespaces = bound_pods()
     places: list[dialects.Place] = []
-    for dialect in dialects.DIALECTS.values():
+    waiting: list[dialects.InQueue] = []
+    for dialect in (each for each in dialects.DIALECTS.values() if each.KEEPS_PLACES):
         for kind in dialect.KINDS:
             found = listed(kind, dialect.Shape, selector=ours, namespace=ALL)
             if found is None:
                 found = listed(kind, dialect.Shape, selector=ours)
             places += [place for obj in found or () for place in dialect.places(obj)]
-    records = listed("ConfigMap", Outline, selector=f"{names.COMPONENT}={names.RECORD}")
+            waiting += filter(None, (dialect.in_queue(obj) for obj in found or ()))
+    nodes, outlines = others()
     return Seen(
-        nodes=nodes, pods=pods or [], places=places, records=records or [], all_namespaces=all_namespaces
+        nodes=nodes,
+        pods=pods,
+        places=places,
+        records=outlines,
+        waiting=waiting,
+        all_namespaces=all_namespaces,
     )
 
 
@@ -121,60 +143,80 @@ def to_cluster(
     pods: Iterable[shapes.Pod],
     places: Iterable[dialects.Place],
     records: Iterable[Outline] = (),
+    waiting: Iterable[dialects.InQueue] = (),
     *,
     me: str,
+    gpu_type: str | None = None,
     tolerations: Sequence[Toleration] = GPU_TOLERATIONS,
 ) -> Cluster:
     """A snapshot as placement reads it. `me` is our namespace: runs of others carry theirs in the name."""
     use = _add_up(pods, places, me)
-    vendor = gpu_resource(nodes)
+    resource = gpu_resource(nodes, gpu_type)
     found, left_out = [], []
     for each in sorted(nodes, key=lambda node: node.metadata.name):
         taken = use.get(each.metadata.name, _Use())
-        node = _to_node(each, taken, vendor)
+        node = _to_node(each, taken, resource)
         closed = why_closed(each, tolerations) or _why_full(each, taken)
         if closed is None:
             found.append(node)
         else:
             out = LeftOut(node=node, why=closed.why, passing=closed.passing, hint=closed.hint)
             left_out.append(out)
-    return Cluster(nodes=tuple(found), left_out=tuple(left_out), waiting=queued_runs(records, me), here=False)
+    return Cluster(
+        nodes=tuple(found),
+        left_out=tuple(left_out),
+        waiting=queued_runs(records, me, waiting=waiting),
+        here=False,
+        gpu_resource=resource,
+    )
 
 
-def gpu_resource(nodes: Iterable[shapes.Node]) -> str:
-    """The resource that `--gpus` requests in this cluster: NVIDIA's where there is any, else AMD's.
+def no_such_nodes(nodes: Iterable[Mapping[str, Any]], wanted: Mapping[str, str]) -> Unplaceable:
+    """The refusal of a node selector that selects no node: which label no node has, and what nodes have."""
+    labels = [node["metadata"].get("labels") or {} for node in nodes]
+    for key, value in wanted.items():
+        there = sorted({str(each[key]) for each in labels if key in each})
+        if value in there:
+            continue
+        hint = (
+            f"nodes have {', '.join(f'{key}={each}' for each in there[:_NAMED])}"
+            if there
+            else (f"no node has a label {key}; `kubectl get nodes --show-labels` shows what they have")
+        )
+        return Unplaceable(f"no node has {key}={value}", hint=hint)
+    together = " and ".join(f"{key}={value}" for key, value in wanted.items())
+    return Unplaceable(f"no node has {together} together", hint="ask for fewer labels with --node-selector")
 
-    A gang cannot mix them; where a cluster has both, --resource requests AMD's."""
-    amd = False
-    for node in nodes:
-        if names.GPU in node.status.capacity or names.GPU in node.status.allocatable:
-            return names.GPU
-        amd = amd or names.AMD_GPU in node.status.allocatable
-    return names.AMD_GPU if amd else names.GPU
 
-
-def resource_of(gpus: Iterable[str]) -> str:
-    """The resource that a worker planned on these GPUs requests; NVIDIA's where none are known."""
-    return names.AMD_GPU if any(f"/{_AMD}" in gpu for gpu in gpus) else names.GPU
-
-
-def queued_runs(records: Iterable[Outline], me: str, now: float | None = None) -> tuple[str, ...]:
-    """The runs of our namespace that wait to be admitted, the oldest first.
+def queued_runs(
+    records: Iterable[Outline],
+    me: str,
+    now: float | None = None,
+    *,
+    waiting: Iterable[dialects.InQueue] = (),
+) -> tuple[str, ...]:
+    """The runs of our namespace that wait to be admitted, in the order in which they are: by priority, then
+    the oldest first. Of those that are held, their Jobs tell.
 
     One whose tender was killed, so that admission was not tried lately, keeps no other run waiting."""
     now = time.time() if now is None else now
-    waiting = [each for each in records if each.metadata.namespace == me and is_queued(each, now)]
-    return tuple(name for _, name in sorted((created(each), each.metadata.name) for each in waiting))
+    mine = [each for each in records if each.metadata.namespace == me]
+    leave = {each.metadata.name for each in mine if leaves_queue(each)}
+    order = [(0, created(each), each.metadata.name) for each in mine if is_queued(each, now)]
+    order += [
+        (-each.priority, each.created, each.run)
+        for each in waiting
+        if each.namespace == me and each.run not in leave and now - each.tried < TRIED_WITHIN
+    ]
+    return tuple(name for _, _, name in sorted(order))
 
 
-def holder_of(namespace: str, run: str, pod: str, me: str) -> str:
-    """The name of a GPU's holder: the run for one of echelon's, else namespace and pod."""
-    if run:
-        return run if namespace == me else f"{namespace}/{run}"
-    return f"{namespace}/{pod}"
+def is_bound(pod: shapes.Pod) -> bool:
+    """Whether a pod takes room on a node."""
+    return bool(pod.spec.node_name) and pod.status.phase not in ENDED
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Closed:
     """Why a node takes no worker now; `passing` if that is temporary."""
 
@@ -206,18 +248,18 @@ def _add_up(pods: Iterable[shapes.Pod], places: Iterable[dialects.Place], me: st
     there = set()
     for pod in pods:
         about = pod.metadata
-        if pod.spec.node_name and pod.status.phase not in ENDED:
-            holder = holder_of(about.namespace, about.labels.get(names.RUN, ""), about.name, me)
+        if is_bound(pod):
+            holder = holder_of(about, me)
             use.setdefault(pod.spec.node_name, _Use()).add(pod_requests(pod.spec), holder)
             there.add((about.namespace, dialects.pod_of(about.labels)))
     for place in places:  # a plan takes its share before the pods exist
         if place.node and (place.namespace, place.pod) not in there:
-            holder = holder_of(place.namespace, place.run, place.run, me)
+            holder = run_name(place.namespace, place.run, me)
             use.setdefault(place.node, _Use()).add(pod_requests(place.spec), holder)
     return use
 
 
-def _to_node(node: shapes.Node, use: _Use, vendor: str) -> Node:
+def _to_node(node: shapes.Node, use: _Use, resource: str) -> Node:
     have = {name: amount_of(amount) for name, amount in node.status.allocatable.items()}
     free = {name: max(0, amount - use.taken.get(name, 0)) for name, amount in have.items()}
     other = {name: amount // 1000 for name, amount in have.items() if _is_other(name) and amount}
@@ -227,9 +269,10 @@ def _to_node(node: shapes.Node, use: _Use, vendor: str) -> Node:
         memory=have.get("memory", 0) / 1000,
         free_cpus=free.get("cpu", 0) / 1000,
         free_memory=free.get("memory", 0) / 1000,
-        gpus=_to_gpus(node, have.get(vendor, 0) // 1000, use.holders.get(vendor, {}), vendor),
+        gpus=gpus_of(node, resource, have.get(resource, 0) // 1000, use.holders.get(resource, {})),
         other=other,
         free_other={name: free[name] // 1000 for name in other},
+        domains=_domains(node.metadata.labels),
     )
 
 
@@ -240,27 +283,11 @@ def _why_full(node: shapes.Node, use: _Use) -> Closed | None:
     return Closed(why=f"full: {use.pods} pods", passing=True)
 
 
-def _to_gpus(node: shapes.Node, count: int, holders: Sums, vendor: str) -> tuple[Gpu, ...]:
-    about = node.metadata.labels
-    model = about.product if vendor == names.GPU else about.amd_product
-    count = min(count, _MOST_GPUS)
-    # A pod may ask for more than there is, and be bound to the node by who made it.
-    shares = ((name, min(amount // 1000, count)) for name, amount in sorted(holders.items()))
-    held: list[str | None] = [name for name, share in shares for _ in range(share)]
-    place = f"{node.metadata.name}/{_AMD if vendor == names.AMD_GPU else ''}"
-    return tuple(
-        Gpu(id=f"{place}{number}", model=model, memory=_gpu_memory(about, vendor), holder=holder)
-        for number, holder in enumerate([*held, *[None] * count][:count])
-    )
-
-
-def _gpu_memory(about: shapes.NodeLabels, vendor: str) -> int:
-    try:
-        if vendor == names.GPU:
-            return int(about.memory) * 2**20
-        return to_whole(f"{about.amd_memory}i" if about.amd_memory[-1:].isalpha() else about.amd_memory)
-    except ValueError:  # no such label, or an unknown form
-        return 0
+def _domains(about: shapes.NodeLabels) -> tuple[str, ...]:
+    """The parts of the network that a node belongs to, the widest first."""
+    block = about.block or about.google_block or about.amazon_block
+    rack = about.rack or about.google_rack or about.amazon_rack
+    return (about.zone, block, rack, about.clique)
 
 
 def _is_other(name: str) -> bool:

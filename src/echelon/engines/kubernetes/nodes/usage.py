@@ -4,12 +4,16 @@ Counted from the requests of pods, as the scheduler counts; no metrics server is
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from echelon.engines.kubernetes import names, shapes
+from echelon.engines.kubernetes.kubeflow_labels import job_of
 from echelon.engines.kubernetes.nodes import inventory
+from echelon.engines.kubernetes.nodes.gpus import is_gpu
+from echelon.engines.kubernetes.nodes.holder_names import holder_of, run_name
+from echelon.engines.kubernetes.nodes.holders import find_holders
 from echelon.engines.kubernetes.nodes.requests import Sums, pod_requests
 from echelon.model.cluster import Node
 from echelon.model.usage import ClusterRun, ClusterUsage, NodeUse
@@ -38,8 +42,20 @@ def to_usage(seen: inventory.Seen, me: str) -> ClusterUsage:
     return ClusterUsage(
         namespace=me,
         nodes=None if seen.nodes is None else tuple(_node_uses(seen, seen.nodes, me)),
-        runs=(*_run_uses(seen, me), *map(_waiting, inventory.queued_runs(seen.records, me))),
+        runs=(
+            *_run_uses(seen, me),
+            *map(_waiting, inventory.queued_runs(seen.records, me, waiting=seen.waiting)),
+        ),
+        holders=find_holders(seen, me),
     )
+
+
+def with_damaged(usage: ClusterUsage, damaged: Sequence[str]) -> ClusterUsage:
+    """The same, with a line for each run of the namespace whose record cannot be read. Pure."""
+    shown = {each.name for each in usage.runs}
+    runs = [replace(each, state="damaged") if each.name in damaged else each for each in usage.runs]
+    lost = [_nothing_of(name, "damaged") for name in damaged if name not in shown]
+    return replace(usage, runs=(*runs, *lost))
 
 
 def _node_uses(seen: inventory.Seen, nodes: list[shapes.Node], me: str) -> Iterable[NodeUse]:
@@ -73,12 +89,12 @@ def _node_use(node: Node, state: str, users: dict[str, int] | None) -> NodeUse:
 def _run_uses(seen: inventory.Seen, me: str) -> Iterable[ClusterRun]:
     found: dict[str, _Sum] = {}
     for place in seen.places:
-        found.setdefault(_run_name(place.namespace, place.run, me), _Sum())
+        found.setdefault(run_name(place.namespace, place.run, me), _Sum())
     for pod in seen.pods:
         about = pod.metadata
-        run = about.labels.get(names.RUN, "")
-        if run and about.labels.get(names.COMPONENT) == names.WORKER:
-            one = found.setdefault(_run_name(about.namespace, run, me), _Sum())
+        is_worker = about.labels.get(names.RUN) and about.labels.get(names.COMPONENT) == names.WORKER
+        if is_worker or _is_of_other_job(pod):
+            one = found.setdefault(holder_of(about, me), _Sum())
             one.pods += 1
             one.running |= pod.status.phase == "Running"
             one.nodes.add(pod.spec.node_name)
@@ -91,14 +107,21 @@ def _run_uses(seen: inventory.Seen, me: str) -> Iterable[ClusterRun]:
             workers=one.pods,
             cpus=one.asked.get("cpu", 0) / 1000,
             memory=one.asked.get("memory", 0) // 1000,
-            gpus=(one.asked.get(names.GPU, 0) + one.asked.get(names.AMD_GPU, 0)) // 1000,
+            gpus=sum(amount for asked, amount in one.asked.items() if is_gpu(asked)) // 1000,
             nodes=tuple(sorted(one.nodes)),
         )
 
 
-def _run_name(namespace: str, run: str, me: str) -> str:
-    return inventory.holder_of(namespace, run, run, me)
+def _is_of_other_job(pod: shapes.Pod) -> bool:
+    """Whether a pod with GPUs belongs to a job that a controller of Kubeflow's looks after."""
+    labels = pod.metadata.labels
+    theirs = names.RUN not in labels and job_of(labels) is not None
+    return theirs and inventory.is_bound(pod) and any(map(is_gpu, pod_requests(pod.spec)))
 
 
 def _waiting(name: str) -> ClusterRun:
-    return ClusterRun(name=name, state="queued", workers=0, cpus=0, memory=0, gpus=0)
+    return _nothing_of(name, "queued")
+
+
+def _nothing_of(name: str, state: str) -> ClusterRun:
+    return ClusterRun(name=name, state=state, workers=0, cpus=0, memory=0, gpus=0)

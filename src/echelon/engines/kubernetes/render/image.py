@@ -7,7 +7,9 @@ from echelon.model.job import Job, asks_for_gpus, role_named
 
 _TORCH = "docker.io/pytorch/pytorch:2.9.1-cuda12.6-cudnn9-runtime"
 _TENSORFLOW = "docker.io/tensorflow/tensorflow:2.20.0"
-_PLAIN = "docker.io/library/python:3.12-slim"
+PLAIN = "docker.io/library/python:3.12-slim"
+DEFAULTS = frozenset({_TORCH, _TENSORFLOW, f"{_TENSORFLOW}-gpu", PLAIN})
+"""Images that no user has named."""
 
 
 def image_of(job: Job, role: str = "worker") -> str:
@@ -19,12 +21,12 @@ def image_of(job: Job, role: str = "worker") -> str:
         return own.image
     if job.pod.image is not None:
         return job.pod.image
-    if job.framework == "torch":
+    if job.framework in ("torch", "torchrun"):
         return _TORCH
     if job.framework == "tensorflow":
         return f"{_TENSORFLOW}-gpu" if asks_for_gpus(job) else _TENSORFLOW
     if job.framework == "plain":
-        return _PLAIN
+        return PLAIN
     raise InvalidJob(
         "image",
         None,

@@ -8,31 +8,37 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes import record as stored
 from echelon.engines.kubernetes.record import Shipped
 from echelon.engines.kubernetes.render.dialects import Dialect
+from echelon.engines.kubernetes.render.keeper import keeper_object
 from echelon.engines.kubernetes.render.payload import Payload, Piece, content, layout, weigh
 from echelon.engines.kubernetes.render.task import pod_task
 from echelon.engines.kubernetes.render.volumes import new_claim, results_claim
 from echelon.model.plan import Plan
 from echelon.model.run import Record
 from echelon.model.world import worker_count
+from echelon.values import frozen
 
 Object = dict[str, Any]
 
 MASK = "***"
+_NONE: Mapping[str, str] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Started:
-    """What is made when a run gets its place: a claim that outlives it, its Jobs, and the agents' task."""
+    """What is made when a run gets its place: a claim that outlives it, what its Jobs are made from and is
+    the record's, its Jobs, and the agents' task.
+    """
 
     task: Object
     claims: list[Object]
+    beside: list[Object]
     jobs: list[Object]
 
 
@@ -75,12 +81,13 @@ def service_object(record: Record, dialect: Dialect) -> Object:
     """The address of the leader, which exists before its pod does.
 
     It is not headless: a pod's name is in DNS only once the pod is, and an agent that asks too early gets a
-    negative answer that is cached for seconds. This name and its address stay."""
+    negative answer that is cached for seconds. This name and its address stay. (`agent/gang/lookup.py` asks
+    for the pod as well, for the first second.)"""
     name = record.ref.name
     return {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": _metadata(record, name, names.SERVICE),
+        "metadata": _metadata(record, dialect.leader_service(name), names.SERVICE),
         "spec": {
             "publishNotReadyAddresses": True,
             "selector": dialect.leader_selector(name),
@@ -90,14 +97,28 @@ def service_object(record: Record, dialect: Dialect) -> Object:
 
 
 def started_objects(
-    record: Record, plan: Plan, shipped: Shipped, dialect: Dialect, *, security_level: str = ""
+    record: Record,
+    plan: Plan,
+    shipped: Shipped,
+    dialect: Dialect,
+    *,
+    security_level: str = "",
+    held: bool = False,
+    variables: Mapping[str, str] = _NONE,
 ) -> Started:
-    """The Jobs of a run, the claim for its results if one is wanted, and its agents' task."""
+    """The Jobs of a run, the claim for its results if one is wanted, and its agents' task. With `held`, the
+    Jobs wait to be admitted. `variables` are for ranks whose user does not set them.
+    """
     claim = claim_object(record, plan)
+    made = dialect.render(
+        record, plan, shipped, security_level=security_level, held=held, variables=variables
+    )
+    task = {**pod_task(record, plan, shipped, variables), **dialect.TASK}
     return Started(
-        task=pod_task(record, plan, shipped),
+        task={**task, "leader": {**task["leader"], "host": dialect.leader_service(plan.run)}},
         claims=[claim] if claim is not None else [],
-        jobs=dialect.render(record, plan, shipped, security_level=security_level),
+        beside=[obj for obj in made if obj["kind"] not in dialect.KINDS],
+        jobs=[obj for obj in made if obj["kind"] in dialect.KINDS],
     )
 
 
@@ -140,8 +161,11 @@ def render(
         secret_object(record, MASK, masked),
         service_object(record, dialect),
         *made.claims,
+        *made.beside,
         *made.jobs,
     ]
+    if (keeper := keeper_object(record, plan, shipped, security_level=security_level)) is not None:
+        found.append(keeper)
     if namespace is None:
         return found
     return [{**obj, "metadata": {"namespace": namespace, **obj["metadata"]}} for obj in found]
@@ -158,7 +182,7 @@ def owner_reference(obj: Object) -> Object:
 
 
 def _metadata(record: Record, name: str, component: str) -> Object:
-    return names.metadata(record.ref.name, record.owner, name, component)
+    return names.metadata(record.ref.name, record.owner, name, component, record.job.pod)
 
 
 def _bundle(record: Record, number: int) -> Object:

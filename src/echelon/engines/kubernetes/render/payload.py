@@ -2,13 +2,13 @@
 
 `load` gathers the bytes when a run is recorded. What is left of them in the record is `Shipped`, the sizes:
 from these alone follows which ConfigMaps there are and what is in each, so that starting a run, or a dry run,
-needs no bytes. Kubernetes allows a ConfigMap one MiB."""
+needs no bytes. Kubernetes allows a ConfigMap one MiB. Code that is larger than a few of them is sent to
+worker 0 when it has started (`files/sent_code.py`), or lies on a volume."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,11 +17,13 @@ from echelon.engines.kubernetes.record import Shipped
 from echelon.errors import InvalidJob
 from echelon.model.job import Job
 from echelon.model.pod import refuse_password
+from echelon.values import frozen
 
 if TYPE_CHECKING:
     from echelon.bundle import Bundle
 
 PART = 700 << 10
+MOST_CODE = 5 << 20  # bytes of code, compressed, that travel in ConfigMaps
 _LONGEST = 256 << 10  # characters in a list of packages
 _ELSEWHERE = re.compile(
     r"(-[rce]\b|--(requirement|constraint|editable)\b|(-f|--find-links)[\s=]+(?!\w+://)|\.{0,2}/|file:|\.(\s|$|\[)|[^#]*\sfile:)"
@@ -29,18 +31,21 @@ _ELSEWHERE = re.compile(
 _ROOM = 1_000_000  # bytes in one ConfigMap, with a margin for its names and labels
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Payload:
-    """The bytes. `code` is the archive of the project, of which `digest` is the sha256."""
+    """The bytes. `code` is the archive of the project, of which `digest` is the sha256; without it, the
+    archive lies on a volume under its digest, or is sent: then `sent` is its size.
+    """
 
     agent: bytes
     code: bytes | None = None
     digest: str = ""
+    sent: int = 0
     wheel: bytes | None = None
     requirements: bytes | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Piece:
     """One key of a ConfigMap, and which bytes of which part of the payload it holds."""
 
@@ -57,10 +62,13 @@ def load(job: Job, bundle: Bundle | None) -> Payload:
     from echelon.bundle.zipapp import agent_archive, pip_wheel
 
     wants_pip = bool(job.pod.pip or job.pod.requirements)
+    code = None if bundle is None or job.pod.code_volume is not None else bundle.data
+    sent = len(code) if code is not None and len(code) > MOST_CODE else 0
     return Payload(
         agent=agent_archive(),
-        code=None if bundle is None else bundle.data,
+        code=None if sent else code,
         digest="" if bundle is None else bundle.digest,
+        sent=sent,
         wheel=pip_wheel() if wants_pip else None,
         requirements=_requirements(job.pod.requirements),
     )
@@ -80,6 +88,7 @@ def weigh(payload: Payload) -> Shipped:
         requirements=len(payload.requirements or b""),
         digest=payload.digest,
         rest=rest.hexdigest(),
+        sent=payload.sent,
     )
 
 

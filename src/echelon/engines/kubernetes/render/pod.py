@@ -13,6 +13,7 @@ from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.render.image import image_of
 from echelon.engines.kubernetes.render.volumes import quantity, user_volumes
 from echelon.model.job import Job, role_named
+from echelon.model.patch import apply_patch
 from echelon.model.plan import Plan
 from echelon.model.pod import PodOptions, Toleration
 from echelon.model.resources import Resources
@@ -30,11 +31,20 @@ _AWAY = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 
 
 def pod_template(
-    record: Record, plan: Plan, number: int, *, bundles: int, first_worker: int, security_level: str = ""
+    record: Record,
+    plan: Plan,
+    number: int,
+    *,
+    bundles: int,
+    first_worker: int,
+    security_level: str = "",
+    task: str | None = None,
 ) -> Object:
-    """The template of a group's pods: ours over the user's, the role's own before the one for all workers.
+    """The template of a group's pods: ours over the user's, the role's own before the one for all workers;
+    the user's patch over both.
 
-    `bundles` is how many ConfigMaps the code travels in."""
+    `bundles` is how many ConfigMaps the code travels in. With `task`, all that depends on the plan is in
+    fields of the pod that a suspended Job may change: the task itself is an annotation."""
     group, options, run = plan.world.groups[number], record.job.pod, plan.run
     theirs = user_volumes(options, run)
     spec: Object = {
@@ -43,15 +53,15 @@ def pod_template(
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "securityContext": security_context(security_level),
-        "tolerations": list(_tolerations(options, group.resources)),
+        "tolerations": list(tolerations_of(options, [group.resources], plan.gpu_resource)),
         "containers": [
             {
                 "name": names.CONTAINER,
                 "image": image_of(record.job, group.role),
                 "imagePullPolicy": "Always" if options.pull == "always" else "IfNotPresent",
                 "command": names.agent_command(record.job.python, names.TASK),
-                "env": list(_environment(record.job, group, first_worker)),
-                "resources": _resources(group.resources),
+                "env": list(_environment(record.job, group, None if task is not None else first_worker)),
+                "resources": resources_of(group.resources, plan.gpu_resource),
                 "securityContext": {
                     "allowPrivilegeEscalation": False,
                     "capabilities": {"drop": ["ALL"]},
@@ -62,31 +72,35 @@ def pod_template(
                 "volumeMounts": [*_own_mounts(), *theirs.mounts],
             }
         ],
-        "volumes": [*_own_volumes(run, bundles, options, group.resources), *theirs.volumes],
+        "volumes": [
+            *_own_volumes(run, bundles, held=task is not None),
+            {"name": "shm", "emptyDir": {"medium": "Memory", **_shm(record.job, group.resources)}},
+            *theirs.volumes,
+        ],
     }
     if affinity := _affinity(plan, group, first_worker):
         spec["affinity"] = affinity
-    if options.node_selector:
-        spec["nodeSelector"] = dict(options.node_selector)
-    if options.pull_secrets:
-        spec["imagePullSecrets"] = [{"name": name} for name in options.pull_secrets]
-    if options.service_account:
-        spec["serviceAccountName"] = options.service_account
-    if options.priority_class:
-        spec["priorityClassName"] = options.priority_class
+    spec.update(chosen_by_user(options))
     made = {
         "metadata": {
             "labels": {
+                **options.labels,
                 **names.labels_of(run, record.owner, names.WORKER),
                 names.ROLE: group.role,
                 names.NO_SIDECAR: "false",
             },
-            "annotations": {names.OWNER: record.owner, names.NO_SIDECAR: "false"},
+            "annotations": {
+                **options.annotations,
+                names.OWNER: record.owner,
+                names.NO_SIDECAR: "false",
+                **({} if task is None else {names.AGENTS_TASK: task, names.FIRST_WORKER: str(first_worker)}),
+            },
         },
         "spec": spec,
     }
     role = role_named(record.job, group.role)
-    return merge_under((role.template if role is not None else None) or options.template, made)
+    merged = merge_under((role.template if role is not None else None) or options.template, made)
+    return apply_patch(options.patch, merged)
 
 
 def security_context(level: str) -> Object:
@@ -103,9 +117,12 @@ def security_context(level: str) -> Object:
     return security
 
 
-def _environment(job: Job, group: Group, first_worker: int) -> Iterator[Object]:
-    yield {"name": names.ENV_FIRST_WORKER, "value": str(first_worker)}
+def _environment(job: Job, group: Group, first_worker: int | None) -> Iterator[Object]:
+    if first_worker is not None:
+        yield {"name": names.ENV_FIRST_WORKER, "value": str(first_worker)}
+    annotated = (names.ENV_FIRST_WORKER, f"metadata.annotations['{names.FIRST_WORKER}']")
     for name, path in (
+        *((annotated,) if first_worker is None else ()),
         (names.ENV_POD_IP, "status.podIP"),
         (names.ENV_FAILURES, f"metadata.annotations['{names.FAILURE_COUNT}']"),
         (names.ENV_EVICTIONS, f"metadata.annotations['{names.EVICTION_COUNT}']"),
@@ -119,7 +136,8 @@ def _environment(job: Job, group: Group, first_worker: int) -> Iterator[Object]:
         yield {"name": secret.name, "valueFrom": {"secretKeyRef": reference}}
 
 
-def _resources(need: Resources) -> Object:
+def resources_of(need: Resources, gpu_resource: str) -> Object:
+    """What a container requests, and what limits it."""
     requests: dict[str, str] = {}
     limits: dict[str, str] = {}
     for name, amount, written in (("cpu", need.cpus, _cores), ("memory", need.memory, _bytes)):
@@ -128,7 +146,7 @@ def _resources(need: Resources) -> Object:
             if amount.limit is not None:
                 limits[name] = written(amount.limit)
     if need.gpus:
-        limits[names.GPU] = str(need.gpus)
+        limits[gpu_resource] = str(need.gpus)
     limits.update({name: str(count) for name, count in need.other.items()})
     return {key: value for key, value in (("requests", requests), ("limits", limits)) if value}
 
@@ -142,14 +160,29 @@ def _bytes(amount: float) -> str:
     return quantity(math.ceil(amount))
 
 
-def _tolerations(options: PodOptions, need: Resources) -> Iterator[Object]:
-    """The user's; the taints of nodes that have what is asked for; and silent nodes, for a short while."""
+def chosen_by_user(options: PodOptions) -> Object:
+    """The fields of every pod of a run that its user may set: on which nodes, with whose rights."""
+    secrets = [{"name": name} for name in options.pull_secrets]
+    fields = {
+        "nodeSelector": dict(options.node_selector),
+        "imagePullSecrets": secrets,
+        "serviceAccountName": options.service_account,
+        "priorityClassName": options.priority_class,
+    }
+    return {name: value for name, value in fields.items() if value}
+
+
+def tolerations_of(
+    options: PodOptions, needs: Sequence[Resources], gpu_resource: str, *, away: int = _NODE_AWAY
+) -> Iterator[Object]:
+    """The user's; the taints of nodes that have what is asked for; and silent nodes, for `away` seconds."""
     for each in options.tolerations:
         yield to_toleration(each)
     theirs = {each.key for each in options.tolerations if each.value is None and each.effect is None}
-    keys = dict.fromkeys(need.other)
-    if need.gpus or any(name.partition("/")[0] in ("nvidia.com", "amd.com") for name in need.other):
-        keys = dict.fromkeys((names.GPU, names.AMD_GPU)) | keys
+    others = dict.fromkeys(name for need in needs for name in need.other)
+    gpus = [gpu_resource] if any(need.gpus for need in needs) else []
+    vendors = {name.partition("/")[0] for name in (*others, *gpus)}
+    keys = dict.fromkeys(each for each in names.GPUS if each.partition("/")[0] in vendors) | others
     for key in keys:
         if key not in theirs:
             yield {"key": key, "operator": "Exists"}
@@ -160,7 +193,7 @@ def _tolerations(options: PodOptions, need: Resources) -> Iterator[Object]:
                 "key": key,
                 "operator": "Exists",
                 "effect": "NoExecute",
-                "tolerationSeconds": _NODE_AWAY,
+                "tolerationSeconds": away,
             }
 
 
@@ -180,9 +213,9 @@ def _affinity(plan: Plan, group: Group, first_worker: int) -> Object:
     """
     node: Object = {}
     if (wanted := group.resources.gpu_type) is not None:
-        models = plan.gpu_models.get(wanted) or (wanted,)
+        models = [each.partition("-MIG-")[0] for each in plan.gpu_models.get(wanted) or (wanted,)]
         expression = {
-            "key": names.GPU_PRODUCT,
+            "key": names.gpu_product(plan.gpu_resource),
             "operator": "In",
             "values": [_label(each) for each in models],
         }
@@ -219,25 +252,33 @@ def _own_mounts() -> list[Object]:
     ]
 
 
-def _own_volumes(run: str, bundles: int, options: PodOptions, need: Resources) -> list[Object]:
-    task = {"name": run, "items": [{"key": names.TASK_KEY, "path": names.TASK_KEY}]}
-    sources = [task, *({"name": names.bundle_name(run, number)} for number in range(bundles))]
+def _own_volumes(run: str, bundles: int, *, held: bool) -> list[Object]:
+    code = [{"configMap": {"name": names.bundle_name(run, number)}} for number in range(bundles)]
     gang = {"secretName": run, "items": [{"key": names.GANG_KEY, "path": names.GANG_KEY}]}
     return [
         {
             "name": "bundle",
-            "projected": {"defaultMode": 0o444, "sources": [{"configMap": source} for source in sources]},
+            "projected": {"defaultMode": 0o444, "sources": [task_source(run, held=held), *code]},
         },
         {"name": "secret", "secret": {**gang, "defaultMode": 0o444}},  # whatever user the image has
         {"name": "work", "emptyDir": {}},
-        {"name": "shm", "emptyDir": {"medium": "Memory", **_shm(options, need)}},
     ]
 
 
-def _shm(options: PodOptions, need: Resources) -> Object:
-    """What is in shared memory counts as the container's, so half of its limit is left for the rest."""
-    if options.shm is not None:
-        return {"sizeLimit": quantity(options.shm)}
-    if need.memory is not None and need.memory.limit is not None:
+def task_source(run: str, *, held: bool) -> Object:
+    """Where a pod's volume has the task from: the record, or the pod's own annotation."""
+    if not held:
+        return {"configMap": {"name": run, "items": [{"key": names.TASK_KEY, "path": names.TASK_KEY}]}}
+    field = {"fieldPath": f"metadata.annotations['{names.AGENTS_TASK}']"}
+    return {"downwardAPI": {"items": [{"path": names.TASK_KEY, "fieldRef": field}]}}
+
+
+def _shm(job: Job, need: Resources) -> Object:
+    """What is in shared memory counts as the container's, so half of its limit is left for the rest. A worker
+    whose size is open has no such limit: volumes do not change with it.
+    """
+    if job.pod.shm is not None:
+        return {"sizeLimit": quantity(job.pod.shm)}
+    if job.shape is None and need.memory is not None and need.memory.limit is not None:
         return {"sizeLimit": quantity(int(need.memory.limit) // 2)}
     return {}

@@ -1,35 +1,46 @@
 """The task of agents in pods: where things are there, how long they wait and stay. Pure.
 
-The engine writes it into the record's ConfigMap when the run starts; every pod sees it as a file."""
+Every pod sees it as a file: from the record's ConfigMap, into which the engine writes it when the run starts;
+or, of a run that is held until it is admitted, from an annotation of the pod, since only its Jobs change
+then. The plan is an annotation there, too."""
 
 from __future__ import annotations
 
+import base64
+import zlib
+from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
+import msgspec
+
+from echelon.engines.decoding import decode
 from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.record import Shipped
 from echelon.engines.kubernetes.render.payload import parts
 from echelon.engines.task import make_task
 from echelon.model.plan import Plan
+from echelon.model.pod import PodOptions
 from echelon.model.run import Record
 
+_NONE: Mapping[str, str] = MappingProxyType({})
+_LONGEST = 64 << 10  # characters of a plan that an annotation holds as they are
+_MOST = 32 << 20  # bytes of a plan, unpacked
+HANDOVER = 60.0  # seconds that workers stay at least where a keeper takes their results
+GIVE_WAY = 300.0  # seconds at least that a gang waits for its workers' GPUs before it gives way to other runs
 JOIN_TIMEOUT = 3600.0  # seconds: a peer's node may have to be made, and its image pulled, first
 
 
-def pod_task(record: Record, plan: Plan, shipped: Shipped) -> dict[str, Any]:
-    """The task of all agents of a run."""
+def pod_task(
+    record: Record, plan: Plan, shipped: Shipped, variables: Mapping[str, str] = _NONE
+) -> dict[str, Any]:
+    """The task of all agents of a run. `variables` are for ranks whose user does not set them."""
     options = record.job.pod
     code = names.CODE if options.code is None else names.CODE_VOLUME
     output = names.OUTPUT if options.output is None else names.RESULTS_VOLUME
-    bundle = None
-    if shipped.code:
-        bundle = {
-            "parts": names.paths_of_parts(parts(shipped.code)),
-            "digest": shipped.digest,
-            "target": names.CODE,
-        }
-    return make_task(
+    bundle = _bundle(shipped)
+    task = make_task(
         record,
         _with_own_threads(plan),
         code=code,
@@ -47,13 +58,70 @@ def pod_task(record: Record, plan: Plan, shipped: Shipped) -> dict[str, Any]:
         termination=names.TERMINATION,
         pip=_pip(record, code, shipped),
         repeat_state=True,
+        leader_pod=names.leader_pod(plan.run),
         fresh=options.output is not None and not record.job.resume,
+        **_giving_way(plan),
+        **_keeping(options),
     )
+    return {**task, "env": {**variables, **task["env"]}}
+
+
+def write_plan(plan: Plan) -> str:
+    """A plan as the value of an annotation: JSON, or compressed where it is long. All annotations of an
+    object have 256 KiB, and a thousand workers need as much.
+    """
+    written = msgspec.json.encode(plan)
+    if len(written) <= _LONGEST:
+        return written.decode()
+    return base64.b64encode(zlib.compress(written)).decode()
+
+
+def read_plan(text: str) -> Plan | None:
+    """The plan that `write_plan` wrote; None for anything else, which any user may have put there."""
+    try:
+        if text.startswith("{"):
+            return decode(text, Plan)
+        unpacked = zlib.decompressobj().decompress(base64.b64decode(text, validate=True), _MOST)
+        return decode(unpacked.decode(), Plan)
+    except (ValueError, RecursionError, zlib.error):
+        return None
+
+
+def _giving_way(plan: Plan) -> dict[str, Any]:
+    """Only workers that wait for GPUs can keep another run from its own; a single one is always whole. A held
+    run may get another number of workers, and its task stays.
+    """
+    wants_gpus = any(group.resources.gpus for group in plan.world.groups)
+    return {"give_way": GIVE_WAY} if wants_gpus else {}
+
+
+def _bundle(shipped: Shipped) -> dict[str, Any] | None:
+    """Where the agents find the code's archive."""
+    if not shipped.digest:
+        return None
+    found: dict[str, Any] = {"digest": shipped.digest, "target": names.CODE}
+    if shipped.sent:
+        return {**found, "sent": names.sent_code(shipped.digest), "size": shipped.sent}
+    stored = f"{names.CODE_STORE}/{names.stored_code(shipped.digest)}"
+    return {**found, "parts": names.paths_of_parts(parts(shipped.code)) if shipped.code else [stored]}
+
+
+def _keeping(options: PodOptions) -> dict[str, Any]:
+    if options.keeper is None:
+        return {}
+    return {
+        "keep": options.keeper.keep,
+        "keep_size": options.keeper.size,
+        "keep_folder": names.KEPT,
+        "keeper_port": names.PORT,
+    }
 
 
 def hold_of(record: Record) -> float:
     """How long workers keep their results once the run is over: on a volume they are safe."""
     options = record.job.pod
+    if options.keeper is not None:
+        return max(options.linger, HANDOVER)
     return options.linger if options.output is None or options.collect else 0.0
 
 

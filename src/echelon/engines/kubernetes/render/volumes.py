@@ -1,4 +1,4 @@
-"""What the user wants mounted, as volumes of a pod: `--mount`, `--code pvc:`, `--output`. Pure.
+"""What the user wants mounted, as volumes of a pod: `--mount`, `--code`, `--code-volume`, `--output`. Pure.
 
 A claim that is wanted in several places is one volume with several mounts: a pod that names a claim twice
 never starts with some storage drivers."""
@@ -6,17 +6,17 @@ never starts with some storage drivers."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from echelon.engines.kubernetes import names
 from echelon.model.pod import Mount, PodOptions, split_claim
 from echelon.model.resources import parse_size
+from echelon.values import frozen
 
 Object = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Mounted:
     """The volumes of a pod, and where its container sees them."""
 
@@ -24,7 +24,7 @@ class Mounted:
     mounts: list[Object]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class _Use:
     """A folder of a claim in one place of the pod."""
 
@@ -73,6 +73,9 @@ def _claims(options: PodOptions, run: str) -> Iterator[_Use]:
         yield _Use(
             claim=options.code.claim, folder=options.code.path, path=names.CODE_VOLUME, read_only=False
         )
+    if options.code_volume is not None:
+        on = options.code_volume
+        yield _Use(claim=on.claim, folder=on.path, path=names.CODE_STORE, read_only=True)
     claim = results_claim(options, run)
     if claim is not None and options.output is not None:
         yield _Use(claim=claim, folder=options.output.path, path=names.RESULTS_VOLUME, read_only=False)

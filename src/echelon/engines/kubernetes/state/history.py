@@ -24,13 +24,20 @@ from echelon.model.event import Event, is_sound
 from echelon.model.log import EventLine, Line, is_gap
 
 
-def opening_events(stored: Stored, *, has_jobs: bool) -> list[Event]:
+def opening_events(stored: Stored, *, has_jobs: bool, queue: str = "") -> list[Event]:
     """What the record contains: that the run exists, was queued, was admitted.
 
-    A plan without Jobs belongs to a start that was cut off or is under way: the run is not admitted yet."""
+    A plan without Jobs belongs to a start that was cut off or is under way: the run is not admitted yet. One
+    that waits in a `queue` of Kueue's has its Jobs, and waits for Kueue."""
     events = [Event(kind="recorded", at=stored.run.created)]
-    events += [Event(kind="queued", at=each.at, reason=each.reason) for each in stored.queued]
+    for each in stored.queued:
+        if each.admitted is not None:  # and rolled back
+            events.append(Event(kind="admitted", at=each.admitted))
+        events.append(Event(kind="queued", at=each.at, reason=each.reason))
     if stored.admitted is not None and stored.run.plan is not None and (has_jobs or stored.started):
+        if queue:
+            reason = f"queued in Kueue's queue {queue}"
+            return [*events, Event(kind="queued", at=stored.admitted, reason=reason)]
         events.append(Event(kind="admitted", at=stored.admitted))
     return events
 
@@ -45,6 +52,7 @@ class LeaderEvents:
         self.held = False  # workers have kept results to be fetched
         self.alone: set[int] = set()  # workers that hold results without a leader, as their own logs say
         self.manifests: dict[int, tuple[Manifest, ...]] = {}  # what each worker stated at its end
+        self.kept: set[int] = set()  # workers that say that the keeper has their results
         self._known: set[str] = set()  # a state line repeats events: each is reported once
 
     def read(self, line: EventLine, pods: Sequence[Object]) -> Iterator[Event]:
@@ -69,7 +77,9 @@ class LeaderEvents:
             self.alone.add(event.worker)
         if event.kind == "worker-ended" and event.worker == 0 and self.verdict is not None:
             self.over, self.ended_at = True, event.at
-        if event.worker is not None and event.manifests:
+        if event.kind == "worker-kept" and event.worker is not None:
+            self.kept.add(event.worker)
+        elif event.worker is not None and event.manifests:
             self.manifests[event.worker] = event.manifests
         if event.kind == "worker-started" and event.worker is not None:
             event = replace(event, node=node_of(pods, event.worker))
@@ -129,13 +139,19 @@ def finish(leader: LeaderEvents, stored: Stored, pods: Sequence[Object]) -> Even
     return replace(end, manifests=stated or None)
 
 
-def with_results_gone(end: Event, leader: LeaderEvents, stored: Stored, pods: Sequence[Object]) -> Event:
-    """The end, with what became of results that the workers kept for a while and that were not fetched."""
-    kept = any(map(is_running, pods))
+def with_results_gone(
+    end: Event, leader: LeaderEvents, stored: Stored, pods: Sequence[Object], *, kept: bool = False
+) -> Event:
+    """The end, with what became of results that the workers held for a while and that were not fetched;
+    `kept` if the run's keeper has any.
+    """
+    kept = kept or any(map(is_running, pods))
     if not leader.held or kept or stored.collected is not None or end.results == "gone":
         return end
     limit = stored.run.job.pod.linger
     note = f"its results are gone: they were not fetched in the {limit:g} s that its workers kept them"
+    if leader.kept:
+        note = "its results are gone: its workers gave them to the keeper, and that is gone"
     end = replace(end, results="gone")
     if end.cause is not None:
         return replace(end, cause=replace(end.cause, summary=f"{end.cause.summary}; {note}"))

@@ -12,14 +12,17 @@ import msgspec
 
 from echelon.agent.task import NO_LEADER, RUN_OVER
 from echelon.engines.decoding import convert
-from echelon.engines.kubernetes.fields import json_object, one_line
+from echelon.engines.kubernetes.fields import one_line
 from echelon.engines.kubernetes.record import Stop, Stored
 from echelon.engines.kubernetes.render import dialects
 from echelon.engines.kubernetes.state.workers import (
+    agent_message,
     container_end,
     disruption_of,
+    gave_way,
     has_ended,
     is_cut_off,
+    is_done,
     is_running,
     last_loss,
     leader_pods,
@@ -39,11 +42,11 @@ if TYPE_CHECKING:
     from echelon.engines.kubernetes.client.api import Object
 
 
-def verdict_of(pods: Iterable[Object]) -> dict[str, Any] | None:
+def verdict_of(pods: Iterable[Object]) -> Mapping[str, Any] | None:
     """The verdict in the leader's termination message; None without one that can be read."""
     for pod in reversed(leader_pods(pods)):
         end = container_end(pod)
-        verdict = json_object(end.message) if end else {}
+        verdict = agent_message(end) if end else {}
         if verdict.get("outcome") in get_args(Outcome):
             return verdict
     return None
@@ -123,14 +126,14 @@ def _going_on(stored: Stored, jobs: Sequence[Object], pods: Sequence[Object]) ->
             return "queued", stored.queued[-1].reason
         return ("queued" if jobs else "recorded"), None
     workers = pods_by_worker(pods)
-    up = [mine for mine in workers.values() if is_running(mine[-1]) or _is_done(mine[-1])]
+    up = [mine for mine in workers.values() if is_running(mine[-1]) or is_done(mine[-1])]
     if len(up) == dialects.wanted(jobs):
         return "running", None
     for worker, mine in workers.items():
-        loss = None if is_running(mine[-1]) or _is_done(mine[-1]) else last_loss(mine)
+        loss = None if is_running(mine[-1]) or is_done(mine[-1]) else last_loss(mine)
         if loss is not None:
             return "restarting", ends.loss_summary(worker, loss.how)
-    return "starting", None
+    return "starting", next(filter(None, (gave_way(mine[-1]) for mine in workers.values())), None)
 
 
 def _from_verdict(
@@ -161,6 +164,8 @@ def stopped(stop: Stop, *, at: float) -> Event:
     """The end of a run that was stopped, or given up."""
     if stop.outcome == "failed":
         return ends.failed(stop.reason, at=at, kind="given-up")
+    if stop.outcome == "timed-out":
+        return ends.timed_out(stop.reason, at=at)
     return ends.stopped(stop.reason, at=at)
 
 
@@ -190,8 +195,3 @@ def _without_verdict(end: dialects.End | None, pods: Sequence[Object], *, at: fl
         return ends.failed(summary, at=at, kind="worker-lost", worker=0)
     reported = f" (its Job says: {end.message or end.reason})" if end and (end.message or end.reason) else ""
     return ends.run_lost(f"the run ended, and nothing is left that says how{reported}", at=at)
-
-
-def _is_done(pod: Object) -> bool:
-    end = container_end(pod)
-    return end is not None and end.exit_code == 0

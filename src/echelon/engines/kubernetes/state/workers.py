@@ -6,11 +6,10 @@ reason, their messages become the kind of a loss."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from echelon.agent.ranks.report import signal_name
-from echelon.agent.task import INTERRUPTED, NO_LEADER, RUN_OVER
+from echelon.agent.task import GAVE_WAY, INTERRUPTED, NO_LEADER, RANK_FAILED, RUN_OVER
 from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.fields import (
     clock,
@@ -22,6 +21,7 @@ from echelon.engines.kubernetes.fields import (
 )
 from echelon.engines.kubernetes.render import dialects
 from echelon.model.event import Disruption
+from echelon.values import frozen
 
 if TYPE_CHECKING:
     from echelon.engines.kubernetes.client.api import Object
@@ -49,7 +49,7 @@ START_ERRORS = ("StartError", "ContainerCannotRun", "CreateContainerError", "Run
 _LAST_SIGNAL = 64  # exit codes of 128 + a signal end here; the agent's own are above
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ContainerEnd:
     """How a worker's container ended; `message` is what it left in its termination log."""
 
@@ -60,7 +60,7 @@ class ContainerEnd:
     at: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Loss:
     """How a worker's pod was lost; `how` follows "worker N was lost: "."""
 
@@ -85,6 +85,7 @@ def worker_of(pod: Object) -> int:
     """The number of the worker that a pod is, or was, an incarnation of."""
     env = worker_container(pod.get("spec") or {}).get("env") or []
     first = next((each.get("value") for each in env if each["name"] == names.ENV_FIRST_WORKER), None)
+    first = first or (pod["metadata"].get("annotations") or {}).get(names.FIRST_WORKER)
     return (whole_number(first) or 0) + dialects.index_of(pod)
 
 
@@ -122,6 +123,18 @@ def has_ended(pod: Object) -> bool:
     return phase in ("Succeeded", "Failed") or "terminated" in container_state(pod)
 
 
+def is_done(pod: Object) -> bool:
+    """Whether the agent left when its part was over, with a rank that had failed or without."""
+    end = container_end(pod)
+    return end is not None and end.exit_code in (0, RANK_FAILED)
+
+
+def gave_way(pod: Object) -> str | None:
+    """Why the agent left its GPUs to other runs; None if it did not."""
+    end = container_end(pod)
+    return one_line(agent_message(end).get("reason")) if end and end.exit_code == GAVE_WAY else None
+
+
 def container_end(pod: Object) -> ContainerEnd | None:
     """How the worker's container ended; None while it has not, or if it never came to be."""
     ended = container_state(pod).get("terminated")
@@ -139,11 +152,19 @@ def container_end(pod: Object) -> ContainerEnd | None:
     )
 
 
+def agent_message(end: ContainerEnd) -> Mapping[str, Any]:
+    """What an agent of ours left as its termination message: JSON in the last line, after a sentence for
+    people.
+    """
+    found: Mapping[str, Any] = json_object(end.message.rpartition("\n")[2])
+    return found
+
+
 def loss_of(pod: Object) -> Loss | None:
     """How a worker's pod was lost; None if it was not: it is there, or it ended as it should."""
     status = pod.get("status") or {}
     end = container_end(pod)
-    if end is not None and end.exit_code in (0, RUN_OVER):
+    if end is not None and end.exit_code in (0, RUN_OVER, RANK_FAILED, GAVE_WAY):
         return None
     if (loss := _evicted(pod)) is not None:
         return loss
@@ -197,6 +218,14 @@ def loss_time(pod: Object) -> float | None:
     )
 
 
+def released(pods: Iterable[Object]) -> float | None:
+    """When the last of a run's workers had left; None while one has not, or where that is not known."""
+    ends = [container_end(pod) for pod in pods]
+    if not ends or any(end is None for end in ends):
+        return None
+    return max((end.at for end in ends if end is not None), default=0.0) or None
+
+
 def is_cut_off(pod: Object) -> bool:
     """Whether the cluster has marked a running pod as not ready because its node does not respond.
 
@@ -223,18 +252,29 @@ def is_stuck(pod: Object, now: float) -> bool:
 
 
 def worker_container(spec: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The container of the agent in a pod's spec."""
+    """The container of the agent in a pod's spec: of a job of Kubeflow's it has that kind's name, and is the
+    one that is told its worker's number.
+    """
     containers: list[Mapping[str, Any]] = spec.get("containers") or [{}]
-    found: Mapping[str, Any] = next(
-        (each for each in containers if each.get("name") == names.CONTAINER), containers[0]
+    named = [each for each in containers if each.get("name") == names.CONTAINER]
+    told = (
+        each
+        for each in containers
+        if any(one.get("name") == names.ENV_FIRST_WORKER for one in each.get("env") or ())
     )
-    return found
+    return named[0] if named else next(told, containers[0])
+
+
+def container_name(pod: Object) -> str:
+    """The name of the agent's container."""
+    return str(worker_container(pod.get("spec") or {}).get("name") or names.CONTAINER)
 
 
 def container_state(pod: Object) -> Mapping[str, Any]:
     """The state of the agent's container: one of `waiting`, `running`, `terminated`, with what is in it."""
     statuses = (pod.get("status") or {}).get("containerStatuses") or []
-    mine = next((each for each in statuses if each.get("name") == names.CONTAINER), None)
+    name = container_name(pod)
+    mine = next((each for each in statuses if each.get("name") == name), None)
     found: Mapping[str, Any] = ((mine or (statuses[0] if statuses else {})).get("state")) or {}
     return found
 
@@ -319,7 +359,7 @@ def _of_container(pod: Object, end: ContainerEnd) -> Loss:
     if end.exit_code == NO_LEADER:
         return Loss(kind="no-leader", how="it waited in vain for worker 0")
     how = f"was killed by {end.signal}" if end.signal else f"exited with code {end.exit_code}"
-    why = one_line(json_object(end.message).get("reason"))
+    why = one_line(agent_message(end).get("reason"))
     return Loss(kind="agent", how=f"its agent {how}" + (f": {why}" if why else ""))
 
 

@@ -6,28 +6,34 @@ to. A further one is a module here, a line in `DIALECTS` and a golden file."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from echelon.engines.kubernetes.render.dialects import job
+from echelon.engines.kubernetes.render.dialects import job, mpijob, pytorchjob, tfjob, trainjob
 from echelon.engines.kubernetes.render.dialects.end import End
-from echelon.engines.kubernetes.render.dialects.place import Place
+from echelon.engines.kubernetes.render.dialects.place import InQueue, Place
 from echelon.errors import StateTrouble
 
 if TYPE_CHECKING:
     from echelon.engines.kubernetes.record import Shipped
+    from echelon.model.job import Job
     from echelon.model.plan import Plan
     from echelon.model.run import Record
+    from echelon.model.world import World
 
 Object = dict[str, Any]
 __all__ = [
     "DIALECTS",
     "Dialect",
     "End",
+    "InQueue",
     "Place",
-    "all_kinds",
     "end_of",
     "index_of",
+    "kinds_of",
+    "leader_service",
+    "made_from",
+    "makers_of",
     "named",
     "of",
     "pod_of",
@@ -41,17 +47,55 @@ class Dialect(Protocol):
     KINDS: tuple[str, ...]
     """The kinds of the objects that it makes, as the API client names them."""
 
+    MADE_FROM: tuple[str, ...]
+    """Kinds of what they are made from; it has the run's name."""
+
     Shape: type[Any]
     """The fields of such an object that `places` reads: a cluster's are many."""
 
+    CONTAINER: str
+    """The name of the container in which the agent runs."""
+
+    KEEPS_PLACES: bool
+    """Whether its objects keep places for pods that are not there yet, and may wait in our queue."""
+
+    TASK: Mapping[str, Any]
+    """What the agents' task has beside the rest, since its controller needs it so."""
+
+    def check(self, job: Job) -> None:
+        """Raise InvalidJob for a job that its objects cannot express."""
+        ...
+
     def render(
-        self, record: Record, plan: Plan, shipped: Shipped, *, security_level: str = "", suspend: bool = False
+        self,
+        record: Record,
+        plan: Plan,
+        shipped: Shipped,
+        *,
+        security_level: str = "",
+        held: bool = False,
+        variables: Mapping[str, str] = ...,
     ) -> list[Object]:
-        """The objects whose controller makes the pods of a run, one for each group of equal workers."""
+        """The objects whose controller makes the pods of a run, one for each group of equal workers; before
+        them, what they are made from, of other kinds. With `held` they wait, a change that is sent before
+        they start may give them another plan, and the agents' task is with them, with these variables.
+        """
+        ...
+
+    def in_queue(self, obj: Any) -> InQueue | None:
+        """The place in the queue of the run whose first object, a `Shape`, this is; None if it waits not."""
         ...
 
     def leader_selector(self, run: str) -> dict[str, str]:
         """The labels of worker 0's pod."""
+        ...
+
+    def leader_service(self, run: str) -> str:
+        """The name of the Service by which worker 0 is found."""
+        ...
+
+    def makers(self, run: str, world: World) -> tuple[str, ...]:
+        """The names of Jobs that its controller makes of its objects, and that make pods in their place."""
         ...
 
     def index_of(self, pod: Mapping[str, Any]) -> int | None:
@@ -70,6 +114,18 @@ class Dialect(Protocol):
         """How many workers an object stands for."""
         ...
 
+    def template_of(self, obj: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The pod template of the first worker of an object."""
+        ...
+
+    def is_known(self, obj: Mapping[str, Any]) -> bool:
+        """Whether a controller has taken the object up."""
+        ...
+
+    def lasting(self, obj: Mapping[str, Any], seconds: int) -> Object | None:
+        """The change by which the object stays so long after its end; None if it does."""
+        ...
+
     def end_of(self, objects: Sequence[Mapping[str, Any]]) -> End | None:
         """How the controller ended a run's objects; None while they may still bring it to its end."""
         ...
@@ -82,12 +138,26 @@ class Dialect(Protocol):
         """The change that makes an object wait, or start."""
         ...
 
+    def withdrawn(self) -> Object:
+        """The change that lets the controller end an object that waits, without a pod."""
+        ...
+
+    def is_withdrawn(self, obj: Mapping[str, Any]) -> bool:
+        """Whether an object was ended so."""
+        ...
+
     def ended(self) -> Object:
         """The change that lets the controller end the pods; unlike a deletion it leaves record and logs."""
         ...
 
 
-DIALECTS: Mapping[str, Dialect] = {"job": job}
+DIALECTS: Mapping[str, Dialect] = {
+    "job": job,
+    "pytorchjob": pytorchjob.DIALECT,
+    "tfjob": tfjob.DIALECT,
+    "mpijob": mpijob.DIALECT,
+    "trainjob": trainjob,
+}
 
 
 def named(name: str) -> Dialect:
@@ -105,9 +175,27 @@ def of(obj: Mapping[str, Any]) -> Dialect:
     return next((each for each in DIALECTS.values() if obj.get("kind") in each.KINDS), job)
 
 
-def all_kinds() -> tuple[str, ...]:
-    """The kinds of all dialects."""
-    return tuple(dict.fromkeys(kind for each in DIALECTS.values() for kind in each.KINDS))
+def kinds_of(used: Iterable[str]) -> tuple[str, ...]:
+    """The kinds of some dialects, by their names, and Jobs; of a dialect that this version does not have,
+    none.
+    """
+    known = [job, *(DIALECTS[name] for name in used if name in DIALECTS)]
+    return tuple(dict.fromkeys(kind for each in known for kind in each.KINDS))
+
+
+def made_from(name: str) -> tuple[str, ...]:
+    """Kinds of what a dialect's objects are made from, by its name, whether this version has it or not."""
+    return DIALECTS.get(name, job).MADE_FROM
+
+
+def leader_service(name: str, run: str) -> str:
+    """The Service of a run's worker 0, by the name of its dialect, whether this version has it or not."""
+    return DIALECTS.get(name, job).leader_service(run)
+
+
+def makers_of(name: str, run: str, world: World) -> tuple[str, ...]:
+    """The names of Jobs in between that make a run's pods, by the name of its dialect."""
+    return DIALECTS.get(name, job).makers(run, world)
 
 
 def index_of(pod: Mapping[str, Any]) -> int:

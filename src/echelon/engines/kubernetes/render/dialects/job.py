@@ -6,35 +6,54 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 from msgspec import field
 
-from echelon.agent.task import NO_LEADER, RUN_OVER
 from echelon.engines.decoding import decode
 from echelon.engines.kubernetes import names, shapes
 from echelon.engines.kubernetes.fields import conditions, moment, one_line, whole_number
 from echelon.engines.kubernetes.render.dialects.end import End
-from echelon.engines.kubernetes.render.dialects.place import Place
+from echelon.engines.kubernetes.render.dialects.indexed import indexed_spec
+from echelon.engines.kubernetes.render.dialects.lifetime import time_to_live
+from echelon.engines.kubernetes.render.dialects.place import InQueue, Place
 from echelon.engines.kubernetes.render.payload import layout
 from echelon.engines.kubernetes.render.pod import planned_nodes, pod_template
+from echelon.engines.kubernetes.render.task import pod_task, write_plan
 
 if TYPE_CHECKING:
     from echelon.engines.kubernetes.record import Shipped
+    from echelon.model.job import Job
     from echelon.model.plan import Plan
     from echelon.model.run import Record
+    from echelon.model.world import World
 
 Object = dict[str, Any]
 KINDS: tuple[str, ...] = ("Job",)
+_NONE: Mapping[str, str] = MappingProxyType({})
+CONTAINER = names.CONTAINER
+KEEPS_PLACES = True
+MADE_FROM: tuple[str, ...] = ()
+TASK: Mapping[str, Any] = {}
 _MOST_WORKERS = 100_000  # more than Kubernetes runs; a Job may be given any number
 _ENDS = ("Complete", "Failed", "FailureTarget", "SuccessCriteriaMet")
 
 
 class _Annotations(shapes.Shape, frozen=True):
-    """The planned nodes of the workers: a JSON list."""
+    """The planned nodes of the workers, a JSON list; and how a run that is held stands in the queue."""
 
     nodes: str = field(name=names.NODES, default="")
+    waits: str = field(name=names.WAITS, default="")
+    created: str = field(name=names.CREATED, default="")
+    priority: str = field(name=names.PRIORITY, default="")
+    tried: str = field(name=names.TRIED, default="")
+    plan: str = field(name=names.PLAN, default="")
+    admitted: str = field(name=names.ADMITTED, default="")
+    whole: str = field(name=names.WHOLE, default="")
+    place: str = field(name=names.PLACE, default="")
+    owner: str = field(name=names.OWNER, default="")
 
 
 class _Meta(shapes.Shape, frozen=True):
@@ -44,6 +63,8 @@ class _Meta(shapes.Shape, frozen=True):
     namespace: str = ""
     labels: dict[str, str] = field(default_factory=dict)
     annotations: _Annotations = _Annotations()
+    uid: str = ""
+    creation_timestamp: str = ""
     deletion_timestamp: str | None = None
 
 
@@ -77,47 +98,78 @@ class Shape(shapes.Shape, frozen=True):
     status: _Status = _Status()
 
 
+def check(job: Job) -> None:
+    """Jobs can be whatever a plan says."""
+
+
 def render(
-    record: Record, plan: Plan, shipped: Shipped, *, security_level: str = "", suspend: bool = False
+    record: Record,
+    plan: Plan,
+    shipped: Shipped,
+    *,
+    security_level: str = "",
+    held: bool = False,
+    variables: Mapping[str, str] = _NONE,
 ) -> list[Object]:
-    """One Indexed Job for each group of equal workers."""
+    """One Indexed Job for each group of equal workers; suspended, with `held`, and with all that depends on
+    the plan in fields that may change until it starts.
+    """
+    task = json.dumps(pod_task(record, plan, shipped, variables)) if held else None
     job_names = names.job_names(plan.run, plan.world)
     found = []
     for number, first_worker in enumerate(names.first_workers(plan.world)):
         group = plan.world.groups[number]
-        about = names.metadata(plan.run, record.owner, job_names[number], names.WORKER)
+        about = names.metadata(plan.run, record.owner, job_names[number], names.WORKER, record.job.pod)
         about["labels"][names.ROLE] = group.role
+        if record.job.pod.queue is not None:
+            about["labels"][names.KUEUE_QUEUE] = record.job.pod.queue
         about["annotations"][names.FIRST_WORKER] = str(first_worker)
         nodes = planned_nodes(plan, group, first_worker)
         if any(nodes):
             about["annotations"][names.NODES] = json.dumps(nodes)
+        template = pod_template(
+            record,
+            plan,
+            number,
+            bundles=len(layout(shipped)),
+            first_worker=first_worker,
+            security_level=security_level,
+            task=task,
+        )
+        waits = held or record.job.pod.queue is not None
         spec = {
-            "completionMode": "Indexed",
-            "completions": group.workers,
-            "parallelism": group.workers,
-            "suspend": suspend,
-            # The agents count restarts; the Job only must not give up before they do.
-            "backoffLimitPerIndex": plan.restarts + 1,
-            "maxFailedIndexes": 0,
-            "podReplacementPolicy": "Failed",
-            "podFailurePolicy": {"rules": [_run_is_over(), _is_taken_away()]},
-            "ttlSecondsAfterFinished": int(record.job.pod.ttl),
-            "template": pod_template(
-                record,
-                plan,
-                number,
-                bundles=len(layout(shipped)),
-                first_worker=first_worker,
-                security_level=security_level,
-            ),
+            **indexed_spec(plan, number, first_worker, names.CONTAINER, suspend=waits),
+            "ttlSecondsAfterFinished": int(time_to_live(record)),
+            "template": template,
         }
+        # So that the leader's pod has a name in DNS; a user's own Service is more important.
+        spec["template"]["spec"].setdefault("subdomain", names.leader_host(plan.run))
+        if held and not number:
+            about["annotations"] |= held_notes(record, plan)
         found.append({"apiVersion": "batch/v1", "kind": "Job", "metadata": about, "spec": spec})
     return found
+
+
+def held_notes(record: Record, plan: Plan) -> dict[str, str]:
+    """What the first Job of a run that is held says of it, for processes that see only the Jobs."""
+    notes = {names.PLAN: write_plan(plan), names.CREATED: str(record.created)}
+    priority = getattr(record.job, "priority", 0)
+    return notes | ({names.PRIORITY: str(priority)} if priority else {})
 
 
 def leader_selector(run: str) -> dict[str, str]:
     """The labels of worker 0's pod."""
     return {names.JOB_NAME: run, names.COMPLETION_INDEX: "0"}
+
+
+def leader_service(run: str) -> str:
+    """The run's own name."""
+    return names.leader_host(run)
+
+
+def makers(run: str, world: World) -> tuple[str, ...]:  # noqa: ARG001 - a dialect's
+    """A Job makes its pods itself."""
+    return ()
 
 
 def index_of(pod: Mapping[str, Any]) -> int | None:
@@ -135,17 +187,54 @@ def places(obj: Shape) -> Iterator[Place]:
     if ended or obj.spec.suspend or obj.metadata.deletion_timestamp is not None:
         return
     about = obj.metadata
-    nodes = _planned_nodes(about.annotations.nodes)
+    notes = about.annotations
+    nodes = _planned_nodes(notes.nodes)
     for index in _unfinished(obj):
+        planned = index < len(nodes)
         yield Place(
             namespace=about.namespace,
             run=about.labels.get(names.RUN, ""),
             pod=(about.name, str(index)),
-            node=nodes[index] if index < len(nodes) else "",
+            node=nodes[index] if planned else "",
             spec=obj.spec.template.spec,
+            count=1 if planned else max(1, (obj.spec.completions or 0) - index),
+            owner=notes.owner,
+            plan=notes.plan,
+            admitted=_number(notes.admitted),
+            whole=bool(notes.whole),
         )
-        if index >= len(nodes):
+        if not planned:
             return
+
+
+def in_queue(obj: Shape) -> InQueue | None:
+    """The place in the queue of the run whose first Job this is, if it waits there."""
+    about, notes = obj.metadata, obj.metadata.annotations
+    run = about.labels.get(names.RUN, "")
+    if not obj.spec.suspend or about.deletion_timestamp is not None or about.name != run or not notes.waits:
+        return None
+    waits = _read_waits(notes.waits)
+    return InQueue(
+        namespace=about.namespace,
+        run=run,
+        created=_number(notes.created),
+        priority=int(_number(notes.priority)),
+        tried=_number(notes.tried),
+        again=any(each.get("admitted") is not None for each in waits),
+        uid=about.uid,
+        stamp=moment(about.creation_timestamp) or 0.0,
+        owner=notes.owner,
+        reason=one_line(waits[-1].get("reason")) if waits else "",
+        plan=notes.plan,
+        place=notes.place,
+    )
+
+
+def _read_waits(text: str) -> list[dict[str, Any]]:
+    try:
+        return decode(text, list[dict[str, Any]])
+    except (msgspec.DecodeError, RecursionError):
+        return []
 
 
 def pod_of(labels: Mapping[str, str]) -> tuple[str, ...]:
@@ -157,6 +246,24 @@ def pod_of(labels: Mapping[str, str]) -> tuple[str, ...]:
 def wanted(obj: Mapping[str, Any]) -> int:
     """A Job's completions."""
     return min(max(1, (obj.get("spec") or {}).get("completions") or 1), _MOST_WORKERS)
+
+
+def template_of(obj: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A Job's pod template."""
+    found: Mapping[str, Any] = (obj.get("spec") or {}).get("template") or {}
+    return found
+
+
+def is_known(obj: Mapping[str, Any]) -> bool:  # noqa: ARG001 - a dialect's
+    """Every cluster has a Job controller."""
+    return True
+
+
+def lasting(obj: Mapping[str, Any], seconds: int) -> Object | None:
+    """The change of the time to live."""
+    if (obj.get("spec") or {}).get("ttlSecondsAfterFinished") == seconds:
+        return None
+    return {"spec": {"ttlSecondsAfterFinished": seconds}}
 
 
 def end_of(objects: Sequence[Mapping[str, Any]]) -> End | None:
@@ -184,8 +291,20 @@ def suspended(*, suspend: bool) -> Object:
 
 
 def ended() -> Object:
-    """A deadline that has passed: the Job controller ends the pods and keeps the Job."""
+    """A deadline that has passed: the Job controller ends the pods and keeps the Job. While a Job is
+    suspended it is ignored.
+    """
     return {"spec": {"activeDeadlineSeconds": 1}}
+
+
+def withdrawn() -> Object:
+    """Nothing is left to do: a suspended Job is complete without a pod, and its time to live begins."""
+    return {"spec": {"suspend": False, "completions": 0, "parallelism": 0, "maxFailedIndexes": 0}}
+
+
+def is_withdrawn(obj: Mapping[str, Any]) -> bool:
+    """Whether the Job was made to end without a pod."""
+    return (obj.get("spec") or {}).get("completions") == 0
 
 
 def _unfinished(obj: Shape) -> Iterator[int]:
@@ -194,6 +313,14 @@ def _unfinished(obj: Shape) -> Iterator[int]:
         yield from range(index, min(first, count))
         index = max(index, last + 1)
     yield from range(index, count)
+
+
+def _number(text: str) -> float:
+    try:
+        found = float(text)
+    except ValueError:
+        return 0.0
+    return found if -1e12 < found < 1e12 else 0.0
 
 
 def _planned_nodes(text: str) -> list[str]:
@@ -224,15 +351,3 @@ def _to_end(outcome: Literal["complete", "failed"], condition: Mapping[str, Any]
 
 def _changed(condition: Mapping[str, Any]) -> float:
     return moment(condition.get("lastTransitionTime")) or 0.0
-
-
-def _is_taken_away() -> Object:
-    """A pod that the cluster evicted or preempted, or whose node was drained, counts as no failure."""
-    condition = {"type": "DisruptionTarget", "status": "True"}
-    return {"action": "Ignore", "onPodConditions": [condition]}
-
-
-def _run_is_over() -> Object:
-    """Any other end of an agent is made good by another pod in its place."""
-    codes = {"containerName": names.CONTAINER, "operator": "In", "values": [RUN_OVER, NO_LEADER]}
-    return {"action": "FailJob", "onExitCodes": codes}

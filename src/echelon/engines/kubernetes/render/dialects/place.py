@@ -1,18 +1,45 @@
-"""A place on a node that an object keeps for one of its pods: one value for all dialects."""
+"""A place on a node that an object keeps for a pod of its own, and one in the queue: for all dialects."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from echelon.engines.kubernetes.shapes import PodSpec
+from echelon.values import frozen
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Place:
-    """A worker whose pod exists or will exist; `node` is empty where the scheduler alone chooses it."""
+    """A worker whose pod exists or will exist; `node` is empty where the scheduler alone chooses it, and the
+    place then stands for `count` of them. `plan` (JSON) and `admitted` are those of a run that was held.
+    """
 
     namespace: str
     run: str
     pod: tuple[str, ...]  # identifies the pod within its namespace: the dialect's `pod_of`
     node: str
     spec: PodSpec
+    count: int = 1
+    owner: str = ""
+    plan: str = ""
+    admitted: float = 0.0
+    whole: bool = False  # all pods of its gang were seen on nodes
+
+
+@frozen
+class InQueue:
+    """A run whose objects wait to be admitted. `tried` is when a process last tried to, `again` that it was
+    admitted before and rolled back, `stamp` when the API server made the object; `plan` and `place`, what the
+    manager wrote of it, are JSON.
+    """
+
+    namespace: str
+    run: str
+    created: float
+    priority: int = 0
+    tried: float = 0.0
+    again: bool = False
+    uid: str = ""
+    stamp: float = 0.0
+    owner: str = ""
+    reason: str = ""
+    plan: str = ""
+    place: str = ""

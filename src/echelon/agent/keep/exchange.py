@@ -1,0 +1,159 @@
+"""The conversation in which a worker gives its results to the keeper, over one connection: both ends.
+
+Each side proves that it knows the run's secret, as in the gang (`gang/wire.py`). The worker then offers what
+it holds; the keeper accepts or refuses by its room; the folders go over in the protocol of every copy
+(`files/sender.py`, `files/receiver.py`), and the keeper says what it has of each. It vouches only for what
+has the listing that the worker stated, every file with its sha256."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+
+from echelon.agent.files.manifest import manifest_of
+from echelon.agent.files.receiver import Missing, Receiver
+from echelon.agent.files.sender import Sender
+from echelon.agent.files.wire import SILENCE, Broken, Garbled, Trouble, Wire, report_trouble
+from echelon.agent.gang.wire import fresh_nonce, prove, proven
+from echelon.agent.keep.room import NO_SPACE, TOO_LARGE
+
+TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank its first milliseconds
+if TYPE_CHECKING:
+    from typing import Any, Callable
+
+GIVER, TAKER = "giver", "taker"  # the sides, in their proofs
+INCOMPLETE = "incomplete"
+REFUSALS = (TOO_LARGE, NO_SPACE, INCOMPLETE)  # why the keeper does not vouch
+MOST_LEFT_OUT = 100  # of what cannot be copied, so much is named
+_CONNECTING = 10.0  # seconds
+_GROWTH = 1 << 20  # bytes by which files may have grown since the worker stated them
+
+
+class Refused(Exception):
+    """The keeper does not take a worker's results; `kind` is one of REFUSALS."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__(kind)
+        self.kind = kind
+
+
+def socket_wire(sock: socket.socket) -> Wire:
+    """The protocol of copies over a connected socket."""
+
+    def receive(seconds: float) -> bytes:
+        sock.settimeout(seconds)
+        try:
+            piece = sock.recv(1 << 17)
+        except (BlockingIOError, socket.timeout):
+            return b""
+        except OSError as error:
+            raise Broken(error.strerror or "connection error") from error
+        if not piece:
+            raise Broken("the other end is gone")
+        return piece
+
+    def send(data: bytes) -> None:
+        sock.settimeout(SILENCE)
+        try:
+            sock.sendall(data)
+        except OSError as error:
+            raise Broken(error.strerror or "nothing was read for %d seconds" % SILENCE) from error
+
+    return Wire(receive, send)
+
+
+def give(
+    address: tuple[str, int],
+    secret: bytes,
+    worker: int,
+    roots: list[str],
+    stated: list[dict[str, Any]],
+    on_progress: Callable[[int, int, int, int], object] = lambda *_: None,
+) -> None:
+    """Give a worker's folders to the keeper; returns when it vouches for them. `stated` are manifests, of
+    these roots. Raises Refused, or Broken, after which another try goes on where this one ended.
+    """
+    try:
+        sock = socket.create_connection(address, timeout=_CONNECTING)
+    except OSError as error:
+        raise Broken(error.strerror or "no connection") from error
+    with sock:
+        wire = socket_wire(sock)
+        sums = {name: sum(each[name] for each in stated) for name in ("files", "size")}
+        try:
+            _introduce(wire, secret, worker, sums)
+            known = {each["root"]: each for each in stated}
+            wire.write(offer=[known.get(root, {}) for root in roots])
+            for root in roots:
+                Sender(wire, root, on_progress=on_progress).run()
+            answer = wire.read()
+        except Trouble as error:
+            full = error.code in ("ENOSPC", "EDQUOT")
+            raise Refused(NO_SPACE if full else INCOMPLETE) from error
+        except (OSError, ValueError) as error:  # of our own files, or a message that makes no sense
+            raise Broken(str(error)) from error
+        if answer.get("kept") != 1:
+            raise Refused(INCOMPLETE)
+
+
+def _introduce(wire: Wire, secret: bytes, worker: int, sums: dict[str, int]) -> None:
+    theirs = wire.read().get("nonce")
+    if not isinstance(theirs, str):
+        raise Garbled("no keeper")
+    mine = fresh_nonce()
+    wire.write(
+        say="me", worker=worker, nonce=mine, proof=prove(secret, GIVER, worker, theirs, mine), offer=sums
+    )
+    wire.flush()
+    answer = wire.read()
+    if not proven(prove(secret, TAKER, worker, mine, theirs), answer.get("proof")):
+        raise Garbled("no keeper of this run")
+    if "refused" in answer:
+        raise Refused(str(answer["refused"]) if answer["refused"] in REFUSALS else INCOMPLETE)
+
+
+def take(wire: Wire, folder: str, most: int) -> dict[str, Any] | None:
+    """Take a worker's folders below `folder`, the first at `folder/0`; at most about `most` bytes. Returns
+    what the keeper has of it now, `manifests` of each by its root in the worker and what cannot be copied
+    (`left_out`), or None if something is missing of what the worker stated.
+    """
+    offer = wire.read().get("offer")
+    if not isinstance(offer, list) or not all(isinstance(each, dict) for each in offer):
+        raise Garbled("an offer that makes no sense")
+    came = 0
+
+    def limit(_done: int, total: int, _files_done: int, _files: int) -> None:
+        if came + total > most + _GROWTH:
+            raise OSError(errno.ENOSPC, "more than was offered")
+
+    complete, manifests, left_out = True, [], []
+    for number, stated in enumerate(offer):
+        place = os.path.join(folder, str(number))
+        try:
+            outcome = Receiver(wire, place, on_progress=limit).run()
+        except Missing:
+            complete = complete and not stated.get("digest")
+        else:
+            came += outcome["bytes"]
+            complete = complete and not outcome["failed"] and _is_whole(stated, outcome["manifest"])
+            left_out += [[str(path), str(why)] for path, why in outcome["left_out"]]
+        # Not the worker's own: what cannot be copied is in its listing, and not in ours.
+        manifests.append(dict(manifest_of(place), root=str(stated.get("root", ""))))
+    return {"manifests": manifests, "left_out": left_out[:MOST_LEFT_OUT]} if complete else None
+
+
+def _is_whole(stated: dict[str, Any], came: dict[str, Any]) -> bool:
+    """Whether what came has all that the worker stated; files written after that are no loss."""
+    if not stated or stated.get("digest") == came["digest"]:
+        return True
+    return bool(came["files"] >= stated.get("files", 0) and came["size"] >= stated.get("size", 0))
+
+
+def report(wire: Wire, error: OSError | ValueError, place: str) -> None:
+    """Tell the worker that the keeper cannot go on, and wait until it has read that."""
+    code = errno.errorcode.get(getattr(error, "errno", None) or 0, type(error).__name__)
+    try:
+        report_trouble(wire, code, place, getattr(error, "strerror", None) or str(error))
+    except Broken:
+        pass

@@ -1,0 +1,259 @@
+"""The keeper of a run: an agent in a pod of its own, without ranks, that takes the workers' results when the
+run ends, and holds them until they are fetched or its time is over.
+
+It connects to the leader like a member, as a side of its own, and says where it takes results (`Door`). What
+it vouches for is an event in its own log (`worker-kept`), and so are the events of the run that still matter,
+as the leader tells them: a client needs no other log. It leaves with 0 when it was released, when the run
+has ended and there was nothing to take, or when no client came for its results in time."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import time
+
+from echelon.agent.address import own_address
+from echelon.agent.control import ControlSocket
+from echelon.agent.files.beside import is_copying
+from echelon.agent.files.wire import Broken, Trouble, Wire
+from echelon.agent.gang import keeper_link
+from echelon.agent.gang.dial import Dial
+from echelon.agent.gang.door import Door
+from echelon.agent.gang.wire import Connection, prove, proven
+from echelon.agent.keep import exchange
+from echelon.agent.keep.room import Room
+from echelon.agent.linger import Linger, try_api_server
+from echelon.agent.loop import Loop
+from echelon.agent.output.sink import Sink
+from echelon.agent.task import INTERRUPTED, Task
+from echelon.agent.thread import in_thread
+
+TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank its first milliseconds
+if TYPE_CHECKING:
+    from typing import Any, Callable
+
+LOOK = 1.0  # seconds between two looks at whether it may leave
+COUNT = 5.0  # seconds between two connections to the API server
+MOVED = 60.0  # seconds by which the end of its time moves before it is stated again
+MOST_AT_ONCE = 16  # workers whose results it takes at the same time; others come again
+
+
+class Line(Dial):
+    """The keeper's connection to the leader."""
+
+    def __init__(self, loop: Loop, task: Task, port: int, room: int) -> None:
+        super().__init__(loop, task, keeper_link.SIDE, keeper_link.NUMBER, float("inf"))
+        self._port = port
+        self._room = room
+        self.left = False  # the leader has ended the run, in order
+        self.events: list[dict[str, object]] = []  # of the run, that still matter
+        self.on_events: Callable[[list[dict[str, object]]], object] = lambda _events: None
+        self.begin()
+
+    def greeting(self) -> dict[str, object]:
+        """Where it takes results, and how much."""
+        return {"port": self._port, "room": self._room}
+
+    def obey(self, message: dict[str, object]) -> None:
+        """Note what the leader tells."""
+        events = message.get("events")
+        if message.get("say") != "state" or not isinstance(events, list):
+            return
+        if events != self.events:
+            self.events = events
+            self.on_events(events)
+        self.send({"say": "noted"})
+        if message.get("left") is True:
+            self.left = True
+            self._loop.call_later(0, self.close)  # after this message: no other leader will come
+
+
+class Keeper:
+    """Connects the parts, and decides when to leave."""
+
+    def __init__(self, task: Task) -> None:
+        self._task = task
+        self._secret = task.secret()
+        self._folder = task.keep_folder
+        self._loop = Loop()
+        self._sink = Sink(self._loop)
+        self._room = Room(task.keep_size)
+        self._linger = Linger(task.keep)
+        self._kept: set[int] = set()  # workers whose results it vouches for
+        self._taking: set[int] = set()
+        self._released = False
+        self._until = 0.0  # the end of its time, as stated last
+        self._code = 0
+        os.makedirs(self._folder, mode=0o700, exist_ok=True)
+        os.makedirs(task.reports, mode=0o700, exist_ok=True)
+        family = socket.AF_INET6 if ":" in own_address() else socket.AF_INET
+        listener = socket.create_server(("", task.keeper_port), family=family, backlog=1024)
+        self._door = Door(self._loop, listener, 2 * len(task.places), self._on_offer)
+        self._line = Line(self._loop, task, listener.getsockname()[1], task.keep_size)
+        self._line.on_events = self._log_events
+        self._control = ControlSocket(self._loop, task.control, self._answer) if task.control else None
+        self._loop.on_signal(signal.SIGTERM, lambda: self._leave(INTERRUPTED))
+        for number in (signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, lambda *_: None)
+
+    def run(self) -> int:
+        """Run to the end, and return the exit code."""
+        self._loop.call_later(0, self._look)
+        self._loop.call_later(0, self._count)
+        self._loop.run()
+        self._sink.flush()
+        return self._code
+
+    # Taking results
+
+    def _on_offer(self, connection: Connection, nonce: str, message: dict[str, object]) -> None:
+        worker, theirs, offer = (message.get(name) for name in ("worker", "nonce", "offer"))
+        known = (
+            type(worker) is int
+            and 0 <= worker < len(self._task.places)
+            and isinstance(theirs, str)
+            and proven(prove(self._secret, exchange.GIVER, worker, nonce, theirs), message.get("proof"))
+        )
+        if not known or not isinstance(offer, dict):
+            connection.close()
+            return
+        assert isinstance(worker, int)
+        files, size = (offer.get(name) for name in ("files", "size"))
+        if worker in self._taking or len(self._taking) >= MOST_AT_ONCE or self._released:
+            connection.close()  # it comes again
+            return
+        if type(files) is not int or type(size) is not int or files < 0 or size < 0:
+            connection.close()
+            return
+        answer: dict[str, object] = {
+            "say": "welcome",
+            "proof": prove(self._secret, exchange.TAKER, worker, str(theirs), nonce),
+        }
+        refused = self._room.refuse(worker, files, size, self._free() + self._size_of(worker))
+        if refused:
+            answer["refused"] = refused
+            connection.send(answer)
+            connection.drain(1.0)
+            connection.close()
+            return
+        connection.send(answer)
+        connection.drain(1.0)
+        self._take(worker, size, connection.detach())
+
+    def _take(self, worker: int, size: int, sock: socket.socket) -> None:
+        self._taking.add(worker)
+        place = os.path.join(self._folder, str(worker))
+        wire = exchange.socket_wire(sock)
+        taken: list[dict[str, Any] | None] = []
+
+        def work() -> None:
+            try:
+                taken.append(exchange.take(wire, place, size))
+            except (Broken, Trouble):
+                pass  # it comes again, and what came is here
+            except (OSError, ValueError) as error:
+                shutil.rmtree(place, ignore_errors=True)
+                exchange.report(wire, error, place)
+
+        def done() -> None:
+            with sock:
+                self._on_taken(worker, wire, taken)
+
+        in_thread(self._loop, work, done)
+
+    def _on_taken(self, worker: int, wire: Wire, taken: list[dict[str, Any] | None]) -> None:
+        """Vouch for what came, in the log first: its worker leaves when it hears of it."""
+        self._taking.discard(worker)
+        found = taken[0] if taken else None
+        if found is not None:
+            self._kept.add(worker)
+            self._linger.contact()
+            manifests = [dict(each, worker=worker) for each in found["manifests"]]
+            self._sink.event("worker-kept", worker=worker, manifests=manifests, left_out=found["left_out"])
+        elif worker not in self._kept and not os.path.isdir(os.path.join(self._folder, str(worker))):
+            self._room.forget(worker)
+        if taken:
+            try:
+                wire.write(kept=0 if found is None else 1)
+                wire.flush()
+            except Broken:
+                pass  # it asks again
+
+    def _free(self) -> int:
+        found = os.statvfs(self._folder)
+        return found.f_bavail * found.f_frsize
+
+    def _size_of(self, worker: int) -> int:
+        """What came of an earlier try, which takes no more room."""
+        total = 0
+        for above, _folders, files in os.walk(os.path.join(self._folder, str(worker))):
+            for name in files:
+                try:
+                    total += os.lstat(os.path.join(above, name)).st_size
+                except OSError:
+                    pass
+        return total
+
+    # What it tells
+
+    def _log_events(self, events: list[dict[str, object]]) -> None:
+        self._sink.state(events)
+
+    def _answer(self, order: str, details: dict[str, object]) -> dict[str, object]:
+        self._linger.contact()
+        client, seconds = str(details.get("client") or ""), details.get("seconds")
+        now = time.monotonic()
+        if order == "state":
+            return {"ok": True, "kept": sorted(self._kept), "holding_until": self._until or None}
+        if order == "fetch":
+            self._linger.attend(client, seconds if isinstance(seconds, (int, float)) else 0.0, now)
+            return {"ok": True}
+        if order == "release":
+            self._released = True
+            self._linger.attend(client, 0.0, now)
+            return {"ok": True}
+        return {"ok": False, "error": "the keeper has no ranks to stop"}
+
+    # When it leaves
+
+    def _is_busy(self) -> bool:
+        return bool(self._taking) or is_copying()
+
+    def _look(self) -> None:
+        attended = self._linger.is_attended(time.monotonic())
+        # A worker that is sending when all is released, sends what was fetched already.
+        fetched = self._released and not attended and not is_copying()
+        needless = self._line.left and not self._kept and not self._is_busy()
+        if fetched or needless:
+            self._leave(0)
+        else:
+            self._loop.call_later(min(LOOK, self._task.keep / 4), self._look)
+
+    def _count(self) -> None:
+        """Count its time, which does not pass while the run goes on. It does until a leader comes: the run
+        may have ended before there was a keeper.
+        """
+        period = min(COUNT, max(0.1, self._task.keep / 4))
+
+        def counted(reachable: bool) -> None:
+            waits = self._line.connected
+            self._linger.pass_time(time.monotonic(), waits or self._is_busy(), reachable)
+            until = time.time() + self._linger.left
+            if self._kept and not waits and abs(until - self._until) > MOVED:
+                self._until = until
+                self._sink.event("keeping", until=round(until, 3))
+            if self._linger.over:
+                self._leave(0)
+            else:
+                self._loop.call_later(period, self._count)
+
+        try_api_server(self._loop, period, counted)
+
+    def _leave(self, code: int) -> None:
+        self._code = code
+        self._line.close()
+        if self._control is not None:
+            self._control.close()
+        self._loop.stop()

@@ -1,0 +1,74 @@
+"""One process that an agent reads from: a rank, or a launcher that starts the ranks."""
+
+from __future__ import annotations
+
+import os
+
+from echelon.agent.output.sink import RankLog, Sink, Stream
+from echelon.agent.ranks.child import Output
+
+TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank its first milliseconds
+if TYPE_CHECKING:
+    from echelon.agent.ranks.terminal import PlainText
+
+
+class Rank:
+    """One process, its two streams, and how it ended.
+
+    A launcher has the number of its worker's first rank, under which its lines are shown; it is `apart` where
+    the ranks that it starts are taken in, which have lines of their own."""
+
+    def __init__(self, number: int, launcher: bool = False, apart: bool = False) -> None:
+        self.number = number
+        self.launcher = launcher
+        self.apart = apart
+        self.child: Output | None = None
+        self.streams: list[Stream] = []  # standard output and standard error
+        self.log: RankLog | None = None
+        self.tail = b""  # the end of both streams, in the order they came
+        self.plain: PlainText | None = None  # where it has a terminal
+        self.error_file = ""
+        self.code: int | None = None
+
+    def connect(self, sink: Sink, log: RankLog, hold: bool, letters: str = "oe") -> None:
+        """Have its output cut into lines and kept."""
+        self.log = log
+        whose = None if self.apart else self.number
+        self.streams = [Stream(sink, log, whose, letter, hold) for letter in letters]
+
+    def close_streams(self) -> bytes:
+        """Its output is over; returns the end of its standard error."""
+        for stream in self.streams:  # after both are read: what is left of a line stands at the very end
+            stream.close()
+        errors = self.streams[-1].tail if self.streams else b""
+        self.streams = []
+        if self.plain is not None:
+            errors, self.tail = self.plain.without_sequences(errors), self.plain.without_sequences(self.tail)
+        if self.log is not None:
+            self.log.close()
+        return errors
+
+
+def open_log(rank: Rank, folder: str, sink: Sink, generation: int) -> RankLog:
+    """The rank's log file among the results."""
+    name = "launcher" if rank.apart else "rank-%d" % rank.number
+    log = RankLog(os.path.join(folder, "%s.log" % name))
+    if log.trouble is not None:
+        whose = name.replace("-", " ")
+        sink.event("note", reason="the log of %s cannot be kept: %s" % (whose, log.trouble.strerror))
+    if generation:
+        log.write(b"--- restart %d ---\n" % generation)
+    return log
+
+
+def describe_no_start(program: str, error: Exception, cwd: str) -> str:
+    """Why a program was not started."""
+    missing = isinstance(error, FileNotFoundError)
+    reason = getattr(error, "strerror", None) or str(error)
+    where = getattr(error, "filename", None)
+    if missing and where not in (None, program):
+        return "cannot start in %s: %s" % (where, reason)
+    text = "cannot start %s: %s" % (program, reason)
+    if missing and "/" not in program and os.path.exists(os.path.join(cwd, program)):
+        text += " on the PATH; it is in the working folder: ./%s" % program
+    return text

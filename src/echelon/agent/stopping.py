@@ -1,0 +1,37 @@
+"""The signals that end a run's ranks, one after the other: SIGINT, SIGTERM, SIGKILL, each harder than the
+one before. Pure.
+
+A stop begins with one of them and goes on to the next when the ranks' time is over, or when a harder one is
+asked for. It never goes back, so no rank gets the same signal twice. The client uses the same names."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank its first milliseconds
+if TYPE_CHECKING:
+    from typing import Mapping
+
+INTERRUPT, TERMINATE, KILL = "SIGINT", "SIGTERM", "SIGKILL"
+SIGNALS = (INTERRUPT, TERMINATE, KILL)
+
+
+def is_harder(signal: str, than: str | None) -> bool:
+    """Whether a signal comes after another one; None is before all of them."""
+    return than is None or SIGNALS.index(signal) > SIGNALS.index(than)
+
+
+def after(signal: str) -> str:
+    """The signal that follows; nothing follows SIGKILL."""
+    return SIGNALS[min(SIGNALS.index(signal) + 1, len(SIGNALS) - 1)]
+
+
+def time_left(signal: str, grace: float) -> float:
+    """The seconds from a signal to SIGKILL, if ranks get `grace` seconds after each signal."""
+    return grace * (len(SIGNALS) - 1 - SIGNALS.index(signal))
+
+
+def asked_for(request: Mapping[str, object]) -> str:
+    """The signal that a request to stop names; one of an older version says `now` or nothing."""
+    named = request.get("signal")
+    if named in SIGNALS:
+        return str(named)
+    return KILL if request.get("now") else TERMINATE

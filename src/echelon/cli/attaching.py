@@ -1,0 +1,57 @@
+"""From the names that `stop` and `rm` are given to runs; a pipeline's name stands for all of its steps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from echelon.cli.options import find_engine, target_of
+
+if TYPE_CHECKING:
+    from echelon.engines.base import Engine
+    from echelon.errors import EchelonError
+    from echelon.handle import Run
+    from echelon.notebook.removing import Holding
+
+
+def attach_all(
+    names: tuple[str, ...], target: Mapping[str, str | None], held: list[Holding] | None = None
+) -> tuple[list[Run], EchelonError | None]:
+    """The runs of those names, and what is wrong with the first that is none: the others are not kept waiting
+    for it. The name of a notebook's pipeline stands for all of its steps; `held` gets the pipelines.
+    """
+    from echelon.errors import EchelonError, UnknownRun
+    from echelon.handle import Run
+
+    handles: list[Run] = []
+    held = [] if held is None else held
+    trouble: EchelonError | None = None
+    for name in dict.fromkeys(names):
+        try:
+            ref, engine = find_engine(name, target)
+            handles.append(Run(ref, engine))
+            held += _holding(handles[-1], engine)
+        except UnknownRun as error:
+            from echelon.notebook.removing import Holding, find_pipeline
+
+            found = find_pipeline(name, target_of(target))
+            if found is None:
+                trouble = trouble or error
+                continue
+            handles += found.steps
+            held.append(Holding(pipeline=name, engine=found.engine))
+            for step in found.steps:
+                held += _holding(step, found.engine)
+        except EchelonError as error:
+            trouble = trouble or error
+    return handles, trouble
+
+
+def _holding(run: Run, engine: Engine) -> list[Holding]:
+    """The pipeline that a run in a cluster is a step of, if it is one: it has a volume."""
+    if engine.volumes is None:
+        return []
+    from echelon.notebook.removing import holding_of
+
+    found = holding_of(run, engine)
+    return [] if found is None else [found]

@@ -1,0 +1,1 @@
+"""`echelon notebook` and what Jupyter asks for with `%%echelon`."""

@@ -1,0 +1,320 @@
+"""`echelon notebook`: run, show, graph, tag; `compile` and the server's commands have their own modules."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from echelon.cli.notebooks.compiling import compile_notebook
+from echelon.cli.notebooks.parameters import pairs
+from echelon.cli.notebooks.server import down, open_, up
+from echelon.cli.options import OF_STEPS, SectionedCommand, place_of, step_options, target_of, target_options
+from echelon.cli.say import say, style
+from echelon.model.settings import Settings
+
+if TYPE_CHECKING:
+    from echelon.notebook.cells import Notebook
+    from echelon.notebook.folder import StepRecord
+    from echelon.notebook.running import Finished
+
+_NOTEBOOK = click.argument("notebook", metavar="FILE", type=click.Path(path_type=Path))
+
+
+@click.group("notebook", short_help="Run a notebook's tagged cells as a pipeline.")
+def notebook() -> None:
+    """Run a notebook's tagged cells as a pipeline: each step in a process of its own, with the variables that
+    it needs, in parallel where the graph allows.
+
+    Tags are those of Kale: imports, functions, pipeline-parameters, step:NAME, prev:NAME, limit:cpu:2, ...;
+    distribute:torch or distribute:MultiWorkerMirroredStrategy with workers:N trains a step on N workers.
+
+    \b
+    Examples:
+      echelon notebook run train.ipynb --param lr=0.01
+      echelon notebook graph train.ipynb
+      echelon notebook tag train.ipynb 4 step:train prev:load
+      echelon notebook compile --to tekton train.ipynb --image python:3.12 --into tekton
+      echelon notebook up --image my/jupyter      a Jupyter server for yourself, in a cluster
+    """
+
+
+for _command in (compile_notebook, up, open_, down):
+    notebook.add_command(_command)
+
+
+@notebook.command(
+    "run", cls=SectionedCommand, params=step_options(), short_help="Run a notebook, step by step."
+)
+@_NOTEBOOK
+@click.option(
+    "--param", "params", metavar="NAME=VALUE", multiple=True, help="a value for a pipeline parameter"
+)
+@click.option(
+    "--name", metavar="NAME", help="the pipeline's name (default: the notebook's); runs are NAME-1, ..."
+)
+@click.option("--from", "start", metavar="STEP", help="go on in the newest run, from this step on")
+@click.option("--only", metavar="STEP", help="run this step again, alone, in the newest run")
+@click.option(
+    "--cache", is_flag=True, help="take steps whose code and inputs have not changed from earlier runs"
+)
+@click.option(
+    "--restarts",
+    metavar="N",
+    type=click.IntRange(min=0),
+    default=0,
+    help="start a step again after a failure, up to N times",
+)
+@click.option(
+    "--parallel", metavar="N", type=click.IntRange(min=1), help="workers at the same time (default: cores)"
+)
+@click.option(
+    "--python",
+    metavar="FILE",
+    help="the Python that runs the steps (default: the active environment's; in pods, the image's)",
+)
+@click.option(
+    "--results", metavar="DIR", type=click.Path(path_type=Path), default=Path("runs"), show_default=True
+)
+@click.option("--dry-run", is_flag=True, help="show what would be submitted, do nothing")
+@click.option(
+    "--volume",
+    metavar="VOLUME",
+    help="in a cluster, what values and files go through: pvc:NAME[/path], or new:[SIZE][@CLASS] for one "
+    "made for the run (default: new:10Gi)",
+)
+@click.option(
+    "--volume-mode",
+    type=click.Choice(["rwx", "rwo"]),
+    help="of a new volume: for pods of many nodes (rwx), or of one (rwo); default: rwx where a class is "
+    "known to have it",
+)
+@target_options
+def run(notebook: Path, params: tuple[str, ...], **options: Any) -> int:
+    """Run a notebook: every step is a run of its own, NAME-1-STEP, which logs and status know. Results, the
+    working folder and the executed notebook are in runs/NAME-1. With --on k8s each step is a pod, or several.
+
+    \b
+    Examples:
+      echelon notebook run train.ipynb --param lr=0.01 --param epochs=3
+      echelon notebook run train.ipynb --from train
+      echelon notebook run train.ipynb --only evaluate
+      echelon notebook run train.ipynb --cache -o json
+      echelon notebook run train.ipynb --on k8s --image IMAGE --volume new:10Gi@CLASS
+    """
+    from echelon.api import engine_at
+    from echelon.cli import render
+    from echelon.cli.notebooks.live import PipelineView
+    from echelon.notebook import execute
+    from echelon.notebook.running import Request, preview_notebook, run_notebook
+
+    if options["start"] and options["only"]:
+        raise click.UsageError("--from and --only cannot go together.")
+    request = Request(
+        notebook=notebook,
+        parameters=pairs(params),
+        name=options["name"],
+        start=options["start"],
+        only=options["only"],
+        root=options["results"],
+        options=execute.Options(
+            python=options["python"],
+            cache=options["cache"],
+            restarts=options["restarts"],
+            parallel=options["parallel"],
+            pods=_pod_settings(options),
+            image=options["image"],
+            volume=options["volume"],
+            volume_mode=options["volume_mode"],
+        ),
+    )
+    _stop_on_sigterm()
+    format_ = options["format"] or "text"
+    view = PipelineView(to_stderr=format_ != "text")
+    engine = engine_at(target_of(options))
+    try:
+        if options["dry_run"]:
+            from echelon.cli.notebooks.preview import show_preview
+
+            show_preview(preview_notebook(request, engine, view), engine, format_)
+            return 0
+        finished = run_notebook(request, engine, view)
+    finally:
+        view.close()
+    if format_ == "text":
+        _tell_end(finished, place_of(options))
+    else:
+        render.data({"results": str(finished.folder.path), **_as_data(finished)}, format_)
+    if finished.succeeded:
+        return 0
+    return next((step.exit_code for step in finished.record.steps.values() if step.exit_code), 1)
+
+
+@notebook.command("show", short_help="List cells with their tags and steps.")
+@_NOTEBOOK
+@target_options
+def show(notebook: Path, **options: Any) -> int:
+    """List a notebook's code cells: the number that `tag` takes, the tags, the first line.
+
+    \b
+    Examples:
+      echelon notebook show train.ipynb
+    """
+    from echelon.cli import render
+    from echelon.notebook.cells import read_notebook
+
+    found = read_notebook(notebook)
+    if (options["format"] or "text") != "text":
+        render.data([_cell_row(found, at) for at in range(len(found.cells))], options["format"])
+        return 0
+    rows = [_cell_row(found, at) for at in range(len(found.cells))]
+    width = max((len(" ".join(row["tags"])) for row in rows), default=0)
+    for row in rows:
+        tags = " ".join(row["tags"]).ljust(width)
+        say(f"{row['cell']:>4}  {style(tags, fg='cyan')}  {row['line'][:70]}")
+    return 0
+
+
+@notebook.command("graph", short_help="Draw the steps and the variables between them.")
+@_NOTEBOOK
+@click.option(
+    "--as", "kind", type=click.Choice(["text", "svg", "mermaid"]), default="text", show_default=True
+)
+@target_options
+def graph(notebook: Path, kind: str, **options: Any) -> int:
+    """Draw a notebook's steps and the variables between them. What can never work is refused, with the cell.
+
+    \b
+    Examples:
+      echelon notebook graph train.ipynb
+      echelon notebook graph train.ipynb --as svg > train.svg
+      echelon notebook graph train.ipynb --as mermaid
+    """
+    from echelon.cli import render
+    from echelon.notebook import drawing
+    from echelon.notebook.pipeline import read_pipeline
+
+    pipeline = read_pipeline(notebook)
+    for text in pipeline.warnings:
+        render.notice(text)
+    if (options["format"] or "text") != "text":
+        steps = [
+            {
+                "step": step.name,
+                "cells": [code.cell for code in step.cells],
+                "after": step.after,
+                "inputs": step.flow.inputs,
+                "outputs": step.flow.outputs,
+                "workers": step.size.workers,
+            }
+            for step in pipeline.steps
+        ]
+        render.data(steps, options["format"])
+    elif kind == "text":
+        for line in drawing.as_text(pipeline):
+            say(line)
+    else:
+        click.echo(drawing.as_svg(pipeline) if kind == "svg" else drawing.as_mermaid(pipeline), nl=False)
+    return 0
+
+
+@notebook.command("tag", short_help="Give a cell tags.")
+@_NOTEBOOK
+@click.argument("cell", type=click.IntRange(min=1))
+@click.argument("tags", nargs=-1)
+@click.option("--remove", metavar="TAG", multiple=True, help="take this tag away")
+@target_options
+def tag(notebook: Path, cell: int, tags: tuple[str, ...], remove: tuple[str, ...], **options: Any) -> int:
+    """Give a cell tags, for those whose editor cannot. CELL is its number, as `show` prints it.
+
+    \b
+    Examples:
+      echelon notebook tag train.ipynb 4 step:train prev:load
+      echelon notebook tag train.ipynb 4 --remove step:old
+    """
+    from echelon.cli import render
+    from echelon.notebook.cells import write_tags
+    from echelon.notebook.tags import read_tag_list
+
+    if not tags and not remove:
+        raise click.UsageError("Give tags, such as step:train, or --remove TAG.")
+    known = read_tag_list(tags, f"cell {cell}")
+    for text in known.unknown:
+        render.notice(f"the tag {text!r} means nothing to echelon")
+    now = write_tags(notebook, cell, tags, remove)
+    if (options["format"] or "text") == "text":
+        say(f"cell {cell}: {' '.join(now) or 'no tags'}")
+    else:
+        render.data({"cell": cell, "tags": now}, options["format"])
+    return 0
+
+
+def _pod_settings(options: Mapping[str, Any]) -> Settings:
+    """What flags and [tool.echelon] say of pods."""
+    from dataclasses import replace
+
+    from echelon.jobfile import settings_from
+    from echelon.sources import find_surroundings, gather
+
+    given = {name: options[name] for name in OF_STEPS if options[name] not in (None, ())}
+    found = gather(settings_from(given, source="the command line"), find_surroundings())
+    return replace(Settings(), **{name: getattr(found, name) for name in OF_STEPS})
+
+
+def _stop_on_sigterm() -> None:
+    """Let SIGTERM stop the steps that run, as Ctrl-C does."""
+    import signal
+    import sys
+
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+
+
+def _cell_row(found: Notebook, at: int) -> dict[str, Any]:
+    cell = found.cells[at]
+    first = next((line.strip() for line in cell.text.splitlines() if line.strip()), "")
+    return {"cell": cell.number, "tags": list(cell.tags), "line": first}
+
+
+def _as_data(finished: Finished) -> dict[str, Any]:
+    import msgspec
+
+    found = msgspec.to_builtins(finished.record)
+    assert isinstance(found, dict)
+    for step in found["steps"].values():
+        del step["files"]
+    return found
+
+
+def _tell_end(finished: Finished, place: str) -> None:
+    from echelon.cli import render
+
+    steps = finished.record.steps
+    for name, step in steps.items():
+        if step.state != "failed":
+            continue
+        where = f" in cell {step.cell}" if step.cell else ""
+        where += f", line {step.line}" if step.cell and step.line else ""
+        render.notice(style(f"step {name} failed{where}: {step.reason}", fg="red"))
+        render.notice(f"{_output_of(step, place)}--from {name} goes on there")
+    metrics = {name: value for step in steps.values() for name, value in step.metrics.items()}
+    for name, value in metrics.items():
+        say(f"{name}: {value}")
+    how = "succeeded" if finished.succeeded else "did not succeed"
+    render.notice(f"{finished.record.name} {how}; results in {_short(finished.folder.path)}")
+    if (volume := finished.record.volume) is not None:
+        remove = (
+            f", made for it; `echelon rm {finished.record.name}{place}` removes both" if volume.made else ""
+        )
+        render.notice(f"its variables and files are on {volume}{remove}")
+
+
+def _output_of(step: StepRecord, place: str) -> str:
+    """How to see what a step has printed; nothing of one that was not even submitted."""
+    return f"`echelon logs {step.run}{place}` has its output; " if step.submitted else ""
+
+
+def _short(path: Path) -> str:
+    here = Path.cwd()
+    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)

@@ -1,0 +1,111 @@
+"""`echelon notebook compile`: a notebook for Tekton, or as a plain script."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from echelon.notebook.pipeline import Pipeline
+
+_FOR_TEKTON = ("image", "namespace", "claim", "size", "storage_class", "shared", "restarts")
+
+
+@click.command("compile", short_help="Write a notebook for Tekton, or as a plain script.")
+@click.argument("notebook", metavar="FILE", type=click.Path(path_type=Path))
+@click.option("--to", "kind", type=click.Choice(["tekton", "python"]), required=True, help="what to write")
+@click.option(
+    "--param", "params", metavar="NAME=VALUE", multiple=True, help="a value for a pipeline parameter"
+)
+@click.option(
+    "--into",
+    metavar="DIR",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="write files into this folder (default: all to standard output)",
+)
+@click.option("--image", metavar="REF", help="tekton: of steps without an image: tag")
+@click.option("--namespace", metavar="NAME", help="tekton: where it is to run (default: default)")
+@click.option("--claim", metavar="NAME", help="tekton: a volume that is there, instead of one for each run")
+@click.option("--size", metavar="SIZE", help="tekton: of each run's volume (default: 1Gi)")
+@click.option("--storage-class", metavar="NAME", help="tekton: of each run's volume")
+@click.option(
+    "--shared", is_flag=True, default=None, help="tekton: several nodes can mount the volume (ReadWriteMany)"
+)
+@click.option(
+    "--restarts",
+    metavar="N",
+    type=click.IntRange(min=0),
+    help="tekton: start a step again after a failure, up to N times",
+)
+def compile_notebook(
+    notebook: Path, kind: str, params: tuple[str, ...], into: Path | None, **options: Any
+) -> int:
+    """Write a notebook's steps for another engine.
+
+    tekton: a PipelineRun, whose distributed steps are Indexed Jobs, and what it needs beside it: a ConfigMap
+    with the steps and, for distributed ones, a ServiceAccount that may make Jobs. Images need Python and what
+    the notebook imports, not echelon.
+
+    python: one plain script, which needs no echelon.
+
+    \b
+    Examples:
+      echelon notebook compile --to tekton train.ipynb --image python:3.12 --into tekton
+      kubectl apply -f tekton/train-needed.yaml && kubectl create -f tekton/train-run.yaml
+      echelon notebook compile --to python train.ipynb --param lr=0.01 > train.py
+    """
+    from echelon.cli import render
+    from echelon.cli.notebooks.parameters import pairs
+    from echelon.notebook.export.script import as_script
+    from echelon.notebook.pipeline import read_pipeline
+
+    given = {name: options[name] for name in _FOR_TEKTON if options[name] is not None}
+    if kind == "python" and given:
+        raise click.UsageError(f"--{next(iter(given)).replace('_', '-')} is for --to tekton.")
+    pipeline = read_pipeline(notebook, pairs(params))
+    for text in pipeline.warnings:
+        render.notice(text)
+    if kind == "python":
+        _write({f"{pipeline.name}.py": as_script(pipeline)}, into)
+    else:
+        _write(_for_tekton(pipeline, given), into)
+    return 0
+
+
+def _for_tekton(pipeline: Pipeline, given: dict[str, Any]) -> dict[str, str]:
+    from echelon.cli import render
+    from echelon.notebook.export.modules import modules_beside
+    from echelon.notebook.export.pods import program_archive
+    from echelon.notebook.export.tekton import Wishes, as_tekton
+    from echelon.notebook.export.text import as_yaml
+
+    texts = [
+        code.text for code in (*pipeline.prelude, *(code for step in pipeline.steps for code in step.cells))
+    ]
+    modules = modules_beside(pipeline.notebook.path.absolute().parent, texts)
+    exported = as_tekton(pipeline, Wishes(**given), program_archive(modules))
+    for note in exported.notes:
+        render.notice(note)
+    return {
+        f"{pipeline.name}-needed.yaml": as_yaml(exported.needed),
+        f"{pipeline.name}-run.yaml": as_yaml([exported.run]),
+    }
+
+
+def _write(texts: dict[str, str], into: Path | None) -> None:
+    from echelon.cli import render
+    from echelon.errors import from_os_error
+
+    if into is None:
+        for text in texts.values():
+            click.echo(text, nl=False)
+        return
+    try:
+        into.mkdir(parents=True, exist_ok=True)
+        for name, text in texts.items():
+            (into / name).write_text(text, encoding="utf-8")
+            render.notice(f"wrote {into / name}")
+    except OSError as error:
+        raise from_os_error(error, into) from None

@@ -1,0 +1,157 @@
+"""Jobs, pods and nodes of all namespaces as the values that the queue's policy decides on. Pure.
+
+What a user writes into a Job orders only their own runs: the age is the API server's own, the priority is at
+most what the namespace allows, and what a run holds is what its pods ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+
+import msgspec
+
+from echelon.engines.decoding import decode
+from echelon.engines.kubernetes import names, shapes
+from echelon.engines.kubernetes.nodes import inventory
+from echelon.engines.kubernetes.nodes.gpus import is_gpu
+from echelon.engines.kubernetes.nodes.requests import pod_requests
+from echelon.engines.kubernetes.render.dialects import InQueue
+from echelon.engines.kubernetes.render.dialects import Place as Kept
+from echelon.engines.kubernetes.render.pod import to_toleration
+from echelon.engines.kubernetes.render.task import read_plan
+from echelon.model.cluster import Cluster
+from echelon.model.job import Job, asks_for_gpus, gpus_asked
+from echelon.model.plan import Plan
+from echelon.model.queue import HoldingRun, Place, QueuedRun
+from echelon.model.world import gpu_count
+
+_read_plan = lru_cache(maxsize=4096)(read_plan)  # each is read in every round, for every worker
+_SKEW = 5.0  # seconds by which the clock of a client may be ahead or behind
+
+
+def run_name(namespace: str, run: str) -> str:
+    """The name of a run among those of all namespaces."""
+    return f"{namespace}/{run}"
+
+
+def split_name(name: str) -> tuple[str, str]:
+    """Its namespace, and its name there."""
+    namespace, _, run = name.partition("/")
+    return namespace, run
+
+
+def queued_run(each: InQueue, job: Job | None, allowed: int) -> QueuedRun | None:
+    """A run that waits, with its record's job, or, where that may not be read, as its Jobs describe it; None
+    if they do not, or if it may not wait any more. `allowed` is the highest priority of its namespace.
+    """
+    if job is not None and is_over(each, job):
+        return None
+    plan = _read_plan(each.plan)
+    if job is None:
+        if plan is None:
+            return None
+        job = _as_planned(each.run, plan)
+        world = plan.world
+    else:
+        world = None
+    return QueuedRun(
+        name=run_name(each.namespace, each.run),
+        job=job,
+        since=min(max(each.created, each.stamp - _SKEW), each.stamp + _SKEW),
+        gpus=gpus_asked(job) if world is None else gpu_count(world),
+        priority=min(each.priority, allowed),
+        user=each.owner,
+        namespace=each.namespace,
+        world=world,
+        noted=each.reason,
+    )
+
+
+def is_over(each: InQueue, job: Job) -> bool:
+    """Whether a run that was rolled back may not wait for another admission."""
+    return job.no_wait and each.again
+
+
+def _as_planned(run: str, plan: Plan) -> Job:
+    """As much of a job as its plan shows."""
+    group = next((each for each in plan.world.groups if each.role == "worker"), plan.world.groups[0])
+    return Job(
+        name=run,
+        command=("-",),
+        workers=group.workers,
+        procs=group.procs,
+        resources=group.resources,
+        framework=plan.framework,
+        timeout=plan.timeout,
+    )
+
+
+def holding_runs(places: Iterable[Kept]) -> list[HoldingRun]:
+    """The runs that hold GPUs, by what their pods have or will ask for."""
+    found: dict[str, HoldingRun] = {}
+    for place in places:
+        name = run_name(place.namespace, place.run)
+        gpus = sum(amount for key, amount in pod_requests(place.spec).items() if is_gpu(key)) // 1000
+        before = found.get(name)
+        if before is None:
+            before = HoldingRun(name=name, gpus=0, user=place.owner, namespace=place.namespace)
+        ends = before.ends if before.ends is not None else _end_of(place)
+        found[name] = replace(before, gpus=before.gpus + gpus * place.count, ends=ends)
+    return [each for each in found.values() if each.gpus]
+
+
+def _end_of(place: Kept) -> float | None:
+    plan = _read_plan(place.plan) if place.plan else None
+    if plan is None or plan.timeout is None or not place.admitted:
+        return None
+    return place.admitted + plan.timeout
+
+
+def views_of(
+    seen: inventory.Seen, nodes_with: Callable[[str], Sequence[shapes.Node]]
+) -> Callable[[Job], Cluster]:
+    """The snapshot as each job sees it: its nodes, tolerations and GPUs. Holders are named with their
+    namespaces. `nodes_with` lists the nodes that a selector selects.
+    """
+    known: dict[tuple[object, ...], Cluster] = {}
+
+    def view(job: Job) -> Cluster:
+        wanted = ",".join(f"{key}={value}" for key, value in sorted(job.pod.node_selector.items()))
+        gpus = asks_for_gpus(job)
+        tolerations = [to_toleration(each) for each in job.pod.tolerations]
+        key = (wanted, gpus, job.resources.gpu_type, repr(tolerations))
+        if key not in known:
+            nodes = seen.nodes or [] if not wanted else nodes_with(wanted)
+            found = inventory.to_cluster(
+                nodes,
+                seen.pods,
+                seen.places,
+                me="",
+                gpu_type=job.resources.gpu_type,
+                tolerations=(*tolerations, *(inventory.GPU_TOLERATIONS if gpus else ())),
+            )
+            if seen.nodes is None or not seen.all_namespaces:
+                found = replace(found, nodes=(), left_out=(), known=False)
+            known[key] = found
+        return known[key]
+
+    return view
+
+
+def told_places(waiting: Iterable[InQueue]) -> Mapping[str, Place]:
+    """What the manager has written of runs."""
+    found = {}
+    for each in waiting:
+        try:
+            place = decode(each.place, Place) if each.place else None
+        except (msgspec.DecodeError, RecursionError):
+            continue  # a user who may write the Job may write anything
+        if place is not None:
+            found[run_name(each.namespace, each.run)] = place
+    return found
+
+
+def place_note(place: Place) -> dict[str, str]:
+    """The annotation that tells a run's user where it stands."""
+    return {names.PLACE: msgspec.json.encode(place).decode()}

@@ -1,0 +1,195 @@
+"""Two short pods on two nodes that exchange data as ranks do: with PyTorch's Gloo where the image has it,
+else over plain sockets; from the interface that Gloo would choose.
+
+The second pod is made when the first has an address, so that no Service is needed. Both are Jobs with a time
+to live, so that Kubernetes removes them if the client cannot."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from echelon.engines.kubernetes import names
+from echelon.engines.kubernetes.diagnose import Trouble
+from echelon.engines.kubernetes.doctor.probe import await_pod, not_started, probe_job
+from echelon.engines.kubernetes.fields import json_object, one_line
+from echelon.engines.kubernetes.state.workers import container_end, is_running
+from echelon.errors import EchelonError, Unreachable
+from echelon.model.finding import Finding
+from echelon.model.resources import format_memory
+
+if TYPE_CHECKING:
+    from echelon.engines.kubernetes.client.api import Api
+
+Object = dict[str, Any]
+_PATIENCE = 300.0  # seconds for two pods, each of which may pull the image
+_PORT = 29_500
+_SIZE = 8 << 20  # bytes that are exchanged
+_PAIR = "echelon.dev/doctor"  # a label that both pods have
+# Its arguments: the rank, the first pod's address, a port. Only the standard library is there for sure.
+SCRIPT = f"""
+import fcntl, json, os, socket, struct, sys, time
+rank, leader, port, size = int(sys.argv[1]), sys.argv[2], int(sys.argv[3]), {_SIZE}
+def address_of(name):
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+        try:
+            found = fcntl.ioctl(asked.fileno(), 0x8915, struct.pack("256s", name.encode()[:15]))
+        except OSError:
+            return ""
+    return socket.inet_ntoa(found[20:24])
+cards = {{name: address_of(name) for _, name in socket.if_nameindex()}}
+cards = {{name: address for name, address in cards.items() if address}}
+try:
+    own = socket.getaddrinfo(socket.gethostname(), None, socket.AF_INET)[0][4][0]
+except OSError:
+    own = "127.0.0.1"
+gloo = next((name for name, address in cards.items() if address == own), "")
+order = lambda name: (not name.startswith("ib"), name.startswith(("docker", "lo")), name == "lo")
+nccl = min(cards, key=order) if cards else ""
+said = {{"gloo": gloo, "address": own, "nccl": nccl, "cards": cards, "torch": None, "error": None}}
+def exchange():
+    if rank == 0:
+        with socket.create_server((own, port)) as server:
+            server.settimeout(240)
+            other, _ = server.accept()
+    else:
+        deadline = time.time() + 60
+        while True:
+            try:
+                other = socket.create_connection((leader, port), 5, source_address=(own, 0))
+                break
+            except OSError:
+                if time.time() > deadline:
+                    raise
+                time.sleep(0.5)
+    other.settimeout(60)
+    began = time.time()
+    for sends in ((True, False) if rank == 0 else (False, True)):
+        if sends:
+            other.sendall(bytes(size))
+        else:
+            left = size
+            while left:
+                piece = other.recv(min(left, 1 << 16))
+                if not piece:
+                    raise OSError("the other pod has closed the connection")
+                left -= len(piece)
+    return time.time() - began
+def reduce(torch, dist):
+    import datetime
+    patience = datetime.timedelta(seconds=240 if rank == 0 else 60)
+    dist.init_process_group("gloo", f"tcp://{{leader}}:{{port}}", timeout=patience, rank=rank, world_size=2)
+    values = torch.ones(size // 4)
+    dist.all_reduce(values)
+    began = time.time()
+    dist.all_reduce(values)
+    took = time.time() - began
+    dist.destroy_process_group()
+    if float(values[0]) != 4.0:
+        raise OSError("the sum is wrong")
+    return took
+try:
+    try:
+        import torch, torch.distributed as dist
+    except ImportError:
+        said["seconds"] = exchange()
+    else:
+        said["torch"] = torch.__version__
+        said["seconds"] = reduce(torch, dist)
+except Exception as error:
+    said["error"] = "%s: %s" % (type(error).__name__, error)
+print(json.dumps(said))
+"""
+
+
+def probe_network(api: Api, image: str, *, patience: float = _PATIENCE) -> Iterator[Finding]:
+    """Let two pods exchange data and report how. Nothing stays behind."""
+    pair = f"echelon-doctor-{secrets.token_hex(4)}"
+    made = [f"{pair}-{number}" for number in range(2)]
+    try:
+        yield from _probe(api, image, pair, made, time.monotonic() + patience)
+    except Unreachable:
+        raise
+    except EchelonError as error:
+        yield Finding(level="degraded", what="network", found=error.message, fix=f"-n 2: {error.hint}")
+    finally:
+        for name in made:
+            with contextlib.suppress(EchelonError):  # its time to live removes it then
+                api.delete("Job", name)
+
+
+def _probe(api: Api, image: str, pair: str, made: list[str], deadline: float) -> Iterator[Finding]:
+    api.create(_job(made[0], pair, image, 0, "$(ECHELON_POD_IP)"))
+    first = await_pod(api, made[0], deadline, lambda pod: is_running(pod) and bool(_address(pod)))
+    if not isinstance(first, dict):
+        yield not_started(first, image)
+        return
+    api.create(_job(made[1], pair, image, 1, _address(first)))
+    ended = [
+        await_pod(api, name, deadline, lambda pod: container_end(pod) is not None) for name in made[::-1]
+    ]
+    if isinstance(ended[0], Trouble) and ended[0].kind == "unschedulable":
+        yield Finding(
+            level="degraded",
+            what="network",
+            found="a second pod finds no other node, so nothing was sent between two",
+            fix=f"runs on several nodes: {ended[0].sentence}",
+        )
+        return
+    pods = [pod for pod in reversed(ended) if isinstance(pod, dict)]
+    if len(pods) < 2:
+        yield not_started(next((each for each in ended if isinstance(each, Trouble)), None), image)
+        return
+    said = [
+        json_object(b"".join(api.logs(pod["metadata"]["name"], container=names.CONTAINER)).decode())
+        for pod in pods
+    ]
+    yield judge(said, [str((pod.get("spec") or {}).get("nodeName")) for pod in pods])
+
+
+def judge(said: Sequence[Mapping[str, Any]], nodes: Sequence[str]) -> Finding:
+    """The line for what both pods reported, the first pod's before the second's."""
+    where = f"pods on {nodes[0]} and {nodes[1]}"
+    errors = [one_line(each.get("error") or "") for each in said]
+    cards = [str(each.get("gloo") or "no interface") for each in said]
+    nccl = str(said[1].get("nccl") or "")
+    if any(errors) or not all(isinstance(each.get("seconds"), float) for each in said):
+        reason = next(filter(None, errors[::-1]), "they left no report")
+        fix = "a NetworkPolicy or a firewall between the nodes may forbid it"
+        if "lo" in cards:
+            fix = f"Gloo chooses the loopback; --env GLOO_SOCKET_IFNAME={nccl or 'eth0'}"
+        return Finding(
+            level="missing",
+            what="network",
+            found=f"{where} do not reach each other from {' and '.join(dict.fromkeys(cards))}: {reason}",
+            fix=f"runs with several workers: {fix}",
+        )
+    version = said[1].get("torch")
+    how = f"all-reduce with Gloo of PyTorch {one_line(version)}" if version else "plain sockets: no PyTorch"
+    amount = f"{format_memory(_SIZE)} in {max(float(each['seconds']) for each in said):.3f} s"
+    found = f"{where} exchange {amount} ({how}; Gloo takes {cards[1]}, NCCL {nccl})"
+    if nodes[0] == nodes[1]:
+        return Finding(level="degraded", what="network", found=found, fix="several nodes: both were on one")
+    return Finding(level="ok", what="network", found=found)
+
+
+def _address(pod: Object) -> str:
+    return str((pod.get("status") or {}).get("podIP") or "")
+
+
+def _job(name: str, pair: str, image: str, rank: int, leader: str) -> Object:
+    made = probe_job(
+        name, image, ["python3", "-c", SCRIPT, str(rank), leader, str(_PORT)], _PATIENCE, memory="2Gi"
+    )
+    template = made["spec"]["template"]
+    template["metadata"] = {"labels": {**template["metadata"]["labels"], _PAIR: pair}}
+    apart = {"labelSelector": {"matchLabels": {_PAIR: pair}}, "topologyKey": "kubernetes.io/hostname"}
+    template["spec"]["affinity"] = {
+        "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}
+    }
+    pod_ip = {"name": "ECHELON_POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
+    template["spec"]["containers"][0]["env"] = [pod_ip]
+    return made

@@ -1,0 +1,32 @@
+"""Whether a run that has ended can start again in its results, and the code to start it with."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from echelon.bundle import Bundle
+from echelon.engines.kubernetes.record import Stored
+from echelon.errors import StateTrouble
+
+
+def resumable_code(stored: Stored, home: Path, code: bytes | None, *, began: bool) -> Bundle | None:
+    """The code that was shipped, None if the job needs none; raises StateTrouble with what keeps the run from
+    being resumed. `code` is what this machine has kept of it; a run that never began has no results.
+    """
+    job = stored.run.job
+    if began and job.pod.output is None:
+        raise StateTrouble(
+            f"run {job.name!r} cannot be resumed: its results are not on a volume but in {home}, which its "
+            "pods cannot read",
+            hint=f"copy them to one, `echelon cp {home} pvc:CLAIM`, and run it again with --output pvc:CLAIM "
+            "--resume",
+        )
+    if not job.snapshot:
+        return None
+    if code is None:
+        raise StateTrouble(
+            f"run {job.name!r} cannot be resumed here: only the machine that submitted it has its code",
+            hint="resume it there, or run it again with the same --output and --resume",
+        )
+    return Bundle(digest=hashlib.sha256(code).hexdigest(), data=code, files=0, size=0)

@@ -1,0 +1,74 @@
+"""The lines of a run, wherever they are: in its pods, in its keeper, or fetched to this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from echelon.engines.base import Saving
+from echelon.engines.kubernetes.client.api import Api
+from echelon.engines.kubernetes.files import results
+from echelon.engines.kubernetes.files.kept_logs import kept_logs
+from echelon.engines.kubernetes.files.whereabouts import stay_on_volume
+from echelon.engines.kubernetes.follow import view as views
+from echelon.engines.kubernetes.follow.follow import follow_logs
+from echelon.engines.kubernetes.follow.mirror import Mirrors
+from echelon.engines.kubernetes.follow.saved_logs import read_with_saved
+from echelon.engines.kubernetes.follow.streamed_logs import StreamedLogs
+from echelon.engines.kubernetes.record import Stored
+from echelon.engines.kubernetes.render import dialects
+from echelon.engines.machine import Submissions
+from echelon.model.log import Line, LogLine, is_gap
+from echelon.model.run import opening_status
+
+
+class RunLogs:
+    """The lines of one run."""
+
+    def __init__(self, api: Api, submissions: Submissions, stored: Stored, mirrors: Mirrors) -> None:
+        self._api = api
+        self._mirrors = mirrors
+        self._submissions = submissions
+        self._stored = stored
+        self._workers = opening_status(stored.run).workers
+
+    def read(self, ranks: frozenset[int] | None, saving: Saving | None, *, follow: bool) -> Iterator[LogLine]:
+        """The lines of these ranks, or of all; where lines of their workers are missing too."""
+        chosen = {each.worker for each in self._workers if ranks is None or ranks.intersection(each.ranks)}
+        for line in self._follow(saving) if follow and not self._is_left_to_keeper() else self._read():
+            if isinstance(line, LogLine) and (
+                ranks is None or line.rank in ranks or (is_gap(line) and line.worker in chosen)
+            ):
+                yield line
+
+    def _follow(self, saving: Saving | None) -> Iterator[Line]:
+        stored = self._stored
+        streamed = None
+        if saving is not None and stored.collected is None and not stay_on_volume(stored.run):
+            streamed = StreamedLogs(self._home / "logs", saving.tell)
+        left = saving.left if saving else None
+        return follow_logs(self._api, stored.run.ref, self._mirrors, streamed, left)
+
+    def _read(self) -> Iterator[Line]:
+        """The lines of the pods and of this machine's folder; where there is none, of the keeper's."""
+        stored = self._stored
+        pods = views.pods_of(self._api, stored)
+        here = self._submissions.results_of(stored.uid) is not None
+        here = here or results.fetched_to(stored, self._submissions) is not None
+        logs = self._home / "logs"
+        if here and logs.is_dir():
+            yield from read_with_saved(self._api, pods, logs, self._workers)
+            return
+        with kept_logs(self._api, stored, pods, self._workers) as kept:
+            yield from read_with_saved(self._api, pods, kept, self._workers)
+
+    def _is_left_to_keeper(self) -> bool:
+        """Whether a run is over, its pods are gone, and its keeper may have what they wrote."""
+        if self._stored.run.job.pod.keeper is None or self._stored.collected is not None:
+            return False
+        jobs = views.jobs_of(self._api, self._stored)
+        return dialects.end_of(jobs) is not None and not views.pods_of(self._api, self._stored, jobs)
+
+    @property
+    def _home(self) -> Path:
+        return results.local_folder(self._stored, self._submissions)

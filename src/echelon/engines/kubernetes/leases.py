@@ -1,0 +1,113 @@
+"""Leases: one process at a time admits a run of a namespace, and one manager those of all namespaces.
+
+A Lease is held until it is released or was not renewed for its duration, by the clocks of two machines. So it
+avoids most collisions and excludes none: admission itself is a patch with a precondition, and a gang that is
+not whole in time is rolled back. Where the user may not write Leases, that alone decides."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from typing import Any
+
+from echelon.engines import machine
+from echelon.engines.kubernetes import names
+from echelon.engines.kubernetes.client.api import AlreadyThere, Api, Conflict, NotThere, Object
+from echelon.engines.kubernetes.fields import moment
+from echelon.errors import Denied, EchelonError
+
+ADMISSION_LASTS = 15.0  # seconds, of which an admission takes one
+MANAGER_LASTS = 30.0
+_PATIENCE = 20.0  # seconds for a Lease that other processes hold, one after another
+_LOOK = 0.1
+
+
+def is_free(lease: Mapping[str, Any], holder: str, now: float) -> bool:
+    """Whether a process may take a Lease: it has no holder, is its own, a dead one's, or expired. Pure."""
+    spec = lease.get("spec") or {}
+    theirs = str(spec.get("holderIdentity") or "")
+    return not theirs or theirs == holder or machine.is_dead_process(theirs) or not is_fresh(lease, now)
+
+
+def is_fresh(lease: Mapping[str, Any], now: float) -> bool:
+    """Whether a Lease has a holder that renewed it within its duration. Pure."""
+    spec = lease.get("spec") or {}
+    renewed, lasts = moment(spec.get("renewTime")), spec.get("leaseDurationSeconds")
+    if not spec.get("holderIdentity") or renewed is None or not isinstance(lasts, int):
+        return False
+    return now < renewed + lasts
+
+
+def taken(name: str, holder: str, lasts: float, now: float) -> Object:
+    """A Lease that a process has from now on. Pure."""
+    at = datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    spec = {"holderIdentity": holder, "leaseDurationSeconds": int(lasts), "renewTime": at}
+    return {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": name, "labels": {names.MANAGED_BY: "echelon"}},
+        "spec": {**spec, "acquireTime": at},
+    }
+
+
+def take(api: Api, name: str, holder: str, lasts: float, *, namespace: str | None = None) -> bool:
+    """Take or renew a Lease; False while another process has it. Raises Denied without the right to."""
+    wanted = taken(name, holder, lasts, time.time())
+    found = api.find("Lease", name, namespace=namespace)
+    try:
+        if found is None:
+            if namespace is not None:
+                wanted["metadata"]["namespace"] = namespace
+            api.create(wanted)
+            return True
+        if not is_free(found, holder, time.time()):
+            return False
+        change = {
+            "metadata": {"resourceVersion": found["metadata"]["resourceVersion"]},
+            "spec": wanted["spec"],
+        }
+        api.patch("Lease", name, change, namespace=namespace)
+    except (AlreadyThere, Conflict, NotThere):
+        return False
+    return True
+
+
+def release(api: Api, name: str, holder: str, *, namespace: str | None = None) -> None:
+    """Give a Lease up, if this process still has it."""
+    with suppress(EchelonError):
+        found = api.find("Lease", name, namespace=namespace)
+        if found is not None and (found.get("spec") or {}).get("holderIdentity") == holder:
+            version = found["metadata"]["resourceVersion"]
+            change = {"metadata": {"resourceVersion": version}, "spec": {"holderIdentity": ""}}
+            api.patch("Lease", name, change, namespace=namespace)
+
+
+@contextmanager
+def admission(api: Api, namespace: str | None = None) -> Iterator[bool]:
+    """Be the only process that admits a run of the namespace, where that can be had: without the right, or
+    when others hold the Lease for too long, the body runs all the same, with False.
+    """
+    holder = machine.process_name()
+    deadline = time.monotonic() + _PATIENCE
+    held = False
+    with suppress(Denied):
+        while not (held := take(api, names.ADMISSION_LEASE, holder, ADMISSION_LASTS, namespace=namespace)):
+            if time.monotonic() > deadline:
+                break
+            time.sleep(_LOOK)
+    try:
+        yield held
+    finally:
+        if held:
+            release(api, names.ADMISSION_LEASE, holder, namespace=namespace)
+
+
+def has_manager(api: Api) -> bool:
+    """Whether a manager admits the runs of this cluster now."""
+    try:
+        found = api.find("Lease", names.MANAGER_LEASE, namespace=names.MANAGER_NAMESPACE)
+    except Denied:
+        return False
+    return found is not None and is_fresh(found, time.time())

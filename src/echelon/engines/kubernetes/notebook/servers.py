@@ -1,0 +1,252 @@
+"""Makes a user's notebook server, reaches it and removes it; making and removing may be repeated."""
+
+from __future__ import annotations
+
+import secrets
+import socket
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+from echelon.engines.abilities import PortPair
+from echelon.engines.base import current_user
+from echelon.engines.kubernetes import names, shapes
+from echelon.engines.kubernetes.client.api import AlreadyThere, Api, Object
+from echelon.engines.kubernetes.files.volumes import create_volume
+from echelon.engines.kubernetes.nodes.gpus import gpu_resource
+from echelon.engines.kubernetes.notebook import objects
+from echelon.engines.kubernetes.notebook.objects import Surrounding
+from echelon.engines.kubernetes.notebook.waiting import (
+    ForbidsRoot,
+    has_ended,
+    pods_of,
+    running_pod,
+    wait_for_answer,
+)
+from echelon.engines.kubernetes.pod_security import level_of
+from echelon.engines.kubernetes.ports import pass_on
+from echelon.engines.kubernetes.render import dialects
+from echelon.engines.kubernetes.render.pod import RESTRICTED
+from echelon.engines.notebook_servers import ServerFound, ServerRemoved, ServerSettings
+from echelon.errors import Denied, EchelonError, InvalidJob, Refused, Unavailable
+
+_GONE = 120.0  # seconds that Kubernetes may take to remove what was deleted
+_LOOK = 0.2
+
+
+class PodNotebooks:
+    """The notebook servers of a namespace."""
+
+    def __init__(self, connect: Callable[[], Api]) -> None:
+        self._connect = connect
+
+    def manifests(self, name: str, asked: ServerSettings) -> Sequence[Mapping[str, object]]:
+        """The objects that `up` would make, without the token."""
+        return objects.previewed(name, asked, _around(self._connect(), asked))
+
+    def up(self, name: str, asked: ServerSettings | None, tell: Callable[[str], object]) -> ServerFound:
+        """Make what is not there, and wait until Jupyter answers."""
+        api = self._connect()
+        job = _find(api, name)
+        if job is not None and dialects.end_of([job]) is not None:
+            if asked is None:
+                raise has_ended(job)
+            _remove_job(api, job)
+            job = None
+        if job is None:
+            if asked is None:
+                raise _none(api, name)
+            return self._make(api, name, asked, tell)
+        if asked is not None and objects.digest_of(asked) != _annotation(job, names.ASKED):
+            raise Refused(
+                f"{names.server_name(name)} is there, and was made with other settings",
+                hint="`echelon notebook down`, then `up`, changes them; your files stay",
+            )
+        _make_secret(api, name, job)
+        try:
+            wait_for_answer(api, job, tell, first=False)
+        except ForbidsRoot:
+            hint = "`echelon notebook down`, then `up` again, makes one that does not run as root"
+            raise Refused("the namespace takes no pod that runs as root", hint=hint) from None
+        return ServerFound(name=name, image=_image(job), created=False)
+
+    def _make(self, api: Api, name: str, asked: ServerSettings, tell: Callable[[str], object]) -> ServerFound:
+        around = _around(api, asked)
+        objects.job_object(name, asked, around)  # refuses what cannot be, before anything is there
+        new_claim = _make_claim(api, name, asked, around.owner)
+        while True:
+            job = api.create(objects.job_object(name, asked, around))
+            try:
+                _make_secret(api, name, job)
+                wait_for_answer(api, job, tell, first=True)
+            except ForbidsRoot:
+                # Where the user may not read the namespace's labels, its refusal shows the level.
+                _remove_job(api, job)
+                around = replace(around, level=RESTRICTED)
+            except EchelonError:
+                _remove_job(api, job)
+                if new_claim is not None:
+                    api.delete("PersistentVolumeClaim", names.server_claim(name), uid=new_claim)
+                raise
+            else:
+                return ServerFound(name=name, image=_image(job), created=True)
+
+    def open(
+        self,
+        name: str,
+        port: int | None,
+        show: Callable[[str], object],
+        tell: Callable[[str], object],
+    ) -> None:
+        """Pass connections on until the server is gone for good."""
+        api = self._connect()
+        job = _find(api, name)
+        if job is None:
+            raise _none(api, name)
+        pod = running_pod(api, job)
+        token = objects.token_of(api.find("Secret", names.server_name(name)) or {})
+        if not token:
+            raise Unavailable(
+                f"{names.server_name(name)} has no token yet", hint="`echelon notebook up` gives it one"
+            )
+
+        def present(before: str) -> str:
+            try:
+                there = _find(api, name)
+            except EchelonError:  # an API server that is away for a while
+                return before
+            if there is None:
+                raise _none(api, name)
+            try:
+                return running_pod(api, there)
+            except EchelonError:
+                if dialects.end_of([there]) is not None:
+                    raise
+                return before  # it is being replaced
+
+        local = port if port is not None else names.NOTEBOOK_PORT if _is_free(names.NOTEBOOK_PORT) else 0
+        pass_on(
+            api,
+            [PortPair(local=local, remote=names.NOTEBOOK_PORT)],
+            pod,
+            present,
+            opened=lambda here, _: show(f"http://localhost:{here}/?token={token}"),
+            tell=tell,
+        )
+
+    def down(self, name: str, *, volumes: bool) -> ServerRemoved:
+        """Remove the Job, and with it the pod and the Secret; the claim only if asked to."""
+        api = self._connect()
+        job = _find(api, name)
+        if job is not None:
+            _remove_job(api, job)
+        claim = api.find("PersistentVolumeClaim", names.server_claim(name))
+        if claim is None or not _is_ours(claim):
+            return ServerRemoved(was_there=job is not None)
+        called = claim["metadata"]["name"]
+        if not volumes:
+            return ServerRemoved(was_there=job is not None, kept=called)
+        api.delete("PersistentVolumeClaim", called, uid=claim["metadata"]["uid"])
+        _wait_until(lambda: api.find("PersistentVolumeClaim", called) is None, f"volume {called}")
+        return ServerRemoved(was_there=job is not None, removed=called)
+
+
+def _find(api: Api, name: str) -> Object | None:
+    """The server's Job; one that is on its way out is waited for."""
+    called = names.server_name(name)
+    while (job := api.find("Job", called)) is not None:
+        if not _is_ours(job):
+            raise Refused(
+                f"a Job named {called!r} is in the namespace, and it is no notebook server of echelon's",
+                hint="choose another name with --name",
+            )
+        if not job["metadata"].get("deletionTimestamp"):
+            return job
+        _wait_until(lambda: api.find("Job", called) is None, called)
+    return None
+
+
+def _around(api: Api, asked: ServerSettings) -> Surrounding:
+    try:
+        nodes = api.list_shapes("Node", shapes.Node) if asked.resources.gpus else ()
+    except Denied:
+        nodes = ()
+    return Surrounding(
+        owner=current_user(),
+        gpu_resource=gpu_resource(nodes, asked.resources.gpu_type),
+        level=level_of(api) or "",
+    )
+
+
+def _make_claim(api: Api, name: str, asked: ServerSettings, owner: str) -> str | None:
+    """Make the claim for the files, if one is to be made and is not there; returns the uid of a new one."""
+    wanted = objects.claim_object(name, asked, owner)
+    if wanted is None or asked.files is None:
+        return None
+    called = wanted["metadata"]["name"]
+    if (there := api.find("PersistentVolumeClaim", called)) is None:
+        files, marks = asked.files, wanted["metadata"]["labels"]
+        try:
+            create_volume(
+                api, called, size=files.size, storage_class=files.storage_class, marks=marks, owner=owner
+            )
+        except InvalidJob as error:
+            hint = f"{error.hint}; --volume new:10Gi@CLASS names one, --volume none keeps no files"
+            raise InvalidJob("volume", called, f"cannot be made: {error.message}", hint=hint) from None
+        return str(api.get("PersistentVolumeClaim", called)["metadata"]["uid"])
+    if not _is_ours(there):
+        raise Refused(
+            f"a volume named {called!r} is in the namespace, and it is no notebook server's",
+            hint=f"--volume pvc:{called} uses it, --name chooses another name",
+        )
+    return None
+
+
+def _make_secret(api: Api, name: str, job: Object) -> None:
+    owner = _annotation(job, names.OWNER)
+    with suppress(AlreadyThere):
+        api.create(objects.secret_object(name, owner, job, secrets.token_urlsafe(32)))
+
+
+def _remove_job(api: Api, job: Object) -> None:
+    """Delete the Job and what belongs to it, and wait until the names are free."""
+    called = job["metadata"]["name"]
+    api.delete("Job", called, uid=job["metadata"]["uid"])
+    api.delete("Secret", called)
+    _wait_until(lambda: api.find("Job", called) is None and not pods_of(api, job), called)
+
+
+def _wait_until(done: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + _GONE
+    while not done():
+        if time.monotonic() > deadline:
+            raise Refused(f"{what} is still being removed", hint="`echelon notebook down` goes on with it")
+        time.sleep(_LOOK)
+
+
+def _none(api: Api, name: str) -> Unavailable:
+    return Unavailable(
+        f"there is no {names.server_name(name)} in namespace {api.namespace}",
+        hint="`echelon notebook up --image IMAGE` makes one",
+    )
+
+
+def _is_ours(obj: Object) -> bool:
+    return (obj["metadata"].get("labels") or {}).get(names.COMPONENT) == names.NOTEBOOK
+
+
+def _annotation(obj: Object, key: str) -> str:
+    return str((obj["metadata"].get("annotations") or {}).get(key, ""))
+
+
+def _image(job: Object) -> str:
+    return str(job["spec"]["template"]["spec"]["containers"][0]["image"])
+
+
+def _is_free(port: int) -> bool:
+    try:
+        socket.create_server(("127.0.0.1", port)).close()
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,102 @@
+"""What the engine offers beside its verbs: its abilities, each imported when it is used."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from echelon.engines.kubernetes import abilities
+from echelon.engines.kubernetes.follow import view as views
+from echelon.engines.machine import Submissions
+
+if TYPE_CHECKING:
+    from echelon.engines.abilities import Installation
+    from echelon.engines.kubernetes.applying import ClusterManifests
+    from echelon.engines.kubernetes.client.api import Api
+    from echelon.engines.kubernetes.dispatch.dispatcher import ClusterQueue
+    from echelon.engines.kubernetes.files.sent_code import SentCode
+    from echelon.engines.kubernetes.notebook.servers import PodNotebooks
+    from echelon.engines.kubernetes.ports import PodPorts
+    from echelon.engines.kubernetes.shell import PodShell
+
+
+class Offers:
+    """The abilities of one namespace of one cluster."""
+
+    _submissions: Submissions
+
+    @cached_property
+    def api(self) -> Api:
+        """The way to the cluster."""
+        raise NotImplementedError
+
+    @cached_property
+    def ports(self) -> PodPorts:
+        """Ports of workers, on this machine."""
+        from echelon.engines.kubernetes.ports import PodPorts
+
+        return PodPorts(lambda: self.api)
+
+    @cached_property
+    def shell(self) -> PodShell:
+        """Commands in the place of a rank."""
+        from echelon.engines.kubernetes.shell import PodShell
+
+        return PodShell(lambda: self.api)
+
+    @cached_property
+    def delivery(self) -> SentCode:
+        """Code that is sent when the leader has started."""
+        from echelon.engines.kubernetes.files.sent_code import SentCode
+
+        return SentCode(lambda: self.api, self._submissions)
+
+    @cached_property
+    def volumes(self) -> abilities.ClusterVolumes:
+        """The claims of the namespace."""
+        return abilities.ClusterVolumes(lambda: self.api)
+
+    @cached_property
+    def checkup(self) -> abilities.ClusterCheckup:
+        """Whether runs would work here."""
+        return abilities.ClusterCheckup(lambda: self.api)
+
+    @cached_property
+    def usage(self) -> abilities.ClusterMeter:
+        """Who uses the cluster."""
+        return abilities.ClusterMeter(lambda: self.api)
+
+    @cached_property
+    def queueing(self) -> ClusterQueue:
+        """The queue of the cluster."""
+        from echelon.engines.kubernetes.dispatch.dispatcher import ClusterQueue
+
+        return ClusterQueue(lambda: self.api)
+
+    @cached_property
+    def installation(self) -> Installation:
+        """The manager of the cluster."""
+        return abilities.installation(lambda: self.api)
+
+    @cached_property
+    def manifests(self) -> ClusterManifests:
+        """Objects beside a job."""
+        from echelon.engines.kubernetes.applying import ClusterManifests
+
+        return ClusterManifests(lambda: self.api)
+
+    @cached_property
+    def notebooks(self) -> PodNotebooks:
+        """Jupyter servers of users."""
+        from echelon.engines.kubernetes.notebook.servers import PodNotebooks
+
+        return PodNotebooks(lambda: self.api)
+
+    def names(self) -> Sequence[str]:
+        """The names of the namespace's runs, from one list."""
+        return views.run_names(self.api)
+
+    def platforms(self) -> frozenset[str]:
+        """The operating systems and processors of the nodes."""
+        return abilities.read_platforms(self.api)

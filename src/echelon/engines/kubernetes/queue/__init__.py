@@ -1,0 +1,1 @@
+"""Admission in a cluster: Jobs that wait are started, verified, made to wait again, or withdrawn."""

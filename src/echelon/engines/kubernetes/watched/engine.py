@@ -1,0 +1,282 @@
+"""An engine over the jobs of Kubeflow's controllers: it looks at them, stops and removes them, makes none.
+
+Their controllers look after them. `stop` suspends a job, which ends its pods and keeps its object; `remove`
+deletes it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+from echelon.engines.base import Saving
+from echelon.engines.kubernetes.client.api import Api, NotThere, Object
+from echelon.engines.kubernetes.client.kubeconfig import load_access
+from echelon.engines.kubernetes.fields import whole_number
+from echelon.engines.kubernetes.watched.holding import hold_back
+from echelon.engines.kubernetes.watched.kinds import JOBSETS, KINDS, Address, parse_address, selectors
+from echelon.engines.kubernetes.watched.lines import follow_lines, merged_lines, read_lines
+from echelon.engines.kubernetes.watched.state import (
+    STOPPED,
+    Seen,
+    end_of,
+    events_of,
+    first_failure,
+    record_of,
+    see,
+)
+from echelon.engines.kubernetes.watched.waiting import find_waiting
+from echelon.errors import Denied, EchelonError, StateTrouble, Unavailable, UnknownRun
+from echelon.model.cluster import Cluster
+from echelon.model.copy import LeftOut
+from echelon.model.event import Event
+from echelon.model.job import Job
+from echelon.model.log import LogBlock, LogLine
+from echelon.model.plan import Plan
+from echelon.model.run import Record, RunRef, StopSignal, opening_status, summarise
+from echelon.model.status import RunSummary, fold
+from echelon.model.traits import Traits
+
+if TYPE_CHECKING:
+    from echelon.bundle import Bundle
+
+_LOOK = 1.0  # seconds between two looks at a job that is followed
+_TAIL = 10  # lines of the rank that failed first
+
+
+class WatchedJobs:
+    """The jobs of one namespace."""
+
+    shell = ports = delivery = volumes = checkup = usage = manifests = queueing = installation = None
+    notebooks = None
+    traits = Traits(place="the cluster", remote=True, shared=True)
+
+    def __init__(self, *, context: str | None = None, namespace: str | None = None) -> None:
+        self._context = context
+        self._namespace = namespace
+
+    @cached_property
+    def api(self) -> Api:
+        """The way to the cluster."""
+        return Api(load_access(context=self._context, namespace=self._namespace))
+
+    def read(self, ref: RunRef) -> Record:
+        """The job, as if it had been submitted here."""
+        return record_of(self._full(ref), self._see(ref))
+
+    def events(self, ref: RunRef, *, follow: bool = False, timeout: float | None = None) -> Iterator[Event]:
+        """What the objects tell; with `follow`, what is new at every look."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        told: list[Event] = []
+        while True:
+            for event in self._happened(ref):
+                if event not in told:
+                    told.append(event)
+                    yield event
+            if not follow or told[-1].kind == "finished":
+                return
+            if deadline is not None and time.monotonic() > deadline:
+                return
+            time.sleep(_LOOK)
+
+    def logs(
+        self,
+        ref: RunRef,
+        *,
+        ranks: frozenset[int] | None = None,
+        follow: bool = False,
+        saving: Saving | None = None,  # noqa: ARG002 - results stay where the job writes them
+    ) -> Iterator[LogLine]:
+        """What the pods wrote, each a rank."""
+
+        def chosen() -> dict[int, Object]:
+            pods = self._see(ref).pods
+            return {number: pod for number, pod in pods.items() if ranks is None or number in ranks}
+
+        if follow:
+            return follow_lines(self.api, chosen, lambda: end_of(self._see(ref)) is not None)
+        return merged_lines(self.api, chosen())
+
+    def output(self, ref: RunRef, *, saving: Saving | None = None) -> Iterator[LogLine | LogBlock]:
+        """The same as it comes."""
+        return self.logs(ref, follow=True, saving=saving)
+
+    def stop(self, ref: RunRef, *, signal: StopSignal = "SIGTERM") -> str | None:  # noqa: ARG002 - the controller's
+        """Suspend the job: its controller deletes the pods, and keeps the job. Kueue is told first."""
+        address = parse_address(ref.name)
+        seen = self._see(ref)
+        if end_of(seen) is not None:
+            return None
+        hold_back(self.api, dict(seen.job))
+        when = datetime.now(UTC).isoformat(timespec="seconds")
+        policy = {"suspend": True} if address.kind.word == "trainjob" else {"runPolicy": {"suspend": True}}
+        change = {"metadata": {"annotations": {STOPPED: when}}, "spec": policy}
+        self.api.patch(self._resource(address), address.name, change)
+        return "it is suspended: its pods end, and the job stays until `echelon rm`"
+
+    def remove(self, ref: RunRef) -> Sequence[str]:
+        """Delete a job that has ended."""
+        address = parse_address(ref.name)
+        if end_of(self._see(ref)) is None:
+            hint = f"`echelon stop {self._full(ref)}` suspends it first"
+            raise StateTrouble(f"job {ref.name!r} has not ended", hint=hint)
+        self.api.delete(self._resource(address), address.name)
+        return ()
+
+    def runs(self) -> Sequence[RunSummary]:
+        """Every job of every kind that the cluster serves, the newest first."""
+        found = []
+        for kind in KINDS.values():
+            for resource in kind.resources:
+                with suppress(EchelonError):  # not served, or not for this user
+                    for job in self.api.list(resource).items:
+                        address = Address(kind=kind, name=str(job["metadata"]["name"]))
+                        seen = see(address, job, self._pods(address), attempts=self._attempts(address))
+                        found.append(self._summary(seen))
+                    break
+        return sorted(found, key=lambda row: row.created, reverse=True)
+
+    def names(self) -> Sequence[str]:
+        """Their names, with their kinds."""
+        return [row.name for row in self.runs()]
+
+    def collect(self, ref: RunRef, progress: Callable[[int, int], object] | None = None) -> Sequence[LeftOut]:  # noqa: ARG002
+        """Nothing: results are where the job wrote them."""
+        return ()
+
+    def tender(self, ref: RunRef, *, take_over: bool = False) -> None:
+        """None: its controller looks after it."""
+
+    def fetch(
+        self,
+        ref: RunRef,
+        path: str,  # noqa: ARG002
+        to: Path,  # noqa: ARG002
+        notice: Callable[[LeftOut], object] = lambda _left: None,  # noqa: ARG002
+        tell: Callable[[str], object] = lambda _text: None,  # noqa: ARG002
+    ) -> Path:
+        """Not possible: no agent keeps results."""
+        raise Unavailable(
+            f"job {ref.name!r} has no results that echelon keeps",
+            hint="`echelon cp pvc:NAME/path .` reads volumes",
+        )
+
+    def cluster(self, *, gpus: bool = True, job: Job | None = None) -> Cluster:  # noqa: ARG002
+        """Not asked for: nothing is placed here."""
+        self._not_ours()
+
+    def record(self, job: Job, bundle: Bundle | None, held: Plan | None = None) -> RunRef:  # noqa: ARG002
+        """Not possible."""
+        self._not_ours()
+
+    def reopen(self, ref: RunRef, job: Job, held: Plan | None = None) -> None:  # noqa: ARG002
+        """Not possible."""
+        self._not_ours()
+
+    def queue(self, ref: RunRef, reason: str) -> None:  # noqa: ARG002
+        """Not possible."""
+        self._not_ours()
+
+    def start(self, ref: RunRef, plan: Plan) -> None:  # noqa: ARG002
+        """Not possible."""
+        self._not_ours()
+
+    def admits(self) -> bool:
+        """No run is admitted here."""
+        return False
+
+    def adds_nodes(self) -> bool:
+        """Nothing is placed here."""
+        return False
+
+    def check(self, job: Job) -> None:
+        """Nothing is submitted here."""
+
+    def notes(self, job: Job) -> Sequence[str]:  # noqa: ARG002
+        """Nothing is submitted here."""
+        return ()
+
+    def preview(self, job: Job, plan: Plan, bundle: Bundle | None = None) -> str:  # noqa: ARG002
+        """Nothing is submitted here."""
+        return ""
+
+    def objects(self, job: Job, plan: Plan, bundle: Bundle | None = None) -> str:  # noqa: ARG002
+        """Nothing is submitted here."""
+        return ""
+
+    def platforms(self) -> None:
+        """Its images are its own."""
+
+    def _not_ours(self) -> NoReturn:
+        raise Unavailable(
+            "a job of Kubeflow's is looked at, not started", hint="`echelon run -f FILE` runs one"
+        )
+
+    def _happened(self, ref: RunRef) -> list[Event]:
+        seen = self._see(ref)
+        events = events_of(seen)
+        if events[-1].kind == "finished":
+            return [*events[:-1], self._with_tail(seen, events[-1])]
+        with suppress(EchelonError):
+            trouble = find_waiting(self.api, seen)
+            if trouble is not None:
+                events.append(
+                    Event(kind="waiting", at=events[-1].at, reason=trouble.sentence, trouble=trouble.kind)
+                )
+        return events
+
+    def _with_tail(self, seen: Seen, end: Event) -> Event:
+        number = first_failure(seen)
+        if end.cause is None or number is None:
+            return end
+        lines = [line.text for line in read_lines(self.api, number, seen.pods[number])]
+        return replace(end, cause=replace(end.cause, tail=tuple(lines[-_TAIL:])))
+
+    def _see(self, ref: RunRef) -> Seen:
+        address = parse_address(ref.name)
+        try:
+            job = self.api.get(self._resource(address), address.name)
+        except NotThere:
+            hint = "`echelon ps --all-kinds` lists the jobs of all kinds"
+            raise UnknownRun(
+                f"no {address.kind.word} named {address.name!r} in namespace {self.api.namespace}", hint=hint
+            ) from None
+        return see(address, job, self._pods(address), attempts=self._attempts(address))
+
+    def _attempts(self, address: Address) -> int:
+        """How often a TrainJob's JobSet has started over; the TrainJob does not say."""
+        if address.kind.word != "trainjob":
+            return 0
+        try:
+            found = self.api.get(JOBSETS, address.name)
+        except (NotThere, Denied):
+            return 0
+        return whole_number((found.get("status") or {}).get("restarts")) or 0
+
+    def _resource(self, address: Address) -> str:
+        for resource in address.kind.resources[:-1]:
+            with suppress(NotThere):
+                if self.api.exists(resource, address.name):
+                    return resource
+        return address.kind.resources[-1]
+
+    def _pods(self, address: Address) -> list[Object]:
+        for selector in selectors(address):
+            if found := self.api.list("Pod", selector=selector).items:
+                return found
+        return []
+
+    def _summary(self, seen: Seen) -> RunSummary:
+        name = f"{seen.address.kind.word}/{seen.address.name}"
+        record = record_of(self._full(RunRef(engine="k8s", name=name)), seen)
+        return summarise(record, fold(opening_status(record), events_of(seen)))
+
+    def _full(self, ref: RunRef) -> RunRef:
+        return replace(
+            ref, namespace=ref.namespace or self.api.namespace, context=ref.context or self._context
+        )

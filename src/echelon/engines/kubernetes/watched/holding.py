@@ -1,0 +1,25 @@
+"""A job that Kueue manages stays suspended only if Kueue is told so: it starts what it has admitted again."""
+
+from __future__ import annotations
+
+from echelon.engines.kubernetes import names
+from echelon.engines.kubernetes.client.api import Api, NotThere, Object
+from echelon.engines.kubernetes.diagnose.kueue import queue_of, workloads_of
+from echelon.errors import Denied
+
+
+def hold_back(api: Api, job: Object) -> None:
+    """Deactivate what Kueue has of a job that is in one of its queues; raises Denied without the right to."""
+    if not queue_of(job):
+        return
+    try:
+        for each in workloads_of(job, api.list(names.KUEUE_WORKLOADS).items):
+            api.patch(names.KUEUE_WORKLOADS, each["metadata"]["name"], {"spec": {"active": False}})
+    except NotThere:
+        return  # there is no Kueue
+    except Denied as error:
+        kind, name = str(job.get("kind", "job")).lower(), job["metadata"]["name"]
+        raise Denied(
+            f"Kueue would start it again, and you may not change its Workload: {error.message}",
+            hint=f"`kubectl delete {kind} {name}` ends it; a role that may patch workloads lets you stop it",
+        ) from None

@@ -1,0 +1,46 @@
+"""How often the pods of a job were started again. Pure.
+
+The training operator says that a job is restarting in a condition. mpi-operator and Trainer do not: their
+pods are those of Jobs, which start containers again, or replace failed pods beside which they leave the old
+ones; and a JobSet that starts over deletes all of its Jobs, and numbers the attempt."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from echelon.engines.kubernetes.fields import whole_number
+from echelon.engines.kubernetes.kubeflow_labels import JOBSET
+from echelon.engines.kubernetes.watched.kinds import container_of
+
+Pod = dict[str, Any]
+
+
+def of_latest_attempt(pods: Sequence[Pod], attempts: int) -> list[Pod]:
+    """Without the pods of attempts that a JobSet has given up, which it is about to delete."""
+    return [pod for pod in pods if _attempt(pod) >= attempts]
+
+
+def count_restarts(earlier: Sequence[Pod], newest: Sequence[Pod]) -> int:
+    """Containers that were started again, and pods that were replaced after a failure."""
+    return sum(map(has_failed, earlier)) + sum(map(_of_containers, newest))
+
+
+def has_failed(pod: Pod) -> bool:
+    """Whether the pod is over, and was not to be."""
+    return (pod.get("status") or {}).get("phase") == "Failed"
+
+
+def _of_containers(pod: Pod) -> int:
+    return max((int(each.get("restartCount") or 0) for each in _statuses(pod)), default=0)
+
+
+def _attempt(pod: Pod) -> int:
+    labels = pod["metadata"].get("labels") or {}
+    return whole_number(labels.get(f"{JOBSET}restart-attempt")) or 0
+
+
+def _statuses(pod: Pod) -> Sequence[Mapping[str, Any]]:
+    name = container_of(pod)
+    listed = (pod.get("status") or {}).get("containerStatuses") or ()
+    return [each for each in listed if each.get("name") == name]

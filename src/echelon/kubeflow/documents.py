@@ -1,0 +1,148 @@
+"""The documents of a YAML file: which of them is the job, and what the others are. Pure, but for the file.
+
+A kind of job is one file beside this one, and one line in `KINDS`."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from echelon.errors import InvalidJob
+from echelon.jobfile import read_text
+from echelon.jobfile.conversion import At, inside, wrong
+from echelon.jobfile.document import parse_all
+from echelon.kubeflow.manifest import Manifest
+from echelon.kubeflow.mpijob import read_mpijob_v1, read_mpijob_v2
+from echelon.kubeflow.nodes import Node, child, fields, merged, plain, refuse, text
+from echelon.kubeflow.outside import NOWHERE, Outside
+from echelon.kubeflow.pod import EXPRESSION, RENDER, refuse_template_expressions
+from echelon.kubeflow.pytorchjob import read_pytorchjob
+from echelon.kubeflow.tfjob import read_tfjob
+from echelon.kubeflow.trainjob import RUNTIMES, read_trainjob, runtime_named
+
+TRAINJOB = ("trainer.kubeflow.org/v1alpha1", "TrainJob")
+KINDS: Mapping[tuple[str, str], Callable[[Node, Outside], Manifest]] = {
+    ("kubeflow.org/v1", "PyTorchJob"): read_pytorchjob,
+    ("kubeflow.org/v1", "TFJob"): read_tfjob,
+    ("kubeflow.org/v1", "MPIJob"): read_mpijob_v1,
+    ("kubeflow.org/v2beta1", "MPIJob"): read_mpijob_v2,
+}
+_JOBS = ("PyTorchJob", "TFJob", "MPIJob", "TrainJob")
+_OTHER_JOBS = ("XGBoostJob", "PaddleJob", "JAXJob", "MXJob")
+_DOCUMENT = ("apiVersion", "kind", "metadata", "spec", "status")
+
+
+def read_manifest(path: Path, outside: Outside = NOWHERE) -> Manifest | None:
+    """Read a file of Kubernetes objects, one of which is a job of Kubeflow's; None for any other file."""
+    source = str(path)
+    content = read_text(path)
+    if "apiVersion" not in content and "kind" not in content:
+        return None
+    try:
+        documents = parse_all(content, source)
+    except InvalidJob:
+        for number, line in enumerate(content.splitlines(), 1):
+            if EXPRESSION.search(line):
+                raise InvalidJob(
+                    f"{source}:{number}", line.strip()[:80], "holds a template's expression", hint=RENDER
+                ) from None
+        raise
+    nodes = [Node(value=merged(data), at=At(source=source, lines=lines)) for data, lines in documents]
+    if not any(
+        isinstance(each.value, Mapping) and {"apiVersion", "kind"} & set(each.value) for each in nodes
+    ):
+        return None
+    for each in nodes:
+        text(child(each, "apiVersion"))
+        text(child(each, "kind"))
+    job = _job_among(nodes)
+    others = [each for each in nodes if each is not job]
+    return _read(job, others, outside)
+
+
+def read_document(document: Mapping[str, Any], outside: Outside = NOWHERE) -> Manifest:
+    """Read a job that is not in a file, but an object in Python."""
+    node = Node(value=_written(document), at=At(source=str(document.get("kind", "job"))))
+    return _read(_job_among([node]), [], outside)
+
+
+def _read(job: Node, others: Sequence[Node], outside: Outside) -> Manifest:
+    refuse_template_expressions(job)
+    fields(job, _DOCUMENT)
+    which = (text(child(job, "apiVersion")), text(child(job, "kind")))
+    if which == TRAINJOB:
+        kind, name = runtime_named(job)
+        runtime = _runtime(job, kind, name, others, outside)
+        manifest = read_trainjob(job, runtime, outside)
+    else:
+        manifest = KINDS[which](job, outside)
+    objects = [each for each in others if text(child(each, "kind")) not in RUNTIMES]
+    for each in objects:
+        text(child(child(each, "metadata"), "name"))
+    return replace(manifest, document=plain(job.value), objects=tuple(plain(each.value) for each in objects))
+
+
+def _job_among(nodes: Sequence[Node]) -> Node:
+    jobs = [each for each in nodes if _is_job(each)]
+    if len(jobs) > 1:
+        raise refuse(
+            child(jobs[1], "kind"), "is a second job in this file", "a run is one job: split the file"
+        )
+    if jobs:
+        return jobs[0]
+    close = [
+        (each, near[0])
+        for each in nodes
+        if (near := difflib.get_close_matches(text(child(each, "kind")), _JOBS, n=1))
+    ]
+    if close:
+        node, likely = close[0]
+        raise refuse(child(node, "kind"), "is no kind of Kubeflow's", f"did you mean {likely!r}?")
+    other = next((each for each in nodes if text(child(each, "kind")) in _OTHER_JOBS), None)
+    node = other or nodes[0]
+    problem = "cannot be run by echelon" if other is not None else "is no job"
+    raise refuse(child(node, "kind"), problem, f"it runs {', '.join(_JOBS)}")
+
+
+def _is_job(node: Node) -> bool:
+    """Whether a document is a job; one of another version than echelon reads is refused."""
+    kind, version = text(child(node, "kind")), child(node, "apiVersion")
+    if kind not in _JOBS:
+        return False
+    known = [each for each, its_kind in (*KINDS, TRAINJOB) if its_kind == kind]
+    if text(version) not in known:
+        raise refuse(version, f"is no version of {kind}", f"it is {' or '.join(known)}")
+    return True
+
+
+def _runtime(job: Node, kind: str, name: str, others: Sequence[Node], outside: Outside) -> Node:
+    for each in others:
+        about = child(each, "metadata")
+        if text(child(each, "kind")) == kind and text(child(about, "name")) == name:
+            return each
+    found = outside.find_runtime(kind, name)
+    if found is not None:
+        return Node(value=_written(found), at=At(source=f"{kind} {name}"))
+    place = inside(inside(inside(job.at, "spec"), "runtimeRef"), "name")
+    raise wrong(
+        place,
+        name,
+        f"is no {kind} of this file or of the cluster",
+        "put its document into the file, after ---",
+    )
+
+
+def _written(value: Any) -> Any:
+    """An object of the API server, as if it had been written down."""
+    from echelon.jobfile.conversion import Written
+
+    if isinstance(value, Mapping):
+        return {key: _written(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_written(each) for each in value]
+    if isinstance(value, str):
+        return value
+    return Written(text=str(value).lower() if isinstance(value, bool) else str(value), value=value)

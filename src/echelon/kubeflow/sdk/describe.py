@@ -1,0 +1,194 @@
+"""A run as the job that Kubeflow's client would show: its replicas, status and conditions. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from echelon.model.job import Job
+from echelon.model.run import Record
+from echelon.model.status import Status, WorkerState, WorkerStatus
+from echelon.values import frozen
+
+KIND = "training.kubeflow.org/job-kind"
+"""The annotation that keeps which kind of job a run was created as."""
+
+LABEL = "training.kubeflow.org"
+SPECS = {"PyTorchJob": "pytorchReplicaSpecs", "TFJob": "tfReplicaSpecs", "MPIJob": "mpiReplicaSpecs"}
+CONTAINERS = {"PyTorchJob": "pytorch", "TFJob": "tensorflow", "MPIJob": "mpi"}
+_BY_FRAMEWORK = {"tensorflow": "TFJob", "mpi": "MPIJob", "horovod": "MPIJob"}
+_TYPES = {"chief": "Chief", "ps": "PS", "evaluator": "Evaluator", "launcher": "Launcher"}
+_PHASES: Mapping[WorkerState, str] = {
+    "waiting": "Pending",
+    "starting": "Pending",
+    "running": "Running",
+    "done": "Succeeded",
+}
+
+
+@frozen
+class Replica:
+    """A worker as Kubeflow numbers it: `Master` 0, `Worker` 2."""
+
+    type: str
+    index: int
+    worker: int
+
+
+def kind_of(job: Job) -> str:
+    """The kind of job that a run was created as, else the one that its framework would have."""
+    return job.pod.annotations.get(KIND) or _BY_FRAMEWORK.get(job.framework, "PyTorchJob")
+
+
+def replicas_of(kind: str, roles: Sequence[str]) -> list[Replica]:
+    """Kubeflow's numbers for workers whose roles these are, in order. Of a PyTorchJob the first is the
+    Master.
+    """
+    count: dict[str, int] = {}
+    found = []
+    for worker, role in enumerate(roles):
+        name = _TYPES.get(role, "Worker")
+        if kind == "PyTorchJob":
+            name = "Worker" if worker else "Master"
+        index = count.get(name, 0)
+        count[name] = index + 1
+        found.append(Replica(type=name, index=index, worker=worker))
+    return found
+
+
+def labels_of(kind: str, name: str, replica: Replica) -> dict[str, str]:
+    """The labels of a pod that the training operator would have made."""
+    leads = replica.type in ("Master", "Chief") or (
+        kind == "TFJob" and replica.type == "Worker" and replica.index == 0
+    )
+    role = {f"{LABEL}/job-role": "master"} if leads else {}
+    return {
+        f"{LABEL}/operator-name": f"{kind.lower()}-controller",
+        f"{LABEL}/job-name": name,
+        f"{LABEL}/replica-type": replica.type.lower(),
+        f"{LABEL}/replica-index": str(replica.index),
+        **role,
+    }
+
+
+def describe_job(record: Record, status: Status, *, namespace: str) -> dict[str, Any]:
+    """The run as a document of its kind."""
+    job = record.job
+    kind = kind_of(job)
+    replicas = replicas_of(kind, [each.role for each in status.workers])
+    specs = {
+        name: {
+            "replicas": sum(each.type == name for each in replicas),
+            "restartPolicy": "OnFailure" if job.restarts else "Never",
+            "template": {"spec": {"containers": [_container(kind, job)]}},
+        }
+        for name in dict.fromkeys(each.type for each in replicas)
+    }
+    return {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": kind,
+        "metadata": {
+            "name": record.ref.name,
+            "namespace": namespace,
+            "creationTimestamp": _time(status.created),
+            "labels": dict(job.pod.labels),
+            "annotations": dict(job.pod.annotations),
+        },
+        "spec": {
+            "runPolicy": {"backoffLimit": job.restarts, "suspend": status.state == "stopped"},
+            SPECS[kind]: specs,
+        },
+        "status": {
+            "conditions": list(conditions_of(kind, status)),
+            "replicaStatuses": _replica_statuses(replicas, status.workers),
+            "startTime": _time(status.started),
+            "completionTime": _time(status.ended),
+        },
+    }
+
+
+def conditions_of(kind: str, status: Status) -> Iterator[dict[str, Any]]:
+    """Kubeflow's conditions. One that held and does not any more stays, with status False."""
+    about = f"{kind} {status.name}"
+    yield _condition(kind, "Created", f"{about} is created.", status.created)
+    if status.state == "queued":
+        yield _condition(kind, "Suspended", f"{about} is suspended: {status.reason}.", status.created)
+    over = status.ended is not None
+    if status.restarts:
+        yield _condition(
+            kind,
+            "Restarting",
+            f"{about} is restarting: {status.reason or 'a worker failed'}.",
+            status.started,
+            holds=status.state == "restarting",
+        )
+    if status.training_since is not None or status.state in ("running", "succeeded"):
+        yield _condition(
+            kind,
+            "Running",
+            f"{about} is running.",
+            status.started,
+            holds=not over and status.state == "running",
+        )
+    if status.state == "succeeded":
+        yield _condition(kind, "Succeeded", f"{about} successfully completed.", status.ended)
+    elif status.state == "stopped":
+        yield _condition(kind, "Suspended", f"{about} is suspended: {status.reason}.", status.ended)
+    elif over:
+        why = status.reason or status.state
+        yield _condition(kind, "Failed", f"{about} is failed: {why}.", status.ended)
+
+
+def describe_worker(
+    kind: str, name: str, namespace: str, replica: Replica, worker: WorkerStatus
+) -> dict[str, Any]:
+    """A worker that is no pod, as if it were one: its name is the one that Kubeflow's pod would have."""
+    return {
+        "kind": "Pod",
+        "metadata": {
+            "name": f"{name}-{replica.type.lower()}-{replica.index}",
+            "namespace": namespace,
+            "labels": labels_of(kind, name, replica),
+        },
+        "spec": {"nodeName": worker.node, "containers": [{"name": CONTAINERS[kind]}]},
+        "status": {"phase": _PHASES.get(worker.state, "Failed")},
+    }
+
+
+def _condition(kind: str, name: str, message: str, at: float | None, *, holds: bool = True) -> dict[str, Any]:
+    return {
+        "type": name,
+        "status": "True" if holds else "False",
+        "reason": f"{kind}{name}",
+        "message": message,
+        "lastTransitionTime": _time(at),
+        "lastUpdateTime": _time(at),
+    }
+
+
+def _replica_statuses(
+    replicas: Sequence[Replica], workers: Sequence[WorkerStatus]
+) -> dict[str, dict[str, int]]:
+    found: dict[str, dict[str, int]] = {}
+    for replica, worker in zip(replicas, workers, strict=True):
+        phase = _PHASES.get(worker.state, "Failed")
+        part = {"Running": "active", "Succeeded": "succeeded", "Failed": "failed"}.get(phase)
+        counts = found.setdefault(replica.type, {})
+        if part is not None:
+            counts[part] = counts.get(part, 0) + 1
+    return found
+
+
+def _container(kind: str, job: Job) -> dict[str, Any]:
+    return {
+        "name": CONTAINERS[kind],
+        "image": job.pod.image,
+        "command": [*job.command] or None,
+        "args": [*job.args] or None,
+        "env": [{"name": name, "value": value} for name, value in job.env.items()],
+    }
+
+
+def _time(at: float | None) -> datetime | None:
+    return None if at is None else datetime.fromtimestamp(at, UTC)

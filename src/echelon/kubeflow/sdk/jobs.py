@@ -1,0 +1,157 @@
+"""Jobs as Kubeflow's clients show them, read from runs: kind, pods, what these wrote, and how jobs ended."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from typing import TypeVar
+
+from echelon.engines.base import Engine
+from echelon.errors import EchelonError, InvalidJob, ResultsIncomplete, RunTimedOut
+from echelon.handle import Run
+from echelon.kubeflow.sdk.describe import (
+    Replica,
+    describe_job,
+    describe_worker,
+    kind_of,
+    labels_of,
+    replicas_of,
+)
+from echelon.kubeflow.sdk.shape import Shape
+from echelon.kubeflow.sdk.updating import SUSPEND, Change
+from echelon.model.job import Job as RunJob
+from echelon.model.run import RunRef
+from echelon.model.status import FINAL
+from echelon.values import frozen
+
+Job = TypeVar("Job")
+_LOOKS = 0.5  # seconds between two looks at a job that is waited for
+
+
+@frozen
+class Selection:
+    """Which of a job's replicas: all, unless one of these narrows it down."""
+
+    is_master: bool = False
+    type: str | None = None
+    index: int | None = None
+
+
+def describe(engine: Engine, ref: RunRef) -> Shape:
+    """A run as a job of its kind."""
+    status = Run(ref, engine).status()
+    return Shape(describe_job(engine.read(ref), status, namespace=status.namespace or "default"))
+
+
+def find_pods(engine: Engine, ref: RunRef, chosen: Selection) -> list[tuple[Replica, Shape]]:
+    """The pods of a job; where its workers are no pods, what stands for them."""
+    status = Run(ref, engine).status()
+    kind = kind_of(engine.read(ref).job)
+    where = status.namespace or "default"
+    real = engine.manifests.pods(ref) if engine.manifests is not None else None
+    found = []
+    for replica in replicas_of(kind, [each.role for each in status.workers]):
+        if not _is_chosen(replica, chosen, labels_of(kind, ref.name, replica)):
+            continue
+        if real is None:
+            worker = status.workers[replica.worker]
+            found.append((replica, Shape(describe_worker(kind, ref.name, where, replica, worker))))
+        elif replica.worker in real:
+            found.append((replica, Shape(real[replica.worker])))
+    return found
+
+
+def _is_chosen(replica: Replica, chosen: Selection, labels: Mapping[str, str]) -> bool:
+    return (
+        (not chosen.is_master or "training.kubeflow.org/job-role" in labels)
+        and (chosen.type is None or replica.type.lower() == chosen.type.lower())
+        and (chosen.index is None or replica.index == int(chosen.index))
+    )
+
+
+def read_logs(engine: Engine, ref: RunRef, chosen: Selection, *, follow: bool) -> dict[str, str]:
+    """What pods wrote, by their names; with `follow` it is printed as it comes, until the end."""
+    pods = {replica.worker: str(pod.metadata.name) for replica, pod in find_pods(engine, ref, chosen)}
+    found: dict[str, list[str]] = {pod: [] for pod in pods.values()}
+    for line in Run(ref, engine).logs(follow=follow):
+        pod = pods.get(line.worker)
+        if pod is None or line.rank is None:
+            continue
+        found[pod].append(line.text)
+        if follow:
+            print(f"[Pod {pod}]: {line.text}")
+    return {pod: "".join(f"{line}\n" for line in lines) for pod, lines in found.items()}
+
+
+def read_events(engine: Engine, ref: RunRef) -> dict[str, list[str]]:
+    """What happened to a job, with the times."""
+    told = [
+        f"{time.strftime('%Y-%m-%d %H:%M:%S', time.gmtime(event.at))} {event.kind}"
+        + (f": {event.reason}" if event.reason else "")
+        for event in engine.events(ref)
+    ]
+    return {f"{kind_of(engine.read(ref).job)} {ref.name}": told}
+
+
+def wait(
+    run: Run,
+    look: Callable[[], Job],
+    holding: Callable[[Job], Mapping[str, str]],
+    expected: Collection[str],
+    *,
+    kind: Callable[[Job], str],
+    patience: float,
+    interval: float,
+    callbacks: Sequence[Callable[[Job], object]],
+) -> Job:
+    """Wait until one of the conditions holds; `holding` has those of a job, with what is said of each.
+    `callbacks` get the job at every change, and after `interval` seconds without one.
+    """
+    deadline = time.monotonic() + patience
+    while True:
+        job = look()
+        for callback in callbacks:
+            callback(job)
+        holds = holding(job)
+        if holds.keys() & set(expected):
+            return job
+        if "Failed" in holds:
+            raise EchelonError(holds["Failed"], hint=f"`echelon logs {run.name}` shows its output")
+        left = deadline - time.monotonic()
+        if left <= 0:
+            wanted = ", ".join(sorted(expected))
+            raise RunTimedOut(f"{kind(job)} {run.name} is not {wanted} after {patience:g} s")
+        _await_change(run, min(left, interval))
+
+
+def _await_change(run: Run, patience: float) -> None:
+    """Wait until the run has another state, at most so long."""
+    last = run.status().state
+    deadline = time.monotonic() + patience
+    while (left := deadline - time.monotonic()) > 0 and run.status().state == last:
+        time.sleep(min(_LOOKS, left))
+
+
+def carry_out(change: Change | None, run: Run, job: RunJob) -> None:
+    """Stop a run of this job, or start one again that was stopped. What is so already stays. One that could
+    not go on is not stopped.
+    """
+    state = run.status().state
+    if change == "suspend" and state not in FINAL:
+        if not run.resumable(job):
+            hint = 'output = "pvc:CLAIM" in [tool.echelon] keeps them there; delete_job ends the run'
+            why = "ends the run for good: its results are on no volume"
+            raise InvalidJob(SUSPEND, True, why, hint=hint)
+        run.stop()
+    elif change == "resume" and state == "stopped":
+        run.resume()
+
+
+def delete(run: Run) -> None:
+    """Stop a run, bring what its workers still keep to where its results belong, and forget it."""
+    if run.status().state not in FINAL:
+        run.stop()
+    with suppress(ResultsIncomplete):  # what is lost for good keeps no job from being deleted
+        run.collect()
+    run.remove()

@@ -1,0 +1,15 @@
+"""What runs in the process of a step. It stands alone: standard library, Python 3.8, and nothing of echelon
+but the codecs, since the notebook's Python need not have echelon installed.
+
+    step.py       from the specification of a step to its variables and outputs
+    store.py      variables between steps, written so that they are whole, and verified
+    pickling.py   what is no plain data, authenticated with the pipeline run's own secret
+    alike.py      whether a value came back as it was; what two values share
+    keras.py      models and histories of Keras
+    outputs.py    what cells print and show, for the executed notebook
+    shell.py      what magics and `!` commands became
+    sources.py    which step each variable comes from, of those that have run
+    parameters.py the value that a parameter's text means
+    task.py       a step in a pod of another engine
+    jobs.py       the workers of a distributed step there, as an Indexed Job
+"""

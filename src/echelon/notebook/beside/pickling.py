@@ -1,0 +1,73 @@
+"""Pickles between steps of one pipeline run. The notebook's functions find their names in the step that reads
+them, not in a copy of the step that wrote them; what the prelude defines is in the stream by name, since
+every step defines it again."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import pickle
+from types import FunctionType
+from typing import Any, Collection, Dict
+
+import cloudpickle
+
+_PROTOCOL = min(5, pickle.HIGHEST_PROTOCOL)
+
+
+class Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has no types
+    """Writes values of a step; `prelude` are the names that every step defines itself."""
+
+    def __init__(self, file: Any, namespace: Dict[str, Any], prelude: Collection[str]) -> None:
+        super().__init__(file, protocol=_PROTOCOL)
+        self._namespace, self._prelude = namespace, prelude
+
+    def persistent_id(self, value: Any) -> Any:
+        """The notebook's own namespace, and what the prelude defines in it."""
+        if value is self._namespace:
+            return ("namespace", "")
+        if isinstance(value, (type, FunctionType)) and value.__qualname__ in self._prelude:
+            name = value.__qualname__
+            return ("name", name) if self._namespace.get(name) is value else None
+        return None
+
+    def reducer_override(self, value: Any) -> Any:
+        """As cloudpickle does it, but for the globals of the notebook's functions."""
+        reduced = super().reducer_override(value)
+        if not isinstance(value, FunctionType) or value.__globals__ is not self._namespace:
+            return reduced
+        make, arguments, (attributes, slots) = reduced[:3]
+        arguments = (arguments[0], self._namespace, *arguments[2:])
+        return (make, arguments, (attributes, dict(slots, __globals__={})), *reduced[3:])
+
+
+class Unpickler(pickle.Unpickler):
+    """Reads values into a step."""
+
+    def __init__(self, file: Any, namespace: Dict[str, Any]) -> None:
+        super().__init__(file)
+        self._namespace = namespace
+
+    def persistent_load(self, pid: Any) -> Any:
+        """The counterpart of `Pickler.persistent_id`."""
+        kind, name = pid
+        return self._namespace if kind == "namespace" else self._namespace[name]
+
+
+class _Digest(io.RawIOBase):
+    """A file that keeps only the digest of what is written to it."""
+
+    def __init__(self) -> None:
+        self.digest = hashlib.sha256()
+
+    def write(self, data: Any) -> int:
+        """Take a piece."""
+        self.digest.update(data)
+        return len(data)
+
+
+def fingerprint(value: object, namespace: Dict[str, Any], prelude: Collection[str]) -> str:
+    """A text that changes when the value does; raises what pickling raises."""
+    file = _Digest()
+    Pickler(file, namespace, prelude).dump(value)
+    return file.digest.hexdigest()

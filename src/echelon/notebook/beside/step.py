@@ -1,0 +1,361 @@
+"""A step in its own process: the prelude, its variables from the steps before, its cells, its variables for
+the steps after.
+
+Of several workers, worker 0 runs in the pipeline's working folder, keeps outputs and hands variables on.
+Every other one works in a copy, so that its files never take the place of worker 0's. In pods (`pod.py`) the
+pipeline's folder is on a volume."""
+
+from __future__ import annotations
+import __future__
+
+import ast
+import inspect
+import json
+import linecache
+import os
+import shutil
+import sys
+import tempfile
+import time
+import traceback
+from pathlib import Path
+from types import FunctionType, ModuleType
+from typing import Any, Dict, List, Optional, Set
+
+from echelon.notebook.beside import alike, keras, pod, shell
+from echelon.notebook.beside.outputs import Recorder
+from echelon.notebook.beside.pickling import fingerprint
+from echelon.notebook.beside.store import PICKLED, PUBLISHED, CannotKeep, Damaged, Store, read_secret
+
+AT, FAILURE, CELLS, DONE = "at.json", "failure.json", "cells.jsonl", "done"
+
+
+def main(spec: Dict[str, Any]) -> int:
+    """Run a step; returns its exit code."""
+    folder = Path(spec["folder"])
+    output = Path(os.environ.get("ECHELON_OUTPUT") or tempfile.mkdtemp())
+    chief = os.environ.get("ECHELON_RANK", "0") == "0"
+    if spec.get("legacy_keras") and _has("tf_keras"):
+        os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
+    # Of workers in pods, each has results of its own.
+    done = folder / pod.STATE / spec["token"] if "token" in spec else output / DONE
+    if spec.get("coordinated") and not chief:
+        return _serve(done)
+    lock = folder / "pip.lock"
+    if "shipped" in spec:
+        shipped = Path(spec["here"]).parent / spec["shipped"]
+        spec = dict(spec, search=[str(shipped)], at=str(folder / pod.STATE / ("at-%s.json" % spec["step"])))
+        pod.enter(folder, shipped, chief, spec["above"])
+        lock = Path(tempfile.gettempdir()) / "pip.lock"
+    elif not chief:
+        _leave_for_a_copy(Path.cwd(), output / "workers" / ("rank-" + os.environ["ECHELON_RANK"]))
+    sys.path[:0] = [os.getcwd(), *spec.get("search", [])]
+    shell.install(lock)
+    if chief:
+        clear(output)
+    step = _Step(spec, output if chief else None, output)
+    try:
+        return step.run()
+    finally:
+        if chief:
+            done.touch()
+
+
+def clear(output: Path) -> None:
+    """Remove what an earlier start has left; another worker may have failed already in this one."""
+    for name in (DONE, FAILURE, CELLS):
+        if (output / name).exists() and not (name == FAILURE and _is_of_this_start(output / name)):
+            (output / name).unlink()
+
+
+def _is_of_this_start(failure: Path) -> bool:
+    try:
+        found = json.loads(failure.read_text("utf-8"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(found, dict) and found.get("restart") == os.environ.get("ECHELON_RESTART", "0")
+
+
+class _Step:
+    def __init__(self, spec: Dict[str, Any], kept: Optional[Path], output: Path) -> None:
+        self._spec, self._kept, self._output = spec, kept, output
+        self._recorder = Recorder(kept / CELLS if kept else None)
+        main_module = ModuleType("__main__")  # without __file__: a spawned process must not run the notebook
+        sys.modules["__main__"] = main_module
+        self._namespace: Dict[str, Any] = vars(main_module)
+        self._namespace["__builtins__"] = __builtins__
+        self._flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+        self._loop: Any = None
+        self._prelude: Set[str] = set()
+        folder = Path(spec["folder"])
+        secret = os.environ.pop(pod.SECRET, "").encode() or read_secret(folder / "secret")
+        self._store = Store(folder / "values", spec["run"], secret, self._namespace, self._prelude)
+        self._unloaded: Dict[str, Dict[str, str]] = {}
+        self._first: Dict[str, Any] = {}  # values as they came in, and their fingerprints
+        self._cell = 0
+
+    def run(self) -> int:
+        try:
+            for code in self._spec["prelude"]:
+                self._run_cell(code)
+            self._prelude.update(name for name in self._namespace if not name.startswith("__"))
+            for number, text in enumerate(self._spec["repeats"]):
+                exec(compile(text, "<repeated %d>" % number, "exec", self._flags), self._namespace)  # noqa: S102
+            self._load_inputs()
+            for code in self._spec["cells"]:
+                self._run_cell(code)
+            self._publish()
+        except CannotKeep as error:
+            return self._refuse(error)
+        except Damaged as error:
+            return self._fail("echelon: %s" % error, None, self._cell, 0)
+        except BaseException as error:
+            return self._report(error)
+        finally:
+            if self._loop is not None:
+                self._loop.close()
+        return 0
+
+    # Cells
+
+    def _run_cell(self, code: Dict[str, Any]) -> None:
+        self._cell, text = code["cell"], code["text"]
+        if self._kept is not None:
+            for at in (self._kept / AT, *map(Path, [self._spec["at"]] if "at" in self._spec else [])):
+                _replace(at, {"cell": self._cell})
+        name = "%s, cell %d" % (os.path.basename(self._spec["notebook"]), self._cell)
+        linecache.cache[name] = (len(text), None, [line + "\n" for line in text.split("\n")], name)
+        body = ast.parse(text, name).body
+        self._recorder.begin()
+        began = time.monotonic()
+        try:
+            for number, statement in enumerate(body):
+                last = number == len(body) - 1 and not text.rstrip().endswith(";")
+                self._run_statement(statement, name, show=last)
+        except SystemExit as leave:
+            if leave.code not in (None, 0):
+                raise
+        except BaseException as error:
+            shown = {"ename": type(error).__name__, "evalue": str(error), "traceback": self._lines(error)}
+            self._recorder.end(self._cell, time.monotonic() - began, shown)
+            raise
+        self._recorder.end(self._cell, time.monotonic() - began)
+
+    def _run_statement(self, node: ast.stmt, name: str, show: bool) -> None:
+        self._load_for(node)
+        if isinstance(node, ast.Expr) and show:
+            code = compile(ast.Expression(node.value), name, "eval", self._flags)
+        else:
+            code = compile(ast.Module([node], []), name, "exec", self._flags)
+        value = eval(code, self._namespace)  # noqa: S307 - the notebook's own code
+        if inspect.iscoroutine(value) and code.co_flags & inspect.CO_COROUTINE:
+            import asyncio  # it takes longer than all the rest, and few notebooks need it
+
+            self._loop = self._loop or asyncio.new_event_loop()
+            value = self._loop.run_until_complete(value)
+        if isinstance(node, ast.Expr) and show:
+            self._recorder.result(value)
+        if isinstance(node, ast.ImportFrom) and node.module == "__future__":
+            for alias in node.names:
+                self._flags |= getattr(__future__, alias.name).compiler_flag
+        if self._unloaded and _makes_strategy(node):
+            for each in list(self._unloaded):
+                self._load(each)
+
+    # Variables
+
+    def _load_inputs(self) -> None:
+        for name, source in self._spec["inputs"].items():
+            self._unloaded[name] = source
+            # TensorFlow refuses a strategy once a tensor or a model is there: those wait for it.
+            codec = self._store.codec(source["step"], source["entry"]) if self._spec["deferred"] else ""
+            if codec not in (PICKLED, keras.MODEL):
+                self._load(name)
+        for name in self._spec["outputs"]:
+            if name in self._prelude:
+                self._note_first(name)
+
+    def _load_for(self, node: ast.stmt) -> None:
+        """Load the variables that a statement reads, itself or through functions that it may call."""
+        if not self._unloaded or isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            return
+        for part in ast.walk(node):
+            if isinstance(part, ast.Name):
+                for name in [part.id, *self._spec["calls"].get(part.id, [])]:
+                    self._load(name)
+
+    def _load(self, name: str) -> None:
+        source = self._unloaded.pop(name, None)
+        if source is not None:
+            self._namespace[name] = self._store.load(source["step"], source["entry"], name)
+            self._note_first(name)
+
+    def _note_first(self, name: str) -> None:
+        if name in self._spec["outputs"] and self._kept is not None:
+            value = self._namespace[name]
+            self._first[name] = (value, self._fingerprint(value))
+
+    def _fingerprint(self, value: Any) -> Optional[str]:
+        if isinstance(value, (type, FunctionType, ModuleType)):
+            return "a definition"
+        try:
+            if keras.library_of_model(value) is not None:
+                value = (value.get_weights(), value.get_config())
+            return fingerprint(value, self._namespace, self._prelude)
+        except Exception:
+            return None
+
+    def _publish(self) -> None:
+        names = [name for name in self._spec["outputs"] if name in self._namespace]
+        changed = [name for name in names if not self._is_as_it_came(name)]
+        handed = {name: self._namespace[name] for name in changed}
+        same = {name: self._namespace[name] for name in names if name not in handed}
+        handed.update(_sharing(handed, same))
+        if self._kept is None:
+            with tempfile.TemporaryDirectory() as folder:
+                self._store.write_apart(handed, Path(folder))
+            return
+        self._store.publish(self._spec["step"], handed, {"metrics": self._metrics()})
+        if "shipped" in self._spec:  # the machine that started it reads this among the results
+            published = Path(self._spec["folder"], "values", self._spec["step"], PUBLISHED)
+            shutil.copy(str(published), str(self._kept / PUBLISHED))
+
+    def _is_as_it_came(self, name: str) -> bool:
+        if name not in self._first:
+            return False
+        value, before = self._first[name]
+        return self._namespace[name] is value and before is not None and before == self._fingerprint(value)
+
+    def _metrics(self) -> Dict[str, Any]:
+        found: Dict[str, Any] = {}
+        for name in self._spec["metrics"]:
+            if name in self._namespace and name not in self._prelude:
+                value = self._namespace[name]
+                try:
+                    number = float(value)
+                    found[name] = value if isinstance(value, (int, float)) else number
+                except Exception:
+                    found[name] = repr(value)[:200]
+        return found
+
+    # Failures
+
+    def _report(self, error: BaseException) -> int:
+        frames = _own_frames(error, os.path.basename(self._spec["notebook"]))
+        line = traceback.extract_tb(frames)[0].lineno if frames is not None else 0
+        text = "".join(self._lines(error))
+        kind = type(error).__name__
+        last = traceback.format_exception_only(type(error), error)[-1].strip()
+        if isinstance(error, SyntaxError):
+            line = error.lineno or 0
+        code = error.code if isinstance(error, SystemExit) else 1
+        exit_code = code if isinstance(code, int) else 1
+        return self._fail(text.rstrip("\n"), kind and last, self._cell, line or 0, exit_code)
+
+    def _refuse(self, error: CannotKeep) -> int:
+        cell = next(
+            (each["cell"] for each in reversed(self._spec["cells"]) if _binds(each["text"], error.name)), 0
+        )
+        hint = "hand on what it was made of, or make it in the step that reads it"
+        return self._fail("echelon: %s (%s)" % (error, hint), str(error), cell, 0)
+
+    def _fail(self, text: str, error: Optional[str], cell: int, line: int, code: int = 1) -> int:
+        sys.stderr.write(text + "\n")
+        sys.stderr.flush()
+        rank = os.environ.get("ECHELON_RANK", "0")
+        told = error or text.splitlines()[-1]
+        content = {
+            "cell": cell,
+            "line": line,
+            "error": told,
+            "rank": int(rank),
+            "traceback": text,
+            "restart": os.environ.get("ECHELON_RESTART", "0"),
+        }
+        if self._kept is not None or not _is_of_this_start(self._output / FAILURE):
+            _replace(self._output / FAILURE, content)
+        return code
+
+    def _lines(self, error: BaseException) -> List[str]:
+        frames = _own_frames(error, os.path.basename(self._spec["notebook"]))
+        return traceback.format_exception(type(error), error, frames or error.__traceback__)
+
+
+def _sharing(handed: Dict[str, Any], others: Dict[str, Any]) -> Dict[str, Any]:
+    """Of other variables, those that share something with what is handed on, directly or through each other:
+    they go on together with it."""
+    if not handed or not others:
+        return {}
+    parts: Set[int] = set()
+    for value in handed.values():
+        parts.update(alike.reach(value))
+    data = {
+        name: alike.reach(value)
+        for name, value in others.items()
+        if not isinstance(value, (type, FunctionType, ModuleType))
+    }
+    found: Dict[str, Any] = {}
+    while True:
+        new = [name for name, own in data.items() if name not in found and not parts.isdisjoint(own)]
+        if not new:
+            return found
+        for name in new:
+            found[name] = others[name]
+            parts.update(data[name])
+
+
+def _own_frames(error: BaseException, notebook: str) -> Any:
+    """The traceback from the first line of a cell on."""
+    frames = error.__traceback__
+    while frames is not None and not frames.tb_frame.f_code.co_filename.startswith(notebook + ", cell "):
+        frames = frames.tb_next
+    return frames
+
+
+def _makes_strategy(node: ast.stmt) -> bool:
+    calls = (part.func for part in ast.walk(node) if isinstance(part, ast.Call))
+    names = (getattr(each, "attr", getattr(each, "id", "")) for each in calls)
+    return any(str(name).endswith("Strategy") for name in names)
+
+
+def _binds(text: str, name: str) -> bool:
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Store):
+            return True
+        if getattr(node, "name", None) == name or getattr(node, "asname", None) == name:
+            return True
+    return False
+
+
+def _has(module: str) -> bool:
+    import importlib.util
+
+    return importlib.util.find_spec(module) is not None
+
+
+def _serve(done: Path) -> int:
+    """A worker or parameter server of ParameterServerStrategy: it serves until the chief is done."""
+    import tensorflow as tf  # type: ignore[import-untyped]
+
+    resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
+    tf.distribute.Server(
+        resolver.cluster_spec(), job_name=resolver.task_type, task_index=resolver.task_id, protocol="grpc"
+    )
+    while not done.exists():
+        time.sleep(0.2)
+    sys.stdout.flush()
+    os._exit(0)  # the server has no other end
+
+
+def _leave_for_a_copy(work: Path, copy: Path) -> None:
+    """Work in a copy of the working folder. Links lead to the user's own files, as in the original."""
+    if copy.exists():
+        shutil.rmtree(str(copy))
+    pod.copy_tree(work, copy)  # worker 0 may be at work in it already
+    os.chdir(str(copy))
+
+
+def _replace(path: Path, content: Any) -> None:
+    partial = path.with_name("." + path.name)
+    partial.write_text(json.dumps(content), encoding="utf-8")
+    partial.replace(path)

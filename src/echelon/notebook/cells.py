@@ -1,0 +1,163 @@
+"""An .ipynb file as values, and the one change that echelon makes to it: tags of a cell.
+
+The file is nbformat's JSON (version 4). Cells are numbered from 1, texts included, as people count them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import field
+from pathlib import Path
+from typing import Any
+
+from echelon.errors import EchelonError, InvalidJob, from_os_error
+from echelon.values import frozen
+
+_BROKEN = "open it in Jupyter and save it again, or name another file"
+
+
+class InvalidNotebook(InvalidJob):
+    """A notebook that cannot run; it says in which cell, and what to do."""
+
+    def __init__(self, where: str, problem: str, *, hint: str = "") -> None:
+        EchelonError.__init__(self, f"{where}: {problem}", hint=hint)
+        self.field, self.value = where, None
+
+
+@frozen
+class Cell:
+    """A code cell."""
+
+    number: int
+    text: str
+    tags: tuple[str, ...] = ()
+
+
+@frozen
+class Volume:
+    """A volume that the notebook's metadata names, as Kale writes it."""
+
+    name: str
+    kind: str  # pv, pvc, new_pvc or clone
+    mount_point: str
+    size: str = ""
+
+
+@frozen
+class About:
+    """What `kubeflow_notebook` in the metadata says: Kale's settings of the whole pipeline."""
+
+    name: str = ""
+    description: str = ""
+    image: str = ""
+    volumes: tuple[Volume, ...] = ()
+    step_tags: tuple[str, ...] = ()  # tags that every step has
+    access_mode: str = ""  # of a volume that is made: rom, rwo or rwm
+    storage_class: str = ""
+
+
+@frozen
+class Notebook:
+    """A notebook's code cells and metadata; `document` is the file as it was read."""
+
+    path: Path
+    cells: tuple[Cell, ...]
+    about: About = field(default_factory=About)
+    document: Mapping[str, Any] = field(default_factory=dict)
+
+
+def looks_above(notebook: Notebook) -> bool:
+    """Whether a cell may read what lies beside the notebook's folder, as in `../data`."""
+    return any("../" in cell.text for cell in notebook.cells)
+
+
+def read_notebook(path: Path) -> Notebook:
+    """Read a notebook; raises InvalidNotebook if it is none."""
+    document = _read(path)
+    cells = [
+        Cell(number=number, text=_text(cell.get("source", "")), tags=_tags(cell))
+        for number, cell in enumerate(document["cells"], 1)
+        if cell.get("cell_type") == "code"
+    ]
+    return Notebook(path=path, cells=tuple(cells), about=_about(document), document=document)
+
+
+def write_tags(path: Path, number: int, add: Sequence[str], remove: Sequence[str] = ()) -> tuple[str, ...]:
+    """Add tags to a cell, and take some away; returns those it has then. The file is replaced at once."""
+    from echelon.engines.durable import replace_file
+
+    document = _read(path)
+    cells = document["cells"]
+    if not 1 <= number <= len(cells):
+        raise InvalidNotebook(f"cell {number}", "there is no such cell", hint=f"they are 1 to {len(cells)}")
+    cell = cells[number - 1]
+    if cell.get("cell_type") != "code":
+        raise InvalidNotebook(
+            f"cell {number}", "it holds no code", hint=f"`echelon notebook show {path}` lists the cells"
+        )
+    kept = [tag for tag in _tags(cell) if tag not in remove]
+    tags = list(dict.fromkeys([*kept, *add]))
+    metadata = cell.setdefault("metadata", {})
+    if tags:
+        metadata["tags"] = tags
+    else:
+        metadata.pop("tags", None)
+    mode = path.stat().st_mode
+    replace_file(path, f"{json.dumps(document, indent=1, ensure_ascii=False)}\n".encode())
+    path.chmod(mode)
+    return tuple(tags)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        text = path.read_text("utf-8")
+    except OSError as error:
+        if not path.exists():
+            raise InvalidNotebook(str(path), "there is no such file", hint="name an .ipynb file") from None
+        raise from_os_error(error, path) from None
+    except UnicodeDecodeError:
+        raise InvalidNotebook(str(path), "it is not UTF-8", hint=_BROKEN) from None
+    try:
+        document = json.loads(text)
+    except ValueError as error:
+        raise InvalidNotebook(str(path), f"it is not JSON: {error}", hint=_BROKEN) from None
+    cells = document.get("cells") if isinstance(document, dict) else None
+    if not isinstance(cells, list) or not all(isinstance(cell, dict) for cell in cells):
+        hint = "open it in Jupyter and save it, which brings it to version 4"
+        raise InvalidNotebook(str(path), "it is no notebook of version 4", hint=hint)
+    assert isinstance(document, dict)
+    return document
+
+
+def _text(source: Any) -> str:
+    return source if isinstance(source, str) else "".join(map(str, source))
+
+
+def _tags(cell: Mapping[str, Any]) -> tuple[str, ...]:
+    tags = (cell.get("metadata") or {}).get("tags") or ()
+    return tuple(str(tag).strip() for tag in tags)
+
+
+def _about(document: Mapping[str, Any]) -> About:
+    found = (document.get("metadata") or {}).get("kubeflow_notebook")
+    if not isinstance(found, dict):
+        return About()
+    volumes = [
+        Volume(
+            name=str(each.get("name", "")),
+            kind=str(each.get("type", "")),
+            mount_point=str(each.get("mount_point", "")),
+            size=f"{each.get('size', '')}{each.get('size_type', '')}",
+        )
+        for each in found.get("volumes") or ()
+        if isinstance(each, dict)
+    ]
+    return About(
+        name=str(found.get("pipeline_name") or ""),
+        description=str(found.get("pipeline_description") or ""),
+        image=str(found.get("base_image") or found.get("docker_image") or ""),
+        volumes=tuple(volumes),
+        step_tags=tuple(str(tag) for tag in found.get("steps_defaults") or ()),
+        access_mode=str(found.get("volume_access_mode") or ""),
+        storage_class=str(found.get("storage_class_name") or ""),
+    )

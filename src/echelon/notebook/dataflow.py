@@ -1,0 +1,213 @@
+"""Which step each step gets its variables from, and what can never work. Pure.
+
+A step gets a name from the step before it, directly or not, that binds or changes it last. If two steps that
+are not ordered both do, it is open whose value counts: the notebook is refused. What a step really hands
+on is known when it has run: a name that was changed by a function is seen then (`beside/step.py`), and the
+next step's sources are chosen among what is there (`beside/sources.py`)."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from echelon.notebook.beside.sources import Unordered, last_of
+from echelon.notebook.cells import InvalidNotebook
+from echelon.notebook.flow import BUILTIN, Flow, flow_of
+from echelon.notebook.steps import Gathered, StepCells
+from echelon.values import frozen
+
+
+@frozen
+class StepFlow:
+    """The variables of one step."""
+
+    inputs: Mapping[str, str]  # name -> the step that most likely hands it on
+    perhaps: tuple[str, ...] = ()  # names that come in too if a step before has them
+    outputs: tuple[str, ...] = ()  # names that it most likely hands on
+    read_later: tuple[str, ...] = ()  # all names that steps after it read
+    repeats: tuple[str, ...] = ()  # statements of steps before that this one repeats: star imports
+
+
+@frozen
+class DataFlow:
+    """The variables of a pipeline."""
+
+    steps: Mapping[str, StepFlow]
+    before: Mapping[str, frozenset[str]]  # all steps that come before a step
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class _Known:
+    flows: dict[str, Flow]
+    prelude: Flow
+    before: dict[str, frozenset[str]]
+    notes: list[str] = field(default_factory=list)
+
+
+def find_dataflow(gathered: Gathered) -> DataFlow:
+    """The variables of all steps; raises InvalidNotebook, naming cell and line."""
+    prelude = flow_of(gathered.prelude)
+    flows = {}
+    classes = prelude.classes
+    for step in gathered.steps:
+        flows[step.name] = flow_of(step.cells, classes)
+        classes |= flows[step.name].classes
+    known = _Known(flows=flows, prelude=prelude, before=_all_before(gathered.steps))
+    _check_prelude(known)
+    wanted = {step.name: _wanted(step.name, known) for step in gathered.steps}
+    inputs = {step.name: _inputs(step, wanted[step.name], known) for step in gathered.steps}
+    _check_metrics(gathered.metrics, known)
+    steps = {}
+    for step in gathered.steps:
+        after = [name for name in flows if step.name in known.before[name]]
+        read = {name for each in after for name in wanted[each]}
+        repeats = [text for name in flows if name in known.before[step.name] for text in flows[name].stars]
+        available = flows[step.name].changes | wanted[step.name]
+        outputs = tuple(sorted(read & available))
+        _check_kept(step.name, outputs, known)
+        steps[step.name] = StepFlow(
+            inputs=inputs[step.name],
+            perhaps=tuple(sorted(wanted[step.name] - inputs[step.name].keys())),
+            outputs=outputs,
+            read_later=tuple(sorted(read)),
+            repeats=tuple(dict.fromkeys(repeats)),
+        )
+    for flow in (prelude, *flows.values()):
+        for star in flow.stars:
+            if "import" in star:
+                known.notes.append(f"`{star}` hides which names it brings; unknown names are taken to be its")
+    return DataFlow(steps=steps, before=known.before, warnings=tuple(dict.fromkeys(known.notes)))
+
+
+def refuse_unordered(step: str, found: Unordered) -> InvalidNotebook:
+    """What a step is refused with that gets a name from two steps."""
+    return _two_branches(f"step {step}", found.name, found.steps, "changed")
+
+
+def _all_before(steps: Sequence[StepCells]) -> dict[str, frozenset[str]]:
+    found: dict[str, frozenset[str]] = {}
+    for step in steps:  # in an order in which they can run
+        found[step.name] = frozenset(step.after).union(*(found[name] for name in step.after))
+    return found
+
+
+def _wanted(step: str, known: _Known) -> set[str]:
+    """Every name that a step reads, itself or through functions that it may call, and that is not surely its
+    own."""
+    flow = known.flows[step]
+    sources = [flow, known.prelude, *(known.flows[each] for each in known.before[step])]
+    found: set[str] = set(flow.needs) | flow.wants
+    seen: set[str] = set()
+    unseen = set(flow.reads)
+    while unseen:
+        name = unseen.pop()
+        seen.add(name)
+        for source in sources:
+            called = source.calls.get(name, frozenset())
+            # What functions of the step itself read is among its `wants`, unless it has bound it before.
+            found |= called if source is not flow else frozenset()
+            unseen |= (called | source.holds.get(name, frozenset())) - seen
+    return found - BUILTIN
+
+
+def _inputs(step: StepCells, wanted: set[str], known: _Known) -> dict[str, str]:
+    """Where the names that a step reads come from; raises InvalidNotebook for one that it must have and that
+    comes from nowhere, or from two steps."""
+    flow, before = known.flows[step.name], known.before
+    stars = known.prelude.stars or any(known.flows[each].stars for each in before[step.name]) or flow.stars
+    found = {}
+    for name in sorted(wanted):
+        makers = [each for each in before[step.name] if name in known.flows[each].changes]
+        last = last_of(makers, before)
+        place = flow.needs.get(name)
+        if place is None and name in flow.binds and len(last) > 1:
+            continue  # it binds the name itself, most likely before it reads it
+        if len(last) > 1:
+            where = str(place) if place else f"step {step.name}"
+            raise _two_branches(where, name, sorted(last), "may both change")
+        if last:
+            found[name] = last[0]
+            _warn_of_race(step, name, last[0], known)
+        elif name not in known.prelude.binds and not stars and not hasattr(builtins, name):
+            _refuse(step, name, known)
+    return found
+
+
+def _refuse(step: StepCells, name: str, known: _Known) -> None:
+    flow = known.flows[step.name]
+    makers = [each for each, other in known.flows.items() if name in other.binds]
+    place = flow.needs.get(name) or (None if makers else flow.later.get(name))
+    if place is None:
+        return
+    others = [each for each in makers if each != step.name]
+    if others:
+        raise InvalidNotebook(
+            str(place),
+            f"step {step.name!r} reads {name!r}, which step {others[-1]!r} makes; it does not come after it",
+            hint=f"tag it prev:{others[-1]}: `echelon notebook tag FILE {step.cells[0].cell} "
+            f"prev:{others[-1]}`",
+        )
+    problem = f"{name!r} is defined nowhere" if not makers else f"{name!r} is read before it is defined"
+    raise InvalidNotebook(str(place), problem, hint="define it in a step before, or correct its name")
+
+
+def _check_prelude(known: _Known) -> None:
+    prelude = known.prelude
+    if prelude.stars:
+        return
+    for name, place in prelude.needs.items():
+        raise InvalidNotebook(
+            str(place),
+            f"{name!r} is not defined in the cells that every step runs first",
+            hint="those are the imports, functions and pipeline-parameters; tag this cell as a step",
+        )
+    bound = prelude.binds.union(*(flow.binds for flow in known.flows.values()))
+    for name, place in prelude.later.items():
+        if name not in bound and not any(flow.stars for flow in known.flows.values()):
+            raise InvalidNotebook(
+                str(place), f"{name!r} is defined nowhere", hint="define it, or correct its name"
+            )
+
+
+def _check_metrics(metrics: Iterable[str], known: _Known) -> None:
+    bound = known.prelude.binds.union(*(flow.binds for flow in known.flows.values()))
+    for name in metrics:
+        if name not in bound | BUILTIN:
+            raise InvalidNotebook(
+                "pipeline-metrics", f"{name!r} is defined nowhere", hint="name variables of the steps"
+            )
+
+
+def _check_kept(step: str, outputs: Iterable[str], known: _Known) -> None:
+    for name in outputs:
+        place = known.flows[step].generators.get(name)
+        if place is not None:
+            raise InvalidNotebook(
+                str(place),
+                f"step {step!r} hands {name!r} on, a generator or an open file, which cannot be kept",
+                hint="make a list of it, or make it in the step that reads it",
+            )
+
+
+def _warn_of_race(step: StepCells, name: str, source: str, known: _Known) -> None:
+    """A step that stands earlier in the notebook, and changes the name beside this one."""
+    for other in known.flows:
+        if other == step.name:
+            return
+        unordered = other not in known.before[step.name]
+        if unordered and source in known.before[other] and name in known.flows[other].changes:
+            known.notes.append(
+                f"step {step.name!r} reads {name!r} as {source!r} left it: step {other!r}, which changes it, "
+                f"does not come before (prev:{other} would order them)"
+            )
+
+
+def _two_branches(where: str, name: str, steps: Sequence[str], what: str) -> InvalidNotebook:
+    both = " and ".join(repr(each) for each in steps[:2])
+    return InvalidNotebook(
+        where,
+        f"steps {both} {what} {name!r}, and neither comes before the other",
+        hint=f"order them with a prev: tag, or use two names instead of {name!r}",
+    )

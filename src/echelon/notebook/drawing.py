@@ -1,0 +1,123 @@
+"""A pipeline drawn: as text for a terminal, as Mermaid, as SVG. Pure."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterator
+
+from echelon.notebook.pipeline import Pipeline, Step
+
+_WIDE, _HIGH, _GAP_X, _GAP_Y = 150, 44, 90, 26  # of a box in the SVG, and between boxes
+
+
+def as_text(pipeline: Pipeline) -> list[str]:
+    """One line for each step, in an order in which they can run: what comes before it, and what it gets."""
+    levels = _levels(pipeline)
+    rows = []
+    for step in pipeline.steps:
+        mark = f"{'  ' * levels[step.name]}{'└ ' if step.after else ''}{step.name}"
+        gets = [f"{names} from {source}" for source, names in _edges(step)]
+        rows.append((mark, " and ".join(step.after), "; ".join(gets), _size(step)))
+    widths = [max(len(row[column]) for row in [("step", "after", "gets", ""), *rows]) for column in range(3)]
+    heads = ("step", "after", "gets", "")
+    return [
+        "  ".join([*(text.ljust(width) for text, width in zip(row, widths, strict=False)), row[3]]).rstrip()
+        for row in [heads, *rows]
+    ]
+
+
+def as_mermaid(pipeline: Pipeline) -> str:
+    """A flowchart, which many viewers of Markdown draw."""
+    lines = ["flowchart LR"]
+    for step in pipeline.steps:
+        size = _size(step)
+        lines.append(f'    {step.name}["{step.name}{f"<br/>{size}" if size else ""}"]')
+    for step in pipeline.steps:
+        labels = dict(_edges(step))
+        for source in dict.fromkeys([*step.after, *labels]):
+            label = f"|{labels[source]}|" if source in labels else ""
+            lines.append(f"    {source} -->{label} {step.name}")
+    return "\n".join(lines) + "\n"
+
+
+def as_svg(pipeline: Pipeline) -> str:
+    """A picture: steps from left to right, and the variables beside the lines."""
+    levels = _levels(pipeline)
+    places: dict[str, tuple[int, int]] = {}
+    filled: dict[int, int] = {}
+    for step in pipeline.steps:
+        level = levels[step.name]
+        row = filled.get(level, 0)
+        filled[level] = row + 1
+        places[step.name] = (20 + level * (_WIDE + _GAP_X), 20 + row * (_HIGH + _GAP_Y))
+    width = 40 + (max(levels.values()) + 1) * (_WIDE + _GAP_X) - _GAP_X
+    height = 40 + max(filled.values()) * (_HIGH + _GAP_Y) - _GAP_Y
+    parts = [
+        (
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" '
+            f'height="{height}" font-family="sans-serif" font-size="13">'
+        ),
+        (
+            '<defs><marker id="end" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="8" markerHeight="8" '
+            'orient="auto"><path d="M0 0L8 4L0 8z" fill="#888"/></marker></defs>'
+        ),
+    ]
+    for step in pipeline.steps:
+        labels = dict(_edges(step))
+        for source in dict.fromkeys([*step.after, *labels]):
+            parts += _line(places[source], places[step.name], labels.get(source, ""))
+    for step in pipeline.steps:
+        left, top = places[step.name]
+        parts.append(
+            f'<rect x="{left}" y="{top}" width="{_WIDE}" height="{_HIGH}" rx="6" fill="#fff" stroke="#446"/>'
+            f'<text x="{left + _WIDE // 2}" y="{top + (18 if _size(step) else 27)}" text-anchor="middle">'
+            f"{html.escape(step.name)}</text>"
+        )
+        if _size(step):
+            parts.append(
+                f'<text x="{left + _WIDE // 2}" y="{top + 36}" text-anchor="middle" font-size="11" '
+                f'fill="#666">{html.escape(_size(step))}</text>'
+            )
+    return "\n".join([*parts, "</svg>"]) + "\n"
+
+
+def _line(source: tuple[int, int], target: tuple[int, int], label: str) -> Iterator[str]:
+    begin = (source[0] + _WIDE, source[1] + _HIGH // 2)
+    end = (target[0], target[1] + _HIGH // 2)
+    yield (
+        f'<line x1="{begin[0]}" y1="{begin[1]}" x2="{end[0]}" y2="{end[1]}" stroke="#888" '
+        'marker-end="url(#end)"/>'
+    )
+    if label:
+        short = label if len(label) <= 24 else f"{label[:23]}…"
+        yield (
+            f'<text x="{(begin[0] + end[0]) // 2}" y="{(begin[1] + end[1]) // 2 - 5}" text-anchor="middle" '
+            f'font-size="11" fill="#555">{html.escape(short)}</text>'
+        )
+
+
+def _levels(pipeline: Pipeline) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for step in pipeline.steps:
+        found[step.name] = max((found[name] + 1 for name in step.after), default=0)
+    return found
+
+
+def _edges(step: Step) -> list[tuple[str, str]]:
+    """The steps that a step gets variables from, and which."""
+    found: dict[str, list[str]] = {}
+    for name, source in step.flow.inputs.items():
+        found.setdefault(source, []).append(name)
+    return [(source, ", ".join(sorted(names))) for source, names in found.items()]
+
+
+def _size(step: Step) -> str:
+    size = step.size
+    parts = []
+    if size.workers > 1 or size.coordinated:
+        parts.append(f"{size.workers} workers, {size.framework}")
+    if size.parameter_servers:
+        parts.append(f"{size.parameter_servers} parameter servers")
+    if size.gpus:
+        parts.append(f"{size.gpus} GPU{'s' * (size.gpus > 1)}")
+    return ", ".join(parts)

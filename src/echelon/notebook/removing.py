@@ -1,0 +1,94 @@
+"""Pipeline runs by name: their steps, and the volume that holds what they handed on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from echelon.engines.base import Engine, RunDamaged
+from echelon.engines.choose import CLUSTER, LOCAL, choose_engine
+from echelon.errors import StateTrouble
+from echelon.finding import look_elsewhere
+from echelon.handle import Run
+from echelon.model.job import PIPELINE
+from echelon.model.run import parse_uri
+from echelon.notebook.pods import MOUNT
+from echelon.notebook.volume import RUN_LABEL
+from echelon.sources import Target, find_surroundings, where_to_look
+from echelon.values import frozen
+
+Tell = Callable[[str], object]
+
+
+@frozen
+class Found:
+    """A pipeline run that something is left of: its steps, and where."""
+
+    pipeline: str
+    engine: Engine
+    steps: tuple[Run, ...]
+
+
+@frozen
+class Holding:
+    """A pipeline run, and the volume that holds its variables, as NAME/path; "" where none is known."""
+
+    pipeline: str
+    engine: Engine
+    volume: str = ""
+
+
+def find_pipeline(name: str, target: Target) -> Found | None:
+    """The user's pipeline run of that name: in the default place, and unless one is named, in the other."""
+    looked = where_to_look(target, find_surroundings())
+    first = looked.on or LOCAL
+    other = CLUSTER if first == LOCAL else LOCAL
+
+    def look(place: str) -> Found | None:
+        engine = choose_engine(place, context=looked.context, namespace=looked.namespace)
+        steps = [row.uri for row in engine.runs() if row.pipeline == name and row.own]
+        if not steps and not _made_for(engine, name):
+            return None
+        found = [Run(parse_uri(uri, place), engine) for uri in steps]
+        return Found(pipeline=name, engine=engine, steps=tuple(found))
+
+    here = look(first)
+    return here if here is not None or target.on is not None else look_elsewhere(lambda: look(other))
+
+
+def holding_of(run: Run, engine: Engine) -> Holding | None:
+    """The pipeline run that a run is a step of; None if it is of none."""
+    try:
+        job = run.job()
+    except RunDamaged:
+        return None
+    if PIPELINE not in job.env:
+        return None
+    volume = next((each.source for each in job.pod.mounts if each.path == MOUNT), "")
+    return Holding(pipeline=job.env[PIPELINE], engine=engine, volume=volume)
+
+
+def remove_volumes(held: Iterable[Holding], tell: Tell) -> None:
+    """Remove the volumes that were made for pipeline runs of which no step is left; tell of all others."""
+    pipelines: dict[str, list[Holding]] = {}
+    for each in held:
+        pipelines.setdefault(each.pipeline, []).append(each)
+    for name, holdings in pipelines.items():
+        engine = holdings[0].engine
+        if engine.volumes is None or any(row.pipeline == name for row in engine.runs()):
+            continue
+        made = _made_for(engine, name)
+        for volume in made:
+            try:
+                engine.volumes.remove(volume)
+                tell(f"volume {volume}, which was made for {name}, is removed")
+            except StateTrouble as error:
+                tell(f"volume {volume}, which was made for {name}, stays: {error}")
+        for place in {each.volume for each in holdings} - {""}:
+            if place.partition("/")[0] not in made:
+                tell(f"variables and files of {name} stay on pvc:{place}")
+
+
+def _made_for(engine: Engine, name: str) -> list[str]:
+    if engine.volumes is None:
+        return []
+    return [each.name for each in engine.volumes.list_all() if each.labels.get(RUN_LABEL) == name]

@@ -1,0 +1,159 @@
+"""The shape of a run that gives only its number of GPUs, in a snapshot of the cluster; or why there is none.
+
+`shares.py` chooses; this module puts the cluster into its terms, and its answer into words. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from echelon.errors import Unplaceable
+from echelon.model.cluster import Cluster, Node, matches_type
+from echelon.model.open_shape import OpenShape, Shares
+from echelon.model.resources import Amount, Resources
+from echelon.placement.explain import all_nodes, counted, joined, name_left_out, where_gpus_are
+from echelon.placement.shares import Chosen, Index, Site, Wish, choose, index, sizes_that_fit
+
+_DUST = 1e-6  # what rounding may leave of sums of fractions
+
+
+def choose_shape(shape: OpenShape, need: Resources, cluster: Cluster, *, whole: bool = False) -> Chosen:
+    """The best shape on what is free; else the best in an empty cluster, which is worth waiting for.
+
+    With `whole`, a number that one node of the empty cluster could give is not split, but worth waiting for:
+    in a queue in which later runs may start meanwhile. Raises Unplaceable where even an empty cluster has no
+    shape, or where the cluster may not be read."""
+    if not cluster.known:
+        raise Unplaceable(
+            "how many workers share the GPUs cannot be decided: you may not list nodes and the pods on them",
+            hint="give --workers and --gpus instead of --total-gpus",
+        )
+    there = index(_sites(shape, need, cluster.nodes, free=True))
+    wish = Wish(least=shape.least, most=shape.most, shares=shape.shares)
+    if whole:
+        # What fits one node now is not split in any case: all nodes are looked at only for what does not.
+        one = choose(there, replace(wish, least=shape.most, whole=shape.most))
+        if one is not None:
+            return one
+        wish = replace(wish, whole=_largest(shape, need, cluster))
+    now = choose(there, wish)
+    if now is not None:
+        return now
+    empty = index(_sites(shape, need, all_nodes(cluster), free=False))
+    later = choose(empty, wish)
+    if later is None:
+        raise _no_shape(shape, need, cluster, empty)
+    return later
+
+
+def choose_now(
+    shape: OpenShape, need: Resources, cluster: Cluster, *, shares: Shares | None = None, number: int = 0
+) -> Chosen | None:
+    """The best shape on what is free; `shares` and `number` may differ from what the run asks for."""
+    wish = Wish(least=number or shape.least, most=number or shape.most, shares=shares or shape.shares)
+    return choose(index(_sites(shape, need, cluster.nodes, free=True)), wish)
+
+
+def worker_resources(shape: OpenShape, need: Resources, gpus: int, model: str | None = None) -> Resources:
+    """What a worker with so many GPUs, perhaps of one model, needs."""
+    cpus, memory = shape.cpus_per_gpu, shape.memory_per_gpu
+    return replace(
+        need,
+        gpus=gpus,
+        gpu_type=need.gpu_type if model is None else model,
+        cpus=need.cpus if cpus is None else Amount(request=cpus * gpus),
+        memory=need.memory if memory is None else Amount(request=memory * gpus),
+    )
+
+
+def models_to_choose_from(need: Resources, cluster: Cluster) -> set[str]:
+    """The models of GPU in the cluster that a run could use."""
+    return {
+        model
+        for model in {gpu.model for node in all_nodes(cluster) for gpu in node.gpus}
+        if _can_use(need, model)
+    }
+
+
+def what_would_fit(shape: OpenShape, need: Resources, cluster: Cluster) -> str:
+    """What could start at once instead, as flags; "" if nothing could."""
+    if shape.gpus is not None or shape.workers is not None:
+        return ""
+    free = index(_sites(shape, need, cluster.nodes, free=True))
+    for shares in dict.fromkeys((shape.shares, "any")):
+        fitting = sizes_that_fit(free, shape.most, shares)
+        if fitting:
+            other = "" if shares == shape.shares else f" --shares {shares}"
+            return f"--total-gpus {fitting[-1]}{other}"
+    return ""
+
+
+def _sites(shape: OpenShape, need: Resources, nodes: Iterable[Node], *, free: bool) -> Iterator[Site]:
+    """Nodes, one for each model of GPU on them, with what one worker could have there."""
+    for node in nodes:
+        other = node.other if not free or node.free_other is None else node.free_other
+        if need.other and any(other.get(name, 0) < count for name, count in need.other.items()):
+            continue
+        counts: dict[str, int] = {}
+        for gpu in node.gpus:
+            if gpu.holder is None or not free:
+                counts[gpu.model] = counts.get(gpu.model, 0) + 1
+        for model, count in counts.items():
+            if not _can_use(need, model):
+                continue
+            usable = min(
+                count,
+                _whole(node.free_cpus if free else node.cpus, shape.cpus_per_gpu, count),
+                _whole(node.free_memory if free else node.memory, shape.memory_per_gpu, count),
+            )
+            yield Site(name=node.name, free=count, usable=usable, model=model, domains=node.domains)
+
+
+def _largest(shape: OpenShape, need: Resources, cluster: Cluster) -> int:
+    """How many GPUs one worker could have on some node, when nothing else runs."""
+    return max((site.usable for site in _sites(shape, need, all_nodes(cluster), free=False)), default=0)
+
+
+def _can_use(need: Resources, model: str) -> bool:
+    return need.gpu_type is None or matches_type(need.gpu_type, model)
+
+
+def _whole(have: float, each: float | None, most: int) -> int:
+    return most if not each else math.floor(have / each + _DUST)
+
+
+def _no_shape(shape: OpenShape, need: Resources, cluster: Cluster, empty: Index) -> Unplaceable:
+    """Why even an empty cluster has no such shape, and what it has."""
+    left_out = name_left_out(cluster, gpus=True)
+    there = _most(empty)
+    kind = "" if need.gpu_type is None else f" of type {need.gpu_type}"
+    asked = f"{counted(shape.least)}{kind} asked for"
+    if there < shape.least:
+        where = where_gpus_are(cluster, len(all_nodes(cluster)))
+        have = f"{where} {there} that one run could use" if there else "there is none"
+        return Unplaceable(f"{asked}, {have}", hint=joined("`echelon top` shows the GPUs", left_out))
+    fits = sizes_that_fit(empty, max(there, shape.most), shape.shares)
+    below = [number for number in fits if number < shape.least][-1:]
+    above = [number for number in fits if number > shape.most][:1]
+    sizes = " or ".join(f"--total-gpus {number}" for number in (*below, *above))
+    wider = "--shares any" if _fits(empty, shape, "any") else ""
+    free = ", ".join(map(str, sorted((len(node.gpus) for node in all_nodes(cluster)), reverse=True)[:8]))
+    return Unplaceable(
+        f"{asked} in equal shares; the nodes have {free}",
+        hint=joined(" or ".join(filter(None, (wider, sizes))), left_out),
+    )
+
+
+def _fits(there: Index, shape: OpenShape, shares: Shares) -> bool:
+    return choose(there, Wish(least=shape.least, most=shape.most, shares=shares)) is not None
+
+
+def _most(there: Index) -> int:
+    return max(
+        (
+            sum(usable * len(names) for (usable, _), names in part.classes.items())
+            for part in there.levels[-1]
+        ),
+        default=0,
+    )

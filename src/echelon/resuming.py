@@ -1,0 +1,68 @@
+"""Resuming: a run that failed, was stopped or lost starts again as the same job, in the same results."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from echelon.admission import Queued, begin, find_plan, find_way, no_room, shape_to_hold
+from echelon.engines.abilities import Delivery
+from echelon.engines.base import Engine
+from echelon.engines.recent import note_started
+from echelon.errors import StateTrouble
+from echelon.model.job import Job
+from echelon.model.run import Record, RunRef
+from echelon.model.status import FINAL, Status
+
+
+def resume(
+    ref: RunRef, engine: Engine, status: Status, *, no_wait: bool = False, stays: bool = False
+) -> None:
+    """Start the run again, or leave it queued; `status` is how it stands. Raises StateTrouble if it goes on,
+    has succeeded, or cannot be resumed where it is.
+
+    A resumption that was cut off is taken up by the next: the run is ended as before, or recorded and not yet
+    started."""
+    _check(status)
+    record = engine.read(ref)
+    job = replace(_next_job(record, status), no_wait=no_wait)
+    found = find_plan(job, engine)
+    if isinstance(found, Queued) and no_wait:
+        raise no_room(found)
+    if (not stays or isinstance(found, Queued)) and engine.delivery is not None:
+        _check_delivery(ref, engine.delivery)
+    way = find_way(job, engine, found, stays=stays)
+    engine.reopen(ref, job, shape_to_hold(job, engine, found, way))
+    begin(ref, engine, found, way, no_wait=no_wait)
+    note_started(str(ref))
+
+
+def _check(status: Status) -> None:
+    name = status.name
+    if status.state == "succeeded":
+        raise StateTrouble(
+            f"run {name!r} has succeeded: there is nothing to resume",
+            hint="`echelon run --resume --results DIR` trains another run in its results",
+        )
+    if status.state == "damaged":
+        raise StateTrouble(f"run {name!r} is damaged: {status.reason}", hint="submit it again")
+    if status.state not in (*FINAL, "recorded"):
+        raise StateTrouble(
+            f"run {name!r} is {status.state}: it has not ended",
+            hint=f"`echelon logs -f {name}` follows it; `echelon stop {name}` ends it",
+        )
+
+
+def _check_delivery(ref: RunRef, delivery: Delivery) -> None:
+    if delivery.is_due(ref):
+        raise StateTrouble(
+            f"the code of run {ref.name!r} is sent by the command that follows it, which must stay with it",
+            hint="leave -d out, and resume it when there is room; --code-volume pvc:NAME needs no command",
+        )
+
+
+def _next_job(record: Record, status: Status) -> Job:
+    """The job of the next start: in the results that are there, and with ECHELON_RESTART counted on."""
+    job = record.job
+    if status.state == "recorded":
+        return job
+    return replace(job, resume=True, results=record.results, earlier=job.earlier + status.restarts + 1)

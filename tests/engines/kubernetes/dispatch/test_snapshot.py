@@ -1,0 +1,140 @@
+"""Jobs as the queue's policy sees them: what a user writes into a Job moves no other run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tests.engines.kubernetes.rendered import SHIPPED, cluster, record_of
+
+from echelon.engines.kubernetes import held, names, shapes
+from echelon.engines.kubernetes.dispatch import snapshot
+from echelon.engines.kubernetes.nodes.inventory import Seen
+from echelon.engines.kubernetes.record import Waiting
+from echelon.engines.kubernetes.render.dialects import InQueue
+from echelon.engines.kubernetes.render.dialects import job as dialect
+from echelon.model.job import Job
+from echelon.model.plan import Plan
+from echelon.model.queue import Place
+from echelon.model.settings import Settings, to_job
+from echelon.placement import NoRoom
+from echelon.planning import fit
+
+MADE = 1767225600.0  # 2026-01-01
+
+
+def job(**more: Any) -> Job:
+    return to_job(
+        Settings(script="t.py", workers=2, gpus=1, framework="plain", image="x", **more), name="demo"
+    )
+
+
+def first_job(wanted: Job, *, created: float = MADE) -> tuple[dict[str, Any], Plan]:
+    plan = fit(wanted, cluster())
+    assert not isinstance(plan, NoRoom)
+    run = replace(record_of(wanted), created=created)
+    (made,) = dialect.render(run, plan, SHIPPED, held=True)
+    made["metadata"] |= {
+        "namespace": "team",
+        "uid": "1",
+        "resourceVersion": "7",
+        "creationTimestamp": "2026-01-01T00:00:00Z",
+    }
+    made["metadata"]["annotations"] |= held.queued(made, [Waiting(at=MADE, reason="no room")], at=MADE)[
+        "metadata"
+    ]["annotations"]
+    return made, plan
+
+
+def waiting(wanted: Job, notes: Mapping[str, str] | None = None, *, created: float = MADE) -> InQueue:
+    made, _ = first_job(wanted, created=created)
+    made["metadata"]["annotations"] |= notes or {}
+    found = dialect.in_queue(shapes.read(dialect.Shape, [made])[0])
+    assert found is not None
+    return found
+
+
+def test_a_run_that_waits() -> None:
+    wanted = job(priority=2)
+    found = snapshot.queued_run(waiting(wanted), wanted, 5)
+    assert found is not None
+    assert (found.name, found.namespace, found.gpus, found.priority) == ("team/demo", "team", 2, 2)
+    assert (found.since, found.noted) == (MADE, "no room")
+    assert found.user == record_of(wanted).owner
+
+
+def test_a_priority_counts_up_to_what_the_namespace_allows() -> None:
+    wanted = job(priority=7)
+    found = snapshot.queued_run(waiting(wanted), wanted, 5)
+    assert found is not None
+    assert found.priority == 5
+
+
+@pytest.mark.parametrize(
+    ("created", "since"), [(0.0, MADE - 5), (MADE - 3, MADE - 3), (MADE + 900, MADE + 5)]
+)
+def test_the_age_of_a_run_is_the_api_servers(created: float, since: float) -> None:
+    wanted = job()
+    found = snapshot.queued_run(waiting(wanted, created=created), wanted, 0)
+    assert found is not None
+    assert found.since == since
+
+
+def test_without_its_record_a_run_is_as_its_jobs_describe_it() -> None:
+    wanted = job(timeout="1h")
+    found = snapshot.queued_run(waiting(wanted), None, 0)
+    assert found is not None
+    assert (found.gpus, found.job.timeout, found.job.workers) == (2, 3600.0, 2)
+    assert found.world is not None
+    assert snapshot.queued_run(waiting(wanted, {names.PLAN: "anything"}), None, 0) is None
+
+
+def test_who_holds_what_and_until_when() -> None:
+    made, _ = first_job(job(timeout="1h"))
+    made["spec"]["suspend"] = False
+    made["metadata"]["annotations"] |= {names.ADMITTED: "1000"}
+    (found,) = snapshot.holding_runs(dialect.places(shapes.read(dialect.Shape, [made])[0]))
+    assert (found.name, found.gpus, found.ends, found.namespace) == ("team/demo", 2, 4600.0, "team")
+    del made["metadata"]["annotations"][names.NODES]
+    (found,) = snapshot.holding_runs(dialect.places(shapes.read(dialect.Shape, [made])[0]))
+    assert found.gpus == 2, "workers without a planned node count too"
+
+
+def test_what_the_manager_wrote_is_read_and_what_others_wrote_instead_is_not() -> None:
+    place = Place(name="team/demo", position=4, why="no-room", reason="waiting for 2 GPUs", earliest=1.0)
+    told = waiting(job(), snapshot.place_note(place))
+    assert snapshot.told_places([told]) == {"team/demo": place}
+    for text in ("", "[]", "{", '{"position": "first"}'):
+        assert snapshot.told_places([waiting(job(), {names.PLACE: text})]) == {}
+
+
+def test_jobs_that_see_the_same_have_the_same_view() -> None:
+    asked: list[str] = []
+
+    def nodes_with(selector: str) -> list[shapes.Node]:
+        asked.append(selector)
+        return []
+
+    seen = Seen(nodes=[], pods=[], places=[], records=[])
+    view = snapshot.views_of(seen, nodes_with)
+    assert view(job()) is view(job(timeout="1h"))
+    chosen = job(node_selector={"zone": "a"})
+    assert view(chosen) is view(chosen)
+    assert view(chosen) is not view(job())
+    assert asked == ["zone=a"]
+    hidden = snapshot.views_of(replace(seen, nodes=None), nodes_with)
+    assert not hidden(job()).known
+
+
+def test_a_run_that_may_not_wait_is_not_admitted_again() -> None:
+    back = held.queued(
+        {"metadata": {"resourceVersion": "7"}}, [Waiting(at=2.0, reason="no node", admitted=1.0)], at=2.0
+    )
+    found = waiting(job(), back["metadata"]["annotations"])
+    assert found.again
+    assert snapshot.queued_run(found, job(), 0) is not None
+    hasty = replace(job(), no_wait=True)
+    assert snapshot.queued_run(found, hasty, 0) is None
+    assert snapshot.queued_run(waiting(job()), hasty, 0) is not None, "it was not admitted yet"

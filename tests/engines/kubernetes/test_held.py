@@ -1,0 +1,278 @@
+"""Runs whose Jobs exist before they are admitted: what the Jobs say, and every change of them."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import fields, replace
+from typing import Any
+
+import pytest
+from tests.engines.kubernetes.rendered import SHIPPED, cluster, record_of
+
+from echelon.engines.base import RunDamaged
+from echelon.engines.kubernetes import held, names, record, shapes
+from echelon.engines.kubernetes.nodes.inventory import queued_runs
+from echelon.engines.kubernetes.record import Stop, Stored, Waiting
+from echelon.engines.kubernetes.render.dialects import InQueue
+from echelon.engines.kubernetes.render.dialects import job as dialect
+from echelon.engines.kubernetes.render.keeper import keeper_object
+from echelon.engines.kubernetes.render.task import read_plan, write_plan
+from echelon.engines.kubernetes.state.history import opening_events
+from echelon.engines.kubernetes.state.outcome import finished_event
+from echelon.engines.kubernetes.state.workers import worker_of
+from echelon.model.cluster import Cluster, Node
+from echelon.model.job import Job
+from echelon.model.plan import Placement, Plan
+from echelon.model.run import Record
+from echelon.model.settings import Settings, to_job
+from echelon.placement import place
+from echelon.planning import candidates, make_plan
+
+Object = dict[str, Any]
+NOW = 1_800_000_000.0
+
+
+def job(**said: Any) -> Job:
+    given = {
+        "script": "train.py",
+        "framework": "torch",
+        "total_gpus": "6",
+        "memory_per_gpu": "8Gi:16Gi",
+        **said,
+    }
+    return replace(to_job(Settings(name="demo", **given), name="x"), cwd="{code}")
+
+
+def on(wanted: Job, **free: int) -> Plan:
+    """The plan of a job on nodes with so many free GPUs."""
+    nodes = []
+    for node, (name, count) in zip((*cluster().nodes, cluster().nodes[0]), free.items(), strict=False):
+        nodes.append(Node(**{**_fields(node), "name": name, "gpus": node.gpus[:count]}))
+    there = Cluster(nodes=tuple(nodes))
+    (candidate,) = candidates(wanted, there)
+    found = place(candidate.world, there, candidate.nodes)
+    assert isinstance(found, Placement)
+    return make_plan(wanted, candidate.world, found, there)
+
+
+def _fields(node: Node) -> dict[str, Any]:
+    return {each.name: getattr(node, each.name) for each in fields(node)}
+
+
+def jobs_of(run: Record, plan: Plan) -> list[Object]:
+    made = copy.deepcopy(dialect.render(run, plan, SHIPPED, held=True))
+    for number, each in enumerate(made):
+        each["metadata"] |= {"uid": f"job-{number}", "resourceVersion": "7", "namespace": "team"}
+        if number:
+            each["metadata"]["ownerReferences"] = [{"uid": "the-record"}]
+    return made
+
+
+def merged(old: Any, change: Any) -> Any:
+    """What the API server makes of a merge patch."""
+    if not isinstance(change, dict):
+        return change
+    found = dict(old) if isinstance(old, dict) else {}
+    for key, value in change.items():
+        if value is None:
+            found.pop(key, None)
+        else:
+            found[key] = merged(found.get(key), value)
+    return found
+
+
+def stored_of(run: Record, **more: Any) -> Stored:
+    obj = record.new(run, SHIPPED, held=True)
+    obj["metadata"] |= {"uid": "the-record", "ownerReferences": [{"kind": "Job", "uid": "job-0"}], **more}
+    return record.read(obj, run.ref)
+
+
+def started(jobs: list[Object], run: Record, plan: Plan, at: float = NOW) -> list[Object]:
+    wanted = dialect.render(run, plan, SHIPPED, held=True)
+    return [merged(old, held.started(old, new, at=at)) for old, new in zip(jobs, wanted, strict=True)]
+
+
+SIDECAR = {"spec": {"containers": [{"name": "side", "image": "x"}]}}
+CHANGES: list[tuple[dict[str, Any], dict[str, int], dict[str, int]]] = [
+    ({}, {"a": 3, "b": 3}, {"c": 6}),
+    ({"shares": "any"}, {"a": 5, "b": 1}, {"a": 4, "b": 2}),
+    ({"gpu_type": "a100"}, {"a": 3, "b": 3}, {"a": 6}),
+    ({"toleration": ("spot",), "template": SIDECAR}, {"a": 3, "b": 3}, {"b": 6}),
+]
+
+
+@pytest.mark.parametrize(("said", "before", "after"), CHANGES)
+def test_one_patch_of_a_job_makes_it_what_it_would_be_if_it_were_rendered_for_the_new_plan(
+    said: dict[str, Any], before: dict[str, int], after: dict[str, int]
+) -> None:
+    wanted = job(**said)
+    run, old, new = record_of(wanted), on(wanted, **before), on(wanted, **after)
+    found = started(jobs_of(run, old), run, new)
+    for got, rendered in zip(found, jobs_of(run, new), strict=True):
+        assert got["spec"] == {**rendered["spec"], "suspend": False}, "nothing else of it may differ"
+        notes = got["metadata"]["annotations"]
+        assert notes.pop(names.ADMITTED) == str(NOW)
+        assert notes == rendered["metadata"]["annotations"]
+
+
+def test_a_patch_carries_the_version_that_it_was_decided_on() -> None:
+    wanted = job()
+    run, plan = record_of(wanted), on(wanted, a=3, b=3)
+    (first,) = jobs_of(run, plan)
+    changes = [
+        held.started(first, first, at=NOW),
+        held.rolled_back(first, (), at=NOW),
+        held.queued(first, (), at=NOW),
+        held.withdrawn(first, Stop(at=NOW, reason="stopped by ann")),
+        held.seen_whole(first, at=NOW),
+    ]
+    assert {each["metadata"]["resourceVersion"] for each in changes} == {"7"}
+    assert "template" not in changes[0]["spec"], "nothing of the pods differs"
+    assert "template" not in held.started(first, first, at=NOW, template=False)["spec"]
+
+
+def test_the_task_and_the_number_of_the_first_worker_travel_with_the_pods() -> None:
+    wanted = job(shares="any")
+    run, plan = record_of(wanted), on(wanted, a=5, b=1)
+    first, second = jobs_of(run, plan)
+    for each, number in ((first, 0), (second, 1)):
+        template = each["spec"]["template"]
+        env = {each["name"]: each for each in template["spec"]["containers"][0]["env"]}
+        assert "value" not in env[names.ENV_FIRST_WORKER]
+        made = {**template, "metadata": {**template["metadata"], "name": "p"}}
+        assert worker_of(made) == number
+        (bundle,) = [each for each in template["spec"]["volumes"] if each["name"] == "bundle"]
+        assert bundle["projected"]["sources"][0]["downwardAPI"]["items"][0]["path"] == names.TASK_KEY
+    assert names.PLAN in first["metadata"]["annotations"]
+    assert names.PLAN not in second["metadata"]["annotations"]
+
+
+def test_a_run_is_queued_while_its_first_job_is_suspended_and_then_has_its_plan() -> None:
+    wanted = job(shares="any")
+    run, plan = record_of(wanted), on(wanted, a=5, b=1)
+    jobs = jobs_of(run, plan)
+    waits = held.with_jobs(stored_of(run), jobs)
+    assert (waits.run.plan, waits.shape, waits.started, waits.admitted) == (None, plan, False, None)
+    assert [each["metadata"]["name"] for each in held.waiting_jobs(waits, reversed(jobs))] == [
+        "demo",
+        "demo-2",
+    ]
+    runs = held.with_jobs(stored_of(run), started(jobs, run, plan))
+    assert (runs.run.plan, runs.started, runs.admitted) == (plan, True, NOW)
+    assert held.waiting_jobs(runs, jobs) == []
+    assert [each.kind for each in opening_events(runs, has_jobs=True)] == ["recorded", "admitted"]
+
+
+def test_jobs_of_others_that_carry_its_labels_are_not_its_own() -> None:
+    wanted = job(shares="any")
+    run, plan = record_of(wanted), on(wanted, a=5, b=1)
+    first, second = jobs_of(run, plan)
+    first["metadata"]["uid"], second["metadata"]["ownerReferences"] = "another", []
+    waits = held.with_jobs(stored_of(run), [first, second])
+    assert waits.shape is None
+    assert held.waiting_jobs(waits, [first, second]) == []
+
+
+def test_a_roll_back_keeps_what_happened() -> None:
+    wanted = job()
+    run, plan = record_of(wanted), on(wanted, a=3, b=3)
+    (first,) = started(jobs_of(run, plan), run, plan)
+    reasons = (Waiting(at=NOW + 30, reason="1 of 2 workers found a node", admitted=NOW),)
+    back = merged(first, held.rolled_back(first, reasons, at=NOW + 30))
+    waits = held.with_jobs(stored_of(run), [back])
+    assert (waits.run.plan, waits.started, waits.queued) == (None, False, reasons)
+    events = opening_events(waits, has_jobs=False)
+    assert [(each.kind, each.at) for each in events[1:]] == [("admitted", NOW), ("queued", NOW + 30)]
+
+
+def test_a_run_that_was_withdrawn_has_ended_and_never_starts() -> None:
+    wanted = job()
+    run, plan = record_of(wanted), on(wanted, a=3, b=3)
+    (first,) = jobs_of(run, plan)
+    for outcome, state in (("stopped", "stopped"), ("timed-out", "timed-out")):
+        stop = Stop(at=NOW, reason="because", outcome=outcome)  # type: ignore[arg-type]
+        gone = merged(first, held.withdrawn(first, stop))
+        assert dialect.is_withdrawn(gone)
+        assert dialect.wanted(gone) == 1, "a Job of no workers is asked for none"
+        over = held.with_jobs(stored_of(run), [gone])
+        assert (over.stop, over.run.plan, held.waiting_jobs(over, [gone])) == (stop, None, [])
+        end = finished_event(over, [], [])
+        assert end is not None
+        assert (end.outcome, end.reason) == (state, "because")
+
+
+@pytest.mark.parametrize("text", ["", "{}", "not base64", '{"run": "another"}'])
+def test_a_plan_that_cannot_be_read_is_told(text: str) -> None:
+    wanted = job()
+    run, plan = record_of(wanted), on(wanted, a=3, b=3)
+    (first,) = jobs_of(run, plan)
+    first["metadata"]["annotations"][names.PLAN] = text
+    with pytest.raises(RunDamaged):
+        held.with_jobs(stored_of(run), [first])
+
+
+def test_a_long_plan_is_compressed() -> None:
+    plan = on(job(), a=3, b=3)
+    assert read_plan(write_plan(plan)) == plan
+    many = replace(plan, env={str(number): "x" * 10 for number in range(10_000)})
+    assert len(write_plan(many)) < 60_000
+    assert read_plan(write_plan(many)) == many
+
+
+def test_the_keeper_waits_too() -> None:
+    wanted = job()
+    run, plan = record_of(wanted), on(wanted, a=3, b=3)
+    keeper = keeper_object(run, plan, SHIPPED, held=True)
+    assert keeper is not None
+    assert keeper["spec"]["suspend"] is True
+    assert names.AGENTS_TASK in keeper["spec"]["template"]["metadata"]["annotations"]
+
+
+@pytest.mark.parametrize(
+    "note", [names.WAITS, names.TRIED, names.ADMITTED, names.WITHDRAWN, names.CREATED, names.PRIORITY]
+)
+@pytest.mark.parametrize(
+    "text", ["", "abc", "nan", "1e999", "[[]]", "{", '[{"at": "x"}]', "\x1b[31m", "-1e300"]
+)
+def test_whatever_is_in_an_annotation_is_read(note: str, text: str) -> None:
+    """Any user of the namespace may write it."""
+    wanted = job()
+    run, plan = record_of(wanted), on(wanted, a=3, b=3)
+    for suspended in (True, False):
+        (first,) = jobs_of(run, plan)
+        first["spec"]["suspend"] = suspended
+        first["metadata"]["annotations"] |= {names.WAITS: '[{"at": 1.0, "reason": "no room"}]', note: text}
+        stored = held.with_jobs(stored_of(run), [first])
+        opening_events(stored, has_jobs=not suspended)
+        (shape,) = shapes.read(dialect.Shape, [first])
+        waits = dialect.in_queue(shape)
+        assert (waits is None) == (not suspended or (note == names.WAITS and not text))
+        queued_runs([], "team", NOW, waiting=[waits] if waits else [])
+
+
+def test_the_queue_is_by_priority_then_by_age_and_has_only_runs_that_are_tended() -> None:
+    def waits(run: str, **more: Any) -> InQueue:
+        return InQueue(**{"namespace": "team", "run": run, "created": 1.0, "tried": NOW - 1, **more})
+
+    there = [
+        waits("young", created=3.0),
+        waits("old", created=2.0),
+        waits("urgent", created=4.0, priority=5),
+        waits("alone", tried=NOW - 3600),
+        waits("elsewhere", namespace="other"),
+    ]
+    assert queued_runs([], "team", NOW, waiting=there) == ("urgent", "old", "young")
+
+
+def test_where_a_manager_sees_a_run_in_the_queue_is_why_it_waits() -> None:
+    wanted = job()
+    run, plan = record_of(wanted), on(wanted, a=3, b=3)
+    (first,) = jobs_of(run, plan)
+    first = merged(first, held.queued(first, [Waiting(at=NOW, reason="not decided")], at=NOW))
+    notes = first["metadata"]["annotations"]
+    notes[names.PLACE] = '{"name": "ns/a", "position": 3, "why": "no-room", "reason": "waiting for 6\\nGPUs"}'
+    (waits,) = held.with_jobs(stored_of(run), [first]).queued
+    assert waits.reason == "waiting for 6 GPUs (number 3 in the queue)"
+    notes[names.PLACE] = "anything"
+    (waits,) = held.with_jobs(stored_of(run), [first]).queued
+    assert waits.reason == "not decided"

@@ -1,0 +1,85 @@
+"""Lines of pods that no agent writes: stamped by the kubelet, merged by time, followed to the end."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import pytest
+
+from echelon.engines.kubernetes.watched.lines import follow_lines, merged_lines
+from echelon.errors import Denied, Refused, Unreachable
+
+
+class Log(list[Any]):
+    """A log in pieces; one that is an error is raised."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def __iter__(self) -> Any:
+        for piece in list.__iter__(self):
+            if isinstance(piece, Exception):
+                raise piece
+            yield piece
+
+
+class Logs:
+    """The part of an API that serves logs: of each pod, one answer after the other, the last for ever."""
+
+    def __init__(self, **answers: list[Log]) -> None:
+        self._answers = answers
+
+    def logs(self, pod: str, **_: object) -> Log:
+        answers = self._answers[pod]
+        return answers.pop(0) if len(answers) > 1 else answers[0]
+
+
+def pod(name: str) -> dict[str, Any]:
+    return {
+        "metadata": {"name": name, "uid": name},
+        "spec": {"containers": [{"name": "pytorch"}]},
+        "status": {"phase": "Running"},
+    }
+
+
+def stamped(second: int, text: str) -> bytes:
+    return f"2026-01-01T00:00:{second:02}.5Z {text}\n".encode()
+
+
+PODS = {0: pod("a"), 1: pod("b")}
+
+
+def test_lines_are_merged_by_time_and_pieces_may_be_cut_anywhere() -> None:
+    first = stamped(1, "one") + stamped(3, "three")
+    api: Any = Logs(
+        a=[Log([first[:40], first[40:]])], b=[Log([stamped(2, "two"), b"2026-01-01T00:00:04Z end"])]
+    )
+    assert [(line.rank, line.text) for line in merged_lines(api, PODS)] == [
+        (0, "one"),
+        (1, "two"),
+        (0, "three"),
+        (1, "end"),
+    ]
+
+
+def test_a_pod_that_has_not_begun_has_no_lines() -> None:
+    api: Any = Logs(a=[Log([Refused("waiting to start")])], b=[Log([stamped(1, "one")])])
+    assert [line.text for line in merged_lines(api, PODS)] == ["one"]
+
+
+def test_a_follower_goes_on_after_a_lost_connection() -> None:
+    broken = Log([stamped(1, "one"), Unreachable("away")])
+    api: Any = Logs(a=[broken, Log([stamped(1, "one"), stamped(2, "two")])], b=[Log()])
+    lines = follow_lines(api, lambda: PODS, lambda: True)
+    assert [line.text for line in lines] == ["one", "two"]
+
+
+def test_who_may_not_read_logs_is_told() -> None:
+    api: Any = Logs(a=[Log([Denied("no")])], b=[Log()])
+    with pytest.raises(Denied):
+        list(follow_lines(api, lambda: PODS, lambda: True))
+    with pytest.raises(Denied):
+        list(merged_lines(api, PODS))

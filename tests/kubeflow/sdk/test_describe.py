@@ -1,0 +1,65 @@
+"""Runs as Kubeflow's client shows them."""
+
+from __future__ import annotations
+
+import pytest
+
+from echelon.kubeflow.sdk.describe import Replica, conditions_of, labels_of, replicas_of
+from echelon.model.status import Status
+
+
+@pytest.mark.parametrize(
+    ("kind", "roles", "expected"),
+    [
+        ("PyTorchJob", ["worker"] * 3, ["Master 0", "Worker 0", "Worker 1"]),
+        ("PyTorchJob", ["chief", "worker"], ["Master 0", "Worker 0"]),
+        (
+            "TFJob",
+            ["chief", "worker", "worker", "ps", "evaluator"],
+            ["Chief 0", "Worker 0", "Worker 1", "PS 0", "Evaluator 0"],
+        ),
+        ("MPIJob", ["launcher", "worker", "worker"], ["Launcher 0", "Worker 0", "Worker 1"]),
+    ],
+)
+def test_workers_are_numbered_as_kubeflow_does(kind: str, roles: list[str], expected: list[str]) -> None:
+    assert [f"{each.type} {each.index}" for each in replicas_of(kind, roles)] == expected
+
+
+def test_labels_are_those_of_the_training_operator() -> None:
+    assert labels_of("PyTorchJob", "a", Replica(type="Master", index=0, worker=0)) == {
+        "training.kubeflow.org/operator-name": "pytorchjob-controller",
+        "training.kubeflow.org/job-name": "a",
+        "training.kubeflow.org/replica-type": "master",
+        "training.kubeflow.org/replica-index": "0",
+        "training.kubeflow.org/job-role": "master",
+    }
+    worker = labels_of("PyTorchJob", "a", Replica(type="Worker", index=2, worker=3))
+    assert "training.kubeflow.org/job-role" not in worker
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        ({"state": "queued", "reason": "no room"}, ["Created True", "Suspended True"]),
+        ({"state": "starting"}, ["Created True"]),
+        ({"state": "running", "started": 2.0, "training_since": 2.0}, ["Created True", "Running True"]),
+        (
+            {"state": "restarting", "started": 2.0, "training_since": 2.0, "restarts": 1},
+            ["Created True", "Restarting True", "Running False"],
+        ),
+        (
+            {"state": "running", "started": 2.0, "training_since": 3.0, "restarts": 1},
+            ["Created True", "Restarting False", "Running True"],
+        ),
+        (
+            {"state": "succeeded", "started": 2.0, "training_since": 2.0, "ended": 3.0},
+            ["Created True", "Running False", "Succeeded True"],
+        ),
+        ({"state": "failed", "ended": 3.0, "reason": "rank 1 exited 1"}, ["Created True", "Failed True"]),
+        ({"state": "stopped", "ended": 3.0}, ["Created True", "Suspended True"]),
+    ],
+)
+def test_conditions_are_kubeflows(status: dict[str, object], expected: list[str]) -> None:
+    found = list(conditions_of("PyTorchJob", Status(name="a", uri="local://a", created=1.0, **status)))  # type: ignore[arg-type]
+    assert [f"{each['type']} {each['status']}" for each in found] == expected
+    assert found[0]["reason"] == "PyTorchJobCreated"

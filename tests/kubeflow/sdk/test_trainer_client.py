@@ -1,0 +1,77 @@
+"""Kubeflow's second client, on this machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from echelon.kubeflow import CustomTrainer, LocalProcessBackendConfig, TrainerClient, TrainJobTemplate
+
+
+def train(lr: float, fail: bool = False) -> None:
+    import os
+    import sys
+
+    print("lr", lr, "node", os.environ["ECHELON_WORKER"], "of", os.environ["ECHELON_WORKERS"])
+    if fail:
+        sys.exit(4)
+
+
+@pytest.fixture
+def client(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TrainerClient:
+    assert home is not None
+    monkeypatch.chdir(tmp_path)
+    return TrainerClient(on="local")
+
+
+def test_a_function_on_two_nodes(client: TrainerClient) -> None:
+    name = client.train(
+        runtime=client.get_runtime("torch-distributed"),
+        trainer=CustomTrainer(func=train, func_args={"lr": 0.1}, num_nodes=2, env={"SOME": "value"}),
+    )
+    seen: list[str] = []
+    job = client.wait_for_job_status(name, callbacks=[lambda each: seen.append(each.status)])
+    assert seen[-1] == job.status == "Complete"
+    assert [(each.name, each.status) for each in job.steps] == [
+        ("node-0", "Succeeded"),
+        ("node-1", "Succeeded"),
+    ]
+    assert list(client.get_job_logs(name, step="node-1")) == ["lr 0.1 node 1 of 2"]
+    assert any(each.reason == "finished" for each in client.get_job_events(name))
+    assert [each.name for each in client.list_jobs()] == [name]
+    client.delete_job(name)
+    assert client.list_jobs() == []
+
+
+def test_a_template_on_the_backend_of_local_processes(client: TrainerClient) -> None:
+    trainer = CustomTrainer(func=train, func_args={"lr": 0.2})
+    here = TrainerClient(backend_config=LocalProcessBackendConfig(cleanup_venv=True))
+    name = here.train(**TrainJobTemplate(runtime="torch-distributed", trainer=trainer))
+    assert client.wait_for_job_status(name).status == "Complete"
+    assert list(here.get_job_logs(name, follow=True)) == ["lr 0.2 node 0 of 1"]
+
+
+def test_a_failure_has_its_reason(client: TrainerClient) -> None:
+    name = client.train(trainer=CustomTrainer(func=train, func_args={"lr": 1, "fail": True}))
+    with pytest.raises(RuntimeError, match="exited with code 4"):
+        client.wait_for_job_status(name)
+    assert client.get_job(name).status == "Failed"
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({}, "trainer"),
+        ({"trainer": CustomTrainer(func=train), "runtime": "deepspeed"}, "runtime"),
+        ({"trainer": CustomTrainer(func=train), "initializer": object()}, "initializer"),
+    ],
+)
+def test_what_echelon_does_not_do_is_a_value_error(
+    client: TrainerClient, given: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(ValueError, match=words):
+        client.train(**given)
+    with pytest.raises(ValueError, match="step"):
+        client.get_job_logs("any", step="model")

@@ -1,0 +1,111 @@
+"""A compiled notebook under the real controller of Tekton."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from testbed.fixtures import Target
+from testbed.kubectl import Kubectl
+from testbed.paths import LOGS
+from tests.notebook.books import write_book
+
+from testbed import controllers
+
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.slow,
+    pytest.mark.load_sensitive("it waits for CPUs, and for a controller with time limits of its own"),
+]
+
+Call = Callable[..., subprocess.CompletedProcess[str]]
+# Worker 1 sends its part to worker 0, so that the sum is right only if both ran and found each other.
+ADD_UP = """\
+rank, workers = int(os.environ["RANK"]), int(os.environ["ECHELON_WORKERS"])
+part = sum(data[rank::workers])
+place = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+if rank == 0:
+    server = socket.create_server(("", place[1]))
+    connection, _ = server.accept()
+    total = part + int(connection.makefile().readline())
+    connection.close()
+    server.close()
+else:
+    while True:
+        try:
+            with socket.create_connection(place) as connection:
+                connection.sendall(b"%d\\n" % part)
+            break
+        except OSError:
+            time.sleep(0.2)
+del connection
+print("worker", rank, "of", workers, "had", part)
+"""
+CELLS = [
+    ("imports", "import os, pathlib, socket, time"),
+    ("pipeline-parameters", "n = 4\nscale: float = 0.5"),
+    ("step:load", "data = list(range(n))\npathlib.Path('made.txt').write_text('by load')"),
+    ("step:add_up prev:load distribute workers:2", ADD_UP),
+    ("step:tell prev:add_up", "answer = total * scale\nfile = pathlib.Path('made.txt').read_text()"),
+    ("pipeline-metrics", "answer\nfile"),
+]
+
+
+@pytest.fixture
+def tekton(own_cluster: Target, image: Callable[[str], str]) -> Iterator[None]:
+    """Tekton's controller, at work."""
+    image("tekton")
+    with controllers.using("tekton"):
+        yield
+
+
+def check_by_schema(namespace: Kubectl, pipeline: dict) -> None:
+    """The pipeline and each task by the definitions of their own kinds: a PipelineRun's leaves them open."""
+    specs = {"Pipeline": [pipeline], "Task": [each["taskSpec"] for each in pipeline["tasks"]]}
+    objects = [
+        {"apiVersion": "tekton.dev/v1", "kind": kind, "metadata": {"name": f"checked-{number}"}, "spec": spec}
+        for kind, each in specs.items()
+        for number, spec in enumerate(each)
+    ]
+    text = json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
+    namespace("create", "--dry-run=server", "--validate=strict", "-f", "-", stdin=text)
+
+
+def test_it_succeeds_with_the_value_of_a_local_run(
+    tekton: None, cli: Call, namespace: Kubectl, image: Callable[[str], str]
+) -> None:
+    book = write_book(Path("add.ipynb"), CELLS)
+    local = cli("notebook", "run", str(book), "--param", "n=7", "-o", "json")
+    assert local.returncode == 0, local.stderr
+    metrics = json.loads(local.stdout)["steps"]["tell"]["metrics"]
+    words = ("--image", image("python"), "--namespace", namespace.namespace, "--into", "tekton")
+    done = cli("notebook", "compile", "--to", "tekton", str(book), "--param", "n=7", *words)
+    assert done.returncode == 0, done.stderr
+    check_by_schema(
+        namespace, yaml.safe_load(Path("tekton/add-run.yaml").read_text())["spec"]["pipelineSpec"]
+    )
+    namespace("apply", "-f", str(Path("tekton/add-needed.yaml").absolute()))
+    made = namespace("create", "-f", str(Path("tekton/add-run.yaml").absolute()), "-o", "name").strip()
+
+    def finished() -> dict:
+        conditions = namespace.get(*made.split("/", 1)).get("status", {}).get("conditions", [{}])
+        return conditions[0] if conditions[0].get("status", "Unknown") != "Unknown" else {}
+
+    try:
+        namespace.wait_for(finished, "the PipelineRun", patience=300)
+        assert finished()["reason"] == "Succeeded", finished()
+        results = namespace.get(*made.split("/", 1))["status"]["results"]
+        assert {each["name"]: each["value"] for each in results} == {
+            name: str(value) for name, value in metrics.items()
+        }
+        assert metrics["answer"] == sum(range(7)) * 0.5
+        log = namespace("logs", "-l", "tekton.dev/pipelineTask=add-up", "-c", "step-step")
+        assert "[1] worker 1 of 2 had 9" in log
+    except BaseException:
+        print(namespace("get", "pods,jobs", "-o", "wide"), namespace("get", "events"), sep="\n")
+        print((LOGS / "controller-tekton.log").read_text()[-3000:])
+        raise

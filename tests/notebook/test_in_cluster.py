@@ -1,0 +1,56 @@
+"""Pipelines in a real cluster: every step is a pod, and what is between steps is on a volume."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from tests.faults.kubernetes.terminal import Terminal
+from tests.notebook.books import write_book
+
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+
+CELLS = [
+    ("imports", "import os, pathlib"),
+    (
+        "step:train distribute:torch workers:2",
+        "rank = os.environ['RANK']\nprint('rank', rank, pathlib.Path('beside.txt').read_text())",
+    ),
+    ("", "total = sum([1, 2])\npathlib.Path('model').write_text(rank)"),
+    ("step:use prev:train limit:memory:64Mi", "blocks = [bytearray(10**7) for _ in range(60)]"),
+    ("", "print(total, os.getcwd(), pathlib.Path('model').read_text())"),
+    ("pipeline-metrics", "print(total)"),
+]
+
+
+def test_a_pipeline_in_pods_goes_on_after_a_step_that_had_too_little_memory(terminal: Terminal) -> None:
+    terminal.write("beside.txt", "beside")
+    book = terminal.folder / "book.ipynb"
+    write_book(book, CELLS)
+    words = ("notebook", "run", "book.ipynb")
+    failed = terminal.call(*words, "--image", terminal.image, "--volume", "new:50Mi@shared")
+    assert "step use failed in cell 4: rank 0 was killed by SIGKILL: out of memory" in failed.stderr
+    assert failed.returncode == 137
+    assert {"[train] rank 0 beside", "[train 1] rank 1 beside"} <= set(failed.stdout.splitlines())
+
+    book.write_text(book.read_text().replace("limit:memory:64Mi", "limit:memory:1Gi"))
+    going_on = terminal.call(*words, "--from", "use")  # in the image of that run
+    assert going_on.returncode == 0, going_on.stderr
+    assert "[use] 3 /pipeline/work 0" in going_on.stdout
+    assert "total: 3" in going_on.stdout
+    record = json.loads(terminal.read("book-1", "pipeline.json"))
+    assert [step["state"] for step in record["steps"].values()] == ["kept", "succeeded"]
+    assert terminal.read("book-1", "work/model") == "0"
+    executed = json.loads(terminal.read("book-1", "notebook.ipynb"))
+    assert executed["cells"][1]["outputs"][0]["text"] == "rank 0 beside\n"
+
+    assert "notebook, 2 steps" in terminal.call("ps", "-a").stdout
+    claims = terminal.kubectl("get", "persistentvolumeclaims", "-o", "name").split()
+    assert claims == ["persistentvolumeclaim/book-1"]
+    assert "volume book-1, which was made for book-1, is removed" in terminal.call("rm", "book-1").stderr
+    terminal.wait_for_nothing("book-1")
+    gone = terminal.call(*words, "--only", "use")
+    assert "that volume is gone" in gone.stderr
+    assert gone.returncode == 110
+    record = json.loads(terminal.read("book-1", "pipeline.json"))
+    assert [step["state"] for step in record["steps"].values()] == ["kept", "succeeded"]
