@@ -24,7 +24,7 @@ def main() -> int:
         "status": lambda: json.dumps(cluster.status(), indent=2),
         "reset": cluster.reset,
         "kubeconfig": lambda: str(KUBECONFIG),
-        "build": _build,
+        "build": lambda: _build(only_core=words.core),
         "node add": lambda: cluster.add_node(words.name),
         "node kill": lambda: cluster.kill_node(words.name),
         "node remove": lambda: cluster.remove_node(words.name),
@@ -50,10 +50,15 @@ def main() -> int:
     return 0
 
 
-def _build() -> str:
+def _build(*, only_core: bool) -> str:
+    """What every cluster needs comes first, then what only some tests ask for."""
     debian.install_packages()
-    built = [programs.folder(name) for name in versions.needed()]
-    built += [images.build(name) for name in (images.SANDBOX, *images.RECIPES)]
+    core = [*programs.ALWAYS, versions.current()]
+    built = [programs.folder(name) for name in core]
+    built += [images.build(name) for name in cluster.BASIC_IMAGES]
+    if not only_core:
+        built += [programs.folder(name) for name in versions.needed() if name not in core]
+        built += [images.build(name) for name in images.RECIPES if name not in cluster.BASIC_IMAGES]
     return "\n".join(map(str, built))
 
 
@@ -76,6 +81,8 @@ def _parser() -> argparse.ArgumentParser:
         command = commands.add_parser(name, help=text)
         if name in ("up", "build"):
             command.add_argument("--kubernetes", metavar="VERSION", help="an older one, such as 1.31")
+        if name == "build":
+            command.add_argument("--core", action="store_true", help="only what `make test` needs")
     groups: dict[str, tuple[str, dict[str, str | None]]] = {
         "node": ("a node more, or less", {"add": "?", "kill": None, "remove": None}),
         "api": ("the API server goes away, and comes back", {"stop": "", "start": ""}),

@@ -12,6 +12,7 @@ import secrets
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -19,18 +20,18 @@ import pytest
 import yaml
 
 from testbed import cluster as whole
-from testbed import controlplane, fakenodes, gpus, images, node
+from testbed import fakenodes, gpus, images, node
 from testbed.debian import missing
 from testbed.kubectl import Kubectl, Object, Refused
 from testbed.locking import held, tried
-from testbed.paths import AUDIT_LOG, KUBECONFIG, STATE
+from testbed.paths import AUDIT_LOG, CHECKOUT, KUBECONFIG, STATE
+from testbed.progress import say
 
 # Every test run on this machine holds it; the last one to release it ends a cluster that tests started.
 USERS = STATE.with_name(STATE.name + ".users")
 # Tests run side by side, but one that changes nodes or stops the API server has the cluster to itself.
 TURN = STATE.with_name(STATE.name + ".turn")
 UNSETTLING = {"api_outage", "fake_nodes", "give_gpus", "spare_node"}
-FOR_TESTS = STATE / "for-tests"
 FOREIGN = "ECHELON_TEST_KUBECONFIG"
 SHARED_CLASS = "ECHELON_TEST_SHARED_CLASS"
 
@@ -55,10 +56,22 @@ def give_up(reason: str) -> NoReturn:
     pytest.skip(reason)
 
 
+@cache
+def has_cluster_tests(file: Path) -> bool:
+    """Whether a file of tests names the mark of those that need a cluster."""
+    return "pytest.mark.cluster" in file.read_text("utf-8")
+
+
 @pytest.hookimpl(tryfirst=True)  # before tests are chosen by their marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that must have the cluster to themselves."""
+    """Mark the tests that must have the cluster to themselves. A file that has tests of the cluster must show
+    it: `tests.parts` passes only such files to pytest.
+    """
     for item in items:
+        if item.get_closest_marker("cluster") and not has_cluster_tests(item.path):
+            raise pytest.UsageError(
+                f"{item.nodeid} is marked `cluster`, and its file does not name that mark"
+            )
         if UNSETTLING.intersection(getattr(item, "fixturenames", ())):
             item.add_marker("alone")
 
@@ -67,20 +80,26 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def running() -> Iterator[None]:
     """Keep the testbed running inside the block; the last test run ends it, unless a user has started it."""
     with tried(USERS) as alone:
-        if alone and FOR_TESTS.exists():
-            whole.down()  # left by a killed test run, of this or another checkout
+        if alone:
+            _end_what_was_left()
     with held(USERS, shared=True):
         # Not while another test run has stopped the API server: that is no reason for a restart.
         with held(TURN, shared=True):
-            present = whole.claim()
-            before = bool(present and present.complete and controlplane.is_ready())
-            whole.up()
-            if not before:
-                FOR_TESTS.touch()
+            whole.up(for_tests=True)
         yield
     with tried(USERS) as alone:
-        if alone and FOR_TESTS.exists():
+        if alone and (ended := whole.claim()) and ended.for_tests:
             whole.down()
+
+
+def _end_what_was_left() -> None:
+    """End a cluster that no test run uses, if a killed one or another checkout has left it."""
+    left = whole.claim()
+    if left and (left.for_tests or left.checkout != str(CHECKOUT)):
+        say(
+            f"testbed: the cluster that {left.checkout} started at {left.since} is ended: no test run uses it"
+        )
+        whole.down()
 
 
 @pytest.fixture(scope="session")
@@ -156,11 +175,11 @@ def shared_class(cluster: Target) -> str:
 @pytest.fixture
 def real_nodes(cluster: Target, turn: None) -> list[str]:
     """The names of the nodes whose pods really run, at least two."""
-    names = [
-        item["metadata"]["name"]
-        for item in cluster.kubectl.items("nodes", "-l", "!testbed/fake")
-        if _is_ready(item)
-    ]
+    if cluster.ours:
+        # A kubelet is missed after an outage, or when it got no processor; too few nodes are told below.
+        with suppress(Refused):
+            cluster.kubectl.wait_for(lambda: len(_ready_nodes(cluster.kubectl)) >= 2, "two Ready nodes")
+    names = _ready_nodes(cluster.kubectl)
     if len(names) < 2:
         give_up(f"two Ready nodes are needed, and there are {len(names)}")
     return sorted(names)
@@ -234,10 +253,14 @@ def spare_node(own_cluster: Target) -> Iterator[str]:
 
 @pytest.fixture
 def api_outage(own_cluster: Target) -> Iterator[tuple[Callable[[], None], Callable[[], None]]]:
-    """Two calls: stop the API server, start it; it runs again after the test."""
+    """Two calls: stop the API server, start it; it runs again after the test, and knows what its nodes do."""
     assert own_cluster.ours
+    before = _ready_nodes(own_cluster.kubectl)
     yield whole.stop_api, whole.start_api
     whole.start_api()
+    own_cluster.kubectl.wait_for(
+        lambda: before <= _ready_nodes(own_cluster.kubectl), "the nodes to be Ready again"
+    )
 
 
 @pytest.fixture
@@ -252,6 +275,11 @@ def audit(own_cluster: Target) -> Callable[[], list[Object]]:
             return [json.loads(line) for line in file]
 
     return entries
+
+
+def _ready_nodes(kubectl: Kubectl) -> set[str]:
+    found = kubectl.items("nodes", "-l", "!testbed/fake")
+    return {item["metadata"]["name"] for item in found if _is_ready(item)}
 
 
 def _is_ready(item: Object) -> bool:

@@ -24,6 +24,7 @@ ADDRESSES = "import os; print(os.environ['PEERS'], os.environ['ECHELON_WORKER'])
 PEERS = {"launch": {"wiring": {"PEERS": "{address:0} {address:1}"}}}
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("version", ["3.8", NEWEST])
 def test_a_gang_from_a_zip_file(pods: Pods, version: str) -> None:
     """The members call before there is a leader; their numbers come from their environment."""
@@ -36,6 +37,7 @@ def test_a_gang_from_a_zip_file(pods: Pods, version: str) -> None:
     assert pods.last_words()["outcome"] == "succeeded"
 
 
+@pytest.mark.core
 def test_the_leaders_log_tells_the_whole_story(pods: Pods) -> None:
     pods.script("print('hello')", workers=3)
     pods.start_all()
@@ -169,6 +171,7 @@ def test_sigterm_while_the_gang_gathers(pods: Pods) -> None:
     ]
 
 
+@pytest.mark.core
 def test_sigterm_to_a_member_whose_ranks_run(pods: Pods) -> None:
     pods.script(UP, workers=2)
     pods.start_all()

@@ -26,6 +26,7 @@ def status_of(cli: Call, name: str = "fm") -> dict[str, object]:
     return found
 
 
+@pytest.mark.core
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_once_stops_the_run(cli: Call, background: Start, stay: str, number: int, code: int) -> None:
     running = background("run", "-n", "2", "--name", "fm", stay)

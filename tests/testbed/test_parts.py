@@ -7,11 +7,13 @@ import os
 import subprocess
 import sys
 import tarfile
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from testbed.kubectl import Object
-from testbed.paths import GO_SOURCES
+from testbed.locking import held
+from testbed.paths import CHECKOUT, GO_SOURCES
 
 from echelon.errors import StateTrouble, Unavailable
 from testbed import cluster, debian, fixtures, images, processes, programs, storage, versions
@@ -205,3 +207,64 @@ def test_a_claim_on_a_local_volume_is_tied_to_its_node() -> None:
     assert "node-b" in json.dumps(volume["spec"]["nodeAffinity"])
     claim["spec"]["accessModes"] = ["ReadWriteMany"]
     assert "ReadWriteOnce only" in str(storage.volume_for(claim, "node-b"))
+
+
+@pytest.mark.parametrize(
+    ("checkout", "for_tests", "used", "ended"),
+    [
+        ("/some/other", True, False, True),  # a test run was killed there
+        ("/some/other", False, False, True),  # a person left it, and the tests here need the machine's one
+        (str(CHECKOUT), True, False, True),
+        (str(CHECKOUT), False, False, False),  # started here by a person: it is used, and left running
+        (str(CHECKOUT), True, True, False),  # another test run is at work in it
+    ],
+)
+def test_what_an_earlier_test_run_left_is_taken_over(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    checkout: str,
+    for_tests: bool,
+    used: bool,
+    ended: bool,
+) -> None:
+    """The cluster is a stand-in here: only who may end it is in question."""
+    made = cluster.Claim(checkout=checkout, since="yesterday", complete=True, for_tests=for_tests)
+    present: list[cluster.Claim] = [made]
+    started: list[bool] = []
+
+    def up(*, for_tests: bool) -> None:
+        started.append(for_tests)
+        if not present:
+            present.append(
+                cluster.Claim(checkout=str(CHECKOUT), since="", complete=True, for_tests=for_tests)
+            )
+
+    monkeypatch.setattr(fixtures, "USERS", tmp_path / "users")
+    monkeypatch.setattr(fixtures, "TURN", tmp_path / "turn")
+    monkeypatch.setattr(cluster, "claim", lambda: present[-1] if present else None)
+    monkeypatch.setattr(cluster, "down", present.clear)
+    monkeypatch.setattr(cluster, "up", up)
+    with ExitStack() as kept:
+        if used:
+            kept.enter_context(held(tmp_path / "users", shared=True))
+        with fixtures.running():
+            assert started == [True]
+            assert (made not in present) is ended
+        assert bool(present) is (used or not ended)
+
+
+def test_whom_a_cluster_is_for_is_claimed_before_anything_of_it_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def cut_short() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cluster, "STATE", tmp_path)
+    monkeypatch.setattr(cluster, "CLUSTER_FILE", tmp_path / "cluster.json")
+    monkeypatch.setattr(versions, "choose", cut_short)
+    with pytest.raises(KeyboardInterrupt):
+        cluster._begin(for_tests=True)
+    claim = cluster.claim()
+    assert claim
+    assert claim.for_tests
+    assert not claim.complete

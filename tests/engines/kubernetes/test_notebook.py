@@ -40,6 +40,7 @@ CELLS = (
 )
 
 
+@pytest.mark.core
 def test_a_function_from_a_notebook(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
     nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
     monkeypatch.setenv("KUBECONFIG", str(terminal.kubeconfig))

@@ -59,6 +59,7 @@ def reach(
     return reach_volume(api, read_volume(api, name), options, owner="ann", writes=writes, notice=notice)
 
 
+@pytest.mark.core
 def test_there_and_back_and_nothing_left(
     namespace: Kubectl, api: Api, data: str, options: PodOptions, tmp_path: Path
 ) -> None:

@@ -35,6 +35,7 @@ def echelon(namespace: Kubectl, image: Callable[[str], str], monkeypatch: pytest
 Call = Callable[..., subprocess.CompletedProcess[str]]
 
 
+@pytest.mark.core
 def test_from_the_command_line(cli: Call, echelon: list[str], namespace: Kubectl, tmp_path: Path) -> None:
     source = fill(tmp_path / "source", 1_000_000)
     assert cli("volume", "create", "data", "--size", "1Mi", *echelon).stdout == "data\n"
