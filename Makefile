@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 DATA ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/echelon/fashion-mnist
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-k8s data test quick check bench soak schema clean cluster cluster-down cluster-test
+.PHONY: help demo demo-k8s data test test-all quick check bench soak schema clean cluster cluster-down cluster-test
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -57,8 +57,11 @@ check: $(READY) ## formatting, lint, types, layers, the agent's Python
 	$(BIN)/vermin --no-tips --violations -t=3.8- src/echelon/agent src/echelon/codecs/writing.py src/echelon/codecs/parsing.py src/echelon/notebook/beside >$(VENV)/vermin.log || { cat $(VENV)/vermin.log; exit 1; }'
 	@echo "checks passed: format, lint, types, layers, agent on Python 3.8"
 
-test: $(READY) ## every check and test; says how long each part took
-	@ECHELON_TEST_DATA=$(DATA) $(BIN)/python -m tests.parts
+test: $(READY) ## the checks and the tests that decide whether a change lands, in about eight minutes
+	@$(BIN)/python -m tests.parts
+
+test-all: $(READY) ## every check and test, to the end whatever fails, with a table
+	@ECHELON_TEST_DATA=$(DATA) $(BIN)/python -m tests.parts all
 
 quick: $(READY) ## the fast tests only
 	@$(BIN)/python -m pytest -m "not soak and not slow and not cluster" -q -x

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from echelon.errors import EchelonError
 from testbed import cluster, controllers, debian, images, programs, registry, versions
 from testbed.paths import KUBECONFIG
-from testbed.progress import TooLate, say
 
 
 def main() -> int:
@@ -25,7 +24,7 @@ def main() -> int:
         "status": lambda: json.dumps(cluster.status(), indent=2),
         "reset": cluster.reset,
         "kubeconfig": lambda: str(KUBECONFIG),
-        "build": _build,
+        "build": lambda: _build(only_core=words.core),
         "node add": lambda: cluster.add_node(words.name),
         "node kill": lambda: cluster.kill_node(words.name),
         "node remove": lambda: cluster.remove_node(words.name),
@@ -51,18 +50,15 @@ def main() -> int:
     return 0
 
 
-def _build() -> str:
-    """What every cluster test needs comes first. For the rest a test run may have no time left: then the
-    tests that ask for it are skipped.
-    """
+def _build(*, only_core: bool) -> str:
+    """What every cluster needs comes first, then what only some tests ask for."""
     debian.install_packages()
-    first = (*programs.ALWAYS, versions.current())
-    built = [programs.folder(name) for name in first]
-    built += [images.build(name) for name in (images.SANDBOX, *images.RECIPES)]
-    try:
-        built += [programs.folder(name) for name in versions.needed() if name not in first]
-    except TooLate as error:
-        say(f"testbed: {error.message}")
+    core = [*programs.ALWAYS, versions.current()]
+    built = [programs.folder(name) for name in core]
+    built += [images.build(name) for name in cluster.BASIC_IMAGES]
+    if not only_core:
+        built += [images.build(name) for name in images.RECIPES if name not in cluster.BASIC_IMAGES]
+        built += [programs.folder(name) for name in versions.needed() if name not in core]
     return "\n".join(map(str, built))
 
 
@@ -85,6 +81,8 @@ def _parser() -> argparse.ArgumentParser:
         command = commands.add_parser(name, help=text)
         if name in ("up", "build"):
             command.add_argument("--kubernetes", metavar="VERSION", help="an older one, such as 1.31")
+        if name == "build":
+            command.add_argument("--core", action="store_true", help="only what `make test` needs")
     groups: dict[str, tuple[str, dict[str, str | None]]] = {
         "node": ("a node more, or less", {"add": "?", "kill": None, "remove": None}),
         "api": ("the API server goes away, and comes back", {"stop": "", "start": ""}),

@@ -48,6 +48,7 @@ class Claim:
     checkout: str
     since: str
     complete: bool
+    for_tests: bool = False  # a test run started it: the last one that uses it ends it
 
 
 def claim() -> Claim | None:
@@ -58,8 +59,10 @@ def claim() -> Claim | None:
         return None
 
 
-def up() -> None:
-    """Build what is missing and start the cluster, unless this checkout's cluster runs already."""
+def up(*, for_tests: bool = False) -> None:
+    """Build what is missing and start the cluster, unless this checkout's cluster runs already. Whom it is
+    for is claimed before anything of it runs.
+    """
     debian.install_packages()
     for source in (*programs.ALWAYS, versions.current()):
         programs.folder(source)
@@ -76,7 +79,22 @@ def up() -> None:
             versions.check_running()
             return
         _end()
-        _begin()
+        _begin(for_tests=for_tests)
+
+
+def restart() -> None:
+    """End the cluster and start it again, for whom it was."""
+    present = claim()
+    down()
+    up(for_tests=present is not None and present.for_tests)
+
+
+def trouble(patience: float = 30.0) -> str:
+    """What is wrong with the cluster itself; nothing if it is well within `patience` seconds."""
+    deadline = time.monotonic() + patience
+    while (found := _trouble_now()) and time.monotonic() < deadline:
+        time.sleep(1)
+    return found
 
 
 def down() -> None:
@@ -164,11 +182,14 @@ def status() -> dict[str, object]:
     return answer
 
 
-def _begin() -> None:
+def _begin(*, for_tests: bool) -> None:
     began = time.monotonic()
     STATE.mkdir(parents=True, exist_ok=True)
     mine = Claim(
-        checkout=str(CHECKOUT), since=datetime.now(UTC).isoformat(timespec="seconds"), complete=False
+        checkout=str(CHECKOUT),
+        since=datetime.now(UTC).isoformat(timespec="seconds"),
+        complete=False,
+        for_tests=for_tests,
     )
     write(CLUSTER_FILE, json.dumps(asdict(mine)))
     versions.choose()
@@ -230,6 +251,17 @@ def _nodes_ready() -> dict[str, str]:
         }
         found[item["metadata"]["name"]] = conditions.get("Ready", "Unknown")
     return found
+
+
+def _trouble_now() -> str:
+    if not controlplane.is_ready():
+        return "the API server does not answer"
+    try:
+        ready = _nodes_ready()
+    except Refused as error:
+        return error.message
+    unwell = [name for name in FIRST_NODES if ready.get(name) != "True"]
+    return f"{', '.join(unwell)} not Ready" if unwell else ""
 
 
 def _node_alive(name: str) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
@@ -20,19 +20,18 @@ import pytest
 import yaml
 
 from testbed import cluster as whole
-from testbed import controlplane, fakenodes, gpus, images, node
+from testbed import fakenodes, gpus, images, node
 from testbed.debian import missing
 from testbed.kubectl import Kubectl, Object, Refused
 from testbed.locking import held, tried
-from testbed.paths import AUDIT_LOG, KUBECONFIG, STATE
-from testbed.progress import TooLate
+from testbed.paths import AUDIT_LOG, CHECKOUT, KUBECONFIG, STATE
+from testbed.progress import say
 
 # Every test run on this machine holds it; the last one to release it ends a cluster that tests started.
 USERS = STATE.with_name(STATE.name + ".users")
 # Tests run side by side, but one that changes nodes or stops the API server has the cluster to itself.
 TURN = STATE.with_name(STATE.name + ".turn")
 UNSETTLING = {"api_outage", "fake_nodes", "give_gpus", "spare_node"}
-FOR_TESTS = STATE / "for-tests"
 FOREIGN = "ECHELON_TEST_KUBECONFIG"
 SHARED_CLASS = "ECHELON_TEST_SHARED_CLASS"
 
@@ -77,43 +76,30 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("alone")
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_setup() -> Generator[None]:
-    """Skip a test whose fixtures need a build for which there is no time left."""
-    return (yield from _skip_if_too_late())
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_call() -> Generator[None]:
-    """The same for a build that the test itself asks for."""
-    return (yield from _skip_if_too_late())
-
-
-def _skip_if_too_late() -> Generator[None]:
-    try:
-        return (yield)
-    except TooLate as error:
-        pytest.skip(error.message)
-
-
 @contextmanager
 def running() -> Iterator[None]:
     """Keep the testbed running inside the block; the last test run ends it, unless a user has started it."""
     with tried(USERS) as alone:
-        if alone and FOR_TESTS.exists():
-            whole.down()  # left by a killed test run, of this or another checkout
+        if alone:
+            _end_what_was_left()
     with held(USERS, shared=True):
         # Not while another test run has stopped the API server: that is no reason for a restart.
         with held(TURN, shared=True):
-            present = whole.claim()
-            before = bool(present and present.complete and controlplane.is_ready())
-            whole.up()
-            if not before:
-                FOR_TESTS.touch()
+            whole.up(for_tests=True)
         yield
     with tried(USERS) as alone:
-        if alone and FOR_TESTS.exists():
+        if alone and (ended := whole.claim()) and ended.for_tests:
             whole.down()
+
+
+def _end_what_was_left() -> None:
+    """End a cluster that no test run uses, if a killed one or another checkout has left it."""
+    left = whole.claim()
+    if left and (left.for_tests or left.checkout != str(CHECKOUT)):
+        say(
+            f"testbed: the cluster that {left.checkout} started at {left.since} is ended: no test run uses it"
+        )
+        whole.down()
 
 
 @pytest.fixture(scope="session")
@@ -205,7 +191,7 @@ def shared_class(cluster: Target) -> str:
 def real_nodes(cluster: Target, turn: None) -> list[str]:
     """The names of the nodes whose pods really run, at least two."""
     if cluster.ours:
-        # A kubelet that got no processor for a while is missed for a moment; too few nodes are named below.
+        # A kubelet is missed after an outage, or when it got no processor; too few nodes are told below.
         with suppress(Refused):
             cluster.kubectl.wait_for(lambda: len(_ready_nodes(cluster.kubectl)) >= 2, "two Ready nodes")
     names = _ready_nodes(cluster.kubectl)

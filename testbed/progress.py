@@ -1,9 +1,7 @@
-"""Commands that take minutes: their progress, as one line that counts or regular lines in a log, and the time
-after which a test run begins none of them any more."""
+"""Progress of commands that take minutes: one line that counts, or regular lines in a log."""
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import sys
@@ -15,13 +13,6 @@ from echelon.errors import Unavailable
 
 PULSE = 0.5
 QUIET_PULSE = 30.0
-# Seconds since 1970, set by `make test`: on a machine with an empty cache, a build that only some tests ask
-# for must not take the time of all tests.
-UNTIL = "ECHELON_TEST_BUILDS_UNTIL"
-
-
-class TooLate(Unavailable):
-    """A build may not begin any more."""
 
 
 def say(text: str) -> None:
@@ -38,11 +29,6 @@ def run_long(
     env: Mapping[str, str] | None = None,
 ) -> float:
     """Run a long command with a counting line; returns its seconds. A failure shows the log's end."""
-    if time.time() > float(os.environ.get(UNTIL, "inf")):
-        raise TooLate(
-            f"the test run's time for builds was over before {what}",
-            hint="what was built is kept: run it again",
-        )
     log.parent.mkdir(parents=True, exist_ok=True)
     began = last_said = time.monotonic()
     live = sys.stderr.isatty()

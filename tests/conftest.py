@@ -22,7 +22,7 @@ from testbed.patience import FACTOR, pause_after
 from echelon.engines.local.processes import MARK
 from echelon.errors import EchelonError
 
-pytest_plugins = ["testbed.fixtures", "tests.summary"]
+pytest_plugins = ["testbed.fixtures", "tests.gate", "tests.summary"]
 QUIET = 60.0  # seconds, on a quiet machine
 PATIENCE = QUIET * FACTOR  # for every wait that does not go through `wait_until`
 

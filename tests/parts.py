@@ -1,162 +1,258 @@
-"""`make test`: the parts of the suite, and how long each took.
+"""`make test` and `make test-all`: the parts of the suite, one after the other, and what is told at the end.
 
-Tests of this machine's own engine compute, and tests that must have the cluster to themselves mostly wait, so
-those two go on at the same time, the former with less priority. The other cluster tests run side by side;
-those that end the cluster come last. One cluster serves all parts.
+`make test` is the gate: the tests that `tests/gate.py` chooses, with 15 minutes for each part. `make
+test-all` holds every test but soak's. Every part runs, whatever failed before it.
 
-Where the caches are empty, tests whose controllers or images are not built after 40 minutes are skipped, and
-the last lines say which builds those were; what was built is kept for the next time.
-
-A test that fails has failed, with one exception: one that is marked `load_sensitive` and failed beside others
-is rerun once, alone, and the last lines name it.
+A test that failed is tried once more, alone. If it passes, it counts as passed, and the last lines name it
+with its first failure: still a bug, and to be mended, but it does not hold up the work of others. More than
+eight second tries fail the gate. One cluster serves all parts; if it is unwell itself after a part has
+failed, it is started again and that part is repeated once.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from os import environ
 from pathlib import Path
 
 from testbed.debian import missing
 from testbed.fixtures import FOREIGN, has_cluster_tests, in_ci, running
 from testbed.patience import VARIABLE as PATIENCE
-from testbed.progress import UNTIL as BUILDS_UNTIL
 
 from echelon.errors import EchelonError
-from tests.summary import FAILURES
+from testbed import cluster
+from tests import part
 
-PARTS = {
-    "checks": ["make", "--no-print-directory", "check"],
-    "data": ["make", "--no-print-directory", "data"],
-    "builds": [sys.executable, "-m", "testbed", "build"],
+MOST_SECOND_TRIES = 8
+GATE_FILE = Path(".pytest_cache", "gate.json")
+MINUTE = 60.0
+BESIDE_EACH_OTHER = ("-n", "4", "--dist", "worksteal")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Part:
+    """A command, or tests that pytest chooses by their marks."""
+
+    name: str
+    command: tuple[str, ...] = ()
+    marks: str = ""
+    options: tuple[str, ...] = ()
+    needs_cluster: bool = False
+    limit: float = 15 * MINUTE
+
+    def words(self, tests: Sequence[str] = ()) -> list[str]:
+        """How it is run: the tests that are named, alone, or all of it. Each part keeps its own cache."""
+        if self.command:
+            return list(self.command)
+        pytest = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "--durations=12",
+            "-o",
+            f"cache_dir=.pytest_cache/{self.name}",
+        ]
+        return [
+            *pytest,
+            "-m",
+            self.marks,
+            *(("-n", "0", *tests) if tests else (*self.options, *self.places())),
+        ]
+
+    def places(self) -> list[str]:
+        """The files that it is about; none means all. To collect the thousands of tests that need no cluster
+        would take each of its processes many seconds more.
+        """
+        if not self.needs_cluster:
+            return []
+        return [str(file) for file in sorted(Path("tests").rglob("test_*.py")) if has_cluster_tests(file)]
+
+
+MAKE = ("make", "--no-print-directory")
+BUILD = (sys.executable, "-m", "testbed", "build")
+GATE = (
+    Part(name="checks", command=(*MAKE, "check")),
+    Part(name="builds", command=(*BUILD, "--core"), needs_cluster=True, limit=60 * MINUTE),
+    Part(name="local", marks="gate and not cluster", options=BESIDE_EACH_OTHER),
+    Part(
+        name="cluster", marks="gate and cluster and not alone", options=BESIDE_EACH_OTHER, needs_cluster=True
+    ),
+    Part(name="alone", marks="gate and cluster and alone", needs_cluster=True),
+)
+LONG = 90 * MINUTE
+ALL = (
+    Part(name="checks", command=(*MAKE, "check")),
+    Part(name="data", command=(*MAKE, "data")),
+    Part(name="builds", command=BUILD, needs_cluster=True, limit=LONG),
+    Part(name="local", marks="not soak and not cluster", options=BESIDE_EACH_OTHER, limit=LONG),
+    Part(
+        name="cluster",
+        marks="cluster and not alone and not restart and not soak",
+        options=BESIDE_EACH_OTHER,
+        needs_cluster=True,
+        limit=LONG,
+    ),
+    Part(
+        name="alone", marks="cluster and alone and not restart and not soak", needs_cluster=True, limit=LONG
+    ),
+    Part(name="restarts", marks="cluster and restart and not soak", needs_cluster=True, limit=LONG),
+)
+CHOICES = {
+    "gate": GATE,
+    "all": ALL,
+    "cluster": tuple(each for each in ALL if each.needs_cluster or each.name == "data"),
 }
-TESTS = {
-    "local": ["not soak and not cluster", "-n", "auto", "--maxprocesses", "4", "--dist", "worksteal"],
-    "alone": ["cluster and alone and not restart and not soak"],
-    "cluster": ["cluster and not alone and not restart and not soak", "-n", "4", "--dist", "worksteal"],
-    "restarts": ["cluster and restart and not soak"],
-}
-STEPS = (("checks",), ("data",), ("builds",), ("local", "alone"), ("cluster",), ("restarts",))
-ON_CLUSTER = ("builds", "alone", "cluster", "restarts")
-BESIDE_OTHERS = ("local", "alone", "cluster")
-TIME_FOR_BUILDS = 40 * 60.0  # with empty caches all builds and all tests together take more than an hour
-GIVES_WAY = "local"  # it computes, so that what waits beside it would otherwise wait for a processor, too
 
 
-@dataclass
+@dataclass(kw_only=True, slots=True)
+class Told:
+    """What became of one part, over all of its tries."""
+
+    seconds: float = 0.0
+    outcome: part.Outcome
+    second_tries: dict[str, str] = field(default_factory=dict)  # what passed then: its first failure
+
+
+@dataclass(slots=True)
 class Account:
     """What is told at the end."""
 
-    took: dict[str, float] = field(default_factory=dict)
-    failed: list[str] = field(default_factory=list)
-    rerun: list[str] = field(default_factory=list)
+    most_second_tries: int = MOST_SECOND_TRIES
+    parts: dict[str, Told] = field(default_factory=dict)
 
-    def print(self) -> None:
-        """The last lines of `make test`."""
-        print("parts: " + ", ".join(f"{name} {seconds:.0f} s" for name, seconds in self.took.items()))
-        print(f"rerun alone: {len(self.rerun)}" + (f" ({', '.join(self.rerun)})" if self.rerun else ""))
-        if self.failed:
-            print(f"failed: {', '.join(self.failed)}")
-        sys.stdout.flush()
+    @property
+    def second_tries(self) -> dict[str, str]:
+        """Every test that passed when it was tried again, and why it was."""
+        return {test: why for told in self.parts.values() for test, why in told.second_tries.items()}
+
+    @property
+    def has_passed(self) -> bool:
+        """Whether all is well, and not by too many second tries."""
+        well = all(told.outcome.is_well for told in self.parts.values())
+        return well and len(self.second_tries) <= self.most_second_tries
+
+    def lines(self) -> Iterator[str]:
+        """The last lines: every failure once more, then a table, then the verdict."""
+        for test, why in self.second_tries.items():
+            yield f"--- passed at the second try: {test}; its first failure:\n{why}\n"
+        for name, told in self.parts.items():
+            for test, why in told.outcome.failures.items():
+                yield f"--- FAILED in {name}: {test}\n{why}\n"
+            if told.outcome.trouble:
+                yield f"--- FAILED: {name}: {told.outcome.trouble}\n"
+        yield f"{'part':10} {'passed':>7} {'second try':>11} {'failed':>7} {'seconds':>8}"
+        for name, told in self.parts.items():
+            tries, failed = (
+                len(told.second_tries),
+                len(told.outcome.failures) or int(not told.outcome.is_well),
+            )
+            yield f"{name:10} {told.outcome.passed:7} {tries:11} {failed:7} {told.seconds:8.0f}"
+        tried = self.second_tries
+        yield f"second try: {len(tried)}" + (f" ({', '.join(tried)})" if tried else "")
+        if len(tried) > self.most_second_tries:
+            yield f"failed: more than {self.most_second_tries} second tries"
+        if failed_parts := [name for name, told in self.parts.items() if not told.outcome.is_well]:
+            yield f"failed: {', '.join(failed_parts)}"
 
 
 def main() -> int:
-    """Run every part, or those of the cluster; stop after the first step that fails."""
-    chosen = set(ON_CLUSTER if sys.argv[1:] == ["cluster"] else [*PARTS, *TESTS])
-    ours = not os.environ.get(FOREIGN)
+    """Run the parts that were chosen; `gate`, the default, leaves a note of its success."""
+    choice = (sys.argv[1:] or ["gate"])[0]
+    parts = list(CHOICES[choice])
+    ours = not environ.get(FOREIGN)
     if ours and (reason := missing()):
         if in_ci():
             print(f"there is no cluster, and CI must have one: {reason}")
             return 1
         print(f"the cluster tests are skipped unless {FOREIGN} names a cluster: {reason}", flush=True)
-        chosen -= set(ON_CLUSTER)
+        parts = [each for each in parts if not each.needs_cluster]
     elif not ours:
-        chosen.discard("builds")
-    os.environ.setdefault(BUILDS_UNTIL, str(time.time() + TIME_FOR_BUILDS))
-    account = Account()
+        parts = [each for each in parts if each.name != "builds"]
+    commit = describe_commit()
+    account = Account(MOST_SECOND_TRIES if choice == "gate" else sys.maxsize)
+    run_all(parts, account, ours=ours)
+    print(*account.lines(), sep="\n", flush=True)
+    if account.has_passed and choice == "gate":
+        write_pass(account, commit)
+    return 0 if account.has_passed else 1
+
+
+def run_all(parts: Sequence[Part], account: Account, *, ours: bool) -> None:
+    """Run every part, to the end."""
     with ExitStack() as kept:
-        for step in STEPS:
-            names = [name for name in step if name in chosen]
-            if ours and "alone" in names:  # the first part that needs it
-                kept.enter_context(running())
-            run_together(names, account)
-            if account.failed:
-                break
-    account.print()
-    return 1 if account.failed else 0
+        started = not ours
+        for each in parts:
+            began = time.monotonic()
+            print(f"--- {each.name}", flush=True)
+            try:
+                if each.needs_cluster and each.marks and not started:
+                    kept.enter_context(running())
+                    started = True
+                left = account.most_second_tries - len(account.second_tries)
+                told = run_part(each, left=left, ours=ours)
+            except EchelonError as error:  # the cluster does not start
+                told = Told(outcome=part.Outcome(code=1, trouble=str(error)))
+            told.seconds = time.monotonic() - began
+            account.parts[each.name] = told
 
 
-def run_together(names: Sequence[str], account: Account) -> None:
-    """Run parts at the same time. Only the first prints as it goes."""
-
-    def run(name: str) -> tuple[subprocess.CompletedProcess[bytes], dict[str, str | None]]:
-        began = time.monotonic()
-        kept = None if name == names[0] else subprocess.PIPE
-        with tempfile.TemporaryDirectory() as folder:
-            file = Path(folder, "failures")
-            done = subprocess.run(
-                [*command(name), *places(name)],
-                stdout=kept,
-                stderr=kept and subprocess.STDOUT,
-                check=False,
-                env=os.environ | {FAILURES: str(file)} | ({PATIENCE: "3"} if name in BESIDE_OTHERS else {}),
-            )
-            failures = json.loads(file.read_text()) if file.exists() else {}
-        account.took[name] = time.monotonic() - began
-        return done, failures
-
-    with ThreadPoolExecutor() as pool:
-        results = dict(zip(names, pool.map(run, names), strict=True))
-    for done, _ in results.values():
-        sys.stdout.buffer.write(done.stdout or b"")
-        sys.stdout.flush()
-    for name, (done, failures) in results.items():
-        again = deserve_rerun(done.returncode, failures) if name in BESIDE_OTHERS else []
-        if again:
-            account.rerun += again
-            for test in again:
-                print(f"{name}: {test} is rerun alone, since {failures[test]}", flush=True)
-            done = subprocess.run([*command(name), "-n", "0", *again], check=False)  # noqa: PLW2901
-        if done.returncode:
-            account.failed.append(name)
+def run_part(each: Part, *, left: int, ours: bool) -> Told:
+    """Run one part; what fails in it is tried again, unless that is more than is `left`."""
+    told = Told(outcome=run_once(each))
+    if each.command or told.outcome.is_well:
+        return told
+    if each.needs_cluster and ours and (reason := cluster.trouble()):
+        print(f"--- {each.name} is repeated: the cluster is started again, since {reason}", flush=True)
+        cluster.restart()
+        told.second_tries[f"the cluster in {each.name}"] = reason
+        told.outcome = run_once(each)
+    first = told.outcome
+    if first.trouble or not 0 < len(first.failures) <= left - len(told.second_tries):
+        return told
+    for test in first.failures:
+        print(f"--- {each.name}: {test} is tried again, alone", flush=True)
+    again = run_once(each, tests=list(first.failures))
+    passed = [test for test in first.failures if test not in again.failures] if not again.trouble else []
+    told.second_tries |= {test: first.failures[test] for test in passed}
+    told.outcome = replace(again, passed=first.passed + again.passed, skipped=first.skipped)
+    return told
 
 
-def deserve_rerun(code: int, failures: Mapping[str, str | None]) -> list[str]:
-    """The tests to rerun after a part that ended with `code`: all that failed, if each of them says why it
-    needs quiet; none, if a single one does not.
-    """
-    tests_failed = 1  # pytest's exit code; any other says that the run itself went wrong
-    return list(failures) if code == tests_failed and all(failures.values()) else []
+def run_once(each: Part, tests: Sequence[str] = ()) -> part.Outcome:
+    """Run a part, or some tests of it."""
+    patience: Mapping[str, str] = {} if each.command else {PATIENCE: "3"}
+    return part.run(each.words(tests), limit=each.limit, environment=patience)
 
 
-def command(name: str) -> list[str]:
-    """How a part is run; each keeps its own cache."""
-    if name in PARTS:
-        return PARTS[name]
-    cache = f"cache_dir=.pytest_cache/{name}"
-    before = ["nice", "-n", "10"] if name == GIVES_WAY else []
-    return [*before, sys.executable, "-m", "pytest", "--durations=12", "-o", cache, "-m", *TESTS[name]]
+def describe_commit() -> dict[str, object]:
+    """What is tested: the commit, and whether the files are exactly those of it."""
+
+    def git(*words: str) -> str:
+        return subprocess.run(["git", *words], capture_output=True, text=True, check=False).stdout.strip()
+
+    return {"commit": git("rev-parse", "HEAD"), "clean": not git("status", "--porcelain")}
 
 
-def places(name: str) -> list[str]:
-    """The files that a part is about; none means all. To collect the thousands of tests that need no cluster
-    would take each of its processes 15 s more.
-    """
-    if name not in ON_CLUSTER or name in PARTS:
-        return []
-    return [str(file) for file in sorted(Path("tests").rglob("test_*.py")) if has_cluster_tests(file)]
+def write_pass(account: Account, commit: Mapping[str, object]) -> None:
+    """Note on which commit the gate has passed, and how."""
+    passed = {
+        **commit,
+        "seconds": {name: round(told.seconds) for name, told in account.parts.items()},
+        "tests": sum(told.outcome.passed for told in account.parts.values()),
+        "second_tries": list(account.second_tries),
+    }
+    GATE_FILE.parent.mkdir(exist_ok=True)
+    GATE_FILE.write_text(json.dumps(passed, indent=2) + "\n")
 
 
 if __name__ == "__main__":
     try:
         sys.exit(main())
-    except EchelonError as error:  # the cluster does not start, or another checkout has one
-        sys.exit(str(error))
+    except KeyboardInterrupt:
+        sys.exit(130)

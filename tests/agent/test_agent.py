@@ -73,6 +73,7 @@ def test_a_worker_that_goes_silent_is_lost(agents: Agents, write_script: Write) 
     assert agents.verdict()["cause"]["summary"] == "worker 1 was lost: it sent nothing for 10 s"
 
 
+@pytest.mark.core
 def test_a_worker_that_comes_back_joins_the_next_generation(agents: Agents, write_script: Write) -> None:
     script = write_script(
         "import os, time\nif os.environ['ECHELON_RESTART'] == '0': time.sleep(600)\nprint('again')"
@@ -120,6 +121,7 @@ def test_a_leader_that_is_gone_for_good(agents: Agents, write_script: Write) -> 
     assert agents.processes[1].wait(PATIENCE) == NO_LEADER
 
 
+@pytest.mark.core
 def test_an_agent_that_is_told_to_leave_stops_its_ranks(agents: Agents, write_script: Write) -> None:
     script = (
         "import signal, sys, time\nsignal.signal(15, lambda *_: (print('saved', flush=True), sys.exit(0)))\n"
@@ -141,6 +143,7 @@ def test_a_rank_that_ignores_sigterm_is_killed_after_its_grace(agents: Agents, w
     assert agents.verdict()["outcome"] == "timed-out"
 
 
+@pytest.mark.core
 def test_output_is_complete(agents: Agents, write_script: Write) -> None:
     """No lost last line, no line mixed with another, bytes as they were; a progress bar does not flood."""
     script = write_script(

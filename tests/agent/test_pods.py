@@ -26,6 +26,7 @@ ADDRESSES = "import os; print(os.environ['PEERS'], os.environ['ECHELON_WORKER'])
 PEERS = {"launch": {"wiring": {"PEERS": "{address:0} {address:1}"}}}
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("version", ["3.8", NEWEST])
 def test_a_gang_from_a_zip_file(pods: Pods, version: str) -> None:
     """The members call before there is a leader; their numbers come from their environment."""
@@ -38,6 +39,7 @@ def test_a_gang_from_a_zip_file(pods: Pods, version: str) -> None:
     assert pods.last_words()["outcome"] == "succeeded"
 
 
+@pytest.mark.core
 def test_the_leaders_log_tells_the_whole_story(pods: Pods) -> None:
     pods.script("print('hello')", workers=3)
     pods.start_all()
@@ -180,6 +182,7 @@ def test_sigterm_while_the_gang_gathers(pods: Pods) -> None:
     ]
 
 
+@pytest.mark.core
 def test_sigterm_to_a_member_whose_ranks_run(pods: Pods) -> None:
     pods.script(UP, workers=2)
     pods.start_all()
@@ -391,7 +394,6 @@ def test_the_only_worker_is_told_to_leave_twice(pods: Pods) -> None:
     assert pods.code(0) == 0
 
 
-@pytest.mark.load_sensitive("ranks have 8 s to start and 2 s to say where they are")
 def test_ranks_that_wait_for_one_that_has_ended_say_where(pods: Pods) -> None:
     """Their Python loads what that takes from the zip file that the agent runs from."""
     pods.script(

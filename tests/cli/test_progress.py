@@ -44,7 +44,6 @@ WIDE = """
 """
 
 
-@pytest.mark.load_sensitive("a bar is final after half a second")
 def test_nested_bars_at_the_bottom_of_a_terminal(terminal: Open, write: Write) -> None:
     write("nested.py", NESTED)
     screen = terminal("run", "-n", "2", "--name", "fm", "nested.py", columns=120)

@@ -306,7 +306,6 @@ def test_a_reader_that_goes_away(home: Path, cli: Call, write: Write) -> None:
         assert done.stderr == ""
 
 
-@pytest.mark.load_sensitive("ranks have 10 s to start and 2 s to say where they are")
 def test_a_rank_that_ended_early_is_named_with_the_place_where_the_others_wait(
     cli: Call, write: Callable[..., Path]
 ) -> None:

@@ -26,7 +26,7 @@ def status_of(cli: Call, name: str = "fm") -> dict[str, object]:
     return found
 
 
-@pytest.mark.load_sensitive("ranks have 10 s between two signals")
+@pytest.mark.core
 @pytest.mark.parametrize(("name", "code"), [("int", 130), ("term", 143)])
 def test_once_stops_the_run(cli: Call, background: Start, stay: str, name: str, code: int) -> None:
     number = getattr(signal, f"SIG{name.upper()}")
@@ -89,7 +89,6 @@ def test_a_shell_passes_ctrl_c_on_to_what_it_waits_for(background: Start, write:
     assert Path("runs/fm/logs/rank-0.log").read_text().count("KeyboardInterrupt") == 1
 
 
-@pytest.mark.load_sensitive("ranks have 10 s between two signals")
 def test_three_times_kills_what_ignores_the_first_two(cli: Call, background: Start, stay: str) -> None:
     running = background("run", "-n", "2", "--name", "fm", stay, "--stubborn")
     wait_for(*PIDS)

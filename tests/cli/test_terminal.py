@@ -18,6 +18,7 @@ Write = Callable[..., Path]
 ESCAPE = "\x1b["
 
 
+@pytest.mark.core
 def test_ranks_are_coloured(terminal: Open, hello: str) -> None:
     screen = terminal("run", "-n", "2", "--name", "fm", hello)
     assert screen.end() == 0
@@ -59,6 +60,7 @@ def test_nothing_of_a_terminal_in_a_pipe(call: Call, hello: str, write: Write) -
         assert ESCAPE not in done.stdout + done.stderr
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("columns", [60, 80, 200])
 def test_a_run_is_one_line_of_the_table(terminal: Open, call: Call, write: Write, columns: int) -> None:
     write("fail.py", "raise ValueError('a very long explanation of what went wrong, ' * 4)")
@@ -72,6 +74,7 @@ def test_a_run_is_one_line_of_the_table(terminal: Open, call: Call, write: Write
     assert ("fail.py --one-flag" in row) == (columns == 200)
 
 
+@pytest.mark.core
 def test_a_debugger_and_a_question(terminal: Open, write: Write) -> None:
     write(
         "debug.py",
@@ -93,7 +96,7 @@ def test_a_debugger_and_a_question(terminal: Open, write: Write) -> None:
     assert screen.end() == 0
 
 
-@pytest.mark.load_sensitive("ranks have 10 s between two signals")
+@pytest.mark.core
 def test_control_c_once_and_twice(terminal: Open, stay: str) -> None:
     screen = terminal("run", "-n", "2", "--name", "one", stay)
     wait_for("runs/one/pid-0", "runs/one/pid-1")

@@ -40,6 +40,7 @@ main()
 """
 
 
+@pytest.mark.core
 def test_ranks_on_several_workers_find_each_other() -> None:
     Path("train.py").write_text(ALL_REDUCE)
     run = echelon.run("train.py", workers=2, procs=2)

@@ -18,7 +18,6 @@ from tests.kubeflow.written import check_written_jobs
 pytestmark = [
     pytest.mark.cluster,
     pytest.mark.slow,
-    pytest.mark.load_sensitive("it waits for CPUs, and for a controller with time limits of its own"),
 ]
 
 TORCH = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "PYTHONUNBUFFERED", "TORCHELASTIC_ERROR_FILE")

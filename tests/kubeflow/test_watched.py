@@ -22,7 +22,6 @@ from tests.kubeflow.written import check_written_as
 pytestmark = [
     pytest.mark.cluster,
     pytest.mark.slow,
-    pytest.mark.load_sensitive("it waits for CPUs, and for a controller with time limits of its own"),
 ]
 
 Object = dict[str, Any]

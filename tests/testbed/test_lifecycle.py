@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from testbed.fixtures import FOR_TESTS, Target
+from testbed.fixtures import Target
 from testbed.kubectl import Kubectl
 from testbed.paths import CHECKOUT, PROCESSES, STATE
 from tests.conftest import wait_until
@@ -25,11 +25,11 @@ pytestmark = [pytest.mark.cluster, pytest.mark.restart, pytest.mark.slow]
 def ours_to_end(own_cluster: Target) -> Iterator[None]:
     """A cluster that the tests started themselves, and that is there again for whoever comes next."""
     assert own_cluster.ours
-    if not FOR_TESTS.exists():
+    claim = cluster.claim()
+    if not (claim and claim.for_tests):
         pytest.skip("the cluster was started by a person, not by the tests: it is not ended for a test")
     yield
-    cluster.up()
-    FOR_TESTS.touch()
+    cluster.up(for_tests=True)
 
 
 def what_is_left() -> list[str]:

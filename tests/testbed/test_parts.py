@@ -7,17 +7,17 @@ import os
 import subprocess
 import sys
 import tarfile
-import time
-from collections.abc import Callable, Generator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from testbed.kubectl import Object
-from testbed.paths import GO_SOURCES
+from testbed.locking import held
+from testbed.paths import CHECKOUT, GO_SOURCES
 
 from echelon.errors import StateTrouble, Unavailable
 from testbed import __main__ as command
-from testbed import cluster, debian, fixtures, images, processes, programs, progress, storage, versions
+from testbed import cluster, debian, fixtures, images, processes, programs, storage, versions
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
@@ -38,49 +38,23 @@ def test_every_go_module_is_pinned_and_known() -> None:
         assert programs.version(name).startswith("v"), name
 
 
-def test_no_build_begins_when_the_time_for_builds_is_over(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    done, log = tmp_path / "done", tmp_path / "log"
-    monkeypatch.setenv(progress.UNTIL, str(time.time() + 3600))
-    progress.run_long("building", ["touch", str(done)], log=log)
-    assert done.exists()
-    monkeypatch.setenv(progress.UNTIL, str(time.time() - 1))
-    with pytest.raises(progress.TooLate, match="was over before building more"):
-        progress.run_long("building more", ["false"], log=log)
-
-
-def test_what_every_test_needs_is_built_first_and_the_rest_while_there_is_time(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.mark.parametrize("only_core", [True, False])
+def test_what_every_test_needs_is_built_first(monkeypatch: pytest.MonkeyPatch, only_core: bool) -> None:
     """The builds themselves, which take an hour, are stand-ins."""
     asked: list[str] = []
 
     def build(name: str) -> Path:
-        if name == "kwok":
-            raise progress.TooLate("the time was over before building kwok")
         asked.append(name)
         return Path(name)
 
     monkeypatch.setattr(programs, "folder", build)
     monkeypatch.setattr(images, "build", build)
     monkeypatch.setattr(debian, "install_packages", lambda: None)
-    monkeypatch.setattr(sys, "argv", ["testbed", "build"])
+    monkeypatch.setattr(sys, "argv", ["testbed", "build", *["--core"] * only_core])
     assert command.main() == 0
-    assert "over before building kwok" in capsys.readouterr().err
-    needed = [*programs.ALWAYS, "kubernetes", images.SANDBOX, *images.RECIPES]
-    assert asked[: len(needed)] == needed
-    assert "job-controllers" in asked[len(needed) :]
-
-
-@pytest.mark.parametrize("hook", [fixtures.pytest_runtest_setup, fixtures.pytest_runtest_call])
-def test_a_test_without_time_for_its_build_is_skipped_with_the_reason(
-    hook: Callable[[], Generator[None]],
-) -> None:
-    around = hook()
-    next(around)
-    with pytest.raises(pytest.skip.Exception, match="no time for tekton"):
-        around.throw(progress.TooLate("no time for tekton"))
+    core = [*programs.ALWAYS, "kubernetes", *cluster.BASIC_IMAGES]
+    assert asked[: len(core)] == core
+    assert ("kwok" in asked) is ("torch" in asked) is not only_core
 
 
 def test_an_older_kubernetes_is_chosen_by_its_number_and_kept(
@@ -118,7 +92,6 @@ def test_a_failed_build_leaves_nothing_that_looks_like_a_result(
     broken.chmod(0o755)
     monkeypatch.setattr(programs, "CACHE", tmp_path / "cache")
     monkeypatch.setenv("PATH", f"{broken.parent}:{os.environ['PATH']}")
-    monkeypatch.delenv(progress.UNTIL, raising=False)  # this build takes no time, however late it is
     with pytest.raises(Unavailable, match="no room"):
         programs.folder("sandbox")
     left = [path.name for path in (tmp_path / "cache" / "bin").iterdir()]
@@ -275,3 +248,64 @@ def test_a_claim_on_a_local_volume_is_tied_to_its_node() -> None:
     assert "node-b" in json.dumps(volume["spec"]["nodeAffinity"])
     claim["spec"]["accessModes"] = ["ReadWriteMany"]
     assert "ReadWriteOnce only" in str(storage.volume_for(claim, "node-b"))
+
+
+@pytest.mark.parametrize(
+    ("checkout", "for_tests", "used", "ended"),
+    [
+        ("/some/other", True, False, True),  # a test run was killed there
+        ("/some/other", False, False, True),  # a person left it, and the tests here need the machine's one
+        (str(CHECKOUT), True, False, True),
+        (str(CHECKOUT), False, False, False),  # started here by a person: it is used, and left running
+        (str(CHECKOUT), True, True, False),  # another test run is at work in it
+    ],
+)
+def test_what_an_earlier_test_run_left_is_taken_over(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    checkout: str,
+    for_tests: bool,
+    used: bool,
+    ended: bool,
+) -> None:
+    """The cluster is a stand-in here: only who may end it is in question."""
+    made = cluster.Claim(checkout=checkout, since="yesterday", complete=True, for_tests=for_tests)
+    present: list[cluster.Claim] = [made]
+    started: list[bool] = []
+
+    def up(*, for_tests: bool) -> None:
+        started.append(for_tests)
+        if not present:
+            present.append(
+                cluster.Claim(checkout=str(CHECKOUT), since="", complete=True, for_tests=for_tests)
+            )
+
+    monkeypatch.setattr(fixtures, "USERS", tmp_path / "users")
+    monkeypatch.setattr(fixtures, "TURN", tmp_path / "turn")
+    monkeypatch.setattr(cluster, "claim", lambda: present[-1] if present else None)
+    monkeypatch.setattr(cluster, "down", present.clear)
+    monkeypatch.setattr(cluster, "up", up)
+    with ExitStack() as kept:
+        if used:
+            kept.enter_context(held(tmp_path / "users", shared=True))
+        with fixtures.running():
+            assert started == [True]
+            assert (made not in present) is ended
+        assert bool(present) is (used or not ended)
+
+
+def test_whom_a_cluster_is_for_is_claimed_before_anything_of_it_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def cut_short() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cluster, "STATE", tmp_path)
+    monkeypatch.setattr(cluster, "CLUSTER_FILE", tmp_path / "cluster.json")
+    monkeypatch.setattr(versions, "choose", cut_short)
+    with pytest.raises(KeyboardInterrupt):
+        cluster._begin(for_tests=True)
+    claim = cluster.claim()
+    assert claim
+    assert claim.for_tests
+    assert not claim.complete

@@ -37,7 +37,8 @@ if TYPE_CHECKING:
 _RUN_HEADS = ("NAME", "STATE", "WORKERS", "GPUS", "AGE", "TOOK", "COMMAND", "REASON")
 _MOST_MISSING = 8  # workers of whose results it is told what is missing
 _LEVEL_COLOURS = {"ok": "green", "degraded": "yellow", "missing": "red"}
-_SHORTENED = ("COMMAND", "REASON", "MODEL", "USED BY")  # columns that give way on a narrow terminal
+_SHORTENED = ("OWNER", "COMMAND", "REASON", "MODEL", "USED BY")  # columns that give way on a narrow terminal
+_WHOLE = ("NAME", "NODE", "RUN", "STATE")  # columns that never do: the last ones leave the screen instead
 _LEFT_OUT = 5  # results that are named when they cannot be copied
 T = TypeVar("T")
 
@@ -413,8 +414,9 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     from rich.text import Text
 
     drawn = Table(box=None, pad_edge=False, header_style="bold" if coloured() else "")
-    for head in heads:
-        drawn.add_column(head, no_wrap=head not in _SHORTENED)
+    for at, head in enumerate(heads):
+        whole = max(len(click.unstyle(row[at])) for row in cells) if head in _WHOLE and cells else None
+        drawn.add_column(head, no_wrap=head not in _SHORTENED, min_width=whole)
     for row in cells:
         texts = [Text.from_ansi(cell) for cell in row]
         for text in texts:

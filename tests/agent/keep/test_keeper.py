@@ -151,7 +151,6 @@ def test_results_that_are_too_large_stay_with_their_worker(pods: Pods, make: Mak
     assert keeper.process.poll() is None, "it holds what it has"
 
 
-@pytest.mark.load_sensitive("a keeper that is stopped too late has all of it already")
 def test_a_keeper_killed_in_the_middle_is_replaced_by_another(pods: Pods, make: Make) -> None:
     """The first is stopped as soon as something comes, so that it dies in the middle for certain."""
     large = "(output / 'large').write_bytes(os.urandom(200_000_000))\n"

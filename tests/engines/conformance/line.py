@@ -33,6 +33,7 @@ class LineConformance:
 
     # The line
 
+    @pytest.mark.core
     def test_a_run_that_does_not_fit_now_waits(self, harness: Harness) -> None:
         harness.provide_gpus(2)
         engine = harness.engine

@@ -38,6 +38,7 @@ class LifeConformance:
 
     # The life of a run
 
+    @pytest.mark.core
     def test_a_run_that_ends_well(self, harness: Harness) -> None:
         engine = harness.engine
         run = start(harness, "talks.py", workers=2)
@@ -96,6 +97,7 @@ class LifeConformance:
 
     # Output
 
+    @pytest.mark.core
     def test_output_is_complete_and_in_order(self, harness: Harness) -> None:
         run = start(harness, "talks.py", workers=2, procs=2)
         followed = by_rank(run.logs(follow=True))
@@ -110,6 +112,7 @@ class LifeConformance:
         assert by_rank(run.logs(follow=True)) == followed
         assert by_rank(whole_lines(each_line(run.raw_logs()))) == followed
 
+    @pytest.mark.core
     def test_output_of_some_ranks(self, harness: Harness) -> None:
         run = start(harness, "talks.py", workers=3)
         run.wait(PATIENCE)
@@ -144,6 +147,7 @@ class LifeConformance:
 
     # Failure
 
+    @pytest.mark.core
     def test_the_first_failure_is_the_cause(self, harness: Harness) -> None:
         run = start(harness, "fails.py", workers=3)
         status = run.wait(PATIENCE)
@@ -165,6 +169,7 @@ class LifeConformance:
         assert [worker.state for worker in status.workers] == ["stopped", "failed", "stopped"]
         assert [worker.reason is not None for worker in status.workers] == [False, True, False]
 
+    @pytest.mark.core
     def test_a_rank_killed_by_a_signal(self, harness: Harness) -> None:
         run = start(harness, "is-killed.py")
         status = run.wait(PATIENCE)
@@ -182,6 +187,7 @@ class LifeConformance:
         error = "ConnectionResetError: [Errno 104] Connection reset by peer"
         assert cause.others == (RankEnd(rank=2, worker=0, exit_code=1, error=error, consequence=True),)
 
+    @pytest.mark.core
     def test_a_program_that_does_not_exist(self, harness: Harness) -> None:
         job = dataclasses.replace(harness.job("talks.py"), script=None, command=("./no-such-program",))
         status = submit(Prepared(job=job), harness.engine).wait(PATIENCE)
@@ -191,6 +197,7 @@ class LifeConformance:
 
     # Restarts
 
+    @pytest.mark.core
     def test_a_restart_after_a_failure(self, harness: Harness) -> None:
         run = start(harness, "recovers.py", workers=2, restarts=2)
         status = run.wait(PATIENCE)
@@ -217,6 +224,7 @@ class LifeConformance:
         assert (status.state, status.exit_code, status.restarts) == ("timed-out", RunTimedOut.exit_code, 0)
         assert "0.5 s" in (status.reason or "")
 
+    @pytest.mark.core
     def test_who_serves_ends_with_those_it_serves(self, harness: Harness) -> None:
         servers = (Role(name="ps", workers=1, resources=Resources()),)
         status = start(harness, "serves.py", workers=2, roles=servers).wait(PATIENCE)
@@ -229,6 +237,7 @@ class LifeConformance:
 
     # Stopping
 
+    @pytest.mark.core
     def test_stopping(self, harness: Harness) -> None:
         run = start(harness, "lasts.py", workers=2)
         wait_for_state(harness, run, "running")

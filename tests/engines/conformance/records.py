@@ -37,6 +37,7 @@ class RecordConformance:
 
     # Recording
 
+    @pytest.mark.core
     def test_a_recorded_run_exists_and_nothing_runs(self, harness: Harness) -> None:
         engine, job = harness.engine, harness.job("talks.py", workers=2, args=("--some", "argument"))
         ref = engine.record(job, None)
@@ -86,6 +87,7 @@ class RecordConformance:
         assert Run(ref, engine).resume().wait(PATIENCE).state == "succeeded"
         assert kinds(engine, ref).count("recorded") == 1
 
+    @pytest.mark.core
     def test_the_name_of_a_run_is_taken_until_it_is_removed(self, harness: Harness) -> None:
         engine, job = harness.engine, harness.job("lasts.py")
         run = submit(Prepared(job=job), engine)
@@ -108,6 +110,7 @@ class RecordConformance:
             submit(Prepared(job=job), engine)
         assert list(engine.runs()) == []
 
+    @pytest.mark.core
     def test_a_missing_secret_is_told_before_the_run_exists(self, harness: Harness) -> None:
         engine = harness.engine
         job = harness.job("talks.py", secrets=(Secret(name="ECHELON_NO_SUCH_SECRET"),))
@@ -115,6 +118,7 @@ class RecordConformance:
             submit(Prepared(job=job), engine)
         assert list(engine.runs()) == []
 
+    @pytest.mark.core
     def test_a_preview_does_nothing(self, harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("ECHELON_TEST_SECRET", "hunter2")
         engine = harness.engine
@@ -154,6 +158,7 @@ class RecordConformance:
 
     # All runs
 
+    @pytest.mark.core
     def test_every_run_the_newest_first(self, harness: Harness) -> None:
         engine = harness.engine
         assert list(engine.runs()) == []
@@ -193,6 +198,7 @@ class RecordConformance:
         with pytest.raises(UnknownRun):
             run.status()
 
+    @pytest.mark.core
     def test_removing_frees_the_name_and_leaves_the_results(self, harness: Harness) -> None:
         run = start(harness, "writes.py")
         run.wait(PATIENCE)

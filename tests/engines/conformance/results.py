@@ -17,6 +17,7 @@ class ResultConformance:
 
     # Results
 
+    @pytest.mark.core
     def test_fetching_results(self, harness: Harness, tmp_path: Path) -> None:
         run = start(harness, "writes.py")
         run.wait(PATIENCE)
@@ -42,6 +43,7 @@ class ResultConformance:
         assert run.get("model/weights.bin").read_bytes() == bytes(range(256))
         assert (run.get() / "notes.txt").read_text() == "all is well"
 
+    @pytest.mark.core
     @pytest.mark.parametrize("path", ["../secret.txt", "model/../../secret.txt", "/etc/hostname", ".."])
     def test_nothing_outside_the_results_is_fetched(
         self, harness: Harness, tmp_path: Path, path: str

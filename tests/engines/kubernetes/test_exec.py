@@ -62,6 +62,7 @@ def echelon(*words: str, stdin: bytes | None = None) -> subprocess.CompletedProc
     return subprocess.run([*ECHELON, *words], input=stdin, capture_output=True, timeout=PATIENCE, check=False)
 
 
+@pytest.mark.core
 def test_a_command_its_streams_and_its_exit_code(run: list[str]) -> None:
     done = echelon("exec", *run, "fm", "--", "sh", "-c", "pwd; ls; echo oh >&2; exit 7")
     assert (done.returncode, done.stdout, done.stderr) == (7, b"/echelon/space/code\nstay.py\n", b"oh\n")

@@ -9,8 +9,12 @@ import contextlib
 import io
 import json
 import os
+import re
+import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -111,12 +115,30 @@ MANY = settings(
 FEW = settings(MANY, max_examples=max(10, MANY.max_examples // 5))
 
 
-def test_the_cluster_is_well_before_anything_is_garbled(world: Path) -> None:
+def at_hour(hour: int) -> SimpleNamespace:
+    """The module `time` on a certain day: what it shows is one character longer from ten o'clock on."""
+    now = datetime(2026, 3, 1, hour, tzinfo=UTC).timestamp()
+    return SimpleNamespace(time=lambda: now, strftime=time.strftime, localtime=time.localtime)
+
+
+@pytest.mark.parametrize("hour", [1, 11])
+@pytest.mark.parametrize("columns", ["50", "80", "200"])
+def test_the_cluster_is_well_before_anything_is_garbled(
+    world: Path, monkeypatch: pytest.MonkeyPatch, hour: int, columns: str
+) -> None:
+    monkeypatch.setattr("echelon.cli.render.time", at_hour(hour))
+    monkeypatch.setenv("TERM", "xterm")  # a dumb one has 80 columns, whatever it says
+    monkeypatch.setenv("COLUMNS", columns)
     shelf = Shelf(CLUSTER, LOG)
-    code, table = say(shelf, "ps", "-a", "-A", "-o", "json")
+    code, table = say(shelf, "ps", "-a", "-A")
     assert code == 0
-    rows = {each["name"]: each["state"] for each in json.loads(table)}
-    assert rows == {RUN: "running", "ended": "stopped", "stopped": "stopped", "queued": "queued"}, table
+    rows = re.findall(r"^.* (\S+) +(running|stopped|queued) ", table, re.MULTILINE)
+    assert sorted(rows) == [
+        ("ended", "stopped"),
+        (RUN, "running"),
+        ("queued", "queued"),
+        ("stopped", "stopped"),
+    ], table
     code, text = say(shelf, "status", RUN)
     assert "running" in text
     assert "rank 0 failed" in text

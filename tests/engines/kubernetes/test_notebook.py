@@ -51,6 +51,7 @@ CELLS = (
 )
 
 
+@pytest.mark.core
 def test_a_function_from_a_notebook(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KUBECONFIG", str(terminal.kubeconfig))
     sources = [textwrap.dedent(cell).strip() for cell in CELLS]

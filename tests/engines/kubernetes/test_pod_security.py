@@ -19,6 +19,7 @@ from echelon.submit import Prepared, submit
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("may_know", [True, False])
 def test_a_run_where_pods_may_not_be_root(
     namespace: Kubectl,

@@ -19,7 +19,6 @@ from testbed import controllers
 pytestmark = [
     pytest.mark.cluster,
     pytest.mark.slow,
-    pytest.mark.load_sensitive("it waits for CPUs, and for a controller with time limits of its own"),
 ]
 
 Call = Callable[..., subprocess.CompletedProcess[str]]

@@ -30,6 +30,7 @@ def api(namespace: Kubectl) -> Iterator[Api]:
 # Objects
 
 
+@pytest.mark.core
 def test_an_object_from_its_making_to_its_end(api: Api) -> None:
     assert api.find("ConfigMap", "one") is None
     made = api.create(config_map("one", a="1"))
@@ -130,6 +131,7 @@ def test_other_paths(api: Api) -> None:
 # Rights
 
 
+@pytest.mark.core
 def test_somebody_with_few_rights(user: Callable[..., Kubectl], namespace: Kubectl, api: Api) -> None:
     rules = [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list"]}]
     theirs = Api(access_of(user("ann", rules)))
@@ -182,6 +184,7 @@ def test_a_token_that_nobody_knows(namespace: Kubectl, api: Api) -> None:
 # Watching
 
 
+@pytest.mark.core
 def test_a_watch_sees_what_happens(api: Api) -> None:
     version = api.list("ConfigMap").version
     with api.watch("ConfigMap", selector="test=yes", version=version, timeout=60) as watch:

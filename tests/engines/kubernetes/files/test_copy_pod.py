@@ -67,6 +67,7 @@ def wait_ready(namespace: Kubectl, name: str) -> None:
     )
 
 
+@pytest.mark.core
 def test_there_and_back_and_nothing_left(
     namespace: Kubectl, api: Api, data: str, options: PodOptions, tmp_path: Path
 ) -> None:

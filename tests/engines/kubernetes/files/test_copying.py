@@ -43,6 +43,7 @@ main()
 """
 
 
+@pytest.mark.core
 def test_from_the_command_line(cli: Call, echelon: list[str], namespace: Kubectl, tmp_path: Path) -> None:
     source = fill(tmp_path / "source", 1_000_000)
     assert cli("volume", "create", "data", "--size", "1Mi", *echelon).stdout == "data\n"

@@ -119,6 +119,7 @@ def job(image: Callable[[str], str]) -> Callable[..., Job]:
 @pytest.mark.cluster
 @pytest.mark.slow
 class TestOnACluster:
+    @pytest.mark.core
     def test_a_volume_made_for_the_run_comes_home_before_it_goes(
         self, engine: KubernetesEngine, job: Callable[..., Job], namespace: Kubectl
     ) -> None:

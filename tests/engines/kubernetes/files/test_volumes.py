@@ -120,6 +120,7 @@ def test_a_queued_run_that_will_mount_the_volume_uses_it() -> None:
     assert to_volume(claim("data"), (), (), [broken], {}).runs == ()
 
 
+@pytest.mark.core
 @pytest.mark.cluster
 @pytest.mark.slow
 @pytest.mark.usefixtures("own_cluster")  # its storage classes are known by name

@@ -129,6 +129,7 @@ def test_a_name_that_somebody_elses_job_has(
     assert [each["metadata"]["name"] for each in namespace.items("job")] == ["demo"]
 
 
+@pytest.mark.core
 def test_a_wait_on_ones_own_run_admits_it(engine: KubernetesEngine, job: Callable[..., Job]) -> None:
     nodes = engine.cluster(gpus=False).nodes
     most = Resources(cpus=Amount(request=0.55 * max(node.cpus for node in nodes)))  # of a node: one fits

@@ -36,6 +36,7 @@ def call(
     return called
 
 
+@pytest.mark.core
 def test_mine_everybodys_and_what_is_held(
     call: Callable[..., subprocess.CompletedProcess[str]],
     image: Callable[[str], str],

@@ -246,6 +246,7 @@ def test_the_commands_that_grant_rights_do(
     cluster.kubectl.wait_for(lambda: not lacks(), "the rights to be in force")
 
 
+@pytest.mark.core
 def test_every_right(namespace: Kubectl, echelon: Echelon) -> None:
     found = findings(echelon(namespace, "doctor", "-o", "json"))
     assert {each["level"] for name, each in found.items() if name.startswith("right ")} == {"ok"}
@@ -255,6 +256,7 @@ def test_every_right(namespace: Kubectl, echelon: Echelon) -> None:
 # The check-up
 
 
+@pytest.mark.core
 def test_a_plain_namespace(
     namespace: Kubectl, echelon: Echelon, give_gpus: Callable[..., None], real_nodes: list[str]
 ) -> None:

@@ -55,6 +55,7 @@ def sleeper(api: Api, image: Callable[[str], str]) -> str:
 # Logs
 
 
+@pytest.mark.core
 def test_logs_are_followed_to_their_end(api: Api, image: Callable[[str], str]) -> None:
     script = "import time\nfor n in range(5):\n    print('line', n, flush=True)\n    time.sleep(0.3)"
     start(api, "talker", image("python"), script)
@@ -87,6 +88,7 @@ def collect(running: Exec) -> tuple[bytes, bytes, int | None]:
     return bytes(output[1]), bytes(output[2]), running.exit_code
 
 
+@pytest.mark.core
 def test_a_command_and_its_exit_code(api: Api, sleeper: str) -> None:
     script = "import sys; print('out'); print('err', file=sys.stderr); sys.exit(7)"
     with api.exec(sleeper, ["python3", "-c", script], container="main") as running:

@@ -63,6 +63,7 @@ def restricted(namespace: Kubectl) -> Kubectl:
     return namespace
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("name", CASES)
 def test_the_dry_run_is_taken_by_the_api_server(name: str, namespace: Kubectl) -> None:
     record, plan = planned(CASES[name])
