@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from echelon.agent.linger import LONGEST_AWAY, Linger
+from echelon.agent.linger import AFTER_OUTAGE, LONGEST_AWAY, Linger
 
 STEPS = st.lists(st.tuples(st.floats(0.1, 20.0), st.booleans(), st.booleans()), max_size=60)
 
@@ -58,6 +58,10 @@ def test_it_begins_again_when_the_api_server_is_back() -> None:
     linger = Linger(10.0)
     for now, reachable in ((0.0, True), (8.0, True), (30.0, False), (31.0, True)):
         linger.pass_time(now, busy=False, reachable=reachable)
-    assert linger.left == 10.0
-    linger.pass_time(40.0, busy=False, reachable=True)
+    assert linger.left == AFTER_OUTAGE, "though less was asked for"
+    linger.pass_time(31.0 + AFTER_OUTAGE - 1, busy=False, reachable=True)
     assert not linger.over
+    longer = Linger(100.0)
+    for now, reachable in ((0.0, True), (8.0, True), (30.0, False), (31.0, True)):
+        longer.pass_time(now, busy=False, reachable=reachable)
+    assert longer.left == 100.0

@@ -1,9 +1,10 @@
 """How long a worker whose part is over keeps its results for a client to fetch them.
 
 The time begins again at each contact with a client, does not pass while one fetches, and passes only while
-the API server can be reached: without it no client can come. It begins again when the API server is back. A
-namespace may forbid its pods to reach the API server at all, so that time without it counts after all once it
-is LONGEST_AWAY times the time to linger."""
+the API server can be reached: without it no client can come. It begins again when the API server is back, and
+is at least AFTER_OUTAGE then: clients, too, need a while to notice it. A namespace may forbid its pods to
+reach the API server at all, so that time without it counts after all once it is LONGEST_AWAY times the time
+to linger."""
 
 from __future__ import annotations
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from typing import Callable
 
 LONGEST_AWAY = 10.0
+AFTER_OUTAGE = 60.0  # seconds
 _LONGEST_VISIT = 300.0  # seconds that a client may attend without saying so again
 _ON_THE_WAY = (errno.EINPROGRESS, errno.EALREADY, errno.EWOULDBLOCK)
 
@@ -67,7 +69,7 @@ class Linger:
             self._away += passed
             self._back = True
         elif self._back:
-            self.left, self._back = self._hold, False  # clients, too, need a while to notice that it is back
+            self.left, self._back = max(self._hold, AFTER_OUTAGE), False
         else:
             self.left -= passed
 

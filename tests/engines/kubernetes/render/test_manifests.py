@@ -269,7 +269,7 @@ def test_taints_of_what_is_asked_for_are_tolerated() -> None:
 
     away = ["not-ready", "unreachable"]
     assert keys(Resources()) == away
-    assert spec_of(Resources())["tolerations"][0]["tolerationSeconds"] == 15
+    assert spec_of(Resources())["tolerations"][0]["tolerationSeconds"] == 120
     assert keys(Resources(gpus=1)) == ["gpu", *away]
     assert keys(Resources(other={"nvidia.com/mig-1g.5gb": 1})) == ["gpu", "mig-1g.5gb", *away]
     assert keys(Resources(other={"rdma/hca": 1})) == ["hca", *away]

@@ -25,7 +25,10 @@ Object = dict[str, Any]
 
 RESTRICTED = "restricted"
 _USER = 1000  # a user id that most images leave unused, where one other than root's must be named
-_NODE_AWAY = 15  # seconds before a pod on a node that is silent is given up; Kubernetes waits for 300
+# Seconds before a pod on a node that is silent is given up; Kubernetes waits for 300. The gang notices a lost
+# worker much sooner. After an outage of the API server every node counts as silent until its kubelet has
+# reported again, and workers that hold results must not be evicted meanwhile.
+_NODE_AWAY = 120
 _TERMINATION = 30  # seconds between SIGTERM and SIGKILL: the agent stops its ranks in ten
 _AWAY = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 
