@@ -62,6 +62,7 @@ spec:
 """
 
 
+@pytest.mark.core
 def test_a_manuals_yaml_runs_without_an_operator(terminal: Terminal) -> None:
     terminal.write("job.yaml", MANUAL.replace("IMAGE", terminal.image))
     preview = terminal.call("run", "-f", "job.yaml", "--dry-run")

@@ -23,6 +23,7 @@ CELLS = [
 ]
 
 
+@pytest.mark.core
 def test_a_pipeline_in_pods_goes_on_after_a_step_that_had_too_little_memory(terminal: Terminal) -> None:
     terminal.write("beside.txt", "beside")
     book = terminal.folder / "book.ipynb"

@@ -22,6 +22,7 @@ sys.exit(0 if steps else 5)
 """
 
 
+@pytest.mark.core
 def test_a_run_goes_on_in_the_volume_that_was_made_for_it(terminal: Terminal) -> None:
     terminal.write("train.py", LEARNS)
     first = terminal.train("again", "--output", "new:64Mi", "train.py")

@@ -186,6 +186,7 @@ def test_a_run_in_the_foreground(
     terminal.check_removal("stays")
 
 
+@pytest.mark.core
 def test_a_namespace_of_the_level_restricted(terminal: Terminal) -> None:
     label = "pod-security.kubernetes.io/enforce=restricted"
     terminal.kubectl("label", "namespace", str(terminal.kubectl.namespace), label)

@@ -16,6 +16,7 @@ print("rank", env["RANK"], "of", env["WORLD_SIZE"], "local", env["LOCAL_RANK"], 
 """
 
 
+@pytest.mark.core
 def test_six_gpus_of_five_and_three(
     terminal: Terminal, give_gpus: Callable[..., None], real_nodes: list[str]
 ) -> None:

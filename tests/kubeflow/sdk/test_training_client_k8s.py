@@ -23,6 +23,7 @@ def train(parameters):
 """
 
 
+@pytest.mark.core
 def test_a_master_and_two_workers_without_an_operator(
     home: Path,
     namespace: Kubectl,
