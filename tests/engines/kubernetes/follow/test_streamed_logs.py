@@ -302,14 +302,16 @@ print(len(told), told[0])
 
 
 def test_a_full_disk_is_told_once_and_gone_on_with_later(logs: Path) -> None:
-    """A limit on the size of files stands in for a full disk: the write fails in the middle of a line."""
+    """A limit on the size of files stands in for a full disk: the write fails in the middle of a line (and
+    would in the middle of a compiled module).
+    """
 
     def limit() -> None:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (9000, 9000))
 
     done = subprocess.run(
-        [sys.executable, "-c", FULL, str(logs)],
+        [sys.executable, "-B", "-c", FULL, str(logs)],
         preexec_fn=limit,
         capture_output=True,
         text=True,
