@@ -67,7 +67,7 @@ quick: $(READY) ## the fast tests only
 	@$(BIN)/python -m pytest -m "not soak and not slow and not cluster" -q -x
 
 soak: $(READY) $(DATA)/.complete ## the fault tests with their full counts
-	@ECHELON_TEST_DATA=$(DATA) $(BIN)/python -m pytest -m soak --durations=0
+	@ECHELON_TEST_DATA=$(DATA) ECHELON_TEST_PROPERTIES=full $(BIN)/python -m pytest -m soak --durations=0
 
 cluster: $(READY) ## a real Kubernetes on this machine (Linux, root, Go); prints the line that exports KUBECONFIG
 	@$(BIN)/python -m testbed up

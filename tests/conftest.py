@@ -16,19 +16,17 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
 from testbed.patience import FACTOR, pause_after
 
 from echelon.engines.local.processes import MARK
 from echelon.errors import EchelonError
+from tests import properties
 
 pytest_plugins = ["testbed.fixtures", "tests.gate", "tests.summary"]
 QUIET = 60.0  # seconds, on a quiet machine
 PATIENCE = QUIET * FACTOR  # for every wait that does not go through `wait_until`
 
-# How long one example may take, or be looked for, says more about the machine's load than about the code.
-settings.register_profile("any-load", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("any-load")
+properties.load_profile()
 
 # A shell's background jobs ignore Ctrl-C, and so would every process that the tests start and interrupt.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
