@@ -93,7 +93,7 @@ def end_runs(state: Path) -> None:
             run = Run(RunRef(engine="local", name=summary.name), engine)
             try:
                 run.stop(now=True)
-                run.wait(30)
+                run.wait(PATIENCE)
             except EchelonError:
                 continue
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from tests.agent.pods import UP, Pods, parts
-from tests.conftest import find_python, wait_until
+from tests.conftest import PATIENCE, find_python, wait_until
 
 from echelon.agent.ranks.interpreter import find_python as python_of
 from echelon.agent.setup import packages
@@ -146,7 +146,7 @@ def test_a_python_without_pip_is_lent_one(pods: Pods, kind: str) -> None:
 
 def bare(folder: Path) -> str:
     command = [sys.executable, "-m", "venv", "--without-pip", str(folder / "bare")]
-    subprocess.run(command, check=True, timeout=60)
+    subprocess.run(command, check=True, timeout=PATIENCE)
     return str(folder / "bare" / "bin" / "python")
 
 

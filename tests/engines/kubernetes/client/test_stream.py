@@ -6,7 +6,7 @@ import json
 import threading
 
 import pytest
-from tests.conftest import wait_until
+from tests.conftest import PATIENCE, wait_until
 from tests.engines.kubernetes.stand_in import BUSY, StandIn, cuts, streams, waits
 
 from echelon.engines.kubernetes.client.access import Access
@@ -65,7 +65,7 @@ def test_another_thread_can_end_a_stream(api: Api, stand_in: StandIn, begun: boo
     thread.start()
     wait_until(lambda: got if begun else stand_in.seen, "the stream to begin")
     logs.close()
-    thread.join(30)
+    thread.join(PATIENCE)
     assert not thread.is_alive()
     assert got == ([b"one\n"] if begun else [])
     assert list(logs) == []
@@ -84,7 +84,7 @@ def test_a_stream_that_waits_for_the_server_can_be_ended(access: Access, stand_i
     thread.start()
     wait_until(lambda: stand_in.seen, "the first request")
     logs.close()
-    thread.join(30)
+    thread.join(PATIENCE)
     assert not thread.is_alive()
 
 
