@@ -20,13 +20,14 @@ from testbed.patience import FACTOR, pause_after
 
 from echelon.engines.local.processes import MARK
 from echelon.errors import EchelonError
-from tests import properties
+from tests import leftovers, properties
 
 pytest_plugins = ["testbed.fixtures", "tests.gate", "tests.summary"]
 QUIET = 60.0  # seconds, on a quiet machine
 PATIENCE = QUIET * FACTOR  # for every wait that does not go through `wait_until`
 
 properties.load_profile()
+leftovers.mark_this_run()
 
 # A shell's background jobs ignore Ctrl-C, and so would every process that the tests start and interrupt.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

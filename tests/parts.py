@@ -27,7 +27,7 @@ from testbed.patience import VARIABLE as PATIENCE
 
 from echelon.errors import EchelonError
 from testbed import cluster
-from tests import part, properties
+from tests import leftovers, part, properties
 
 MOST_SECOND_TRIES = 8
 GATE_FILE = Path(".pytest_cache", "gate.json")
@@ -176,6 +176,9 @@ def main() -> int:
         parts = [each for each in parts if not each.needs_cluster]
     elif not ours:
         parts = [each for each in parts if each.name != "builds"]
+    leftovers.mark_this_run()
+    if ended := leftovers.end_leftovers():
+        print(f"ended what an earlier test run has left: processes {', '.join(map(str, ended))}", flush=True)
     commit = describe_commit()
     account = Account(MOST_SECOND_TRIES if choice == "gate" else sys.maxsize)
     run_all(parts, account, ours=ours)
