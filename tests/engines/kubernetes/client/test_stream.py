@@ -6,6 +6,7 @@ import json
 import threading
 
 import pytest
+from testbed.patience import FACTOR
 from tests.conftest import PATIENCE, wait_until
 from tests.engines.kubernetes.stand_in import BUSY, StandIn, cuts, streams, waits
 
@@ -48,7 +49,7 @@ def test_a_watch_that_is_cut_says_so(api: Api, stand_in: StandIn) -> None:
 def test_a_watch_on_a_dead_connection_ends_at_its_time(
     api: Api, stand_in: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("echelon.engines.kubernetes.client.api.GRACE", 2.0)
+    monkeypatch.setattr("echelon.engines.kubernetes.client.api.GRACE", 1.0 * FACTOR)
     over = threading.Event()
     stand_in.answer_with(streams([line("ADDED", "1")], then=waits(over)))
     assert len(list(api.watch("Pod", version="0", timeout=0.2))) == 1
