@@ -7,7 +7,9 @@ READY := $(VENV)/.ready
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 # Where it is set, every process of the tests would compile all of them again, which takes half of its start.
 unexport PYTHONDONTWRITEBYTECODE
-DATA ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/echelon/fashion-mnist
+CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/echelon
+DATA ?= $(CACHE)/fashion-mnist
+TYPES := $(CACHE)/mypy.tar
 
 .DEFAULT_GOAL := help
 .PHONY: help demo demo-k8s data test test-all quick check bench soak schema clean cluster cluster-down cluster-test
@@ -48,11 +50,18 @@ $(DATA)/.complete: | $(READY)
 	@$(BIN)/python examples/fashion_mnist/fetch_data.py $(DATA)
 	@touch $@
 
-check: $(READY) ## formatting, lint, types, layers, the agent's Python
+# A new checkout begins with what mypy found in another one, and looks at the difference only. From then on each has
+# its own: mypy's cache is a database, for which two checkouts would wait in turn.
+.mypy_cache:
+	@tar -xf $(TYPES) 2>/dev/null || { rm -rf $@ && mkdir $@; }
+
+check: $(READY) .mypy_cache ## formatting, lint, types, layers, the agent's Python
 	@bash -c 'set -e; \
 	$(BIN)/ruff format --check --quiet . || { echo "run: ruff format"; exit 1; }; \
 	$(BIN)/ruff check --quiet .; \
 	$(BIN)/mypy --no-error-summary; \
+	test -e .mypy_cache/kept || { mkdir -p $(CACHE) && tar -cf $(TYPES).$$$$ .mypy_cache && mv $(TYPES).$$$$ $(TYPES) && \
+		touch .mypy_cache/kept; } || true; \
 	$(BIN)/lint-imports --no-cache >$(VENV)/layers.log || { cat $(VENV)/layers.log; exit 1; }; \
 	$(BIN)/vermin --no-tips --violations -t=3.8- src/echelon/agent src/echelon/codecs/writing.py src/echelon/codecs/parsing.py src/echelon/notebook/beside >$(VENV)/vermin.log || { cat $(VENV)/vermin.log; exit 1; }'
 	@echo "checks passed: format, lint, types, layers, agent on Python 3.8"
@@ -67,7 +76,7 @@ quick: $(READY) ## the fast tests only
 	@$(BIN)/python -m pytest -m "not soak and not slow and not cluster" -q -x
 
 soak: $(READY) $(DATA)/.complete ## the fault tests with their full counts
-	@ECHELON_TEST_DATA=$(DATA) $(BIN)/python -m pytest -m soak --durations=0
+	@ECHELON_TEST_DATA=$(DATA) ECHELON_TEST_PROPERTIES=full $(BIN)/python -m pytest -m soak --durations=0
 
 cluster: $(READY) ## a real Kubernetes on this machine (Linux, root, Go); prints the line that exports KUBECONFIG
 	@$(BIN)/python -m testbed up

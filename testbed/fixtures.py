@@ -116,11 +116,11 @@ def cluster() -> Iterator[Target]:
 
 @pytest.fixture
 def turn(request: pytest.FixtureRequest, cluster: Target) -> Iterator[None]:
-    """The test's use of the cluster: beside other tests, or alone if one of its fixtures disturbs others."""
+    """The test's use of the cluster: beside other tests, or alone if it is marked so, as by its fixtures."""
     if not cluster.ours:
         yield
         return
-    alone = bool(UNSETTLING.intersection(request.fixturenames))
+    alone = request.node.get_closest_marker("alone") is not None
     with held(TURN, shared=not alone):
         if alone:
             _await_leaving_pods(cluster.kubectl)

@@ -12,27 +12,40 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
 from testbed.patience import FACTOR, pause_after
 
 from echelon.engines.local.processes import MARK
 from echelon.errors import EchelonError
+from tests import leftovers, properties
 
 pytest_plugins = ["testbed.fixtures", "tests.gate", "tests.summary"]
 QUIET = 60.0  # seconds, on a quiet machine
 PATIENCE = QUIET * FACTOR  # for every wait that does not go through `wait_until`
 
-# How long one example may take, or be looked for, says more about the machine's load than about the code.
-settings.register_profile("any-load", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("any-load")
+properties.load_profile()
+leftovers.mark_this_run()
+
+FRAMEWORKS = {"torch", "tensorflow"}
+NEWEST_FIRST = ("3.14", "3.13", "3.12", "3.11")
 
 # A shell's background jobs ignore Ctrl-C, and so would every process that the tests start and interrupt.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """To import a framework takes seconds, for each of the processes that collect: tests do it themselves."""
+    before = sys.modules.keys() & FRAMEWORKS
+    report = yield
+    if found := sys.modules.keys() & FRAMEWORKS - before:
+        report.outcome = "failed"
+        report.longrepr = f"it imports {', '.join(found)} when it is collected; import it inside the test"
+    return report
 
 
 @pytest.fixture(autouse=True)
@@ -95,7 +108,7 @@ def end_runs(state: Path) -> None:
             run = Run(RunRef(engine="local", name=summary.name), engine)
             try:
                 run.stop(now=True)
-                run.wait(30)
+                run.wait(PATIENCE)
             except EchelonError:
                 continue
 
@@ -157,5 +170,7 @@ def find_python(version: str) -> str | None:
 
 
 def need_python(version: str) -> str:
-    """The same, for a test that is skipped without it."""
-    return find_python(version) or pytest.skip(f"needs Python {version}")
+    """The same, for a test that is skipped without it; `newest` is the newest one to be found."""
+    versions = NEWEST_FIRST if version == "newest" else (version,)
+    found = next(filter(None, map(find_python, versions)), None)
+    return found or pytest.skip(f"needs Python {versions[-1]}")

@@ -27,7 +27,7 @@ from testbed.patience import VARIABLE as PATIENCE
 
 from echelon.errors import EchelonError
 from testbed import cluster
-from tests import part
+from tests import leftovers, part, properties
 
 MOST_SECOND_TRIES = 8
 GATE_FILE = Path(".pytest_cache", "gate.json")
@@ -45,6 +45,7 @@ class Part:
     options: tuple[str, ...] = ()
     needs_cluster: bool = False
     limit: float = 15 * MINUTE
+    looks: str = properties.GATE  # how long Hypothesis looks for counterexamples
 
     def words(self, tests: Sequence[str] = ()) -> list[str]:
         """How it is run: the tests that are named, alone, or all of it. Each part keeps its own cache."""
@@ -86,7 +87,7 @@ GATE = (
     Part(name="alone", marks="gate and cluster and alone", needs_cluster=True),
 )
 LONG = 90 * MINUTE
-ALL = (
+EVERYTHING = (
     Part(name="checks", command=(*MAKE, "check")),
     Part(name="data", command=(*MAKE, "data")),
     Part(name="builds", command=BUILD, needs_cluster=True, limit=LONG),
@@ -103,6 +104,7 @@ ALL = (
     ),
     Part(name="restarts", marks="cluster and restart and not soak", needs_cluster=True, limit=LONG),
 )
+ALL = tuple(replace(each, looks=properties.FULL) for each in EVERYTHING)
 CHOICES = {
     "gate": GATE,
     "all": ALL,
@@ -174,6 +176,9 @@ def main() -> int:
         parts = [each for each in parts if not each.needs_cluster]
     elif not ours:
         parts = [each for each in parts if each.name != "builds"]
+    leftovers.mark_this_run()
+    if ended := leftovers.end_leftovers():
+        print(f"ended what an earlier test run has left: processes {', '.join(map(str, ended))}", flush=True)
     commit = describe_commit()
     account = Account(MOST_SECOND_TRIES if choice == "gate" else sys.maxsize)
     run_all(parts, account, ours=ours)
@@ -226,8 +231,8 @@ def run_part(each: Part, *, left: int, ours: bool) -> Told:
 
 def run_once(each: Part, tests: Sequence[str] = ()) -> part.Outcome:
     """Run a part, or some tests of it."""
-    patience: Mapping[str, str] = {} if each.command else {PATIENCE: "3"}
-    return part.run(each.words(tests), limit=each.limit, environment=patience)
+    chosen = {} if each.command else {PATIENCE: "3", properties.VARIABLE: each.looks}
+    return part.run(each.words(tests), limit=each.limit, environment=chosen)
 
 
 def describe_commit() -> dict[str, object]:

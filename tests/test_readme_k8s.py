@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from testbed.kubectl import Kubectl
 
+from tests.conftest import PATIENCE
 from tests.test_readme import KUBERNETES, README, SCRIPT, commands
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
@@ -44,7 +45,7 @@ def test_every_command_for_kubernetes_works_as_it_stands_there(
             [sys.executable, "-m", "echelon.cli.main", *words[1:]],
             capture_output=True,
             text=True,
-            timeout=180,
+            timeout=3 * PATIENCE,
             check=False,
             env=os.environ,
         )

@@ -10,6 +10,8 @@ import threading
 from pathlib import Path
 from typing import Any
 
+from tests.conftest import PATIENCE
+
 from echelon.agent.files.receiver import Receiver
 from echelon.agent.files.sender import Sender
 from echelon.agent.files.wire import Broken, Wire
@@ -84,7 +86,7 @@ def copy(source: Path, target: Path, **more: Any) -> dict[str, Any]:
         outcome = Receiver(here, str(target), **more).run()
     finally:
         here.close()  # type: ignore[attr-defined]
-        thread.join(60)
+        thread.join(PATIENCE)
         there.close()  # type: ignore[attr-defined]
     assert answers[0]["files"] == outcome["files"]
     assert answers[0]["left_out"] == outcome["left_out"]

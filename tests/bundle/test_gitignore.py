@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from tests.properties import examples
 
 from echelon.bundle.gitignore import (
     _CLASSES,
@@ -183,7 +184,7 @@ def repository(tmp_path_factory: pytest.TempPathFactory, git: Git) -> Path:
     return root
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(120), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(text=TEXT)
 @example(text=b"foo**/b")
 @example(text=b"a/**/\n!a/")

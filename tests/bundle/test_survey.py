@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.properties import examples
 
 from echelon.bundle import list_files
 from echelon.bundle.survey import survey
@@ -402,7 +403,7 @@ LINES += [
 RULES = st.lists(st.sampled_from(LINES), min_size=1, max_size=5).map("\n".join)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data(), files=FILES)
 def test_the_same_files_as_git(git: Git, data: st.DataObject, files: set[str]) -> None:
     """Nested ignore files, private rules, tracked files, a project that is a folder of its repository."""

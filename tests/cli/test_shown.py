@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.cli.terminal import Terminal
+from tests.conftest import PATIENCE
 
 from echelon.cli.recent import Recent
 
@@ -106,11 +107,11 @@ def test_lines_are_in_sight_until_others_have_come() -> None:
 def test_a_line_is_waited_for_once(pieces: list[str]) -> None:
     recent = Recent()
     recent.note(1, "it broke\n")
-    recent.wait_for(1, "it broke", 60)
-    waiting = threading.Thread(target=recent.wait_for, args=(1, "it broke", 60))
+    recent.wait_for(1, "it broke", PATIENCE)
+    waiting = threading.Thread(target=recent.wait_for, args=(1, "it broke", PATIENCE))
     waiting.start()
     assert waiting.is_alive()
     for piece in pieces:
         recent.note(1, piece)
-    waiting.join(60)
+    waiting.join(PATIENCE)
     assert not waiting.is_alive()

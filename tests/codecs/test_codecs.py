@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 from tests.conftest import need_python
+from tests.properties import examples
 
 from echelon.codecs import writing
 from echelon.codecs.reading import read_value
@@ -66,7 +67,7 @@ def same_types(left, right):
     return left == right
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(_values)
 def test_plain_values_come_back_as_they_were(tmp_path_factory, value):
     folder = tmp_path_factory.mktemp("values") / "value"

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.conftest import PATIENCE
 
 from echelon.admission import admit
 from echelon.engines.memory.engine import MemoryEngine
@@ -118,9 +119,9 @@ def test_a_follower_waits_for_another_thread() -> None:
 
     thread = threading.Thread(target=follow)
     thread.start()
-    assert told.wait(60)
+    assert told.wait(PATIENCE)
     run.stop()
-    thread.join(60)
+    thread.join(PATIENCE)
     assert not thread.is_alive()
     assert seen[-1] == "finished"
 

@@ -1,4 +1,9 @@
-"""The example's training as its users meet it: as processes, bare or several ranks, killed and resumed."""
+"""The example's training as its users meet it: as processes, bare or several ranks, killed and resumed.
+
+PyTorch is imported where it is needed: every process that collects tests would take seconds longer.
+"""
+
+from __future__ import annotations
 
 import importlib
 import json
@@ -12,17 +17,21 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 import pytest
-import torch
 from tests.conftest import PATIENCE
+
+if TYPE_CHECKING:
+    import torch
+
+    Tensors = dict[str, torch.Tensor]
 
 SCRIPT = Path(__file__).parents[2] / "examples" / "fashion_mnist" / "train.py"
 TRAIN_LINE = re.compile(r"Train Epoch: (\d+) \[(\d+)/(\d+) \((\d+)%\)\]\tloss=\d+\.\d{4}")
 ACCURACY_LINE = re.compile(r"accuracy=([01]\.\d{4})")
 
 Environment = dict[str, str]
-Tensors = dict[str, torch.Tensor]
 Train = Callable[..., str]
 
 
@@ -79,14 +88,20 @@ def train(warm_python: subprocess.Popen[str], tmp_path: Path) -> Train:
 
 
 def weights(folder: Path) -> Tensors:
+    import torch
+
     return dict(torch.load(folder / "model.pt", weights_only=True))
 
 
 def same(left: Tensors, right: Tensors) -> bool:
+    import torch
+
     return left.keys() == right.keys() and all(torch.equal(left[name], right[name]) for name in left)
 
 
 def test_network_has_the_published_size(example: dict[str, ModuleType]) -> None:
+    import torch
+
     network = example["train"].Network()
     assert sum(parameter.numel() for parameter in network.parameters()) == 431_080
     assert network(torch.zeros(3, 28, 28, dtype=torch.uint8)).shape == (3, 10)
@@ -107,6 +122,8 @@ def test_missing_tensorboard_is_said_and_no_more(
 def test_started_bare_it_prints_logs_and_saves(
     clean_environment: Environment, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    import torch
+
     pytest.importorskip("tensorboard")
     flags = ("--data_path", data, "--checkpoint_path", tmp_path / "ckpt", "--log_path", tmp_path / "tb")
     command = [sys.executable, str(SCRIPT), *map(str, flags), "--batch_size=8", "--epochs=2", "--lr=0.05"]
@@ -217,6 +234,8 @@ def test_no_thread_of_the_group_is_left(data: Path, clean_environment: dict[str,
 @pytest.mark.slow
 def test_ranks_share_each_batch(train: Train, data: Path, tmp_path: Path) -> None:
     """Their number changes the last digits only, also where it divides neither the batch nor the data."""
+    import torch
+
     flags = ("--data_path", data, "--batch_size", 33, "--epochs", 2, "--checkpoint_path")
     alone = train(*flags, tmp_path / "1").splitlines()
     together = train(*flags, tmp_path / "2", ranks=2).splitlines()

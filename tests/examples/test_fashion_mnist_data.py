@@ -13,7 +13,6 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-import torch
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "fashion_mnist"
 NAMES = (
@@ -34,6 +33,8 @@ def idx(shape: tuple[int, ...], values: bytes) -> bytes:
 def test_plain_and_compressed_idx_files_read_the_same(
     make_idx_folder: MakeIdxFolder, example: dict[str, ModuleType], tmp_path: Path
 ) -> None:
+    import torch
+
     plain = make_idx_folder(tmp_path / "plain", train=20, test=10)
     compressed = make_idx_folder(tmp_path / "compressed", train=20, test=10, compress=True)
     splits = [*example["data"].load(plain), *example["data"].load(compressed)]

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from testbed.kubectl import Kubectl
+from tests.conftest import PATIENCE
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
@@ -44,7 +45,7 @@ def echelon(tmp_path: Path, namespace: Kubectl, clean_environment: Mapping[str, 
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=900,
+            timeout=15 * PATIENCE,
             check=False,
         )
         assert done.returncode == 0, done.stdout

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.conftest import PATIENCE
 from tests.mpi import WHEELS, python_with
 
 import echelon
@@ -23,7 +24,7 @@ def test_the_example_runs_as_its_page_says(implementation: str) -> None:
         procs=2,
         python=str(python_with(implementation)),
     )
-    status = run.wait(120)
+    status = run.wait(2 * PATIENCE)
     assert status.state == "succeeded", (status, list(run.logs()))
     said = {line.rank: line.text for line in run.logs() if line.text.startswith("rank")}
     assert [said[rank].split(":")[0] for rank in range(4)] == [f"rank {rank} of 4" for rank in range(4)]

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from testbed.images import MPI
 from testbed.kubectl import Kubectl
+from tests.conftest import PATIENCE
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
@@ -54,7 +55,7 @@ def echelon(
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=900,
+            timeout=15 * PATIENCE,
             check=False,
         )
         return done.returncode, done.stdout + done.stderr

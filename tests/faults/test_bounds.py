@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from tests.cli.test_many_events import MEASURED
-from tests.conftest import processes_of, wait_until
+from tests.conftest import PATIENCE, processes_of, wait_until
 
 import echelon
 from echelon.model.status import FINAL
@@ -86,7 +86,7 @@ def test_many_workers_with_many_followers(home: Path, workers: int, followers: i
         with path.open("wb") as out:
             processes.append(subprocess.Popen(command, stdout=out, stderr=subprocess.PIPE, text=True))
     Path("go").touch()
-    assert run.wait(600).state == "succeeded"
+    assert run.wait(10 * PATIENCE).state == "succeeded"
     peaks = []
     for process in processes:
         said = process.communicate()[1]

@@ -50,7 +50,7 @@ def address(run: echelon.Run, home: Path) -> tuple[str, int]:
 
 def hear(sock: socket.socket) -> bytes:
     """Everything until the other side hangs up."""
-    sock.settimeout(30)
+    sock.settimeout(PATIENCE)
     heard = b""
     with contextlib.suppress(ConnectionResetError):
         while data := sock.recv(65536):

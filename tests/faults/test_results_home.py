@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.conftest import PATIENCE
 from tests.engines.kubernetes.local_pod import Local
 
 from echelon.agent.files import landing, receiver
@@ -186,7 +187,7 @@ def hand_over(output: Path, folder: Path) -> None:
     worker.start()
     with mine:
         assert take(socket_wire(mine), str(folder), 1 << 30) is not None
-    worker.join(60)
+    worker.join(PATIENCE)
 
 
 @contextlib.contextmanager
@@ -212,7 +213,7 @@ def attempt(cluster: Cluster, home: Path, fault: Fault | None) -> None:
         other = threading.Thread(target=lambda: outcomes.append(fetch(cluster, home)))
         other.start()
         outcomes.append(fetch(cluster, home))
-        other.join(120)
+        other.join(2 * PATIENCE)
         assert len(outcomes) == 2
         for outcome in outcomes:
             assert outcome is not None

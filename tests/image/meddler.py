@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Self
 
+from tests.conftest import PATIENCE
+
 
 @dataclass(frozen=True, kw_only=True)
 class Said:
@@ -79,7 +81,7 @@ class Meddler:
                 if isinstance(fault, Said):
                     self._say(fault.status, fault.headers, fault.body)
                     return
-                connection = http.client.HTTPConnection(behind, timeout=60)
+                connection = http.client.HTTPConnection(behind, timeout=PATIENCE)
                 try:
                     connection.request(self.command, self.path, body=body or None, headers=dict(self.headers))
                     response = connection.getresponse()

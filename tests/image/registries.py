@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import yaml
-from tests.conftest import wait_until
+from tests.conftest import PATIENCE, wait_until
 from tests.image.bases import Base, digest, index
 
 from echelon.agent.ranks import ports
@@ -74,7 +74,7 @@ class Registry:
         self._process.wait()
 
     def get(self, path: str) -> tuple[int, bytes]:
-        connection = http.client.HTTPConnection(self.address, timeout=30)
+        connection = http.client.HTTPConnection(self.address, timeout=PATIENCE)
         accept = ", ".join(f"application/vnd.oci.image.{kind}.v1+json" for kind in ("manifest", "index"))
         try:
             connection.request("GET", path, headers={"Accept": accept})
@@ -101,7 +101,7 @@ class Registry:
     def _put(
         self, path: str, data: bytes, *, kind: str = "application/octet-stream", digest: str = ""
     ) -> None:
-        connection = http.client.HTTPConnection(self.address, timeout=30)
+        connection = http.client.HTTPConnection(self.address, timeout=PATIENCE)
         try:
             if digest:
                 connection.request("POST", path)

@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 from testbed.kubectl import Kubectl
-from tests.conftest import wait_until
+from tests.conftest import PATIENCE, wait_until
 from tests.faults.kubernetes.terminal import Terminal
 
 from testbed import sdk
@@ -177,7 +177,7 @@ def read_with_kubeflows_client(terminal: Terminal) -> None:
         env={**os.environ, "PYTHONPATH": str(sdk.folder())},
         capture_output=True,
         text=True,
-        timeout=180,
+        timeout=3 * PATIENCE,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]

@@ -7,6 +7,7 @@ from typing import get_args
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.properties import examples
 
 from echelon.model.event import Event, Kind, Outcome, RootCause
 from echelon.model.status import FINAL, State, Status, WorkerState, WorkerStatus, apply, fold
@@ -48,13 +49,13 @@ def running(restart: int = 0) -> list[Event]:
 CAUSE = RootCause(summary="rank 1 exited with code 3", rank=1, worker=1, exit_code=3)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(HISTORIES, st.integers(0, 15))
 def test_folding_can_be_done_in_parts(history: list[Event], cut: int) -> None:
     assert fold(fold(opening(), history[:cut]), history[cut:]) == fold(opening(), history)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(HISTORIES, EVENTS, HISTORIES)
 def test_what_comes_after_the_end_changes_nothing(
     before: list[Event], some: Event, after: list[Event]
@@ -65,7 +66,7 @@ def test_what_comes_after_the_end_changes_nothing(
     assert fold(status, after) == status
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(HISTORIES)
 def test_whatever_happens_the_status_makes_sense(history: list[Event]) -> None:
     status = opening()
@@ -81,7 +82,7 @@ def test_whatever_happens_the_status_makes_sense(history: list[Event]) -> None:
             assert (status.root_cause is None) or status.state in ("failed", "lost")
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(HISTORIES)
 def test_words_to_the_user_and_verdicts_change_nothing(history: list[Event]) -> None:
     heard = [each for each in history if each.kind not in ("note", "verdict", "recorded")]

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from tests.conftest import PATIENCE
 
 from echelon import finding
 from echelon.engines.base import Engine
@@ -37,7 +38,7 @@ class Cluster(MemoryEngine):
         self.trouble = trouble
 
     def runs(self) -> Sequence[RunSummary]:
-        self.answers.wait(60)
+        self.answers.wait(PATIENCE)
         if self.trouble is not None:
             raise self.trouble
         return [STEP]
@@ -48,7 +49,7 @@ def put_there(monkeypatch: pytest.MonkeyPatch, cluster: Cluster) -> Cluster:
         return cluster if place == CLUSTER else choose_engine(place, **more)  # type: ignore[arg-type]
 
     monkeypatch.setattr(removing, "choose_engine", choose)
-    monkeypatch.setattr(finding, "_PATIENCE", 60.0)
+    monkeypatch.setattr(finding, "_PATIENCE", PATIENCE)
     return cluster
 
 

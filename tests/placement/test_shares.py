@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.properties import examples
 
 from echelon.model.open_shape import Shares
 from echelon.placement.shares import Chosen, Index, Site, Wish, choose, index, sizes_that_fit
@@ -134,7 +135,7 @@ def clusters(draw: st.DrawFn) -> list[Site]:
 
 
 @pytest.mark.parametrize("shares", ["equal", "any"])
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(nodes=clusters(), number=st.integers(1, 12))
 def test_nothing_better_exists(shares: Shares, nodes: list[Site], number: int) -> None:
     found = choose(index(nodes), Wish(least=number, most=number, shares=shares), SIZES)
@@ -158,7 +159,7 @@ def test_nothing_better_exists(shares: Shares, nodes: list[Site], number: int) -
         assert found.domain == known[5]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(nodes=clusters(), number=st.integers(1, 12), order=st.randoms(use_true_random=False))
 def test_the_order_of_nodes_does_not_matter(nodes: list[Site], number: int, order: Random) -> None:
     shuffled = list(nodes)
@@ -169,7 +170,7 @@ def test_the_order_of_nodes_does_not_matter(nodes: list[Site], number: int, orde
         assert choose(index(nodes), wish) == choose(index(shuffled), wish)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(nodes=clusters(), number=st.integers(1, 12))
 def test_largest_first_fills_every_node_but_the_last(nodes: list[Site], number: int) -> None:
     found = choose(index(nodes), Wish(least=number, most=number, shares="largest-first"))

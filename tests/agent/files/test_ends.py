@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.agent.trees import HELLO, LISTED, copy, entry, scripted, sent, tree
+from tests.properties import examples
 
 from echelon.agent.files.landing import Landing
 from echelon.agent.files.receiver import Receiver
@@ -102,7 +103,10 @@ def test_links_stay_inside(path: str, target: str, fine: bool) -> None:
         unique_by=lambda pair: pair[0],
     )
 )
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=100)
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    max_examples=examples(100),
+)
 def test_no_set_of_links_leads_out(tmp_path: Path, links: list[tuple[str, list[str]]]) -> None:
     """Whatever links pass, following them on a real disk ends inside."""
     top = tmp_path / os.urandom(8).hex()

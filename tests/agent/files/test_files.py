@@ -255,6 +255,7 @@ def test_it_ends_when_the_other_end_is_gone(
         assert (process.returncode, err) == (3, b"")
 
 
+@pytest.mark.slow
 def test_it_holds_while_a_copy_runs_in_its_pod(
     files: Callable[..., subprocess.Popen[bytes]], tmp_path: Path
 ) -> None:

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.agent.pods import Pods
 from tests.agent.trees import copy, tree
+from tests.properties import examples
 
 from echelon.agent.files.manifest import manifest_of
 from echelon.engines.kubernetes.files.gather import place_of
@@ -25,7 +26,7 @@ def figures(found: dict[str, Any]) -> tuple[object, ...]:
     return found["files"], found["size"], found["digest"]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(FILES)
 def test_both_ends_agree(
     tmp_path_factory: pytest.TempPathFactory, files: dict[tuple[str, str], bytes]

@@ -7,6 +7,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.agent.gangs import NOW, UNFIT, end, events, gang, running, said, stop_all
+from tests.properties import examples
 
 from echelon.agent.gang.decisions import MOST_SPARED, REUNION, Gang
 from echelon.agent.gang.verdict import LEFT
@@ -270,7 +271,7 @@ WORDS = st.lists(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(words=WORDS, restarts=st.integers(0, 2))
 def test_whatever_is_heard_the_gang_stays_sane_and_can_be_ended(
     words: list[tuple[str, int, int]], restarts: int

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.conftest import wait_until
+from tests.conftest import PATIENCE, wait_until
 
 from echelon.agent.gang.join import LeaderConnection
 from echelon.agent.gang.wire import HANDSHAKE_LIMIT, encode, fresh_nonce, prove
@@ -65,7 +65,7 @@ class Member:
     def end(self) -> None:
         self.connection.closing = True
         self._loop.call_later(0.0, self._loop.stop)
-        self._thread.join(30)
+        self._thread.join(PATIENCE)
         self.connection.close()  # it may have dialled again since the test hung up
         self._loop.close()
 
@@ -73,7 +73,7 @@ class Member:
 @pytest.fixture
 def listener() -> Iterator[socket.socket]:
     with socket.create_server(("127.0.0.1", 0)) as found:
-        found.settimeout(60)
+        found.settimeout(PATIENCE)
         yield found
 
 
@@ -86,7 +86,7 @@ def member(tmp_path: Path, listener: socket.socket) -> Iterator[Member]:
 
 def accept(listener: socket.socket) -> tuple[socket.socket, Any]:
     sock, _ = listener.accept()
-    sock.settimeout(60)
+    sock.settimeout(PATIENCE)
     return sock, sock.makefile("rb")
 
 

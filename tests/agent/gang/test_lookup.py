@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.conftest import PATIENCE
 
 from echelon.agent.gang import lookup
 from echelon.agent.gang.lookup import MOMENTS, Lookup
@@ -35,7 +36,7 @@ class NameServer:
     def close(self) -> None:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
             asking.sendto(b"", ("127.0.0.1", self.port))
-        self._thread.join(30)
+        self._thread.join(PATIENCE)
         self._socket.close()
 
     def _serve(self) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.conftest import PATIENCE
 
 from echelon.agent.files.manifest import manifest_of
 from echelon.agent.files.sender import Sender
@@ -49,7 +50,7 @@ def give_to(output: Path, play: Play) -> None:
         try:
             give(listener.getsockname()[:2], SECRET, 3, [str(output)], [manifest_of(str(output))])
         finally:
-            keeper.join(60)
+            keeper.join(PATIENCE)
 
 
 def welcome(me: dict[str, Any], nonce: str, **more: object) -> bytes:
@@ -82,7 +83,7 @@ def test_a_false_keeper_gets_nothing(output: Path, trick: str) -> None:
             "leader's": prove(SECRET, "leader", 3, me["nonce"], nonce),
         }[trick]
         sock.sendall(encode({"say": "welcome", "proof": proof}))
-        sock.settimeout(60)
+        sock.settimeout(PATIENCE)
         came.append(sock.recv(1000))
 
     with pytest.raises(Broken):
@@ -94,7 +95,7 @@ def test_a_false_keeper_gets_nothing(output: Path, trick: str) -> None:
 def test_a_keeper_that_dies_in_the_middle(output: Path, upto: int) -> None:
     def play(sock: socket.socket, me: dict[str, Any], nonce: str) -> None:
         sock.sendall(welcome(me, nonce))
-        sock.settimeout(60)
+        sock.settimeout(PATIENCE)
         while upto and len(sock.recv(upto, socket.MSG_PEEK | socket.MSG_WAITALL)) < 1:
             pass
 
@@ -117,7 +118,7 @@ def both(work: Callable[[Wire], object], folder: Path, most: int = 1 << 30) -> d
             return take(socket_wire(mine), str(folder), most)
         finally:
             mine.close()
-            worker.join(60)
+            worker.join(PATIENCE)
 
 
 def brings(output: Path, **lie: object) -> Callable[[Wire], object]:
@@ -204,5 +205,5 @@ def test_a_full_disk_is_told(output: Path, tmp_path: Path, monkeypatch: pytest.M
         with pytest.raises(OSError, match="No space") as caught:
             take(wire, str(tmp_path / "kept"), 1 << 30)
         exchange.report(wire, caught.value, "kept")
-    worker.join(60)
+    worker.join(PATIENCE)
     assert [error.code for error in heard] == ["ENOSPC"]

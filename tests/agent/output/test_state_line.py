@@ -9,6 +9,7 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.agent.pods import Pods
+from tests.properties import examples
 
 from echelon.agent.output.sink import Sink
 from echelon.agent.output.state_line import History
@@ -70,7 +71,7 @@ def status(events: list[dict[str, Any]]) -> Status:
     return fold(begin, [msgspec.convert(event, Event) for event in events])
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(events=st.composite(story)())
 def test_folding_what_is_kept_gives_what_folding_everything_gives(events: list[dict[str, Any]]) -> None:
     history = History()

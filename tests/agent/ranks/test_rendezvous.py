@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from tests.conftest import wait_until
+from tests.conftest import PATIENCE, wait_until
 
 from echelon.agent.loop import READ, Loop
 from echelon.agent.ranks import rendezvous
@@ -32,8 +32,8 @@ class Served:
         self._thread.start()
 
     def connect(self) -> socket.socket:
-        sock = socket.create_connection(("127.0.0.1", self.store.port), timeout=60)
-        sock.settimeout(60)
+        sock = socket.create_connection(("127.0.0.1", self.store.port), timeout=PATIENCE)
+        sock.settimeout(PATIENCE)
         return sock
 
     def send(self, data: bytes) -> bytes:
@@ -110,7 +110,7 @@ def test_who_asks_early_is_answered_as_soon_as_the_value_is_there(
         asked = [pool.submit(served.ask, "GET", f"{served.door}/global/7") for _ in range(8)]
         wait_until(lambda: len(served.store._held.get((b"global", b"7"), [])) == 8, "all to have asked")
         served.ask("PUT", f"{served.door}/global/7", b"here")
-        assert [each.result(60) for each in asked] == [(200, b"here")] * 8
+        assert [each.result(PATIENCE) for each in asked] == [(200, b"here")] * 8
 
 
 def test_without_the_word_nothing_is_told_or_kept(served: Served) -> None:

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.conftest import find_python
+from tests.conftest import PATIENCE, find_python
 
 from echelon.agent.ranks import launch
 
@@ -33,7 +33,9 @@ def run(tmp_path: Path, script: str, python: str = sys.executable) -> subprocess
     (tmp_path / "script.py").write_text(script)
     around = {**os.environ, "PYTHONUNBUFFERED": "1", "PYTHONPATH": launch.STARTUP}
     words = [python, str(tmp_path / "script.py")]
-    return subprocess.run(words, env=around, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(
+        words, env=around, capture_output=True, text=True, timeout=2 * PATIENCE, check=False
+    )
 
 
 @pytest.mark.parametrize("version", ["", "3.8", "3.13"])
@@ -62,4 +64,4 @@ def test_streams_that_are_closed_or_replaced_stay_so(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text("import sys; sys.exit(3 if sys.stdout is None else 4)")
     around = {**os.environ, "PYTHONPATH": launch.STARTUP}
     words = ["sh", "-c", f"exec {sys.executable} {tmp_path / 'script.py'} >&-"]
-    assert subprocess.run(words, env=around, timeout=60, check=False).returncode == 3
+    assert subprocess.run(words, env=around, timeout=PATIENCE, check=False).returncode == 3

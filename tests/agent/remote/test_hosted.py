@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from tests.agent.conftest import AGENT, Agents
 from tests.agent.remote.launched import describe, lines, start_all, verdict
-from tests.conftest import wait_until
+from tests.conftest import PATIENCE, wait_until
 
 from echelon.agent.ranks.sockets import socket_for
 from echelon.agent.task import START_RANK
@@ -143,7 +143,7 @@ def test_without_an_agent_the_command_runs_all_the_same(tmp_path: Path) -> None:
             [*command, "sh", "-c", "echo here; exit 4"],
             capture_output=True,
             env={**os.environ, **env},
-            timeout=60,
+            timeout=PATIENCE,
             check=False,
         )
         assert (done.returncode, done.stdout) == (4, b"here\n")

@@ -12,7 +12,7 @@ import pytest
 from tests.agent.conftest import AGENT, Agents
 from tests.agent.pods import Pods
 from tests.agent.remote.launched import describe, lines, start, start_all, verdict
-from tests.conftest import wait_until
+from tests.conftest import PATIENCE, wait_until
 
 from echelon.agent.remote.shell_program import line_of, split
 from echelon.frameworks.mpi import launch_once
@@ -169,12 +169,16 @@ def test_a_stranger_starts_nothing(
     (tmp_path / "guess").write_text("not the secret")
     command = [sys.executable, "-I", "-S", str(AGENT), "ssh", str(remote), str(tmp_path / "guess")]
     done = subprocess.run(
-        [*command, "worker-1", "touch", "broken-in"], capture_output=True, text=True, timeout=60, check=False
+        [*command, "worker-1", "touch", "broken-in"],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
     )
     assert done.returncode == 255
     assert "secret" in done.stderr
     with socket.socket(socket.AF_UNIX) as plain:  # no proof at all
-        plain.settimeout(60)
+        plain.settimeout(PATIENCE)
         monkeypatch.chdir(remote)
         plain.connect("launcher.sock")
         plain.sendall(b'{"say": "run", "host": "worker-1", "line": "touch broken-in"}\n')

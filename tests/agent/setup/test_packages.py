@@ -10,12 +10,12 @@ import subprocess
 import sys
 import time
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 from tests.agent.pods import UP, Pods, parts
-from tests.conftest import find_python, wait_until
+from tests.conftest import PATIENCE, find_python, wait_until
 
 from echelon.agent.ranks.interpreter import find_python as python_of
 from echelon.agent.setup import packages
@@ -30,10 +30,11 @@ def is_plain(python: str | None) -> bool:
     return python is not None and not (Path(python).parents[1] / "pyvenv.cfg").exists()
 
 
-PYTHONS = {
-    "a plain Python": next(filter(is_plain, map(find_python, VERSIONS)), None),
-    "a distribution's own": shutil.which("python3", path="/usr/bin"),  # which refuses to be installed into
-    "a virtual environment": sys.executable,
+PYTHONS: dict[str, Callable[[], str | None]] = {
+    "a plain Python": lambda: next(filter(is_plain, map(find_python, VERSIONS)), None),
+    # Which refuses to be installed into.
+    "a distribution's own": lambda: shutil.which("python3", path="/usr/bin"),
+    "a virtual environment": lambda: sys.executable,
 }
 
 
@@ -68,7 +69,7 @@ def offline(folder: Path) -> dict[str, str]:
 @pytest.mark.parametrize("kind", PYTHONS)
 def test_packages_are_there_when_the_ranks_start(pods: Pods, kind: str) -> None:
     """In a plain Python what it has already is not fetched again: there is no index to fetch it from."""
-    python = PYTHONS[kind]
+    python = PYTHONS[kind]()
     if python is None:
         pytest.skip(f"needs {kind}")
     if subprocess.run([python, "-m", "pip", "--version"], capture_output=True, check=False).returncode:
@@ -146,7 +147,7 @@ def test_a_python_without_pip_is_lent_one(pods: Pods, kind: str) -> None:
 
 def bare(folder: Path) -> str:
     command = [sys.executable, "-m", "venv", "--without-pip", str(folder / "bare")]
-    subprocess.run(command, check=True, timeout=60)
+    subprocess.run(command, check=True, timeout=PATIENCE)
     return str(folder / "bare" / "bin" / "python")
 
 

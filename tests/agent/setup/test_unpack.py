@@ -18,6 +18,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.conftest import PATIENCE, need_python
+from tests.properties import examples
 
 import echelon.agent
 from echelon.agent.setup import untar
@@ -130,7 +131,7 @@ KINDS = st.one_of(
 )
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(80), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(entries=st.dictionaries(st.one_of(PATHS, LONG), KINDS, max_size=12))
 def test_there_and_back(entries: dict[str, tuple[str, bytes | str]]) -> None:
     with tempfile.TemporaryDirectory() as temporary:

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.properties import examples
 
 from echelon.agent.setup import untar
 from echelon.agent.setup.unpack import BadBundle, unpack
@@ -227,7 +228,10 @@ def test_a_foreign_but_harmless_archive_is_taken(place: Path) -> None:
     assert (target / long).read_bytes() == b"y"
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(
+    max_examples=examples(300),
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(data=st.data())
 def test_damage_never_reaches_outside(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     """Bytes changed anywhere in an archive: refused or harmless, no other error, no file elsewhere."""

@@ -7,6 +7,7 @@ import urllib.request
 from collections.abc import Iterator
 
 import pytest
+from tests.conftest import PATIENCE
 
 from echelon.cli.queueing import probes
 
@@ -38,7 +39,7 @@ def address(pulse: probes.Pulse) -> Iterator[str]:
 
 def answer(url: str) -> int:
     try:
-        with urllib.request.urlopen(url, timeout=30) as found:
+        with urllib.request.urlopen(url, timeout=PATIENCE) as found:
             return int(found.status)
     except urllib.error.HTTPError as error:
         error.close()

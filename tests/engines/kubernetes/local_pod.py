@@ -10,6 +10,8 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from tests.conftest import PATIENCE
+
 from echelon.engines.kubernetes.files.reconnect import Channel
 from echelon.errors import Unreachable
 
@@ -37,7 +39,7 @@ class Local:
                 self._count(len(data))
                 return key.data, data
             self._selector.unregister(key.fileobj)
-        self.exit_code = self._process.wait(60)
+        self.exit_code = self._process.wait(PATIENCE)
         return None
 
     def write(self, data: bytes) -> None:
@@ -57,7 +59,7 @@ class Local:
         for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
             assert stream is not None
             stream.close()
-        self._process.wait(60)
+        self._process.wait(PATIENCE)
         self._selector.close()
 
 

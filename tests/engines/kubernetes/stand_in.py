@@ -18,6 +18,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from tests.conftest import PATIENCE
+
 Answer = Callable[[BaseHTTPRequestHandler], None]
 
 
@@ -174,7 +176,7 @@ def waits(until: threading.Event) -> Answer:
     """No answer for as long as the test likes."""
 
     def answer(handler: BaseHTTPRequestHandler) -> None:
-        until.wait(60)
+        until.wait(PATIENCE)
         cuts(handler)
 
     return answer

@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from tests.conftest import PATIENCE
 from tests.faults.kubernetes.terminal import Terminal
 
 from echelon.errors import UnknownRun
@@ -25,7 +26,7 @@ def plainly(terminal: Terminal, *words: str) -> subprocess.CompletedProcess[str]
         env=environment,
         capture_output=True,
         text=True,
-        timeout=180,
+        timeout=3 * PATIENCE,
         check=False,
     )
 

@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from tests.engines.kubernetes.hostile import LOG, RUN, TITLE, Shelf, garbled, replaced, whole_cluster
+from tests.properties import examples
 
 from echelon.cli.main import call
 from echelon.engines.kubernetes import names
@@ -108,7 +109,7 @@ def check(world: Path, code: int, shown: str) -> None:
 
 
 MANY = settings(
-    max_examples=int(os.environ.get("ECHELON_FUZZ", "40")),
+    max_examples=int(os.environ.get("ECHELON_FUZZ", examples(40))),
     deadline=None,
     suppress_health_check=list(HealthCheck),
 )

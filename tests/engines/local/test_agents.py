@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.conftest import wait_until
+from tests.conftest import PATIENCE, wait_until
 
 import echelon
 from echelon.agent import several
@@ -89,7 +89,7 @@ def test_agents_that_did_not_start_together_start_one_by_one(
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "faulty"))
     Path("script.py").write_text("import os; print('rank', os.environ['ECHELON_RANK'])")
     run = echelon.run("script.py", workers=3)
-    status = run.wait(120)
+    status = run.wait(2 * PATIENCE)
     assert status.state == "succeeded", (status, folder_of(run, home).supervisor_log.read_text())
     assert sorted(line.text for line in run.logs()) == ["rank 0", "rank 1", "rank 2"]
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from tests.conftest import PATIENCE
 
 from echelon.admission import admit
 from echelon.bundle import pack_files
@@ -147,7 +148,7 @@ def check(home: Path) -> str:
     assert run.status().state == row.state
     list(run.logs())
     if row.state not in ("recorded", "queued", "starting", "damaged"):
-        assert run.wait(5).state == row.state
+        assert run.wait(PATIENCE).state == row.state
     run.remove()
     assert engine.names() == []
     return row.state

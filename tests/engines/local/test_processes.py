@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.conftest import wait_until
+from tests.conftest import PATIENCE, wait_until
 
 from echelon.engines.local.processes import MARK, end_marked_processes, mark_of, marked_processes
 
@@ -42,7 +42,7 @@ def test_a_process_that_has_left_its_family(tmp_path: Path) -> None:
         assert other.pid not in found  # though its mark begins the same
         assert end_marked_processes(folder)
         assert marked_processes(folder) == []
-        assert mine.wait(30) == -9
+        assert mine.wait(PATIENCE) == -9
         assert other.poll() is None
     finally:
         other.kill()

@@ -6,6 +6,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from tests.conftest import PATIENCE
 
 from echelon.engines.local import store
 from echelon.engines.local.events import EventFile, read_events
@@ -123,7 +124,7 @@ def test_devices_are_given_out_by_one_at_a_time(runs: RunStore) -> None:
     inside = threading.Event()
 
     def other() -> None:
-        inside.wait(30)
+        inside.wait(PATIENCE)
         with runs.devices_locked():
             order.append("other")
 

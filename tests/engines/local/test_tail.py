@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.properties import examples
 
 from echelon.engines.local.rundir import RunDir
 from echelon.engines.local.tail import follow_logs
@@ -77,7 +78,10 @@ def test_words_of_the_agent_itself_and_garbage(folder: RunDir) -> None:
     ]  # fmt: skip
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=50)
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    max_examples=examples(50),
+)
 @given(
     st.lists(st.text(st.characters(exclude_characters="\n\r", exclude_categories=["Cs"])), max_size=10),
     st.lists(st.integers(0, 400), max_size=6),

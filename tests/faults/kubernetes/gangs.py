@@ -14,6 +14,7 @@ from typing import Any, Self
 
 from testbed.fakenodes import SELECTOR
 from testbed.kubectl import Kubectl
+from tests.conftest import PATIENCE
 
 from echelon import tending
 from echelon.engines.kubernetes import names, tend
@@ -87,7 +88,7 @@ class Kubelet:
     def __exit__(self, *_: object) -> None:
         self._left.set()
         for thread in self._threads:
-            thread.join(30)
+            thread.join(PATIENCE)
 
     def _repeat(self, work: Any, pause: float) -> None:
         while not self._left.wait(pause):

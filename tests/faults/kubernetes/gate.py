@@ -19,7 +19,7 @@ from typing import Literal, Self
 from urllib.parse import urlsplit
 
 from testbed.kubectl import Kubectl
-from testbed.patience import FACTOR
+from tests.conftest import PATIENCE
 
 Moment = Literal["before", "after"]
 _HOP = ("connection", "transfer-encoding", "content-length", "keep-alive")
@@ -89,7 +89,7 @@ class Gate:
 
     def _strike(self) -> None:
         # Whoever asks runs already when the test says how it is killed, and may be faster.
-        assert self._armed.wait(60 * FACTOR), "nobody has said how to kill"
+        assert self._armed.wait(PATIENCE), "nobody has said how to kill"
         self._kill()
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:
@@ -111,7 +111,7 @@ class Gate:
                     if name.lower() not in (*_HOP, "host", "accept-encoding")
                 }
                 upstream = http.client.HTTPSConnection(
-                    gate._upstream.hostname or "", gate._upstream.port, context=gate._tls, timeout=60
+                    gate._upstream.hostname or "", gate._upstream.port, context=gate._tls, timeout=PATIENCE
                 )
                 try:
                     upstream.request(self.command, self.path, body or None, sent)

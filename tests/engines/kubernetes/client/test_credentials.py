@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.conftest import PATIENCE
 
 from echelon.engines.kubernetes.client.access import Access, ExecPlugin, Login
 from echelon.engines.kubernetes.client.credentials import (
@@ -232,7 +233,7 @@ print(Credentials(Access(server="https://x", login=Login(plugin=plugin))).curren
         process = subprocess.Popen([sys.executable, "-c", program], stdin=theirs, stdout=subprocess.PIPE)
         os.close(theirs)
         terminal.write(b"yes\n")
-        output, _ = process.communicate(timeout=60)
+        output, _ = process.communicate(timeout=PATIENCE)
     assert output.strip() == b"Bearer Trueyes"
 
 

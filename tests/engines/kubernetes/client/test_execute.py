@@ -13,6 +13,7 @@ from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 import pytest
+from tests.conftest import PATIENCE
 from tests.engines.kubernetes.stand_in import Answer, Proxy, StandIn, cuts, refuses, says
 from wsproto import ConnectionType
 from wsproto.connection import Connection
@@ -77,7 +78,7 @@ def run(access: Access, **more: Any) -> Exec:
 
 def output(running: Exec) -> list[tuple[int, bytes]]:
     pieces = []
-    while (piece := running.read(timeout=30)) is not None:
+    while (piece := running.read(timeout=PATIENCE)) is not None:
         pieces.append(piece)
     return pieces
 
@@ -99,12 +100,12 @@ def test_an_older_server_cannot_be_told_that_input_ends(access: Access, stand_in
         for channel in (0, 1, 2, 3):
             peer.tell(channel, b"")  # as servers before 1.30 begin
         peer.tell(1, b"hello")
-        over.wait(30)
+        over.wait(PATIENCE)
         ends(peer)
 
     stand_in.answer_with(upgrades(behave, V4))
     with run(access, stdin=True) as running:
-        assert running.read(timeout=30) == (1, b"hello")
+        assert running.read(timeout=PATIENCE) == (1, b"hello")
         with pytest.raises(Unavailable, match="cannot tell a command that its input has ended"):
             running.close_stdin()
         over.set()
@@ -115,9 +116,9 @@ def test_an_older_server_cannot_be_told_that_input_ends(access: Access, stand_in
 def test_a_connection_that_is_cut_in_the_middle(access: Access, stand_in: StandIn) -> None:
     stand_in.answer_with(upgrades(lambda peer: peer.tell(1, b"half")))
     with run(access) as running:
-        assert running.read(timeout=30) == (1, b"half")
+        assert running.read(timeout=PATIENCE) == (1, b"half")
         with pytest.raises(Unreachable):
-            running.read(timeout=30)
+            running.read(timeout=PATIENCE)
         with pytest.raises(Unreachable):
             running.write(b"more")
     assert running.exit_code is None
@@ -126,7 +127,7 @@ def test_a_connection_that_is_cut_in_the_middle(access: Access, stand_in: StandI
 def test_a_last_word_without_a_status(access: Access, stand_in: StandIn) -> None:
     stand_in.answer_with(upgrades(lambda peer: peer.say(CloseConnection(code=1011))))
     with run(access) as running, pytest.raises(Unreachable):
-        running.read(timeout=30)
+        running.read(timeout=PATIENCE)
 
 
 def test_a_status_without_a_last_word(access: Access, stand_in: StandIn) -> None:
@@ -139,16 +140,16 @@ def test_a_status_without_a_last_word(access: Access, stand_in: StandIn) -> None
 def test_a_command_that_could_not_be_started(access: Access, stand_in: StandIn) -> None:
     stand_in.answer_with(upgrades(lambda peer: ends(peer, FAILED)))
     with run(access) as running, pytest.raises(Refused, match="no such program"):
-        running.read(timeout=30)
+        running.read(timeout=PATIENCE)
 
 
 def test_silence_is_noticed(access: Access, stand_in: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("echelon.engines.kubernetes.client.execute.PING", 0.05)
     monkeypatch.setattr("echelon.engines.kubernetes.client.execute.SILENCE", 0.3)
     over = threading.Event()
-    stand_in.answer_with(upgrades(lambda _peer: (over.wait(30), None)[1]))
+    stand_in.answer_with(upgrades(lambda _peer: (over.wait(PATIENCE), None)[1]))
     with run(access) as running, pytest.raises(Unreachable, match="no answer in time"):
-        running.read(timeout=30)
+        running.read(timeout=PATIENCE)
     over.set()
 
 

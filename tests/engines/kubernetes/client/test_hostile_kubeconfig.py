@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.engines.kubernetes.hostile import GARBAGE, places, replaced
+from tests.properties import examples
 
 from echelon.engines.kubernetes.client import credentials
 from echelon.engines.kubernetes.client.kubeconfig import load_access
@@ -65,7 +66,7 @@ def use(path: Path, config: object) -> dict[str, str]:
     return {"KUBECONFIG": str(path), "HOME": str(path.parent)}
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(200), deadline=None, suppress_health_check=list(HealthCheck))
 @given(place=st.sampled_from(list(places(CONFIG))), garbage=GARBAGE)
 def test_anything_in_any_field(tmp_path: Path, place: tuple[Any, ...], garbage: Any) -> None:
     with contextlib.suppress(EchelonError):

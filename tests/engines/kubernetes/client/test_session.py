@@ -7,6 +7,7 @@ import threading
 from dataclasses import replace
 
 import pytest
+from tests.conftest import PATIENCE
 from tests.engines.kubernetes.clock import Clock
 from tests.engines.kubernetes.stand_in import BUSY, POD, Certificates, StandIn, cuts, refuses, says, streams
 
@@ -85,16 +86,18 @@ def test_changes_that_may_be_repeated(api: Api, stand_in: StandIn, how: str, req
 def test_a_server_that_is_away_for_a_moment(
     access: Access, certificates: Certificates, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session, "STRANGERS_PATIENCE", 60.0)  # how long a moment is says the machine's load
+    monkeypatch.setattr(
+        session, "STRANGERS_PATIENCE", PATIENCE
+    )  # how long a moment is says the machine's load
     with socket.create_server(("127.0.0.1", 0)) as unused:
         port = unused.getsockname()[1]
     away = replace(access, server=f"https://127.0.0.1:{port}")
     outcome: list[object] = []
-    thread = threading.Thread(target=lambda: outcome.append(Api(away, patience=60).create(POD)))
+    thread = threading.Thread(target=lambda: outcome.append(Api(away, patience=PATIENCE).create(POD)))
     thread.start()
     with StandIn(certificates, port=port) as server:
         server.answer_with(says(201, POD))
-        thread.join(60)
+        thread.join(PATIENCE)
     assert outcome == [POD]
 
 
@@ -102,7 +105,7 @@ def test_many_threads_share_one_session(api: Api, stand_in: StandIn) -> None:
     together = threading.Barrier(30)
 
     def answer(handler: object) -> None:
-        together.wait(60)
+        together.wait(PATIENCE)
         streams([b"x"])(handler)  # type: ignore[arg-type]
 
     stand_in.answer_with(answer)
@@ -114,7 +117,7 @@ def test_many_threads_share_one_session(api: Api, stand_in: StandIn) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(PATIENCE)
     assert got == [b"x"] * 30
 
 

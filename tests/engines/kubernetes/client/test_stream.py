@@ -6,7 +6,8 @@ import json
 import threading
 
 import pytest
-from tests.conftest import wait_until
+from testbed.patience import FACTOR
+from tests.conftest import PATIENCE, wait_until
 from tests.engines.kubernetes.stand_in import BUSY, StandIn, cuts, streams, waits
 
 from echelon.engines.kubernetes.client.access import Access
@@ -48,7 +49,7 @@ def test_a_watch_that_is_cut_says_so(api: Api, stand_in: StandIn) -> None:
 def test_a_watch_on_a_dead_connection_ends_at_its_time(
     api: Api, stand_in: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("echelon.engines.kubernetes.client.api.GRACE", 2.0)
+    monkeypatch.setattr("echelon.engines.kubernetes.client.api.GRACE", 1.0 * FACTOR)
     over = threading.Event()
     stand_in.answer_with(streams([line("ADDED", "1")], then=waits(over)))
     assert len(list(api.watch("Pod", version="0", timeout=0.2))) == 1
@@ -65,7 +66,7 @@ def test_another_thread_can_end_a_stream(api: Api, stand_in: StandIn, begun: boo
     thread.start()
     wait_until(lambda: got if begun else stand_in.seen, "the stream to begin")
     logs.close()
-    thread.join(30)
+    thread.join(PATIENCE)
     assert not thread.is_alive()
     assert got == ([b"one\n"] if begun else [])
     assert list(logs) == []
@@ -84,7 +85,7 @@ def test_a_stream_that_waits_for_the_server_can_be_ended(access: Access, stand_i
     thread.start()
     wait_until(lambda: stand_in.seen, "the first request")
     logs.close()
-    thread.join(30)
+    thread.join(PATIENCE)
     assert not thread.is_alive()
 
 

@@ -130,6 +130,7 @@ def test_a_name_that_somebody_elses_job_has(
 
 
 @pytest.mark.core
+@pytest.mark.alone  # it takes most of every node, for which other tests would have to wait
 def test_a_wait_on_ones_own_run_admits_it(engine: KubernetesEngine, job: Callable[..., Job]) -> None:
     nodes = engine.cluster(gpus=False).nodes
     most = Resources(cpus=Amount(request=0.55 * max(node.cpus for node in nodes)))  # of a node: one fits
@@ -137,15 +138,17 @@ def test_a_wait_on_ones_own_run_admits_it(engine: KubernetesEngine, job: Callabl
     second = submit(Prepared(job=job(name="second", resources=most)), engine)
     assert second.status().state == "queued"
     told: list[str] = []
-    watching = threading.Thread(target=lambda: told.extend(each.kind for each in second.events()))
+    watching = threading.Thread(
+        target=lambda: told.extend(each.kind for each in second.events()), daemon=True
+    )
     watching.start()
     wait_until(lambda: "queued" in told, "the line")
     other = Run(RunRef(engine="k8s", name="second"), engine)
-    waiting = threading.Thread(target=lambda: told.append(other.wait(PATIENCE).state))
+    waiting = threading.Thread(target=lambda: told.append(other.wait(PATIENCE).state), daemon=True)
     waiting.start()
     first.stop(now=True)
-    waiting.join()
-    watching.join()
+    waiting.join(PATIENCE)
+    watching.join(PATIENCE)
     assert "succeeded" in told
     # The reason for which it is queued may change while the first run leaves.
     stages = [kind for kind in told if kind in ("recorded", "queued", "admitted", "finished")]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.conftest import wait_until
+from tests.conftest import PATIENCE, wait_until
 from tests.engines.kubernetes.small import RUNNING, ended, pod
 from tests.engines.kubernetes.stand_in import Answer, StandIn, cuts, refuses, says, streams, waits
 
@@ -169,7 +169,7 @@ def test_leaving_ends_the_reading(api: Api, stand_in: StandIn) -> None:
     wait_until(lambda: got, "the first line")
     leave.set()
     opened[0].close()  # type: ignore[attr-defined]
-    thread.join(30)
+    thread.join(PATIENCE)
     assert not thread.is_alive()
     over.set()
 

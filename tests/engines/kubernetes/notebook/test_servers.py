@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from tests.conftest import wait_until
+from tests.conftest import PATIENCE, wait_until
 from tests.faults.kubernetes.terminal import Terminal
 
 # Jupyter's own libraries warn about what is none of our business.
@@ -33,7 +33,7 @@ def ask(address: str, token: str, method: str = "GET") -> tuple[int, Any]:
     headers = {"Authorization": f"token {token}"}
     request = urllib.request.Request(address, method=method, headers=headers)
     try:
-        with urllib.request.urlopen(request, timeout=60) as answer:
+        with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
             return answer.status, json.load(answer)
     except urllib.error.HTTPError as error:
         with error:

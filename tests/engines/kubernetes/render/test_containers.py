@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from testbed.kubectl import Kubectl
-from tests.conftest import wait_until
+from tests.conftest import PATIENCE, wait_until
 from tests.engines.kubernetes.real import access_of, config_map
 
 from echelon.engines.kubernetes.client.api import Api, Exec, Gone, NotThere, Object
@@ -74,7 +74,7 @@ def test_a_silent_container_can_be_left(api: Api, sleeper: str) -> None:
     thread.start()
     time.sleep(0.5)  # so that it really waits
     logs.close()
-    thread.join(30)
+    thread.join(PATIENCE)
     assert not thread.is_alive()
 
 
@@ -83,7 +83,7 @@ def test_a_silent_container_can_be_left(api: Api, sleeper: str) -> None:
 
 def collect(running: Exec) -> tuple[bytes, bytes, int | None]:
     output = {1: bytearray(), 2: bytearray()}
-    while (piece := running.read(timeout=120)) is not None:
+    while (piece := running.read(timeout=2 * PATIENCE)) is not None:
         output[piece[0]] += piece[1]
     return bytes(output[1]), bytes(output[2]), running.exit_code
 
@@ -105,7 +105,7 @@ def test_a_command_and_its_exit_code(api: Api, sleeper: str) -> None:
 def test_input_and_its_end(api: Api, sleeper: str) -> None:
     with api.exec(sleeper, ["cat"], container="main", stdin=True) as running:
         running.write(b"hello")
-        assert running.read(timeout=60) == (1, b"hello")
+        assert running.read(timeout=PATIENCE) == (1, b"hello")
         with pytest.raises(TimeoutError):
             running.read(timeout=0.2)
         running.close_stdin()
@@ -179,7 +179,7 @@ def test_leaving_a_command(api: Api, sleeper: str) -> None:
     reader = threading.Thread(target=running.read)
     reader.start()
     running.close()
-    reader.join(30)
+    reader.join(PATIENCE)
     assert not reader.is_alive()
     running.close()
     assert running.read() is None
@@ -220,8 +220,8 @@ def test_an_api_server_that_goes_away_and_comes_back(
     asker = threading.Thread(target=lambda: found.append(api.get("ConfigMap", "one")))
     asker.start()
     back()
-    asker.join(120)
-    watcher.join(120)
+    asker.join(2 * PATIENCE)
+    watcher.join(2 * PATIENCE)
     assert found[0]["metadata"]["uid"] == made["metadata"]["uid"]
     assert [type(error) for error in ended] in ([Unreachable], [])  # cut, or ended in good order
     assert not watcher.is_alive()

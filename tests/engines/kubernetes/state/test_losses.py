@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from testbed.fixtures import Target
 from testbed.kubectl import Kubectl
+from tests.conftest import PATIENCE
 from tests.engines.kubernetes.ordinary import claim, mounted, on_claim
 from tests.engines.kubernetes.situations import (
     AGENT,
@@ -105,7 +106,7 @@ def test_nodes_are_drained_tainted_and_lost(
     )
     keep("lost-drained", wait_for_kind(namespace, "drained", "evicted"), namespace.namespace)
     let_go(namespace, "drained")
-    draining.wait(120)
+    draining.wait(2 * PATIENCE)
     namespace.create(run_job("late", picture, nodeSelector=here))
     keep("unschedulable-cordoned", wait_for_kind(namespace, "late", "unschedulable"), namespace.namespace)
     namespace("delete", "job", "drained", "late", "--wait=false")
