@@ -38,6 +38,8 @@ from testbed.progress import say
 from testbed.trash import discard
 
 FIRST_NODES = ("node-a", "node-b")
+# On every namespace that a test makes.
+OF_TESTS = "testbed/test"
 BASIC_IMAGES = (images.SANDBOX, "python")
 
 
@@ -122,6 +124,22 @@ def reset() -> None:
             add_node(name)
         else:
             gpus.take(kubectl, name)
+
+
+def sweep() -> None:
+    """Remove what killed tests have left in a cluster that its user keeps: their namespaces, fake nodes, and
+    first nodes that are ended. What the user has put there stays. One that does not answer is left to `up`.
+    """
+    if not controlplane.is_ready():
+        return
+    kubectl = Kubectl(kubeconfig=KUBECONFIG)
+    fakenodes.remove()
+    if left := [item["metadata"]["name"] for item in kubectl.items("namespaces", "-l", OF_TESTS)]:
+        kubectl("delete", "namespace", *left)
+    for name in FIRST_NODES:
+        if not _node_alive(name):
+            remove_node(name)
+            add_node(name)
 
 
 def add_node(name: str = "") -> str:

@@ -93,9 +93,16 @@ def running() -> Iterator[None]:
 
 
 def _end_what_was_left() -> None:
-    """End a cluster that no test run uses, if a killed one or another checkout has left it."""
+    """End a cluster that no test run uses, if a killed one or another checkout has left it. From one that its
+    user keeps only what tests have left is removed.
+    """
     left = whole.claim()
-    if left and (left.for_tests or left.checkout != str(CHECKOUT)):
+    if left is None:
+        return
+    if not left.for_tests and left.checkout == str(CHECKOUT):
+        if left.complete:
+            whole.sweep()
+    else:
         say(
             f"testbed: the cluster that {left.checkout} started at {left.since} is ended: no test run uses it"
         )
@@ -155,7 +162,8 @@ def own_cluster(cluster: Target, turn: None) -> Target:
 def namespace(cluster: Target, turn: None) -> Iterator[Kubectl]:
     """A fresh namespace; kubectl as the administrator in it."""
     name = f"test-{secrets.token_hex(4)}"
-    cluster.kubectl.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    about = {"name": name, "labels": {whole.OF_TESTS: ""}}
+    cluster.kubectl.create({"apiVersion": "v1", "kind": "Namespace", "metadata": about})
     # Pods that start before their service account exists are refused.
     inside = cluster.kubectl.within(name)
     inside.wait_for(lambda: inside.find("serviceaccount", "default"), "the default service account")

@@ -99,3 +99,18 @@ def test_a_start_that_was_cut_short_is_ended_and_can_be_repeated() -> None:
     assert not claimed.complete
     cluster.down()
     assert what_is_left() == []
+
+
+def test_what_killed_tests_left_in_a_cluster_is_swept_and_the_rest_stays(own_cluster: Target) -> None:
+    """A namespace of a test goes, with all that is in it; one that somebody made stays."""
+    kubectl = own_cluster.kubectl
+    for name, labels in (("test-left", {cluster.OF_TESTS: ""}), ("of-a-person", {})):
+        about = {"name": name, "labels": labels}
+        kubectl.create({"apiVersion": "v1", "kind": "Namespace", "metadata": about})
+    try:
+        cluster.sweep()
+        names = {item["metadata"]["name"] for item in kubectl.items("namespaces")}
+        assert "of-a-person" in names
+        assert "test-left" not in names
+    finally:
+        kubectl("delete", "namespace", "of-a-person")

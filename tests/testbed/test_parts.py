@@ -251,13 +251,13 @@ def test_a_claim_on_a_local_volume_is_tied_to_its_node() -> None:
 
 
 @pytest.mark.parametrize(
-    ("checkout", "for_tests", "used", "ended"),
+    ("checkout", "for_tests", "used", "becomes"),
     [
-        ("/some/other", True, False, True),  # a test run was killed there
-        ("/some/other", False, False, True),  # a person left it, and the tests here need the machine's one
-        (str(CHECKOUT), True, False, True),
-        (str(CHECKOUT), False, False, False),  # started here by a person: it is used, and left running
-        (str(CHECKOUT), True, True, False),  # another test run is at work in it
+        ("/some/other", True, False, "ended"),  # a test run was killed there
+        ("/some/other", False, False, "ended"),  # a person left it, and the tests here need the machine's one
+        (str(CHECKOUT), True, False, "ended"),
+        (str(CHECKOUT), False, False, "swept"),  # started here by a person: it is used, and left running
+        (str(CHECKOUT), True, True, "shared"),  # another test run is at work in it
     ],
 )
 def test_what_an_earlier_test_run_left_is_taken_over(
@@ -266,12 +266,13 @@ def test_what_an_earlier_test_run_left_is_taken_over(
     checkout: str,
     for_tests: bool,
     used: bool,
-    ended: bool,
+    becomes: str,
 ) -> None:
     """The cluster is a stand-in here: only who may end it is in question."""
     made = cluster.Claim(checkout=checkout, since="yesterday", complete=True, for_tests=for_tests)
     present: list[cluster.Claim] = [made]
     started: list[bool] = []
+    swept: list[bool] = []
 
     def up(*, for_tests: bool) -> None:
         started.append(for_tests)
@@ -285,13 +286,15 @@ def test_what_an_earlier_test_run_left_is_taken_over(
     monkeypatch.setattr(cluster, "claim", lambda: present[-1] if present else None)
     monkeypatch.setattr(cluster, "down", present.clear)
     monkeypatch.setattr(cluster, "up", up)
+    monkeypatch.setattr(cluster, "sweep", lambda: swept.append(True))
     with ExitStack() as kept:
         if used:
             kept.enter_context(held(tmp_path / "users", shared=True))
         with fixtures.running():
             assert started == [True]
-            assert (made not in present) is ended
-        assert bool(present) is (used or not ended)
+            assert (made not in present) is (becomes == "ended")
+            assert bool(swept) is (becomes == "swept")
+        assert bool(present) is (becomes != "ended")
 
 
 def test_whom_a_cluster_is_for_is_claimed_before_anything_of_it_runs(
