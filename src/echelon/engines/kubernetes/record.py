@@ -22,6 +22,7 @@ from echelon.engines import machine
 from echelon.engines.base import RunDamaged
 from echelon.engines.decoding import decode
 from echelon.engines.kubernetes import names
+from echelon.engines.kubernetes.belonging import Identity
 from echelon.engines.kubernetes.fields import json_object, moment, one_line
 from echelon.errors import StateTrouble
 from echelon.model.event import Event, is_moment, is_sound
@@ -138,6 +139,11 @@ class Stored:
     shape: Plan | None = None  # the plan that the Jobs would start with
     whole: bool = False  # all pods of its gang were on nodes once
     deleted: float | None = None
+
+
+def identity(stored: Stored) -> Identity:
+    """What the objects of a run are known by."""
+    return Identity(run=stored.run.ref.name, record=stored.uid, jobs=stored.owners)
 
 
 Phase = Literal["recorded", "queued", "starting", "started"]
