@@ -323,11 +323,12 @@ class Run:
         if self._engine.delivery is not None:
             self._engine.delivery.deliver(self._ref, watch)
 
-    def remove(self) -> Sequence[str]:
+    def remove(self, tell: Callable[[str], object] = lambda _: None) -> Sequence[str]:
         """Forget the run, which must have ended; its name is free again, its results stay. Returns the
-        volumes on which there are some, as pvc:NAME/path.
+        volumes on which there are some, as pvc:NAME/path. `tell` gets a line on what has the run's name and
+        was left, since it is not the run's own.
         """
-        return self._engine.remove(self._ref)
+        return self._engine.remove(self._ref, tell)
 
 
 def failure_of(status: Status) -> RunFailed | None:

@@ -28,7 +28,7 @@ def free_name(job: Job, engine: Engine, tell: Callable[[str], object]) -> None:
             f"run {job.name!r} is {state}: only a run that has ended is replaced",
             hint=f"`echelon stop {job.name}` ends it; --name chooses another name",
         )
-    run.remove()
+    run.remove(tell)
     results = Path(job.results or Path("runs") / job.name).absolute()
     if not job.resume and results == Path(record.results):
         _tell_aside(results, tell)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from echelon.engines.machine import Submissions, is_dead_process, process_name, state_home
+from echelon.engines.machine import Fetched, Submissions, is_dead_process, process_name, state_home
 
 
 def test_where_state_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -33,6 +33,27 @@ def test_a_submission_is_remembered_by_every_process_until_it_is_forgotten(tmp_p
     assert Submissions().results_of("uid-2") is None
     Submissions().forget("uid-1")
     assert Submissions().results_of("uid-1") is None
+
+
+def test_what_was_fetched_is_known_to_every_process_until_the_run_is_resumed_or_forgotten() -> None:
+    fetched = Fetched(path="/runs/fm", missing=("worker 1: its files",))
+    Submissions().note_fetched("uid-1", 100.5, fetched)
+    assert Submissions().fetched("uid-1", 100.5) == fetched
+    assert Submissions().fetched("uid-1", 200.0) is None, "it was resumed on another machine"
+    assert Submissions().fetched("uid-2", 100.5) is None
+    Submissions().forget_fetched("uid-1")
+    assert Submissions().fetched("uid-1", 100.5) is None
+    Submissions().note_fetched("uid-1", 100.5, fetched)
+    Submissions().forget("uid-1")
+    assert Submissions().fetched("uid-1", 100.5) is None
+
+
+@pytest.mark.parametrize("kept", ["", "[]", '{"created": 1}', "[" * 100_000])
+def test_a_note_that_cannot_be_read_is_none(kept: str) -> None:
+    submissions = Submissions()
+    submissions.note_fetched("uid-1", 1.0, Fetched())
+    (state_home() / "submitted" / "uid-1.fetched.json").write_text(kept)
+    assert Submissions().fetched("uid-1", 1.0) is None
 
 
 @pytest.mark.parametrize("uid", ["", "../../etc/passwd", "a/b", "x" * 65])

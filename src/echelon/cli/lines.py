@@ -154,16 +154,14 @@ class DataPrinter:
 
     def show(self, line: LogLine) -> None:
         """Print one line."""
-        import msgspec
+        from echelon.cli.data_text import json_text, yaml_text
 
         if line.progress and not line.text:
             return  # only says that a progress bar is over
         if self._as_json:
-            sys.stdout.write(msgspec.json.encode(line).decode() + "\n")
+            sys.stdout.write(json_text(line) + "\n")
         else:
-            import yaml
-
-            sys.stdout.write(yaml.safe_dump([msgspec.to_builtins(line)], sort_keys=False, allow_unicode=True))
+            sys.stdout.write(yaml_text([line]))
         if self._at_once:
             sys.stdout.flush()
 

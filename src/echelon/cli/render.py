@@ -50,14 +50,12 @@ def notice(text: str) -> None:
 
 def data(value: object, format_: str) -> None:
     """Print a value as JSON or YAML."""
-    import msgspec
+    from echelon.cli.data_text import json_text, yaml_text
 
     if format_ == "json":
-        click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
+        click.echo(json_text(value, indent=2))
     else:
-        import yaml
-
-        click.echo(yaml.safe_dump(msgspec.to_builtins(value), sort_keys=False, allow_unicode=True), nl=False)
+        click.echo(yaml_text(value), nl=False)
 
 
 def headline(job: Job, run: Run) -> str:
@@ -390,9 +388,9 @@ def manifests(found: Sequence[object], format_: str) -> None:
     elif format_ == "json":
         data({"apiVersion": "v1", "kind": "List", "items": list(found)}, "json")
     else:
-        import yaml
+        from echelon.cli.data_text import yaml_text
 
-        click.echo(yaml.safe_dump_all(found, sort_keys=False, allow_unicode=True), nl=False)
+        click.echo(yaml_text(*found), nl=False)
 
 
 def ranks_of(found: Status) -> tuple[int, ...]:

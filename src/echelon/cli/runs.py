@@ -214,7 +214,7 @@ def rm(names: tuple[str, ...], finished: bool, older_than: str | None, **target:
     for handle in handles:
         try:
             with render.told_if_slow(f"waiting until nothing of run {handle.name} is left"):
-                kept = handle.remove()
+                kept = handle.remove(render.notice)
             gone.append(handle.name)
             render.kept(handle.name, kept)
         except EchelonError as error:

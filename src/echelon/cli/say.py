@@ -4,7 +4,7 @@ Messages and tables have texts that did not originate on this machine: reasons, 
 commands in others' records, what an API server said. A terminal obeys what is in such a text: it changes
 the title, fills the clipboard, moves the cursor. So `say` leaves out foreign colours and shows every other
 control character as it is written in Python; `style` gives the colours of our own. Lines of ranks keep what
-progress bars and colours need (`tamed`). Data (JSON, YAML) has escapes of its own."""
+progress bars and colours need (`tamed`). Data (JSON, YAML) has escapes of its own (`data_text`)."""
 
 from __future__ import annotations
 

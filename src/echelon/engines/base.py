@@ -283,8 +283,10 @@ class Engine(Protocol):
         """
         ...
 
-    def remove(self, ref: RunRef) -> Sequence[str]:
-        """Forget a run that has ended; its name is free. Results stay; returns the volumes that have some."""
+    def remove(self, ref: RunRef, tell: Callable[[str], object] = lambda _: None) -> Sequence[str]:
+        """Forget a run that has ended; its name is free. Results stay; returns the volumes that have some.
+        What only has the run's name is left, and `tell` gets a line on it.
+        """
         ...
 
     def runs(self) -> Sequence[RunSummary]:

@@ -1,7 +1,8 @@
 """What this machine keeps for itself: its state folder, and the runs that it submitted elsewhere.
 
 A cluster's record does not contain where results belong on the machine that submitted the run: that is a path
-of this machine alone. The same note decides whether this machine may tend a run."""
+of this machine alone. The same note decides whether this machine may tend a run, and another one whether it
+has fetched the results: others may write into the record."""
 
 from __future__ import annotations
 
@@ -16,6 +17,7 @@ from pathlib import Path
 
 from echelon.engines import durable
 from echelon.errors import StateTrouble
+from echelon.values import frozen
 
 _UID = re.compile(r"[0-9a-zA-Z-]{1,64}")
 _KEPT = 90 * 86400.0  # seconds that a run is remembered: longer than any record lives
@@ -34,6 +36,16 @@ def state_home() -> Path:
         raise StateTrouble("there is no home folder to keep the state in", hint="set ECHELON_HOME") from None
 
 
+@frozen
+class Fetched:
+    """Results that were brought to a folder of this machine, and checked; no path if there were none.
+    `missing` is what was lost before: a sentence for each worker.
+    """
+
+    path: str = ""
+    missing: tuple[str, ...] = ()
+
+
 class Submissions:
     """The runs that this machine submitted to a cluster, by the uid of their records.
 
@@ -42,6 +54,7 @@ class Submissions:
     def __init__(self) -> None:
         self._own: dict[str, str] = {}
         self._code: dict[str, bytes] = {}  # what could not be written
+        self._fetched: dict[str, tuple[float, Fetched]] = {}
 
     def remember(self, uid: str, results: Path) -> None:
         """Note where the results of a run belong."""
@@ -59,6 +72,31 @@ class Submissions:
         with suppress(OSError, StateTrouble, ValueError, KeyError, TypeError, RecursionError):
             return Path(json.loads(_file(state_home() / "submitted", uid).read_text("utf-8"))["results"])
         return None
+
+    def note_fetched(self, uid: str, created: float, fetched: Fetched) -> None:
+        """Note that the results of a run are on this machine, as far as there are any: what the cluster says
+        of that, others may have written. A run that is resumed has another time of creation.
+        """
+        self._fetched[uid] = created, fetched
+        with suppress(OSError, StateTrouble, ValueError):
+            folder = state_home() / "submitted"
+            durable.make_folder(folder)
+            note = {"created": created, "path": fetched.path, "missing": fetched.missing}
+            durable.replace_file(_file(folder, uid, "fetched.json"), json.dumps(note).encode())
+
+    def fetched(self, uid: str, created: float) -> Fetched | None:
+        """What of the results of a run is on this machine; None if they were not fetched to it."""
+        at, note = self._fetched.get(uid, (None, None))
+        with suppress(OSError, StateTrouble, ValueError, KeyError, TypeError, RecursionError):
+            kept = json.loads(_file(state_home() / "submitted", uid, "fetched.json").read_text("utf-8"))
+            at, note = kept["created"], Fetched(path=kept["path"], missing=tuple(kept["missing"]))
+        return note if at == created else None
+
+    def forget_fetched(self, uid: str) -> None:
+        """The run is resumed: what it makes from now on was not fetched."""
+        self._fetched.pop(uid, None)
+        with suppress(OSError, StateTrouble, ValueError):
+            _file(state_home() / "submitted", uid, "fetched.json").unlink(missing_ok=True)
 
     def keep_code(self, uid: str, code: bytes) -> None:
         """Keep the code that was shipped for a run: its copy in the cluster is deleted when it ends, and the
@@ -84,6 +122,7 @@ class Submissions:
     def forget(self, uid: str) -> None:
         """The run is removed."""
         self._own.pop(uid, None)
+        self.forget_fetched(uid)
         self.forget_code(uid)
         with suppress(OSError, StateTrouble, ValueError):
             _file(state_home() / "submitted", uid).unlink(missing_ok=True)

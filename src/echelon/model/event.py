@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Literal
 
 from echelon.model.copy import Manifest
@@ -51,6 +52,9 @@ CauseKind = Literal[
 ]
 
 
+LONGEST = 2000  # characters of a text that others may have written
+_MOST_LINES = 200  # of a rank's last ones
+_MOST_TEXTS = 2000  # one for each worker
 _LAST_MOMENT = 1e11  # seconds; any calendar has it
 
 
@@ -116,6 +120,27 @@ class Event:
     manifests: tuple[Manifest, ...] | None = None  # of what the worker holds, or, at the end, all workers do
     workers: tuple[int, ...] | None = None  # of `keeping`
     left_out: tuple[tuple[str, str], ...] | None = None  # of `worker-kept`: what cannot be copied, and why
+
+
+def cut(text: str) -> str:
+    """A text of another program, or its beginning."""
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
+
+
+def bounded(event: Event) -> Event:
+    """An event from another program, with texts that are no longer than a message can be."""
+    cause = event.cause
+    if cause is not None:
+        tail = tuple(map(cut, cause.tail[-_MOST_LINES:]))
+        texts = {
+            key: cut(text)
+            for key in ("summary", "error", "hint", "peers", "signal")
+            if (text := getattr(cause, key))
+        }
+        cause = replace(cause, tail=tail, **texts)
+    given = {key: cut(text) for key in ("reason", "node", "signal") if (text := getattr(event, key))}
+    missing = None if event.missing is None else tuple(map(cut, event.missing[:_MOST_TEXTS]))
+    return replace(event, cause=cause, missing=missing, **given)
 
 
 def is_moment(at: float) -> bool:

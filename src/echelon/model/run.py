@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from echelon.errors import InvalidJob, StateTrouble
+from echelon.model.event import cut
 from echelon.model.job import PIPELINE, STEP, Job, check_name, gpus_asked, workers_asked
 from echelon.model.plan import Plan
 from echelon.model.status import RunSummary, Status, WorkerStatus
@@ -158,7 +159,7 @@ def summarise(record: Record, status: Status) -> RunSummary:
         ended=status.ended,
         workers=workers_asked(job) if plan is None else worker_count(plan.world),
         gpus=gpus_asked(job) if plan is None else gpu_count(plan.world),
-        command=describe_command(job),
+        command=cut(describe_command(job)),
         reason=status.reason,
         trouble=status.trouble,
         owner=record.owner,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler
 
 import pytest
 from tests.engines.kubernetes.rendered import CASES, SHIPPED, Case, objects_of, planned
@@ -11,6 +12,7 @@ from tests.engines.kubernetes.small import stored
 from tests.engines.kubernetes.stand_in import Answer, StandIn, refuses, says
 
 from echelon.engines.kubernetes import names, objects
+from echelon.engines.kubernetes.belonging import Identity, describe_left, marked
 from echelon.engines.kubernetes.client.access import Access
 from echelon.engines.kubernetes.client.api import Api, NotThere, Object
 from echelon.engines.kubernetes.render import dialects, manifests
@@ -54,9 +56,37 @@ def test_what_is_not_there_is_made(api: Api, stand_in: StandIn) -> None:
 
 @pytest.mark.parametrize("owner", [None, OWNER])
 def test_what_is_there_of_the_same_run_is_taken(api: Api, stand_in: StandIn, owner: Object | None) -> None:
-    stand_in.answer_with(THERE, says(200, thing(uid="old", owner="the-record")))
-    assert objects.create(api, thing(), owner)["metadata"]["uid"] == "old"
+    there = thing(uid="old", owner="the-record") if owner else marked(thing(uid="old"), "the-record")
+    stand_in.answer_with(THERE, says(200, there))
+    assert objects.create(api, thing(), owner, made_for="the-record")["metadata"]["uid"] == "old"
     assert deeds(stand_in) == ["POST", "GET"]
+
+
+def test_what_does_not_go_with_the_record_says_for_which_one_it_was_made(api: Api, stand_in: StandIn) -> None:
+    stand_in.answer_with(says(201, thing(uid="new")))
+    objects.create(api, thing(), made_for="the-record")
+    about = json.loads(stand_in.seen[0].body)["metadata"]
+    assert about["annotations"] == {names.RECORD_UID: "the-record"}
+    assert "ownerReferences" not in about
+
+
+@pytest.mark.parametrize("kind", ["Job", "PersistentVolumeClaim"])
+@pytest.mark.parametrize("mark", ["", "another-record"])
+def test_what_another_run_of_the_name_has_left_is_neither_taken_nor_deleted(
+    api: Api, stand_in: StandIn, kind: str, mark: str
+) -> None:
+    there = thing(kind, uid="old")
+    stand_in.answer_with(THERE, says(200, marked(there, mark) if mark else there))
+    with pytest.raises(Refused, match="of another run that was called 'demo'"):
+        objects.create(api, thing(kind), made_for="the-record")
+    assert deeds(stand_in) == ["POST", "GET"]
+
+
+def test_what_went_with_the_record_of_an_earlier_run_is_waited_for(api: Api, stand_in: StandIn) -> None:
+    orphan = thing("Secret", uid="old", owner="an-earlier-record")
+    stand_in.answer_with(THERE, says(200, orphan), says(200, {}), says(201, thing("Secret", uid="new")))
+    assert objects.create(api, thing("Secret"), OWNER)["metadata"]["uid"] == "new"
+    assert json.loads(stand_in.seen[2].body)["preconditions"] == {"uid": "old"}
 
 
 @pytest.mark.parametrize("owner", [None, OWNER])
@@ -144,61 +174,141 @@ def test_jobs_of_a_run_that_was_removed_meanwhile_go_too(api: Api, stand_in: Sta
     assert json.loads(stand_in.seen[1].body)["preconditions"] == {"uid": "job-1"}
 
 
+MINE = Identity(run="demo", record="the-record", jobs=frozenset({"job-of-before"}))
+PATHS = {
+    "Job": "jobs",
+    "ConfigMap": "configmaps",
+    "Pod": "pods",
+    "Secret": "secrets",
+    "Service": "services",
+    "PersistentVolumeClaim": "persistentvolumeclaims",
+    "TrainingRuntime": "trainingruntimes",
+}
+
+
+def called(made: Object, name: str) -> Object:
+    return {**made, "metadata": {**made["metadata"], "name": name}}
+
+
+def holds(*found: Object) -> Answer:
+    """A server that has these objects; what is deleted is gone."""
+    there = {f"{PATHS[each['kind']]}/{each['metadata']['name']}": each for each in found}
+
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        path, _, query = handler.path.partition("?")
+        words = path.rpartition("/namespaces/ours/")[2]
+        if handler.command == "DELETE":
+            there.pop(words, None)
+            says(200, {})(handler)
+        elif "/" not in words:
+            labelled = [each for key, each in there.items() if key.startswith(words + "/")]
+            chosen = [each for each in labelled if each["metadata"]["labels"] or not query]
+            says(200, {"kind": "List", "metadata": {}, "items": chosen})(handler)
+        elif words in there:
+            says(200, there[words])(handler)
+        else:
+            refuses(404, "NotFound", "gone")(handler)
+
+    return answer
+
+
 @pytest.mark.parametrize(
     ("dialect", "service"), [("job", "demo"), ("trainjob", "demo-leader"), ("of-a-newer-version", "demo")]
 )
 def test_the_leaders_service_goes_by_its_name(
     api: Api, stand_in: StandIn, dialect: str, service: str
 ) -> None:
-    stand_in.answer_with(says(200, {"kind": "List", "metadata": {}, "items": []}))
-    objects.remove(api, "demo", keep_claim=True, dialect=dialect)
-    (path,) = (seen.path for seen in stand_in.seen if "/services/" in seen.path)
-    assert path.endswith(f"/{service}")
+    own = called(thing("Service", uid="s", owner="the-record"), service)
+    stand_in.answer_with(holds(own))
+    objects.remove(api, MINE, claim="keep", dialect=dialect)
+    assert deleted(stand_in) == [f"services/{service}"]
 
 
 def test_what_a_job_is_made_from_goes_though_the_record_stays(api: Api, stand_in: StandIn) -> None:
     """Or a run that starts again would be made from what it was made from before."""
-    record = thing("ConfigMap", uid="the-record")
-    record["metadata"]["labels"][names.COMPONENT] = names.RECORD
-    stand_in.answer_with(
-        lambda handler: says(
-            200,
-            {
-                "kind": "List",
-                "metadata": {},
-                "items": [record] if "/configmaps?" in handler.path else [],
-            },
-        )(handler)
+    own = [thing(kind, uid=kind, owner="the-record") for kind in ("TrainingRuntime", "Secret")]
+    stand_in.answer_with(holds(thing("ConfigMap", uid="the-record"), *own))
+    objects.remove(api, MINE, claim="keep", keep_record=True, dialect="trainjob")
+    assert deleted(stand_in) == ["trainingruntimes/demo", "secrets/demo"]
+
+
+CLAIM = called(thing("PersistentVolumeClaim", uid="claim"), "demo-results")
+
+
+@pytest.mark.parametrize("end", ["keep", "if-unused", "delete"])
+@pytest.mark.parametrize("phase", ["Pending", "Bound"])
+def test_removing_everything_but_what_is_to_be_kept(
+    api: Api, stand_in: StandIn, end: objects.ClaimEnd, phase: str
+) -> None:
+    own = [
+        marked(thing(uid="job-1"), "the-record"),
+        thing("ConfigMap", uid="the-record"),
+        thing("Secret", uid="secret", owner="the-record"),
+        thing("Service", uid="service", owner="the-record"),
+        {**marked(CLAIM, "the-record"), "status": {"phase": phase}},
+    ]
+    stand_in.answer_with(holds(*own))
+    removed = objects.remove(api, MINE, claim=end)
+    goes = end == "delete" or (end == "if-unused" and phase == "Pending")
+    claim = ["persistentvolumeclaims/demo-results"] if goes else []
+    assert deleted(stand_in) == ["jobs/demo", "configmaps/demo", "secrets/demo", "services/demo", *claim]
+    assert removed == objects.Removed(claim=not goes)
+    gone = [
+        json.loads(seen.body)["preconditions"]["uid"] for seen in stand_in.seen if seen.method == "DELETE"
+    ]
+    assert gone == ["job-1", "the-record", "secret", "service", "claim"][: len(gone)]
+
+
+def test_a_job_of_an_older_version_is_known_by_the_record_that_belongs_to_it(
+    api: Api, stand_in: StandIn
+) -> None:
+    stand_in.answer_with(holds(thing(uid="job-of-before")))
+    objects.remove(api, MINE, claim="keep")
+    assert deleted(stand_in) == ["jobs/demo"]
+
+
+@pytest.mark.parametrize("labels", [True, False])
+def test_what_only_has_the_name_or_the_labels_is_left_and_named(
+    api: Api, stand_in: StandIn, labels: bool
+) -> None:
+    """A user's own Secret and Service of the run's name, and whatever a colleague has labelled."""
+    run = "demo" if labels else None
+    theirs = [
+        thing("Job", run="demo", uid="their-job"),
+        called(thing("ConfigMap", run="demo", uid="their-map"), "settings"),
+        marked(called(thing("Job", run="demo", uid="an-earlier-job"), "demo-ps"), "another-record"),
+        called(thing("Pod", run="demo", uid="their-pod"), "pod"),
+        thing("Secret", run=run, uid="their-secret"),
+        thing("Service", run=run, uid="their-service", owner="another-record"),
+        called(thing("PersistentVolumeClaim", run=run, uid="precious"), "demo-results"),
+    ]
+    stand_in.answer_with(holds(thing("ConfigMap", uid="the-record"), *theirs))
+    removed = objects.remove(api, MINE, claim="delete")
+    assert deleted(stand_in) == ["configmaps/demo"]
+    assert describe_left("demo", removed.left) == (
+        "left as they are, since run demo did not make them: Job demo, Job demo-ps, ConfigMap settings, "
+        "Secret demo, Service demo, PersistentVolumeClaim demo-results, Pod pod"
     )
-    objects.remove(api, "demo", keep_claim=True, keep_record=True, dialect="trainjob")
-    assert deleted(stand_in) == ["trainingruntimes/demo", "services/demo-leader", "secrets/demo"]
 
 
-@pytest.mark.parametrize("keep", [True, False])
-def test_removing_everything_but_what_is_to_be_kept(api: Api, stand_in: StandIn, keep: bool) -> None:
-    left = {"jobs": [thing(uid="job-1")], "configmaps": [thing("ConfigMap", uid="the-record")]}
-
-    def answer(handler: object) -> None:
-        path, method = handler.path, handler.command  # type: ignore[attr-defined]
-        kind = path.partition("?")[0].rpartition("/")[2]
-        chosen: Answer = says(200, {})
-        if method == "GET":
-            chosen = says(200, {"kind": "List", "metadata": {}, "items": left.pop(kind, [])})
-        chosen(handler)  # type: ignore[arg-type]
-
-    stand_in.answer_with(answer)
-    objects.remove(api, "demo", keep_claim=keep)
-    claim = [] if keep else ["persistentvolumeclaims/demo-results"]
-    assert deleted(stand_in) == ["jobs/demo", "configmaps/demo", "services/demo", "secrets/demo", *claim]
+def test_only_the_runs_own_payload_is_dropped(api: Api, stand_in: StandIn) -> None:
+    bundle = called(thing("ConfigMap", uid="b", owner="the-record"), names.bundle_name("demo", 0))
+    stand_in.answer_with(holds(thing("Secret", run=None, uid="theirs"), bundle))
+    objects.drop_payload(api, replace(stored(), shipped=SHIPPED))
+    assert deleted(stand_in) == [f"configmaps/{names.bundle_name('demo', 0)}"]
 
 
 def test_what_does_not_go_away_is_named(api: Api, stand_in: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(objects, "_GONE", 0.1)
-    stuck = thing(uid="job-1")
+    stuck = marked(thing(uid="job-1"), "the-record")
     stuck["metadata"]["finalizers"] = ["example.org/hold"]
-    stand_in.answer_with(says(200, {"kind": "JobList", "metadata": {}, "items": [stuck]}))
+
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        holds(stuck)(handler)
+
+    stand_in.answer_with(answer)
     with pytest.raises(Refused, match=r"held by example\.org/hold"):
-        objects.remove(api, "demo", keep_claim=True)
+        objects.remove(api, MINE, claim="keep")
 
 
 @pytest.mark.parametrize("owner", [None, OWNER])

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from echelon.engines.base import current_user
 from echelon.engines.kubernetes import control, objects, record
+from echelon.engines.kubernetes.belonging import describe_left, identity_of
 from echelon.engines.kubernetes.client.api import Api
 from echelon.engines.kubernetes.files import whereabouts
 from echelon.engines.kubernetes.files.results import check_fetched
@@ -56,33 +57,48 @@ def stop_run(api: Api, ref: RunRef, signal: StopSignal) -> str | None:
     return None
 
 
-def remove_run(api: Api, submissions: Submissions, ref: RunRef, *, keep_claim: bool) -> Sequence[str]:
-    """Delete every object of a run that has ended; returns the volumes on which there are results."""
+def remove_run(
+    api: Api, submissions: Submissions, ref: RunRef, tell: Callable[[str], object]
+) -> Sequence[str]:
+    """Delete every object of a run that has ended; returns the volumes on which there are results. A volume
+    that was made for it goes only if this machine has fetched what is on it: what the record says of that,
+    anybody may have written. Of a record that cannot be read, what belongs to it goes.
+    """
     try:
         view = views.look(api, ref)
-    except StateTrouble:  # a record that cannot be read
-        objects.remove(api, ref.name, keep_claim=True)
+    except StateTrouble:
+        found = views.get_object(api, ref)
+        removed = objects.remove(api, identity_of(found), claim="keep", dialect=record.dialect_of(found))
+        _tell_left(ref, removed, tell)
         return ()
-    _check_over(api, view)
+    _check_over(api, submissions, view)
     stored = view.stored
-    fetched = stored.collected is not None and bool(stored.collected.path)
-    keep_claim = keep_claim or not whereabouts.has_own_claim(stored.run) or not fetched
-    objects.remove(api, ref.name, keep_claim=keep_claim, dialect=stored.dialect)
+    end: objects.ClaimEnd = "keep"
+    if whereabouts.has_own_claim(stored.run):
+        end = "delete" if submissions.fetched(stored.uid, stored.run.created) else "if-unused"
+    removed = objects.remove(api, record.identity(stored), claim=end, dialect=stored.dialect)
+    _tell_left(ref, removed, tell)
     submissions.forget(stored.uid)
-    return whereabouts.kept_volumes(stored.run, keep_own=keep_claim)
+    return whereabouts.kept_volumes(stored.run, keep_own=removed.claim)
 
 
-def clear_run(api: Api, view: View) -> None:
+def _tell_left(ref: RunRef, removed: objects.Removed, tell: Callable[[str], object]) -> None:
+    if removed.left:
+        tell(describe_left(ref.name, removed.left))
+
+
+def clear_run(api: Api, submissions: Submissions, view: View) -> None:
     """Delete what a run that has ended has beside its record and its volume. Until the record is written anew
     the run has ended as before, so that a resumption can be cut off here and repeated.
     """
-    _check_over(api, view)
+    _check_over(api, submissions, view)
     name = view.stored.run.ref.name
     api.patch("ConfigMap", name, record.tied([]))  # or it would go with its Jobs
-    objects.remove(api, name, keep_claim=True, keep_record=True, dialect=view.stored.dialect)
+    mine = record.identity(view.stored)
+    objects.remove(api, mine, claim="keep", keep_record=True, dialect=view.stored.dialect)
 
 
-def _check_over(api: Api, view: View) -> None:
+def _check_over(api: Api, submissions: Submissions, view: View) -> None:
     """Raise StateTrouble if the run goes on, or has results that only its pods have."""
     stored, name = view.stored, view.stored.run.ref.name
     phase = record.phase_of(stored, has_jobs=bool(view.jobs), now=time.time())
@@ -92,7 +108,7 @@ def _check_over(api: Api, view: View) -> None:
         goes_on = stored.stop is None and phase in ("queued", "starting")
     if goes_on:
         raise StateTrouble(f"run {name!r} has not ended", hint=f"`echelon stop {name}` first")
-    check_fetched(api, view.stored.run.ref)
+    check_fetched(api, submissions, stored)
 
 
 def _end_of(api: Api, view: View) -> Event | None:

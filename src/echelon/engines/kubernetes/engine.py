@@ -152,7 +152,7 @@ class KubernetesEngine(Offers):
             with suppress(EchelonError):
                 self.api.delete("ConfigMap", ref.name, uid=stored.uid)
                 if held is not None:
-                    objects.remove(self.api, ref.name, keep_claim=True)
+                    objects.remove(self.api, record.identity(stored))
             raise
         return ref
 
@@ -196,7 +196,8 @@ class KubernetesEngine(Offers):
         secrets, payload = read_secrets(job, os.environ), self._load(job, bundle)
         if ended:
             who, user = identity.ask(self.api), current_user()
-            clear_run(self.api, view)
+            clear_run(self.api, self._submissions, view)
+            self._submissions.forget_fetched(stored.uid)
             run = replace(stored.run, job=job, created=_now(), plan=None, owner=who() or user, user=user)
             made = record.new(run, weigh(payload), held=held is not None)
             change = record.renewed(views.get_object(self.api, ref), made)
@@ -251,11 +252,11 @@ class KubernetesEngine(Offers):
             self.start(ref, plan)
             return
         for claim in rendered.claims:
-            objects.create(self.api, claim)
+            objects.create(self.api, claim, made_for=stored.uid)
         made = objects.create_jobs(self.api, rendered, stored)
         selector = names.selector(ref.name, names.WORKER)
         if level is None and pod_security.refuses(self.api, made, selector):
-            objects.delete_jobs(self.api, made, rendered.beside)
+            objects.delete_jobs(self.api, made, stored, rendered.beside)
             rendered = manifests.started_objects(
                 stored.run, plan, stored.shipped, dialect, security_level=RESTRICTED
             )
@@ -372,7 +373,7 @@ class KubernetesEngine(Offers):
         mine = self._ref(ref.name)
         left_out = collect_results(self.api, self._submissions, mine, progress)
         stored = views.find_record(self.api, mine)
-        if stored is not None and stored.collected is not None:
+        if stored is not None and self._submissions.fetched(stored.uid, stored.run.created) is not None:
             forget_complete(self._home_of(stored) / "logs")
             if stored.end is not None and stored.end.outcome == "succeeded":
                 self._submissions.forget_code(stored.uid)
@@ -395,13 +396,13 @@ class KubernetesEngine(Offers):
 
         return stop_run(self.api, self._ref(ref.name), signal)
 
-    def remove(self, ref: RunRef) -> Sequence[str]:
+    def remove(self, ref: RunRef, tell: Callable[[str], object] = lambda _: None) -> Sequence[str]:
         """Delete every object of a run that has ended; a user's volumes stay, and one that was made for the
-        run until its results are fetched.
+        run until its results are fetched to this machine. `tell` gets what has its name, and is not its own.
         """
         from echelon.engines.kubernetes.ending import remove_run
 
-        return remove_run(self.api, self._submissions, self._ref(ref.name), keep_claim=False)
+        return remove_run(self.api, self._submissions, self._ref(ref.name), tell)
 
     def runs(self) -> Sequence[RunSummary]:
         """Every run of the namespace, from three lists; of logs, only the last lines of some."""
@@ -436,7 +437,7 @@ class KubernetesEngine(Offers):
         if known.run.job != job or jobs or (known.queued and known.stop is None):
             return False
         if known.stop is not None or known.shipped != shipped or known.held != held:
-            objects.remove(self.api, job.name, keep_claim=True)
+            objects.remove(self.api, record.identity(known))
         return True
 
     def _just_made(self, ref: RunRef) -> View | None:

@@ -10,6 +10,8 @@ from typing import Any
 
 import msgspec
 
+from echelon.model.event import LONGEST, cut
+
 
 def moment(text: object) -> float | None:
     """A time as Kubernetes writes it (`2026-01-31T12:00:00Z`, with or without fractions), in seconds."""
@@ -26,8 +28,12 @@ def clock(text: object) -> str:
 
 
 def one_line(text: object) -> str:
-    """A message without line breaks and without its final full stop."""
-    return " ".join(str(text or "").split()).rstrip(".")
+    """A message without line breaks and without its final full stop; the beginning of one that is too long
+    for a message, as anybody may have written.
+    """
+    written = str(text or "")
+    found = " ".join(written[: 2 * LONGEST].split()).rstrip(".")
+    return cut(found) if len(written) <= 2 * LONGEST else f"{found[:LONGEST]}..."
 
 
 def condition_of(obj: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:

@@ -18,12 +18,14 @@ import msgspec
 from echelon.engines.base import RunDamaged
 from echelon.engines.decoding import decode
 from echelon.engines.kubernetes import names
+from echelon.engines.kubernetes.belonging import belongs
 from echelon.engines.kubernetes.fields import json_object, one_line
 from echelon.engines.kubernetes.record import (
     Stop,
     Stored,
     Waiting,
     check_plan,
+    identity,
     read_moment,
     read_stop,
     read_waits,
@@ -81,7 +83,7 @@ def waiting_jobs(stored: Stored, jobs: Iterable[Object]) -> list[Object]:
     """
     if not stored.held or stored.run.plan is not None or stored.end is not None:
         return []
-    mine = [job for job in jobs if _is_own(stored, job) and is_waiting(job)]
+    mine = [job for job in jobs if belongs(job, identity(stored)) and is_waiting(job)]
     return sorted(mine, key=lambda job: job["metadata"]["name"] != stored.run.ref.name)
 
 
@@ -99,17 +101,7 @@ def _first(stored: Stored, jobs: Iterable[Mapping[str, Any]]) -> Mapping[str, An
     if not stored.held:
         return None
     mine = (job for job in jobs if job["metadata"]["name"] == stored.run.ref.name)
-    return next((job for job in mine if not stored.owners or job["metadata"]["uid"] in stored.owners), None)
-
-
-def _is_own(stored: Stored, job: Object) -> bool:
-    """Whether a Job that carries a run's labels, which anybody may give, belongs to the run's record; to the
-    first one, the record belongs.
-    """
-    about = job["metadata"]
-    if about["name"] == stored.run.ref.name:
-        return not stored.owners or about["uid"] in stored.owners
-    return any(each.get("uid") == stored.uid for each in about.get("ownerReferences") or ())
+    return next((job for job in mine if belongs(job, identity(stored))), None)
 
 
 def _read_plan(stored: Stored, text: object) -> Plan:

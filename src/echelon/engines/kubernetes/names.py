@@ -35,6 +35,7 @@ RUNTIME = "runtime"
 NOTEBOOK = "notebook"
 
 # Annotations; those of the record are `record`'s own.
+RECORD_UID = "echelon.dev/record"  # on what does not go with its run's record: the uid of that
 FIRST_WORKER = "echelon.dev/first-worker"  # the number of the worker with index 0; a label on Kubeflow's pods
 WORKERS = "echelon.dev/workers"  # on jobs of Kubeflow's: how many workers it stands for
 ENDED = "echelon.dev/ended"  # on jobs of Kubeflow's that are suspended for good, and not to go on

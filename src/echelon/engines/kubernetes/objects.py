@@ -7,10 +7,12 @@ was cut off anywhere is taken up by making the rest."""
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
+from typing import Literal
 
-from echelon.engines.kubernetes import names, record
+from echelon.engines.kubernetes import belonging, names, record
+from echelon.engines.kubernetes.belonging import Identity, Standing
 from echelon.engines.kubernetes.client.api import AlreadyThere, Api, NotThere, Object
 from echelon.engines.kubernetes.record import Stored
 from echelon.engines.kubernetes.render import dialects
@@ -19,6 +21,7 @@ from echelon.engines.kubernetes.render.manifests import Started, owner_reference
 from echelon.engines.kubernetes.render.payload import layout
 from echelon.engines.kubernetes.state.workers import is_cut_off, is_stuck
 from echelon.errors import Denied, Refused
+from echelon.values import frozen
 
 # Seconds that Kubernetes may take to remove what was deleted. After an outage of the API server its
 # controllers come back one by one, the last after a minute.
@@ -26,12 +29,18 @@ _GONE = 120.0
 _SEEN = 10.0  # seconds within which a controller has seen an object that another one names
 
 
-def create(api: Api, obj: Object, owner: Object | None = None) -> Object:
-    """Make an object, or find that it is there; one of the same name that is on its way out is waited for."""
-    wanted = {**obj, "metadata": {**obj["metadata"]}}
+def create(api: Api, obj: Object, owner: Object | None = None, *, made_for: str = "") -> Object:
+    """Make an object of a run, or find that it is there; one of the same name that is on its way out is
+    waited for. It goes with `owner`, its run's record; or it is only marked as `made_for` the record of
+    this uid.
+    """
     if owner is not None:
-        wanted["metadata"]["ownerReferences"] = [owner_reference(owner)]
+        about = {**obj["metadata"], "ownerReferences": [owner_reference(owner)]}
+        wanted, made_for = {**obj, "metadata": about}, owner["metadata"]["uid"]
+    else:
+        wanted = belonging.marked(obj, made_for)
     kind, name = obj["kind"], obj["metadata"]["name"]
+    mine = Identity(run=obj["metadata"]["labels"][names.RUN], record=made_for)
     deadline = time.monotonic() + _GONE
     while True:
         try:
@@ -40,31 +49,34 @@ def create(api: Api, obj: Object, owner: Object | None = None) -> Object:
             found = api.find(kind, name)
         if found is None:
             continue
-        leaves = bool(found["metadata"].get("deletionTimestamp"))
-        theirs = (found["metadata"].get("labels") or {}).get(names.RUN)
-        if owner is None and not leaves and theirs == wanted["metadata"]["labels"][names.RUN]:
-            return found  # of this run: records reserve names
-        if owner is not None and not leaves and _owned_by(found, owner):
+        standing = belonging.standing(found, mine)
+        if standing == "ours":
             return found
-        if theirs is None:
-            raise Refused(
-                f"a {kind} named {name!r} is in the namespace, and it is not echelon's",
-                hint="choose another name for the run with --name",
-            )
-        if not leaves and theirs != wanted["metadata"]["labels"][names.RUN]:
-            part = "is the keeper of" if _component(found) == names.KEEPER else "belongs to"
-            raise Refused(
-                f"the {kind} {name!r} {part} run {theirs!r}",
-                hint="choose another name for the run with --name",
-            )
+        if standing not in ("leaves", "orphan"):
+            raise _taken(found, standing)
         if time.monotonic() > deadline:
             raise Refused(
                 f"the {kind} {name!r} of an earlier run is still being removed",
                 hint="try again in a moment, or choose another name with --name",
             )
-        # Of a run of the same name that is being removed, or whose owner is gone.
         api.delete(kind, name, uid=found["metadata"]["uid"], grace=0)
         time.sleep(0.1)
+
+
+def _taken(found: Object, standing: Standing) -> Refused:
+    """The error for a name that something else has."""
+    kind, name, run = found["kind"], found["metadata"]["name"], belonging.run_of(found)
+    hint = "choose another name for the run with --name"
+    if standing == "stranger":
+        return Refused(f"a {kind} named {name!r} is in the namespace, and it is not echelon's", hint=hint)
+    if standing == "other-run":
+        part = "is the keeper of" if _component(found) == names.KEEPER else "belongs to"
+        return Refused(f"the {kind} {name!r} {part} run {run!r}", hint=hint)
+    if kind == "PersistentVolumeClaim":
+        hint = f"--output pvc:{name} goes on in it, `echelon volume rm {name}` removes it; or {hint}"
+    else:
+        hint = f"`kubectl delete {kind.lower()} {name}` removes it; or {hint}"
+    return Refused(f"the {kind} {name!r} is of another run that was called {run!r}", hint=hint)
 
 
 def tie_record(api: Api, stored: Stored, jobs: Sequence[Object]) -> None:
@@ -122,10 +134,27 @@ def take_back(api: Api, stored: Stored, jobs: Sequence[Object]) -> None:
 def drop_payload(api: Api, stored: Stored) -> None:
     """Delete what only the pods of a run need."""
     name = stored.run.ref.name
-    api.delete("Secret", name)
-    api.delete("Service", dialects.leader_service(stored.dialect, name))
-    for number in range(len(layout(stored.shipped))):
-        api.delete("ConfigMap", names.bundle_name(name, number))
+    bundles = (names.bundle_name(name, number) for number in range(len(layout(stored.shipped))))
+    named = [
+        ("Secret", name),
+        ("Service", dialects.leader_service(stored.dialect, name)),
+        *(("ConfigMap", each) for each in bundles),
+    ]
+    _delete_own(api, named, record.identity(stored))
+
+
+def _delete_own(api: Api, named: Iterable[tuple[str, str]], run: Identity) -> list[Object]:
+    """Delete what is called so and belongs to a run; returns what is called so and does not."""
+    left = []
+    for kind, name in named:
+        found = api.find(kind, name)
+        if found is None:
+            continue
+        if belonging.belongs(found, run):
+            api.delete(kind, name, uid=found["metadata"]["uid"])
+        else:
+            left.append({**found, "kind": kind})
+    return left
 
 
 def create_jobs(api: Api, started: Started, stored: Stored) -> list[Object]:
@@ -135,53 +164,108 @@ def create_jobs(api: Api, started: Started, stored: Stored) -> list[Object]:
     deadline = time.monotonic() + _SEEN
     while True:
         try:
-            return [create(api, job) for job in started.jobs]
+            return [create(api, job, made_for=stored.uid) for job in started.jobs]
         except Refused:  # perhaps by a webhook of a controller that has not seen the rest yet
             if not started.beside or time.monotonic() > deadline:
                 raise
             time.sleep(0.2)
 
 
-def delete_jobs(api: Api, jobs: Sequence[Object], beside: Sequence[Object] = ()) -> None:
+def delete_jobs(api: Api, jobs: Sequence[Object], stored: Stored, beside: Sequence[Object] = ()) -> None:
     """Delete Jobs of a run, and what they are made from, and wait until the names of the Jobs are free."""
     deadline = time.monotonic() + _GONE
     for job in jobs:
         api.delete(job["kind"], job["metadata"]["name"], uid=job["metadata"]["uid"])
-    for each in beside:
-        api.delete(each["kind"], each["metadata"]["name"])
+    _delete_own(api, ((each["kind"], each["metadata"]["name"]) for each in beside), record.identity(stored))
     for job in jobs:
         while api.find(job["kind"], job["metadata"]["name"]) is not None and time.monotonic() < deadline:
             time.sleep(0.05)
 
 
-def remove(api: Api, run: str, *, keep_claim: bool, keep_record: bool = False, dialect: str = "job") -> None:
-    """Delete everything of a run, and wait until its name is free.
+ClaimEnd = Literal["keep", "if-unused", "delete"]
+
+
+@frozen
+class Removed:
+    """What a removal has left: what is not the run's, and whether the claim for its results is there."""
+
+    left: tuple[Object, ...] = ()
+    claim: bool = False
+
+
+def remove(
+    api: Api, run: Identity, *, claim: ClaimEnd = "if-unused", keep_record: bool = False, dialect: str = "job"
+) -> Removed:
+    """Delete everything of a run, and wait until its name is free; what only has its name or its labels
+    stays. A claim for results goes too if it is unused: no pod has ever had it, so nothing is on it.
 
     `dialect` is what its workers are made of; its keeper is a Job always. What is known by its name is not
-    looked for, so that no right to list Secrets is needed."""
+    listed, so that no right to list Secrets is needed."""
     kinds = dialects.kinds_of([dialect])
+    selector = names.selector(run.run)
+    makers = set(run.jobs)
+    left: list[Object] = []
 
-    def there(kind: str) -> list[Object]:
-        items = api.list(kind, selector=names.selector(run)).items
-        return [item for item in items if not (keep_record and _component(item) == names.RECORD)]
+    def there(kind: str) -> tuple[list[Object], list[Object]]:
+        found: list[Object] = []
+        with suppress(NotThere):  # a kind that its record names, and the cluster does not have
+            found = [{**item, "kind": kind} for item in api.list(kind, selector=selector).items]
+        ours, others = belonging.split(found, run)
+        return [item for item in ours if not (keep_record and item["metadata"]["uid"] == run.record)], others
 
     for kind in (*kinds, "ConfigMap"):
-        for item in there(kind):
+        ours, others = there(kind)
+        left += others
+        for item in ours:
+            makers.add(item["metadata"]["uid"])
             api.delete(kind, item["metadata"]["name"], uid=item["metadata"]["uid"])
-    for kind in dialects.made_from(dialect):
-        api.delete(kind, run)
-    api.delete("Service", dialects.leader_service(dialect, run))
-    api.delete("Secret", run)
-    if not keep_claim:
-        api.delete("PersistentVolumeClaim", names.claim_name(run))
+    named = [*((kind, run.run) for kind in dialects.made_from(dialect)), ("Secret", run.run)]
+    left += _delete_own(api, [*named, ("Service", dialects.leader_service(dialect, run.run))], run)
+    stays = _end_claim(api, run, claim, left)
+    left += _wait_for_pods(api, selector, makers, between=dialect != "job")
     deadline = time.monotonic() + _GONE
-    for kind in (*kinds, "Pod", "ConfigMap"):
-        while left := there(kind):
-            if kind == "Pod":
-                _forget_unreachable(api, left)
+    for kind in (*kinds, "ConfigMap"):
+        while ours := there(kind)[0]:
             if time.monotonic() > deadline:
-                raise _stays(kind, left[0])
+                raise _stays(kind, ours[0])
             time.sleep(0.05)
+    return Removed(left=tuple(left), claim=stays)
+
+
+def _end_claim(api: Api, run: Identity, end: ClaimEnd, left: list[Object]) -> bool:
+    """Delete the claim that was made for a run's results, if it shall go; whether it stays."""
+    name = names.claim_name(run.run)
+    with suppress(Denied):
+        found = None if end == "keep" else api.find("PersistentVolumeClaim", name)
+        if found is None:
+            return end == "keep"
+        if not belonging.belongs(found, run):
+            left.append({**found, "kind": "PersistentVolumeClaim"})
+            return False
+        if end == "delete" or (found.get("status") or {}).get("phase") == "Pending":
+            api.delete("PersistentVolumeClaim", name, uid=found["metadata"]["uid"])
+            return False
+    return True
+
+
+def _wait_for_pods(api: Api, selector: str, makers: Collection[str], *, between: bool) -> list[Object]:
+    """Wait until the pods are gone that were made of a run's Jobs; with `between`, of Jobs that a controller
+    made of the run's own objects. Returns pods with the run's labels that nothing made.
+    """
+    deadline = time.monotonic() + _GONE
+
+    def is_awaited(pod: Object) -> bool:
+        return belonging.is_made_by(pod, makers) or (between and belonging.maker_of(pod).get("kind") == "Job")
+
+    while True:
+        found = api.list("Pod", selector=selector).items
+        left = [pod for pod in found if is_awaited(pod)]
+        if not left:
+            return [{**pod, "kind": "Pod"} for pod in found if not belonging.maker_of(pod)]
+        _forget_unreachable(api, left)
+        if time.monotonic() > deadline:
+            raise _stays("Pod", left[0])
+        time.sleep(0.05)
 
 
 def _forget_unreachable(api: Api, pods: Sequence[Object]) -> None:
@@ -215,8 +299,3 @@ def _record_of(stored: Stored) -> Object:
 
 def _component(obj: Object) -> str:
     return str((obj["metadata"].get("labels") or {}).get(names.COMPONENT, ""))
-
-
-def _owned_by(obj: Object, owner: Object) -> bool:
-    uid = owner["metadata"]["uid"]
-    return any(each["uid"] == uid for each in obj["metadata"].get("ownerReferences") or ())

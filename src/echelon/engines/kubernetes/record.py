@@ -22,9 +22,10 @@ from echelon.engines import machine
 from echelon.engines.base import RunDamaged
 from echelon.engines.decoding import decode
 from echelon.engines.kubernetes import names
+from echelon.engines.kubernetes.belonging import Identity
 from echelon.engines.kubernetes.fields import json_object, moment, one_line
 from echelon.errors import StateTrouble
-from echelon.model.event import Event, is_moment, is_sound
+from echelon.model.event import Event, bounded, is_moment, is_sound
 from echelon.model.plan import Plan
 from echelon.model.run import SCHEMA, Record, RunRef, check_schema
 from echelon.model.world import worker_count
@@ -140,6 +141,11 @@ class Stored:
     deleted: float | None = None
 
 
+def identity(stored: Stored) -> Identity:
+    """What the objects of a run are known by."""
+    return Identity(run=stored.run.ref.name, record=stored.uid, jobs=stored.owners)
+
+
 Phase = Literal["recorded", "queued", "starting", "started"]
 
 
@@ -191,12 +197,12 @@ def read(obj: Mapping[str, Any], ref: RunRef) -> Stored:
         shipped = decode(notes.get(_SHIPPED, "{}"), Shipped)
         _check_sense(run, plan, ref.name)
     except (KeyError, ValueError, RecursionError) as error:
-        raise RunDamaged(ref.name, f"its record cannot be read: {error}") from error
+        raise RunDamaged(ref.name, f"its record cannot be read: {one_line(error)}") from error
     owners = about.get("ownerReferences") or ()
     # Schema 1 had no mark of its own for a start: a record that belonged to Jobs had been started.
     began = _STARTED in notes or (notes[_SCHEMA] == "1" and any(each.get("kind") == "Job" for each in owners))
     return Stored(
-        run=replace(run, ref=ref, plan=plan),
+        run=replace(run, ref=ref, plan=plan, owner=one_line(run.owner), user=one_line(run.user)),
         uid=str(about.get("uid") or ""),
         version=str(about.get("resourceVersion") or ""),
         dialect=dialect_of(obj),
@@ -271,14 +277,17 @@ def read_waits(text: object) -> tuple[Waiting, ...]:
     except (ValueError, RecursionError):
         return ()
     return tuple(
-        replace(each, at=read_moment(each.at) or 0.0, admitted=read_moment(each.admitted)) for each in found
+        Waiting(
+            at=read_moment(each.at) or 0.0, reason=one_line(each.reason), admitted=read_moment(each.admitted)
+        )
+        for each in found[: _MOST_WAITS + 2]
     )
 
 
 def _read_end(text: object) -> Event | None:
     with contextlib.suppress(ValueError, RecursionError):
         end = decode(str(text), Event) if text else None
-        return end if end is not None and end.kind == "finished" and is_sound(end) else None
+        return bounded(end) if end is not None and end.kind == "finished" and is_sound(end) else None
     return None
 
 
@@ -288,7 +297,7 @@ def _read_collected(text: object) -> Collected | None:
     found = json_object(str(text))
     at, host, path, missing = (found.get(key) for key in ("at", "host", "path", "missing"))
     lost = tuple(map(one_line, missing)) if isinstance(missing, list) else ()
-    return Collected(at=read_moment(at) or 0.0, host=str(host or ""), path=str(path or ""), missing=lost)
+    return Collected(at=read_moment(at) or 0.0, host=one_line(host), path=one_line(path), missing=lost)
 
 
 def _read_claim(text: object) -> Claim | None:

@@ -87,7 +87,7 @@ def decide(view: RunView, now: float) -> list[Action]:
             found.append(EndJobs())
     elif stored.end is None and (jobs or stored.held):
         found.append(KeepEnd(end=end))
-    elif stored.end is not None and (stored.collected is not None or _have_ended(jobs)):
+    elif stored.end is not None and _have_ended(jobs):
         found.append(DropPayload())
     return found
 

@@ -348,7 +348,7 @@ class LocalEngine:
                 store.write_final(folder, ends.stopped(reason, at=rundir.now()))
         return None
 
-    def remove(self, ref: RunRef) -> Sequence[str]:
+    def remove(self, ref: RunRef, tell: Callable[[str], object] = lambda _: None) -> Sequence[str]:  # noqa: ARG002
         """Forget the run, once its supervisor has ended. Of one that is damaged, nothing is left running."""
         folder = self.store.find(ref.name)
         if _is_damaged(folder):

@@ -264,7 +264,7 @@ class MemoryEngine:
                 self._changed.notify_all()
                 self._serve_queue()
 
-    def remove(self, ref: RunRef) -> Sequence[str]:
+    def remove(self, ref: RunRef, tell: Callable[[str], object] = lambda _: None) -> Sequence[str]:  # noqa: ARG002
         """Forget the run."""
         with self._changed:
             run = self._find(ref)

@@ -84,6 +84,33 @@ def test_there_and_back_and_nothing_left(
     namespace.wait_for(lambda: not left(namespace), "the end of what copied")
 
 
+def test_a_pod_with_the_labels_of_one_that_copies_gets_nothing(
+    namespace: Kubectl,
+    api: Api,
+    data: str,
+    options: PodOptions,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Anybody may make one, and it may run before the pod of the Job does."""
+    monkeypatch.setattr("secrets.token_hex", lambda _: "0")
+    made = copy_pod.CopyPod(name="cp-0", claim="", options=options, owner="eve", writes=True)
+    labels = copy_pod.objects_of(made, b"")[0]["spec"]["template"]["metadata"]["labels"]
+    container = {"name": names.CONTAINER, "image": options.image, "command": ["sleep", "600"]}
+    spec = {"restartPolicy": "Never", "terminationGracePeriodSeconds": 0, "containers": [container]}
+    about = {"name": "cp-0-aaaaa", "labels": labels}
+    namespace.create({"apiVersion": "v1", "kind": "Pod", "metadata": about, "spec": spec})
+    wait_ready(namespace, "cp-0-aaaaa")
+    reached: list[str] = []
+    opener = copy_pod.pod_opener
+    monkeypatch.setattr(copy_pod, "pod_opener", lambda api, pod: (reached.append(pod), opener(api, pod))[1])
+    source = fill(tmp_path / "source", 1000)
+    with reach(api, data, options) as there:
+        send_tree(there, source, f"{MOUNT}/in")
+    assert len(reached) == 1
+    assert reached != ["cp-0-aaaaa"]
+
+
 @pytest.mark.parametrize("level", ["restricted", "restricted, and nobody may know"])
 def test_a_restricted_namespace(
     namespace: Kubectl,

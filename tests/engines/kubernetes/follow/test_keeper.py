@@ -10,7 +10,7 @@ from tests.engines.kubernetes.stand_in import StandIn, says
 
 from echelon.engines.kubernetes import control
 from echelon.engines.kubernetes.client.api import Api, Object
-from echelon.engines.kubernetes.follow.keeper import KeeperView, is_keeper, is_made_by, keeping, replay
+from echelon.engines.kubernetes.follow.keeper import KeeperView, is_keeper, keeping, replay
 from echelon.model.copy import LeftOut
 from echelon.model.log import EventLine, parse_line
 from echelon.model.pod import Keeper
@@ -64,13 +64,6 @@ def test_only_what_belongs_to_the_record_is_its_keeper() -> None:
     assert is_keeper(owned("demo-keeper", mine.uid), mine)
     assert not is_keeper(owned("demo-keeper", "another-record"), mine)
     assert not is_keeper({"metadata": {"name": "demo-keeper"}}, mine)
-
-
-def test_a_pod_that_only_carries_the_labels_is_no_keeper() -> None:
-    job = owned("demo-keeper", stored().uid)
-    assert is_made_by(owned("pod", "the-job", controller=True), job)
-    assert not is_made_by(owned("pod", "the-job"), job)
-    assert not is_made_by(owned("pod", "another-job", controller=True), job)
 
 
 def test_a_job_of_that_name_which_is_not_ours_is_not_ended(api: Api, stand_in: StandIn) -> None:

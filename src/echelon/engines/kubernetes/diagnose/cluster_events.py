@@ -63,7 +63,7 @@ def _read(event: Object) -> ClusterEvent:
     first = moment(event.get("firstTimestamp")) or made or 0.0
     last = moment(series.get("lastObservedTime")) or moment(event.get("lastTimestamp")) or first
     return ClusterEvent(
-        reason=str(event.get("reason") or ""),
+        reason=one_line(event.get("reason")),
         message=one_line(event.get("message")).removeprefix(_COMBINED),
         first=first,
         last=last,

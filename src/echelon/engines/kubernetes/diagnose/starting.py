@@ -56,7 +56,7 @@ def waiting_trouble(pod: Object, events: Sequence[ClusterEvent], now: float) -> 
     waiting = container_state(pod).get("waiting") or {}
     if container_state(pod) and not waiting:
         return None
-    reason, message = str(waiting.get("reason") or ""), one_line(waiting.get("message"))
+    reason, message = one_line(waiting.get("reason")), one_line(waiting.get("message"))
     if reason == "InvalidImageName":
         return _finding(
             pod,

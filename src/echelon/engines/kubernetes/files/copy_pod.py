@@ -17,6 +17,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 
 from echelon.engines.kubernetes import names
+from echelon.engines.kubernetes.belonging import is_made_by
 from echelon.engines.kubernetes.client.api import Api, NotThere, Object
 from echelon.engines.kubernetes.diagnose import Trouble, gives_up
 from echelon.engines.kubernetes.diagnose.trouble import Kind
@@ -256,10 +257,12 @@ def _wait(api: Api, job: Object, notice: Callable[[str], object]) -> str:
     """Wait until the pod runs; returns its name. Reports what it waits for, and raises what cannot heal."""
     name = job["metadata"]["name"]
     selector = f"app.kubernetes.io/instance={name},{names.COMPONENT}={names.TRANSFER}"
+    own = {job["metadata"]["uid"]}
     begun = asked = time.monotonic()
     reported = ""
     while True:
-        pods = api.list("Pod", selector=selector).items
+        # Anybody may give a pod these labels: what is copied goes to one that this Job made.
+        pods = [pod for pod in api.list("Pod", selector=selector).items if is_made_by(pod, own)]
         running = [pod for pod in pods if workers.is_running(pod)]
         if running:
             return str(running[0]["metadata"]["name"])

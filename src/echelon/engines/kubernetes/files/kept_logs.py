@@ -28,7 +28,7 @@ def kept_logs(
         worker for worker, mine in workers.pods_by_worker(pods).items() if any(map(workers.has_started, mine))
     }
     lacking = [each.worker for each in wanted if each.worker not in there]
-    keeper = find_keeper(api, stored) if lacking and stored.collected is None else None
+    keeper = find_keeper(api, stored) if lacking else None
     if keeper is None or keeper.pod is None:
         yield None
         return

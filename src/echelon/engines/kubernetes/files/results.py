@@ -2,8 +2,9 @@
 
 They belong to the machine that submitted the run. When the run is over it collects them: each worker's part
 is fetched and checked against what the worker stated at its end. Only when all of it is here, or what is not
-here is lost for good, is that written into the record and are the workers released. `get --to` copies from
-the workers to any folder, on any machine, and changes nothing."""
+here is lost for good, is that noted on this machine, written into the record, and are the workers released.
+What the record says of it is for people and other machines: here only the own note counts. `get --to` copies
+from the workers to any folder, on any machine, and changes nothing."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ import os
 import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -32,9 +33,10 @@ from echelon.engines.kubernetes.render import dialects
 from echelon.engines.kubernetes.render.image import image_of
 from echelon.engines.kubernetes.render.task import kept_folders
 from echelon.engines.kubernetes.state import workers
-from echelon.engines.machine import Submissions, process_name
+from echelon.engines.machine import Fetched, Submissions, process_name
 from echelon.engines.results import check_inside, copy_result, holds_results
 from echelon.errors import (
+    Denied,
     InvalidJob,
     ResultsIncomplete,
     StateTrouble,
@@ -73,15 +75,20 @@ def _collect(
 ) -> tuple[LeftOut, ...]:
     stored = read_record(api, ref)
     taken_over = stored.claim is not None and stored.claim.holder == process_name()
-    if submissions.results_of(stored.uid) is None and not taken_over:
+    submitted = submissions.results_of(stored.uid) is not None
+    if not submitted and not taken_over:
         return ()
-    if stored.collected is not None:
-        _check_complete(ref, stored.collected)
+    created = stored.run.created
+    if (own := submissions.fetched(stored.uid, created)) is not None:
+        _check_complete(ref, own.missing)
         return ()
     seen = _look_at_end(api, ref)
     view = seen.view
     end = next((event for event in seen.events if event.kind == "finished"), None)
     if end is None:
+        return ()
+    if stored.collected is not None and not submitted and not any(each.pod for each in seen.shards()):
+        _check_complete(ref, stored.collected.missing)  # nobody can say more of it than the record does
         return ()
     folder, record = local_folder(stored, submissions), stored.run
     gathered = Gathered()
@@ -97,21 +104,25 @@ def _collect(
         brought = True
     missing = tuple(map(describe, gathered.missing))
     if missing:
-        now = read_record(api, ref).collected
-        if now is not None and _is_here(now, folder):  # another process of this machine has all of it here,
-            _check_complete(ref, now)  # and has released the workers
+        # Another process of this machine may have all of it here, and have released the workers.
+        if (own := submissions.fetched(stored.uid, created)) is not None:
+            _check_complete(ref, own.missing)
             return gathered.left_out
+        now = read_record(api, ref).collected
         if now is not None or not all(each.lost for each in gathered.missing):
             raise incomplete(ref.name, missing, hint=_again(ref) if now is None else _elsewhere(now))
     if brought:
         _force_to_disk(folder)
     where = str(folder) if brought else ""
+    submissions.note_fetched(stored.uid, created, Fetched(path=where, missing=missing))
     collected = Collected(at=round(time.time(), 3), host=socket.gethostname(), path=where, missing=missing)
     api.patch("ConfigMap", ref.name, finished(end, collected))
     objects.tie_record(api, stored, view.jobs)  # the client that made them may have been cut off right after
     control.release_workers(api, record, view.jobs, view.pods)
     control.release_keeper(api, stored, view.jobs)
-    _check_complete(ref, collected)
+    with suppress(Denied):
+        objects.drop_payload(api, stored)
+    _check_complete(ref, missing)
     return gathered.left_out
 
 
@@ -138,7 +149,7 @@ class _Seen:
 
 
 def _see(api: Api, ref: RunRef) -> _Seen:
-    view, events = look(api, ref), list(read_events(api, ref))
+    view, events = look(api, ref), list(read_events(api, ref, of_pods=True))
     over = any(event.kind == "finished" for event in events)
     return _Seen(view=view, events=events, keeper=find_keeper(api, view.stored) if over else None)
 
@@ -198,11 +209,11 @@ def fetch_results(
     record = stored.run
     folder, output = local_folder(stored, submissions), record.job.pod.output
     check_inside(folder, path)
-    collected = stored.collected
+    collected, own = stored.collected, submissions.fetched(stored.uid, record.created)
     stays = output is not None and output.claim is not None
-    if collected is not None and not stays and (_is_here(collected, folder) or holds_results(folder)):
+    if own is not None and not stays and (own.path == str(folder) or holds_results(folder)):
         found = copy_result(folder, path, to)
-        _check_complete(ref, collected)
+        _check_complete(ref, own.missing)
         return found
     target = to if path in (".", "") else to / Path(path).name
     pods = pods_of(api, stored)
@@ -214,9 +225,19 @@ def fetch_results(
         if jobs_of(api, stored):
             with _reached(api, record, tell) as (opener, root):
                 return Path(fetch_tree(opener, root, target, path=path).target)
-    elif any(map(workers.is_running, pods)) or (collected is None and record.job.pod.keeper is not None):
+    elif any(map(workers.is_running, pods)) or _may_be_kept(api, stored):
         return _fetch_from_workers(api, ref, path, target, notice)
     raise _nowhere(record, path, collected)
+
+
+def _may_be_kept(api: Api, stored: Stored) -> bool:
+    """Whether a run's keeper may have results: it has, or the record does not say that they were fetched."""
+    if stored.run.job.pod.keeper is None:
+        return False
+    if stored.collected is None:
+        return True
+    keeper = find_keeper(api, stored)
+    return keeper is not None and keeper.pod is not None
 
 
 def _fetch_from_workers(
@@ -314,13 +335,16 @@ def local_folder(stored: Stored, submissions: Submissions) -> Path:
 def fetched_to(stored: Stored, submissions: Submissions) -> Path | None:
     """Where on this machine the results are, if they were fetched to it."""
     folder = local_folder(stored, submissions)
-    here = stored.collected is not None and _is_here(stored.collected, folder)
-    return folder if here and folder.is_dir() else None
+    own = submissions.fetched(stored.uid, stored.run.created)
+    return folder if own is not None and own.path == str(folder) and folder.is_dir() else None
 
 
-def check_fetched(api: Api, ref: RunRef) -> None:
+def check_fetched(api: Api, submissions: Submissions, stored: Stored) -> None:
     """Refuse to forget a run whose workers still keep results that were not fetched, and could be."""
-    held = any(event.kind in ("holding", "keeping") for event in read_events(api, ref))
+    ref = stored.run.ref
+    if submissions.fetched(stored.uid, stored.run.created) is not None:
+        return
+    held = any(event.kind in ("holding", "keeping") for event in read_events(api, ref, of_pods=True))
     if held and api.may("create", "Pod", subresource="exec"):
         raise StateTrouble(
             f"the results of run {ref.name!r} were not fetched yet, and would be lost",
@@ -366,16 +390,11 @@ def _reached(
         yield opener, f"{MOUNT}/{output.path}".rstrip("/")
 
 
-def _is_here(collected: Collected, folder: Path) -> bool:
-    """Whether results were fetched to this machine's folder, though there may have been none."""
-    return (collected.host, collected.path) == (socket.gethostname(), str(folder))
-
-
-def _check_complete(ref: RunRef, collected: Collected) -> None:
+def _check_complete(ref: RunRef, missing: Sequence[str]) -> None:
     """Raise what is missing of results that were fetched as far as they could be."""
-    if collected.missing:
+    if missing:
         hint = "it is lost for good; --output keeps results on a volume, --linger workers for longer"
-        raise incomplete(ref.name, collected.missing, hint=hint)
+        raise incomplete(ref.name, missing, hint=hint)
 
 
 def _elsewhere(collected: Collected) -> str:

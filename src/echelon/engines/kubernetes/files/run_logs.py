@@ -44,7 +44,7 @@ class RunLogs:
     def _follow(self, saving: Saving | None) -> Iterator[Line]:
         stored = self._stored
         streamed = None
-        if saving is not None and stored.collected is None and not stay_on_volume(stored.run):
+        if saving is not None and not self._are_fetched() and not stay_on_volume(stored.run):
             streamed = StreamedLogs(self._home / "logs", saving.tell)
         left = saving.left if saving else None
         return follow_logs(self._api, stored.run.ref, self._mirrors, streamed, left)
@@ -64,10 +64,13 @@ class RunLogs:
 
     def _is_left_to_keeper(self) -> bool:
         """Whether a run is over, its pods are gone, and its keeper may have what they wrote."""
-        if self._stored.run.job.pod.keeper is None or self._stored.collected is not None:
+        if self._stored.run.job.pod.keeper is None or self._are_fetched():
             return False
         jobs = views.jobs_of(self._api, self._stored)
         return dialects.end_of(jobs) is not None and not views.pods_of(self._api, self._stored, jobs)
+
+    def _are_fetched(self) -> bool:
+        return self._submissions.fetched(self._stored.uid, self._stored.run.created) is not None
 
     @property
     def _home(self) -> Path:

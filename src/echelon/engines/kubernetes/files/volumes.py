@@ -91,7 +91,9 @@ def create_volume(
 def remove_volume(api: Api, volume: Volume) -> None:
     """Remove a claim that no pod and no run uses."""
     check_unused(volume)
-    api.delete("PersistentVolumeClaim", volume.name)
+    found = api.find("PersistentVolumeClaim", volume.name)
+    if found is not None:
+        api.delete("PersistentVolumeClaim", volume.name, uid=found["metadata"]["uid"])
 
 
 def to_volume(

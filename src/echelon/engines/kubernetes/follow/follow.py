@@ -44,9 +44,13 @@ _UNEXPLAINED = ("lost", "timed-out")  # ends that a stop would explain
 _LAST_LINES = 20.0  # seconds of silence after which nothing more is expected of a run that is over
 
 
-def read_events(api: Api, ref: RunRef) -> Iterator[Event]:
-    """What has happened so far."""
+def read_events(api: Api, ref: RunRef, *, of_pods: bool = False) -> Iterator[Event]:
+    """What has happened so far. With `of_pods`, whatever the record says of results that were fetched: only
+    the pods show whether they still hold some.
+    """
     view = views.look(api, ref)
+    if of_pods:
+        view = replace(view, stored=replace(view.stored, collected=None))
     yield from _opening(view)
     leader = history.LeaderEvents()
     for pod in workers.leader_pods(view.pods):

@@ -12,6 +12,7 @@ import msgspec
 
 from echelon.engines.decoding import convert
 from echelon.engines.kubernetes import names
+from echelon.engines.kubernetes.belonging import is_made_by, is_owned_by
 from echelon.engines.kubernetes.client.api import Api, Object
 from echelon.engines.kubernetes.fields import json_object
 from echelon.engines.kubernetes.follow.logs import read_pod
@@ -79,19 +80,12 @@ def find_job(api: Api, stored: Stored) -> Object | None:
 def pods_of_job(api: Api, stored: Stored, job: Object) -> list[Object]:
     """The pods that the controller made of the keeper's Job; others may carry its labels."""
     found = api.list("Pod", selector=names.selector(stored.run.ref.name, names.KEEPER)).items
-    return [pod for pod in found if is_made_by(pod, job)]
+    return [pod for pod in found if is_made_by(pod, {job["metadata"]["uid"]})]
 
 
 def is_keeper(job: Object, stored: Stored) -> bool:
     """Whether a Job is the run's keeper: one that belongs to the record. Pure."""
-    owners = job["metadata"].get("ownerReferences") or ()
-    return any(each["uid"] == stored.uid for each in owners)
-
-
-def is_made_by(pod: Object, job: Object) -> bool:
-    """Whether the controller made a pod of this Job. Pure."""
-    owners = pod["metadata"].get("ownerReferences") or ()
-    return any(each.get("controller") and each["uid"] == job["metadata"]["uid"] for each in owners)
+    return is_owned_by(job, stored.uid)
 
 
 def _read(api: Api, pod: Object) -> KeeperView:

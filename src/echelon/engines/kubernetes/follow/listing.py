@@ -19,7 +19,7 @@ from echelon.engines.kubernetes.client.api import Api, NotThere, Object
 from echelon.engines.kubernetes.client.stream import split_lines
 from echelon.engines.kubernetes.diagnose.queueing import find_untended
 from echelon.engines.kubernetes.diagnose.trouble import told
-from echelon.engines.kubernetes.fields import moment
+from echelon.engines.kubernetes.fields import moment, one_line
 from echelon.engines.kubernetes.follow.logs import is_last_line
 from echelon.engines.kubernetes.follow.view import is_record, to_view
 from echelon.engines.kubernetes.leases import has_manager
@@ -155,7 +155,7 @@ def _unreadable(obj: Object, ref: RunRef, error: StateTrouble) -> RunSummary:
         created=moment(about.get("creationTimestamp")) or 0.0,
         workers=0,
         reason=f"{error.message}; {error.hint}",
-        owner=(about.get("annotations") or {}).get(names.OWNER, ""),
+        owner=one_line((about.get("annotations") or {}).get(names.OWNER)),
     )
 
 

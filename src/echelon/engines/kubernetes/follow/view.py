@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
-from typing import Any
 
 from echelon.engines.base import unknown_run
 from echelon.engines.kubernetes import names
+from echelon.engines.kubernetes.belonging import belongs, is_made_by, maker_of
 from echelon.engines.kubernetes.client.api import Api, NotThere, Object
 from echelon.engines.kubernetes.held import is_waiting, waiting_jobs, with_jobs
-from echelon.engines.kubernetes.record import Stored, read
+from echelon.engines.kubernetes.record import Stored, identity, read
 from echelon.engines.kubernetes.render import dialects
 from echelon.errors import Refused, UnknownRun
 from echelon.model.job import is_name
@@ -118,10 +118,10 @@ def pods_of(api: Api, stored: Stored, jobs: Sequence[Object] | None = None) -> l
 
 
 def own_jobs(stored: Stored, jobs: Iterable[Object]) -> list[Object]:
-    """Of objects that carry a run's labels, which anybody may give, those that its plan names. Pure."""
-    plan = stored.run.plan
+    """Of objects that carry a run's labels, which anybody may give, its own that its plan names. Pure."""
+    plan, mine = stored.run.plan, identity(stored)
     planned = names.job_names(stored.run.ref.name, plan.world) if plan is not None else ()
-    return [job for job in jobs if job["metadata"]["name"] in planned]
+    return [job for job in jobs if job["metadata"]["name"] in planned and belongs(job, mine)]
 
 
 def own_pods(stored: Stored, jobs: Iterable[Object], pods: Iterable[Object]) -> list[Object]:
@@ -133,11 +133,7 @@ def own_pods(stored: Stored, jobs: Iterable[Object], pods: Iterable[Object]) -> 
     makers = stored.owners | {job["metadata"]["uid"] for job in jobs}
     name, plan = stored.run.ref.name, stored.run.plan
     between = dialects.makers_of(stored.dialect, name, plan.world) if plan is not None else ()
-    return [pod for pod in pods if _is_made_by(pod, makers) or _is_made_between(pod, between, stored)]
-
-
-def _is_made_by(pod: Object, makers: Collection[str]) -> bool:
-    return _maker_of(pod).get("uid") in makers
+    return [pod for pod in pods if is_made_by(pod, makers) or _is_made_between(pod, between, stored)]
 
 
 def _is_made_between(pod: Object, between: Collection[str], stored: Stored) -> bool:
@@ -145,14 +141,9 @@ def _is_made_between(pod: Object, between: Collection[str], stored: Stored) -> b
     between need not be read for that, which takes further rights: the Job has a name of its own, and the pod
     shows when its run was recorded, which no earlier run of the name has in common with it.
     """
-    maker, notes = _maker_of(pod), pod["metadata"].get("annotations") or {}
+    maker, notes = maker_of(pod), pod["metadata"].get("annotations") or {}
     named = maker.get("kind") == "Job" and maker.get("name") in between
     return named and notes.get(names.CREATED) == str(stored.run.created)
-
-
-def _maker_of(pod: Object) -> Mapping[str, Any]:
-    owners = pod["metadata"].get("ownerReferences") or ()
-    return next((each for each in owners if each.get("controller")), {})
 
 
 def run_names(api: Api) -> list[str]:

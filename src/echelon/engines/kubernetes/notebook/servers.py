@@ -12,6 +12,7 @@ from dataclasses import replace
 from echelon.engines.abilities import PortPair
 from echelon.engines.base import current_user
 from echelon.engines.kubernetes import names, shapes
+from echelon.engines.kubernetes.belonging import is_owned_by
 from echelon.engines.kubernetes.client.api import AlreadyThere, Api, Object
 from echelon.engines.kubernetes.files.volumes import create_volume
 from echelon.engines.kubernetes.nodes.gpus import gpu_resource
@@ -105,7 +106,9 @@ class PodNotebooks:
         if job is None:
             raise _none(api, name)
         pod = running_pod(api, job)
-        token = objects.token_of(api.find("Secret", names.server_name(name)) or {})
+        secret = api.find("Secret", names.server_name(name))
+        ours = secret is not None and is_owned_by(secret, job["metadata"]["uid"])
+        token = objects.token_of(secret or {}) if ours else ""
         if not token:
             raise Unavailable(
                 f"{names.server_name(name)} has no token yet", hint="`echelon notebook up` gives it one"
@@ -204,16 +207,34 @@ def _make_claim(api: Api, name: str, asked: ServerSettings, owner: str) -> str |
 
 
 def _make_secret(api: Api, name: str, job: Object) -> None:
-    owner = _annotation(job, names.OWNER)
-    with suppress(AlreadyThere):
-        api.create(objects.secret_object(name, owner, job, secrets.token_urlsafe(32)))
+    """Make the Secret with the token; one of a server before, which goes with its Job, is waited for."""
+    called, owner = names.server_name(name), _annotation(job, names.OWNER)
+
+    def is_there() -> bool:
+        with suppress(AlreadyThere):
+            api.create(objects.secret_object(name, owner, job, secrets.token_urlsafe(32)))
+            return True
+        found = api.find("Secret", called)
+        if found is None or is_owned_by(found, job["metadata"]["uid"]):
+            return found is not None
+        owners = found["metadata"].get("ownerReferences") or ()
+        if any((each.get("kind"), each.get("name")) == ("Job", called) for each in owners):
+            return False
+        raise Refused(
+            f"a Secret named {called!r} is in the namespace, and it is no notebook server's",
+            hint="choose another name with --name",
+        )
+
+    _wait_until(is_there, f"Secret {called}")
 
 
 def _remove_job(api: Api, job: Object) -> None:
     """Delete the Job and what belongs to it, and wait until the names are free."""
     called = job["metadata"]["name"]
     api.delete("Job", called, uid=job["metadata"]["uid"])
-    api.delete("Secret", called)
+    secret = api.find("Secret", called)
+    if secret is not None and is_owned_by(secret, job["metadata"]["uid"]):
+        api.delete("Secret", called, uid=secret["metadata"]["uid"])
     _wait_until(lambda: api.find("Job", called) is None and not pods_of(api, job), called)
 
 
@@ -233,7 +254,9 @@ def _none(api: Api, name: str) -> Unavailable:
 
 
 def _is_ours(obj: Object) -> bool:
-    return (obj["metadata"].get("labels") or {}).get(names.COMPONENT) == names.NOTEBOOK
+    """Whether an object is a server's: it carries two labels of ours, one of which alone others use too."""
+    labels = obj["metadata"].get("labels") or {}
+    return (labels.get(names.COMPONENT), labels.get(names.MANAGED_BY)) == (names.NOTEBOOK, "echelon")
 
 
 def _annotation(obj: Object, key: str) -> str:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from echelon.engines.kubernetes import names
+from echelon.engines.kubernetes.belonging import is_made_by
 from echelon.engines.kubernetes.client.api import Api, Object
 from echelon.engines.kubernetes.diagnose import Trouble, gives_up
 from echelon.engines.kubernetes.follow.troubles import find_troubles
@@ -29,7 +30,8 @@ class ForbidsRoot(Exception):
 def pods_of(api: Api, job: Object) -> list[Object]:
     """The pods of a server's Job, the oldest first."""
     listed = api.list("Pod", selector=f"{names.JOB_NAME}={job['metadata']['name']}").items
-    return workers.pods_by_worker(listed).get(0, [])
+    mine = [pod for pod in listed if is_made_by(pod, {job["metadata"]["uid"]})]
+    return workers.pods_by_worker(mine).get(0, [])
 
 
 def running_pod(api: Api, job: Object) -> str:

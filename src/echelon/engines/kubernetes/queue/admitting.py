@@ -45,9 +45,9 @@ def hold(api: Api, stored: Stored, owner: Object, plan: Plan, variables: Mapping
         stored.run, plan, stored.shipped, dialect, security_level=level, held=True, variables=variables
     )
     for claim in made.claims:
-        objects.create(api, claim)
+        objects.create(api, claim, made_for=stored.uid)
     first, *others = made.jobs
-    there = objects.create(api, first)
+    there = objects.create(api, first, made_for=stored.uid)
     for job in others:
         objects.create(api, job, owner)
     keeper = keeper_object(stored.run, plan, stored.shipped, security_level=level, held=True)
@@ -152,14 +152,14 @@ def _recreate(
     name, about = stored.run.ref.name, _record_of(stored)
     try:
         api.patch("ConfigMap", name, record.tied([]))  # or it would go with the first Job
-        objects.delete_jobs(api, jobs)
+        objects.delete_jobs(api, jobs, stored)
     except Denied:
         raise _shape_kept(stored) from None
     for number, job in enumerate(wanted.values()):
         begun = held.with_task_of(jobs[0], {**job, "spec": {**job["spec"], "suspend": False}})
         if not number:
             begun["metadata"]["annotations"][names.ADMITTED] = str(at)
-            made = objects.create(api, begun)
+            made = objects.create(api, begun, made_for=stored.uid)
             api.patch("ConfigMap", name, record.tied([owner_reference(made)]))
         else:
             objects.create(api, begun, about)

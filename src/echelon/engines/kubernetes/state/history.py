@@ -20,7 +20,7 @@ from echelon.engines.kubernetes.state.outcome import explain, stopped
 from echelon.engines.kubernetes.state.workers import disruption_of, is_running, last_loss, pods_by_worker
 from echelon.model import ends
 from echelon.model.copy import Manifest
-from echelon.model.event import Event, is_sound
+from echelon.model.event import Event, bounded, is_sound
 from echelon.model.log import EventLine, Line, is_gap
 
 
@@ -70,6 +70,7 @@ class LeaderEvents:
         event = convert(raw, Event)
         if not is_sound(event):
             return
+        event = bounded(event)
         if event.kind == "verdict":
             self.verdict = event
         self.held = self.held or event.kind == "holding"

@@ -142,7 +142,7 @@ def container_end(pod: Object) -> ContainerEnd | None:
         return None
     code = ended.get("exitCode", 0)
     number = ended.get("signal") or (code - 128 if 128 < code <= 128 + _LAST_SIGNAL else 0)
-    reason = str(ended.get("reason") or "")
+    reason = one_line(ended.get("reason"))
     return ContainerEnd(
         exit_code=code,
         signal=signal_name(number) if number and reason not in START_ERRORS else None,

@@ -119,13 +119,14 @@ class WatchedJobs:
         self.api.patch(self._resource(address), address.name, change)
         return "it is suspended: its pods end, and the job stays until `echelon rm`"
 
-    def remove(self, ref: RunRef) -> Sequence[str]:
+    def remove(self, ref: RunRef, tell: Callable[[str], object] = lambda _: None) -> Sequence[str]:  # noqa: ARG002
         """Delete a job that has ended."""
         address = parse_address(ref.name)
-        if end_of(self._see(ref)) is None:
+        seen = self._see(ref)
+        if end_of(seen) is None:
             hint = f"`echelon stop {self._full(ref)}` suspends it first"
             raise StateTrouble(f"job {ref.name!r} has not ended", hint=hint)
-        self.api.delete(self._resource(address), address.name)
+        self.api.delete(self._resource(address), address.name, uid=str(seen.job["metadata"].get("uid") or ""))
         return ()
 
     def runs(self) -> Sequence[RunSummary]:

@@ -342,7 +342,7 @@ def _ranges(text: str) -> Iterator[tuple[int, int]]:
 def _to_end(outcome: Literal["complete", "failed"], condition: Mapping[str, Any], *, final: bool) -> End:
     return End(
         outcome=outcome,
-        reason=str(condition.get("reason") or ""),
+        reason=one_line(condition.get("reason")),
         message=one_line(condition.get("message")),
         at=_changed(condition),
         final=final,

@@ -272,7 +272,7 @@ def to_end(condition: Mapping[str, Any], *, succeeded: bool, final: bool) -> End
     """The end that a condition of the job stands for."""
     return End(
         outcome="complete" if succeeded else "failed",
-        reason=str(condition.get("reason") or ""),
+        reason=one_line(condition.get("reason")),
         message=one_line(condition.get("message")),
         at=moment(condition.get("lastTransitionTime")) or 0.0,
         final=final,

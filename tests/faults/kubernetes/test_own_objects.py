@@ -1,0 +1,177 @@
+"""Nothing is deleted, trusted or written by its name alone, on a real cluster: a user's own objects that are
+called like a run's, and records that somebody else has written.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from testbed.kubectl import Kubectl
+from tests.engines.kubernetes.ordinary import claim
+from tests.faults.kubernetes.gate import Gate
+from tests.faults.kubernetes.terminal import Terminal, flag_path, kubeconfig_in
+
+from echelon.engines.kubernetes import names, record
+from echelon.model.event import Event
+from echelon.model.job import Job
+from echelon.model.pod import Output, PodOptions
+from echelon.model.run import Record, RunRef
+
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+
+WAITS = f"""
+import os, time
+print("up", flush=True)
+while not os.path.exists({flag_path("go")!r}):
+    time.sleep(0.1)
+open(os.environ["ECHELON_OUTPUT"] + "/made", "w").write("mine")
+"""
+
+
+def own_things(terminal: Terminal, name: str) -> None:
+    """What the user has for a program of their own, which is called like the run."""
+    about = {"metadata": {"name": name}, "apiVersion": "v1"}
+    terminal.kubectl.create(
+        {**about, "kind": "Secret", "stringData": {"password": "hunter2"}},
+        {**about, "kind": "Service", "spec": {"ports": [{"port": 80}], "selector": {"app": name}}},
+    )
+
+
+def check_own_things(terminal: Terminal, name: str) -> None:
+    assert terminal.kubectl.find("secret", name) is not None
+    assert terminal.kubectl.find("service", name) is not None
+
+
+@pytest.fixture
+def gate(namespace: Kubectl, own_cluster: object, tmp_path: Path) -> Iterator[Gate]:
+    with Gate(namespace, tmp_path) as opened:
+        yield opened
+
+
+def test_killed_before_its_secret_and_removed(terminal: Terminal, gate: Gate, tmp_path: Path) -> None:
+    terminal.write("hello.py", "print('hello')")
+    own_things(terminal, "app1")
+    through = replace(terminal, kubeconfig=kubeconfig_in(terminal.kubectl, tmp_path / "gate", gate.url))
+    gate.watch((2, "before"))
+    command = through.start("run", "-d", "--name", "app1", "--image", terminal.image, "hello.py")
+    gate.arm(command.process.kill)
+    command.wait()
+    assert gate.writes == ["POST configmaps", "POST configmaps", "POST secrets"]
+    removed = terminal.call("rm", "app1")
+    assert removed.returncode == 0, removed.stderr
+    assert "since run app1 did not make them: Secret app1, Service app1" in removed.stderr
+    check_own_things(terminal, "app1")
+    assert terminal.kubectl.find("configmap", "app1") is None
+    refused = terminal.call("run", "--name", "app1", "--image", terminal.image, "hello.py")
+    assert refused.returncode != 0
+    assert "not echelon's" in refused.stderr
+    check_own_things(terminal, "app1")
+    assert terminal.kubectl.find("configmap", "app1") is None, "nothing is left of a submission that failed"
+
+
+def forged(run: Record, **notes: object) -> dict[str, Any]:
+    """A record as a client would write it, and as anybody may."""
+    made = record.new(run, record.Shipped())
+    made["metadata"]["annotations"] |= {
+        f"echelon.dev/{key}": json.dumps(value) for key, value in notes.items()
+    }
+    return made
+
+
+@pytest.mark.core
+def test_a_record_that_cannot_be_read_takes_nothing_with_it(terminal: Terminal) -> None:
+    own_things(terminal, "app1")
+    own = {names.RUN: "app1", names.COMPONENT: names.WORKER, names.MANAGED_BY: "echelon"}
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "app1", "labels": own}}
+    container = {"name": "worker", "image": terminal.image, "command": ["true"]}
+    spec = {"suspend": True, "template": {"spec": {"restartPolicy": "Never", "containers": [container]}}}
+    terminal.kubectl.create({**job, "spec": spec})
+    found = terminal.kubectl.find("job", "app1")
+    assert found is not None
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "app1", "uid": found["metadata"]["uid"]}
+    about = {"name": "app1", "labels": {**own, names.COMPONENT: names.RECORD}, "ownerReferences": [owner]}
+    terminal.kubectl.create(
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": about, "data": {"record.json": "{"}}
+    )
+    listed = terminal.call("ps", "-aA")
+    assert "damaged" in listed.stdout
+    removed = terminal.call("rm", "app1")
+    assert removed.returncode == 0, removed.stderr
+    assert "did not make them: Job app1, Secret app1, Service app1" in removed.stderr
+    assert terminal.kubectl.find("configmap", "app1") is None
+    assert terminal.kubectl.find("job", "app1") is not None
+    check_own_things(terminal, "app1")
+
+
+def test_a_forged_record_takes_no_volume_with_it(terminal: Terminal) -> None:
+    terminal.kubectl.create(claim("prod-results"))
+    job = Job(name="prod", command=("true",), pod=PodOptions(image="x", output=Output(size=10 << 20)))
+    run = Record(ref=RunRef(engine="k8s", name="prod"), job=job, created=1e9, owner="eve", user="eve")
+    collected = {"at": 1e9, "host": socket.gethostname(), "path": str(terminal.folder / "runs/prod")}
+    made = forged(run, collected=collected, started=1e9)
+    made["data"] |= record.finished(Event(kind="finished", at=1e9, outcome="succeeded", exit_code=0))["data"]
+    terminal.kubectl.create(made)
+    removed = terminal.call("rm", "prod")
+    assert removed.returncode == 0, removed.stderr
+    assert "did not make them: PersistentVolumeClaim prod-results" in removed.stderr
+    assert terminal.kubectl.find("configmap", "prod") is None
+    kept = terminal.kubectl.find("pvc", "prod-results")
+    assert kept is not None
+    assert "deletionTimestamp" not in kept["metadata"]
+
+
+@pytest.mark.parametrize("how", ["run", "get"])
+def test_results_are_fetched_whatever_the_record_says(terminal: Terminal, how: str) -> None:
+    terminal.write("waits.py", WAITS)
+    command = terminal.train("mine", *(["-d"] if how == "get" else []), "waits.py")
+    if how == "run":
+        command.wait_for("up\n")
+    else:
+        assert command.wait() == 0, command
+        terminal.kubectl.wait_for(
+            lambda: [pod["status"]["phase"] for pod in terminal.pods("mine")] == ["Running"], "the worker"
+        )
+    said = {"at": 1e9, "host": socket.gethostname(), "path": str(terminal.folder / "runs/mine")}
+    note = {"metadata": {"annotations": {"echelon.dev/collected": json.dumps(said)}}}
+    terminal.kubectl.patch("configmap", "mine", note)
+    (pod,) = terminal.pods("mine")
+    terminal.raise_flag(pod["metadata"]["name"], "go")
+    if how == "get":
+        terminal.kubectl.wait_for(
+            lambda: terminal.status("mine")["state"] == "succeeded", "the end of the run"
+        )
+        refused = terminal.call("rm", "mine")
+        assert "were not fetched yet" in refused.stderr
+        done = terminal.call("get", "mine")
+        assert done.returncode == 0, done.stderr
+    else:
+        assert command.wait() == 0, command
+    assert terminal.read("mine", "made") == "mine"
+    terminal.check_removal("mine")
+
+
+def test_a_text_of_200_kb_is_no_answer_of_200_kb(terminal: Terminal) -> None:
+    job = Job(name="long", command=("true",), pod=PodOptions(image="x"))
+    run = Record(ref=RunRef(engine="k8s", name="long"), job=job, created=1e9, owner="e" * 10**5, user="eve")
+    made = forged(run, stop={"at": 1e9, "reason": "\u202e" + "s" * 10**5, "outcome": "failed"}, started=1e9)
+    text = "\x9b31m" + "r" * 200_000
+    end = Event(kind="finished", at=1e9, outcome="failed", exit_code=1, reason=text)
+    made["data"] |= record.finished(end)["data"]
+    terminal.kubectl.create(made)
+    for words in (
+        ["ps", "-aA"],
+        ["ps", "-aA", "-o", "json"],
+        ["ps", "-aA", "-o", "yaml"],
+        ["status", "long"],
+    ):
+        done = terminal.call(*words)
+        assert done.returncode == 0, done.stderr
+        assert "rrrr" in done.stdout
+        assert len(done.stdout + done.stderr) < 20_000
+        assert not {"\x9b", "\u202e"} & set(done.stdout + done.stderr)
