@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 from collections.abc import Callable
 
 from echelon.admission import Queued, begin, find_plan, find_way, no_room, shape_to_hold
 from echelon.engines.base import Engine
 from echelon.engines.recent import note_started
-from echelon.errors import EchelonError, Unreachable, UnknownRun
+from echelon.errors import EchelonError, UnknownRun, Unreachable
 from echelon.handle import Run
 from echelon.prepare import Prepared
 from echelon.replacing import free_name

@@ -1,5 +1,5 @@
-"""A run of several Jobs starts whole or not at all, however its client is cut off; and a stop ends every Job of
-it, those too that were made after it was asked for. The server is one in memory: it can be cut anywhere.
+"""A run of several Jobs starts whole or not at all, however its client is cut off; and a stop ends every Job
+of it, those too that were made after it was asked for. The server is one in memory: it can be cut anywhere.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Whether a run of several Jobs is whole, and which of its Jobs go on after its end: decided on values alone."""
+"""Whether a run of several Jobs is whole, and which of its Jobs go on after its end, decided on values."""
 
 from __future__ import annotations
 
