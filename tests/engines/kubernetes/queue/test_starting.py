@@ -14,6 +14,7 @@ from tests.engines.kubernetes.queue.test_admitting import REF, Killed, Server
 from tests.engines.kubernetes.rendered import SHIPPED, cluster, record_of
 
 from echelon.engines.kubernetes import ending, names, objects, record
+from echelon.engines.kubernetes.diagnose.queueing import find_untended
 from echelon.engines.kubernetes.engine import KubernetesEngine
 from echelon.engines.kubernetes.follow.view import View, look
 from echelon.engines.kubernetes.queue import starting
@@ -189,7 +190,12 @@ def test_a_client_that_is_at_it_is_left_alone() -> None:
     assert summary(view.stored, view.jobs, view.pods).state == "starting"
     admitted = view.stored.admitted or 0.0
     assert decide(RunView(objects=view), admitted + 1) == []
-    assert CompleteStart() in decide(RunView(objects=view), admitted + SUBMISSION + 1)
+    assert find_untended(view.stored, view.jobs, now=admitted + 1) is None
+    late = admitted + SUBMISSION + 1
+    assert CompleteStart() in decide(RunView(objects=view), late)
+    told = find_untended(view.stored, view.jobs, now=late)
+    assert told is not None
+    assert (told.kind, "cut off" in told.sentence, "wait demo" in told.hint) == ("untended", True, True)
 
 
 def test_a_stop_at_any_write_ends_every_job() -> None:

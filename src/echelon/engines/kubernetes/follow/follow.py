@@ -322,9 +322,7 @@ def _trouble(api: Api, mirror: Mirror, view: View, *, may_be_untended: bool) -> 
 
 
 def _untended(api: Api, view: View) -> Trouble | None:
-    return find_untended(
-        view.stored, has_jobs=bool(view.jobs), now=time.time(), managed=lambda: has_manager(api)
-    )
+    return find_untended(view.stored, view.jobs, now=time.time(), managed=lambda: has_manager(api))
 
 
 def _gist(trouble: Trouble) -> str:
