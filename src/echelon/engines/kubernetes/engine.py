@@ -452,7 +452,7 @@ class KubernetesEngine(Offers):
         If its code has changed, or it was stopped before it began, it is cleared away and begins again."""
         known, jobs = view.stored, view.jobs
         if jobs and known.stop is None and whole.is_half_made(known, jobs):
-            return known.run.job == job and known.shipped == shipped
+            return known.run.job == job and known.shipped == shipped and not held
         # The client that made them may have been cut off after.
         objects.tie_record(self.api, known, jobs or view.waiting)
         if known.run.job != job or jobs or (known.queued and known.stop is None):
