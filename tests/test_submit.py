@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -13,9 +14,9 @@ from echelon.admission import plan_anywhere
 from echelon.engines.base import Taken
 from echelon.engines.memory.engine import MemoryEngine
 from echelon.engines.memory.script import Act, one_node
-from echelon.errors import NoRoomNow, StateTrouble, Unplaceable
+from echelon.errors import NoRoomNow, StateTrouble, Unplaceable, Unreachable
 from echelon.model.plan import Plan
-from echelon.model.run import RunRef
+from echelon.model.run import Record, RunRef, StopSignal
 from echelon.model.settings import Settings
 from echelon.model.surroundings import Surroundings
 from echelon.model.traits import Traits
@@ -131,3 +132,44 @@ def test_a_submission_that_fails_half_way_leaves_nothing(trouble: BaseException)
     with pytest.raises(type(trouble)):
         submit(settle(Settings(script="train.py", name="a")), engine)
     assert engine.runs() == []
+
+
+class Speechless(MemoryEngine):
+    """It starts runs, and then changes nothing more; it may still be looked at, or not."""
+
+    silent = False
+    sees = True
+
+    def start(self, ref: RunRef, plan: Plan) -> None:
+        super().start(ref, plan)
+        self.silent = True
+        raise self.lost()
+
+    def stop(self, ref: RunRef, *, signal: StopSignal = "SIGTERM") -> str | None:
+        raise self.lost()
+
+    def remove(self, ref: RunRef) -> Sequence[str]:
+        raise self.lost()
+
+    def read(self, ref: RunRef) -> Record:
+        if self.silent and not self.sees:
+            raise self.lost()
+        return super().read(ref)
+
+    def lost(self) -> Unreachable:
+        return Unreachable("the API server cannot answer now", hint="try again in a moment")
+
+
+@pytest.mark.parametrize(
+    ("sees", "told"),
+    [(True, "run 'a' is there, and running"), (False, "whether run 'a' is there is not known")],
+)
+def test_what_may_run_is_told_and_nobody_is_told_to_try_again(sees: bool, told: str) -> None:
+    write("stay.py")
+    engine = Speechless({"stay.py": Act(lasts=True)})
+    engine.sees = sees
+    with pytest.raises(Unreachable) as caught:
+        submit(settle(Settings(script="stay.py", name="a")), engine)
+    assert told in caught.value.message
+    assert "try again" not in str(caught.value)
+    assert "`echelon stop a`" in caught.value.hint

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 from collections.abc import Callable
 
 from echelon.admission import Queued, begin, find_plan, find_way, no_room, shape_to_hold
 from echelon.engines.base import Engine
 from echelon.engines.recent import note_started
-from echelon.errors import EchelonError
+from echelon.errors import EchelonError, UnknownRun, Unreachable
 from echelon.handle import Run
 from echelon.prepare import Prepared
 from echelon.replacing import free_name
@@ -51,8 +50,9 @@ def submit(
     run = Run(ref, engine)
     try:
         outcome = begin(ref, engine, found, way, no_wait=no_wait)
-    except BaseException:  # a full disk, Ctrl-C: nothing is left behind
-        _withdraw(run)
+    except BaseException as error:  # a full disk, Ctrl-C: nothing is left behind
+        if not _withdraw(run) and isinstance(error, Unreachable):
+            raise _unclear(run, error) from error
         raise
     if isinstance(outcome, Queued):  # another run was faster by a moment
         try:
@@ -67,12 +67,29 @@ def submit(
     return run
 
 
-def _withdraw(run: Run) -> None:
-    """Remove a run whose submission failed."""
-    with contextlib.suppress(EchelonError, OSError):
+def _withdraw(run: Run) -> bool:
+    """Remove a run whose submission failed; False if it may be there all the same."""
+    try:
         try:
             run.remove()
+        except UnknownRun:
+            return True
         except EchelonError:
             run.stop(now=True)
             run.wait(_PATIENCE)
             run.remove()
+    except (EchelonError, OSError):
+        return False
+    return True
+
+
+def _unclear(run: Run, error: Unreachable) -> Unreachable:
+    """The error of a submission whose answers were lost, and of which something may be there: what was seen
+    of it last.
+    """
+    try:
+        seen = f"run {run.name!r} is there, and {run.status().state}"
+    except (EchelonError, OSError):
+        seen = f"whether run {run.name!r} is there is not known"
+    hint = f"`echelon status {run.name}` shows it, `echelon stop {run.name}` ends it"
+    return Unreachable(f"{error.message}; {seen}", hint=hint)

@@ -176,6 +176,9 @@ class Agent:
                 self._sink.remind(lambda: self._history.repeat(self._sink), REPEAT)
         self._member.send = lambda message: self._loop.call_later(0, lambda: leader.receive(0, message))
         leader.on_over = self._on_verdict
+        leader.on_held = self._shutdown.hold_with
+        leader.on_attended = self._shutdown.attend
+        leader.visits = self._shutdown.visits
         leader.on_code_wanted = self._setup.hand_on_code
         self._setup.send_to = leader.send
         self._loop.call_later(0, lambda: leader.attach_own(self._member, self._member.last_started))
@@ -187,7 +190,9 @@ class Agent:
         self._to_leader = LeaderConnection(self._loop, self._task, place, self._member, self._failures)
         self._to_leader.on_welcome = self._on_welcome
         self._setup.send = self._to_leader.send
-        self._to_leader.held_until = lambda: self._shutdown.until
+        self._to_leader.held_for = self._shutdown.held_for
+        self._to_leader.visits = self._shutdown.visits
+        self._shutdown.tell_leader = self._to_leader.send
         self._to_leader.on_given_up = self._on_no_leader
         self._to_leader.on_lost = self._on_leader_lost
         self._to_leader.is_copying = self._shutdown.is_copying
@@ -293,7 +298,11 @@ class Agent:
         elif order == "give-way":
             self._leave_together(str(message.get("reason")))
         elif order == "release":
-            self._shutdown.release()
+            self._shutdown.release_by_leader()
+        elif order == "attend":
+            client, seconds = message.get("client"), message.get("seconds")
+            known = seconds if isinstance(seconds, (int, float)) else 0.0
+            self._shutdown.attend(str(client or ""), known, told_by_leader=True)
         elif order == "code":
             self._setup.take_code(message)
         elif order == "keeper":

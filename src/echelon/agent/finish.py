@@ -56,8 +56,9 @@ class Shutdown:
         self._linger = Linger(task.hold)
         self._told = 0.0  # the last end of holding that was stated
         self.handover: Handover | None = None  # of results to the run's keeper, if it has one
-        # Whether a leader is connected, which will release this member.
+        # Whether a leader is connected, which will release this member; and what tells it something.
         self.is_led: Callable[[], bool] = lambda: False
+        self.tell_leader: Callable[[dict[str, object]], object] = lambda _message: None
         self._released = self._part_over = self._leaving = self._left = self._terminated = False
 
     # After the run's end
@@ -89,16 +90,43 @@ class Shutdown:
         if self.until is not None:
             self._tell_until(REPEAT_UNTIL)
 
-    def attend(self, client: str, seconds: float) -> None:
-        """A client fetches from worker after worker, and all of them stay meanwhile."""
+    def attend(self, client: str, seconds: float, told_by_leader: bool = False) -> None:
+        """A client fetches from worker after worker, and all of them stay meanwhile. Whoever is told of it
+        tells the rest of the gang: the others must know when the one that was told is lost.
+        """
         self._linger.attend(client, seconds, time.monotonic())
+        visit: dict[str, object] = {"client": client, "seconds": seconds}
+        if self.leader is not None:
+            self.leader.send_all("attend", visit)
+        elif not told_by_leader:
+            self.tell_leader(dict(visit, say="attended"))
         if self.until is not None:
             self._finish_if_free()
+
+    def visits(self) -> dict[str, float]:
+        """The clients that fetch from the gang, each with the seconds that it may still take."""
+        return self._linger.visits(time.monotonic())
+
+    def held_for(self) -> float | None:
+        """The seconds that are left of holding results; None if none are held."""
+        return None if self.until is None else max(0.0, min(self._linger.left, self._task.hold))
+
+    def hold_with(self, seconds: float) -> None:
+        """A member of an earlier leader has held its results, and does so for as long; what it has told of
+        clients that fetch comes by itself.
+        """
+        if self.until is not None and seconds > self._linger.left:
+            self._linger.hold_for(seconds)
 
     def release(self, client: str = "") -> None:
         """The results were fetched; another client that is still fetching them is waited for."""
         self._released = True
-        self._linger.attend(client, 0.0, time.monotonic())
+        self.attend(client, 0.0)
+
+    def release_by_leader(self) -> None:
+        """The leader, which every client's visit was told to, lets its members go."""
+        self._linger.dismiss()
+        self._released = True
         if self.until is not None:
             self._finish_if_free()
 
@@ -164,10 +192,10 @@ class Shutdown:
         """Hold the results until they are fetched, if there can be any; else leave."""
         some = self.leader.gang.has_run if self.leader is not None else self._member.ran
         if self._task.hold > 0 and some and not self._released and not self._terminated:
-            if self.leader is not None and self.leader.held_for is not None:
-                # What its members hold; a leader that was replaced has nothing of its own.
-                self._linger = Linger(self.leader.held_for)
             self._linger.contact()
+            if self.leader is not None and self.leader.held_for is not None and not self.visits():
+                # What its members hold; a leader that was replaced has nothing of its own.
+                self._linger.hold_for(self.leader.held_for)
             self._tell_until(0.0)
             if self._task.repeat_state:
                 self._loop.call_later(REPEAT_HELD, self._repeat_while_held)

@@ -54,8 +54,20 @@ class Linger:
 
     def is_attended(self, now: float) -> bool:
         """Whether a client fetches."""
+        return bool(self.visits(now))
+
+    def visits(self, now: float) -> dict[str, float]:
+        """The clients that fetch, each with the seconds that it may still take."""
         self._clients = {client: until for client, until in self._clients.items() if until > now}
-        return bool(self._clients)
+        return {client: until - now for client, until in self._clients.items()}
+
+    def dismiss(self) -> None:
+        """No client fetches any more."""
+        self._clients = {}
+
+    def hold_for(self, seconds: float) -> None:
+        """Nothing but this is left of the time, until the next contact."""
+        self.left = min(seconds, self._hold)
 
     def pass_time(self, now: float, busy: bool, reachable: bool) -> None:
         """Count the time since the last call; `busy` while files are copied, `reachable`: the API server."""

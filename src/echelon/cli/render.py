@@ -181,6 +181,9 @@ def _whereabouts(status: Status) -> str:
         return f"results on a volume: {place}"
     if holds_results(Path(place)):
         return f"results in {near(place)}"
+    if status.fetched_to is not None:
+        host, _, path = status.fetched_to.partition(":")
+        return one_line(f"its results were fetched to {path} on {host}")
     return f"its results are not here; `echelon get {status.name}` brings them, or says where they are"
 
 

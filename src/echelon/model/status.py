@@ -79,6 +79,7 @@ class Status:
     exit_code: int | None = None
     results: str | None = None
     missing: tuple[str, ...] = ()  # what of the results was lost before they could be fetched
+    fetched_to: str | None = None  # HOST:FOLDER that has them, where they were fetched
     released: float | None = None  # when its last worker had left, and its GPUs were free
     held_until: float | None = None  # its workers keep their place for so long, until results are fetched
     held_why: str | None = None  # why the run's keeper does not have them
@@ -172,6 +173,7 @@ class _Draft:
         self.exit_code = status.exit_code
         self.held_until = status.held_until
         self.missing = status.missing
+        self.fetched_to = status.fetched_to
         self.held_why = status.held_why
         self.kept = status.kept
         self.kept_until = status.kept_until
@@ -281,7 +283,7 @@ def _finish(status: _Draft, event: Event) -> None:
     status.state = outcome
     status.reason = event.cause.summary if event.cause else event.reason
     status.ended, status.exit_code, status.released = event.at, event.exit_code, event.released
-    status.missing = event.missing or ()
+    status.missing, status.fetched_to = event.missing or (), event.fetched_to
     status.root_cause = event.cause if outcome in ("failed", "lost") else None
     for worker in status.workers.values():
         if worker.state not in ("done", "failed", "lost"):

@@ -1,7 +1,8 @@
 """A gate before the API server: every request passes through it, and it counts those that change something.
 
 A test tells it to kill whoever asks at the n-th of them, before the request has gone through or when it has
-and the answer is still on its way. So a client can be cut off at every step it takes, without its help.
+and the answer is still on its way; or to lose that answer. So a client can be cut off at every step it takes,
+without its help.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ class Gate:
         self._tls.load_cert_chain(*map(str, pair))
         self._lock = threading.Lock()
         self._deadly: tuple[int, Moment] | None = None
+        self._lost: int | None = None
         self._kill: Callable[[], object] = lambda: None
         self._armed = threading.Event()
         self.writes: list[str] = []
@@ -62,11 +64,14 @@ class Gate:
         self._server.shutdown()
         self._server.server_close()
 
-    def watch(self, deadly: tuple[int, Moment] | None = None) -> None:
-        """Begin to count anew; at the write of that number (from 0 on) whoever asks dies."""
+    def watch(self, deadly: tuple[int, Moment] | None = None, *, lost: int | None = None) -> None:
+        """Begin to count anew; at the write of that number (from 0 on) whoever asks dies, or, with `lost`, is
+        told that the server did not answer in time.
+        """
         with self._lock:
             self.writes = []
             self._deadly = deadly
+            self._lost = lost
             self._armed.clear()
 
     def arm(self, kill: Callable[[], object]) -> None:
@@ -123,7 +128,11 @@ class Gate:
                     gate._strike()
                     self.close_connection = True
                     return
-                self.send_response(answer.status)
+                if number is not None and number == gate._lost:
+                    content = b"the server did not answer in time"
+                    self.send_response(504)
+                else:
+                    self.send_response(answer.status)
                 for name, value in answer.getheaders():
                     if name.lower() not in _HOP:
                         self.send_header(name, value)

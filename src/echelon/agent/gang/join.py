@@ -32,7 +32,9 @@ class LeaderConnection(Dial):
         self.verdict: dict[str, object] | None = (
             None  # once the run is over; for a replaced leader that does not know it
         )
-        self.held_until: Callable[[], float | None] = lambda: None  # the end of holding results, if they are
+        # For how long results are held, if they are; and who fetches them, with the seconds left to each.
+        self.held_for: Callable[[], float | None] = lambda: None
+        self.visits: Callable[[], dict[str, float]] = dict
         self.on_welcome: Callable[[], object] = lambda: None
         self.is_copying: Callable[[], bool] = lambda: False
         self.is_giving: Callable[[], bool] = lambda: False  # its results to the keeper
@@ -91,8 +93,10 @@ class LeaderConnection(Dial):
     def welcomed(self) -> None:
         """Tell a leader what it missed."""
         if self.verdict is not None:
-            until = self.held_until()
-            left = {} if until is None else {"held_for": round(max(0.0, until - time.time()), 3)}
+            for client, seconds in self.visits().items():  # before the verdict, which may let the leader go
+                self.send({"say": "attended", "client": client, "seconds": seconds})
+            held = self.held_for()
+            left = {} if held is None else {"held_for": round(held, 3)}
             self.send(dict(left, say="verdict", verdict=self.verdict))
         while self._unsent and self.connected:
             self.forward(self._unsent.popleft())

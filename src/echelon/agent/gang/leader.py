@@ -67,6 +67,12 @@ class Leader:
         self._ticks = OwnTicks(task.heartbeat, time.monotonic())
         self.held_for: float | None = None  # seconds that members of an earlier leader still hold results
         self.on_over: Callable[[dict[str, object]], object] | None = None
+        # A member of an earlier leader holds results for so many seconds; a client fetches from the gang.
+        self.on_held: Callable[[float], object] = lambda _seconds: None
+        self.on_attended: Callable[[str, float], object] = lambda _client, _seconds: None
+        self.visits: Callable[[], dict[str, float]] = (
+            dict  # clients that fetch, with the seconds left to each
+        )
         self.gang = Gang(task, time.monotonic(), patience)
         self.keeper = KeeperLink(loop)
         self.keeper.on_change = self._pass_on_keeper
@@ -120,19 +126,27 @@ class Leader:
             left = message.get("held_for")
             if isinstance(left, (int, float)) and 0 <= left <= self._task.hold:
                 self.held_for = max(self.held_for or 0.0, left)
+                self.on_held(left)
             self.gang.adopt(message.get("verdict"))
-        elif say == "code":
-            self.on_code_wanted(worker, message.get("offset"))
-            return
-        elif say == "command":
-            self.on_command(worker, message)
-            return
         elif say == "please-stop":
             self.stop("stopped", str(message.get("reason")), stopping.asked_for(message))
         else:
-            self._receive_heartbeat(worker, message, now)
+            self._receive_other(worker, message, now)
             return
         self.act()
+
+    def _receive_other(self, worker: int, message: dict[str, object], now: float) -> None:
+        """A message on which the gang has nothing to decide."""
+        say = message.get("say")
+        if say == "code":
+            self.on_code_wanted(worker, message.get("offset"))
+        elif say == "command":
+            self.on_command(worker, message)
+        elif say == "attended":
+            client, seconds = message.get("client"), message.get("seconds")
+            self.on_attended(str(client or ""), seconds if isinstance(seconds, (int, float)) else 0.0)
+        else:
+            self._receive_heartbeat(worker, message, now)
 
     def _receive_heartbeat(self, worker: int, message: dict[str, object], now: float) -> None:
         """Note what a worker is doing; the connection itself notes the time."""
@@ -152,10 +166,10 @@ class Leader:
         self.gang.lost(0, reason, time.monotonic(), LEFT)
         self.act()
 
-    def send_all(self, order: str) -> None:
+    def send_all(self, order: str, details: dict[str, object] | None = None) -> None:
         """Send one order to every peer."""
         for peer in list(self._peers.values()):
-            peer.send({"say": order})
+            peer.send(dict(details or {}, say=order))
 
     def act(self) -> None:
         """Carry out what the gang has decided, and set the timer for its next deadline."""
@@ -301,6 +315,8 @@ class Leader:
         self._ended.discard(worker)
         if self.keeper.connected:
             connection.send(self.keeper.message())
+        for client, seconds in self.visits().items():
+            connection.send({"say": "attend", "client": client, "seconds": seconds})
         if message.get("finished") is True:
             self._ended.add(worker)  # its next message has the verdict
             return

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 
 class Member:
-    """Carries out prepare, start and stop; finish, release, leave, give-way, keeper and code are for the
-    agent.
+    """Carries out prepare, start and stop; finish, release, leave, give-way, keeper, code and attend are for
+    the agent.
     """
 
     def __init__(self, loop: Loop, task: Task, place: Place, sink: Sink, last_started: int) -> None:
@@ -68,7 +68,7 @@ class Member:
             self.stop_ranks(self._report_stopped, stopping.asked_for(message), ask_first=asks)
         elif order == "command":
             self.on_command(message)
-        elif order in ("finish", "release", "leave", "give-way", "keeper", "code"):
+        elif order in ("finish", "release", "leave", "give-way", "keeper", "code", "attend"):
             if order == "finish":
                 self._close_rendezvous()
             self.on_finish(message)

@@ -27,6 +27,7 @@ from echelon.model.run import Record
 _STARTING = 20.0  # seconds that a worker may take to start, once nothing keeps it from it
 _LISTENING = 5.0  # seconds from the start of its container until its agent takes orders
 _ATTEND = 60.0  # seconds that workers wait for a client that fetches from one after another
+_AT_ONCE = 8  # agents that are given an order at the same time
 _ANSWER = 20.0  # seconds within which an agent answers
 
 
@@ -41,6 +42,15 @@ def order_leader(api: Api, record: Record, pods: Sequence[Object], *order: str) 
 def order_pod(api: Api, record: Record, pod: Object, *order: str) -> bool:
     """Give the agent in a pod an order; False if it does not answer. Raises Denied without the right."""
     return _order(api, record, pod["metadata"]["name"], *order, container=workers.container_name(pod))
+
+
+def _order_each(api: Api, record: Record, pods: Sequence[Object], *order: str) -> list[bool]:
+    """Give the agents of all pods that run an order, several at once: one on a dead node takes its time."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    running = [pod for pod in pods if workers.is_running(pod)]
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        return list(pool.map(lambda pod: order_pod(api, record, pod, *order), running))
 
 
 def _order(api: Api, record: Record, pod: str, *order: str, container: str = names.CONTAINER) -> bool:
@@ -64,8 +74,8 @@ def attending(
     leaving: neither their time to linger nor another client's release ends it. The function that it gives is
     to be called all the while; most calls do nothing.
 
-    An order that does not reach the leader costs nothing but this: the copies themselves keep their own
-    worker."""
+    The leader tells the others, which keep it in mind when the leader is lost; where it cannot be reached,
+    every worker is told by itself."""
     last: float | None = None
 
     def order(seconds: float) -> None:
@@ -73,7 +83,8 @@ def attending(
             details = json.dumps({"client": process_name(), "seconds": seconds})
             if keeper is not None:
                 _order(api, record, keeper, "fetch", details)
-            order_leader(api, record, pods, "fetch", details)
+            if not order_leader(api, record, pods, "fetch", details):
+                _order_each(api, record, pods, "fetch", details)
 
     def attend() -> None:
         nonlocal last
@@ -97,7 +108,7 @@ def release_workers(api: Api, record: Record, jobs: Sequence[Object], pods: Sequ
     with suppress(EchelonError):
         if order_leader(api, record, pods, *order):
             return
-        released = [order_pod(api, record, pod, *order) for pod in pods if workers.is_running(pod)]
+        released = _order_each(api, record, pods, *order)
         left = [end.exit_code for pod in workers.leader_pods(pods) if (end := workers.container_end(pod))]
         if any(released) and not {0, RUN_OVER}.intersection(left):
             end_jobs(api, jobs)
@@ -178,4 +189,5 @@ def end_jobs(api: Api, jobs: Sequence[Object]) -> None:
         if is_keeper and dialect.is_suspended(job):
             continue
         change = dialect.withdrawn() if dialect.is_suspended(job) else dialect.ended()
-        api.patch(job["kind"], job["metadata"]["name"], change)
+        with suppress(NotThere):
+            api.patch(job["kind"], job["metadata"]["name"], change)

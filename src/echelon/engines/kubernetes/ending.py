@@ -18,18 +18,24 @@ from echelon.engines.kubernetes.follow.follow import read_events
 from echelon.engines.kubernetes.follow.view import View
 from echelon.engines.kubernetes.queue import admitting
 from echelon.engines.kubernetes.record import Stop
-from echelon.engines.kubernetes.state import outcome, workers
+from echelon.engines.kubernetes.state import outcome, whole, workers
 from echelon.engines.machine import Submissions
 from echelon.errors import Denied, StateTrouble
 from echelon.model.event import Event
 from echelon.model.run import RunRef, StopSignal
 
+_LOOK = 0.2  # seconds between two looks at a run that is being started
 
-def stop_run(api: Api, ref: RunRef, signal: StopSignal) -> str | None:
-    """Write a stop into the record, then order the leader; where that cannot be, end the Jobs."""
+
+def stop_run(api: Api, ref: RunRef, signal: StopSignal, *, patient: bool = True) -> str | None:
+    """Write a stop into the record, then order the leader; where that cannot be, end the Jobs. A client that
+    is making Jobs of the run at this moment is waited for if `patient`: it ends them itself when it sees the
+    stop, unless it is killed.
+    """
     view = views.look(api, ref)
     stored, run = view.stored, view.stored.run
-    if _end_of(api, view) is not None:
+    if (end := _end_of(api, view)) is not None:
+        control.end_jobs(api, whole.left_over(end, stored, view.jobs, view.pods))
         return None
     now = signal == "SIGKILL"
     stop = replace(
@@ -41,20 +47,45 @@ def stop_run(api: Api, ref: RunRef, signal: StopSignal) -> str | None:
         if admitting.withdraw(api, view, stop):
             return None
         view = views.look(api, ref)  # it was admitted at this moment
+    elif patient and whole.is_being_made(stored, view.jobs, time.time()):
+        view = _look_when_made(api, ref)
     order = json.dumps({"at": stop.at, "reason": stop.reason, "signal": signal, "now": now})
     why = "its leader does not answer"
     try:
-        ordered = bool(view.jobs) and control.reach_leader(api, stored, "stop", order)
+        half = whole.is_half_made(view.stored, view.jobs)
+        ordered = bool(view.jobs) and not half and control.reach_leader(api, stored, "stop", order)
     except Denied as error:
         ordered, why = False, error.message
         if whereabouts.keeps_results(run) and any(map(workers.is_running, view.pods)):
             reason = f"{stop.reason}; its results went with its pods: {error.message}"
             api.patch("ConfigMap", ref.name, record.stopping(replace(stop, reason=reason)))
+    if ordered:
+        _end_untold(api, view)
     if view.jobs and not ordered:
         control.end_run(api, stored, view.jobs)  # no leader to order, or no right to
         if signal == "SIGINT" and any(map(workers.is_running, view.pods)):
             return f"its pods are ended, and its ranks get SIGTERM, not SIGINT: {why}"
     return None
+
+
+def _look_when_made(api: Api, ref: RunRef) -> View:
+    """The run, once the client that makes its Jobs has made them or its time is over."""
+    deadline = time.monotonic() + record.SUBMISSION
+    while True:
+        view = views.look(api, ref)
+        now = time.time()
+        if not whole.is_being_made(view.stored, view.jobs, now) or time.monotonic() > deadline:
+            return view
+        time.sleep(_LOOK)
+
+
+def _end_untold(api: Api, view: View) -> None:
+    """End the Jobs beside the leader's of a run that was stopped before all workers had come: those that come
+    after the leader has left would wait for it. No rank has run, so that no results are lost.
+    """
+    others = whole.other_jobs(view.stored, view.jobs)
+    if others and whole.none_ran(read_events(api, view.stored.run.ref)):
+        control.end_jobs(api, others)
 
 
 def remove_run(

@@ -38,12 +38,13 @@ from echelon.engines.kubernetes.follow.mirror import Mirrors
 from echelon.engines.kubernetes.follow.view import View
 from echelon.engines.kubernetes.nodes import inventory
 from echelon.engines.kubernetes.offers import Offers
-from echelon.engines.kubernetes.queue import admitting, scaling
+from echelon.engines.kubernetes.queue import admitting, scaling, starting
 from echelon.engines.kubernetes.record import Shipped, Stored
 from echelon.engines.kubernetes.render import dialects, manifests
 from echelon.engines.kubernetes.render.image import image_note, image_of
 from echelon.engines.kubernetes.render.payload import Payload, load, weigh
 from echelon.engines.kubernetes.render.pod import RESTRICTED, to_toleration
+from echelon.engines.kubernetes.state import whole
 from echelon.engines.machine import Submissions
 from echelon.engines.terminal_size import size_for
 from echelon.errors import EchelonError, InvalidJob
@@ -81,6 +82,8 @@ class KubernetesEngine(Offers):
         self._shown = shown  # on the caller's terminal, if it has one
         self._submissions = Submissions()
         self._mirrors = Mirrors()
+        self._starting = ""  # the run that this process starts, or was cut off in starting
+        self._wanted: dict[str, Tender] = {}  # claims of other processes that are to be taken over
         self._made: Stored | None = None  # the record that was made last, and has not been started
         self._checked: tuple[Job, bool] | None = None  # and whether the user may execute in pods
         self._level: Callable[[], str | None] | None = None  # of Pod Security, asked for with the check
@@ -137,7 +140,9 @@ class KubernetesEngine(Offers):
                 ref=replace(ref, context=None), job=job, created=_now(), owner=who() or user, user=user
             )
             try:
-                known = self.api.create(record.new(run, weigh(payload), held=held is not None))
+                known = objects.create_record(
+                    self.api, record.new(run, weigh(payload), held=held is not None)
+                )
             except AlreadyThere:
                 raise run_exists(job.name) from None  # another client was faster by a moment
             made = True
@@ -151,7 +156,7 @@ class KubernetesEngine(Offers):
         except BaseException:  # a quota, Ctrl-C: nothing is left behind
             with suppress(EchelonError):
                 self.api.delete("ConfigMap", ref.name, uid=stored.uid)
-                if held is not None:
+                if held is not None or not made:
                     objects.remove(self.api, record.identity(stored))
             raise
         return ref
@@ -224,16 +229,24 @@ class KubernetesEngine(Offers):
 
     def start(self, ref: RunRef, plan: Plan) -> None:
         """Write the plan down and make the Jobs; or start those that wait."""
+        self._starting = ref.name
+        self._start(ref, plan)
+        self._starting = ""
+
+    def _start(self, ref: RunRef, plan: Plan) -> None:
         view = self._just_made(ref) or views.look(self.api, self._ref(ref.name), pods=False)
         stored, jobs = view.stored, view.jobs
         if stored.held:
             admitting.start(self.api, stored.run.ref, plan, lambda: self._check_taken(ref, plan))
             return
-        if stored.stop is not None or (jobs and stored.run.plan is not None):
+        half = whole.is_half_made(stored, jobs)
+        if stored.stop is not None or (jobs and stored.run.plan is not None and not half):
             objects.tie_record(self.api, stored, jobs)
             return
-        if record.phase_of(stored, has_jobs=bool(jobs), now=time.time()) == "starting" and stored.run.plan:
-            plan = stored.run.plan  # of a client that is starting it at this moment: both do the same
+        phase = record.phase_of(stored, has_jobs=bool(jobs), now=time.time())
+        if stored.run.plan is not None and (phase == "starting" or (jobs and half)):
+            # Of a client that is starting it at this moment, and both do the same; or that was cut off.
+            plan = stored.run.plan
         else:
             self._check_taken(ref, plan)
         level, dialect = self._security_level(), dialects.named(stored.dialect)
@@ -249,20 +262,20 @@ class KubernetesEngine(Offers):
         try:
             stored = record.read(self.api.patch("ConfigMap", ref.name, change), stored.run.ref)
         except (Conflict, NotThere):  # another client has written meanwhile: a plan, a stop; or removed it
-            self.start(ref, plan)
+            self._start(ref, plan)
             return
         for claim in rendered.claims:
             objects.create(self.api, claim, made_for=stored.uid)
-        made = objects.create_jobs(self.api, rendered, stored)
+        made = starting.make(self.api, stored, rendered)
         selector = names.selector(ref.name, names.WORKER)
         if level is None and pod_security.refuses(self.api, made, selector):
             objects.delete_jobs(self.api, made, stored, rendered.beside)
             rendered = manifests.started_objects(
                 stored.run, plan, stored.shipped, dialect, security_level=RESTRICTED
             )
-            made = objects.create_jobs(self.api, rendered, stored)
+            made = starting.make(self.api, stored, rendered)
         controllers.check_taken_up(self.api, made)
-        objects.tie_record(self.api, stored, made)
+        starting.finish(self.api, stored, made)
 
     def preview(self, job: Job, plan: Plan, bundle: Bundle | None = None) -> str:
         """What would run where, and what it gets, on a page."""
@@ -371,7 +384,10 @@ class KubernetesEngine(Offers):
         from echelon.engines.kubernetes.follow.log_files import forget_complete
 
         mine = self._ref(ref.name)
-        left_out = collect_results(self.api, self._submissions, mine, progress)
+        wanted = self._wanted.get(mine.name)
+        left_out = collect_results(
+            self.api, self._submissions, mine, progress, wanted.take if wanted is not None else None
+        )
         stored = views.find_record(self.api, mine)
         if stored is not None and self._submissions.fetched(stored.uid, stored.run.created) is not None:
             forget_complete(self._home_of(stored) / "logs")
@@ -388,13 +404,17 @@ class KubernetesEngine(Offers):
         if not take_over and self._submissions.results_of(uid) is None:
             return None
         found = Tender(self.api, mine)
-        return found if found.take() else None
+        if found.take():
+            return found
+        if take_over:
+            self._wanted[mine.name] = found
+        return None
 
     def stop(self, ref: RunRef, *, signal: StopSignal = "SIGTERM") -> str | None:
         """Write a stop into the record, then order the leader; where that cannot be, end the Jobs."""
         from echelon.engines.kubernetes.ending import stop_run
 
-        return stop_run(self.api, self._ref(ref.name), signal)
+        return stop_run(self.api, self._ref(ref.name), signal, patient=ref.name != self._starting)
 
     def remove(self, ref: RunRef, tell: Callable[[str], object] = lambda _: None) -> Sequence[str]:
         """Delete every object of a run that has ended; a user's volumes stay, and one that was made for the
@@ -432,6 +452,8 @@ class KubernetesEngine(Offers):
 
         If its code has changed, or it was stopped before it began, it is cleared away and begins again."""
         known, jobs = view.stored, view.jobs
+        if jobs and known.stop is None and whole.is_half_made(known, jobs):
+            return known.run.job == job and known.shipped == shipped and not held
         # The client that made them may have been cut off after.
         objects.tie_record(self.api, known, jobs or view.waiting)
         if known.run.job != job or jobs or (known.queued and known.stop is None):

@@ -20,12 +20,14 @@ from echelon.engines.kubernetes.render.keeper import keeper_object, level_of
 from echelon.engines.kubernetes.render.manifests import Started, owner_reference
 from echelon.engines.kubernetes.render.payload import layout
 from echelon.engines.kubernetes.state.workers import is_cut_off, is_stuck
-from echelon.errors import Denied, Refused
+from echelon.errors import Denied, Refused, Unreachable
 from echelon.values import frozen
 
 # Seconds that Kubernetes may take to remove what was deleted. After an outage of the API server its
 # controllers come back one by one, the last after a minute.
 _GONE = 120.0
+_UNCLEAR = 2  # more tries after an answer that was lost
+_LOOK = 0.5  # seconds before them
 _SEEN = 10.0  # seconds within which a controller has seen an object that another one names
 
 
@@ -41,12 +43,18 @@ def create(api: Api, obj: Object, owner: Object | None = None, *, made_for: str 
         wanted = belonging.marked(obj, made_for)
     kind, name = obj["kind"], obj["metadata"]["name"]
     mine = Identity(run=obj["metadata"]["labels"][names.RUN], record=made_for)
-    deadline = time.monotonic() + _GONE
+    deadline, unclear = time.monotonic() + _GONE, 0
     while True:
         try:
             return api.create(wanted)
         except AlreadyThere:
             found = api.find(kind, name)
+        except Unreachable:  # the answer is lost; the object may be there, or come yet
+            unclear += 1
+            found = api.find(kind, name)
+            if found is None and unclear > _UNCLEAR:
+                raise
+            time.sleep(0.0 if found is not None else _LOOK)
         if found is None:
             continue
         standing = belonging.standing(found, mine)
@@ -79,9 +87,32 @@ def _taken(found: Object, standing: Standing) -> Refused:
     return Refused(f"the {kind} {name!r} is of another run that was called {run!r}", hint=hint)
 
 
-def tie_record(api: Api, stored: Stored, jobs: Sequence[Object]) -> None:
+def create_record(api: Api, obj: Object) -> Object:
+    """Make a run's record; raises AlreadyThere if its name is taken. After an answer that was lost, it may be
+    there, or come yet: it is looked for, and known by what it says.
+    """
+    name, unclear = obj["metadata"]["name"], 0
+    while True:
+        try:
+            return api.create(obj)
+        except AlreadyThere:
+            found = api.find("ConfigMap", name) if unclear else None
+            if found is None or found.get("data") != obj["data"]:
+                raise
+            return found
+        except Unreachable:
+            unclear += 1
+            found = api.find("ConfigMap", name)
+            if found is not None and found.get("data") == obj["data"]:
+                return found
+            if unclear > _UNCLEAR:
+                raise
+            time.sleep(_LOOK)
+
+
+def tie_record(api: Api, stored: Stored, jobs: Sequence[Object]) -> Object | None:
     """Mark the run as started, and let its record go when its Jobs go; before that, make its keeper, so that
-    a run whose record is tied has all that it was to have.
+    a run whose record is tied has all that it was to have. Returns the record, if it was changed.
 
     A record that is gone was removed while the run was being started: its Jobs go too."""
     if stored.held:  # its other Jobs go with the record
@@ -89,12 +120,12 @@ def tie_record(api: Api, stored: Stored, jobs: Sequence[Object]) -> None:
     wanted = [owner_reference(job) for job in jobs]
     tied = stored.started or stored.held
     if not wanted or (tied and {each["uid"] for each in wanted} <= stored.owners):
-        return
+        return None
     _make_keeper(api, stored, jobs)
     try:
         at = round(time.time(), 3)
         change = record.tied(wanted) if stored.held else record.started(wanted, at=at)
-        api.patch("ConfigMap", stored.run.ref.name, change)
+        return api.patch("ConfigMap", stored.run.ref.name, change)
     except NotThere:
         for job in jobs:
             api.delete(job["kind"], job["metadata"]["name"], uid=job["metadata"]["uid"])

@@ -19,14 +19,16 @@ from echelon.engines.kubernetes.diagnose.kueue import waits_in
 from echelon.engines.kubernetes.follow import view as views
 from echelon.engines.kubernetes.follow.troubles import find_troubles, is_well
 from echelon.engines.kubernetes.follow.view import View
-from echelon.engines.kubernetes.queue import admitting
+from echelon.engines.kubernetes.queue import admitting, starting
 from echelon.engines.kubernetes.record import Claim, Stop, Stored
 from echelon.engines.kubernetes.render import dialects
-from echelon.engines.kubernetes.state import outcome, workers
+from echelon.engines.kubernetes.state import outcome, whole, workers
 from echelon.engines.kubernetes.upkeep.actions import (
     Action,
+    CompleteStart,
     DropPayload,
     EndJobs,
+    EndLeftOver,
     FreePod,
     GiveUp,
     KeepEnd,
@@ -71,7 +73,9 @@ def decide(view: RunView, now: float) -> list[Action]:
     found: list[Action] = [LookAfter(run=run) for run in late if run != stored.run.ref.name]
     if stored.deleted is not None:
         return found
-    if _is_untied(view.objects):
+    if whole.is_cut_off(stored, jobs, now):
+        found.append(CompleteStart())
+    elif _is_untied(view.objects):
         found.append(TieRecord())
     if stored.stop is not None and view.objects.waiting:
         found.append(Withdraw(stop=stored.stop))  # the client that stopped it was killed before it did so
@@ -89,6 +93,8 @@ def decide(view: RunView, now: float) -> list[Action]:
         found.append(KeepEnd(end=end))
     elif stored.end is not None and _have_ended(jobs):
         found.append(DropPayload())
+    if end is not None and whole.left_over(end, stored, jobs, pods):
+        found.append(EndLeftOver())
     return found
 
 
@@ -162,6 +168,8 @@ def _is_untied(view: View) -> bool:
     """
     if view.stored.stop is not None and waits_in(view.jobs):
         return False
+    if view.stored.stop is None and whole.is_half_made(view.stored, view.jobs):
+        return False
     mine = [*view.jobs, *view.waiting]
     if view.stored.held:
         mine = [job for job in mine if job["metadata"]["name"] == view.stored.run.ref.name]
@@ -190,12 +198,18 @@ def carry_out(api: Api, view: View, action: Action) -> None:
         match action:
             case TieRecord():
                 objects.tie_record(api, stored, view.jobs or view.waiting)
+            case CompleteStart():
+                starting.complete(api, stored, list(view.jobs))
             case FreePod(pod=pod):
                 api.patch("Pod", pod, {"status": {"phase": "Failed"}}, subresource="status")
             case GiveUp(reason=reason):
                 control.give_up(api, stored, view.jobs, reason)
             case EndJobs():
                 control.end_run(api, stored, view.jobs)
+            case EndLeftOver():
+                end = stored.end or outcome.finished_event(stored, view.jobs, view.pods)
+                if end is not None:
+                    control.end_jobs(api, whole.left_over(end, stored, view.jobs, view.pods))
             case SeeWhole():
                 admitting.see_whole(api, view)
             case RollBack(reason=reason):

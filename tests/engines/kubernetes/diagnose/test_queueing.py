@@ -6,7 +6,7 @@ import subprocess
 from typing import Any
 
 import pytest
-from tests.engines.kubernetes.small import record_object, stored
+from tests.engines.kubernetes.small import job, record_object, stored
 from tests.engines.kubernetes.stand_in import StandIn, says
 
 from echelon.engines.kubernetes import names
@@ -49,7 +49,7 @@ def dead_process() -> str:
     ],
 )
 def test_who_looks_after_a_queued_run(about: dict[str, Any], untended: bool) -> None:
-    found = find_untended(stored(**QUEUED, **about), has_jobs=False, now=NOW)
+    found = find_untended(stored(**QUEUED, **about), [], now=NOW)
     assert (found is not None) is untended
     if found is not None:
         assert (found.kind, found.worker) == ("untended", None)
@@ -58,8 +58,8 @@ def test_who_looks_after_a_queued_run(about: dict[str, Any], untended: bool) -> 
 
 
 def test_a_run_that_has_started_or_was_never_queued_is_not_untended() -> None:
-    assert find_untended(stored(**QUEUED), has_jobs=True, now=NOW) is None
-    assert find_untended(stored(started=False), has_jobs=False, now=NOW) is None
+    assert find_untended(stored(**QUEUED), [job()], now=NOW) is None
+    assert find_untended(stored(started=False), [], now=NOW) is None
 
 
 def test_ps_and_status_say_so(access: Access, stand_in: StandIn) -> None:

@@ -33,6 +33,7 @@ from echelon.engines.kubernetes.render import dialects
 from echelon.engines.kubernetes.render.image import image_of
 from echelon.engines.kubernetes.render.task import kept_folders
 from echelon.engines.kubernetes.state import workers
+from echelon.engines.kubernetes.state.whole import none_ran, other_jobs
 from echelon.engines.machine import Fetched, Submissions, process_name
 from echelon.engines.results import check_inside, copy_result, holds_results
 from echelon.errors import (
@@ -52,22 +53,44 @@ from echelon.values import frozen
 if TYPE_CHECKING:
     from echelon.model.volume import Volume
 
+_OWNER_LOOK = 1.0  # seconds between two looks at who fetches a run's results
 _NODES_RETURN = 60.0  # seconds that nodes may take to respond again after the API server was away
 
 
 def collect_results(
-    api: Api, submissions: Submissions, ref: RunRef, progress: Progressed | None
+    api: Api,
+    submissions: Submissions,
+    ref: RunRef,
+    progress: Progressed | None,
+    take_over: Callable[[], bool] | None = None,
 ) -> tuple[LeftOut, ...]:
     """Bring home what a run that is over has made, and release its workers; nothing the second time, and
     nothing of a run that another machine submitted, unless this process has taken it over. Returns what
     cannot be copied; raises ResultsIncomplete, and leaves the workers, if any of it is not here then.
 
+    With `take_over`, the process that looks after the run is waited for: it may be fetching. If it has them
+    then, what is missing is raised here as it is there; if it gives up or dies, this process takes over.
+
     What is on a volume of the user's stays there."""
     try:
+        if take_over is not None:
+            _wait_for_owner(api, ref, take_over)
         return _collect(api, submissions, ref, progress)
     except Unreachable as error:
         reason = f"the results of run {ref.name!r} were not fetched: {error.message}"
         raise ResultsIncomplete(reason, hint=_again(ref)) from error
+
+
+def _wait_for_owner(api: Api, ref: RunRef, take_over: Callable[[], bool]) -> None:
+    """Wait until another process has fetched the results, or this one has its claim."""
+    while True:
+        if take_over():
+            return
+        collected = read_record(api, ref).collected
+        if collected is not None:
+            _check_complete(ref, collected.missing)
+            return
+        time.sleep(_OWNER_LOOK)
 
 
 def _collect(
@@ -109,6 +132,11 @@ def _collect(
             _check_complete(ref, own.missing)
             return gathered.left_out
         now = read_record(api, ref).collected
+        if now is not None and not submitted and all(each.lost for each in gathered.missing):
+            _check_complete(
+                ref, now.missing
+            )  # the owner, from whom this one has taken over, has released them
+            return gathered.left_out
         if now is not None or not all(each.lost for each in gathered.missing):
             raise incomplete(ref.name, missing, hint=_again(ref) if now is None else _elsewhere(now))
     if brought:
@@ -119,6 +147,8 @@ def _collect(
     api.patch("ConfigMap", ref.name, finished(end, collected))
     objects.tie_record(api, stored, view.jobs)  # the client that made them may have been cut off right after
     control.release_workers(api, record, view.jobs, view.pods)
+    if end.outcome != "succeeded" and none_ran(seen.events):  # of workers that never came, none was told
+        control.end_jobs(api, other_jobs(stored, view.jobs))
     control.release_keeper(api, stored, view.jobs)
     with suppress(Denied):
         objects.drop_payload(api, stored)

@@ -301,8 +301,11 @@ def _end(view: View, leader: history.LeaderEvents) -> Event | None:
         end: Event | None = history.finish(leader, view.stored, view.pods)
     else:
         end = view.stored.end or outcome.finished_event(view.stored, view.jobs, view.pods)
-    lost = view.stored.collected.missing if view.stored.collected is not None else ()
-    return replace(end, missing=lost) if end is not None and lost else end
+    collected = view.stored.collected
+    if end is None or collected is None:
+        return end
+    where = f"{collected.host}:{collected.path}" if collected.path else None
+    return replace(end, missing=collected.missing or None, fetched_to=where)
 
 
 def _trouble(api: Api, mirror: Mirror, view: View, *, may_be_untended: bool) -> Trouble | None:
@@ -323,9 +326,7 @@ def _trouble(api: Api, mirror: Mirror, view: View, *, may_be_untended: bool) -> 
 
 
 def _untended(api: Api, view: View) -> Trouble | None:
-    return find_untended(
-        view.stored, has_jobs=bool(view.jobs), now=time.time(), managed=lambda: has_manager(api)
-    )
+    return find_untended(view.stored, view.jobs, now=time.time(), managed=lambda: has_manager(api))
 
 
 def _gist(trouble: Trouble) -> str:

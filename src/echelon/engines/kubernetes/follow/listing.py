@@ -116,7 +116,7 @@ def list_runs(
             found.append(_unreadable(obj, ref_of(name), error))
             continue
         stored, own, mine = view.stored, view.jobs, view.pods
-        row = _told_untended(outcome.summary(stored, own, mine), stored, bool(own), managed)
+        row = _told_untended(outcome.summary(stored, own, mine), stored, own, managed)
         leader = [pod for pod in workers.leader_pods(mine) if workers.is_running(pod)]
         if leader and hold_of(stored.run) > 0:
             held.append((stored.run, row, leader[-1]))
@@ -138,10 +138,10 @@ def is_own(row: RunSummary, identity: str, user: str) -> bool:
 
 
 def _told_untended(
-    row: RunSummary, stored: Stored, has_jobs: bool, managed: Callable[[], bool]
+    row: RunSummary, stored: Stored, jobs: Sequence[Object], managed: Callable[[], bool]
 ) -> RunSummary:
-    """The row of a queued run that no process looks after says so."""
-    found = find_untended(stored, has_jobs=has_jobs, now=time.time(), managed=managed)
+    """The row of a run that waits, and that no process looks after, says so."""
+    found = find_untended(stored, jobs, now=time.time(), managed=managed)
     return row if found is None else replace(row, reason=told(found), trouble=found.kind)
 
 

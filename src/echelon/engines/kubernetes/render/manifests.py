@@ -114,11 +114,14 @@ def started_objects(
         record, plan, shipped, security_level=security_level, held=held, variables=variables
     )
     task = {**pod_task(record, plan, shipped, variables), **dialect.TASK}
+    jobs = [obj for obj in made if obj["kind"] in dialect.KINDS]
+    if len(jobs) > 1:  # they wait for each other, and are released together
+        jobs = [{**job, "spec": {**job["spec"], "suspend": True}} for job in jobs]
     return Started(
         task={**task, "leader": {**task["leader"], "host": dialect.leader_service(plan.run)}},
         claims=[claim] if claim is not None else [],
         beside=[obj for obj in made if obj["kind"] not in dialect.KINDS],
-        jobs=[obj for obj in made if obj["kind"] in dialect.KINDS],
+        jobs=jobs,
     )
 
 

@@ -15,6 +15,7 @@ from echelon.engines.decoding import convert
 from echelon.engines.kubernetes.fields import one_line
 from echelon.engines.kubernetes.record import Stop, Stored
 from echelon.engines.kubernetes.render import dialects
+from echelon.engines.kubernetes.state.whole import is_half_made
 from echelon.engines.kubernetes.state.workers import (
     agent_message,
     container_end,
@@ -61,7 +62,9 @@ def finished_event(stored: Stored, jobs: Sequence[Object], pods: Sequence[Object
     at = orderly or (end.at if end is not None else left.at if left is not None else 0.0)
     if verdict is not None:
         return _from_verdict(verdict, stop, pods, at=at)
-    if (left is not None and left.exit_code == 0) or (end is not None and end.outcome == "complete"):
+    # A Job that was stopped before it began is complete without a pod.
+    done = end is not None and end.outcome == "complete" and not any(map(_is_withdrawn, jobs))
+    if (left is not None and left.exit_code == 0) or done:
         return ends.succeeded(at=at)
     over = left is not None and left.exit_code in (RUN_OVER, NO_LEADER)
     if end is not None and not end.final:
@@ -79,6 +82,10 @@ def finished_event(stored: Stored, jobs: Sequence[Object], pods: Sequence[Object
     if end is not None and end.reason == "DeadlineExceeded":
         return ends.timed_out("its Job has a deadline, which has passed (activeDeadlineSeconds)", at=at)
     return _without_verdict(end, pods, at=at)
+
+
+def _is_withdrawn(job: Object) -> bool:
+    return dialects.of(job).is_withdrawn(job)
 
 
 def explain(cause: RootCause, pods: Iterable[Object]) -> RootCause:
@@ -121,6 +128,8 @@ def _going_on(stored: Stored, jobs: Sequence[Object], pods: Sequence[Object]) ->
         return "stopping", ending.message or None
     if any(job["metadata"].get("deletionTimestamp") for job in jobs):
         return "stopping", "its Job is being deleted"
+    if jobs and is_half_made(stored, jobs):
+        return "starting", None
     if not jobs or any(dialects.of(job).is_suspended(job) for job in jobs):
         if stored.queued:
             return "queued", stored.queued[-1].reason

@@ -13,6 +13,11 @@ class TieRecord:
 
 
 @frozen
+class CompleteStart:
+    """Make and release the Jobs that a client which was cut off has not."""
+
+
+@frozen
 class FreePod:
     """Declare a dead node's pod failed, so that the Job controller replaces it."""
 
@@ -29,6 +34,11 @@ class GiveUp:
 @frozen
 class EndJobs:
     """End the pods of a run whose stop was left in the record and not carried out."""
+
+
+@frozen
+class EndLeftOver:
+    """End the Jobs that go on though the run is over and its leader has left."""
 
 
 @frozen
@@ -73,9 +83,11 @@ class LookAfter:
 
 Action = (
     TieRecord
+    | CompleteStart
     | FreePod
     | GiveUp
     | EndJobs
+    | EndLeftOver
     | SeeWhole
     | RollBack
     | Withdraw
