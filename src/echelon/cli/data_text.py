@@ -35,9 +35,8 @@ def yaml_text(*documents: object) -> str:
 
     Dumper.add_representer(str, _represent)
     built = [msgspec.to_builtins(each) for each in documents]
-    several = {"explicit_start": True} if len(built) > 1 else {}
-    text = yaml.dump_all(built, Dumper=Dumper, sort_keys=False, allow_unicode=True, **several)
-    return _HARMFUL.sub(_escaped, str(text))
+    text = yaml.dump_all(built, Dumper=Dumper, sort_keys=False, allow_unicode=True)
+    return _HARMFUL.sub(_escaped, text)
 
 
 def _represent(dumper: yaml.SafeDumper, text: str) -> Any:

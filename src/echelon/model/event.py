@@ -132,16 +132,22 @@ def bounded(event: Event) -> Event:
     """An event from another program, with texts that are no longer than a message can be."""
     cause = event.cause
     if cause is not None:
-        tail = tuple(map(cut, cause.tail[-_MOST_LINES:]))
-        texts = {
-            key: cut(text)
-            for key in ("summary", "error", "hint", "peers", "signal")
-            if (text := getattr(cause, key))
-        }
-        cause = replace(cause, tail=tail, **texts)
-    given = {key: cut(text) for key in ("reason", "node", "signal") if (text := getattr(event, key))}
+        cause = replace(
+            cause,
+            summary=cut(cause.summary),
+            error=_cut(cause.error),
+            hint=_cut(cause.hint),
+            peers=_cut(cause.peers),
+            signal=_cut(cause.signal),
+            tail=tuple(map(cut, cause.tail[-_MOST_LINES:])),
+        )
     missing = None if event.missing is None else tuple(map(cut, event.missing[:_MOST_TEXTS]))
-    return replace(event, cause=cause, missing=missing, **given)
+    reason, node = _cut(event.reason), _cut(event.node)
+    return replace(event, cause=cause, missing=missing, reason=reason, node=node)
+
+
+def _cut(text: str | None) -> str | None:
+    return None if text is None else cut(text)
 
 
 def is_moment(at: float) -> bool:

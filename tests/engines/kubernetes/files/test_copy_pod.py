@@ -102,8 +102,12 @@ def test_a_pod_with_the_labels_of_one_that_copies_gets_nothing(
     namespace.create({"apiVersion": "v1", "kind": "Pod", "metadata": about, "spec": spec})
     wait_ready(namespace, "cp-0-aaaaa")
     reached: list[str] = []
-    opener = copy_pod.pod_opener
-    monkeypatch.setattr(copy_pod, "pod_opener", lambda api, pod: (reached.append(pod), opener(api, pod))[1])
+
+    def opened(api: Api, pod: str) -> Opener:
+        reached.append(pod)
+        return pod_opener(api, pod)
+
+    monkeypatch.setattr(copy_pod, "pod_opener", opened)
     source = fill(tmp_path / "source", 1000)
     with reach(api, data, options) as there:
         send_tree(there, source, f"{MOUNT}/in")
