@@ -16,7 +16,7 @@ from echelon.engines.memory.engine import MemoryEngine
 from echelon.engines.memory.script import Act, one_node
 from echelon.errors import NoRoomNow, StateTrouble, Unplaceable, Unreachable
 from echelon.model.plan import Plan
-from echelon.model.run import Record, RunRef
+from echelon.model.run import Record, RunRef, StopSignal
 from echelon.model.settings import Settings
 from echelon.model.surroundings import Surroundings
 from echelon.model.traits import Traits
@@ -145,18 +145,18 @@ class Speechless(MemoryEngine):
         self.silent = True
         raise self.lost()
 
-    def stop(self, _ref: RunRef, **_: object) -> str | None:
-        raise self.lost()
+    def stop(self, ref: RunRef, *, signal: StopSignal = "SIGTERM") -> str | None:
+        raise self.lost(ref, signal)
 
-    def remove(self, _ref: RunRef) -> Sequence[str]:
-        raise self.lost()
+    def remove(self, ref: RunRef) -> Sequence[str]:
+        raise self.lost(ref)
 
     def read(self, ref: RunRef) -> Record:
         if self.silent and not self.sees:
             raise self.lost()
         return super().read(ref)
 
-    def lost(self) -> Unreachable:
+    def lost(self, *_asked: object) -> Unreachable:
         return Unreachable("the API server cannot answer now", hint="try again in a moment")
 
 
