@@ -145,7 +145,7 @@ class Speechless(MemoryEngine):
         self.silent = True
         raise self.lost()
 
-    def stop(self, ref: RunRef, *, signal: StopSignal = "SIGTERM") -> str | None:
+    def stop(self, ref: RunRef, *, signal: StopSignal = "SIGTERM") -> None:
         raise self.lost(ref, signal)
 
     def remove(self, ref: RunRef) -> Sequence[str]:
