@@ -145,18 +145,18 @@ class Speechless(MemoryEngine):
         self.silent = True
         raise self.lost()
 
-    def stop(self, ref: RunRef, *, signal: StopSignal = "SIGTERM") -> str | None:
-        raise self.lost()
+    def stop(self, ref: RunRef, *, signal: StopSignal = "SIGTERM") -> None:
+        raise self.lost(ref, signal)
 
     def remove(self, ref: RunRef) -> Sequence[str]:
-        raise self.lost()
+        raise self.lost(ref)
 
     def read(self, ref: RunRef) -> Record:
         if self.silent and not self.sees:
             raise self.lost()
         return super().read(ref)
 
-    def lost(self) -> Unreachable:
+    def lost(self, *_asked: object) -> Unreachable:
         return Unreachable("the API server cannot answer now", hint="try again in a moment")
 
 

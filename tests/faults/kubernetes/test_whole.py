@@ -16,7 +16,7 @@ from testbed.kubectl import Kubectl
 from tests.conftest import wait_until
 from tests.faults.kubernetes.gate import Gate
 from tests.faults.kubernetes.terminal import PATIENCE, Terminal, kubeconfig_in
-from tests.faults.kubernetes.test_results import FILES, WRITES, check_complete, stopped, wait_for_bytes
+from tests.faults.kubernetes.test_results import FILES, SIZE, WRITES, check_complete, stopped, wait_for_bytes
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
@@ -214,8 +214,9 @@ def test_a_take_over_when_the_owner_dies(terminal: Terminal, tmp_path: Path) -> 
     command.wait()
     assert other.wait() == 0, other
     taken = colleague.folder / "runs" / "both"
-    assert len(list(taken.glob("part-*"))) == FILES
-    check_complete(taken, workers=2)
+    for place in (taken, taken / "worker-1"):
+        sizes = {path.name: path.stat().st_size for path in place.glob("part-*")}
+        assert sizes == {f"part-{number}": SIZE for number in range(FILES)}, place
     terminal.check_removal("both")
 
 

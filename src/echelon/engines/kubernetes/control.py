@@ -158,7 +158,7 @@ def reach_leader(api: Api, stored: Stored, *order: str) -> bool:
             refused = refused or time.monotonic()
             if time.monotonic() > refused + _LISTENING:
                 return False
-        elif time.monotonic() > deadline or find_troubles(api, jobs, pods):
+        elif time.monotonic() > deadline or dialects.end_of(jobs) or find_troubles(api, jobs, pods):
             return False
         time.sleep(0.2)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from tests.engines.kubernetes.small import stored
 from echelon.agent.files import landing, receiver
 from echelon.engines import durable
 from echelon.engines.kubernetes.engine import KubernetesEngine
+from echelon.engines.kubernetes.files import results
 from echelon.engines.kubernetes.files.results import local_folder
 from echelon.engines.kubernetes.files.whereabouts import note_on_restarts, without_linger
 from echelon.engines.kubernetes.follow.view import read_record
@@ -97,6 +99,41 @@ def test_home_that_is_another_users_is_here(tmp_path: Path, monkeypatch: pytest.
     may = os.access
     monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != theirs and may(path, mode))
     assert folder(theirs / "runs" / "demo") == tmp_path / "runs" / "demo"
+
+
+FETCHED = {"at": 5.0, "host": "theirs", "path": "/home/ann/runs/demo"}
+
+
+@pytest.mark.parametrize(
+    ("seen", "free_at", "looks", "missing"),
+    [
+        ([{}, {}, {"collected": FETCHED}], 10, 2, False),  # the owner has fetched them
+        (
+            [{}, {}, {"collected": {**FETCHED, "missing": ["worker 1: gone"]}}],
+            10,
+            2,
+            True,
+        ),  # as far as it could
+        ([{}, {}, {}], 2, 2, False),  # the owner is gone: its claim is ours
+        ([{"collected": FETCHED}], 0, 0, False),
+    ],
+)
+def test_a_take_over_waits_for_an_owner_that_fetches(
+    monkeypatch: pytest.MonkeyPatch, seen: list[dict[str, Any]], free_at: int, looks: int, missing: bool
+) -> None:
+    tried: list[bool] = []
+
+    def take() -> bool:
+        tried.append(len(tried) + 1 >= free_at)
+        return tried[-1]
+
+    there = iter([stored(**each) for each in seen])
+    monkeypatch.setattr(results, "read_record", lambda *_: next(there))
+    monkeypatch.setattr(results, "_OWNER_LOOK", 0.0)
+    monkeypatch.setattr(results, "_collect", lambda *_: ())
+    with pytest.raises(ResultsIncomplete) if missing else nullcontext():
+        results.collect_results(None, Submissions(), stored().run.ref, None, take)  # type: ignore[arg-type]
+    assert len(tried) == looks
 
 
 @pytest.fixture
