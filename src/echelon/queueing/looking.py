@@ -35,19 +35,14 @@ def look(engine: Engine) -> QueueSnapshot:
 
 
 def standing(snapshot: QueueSnapshot, now: float) -> list[Place]:
-    """Where each run stands: as the manager has written it, which sees all, or else as the same rules decide
-    on what this user can see.
-    """
+    """Where each run stands, as the rules decide on what this user can see."""
     runs = {run.name: run for run in snapshot.waiting}
     found = []
     for place in places(
         snapshot.waiting, snapshot.holding, ClusterRoom(view=snapshot.view), snapshot.rules, now
     ):
-        told = snapshot.told.get(place.name)
         run = runs[place.name]
-        if told is not None:
-            found.append(told)
-        elif place.why == "starts" or not snapshot.view(run.job).known:
+        if place.why == "starts" or not snapshot.view(run.job).known:
             earliest = place.earliest if snapshot.view(run.job).known else None
             found.append(replace(place, reason=run.noted, earliest=earliest))
         else:

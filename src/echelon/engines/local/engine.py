@@ -84,7 +84,7 @@ class LocalEngine:
     """Runs on this machine."""
 
     traits = Traits(place="this machine")  # a queued run has a supervisor, which retries
-    ports = delivery = volumes = manifests = queueing = installation = notebooks = None
+    ports = delivery = volumes = manifests = queueing = notebooks = None
 
     def __init__(
         self, home: Path | None = None, *, keep_stdin: bool = False, terminal: int | None = None
@@ -156,10 +156,6 @@ class LocalEngine:
             gpus=found,
         )
         return Cluster(nodes=(node,), waiting=tuple(name for *_, name in sorted(waiting)))
-
-    def admits(self) -> bool:
-        """A run's supervisor waits for its turn."""
-        return True
 
     def adds_nodes(self) -> bool:
         """A machine stays as it is."""

@@ -1,23 +1,17 @@
-"""Why a queued run is not admitted: no process looks after it. Pure, but for whether a manager is there.
+"""Why a queued run is not admitted: no process looks after it. Pure.
 
-Without a manager nothing in a cluster admits a run but the holder of its tender claim. A run whose foreground
+Nothing in a cluster admits a run but the holder of its tender claim. A run whose foreground
 command was killed, or whose machine is off, stays queued however much is free."""
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 from echelon.engines.kubernetes.diagnose.trouble import Trouble
 from echelon.engines.kubernetes.record import Stored, is_untended
 
 
-def find_untended(
-    stored: Stored, *, has_jobs: bool, now: float, managed: Callable[[], bool] = lambda: False
-) -> Trouble | None:
-    """The trouble of a queued run that no process will admit; None if one will, or it is not queued.
-    `managed` is asked where it matters: whether a manager admits runs that are held.
-    """
-    if not is_untended(stored, has_jobs=has_jobs, now=now) or (stored.held and managed()):
+def find_untended(stored: Stored, *, has_jobs: bool, now: float) -> Trouble | None:
+    """The trouble of a queued run that no process will admit; None if one will, or it is not queued."""
+    if not is_untended(stored, has_jobs=has_jobs, now=now):
         return None
     name = stored.run.ref.name
     return Trouble(
