@@ -7,12 +7,10 @@ into the one error that all commands give."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar
 
 from echelon.errors import InvalidJob, Unavailable
-from echelon.model.queue import Rules
 from echelon.model.run import Record, RunRef, opening_status
 from echelon.model.traits import Traits
 from echelon.values import frozen
@@ -198,7 +196,6 @@ class QueueSnapshot:
     waiting: Sequence[QueuedRun]
     holding: Sequence[HoldingRun]
     view: Callable[[Job], Cluster]
-    rules: Rules = field(default_factory=Rules)
 
 
 class Queueing(Protocol):

@@ -88,7 +88,7 @@ def test_who_holds_what_and_until_when() -> None:
     made["spec"]["suspend"] = False
     made["metadata"]["annotations"] |= {names.ADMITTED: "1000"}
     (found,) = snapshot.holding_runs(dialect.places(shapes.read(dialect.Shape, [made])[0]))
-    assert (found.name, found.gpus, found.ends, found.namespace) == ("team/demo", 2, 4600.0, "team")
+    assert (found.name, found.gpus, found.ends) == ("team/demo", 2, 4600.0)
     del made["metadata"]["annotations"][names.NODES]
     (found,) = snapshot.holding_runs(dialect.places(shapes.read(dialect.Shape, [made])[0]))
     assert found.gpus == 2, "workers without a planned node count too"

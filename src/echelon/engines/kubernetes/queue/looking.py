@@ -13,7 +13,6 @@ from echelon.engines.kubernetes.queue import snapshot
 from echelon.engines.kubernetes.render.dialects import InQueue
 from echelon.errors import Denied, StateTrouble
 from echelon.model.job import Job
-from echelon.model.queue import Rules
 from echelon.model.run import RunRef
 
 
@@ -33,7 +32,6 @@ class ClusterQueue:
             waiting=[each for each in waiting if each is not None],
             holding=snapshot.holding_runs(seen.places),
             view=snapshot.views_of(seen, _nodes_with(api)),
-            rules=Rules(strict=True),
         )
 
 
