@@ -17,11 +17,10 @@ from functools import partial
 from pathlib import Path
 from random import Random
 
-from echelon.model.queue import OVERTAKE
 from echelon.placement.shares import Index, Shares, Site, Wish, choose, index
-from measure import bootstrap, queue, rivals
+from measure import bootstrap, rivals
 from measure.figures import Figure, Line, Target, align, show
-from measure.replay import Later, Order, Policy, replay
+from measure.replay import Order, Policy, replay
 from measure.trace import DAY, Job, nodes_for, read_trace, windows, with_odd_sizes
 
 NODES = 10_000
@@ -38,12 +37,10 @@ ASKED: tuple[tuple[Shares, int, Target | None], ...] = (
 LOADS = (0.8, 0.95)
 BLOCK = 5 * DAY
 MANY = 8  # more GPUs than this are a large job
-# What users get: the manager's rule and, without a manager, the last of these. The others show what its parts
-# are worth.
-MANAGER = f"the manager's rule: one node for {OVERTAKE / 60:g} min, then several"
+# What users get is the first of these. The others show what it would be worth to wait for one node.
+AT_ONCE = "ours, split at once"
 NEVER_SPLIT = "ours, never split what one node could hold"
 ANY_SHARES = "ours, never split, --shares any"
-AT_ONCE = "ours, split at once (without a manager)"
 WAITS, LARGE, SPREAD = "wait", "wait of jobs > 8", "nodes per multi-GPU job"
 
 RIVALS: dict[str, Policy] = {
@@ -53,16 +50,13 @@ RIVALS: dict[str, Policy] = {
     "Kueue, host required up to 8, then preferred": rivals.one_host_up_to(GPUS),
 }
 OURS: dict[str, Policy] = {
-    MANAGER: rivals.ours(whole=GPUS),
+    AT_ONCE: rivals.ours(),
     NEVER_SPLIT: rivals.ours(whole=GPUS),
     ANY_SHARES: rivals.ours("any", whole=GPUS),
-    AT_ONCE: rivals.ours(),
 }
 POLICIES = OURS | RIVALS
-LATER = {MANAGER: Later(OVERTAKE, rivals.ours())}
-# A job that may be overtaken waits for a whole node; one that keeps others waiting is split at once.
 ORDERS: dict[str, tuple[Order, str]] = {
-    "whoever fits, oldest first": ("whoever fits", MANAGER),
+    "whoever fits, oldest first": ("whoever fits", AT_ONCE),
     "strictly by age": ("strict", AT_ONCE),
     "by age, with backfill by time limits": ("backfill", AT_ONCE),
 }
@@ -102,10 +96,6 @@ def _show_costs() -> None:
     ]
     lines.append(Line(figure=_timed("the histogram itself", lambda: index(sites))))
     show(f"A decision on {NODES:,} nodes, the histogram given; processor time", lines)
-    waiting, large = queue.queue(), queue.cluster()
-    name = f"{queue.RUNS} queued runs on {queue.NODES:,} nodes"
-    figure = _timed(name, lambda: queue.decide_all(waiting, large), rounds=3)
-    show("A round of the manager: what starts, and where; processor time", [Line(figure=figure)])
 
 
 def _busy_sites() -> Iterator[Site]:
@@ -124,9 +114,9 @@ def _ask(there: Index, number: int, shares: Shares) -> object:
     return found
 
 
-def _timed(name: str, call: Callable[[], object], rounds: int = ROUNDS) -> Figure:
+def _timed(name: str, call: Callable[[], object]) -> Figure:
     samples = []
-    for _ in range(rounds):
+    for _ in range(ROUNDS):
         began = time.process_time_ns()
         call()
         samples.append((time.process_time_ns() - began) / 1e6)
@@ -159,8 +149,7 @@ class Found:
 def _replay(work: tuple[Case, Sequence[Job]]) -> Found:
     case, jobs = work
     nodes = nodes_for(jobs, case.load, GPUS)
-    later = LATER.get(case.policy)
-    done = replay(jobs, nodes, POLICIES[case.policy], order=case.order, limit=case.limit, later=later)
+    done = replay(jobs, nodes, POLICIES[case.policy], order=case.order, limit=case.limit)
     blocks = [((case.window, int(each.job.arrival // BLOCK)), each) for each in done]
     return Found(
         case=case,
@@ -188,8 +177,7 @@ def _show_replay(trace: Sequence[Sequence[Job]], limit: float) -> None:
     print(
         f"{number:,} jobs of {len(trace)} windows on {min(sizes)} to {max(sizes)} nodes with {GPUS} GPUs;"
         f" means in minutes at load {LOADS[0]:g} / {LOADS[1]:g}; [95 % interval of a difference]\n"
-        "Only placing is compared: all rows have the same order, in which a job may be overtaken for ever;"
-        f" the manager keeps room for a run after {OVERTAKE / 60:g} min"
+        "Only placing is compared: all rows have the same order, in which a job may be overtaken for ever"
     )
     _print_table("The trace's jobs; whoever fits starts, the oldest first", found[0], judged=True)
     _print_table("The same with 3, 5, 6 and 12 GPUs where jobs have several", found[1], judged=True)
@@ -211,7 +199,7 @@ def _spread(cases: Sequence[Case], count: int) -> list[Case]:
 
 def _print_table(title: str, found: Sequence[Found], *, judged: bool = False) -> None:
     names = list(dict.fromkeys(each.case.name for each in found))
-    rows = [["", WAITS, LARGE, SPREAD, *(["the manager's rule minus it"] if judged else [])]]
+    rows = [["", WAITS, LARGE, SPREAD, *(["the first minus it"] if judged else [])]]
     for name in names:
         cells = [
             " / ".join(f"{bootstrap.mean(_merged(found, name, load, figure)):{form}}" for load in LOADS)
@@ -221,7 +209,7 @@ def _print_table(title: str, found: Sequence[Found], *, judged: bool = False) ->
             [
                 name,
                 *cells,
-                *([_difference(found, MANAGER, name) if name != MANAGER else ""] if judged else []),
+                *([_difference(found, AT_ONCE, name) if name != AT_ONCE else ""] if judged else []),
             ]
         )
     print(title)
@@ -232,8 +220,8 @@ def _print_table(title: str, found: Sequence[Found], *, judged: bool = False) ->
 
 
 def _verdicts(found: Sequence[Found]) -> Iterator[str]:
-    """Whether the mean wait is above that of the best rival beyond the interval: the target is the manager's,
-    and the other rules of ours are told beside it. An interval that is wide proves little: it is printed.
+    """Whether the mean wait is above that of the best rival beyond the interval: the target is what users
+    get, and the other rules of ours are told beside it. A wide interval proves little: it is printed.
     """
     for load in LOADS:
         best = min(RIVALS, key=lambda name: bootstrap.mean(_merged(found, name, load, WAITS)))
@@ -243,7 +231,7 @@ def _verdicts(found: Sequence[Found]) -> Iterator[str]:
             low, high = bootstrap.interval(one, other)
             holds, above = ("holds", "not above") if low <= 0 else ("MISSED", "above")
             apart = f"{bootstrap.mean(one) - bootstrap.mean(other):+.0f} [{low:.0f}, {high:.0f}]"
-            yield f"    {name}: {holds if name == MANAGER else above}, {apart}"
+            yield f"    {name}: {holds if name == AT_ONCE else above}, {apart}"
 
 
 def _difference(found: Sequence[Found], ours: str, name: str) -> str:

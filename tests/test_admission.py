@@ -173,13 +173,10 @@ def test_a_job_of_which_no_candidate_ever_fits(monkeypatch: pytest.MonkeyPatch) 
         ({"gpus": True}, "scheduler", False),
         ({"stays": True}, "command", False),
         ({}, "scheduler", False),
-        ({"gpus": True, "manager": True}, "manager", True),
-        ({"gpus": True, "manager": True, "stays": True, "placed": False}, "manager", True),
-        ({"manager": True, "stays": True}, "command", False),
     ],
 )
 def test_which_process_admits_a_run(about: dict[str, bool], by: str, held: bool) -> None:
-    given = {"keeps_queue": False, "manager": False, "gpus": False, "stays": False, "placed": True, **about}
+    given = {"keeps_queue": False, "gpus": False, "stays": False, "placed": True, **about}
     assert way_of(**given) == Way(by=by, held=held)  # type: ignore[arg-type]
 
 

@@ -13,7 +13,7 @@ from echelon.model.plan import Placement
 from echelon.model.resources import Amount, Resources
 from echelon.model.settings import Settings, to_job
 from echelon.model.world import World
-from echelon.placement import NoRoom, place
+from echelon.placement import place
 from echelon.planning import candidates
 
 
@@ -138,16 +138,3 @@ def test_what_cannot_be_meant_is_refused(said: dict[str, Any], field: str) -> No
     with pytest.raises(InvalidJob) as error:
         to_job(Settings(script="train.py", **said), name="x")
     assert error.value.field == field
-
-
-def test_what_one_node_could_hold_may_be_worth_waiting_for() -> None:
-    """In a queue in which later runs may start meanwhile."""
-    wanted = to_job(Settings(script="train.py", framework="torch", total_gpus=6), name="x")
-    busy = gpu_nodes(5, 3, 2)
-    (candidate,) = candidates(wanted, busy, whole=True)
-    assert [(group.workers, group.resources.gpus) for group in candidate.world.groups] == [(1, 6)]
-    assert isinstance(place(candidate.world, busy, candidate.nodes), NoRoom)
-    (candidate,) = candidates(wanted, gpu_nodes(5, 6, 2), whole=True)
-    assert candidate.nodes == ("n1",)
-    (candidate,) = candidates(wanted, gpu_nodes(5, 3, 2, of=5), whole=True)  # no node could hold it
-    assert candidate.nodes == ("n0", "n1")

@@ -70,14 +70,6 @@ Policy = Callable[[Nodes, int], Given | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Later:
-    """The policy for a job that has waited for so many seconds."""
-
-    after: float
-    policy: Policy
-
-
-@dataclass(frozen=True, slots=True)
 class Outcome:
     """How one job fared: seconds in the queue, and on how many nodes it ran."""
 
@@ -94,14 +86,11 @@ def replay(
     gpus_each: int = 8,
     order: Order = "whoever fits",
     limit: float = 2.0,
-    later: Later | None = None,
 ) -> list[Outcome]:
-    """Run all jobs, in the order of their arrival. A job's time limit is `limit` times its duration; one that
-    has waited for long is placed by another policy, if there is one for `later`.
-    """
+    """Run all jobs, in the order of their arrival. A job's time limit is `limit` times its duration."""
     width = len(str(nodes))
     there = Nodes((f"n{each:0{width}}", gpus_each) for each in range(nodes))
-    run = _Replay(there, policy, limit, declares=order == "backfill", later=later)
+    run = _Replay(there, policy, limit, declares=order == "backfill")
     decide = {"whoever fits": run.start_fitting, "strict": run.start_oldest, "backfill": run.backfill}[order]
     coming = deque(jobs)
     while coming or run.running:
@@ -118,12 +107,9 @@ def replay(
 class _Replay:
     """The state of a replay."""
 
-    def __init__(
-        self, nodes: Nodes, policy: Policy, limit: float, *, declares: bool, later: Later | None = None
-    ) -> None:
+    def __init__(self, nodes: Nodes, policy: Policy, limit: float, *, declares: bool) -> None:
         self.nodes = nodes
         self.policy = policy
-        self._later = later
         self.limit = limit
         self._declares = declares  # time limits
         self.running: list[tuple[float, int, Given]] = []  # a heap: its end, a number, where it runs
@@ -204,15 +190,14 @@ class _Replay:
             low, high = (low, middle) if fits(middle) else (middle + 1, high)
         return self._limits[low - 1][0] if low else 0.0
 
-    def _choose(self, size: int, waited: float = 0.0) -> Given | None:
+    def _choose(self, size: int) -> Given | None:
         if size > self.nodes.total:
             return None
-        late = self._later is not None and waited >= self._later.after
-        return (self._later.policy if late and self._later else self.policy)(self.nodes, size)
+        return self.policy(self.nodes, size)
 
     def _start_head(self, size: int, now: float) -> bool:
         came, job = self._queues[size][0]
-        given = self._choose(size, now - job.arrival)
+        given = self._choose(size)
         if given is None:
             return False
         self._queues[size].popleft()

@@ -17,8 +17,10 @@ def ours(shares: Shares = "equal", *, whole: int = 0) -> Policy:
     """What `--total-gpus N` does: the real code, on the real index. Up to `whole` GPUs are not split."""
 
     def place(nodes: Nodes, size: int) -> Given | None:
-        found = choose(nodes.index, Wish(least=size, most=size, shares=shares, whole=whole))
-        return None if found is None else found.shares
+        found = choose(nodes.index, Wish(least=size, most=size, shares=shares))
+        if found is None or (size <= whole and len(found.shares) > 1):
+            return None
+        return found.shares
 
     return place
 

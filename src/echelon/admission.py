@@ -1,12 +1,9 @@
 """Admission: look at the cluster, find a place, start; or stay queued, with the reason.
 
-One function admits a new run and retries a queued one, so that both follow the same rules. A manager calls
-it for the runs of all users: of a run that is held, `admit` reads nodes, pods, Jobs and the record, and
-patches Jobs."""
+One function admits a new run and retries a queued one, so that both follow the same rules."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import field
 from typing import Literal
@@ -25,9 +22,6 @@ from echelon.placement import NoRoom, place
 from echelon.planning import candidates, fit, make_plan
 from echelon.values import frozen
 
-LEFT_TO_MANAGER = "the manager has not decided on it yet"
-_ANSWER = 20.0  # seconds that a manager has for a run that may not wait
-_LOOK = 0.5
 _TRIES = 10  # looks for a place, each of which another run takes before the start
 
 
@@ -45,21 +39,19 @@ class Queued:
 class Way:
     """Which process admits a run, and whether its workers' objects exist before, and wait (`held`)."""
 
-    by: Literal["engine", "manager", "command", "scheduler"]
+    by: Literal["engine", "command", "scheduler"]
     held: bool = False
 
 
-def way_of(*, keeps_queue: bool, manager: bool, gpus: bool, stays: bool, placed: bool) -> Way:
+def way_of(*, keeps_queue: bool, gpus: bool, stays: bool, placed: bool) -> Way:
     """How a run is admitted. Pure.
 
-    Where the engine keeps a queue, by it. Else a manager admits every run with GPUs, or, without one, the
-    command that stays with the run: their objects wait, and all start together. Where the user may not see
-    the nodes (not `placed`) or the command leaves, only the cluster's scheduler makes a run wait. What needs
-    no GPU is not held: it would cost time and avoid nothing."""
+    Where the engine keeps a queue, by it. Else by the command that stays with the run: the objects of one
+    with GPUs wait, and all start together. Where the user may not see the nodes (not `placed`) or the command
+    leaves, only the cluster's scheduler makes a run wait. What needs no GPU is not held: it would cost time
+    and avoid nothing."""
     if keeps_queue:
         return Way(by="engine")
-    if gpus and manager:
-        return Way(by="manager", held=True)
     if stays:
         return Way(by="command", held=gpus and placed)
     return Way(by="scheduler")
@@ -67,13 +59,11 @@ def way_of(*, keeps_queue: bool, manager: bool, gpus: bool, stays: bool, placed:
 
 def find_way(job: Job, engine: Engine, found: Plan | Queued, *, stays: bool) -> Way:
     """How this run is admitted, after a look that has `found` a plan for it or a reason to wait."""
-    keeps_queue, gpus = engine.traits.keeps_queue, asks_for_gpus(job)
     if _is_admitted_elsewhere(job, engine):
         return Way(by="scheduler")
     return way_of(
-        keeps_queue=keeps_queue,
-        manager=not keeps_queue and gpus and engine.admits(),
-        gpus=gpus,
+        keeps_queue=engine.traits.keeps_queue,
+        gpus=asks_for_gpus(job),
         stays=stays,
         placed=isinstance(found, Queued) or any(seat.node for seat in found.placement.seats),
     )
@@ -212,19 +202,8 @@ def no_room(found: Queued) -> NoRoomNow:
 def begin(
     ref: RunRef, engine: Engine, found: Plan | Queued, way: Way, *, no_wait: bool = False
 ) -> Plan | Queued:
-    """Admit a run that was recorded now, or leave that to the manager. One that may not wait needs no other
-    try.
-    """
-    if way.by != "manager":
-        return admit(ref, engine, found, anywhere=way.by == "scheduler" and not no_wait)
-    waits = Queued(reason=found.reason if isinstance(found, Queued) else LEFT_TO_MANAGER)
-    engine.queue(ref, waits.reason)
-    deadline = time.monotonic() + _ANSWER
-    while no_wait and time.monotonic() < deadline:
-        if (plan := engine.read(ref).plan) is not None:
-            return plan
-        time.sleep(_LOOK)
-    return waits
+    """Admit a run that was recorded now. One that may not wait needs no other try."""
+    return admit(ref, engine, found, anywhere=way.by == "scheduler" and not no_wait)
 
 
 def admit(

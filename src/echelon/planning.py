@@ -15,7 +15,7 @@ from echelon.model.job import LEADING, Job, Role, role_named
 from echelon.model.open_shape import OpenShape, numbers
 from echelon.model.plan import Launch, Placement, Plan
 from echelon.model.resources import Resources
-from echelon.model.world import Group, World, gpu_count, members
+from echelon.model.world import Group, World, members
 from echelon.placement import NoRoom, place
 from echelon.values import frozen
 
@@ -28,12 +28,12 @@ class Candidate:
     nodes: tuple[str, ...] = ()
 
 
-def candidates(job: Job, cluster: Cluster, *, whole: bool = False) -> Sequence[Candidate]:
+def candidates(job: Job, cluster: Cluster) -> Sequence[Candidate]:
     """The worlds that would serve a job, the best first: the only place where a World is made from a Job.
 
     A job that gives its shape has one. With the number of GPUs alone given, the shape that the cluster has
     room for now is chosen, or else the one that an empty cluster would have room for; Unplaceable if
-    there is none. With `whole`, what one node could hold is not split: it waits for one."""
+    there is none."""
     shape = job.shape
     if shape is None:
         return (Candidate(world=_world(job, [_workers(job, job.workers, job.resources, job.procs)])),)
@@ -41,7 +41,7 @@ def candidates(job: Job, cluster: Cluster, *, whole: bool = False) -> Sequence[C
         return [Candidate(world=_world(job, [_of_size(job, shape, number)])) for number in numbers(shape)]
     from echelon.placement.open import choose_shape, models_to_choose_from  # of most runs the shape is given
 
-    chosen = choose_shape(shape, job.resources, cluster, whole=whole)
+    chosen = choose_shape(shape, job.resources, cluster)
     several = len(models_to_choose_from(job.resources, cluster)) > 1
     return (_of_shares(job, shape, chosen.shares, chosen.model if several else None),)
 
@@ -109,22 +109,14 @@ def _world(job: Job, workers: Sequence[Group]) -> World:
     return World(groups=(*leading, *workers, *serving))
 
 
-def fit(
-    job: Job, cluster: Cluster, *, most: int | None = None, world: World | None = None, whole: bool = False
-) -> Plan | NoRoom:
-    """The plan of the first world that serves the job, has no more GPUs than `most`, and fits now; or why it
-    must wait. With `world`, that is the only candidate; `whole` is that of `candidates`. Raises Unplaceable
-    if none ever fits.
+def fit(job: Job, cluster: Cluster, *, world: World | None = None) -> Plan | NoRoom:
+    """The plan of the first world that serves the job and fits now, or why it must wait. With `world`, that
+    is the only candidate. Raises Unplaceable if none ever fits.
     """
     waits: NoRoom | None = None
     refusal: Unplaceable | None = None
-    if job.shape is not None and most is not None and job.shape.least <= most < job.shape.most:
-        job = replace(job, shape=replace(job.shape, most=most))
-    there = candidates(job, cluster, whole=whole) if world is None else (Candidate(world=world),)
+    there = candidates(job, cluster) if world is None else (Candidate(world=world),)
     for candidate in there:
-        if most is not None and gpu_count(candidate.world) > most:
-            waits = waits or NoRoom(reason=f"only {most} GPUs are left of its limit")
-            continue
         try:
             placement = place(candidate.world, cluster, candidate.nodes)
         except Unplaceable as error:

@@ -32,7 +32,7 @@ def submit(
     removed first; `tell` is told what became of its results, and what is not known of its start.
 
     What can never fit is refused before anything exists. If nothing admits a run that must wait, neither the
-    engine nor a manager nor a caller that stays (`stays`), it starts without a place of its own, and the
+    engine nor a caller that stays (`stays`), it starts without a place of its own, and the
     scheduler there makes it wait."""
     job = dataclasses.replace(prepared.job, no_wait=no_wait)
     check_sending(job, prepared.bundle, engine.traits, detach=not stays)

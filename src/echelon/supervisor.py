@@ -34,7 +34,7 @@ from echelon.agent.ranks.processes import (
 )
 from echelon.agent.ranks.report import signal_name
 from echelon.engines import durable
-from echelon.engines.local import agents, rundir
+from echelon.engines.local import agents, cgroups, rundir
 from echelon.engines.local.rundir import RunDir
 from echelon.errors import EchelonError, StateTrouble, from_os_error
 
@@ -387,11 +387,16 @@ def main() -> None:
         signal.signal(number, lambda *_: None)  # not SIG_IGN, which the ranks would inherit
     signal.signal(signal.SIGTERM, lambda *_: _ended_by.append("the supervisor was told to end (SIGTERM)"))
     adopt_orphans()
-    started = json.dumps({"pid": os.getpid(), "at": rundir.now()}).encode()
-    durable.replace_file(folder.supervisor, started, sync=False)
+    group = cgroups.choose(folder.path)
+    started = {"pid": os.getpid(), "at": rundir.now(), **({"cgroup": str(group)} if group else {})}
+    durable.replace_file(folder.supervisor, json.dumps(started).encode(), sync=False)
+    entered = group is not None and cgroups.enter(group)  # its name is written first: it is never lost
     end = look_after(folder, terminal)
     with contextlib.suppress(OSError):  # a full disk: the next reader finds the verdict among the events
         rundir.write_final(folder, end)
+    if group is not None and entered:
+        cgroups.leave(group)
+        cgroups.end(folder.path, group)
     from echelon.engines.local.compaction import compact  # a run that is over has the time to import it
 
     compact(folder, succeeded=end.get("outcome") == "succeeded")

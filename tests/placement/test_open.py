@@ -50,19 +50,17 @@ def sites(there: Cluster, *, free: bool) -> list[Site]:
 
 
 @given(NODES, st.integers(1, 8), st.integers(0, 4), st.sampled_from(["equal", "any", "largest-first"]))
-def test_a_number_that_one_node_could_give_is_not_split(
+def test_what_is_free_now_comes_before_an_empty_cluster(
     nodes: list[list[tuple[str, bool]]], least: int, more: int, shares: Shares
 ) -> None:
     there = cluster(nodes)
     empty = sites(there, free=False)
-    wish = Wish(
-        least=least, most=least + more, shares=shares, whole=max((site.usable for site in empty), default=0)
-    )
+    wish = Wish(least=least, most=least + more, shares=shares)
     expected = choose(index(sites(there, free=True)), wish) or choose(index(empty), wish)
     found: Chosen | None
     try:
         shape = OpenShape(least=least, most=least + more, shares=shares)
-        found = choose_shape(shape, NEED, there, whole=True)
+        found = choose_shape(shape, NEED, there)
     except Unplaceable:
         found = None
     assert found == expected

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from echelon.image.oci import Platform
 
 _FILE = click.Path(path_type=Path)
-_MANAGER_BASE = "python:3.12-slim"
 
 
 @click.group("image", short_help="Build an image of the project, without Docker.")
@@ -34,7 +33,6 @@ def image() -> None:
 @image.command("build", short_help="Put the project and its packages on a base image, and push it.")
 @click.argument("project", type=click.Path(path_type=Path), default=Path())
 @click.option("--base", metavar="REF", help="the image to build on, or oci-archive:FILE")
-@click.option("--manager", is_flag=True, help="build the manager's image, for `echelon install`")
 @click.option("--push", metavar="REF", default="", help="push the image there")
 @click.option("--to", metavar="FILE", type=_FILE, help="write an OCI archive")
 @click.option(
@@ -66,13 +64,12 @@ def image() -> None:
 @click.option("--plain-http", metavar="HOST", multiple=True, help="talk to this registry without TLS")
 @click.option("-f", "--file", "dockerfile", metavar="FILE", type=_FILE, help="build this Dockerfile instead")
 @target_options
-def build(project: Path, dockerfile: Path | None, platform: str | None, manager: bool, **options: Any) -> int:
+def build(project: Path, dockerfile: Path | None, platform: str | None, **options: Any) -> int:
     """Put the project and its packages on a base image, and push it; no Docker, no root, nothing unpacked.
 
     PROJECT is a folder of it, or a script (default: the working folder). What is added is what a run would
     ship, in /workspace, and the packages, in /echelon/site. The same input gives the same digest. With -f
-    the work is handed to buildctl, podman or docker, whichever is here. With --manager it is this echelon
-    and its packages, on python:3.12-slim unless --base names another image with Python 3.11 or newer.
+    the work is handed to buildctl, podman or docker, whichever is here.
 
     \b
     Examples:
@@ -81,13 +78,10 @@ def build(project: Path, dockerfile: Path | None, platform: str | None, manager:
           --push registry.example.org/me/trainer:2
       echelon image build --base oci-archive:base.tar --to trainer.tar --name me/trainer:1
       echelon image build -f Dockerfile --push registry.example.org/me/trainer:3
-      echelon image build --manager --push registry.example.org/echelon-manager:1
     """
     _end_tidily()
     format_ = options["format"] or "text"
     wanted = _platform(platform, options)
-    if manager:
-        return _build_manager(dockerfile, wanted, options)
     if dockerfile is not None:
         _hand_over(dockerfile, project, wanted, options, format_)
         return 0
@@ -98,21 +92,7 @@ def build(project: Path, dockerfile: Path | None, platform: str | None, manager:
     return _build(_recipe(options, wanted, project=find_project(project)), format_)
 
 
-def _build_manager(dockerfile: Path | None, platform: Platform | None, options: dict[str, Any]) -> int:
-    """The image of the manager: no project, this echelon as a package."""
-    import tempfile
-
-    from echelon.image.own_wheel import write_wheel
-
-    if dockerfile is not None or options["include"]:
-        raise click.UsageError("--manager builds echelon itself: -f and --include cannot go with it.")
-    with tempfile.TemporaryDirectory(prefix="echelon-wheel-") as folder:
-        wheel = str(write_wheel(Path(folder)))
-        options = {**options, "base": options["base"] or _MANAGER_BASE, "pip": (wheel, *options["pip"])}
-        return _build(_recipe(options, platform, project=None), options["format"] or "text")
-
-
-def _recipe(options: dict[str, Any], platform: Platform | None, *, project: Path | None) -> Recipe:
+def _recipe(options: dict[str, Any], platform: Platform | None, *, project: Path) -> Recipe:
     from echelon.image.build import Recipe
 
     return Recipe(

@@ -32,8 +32,6 @@ COMMANDS = {
     "image": ("image", "Build an image of the project, without Docker."),
     "top": ("top", "Show devices and who uses them, live."),
     "queue": ("queueing.queue", "Show the queue: positions, reasons, when runs could start."),
-    "manager": ("queueing.manager", "Serve a cluster's queue."),
-    "install": ("queueing.install", "Install the manager of a cluster's queue."),
     "doctor": ("doctor", "Say what this machine has, and what is missing for what."),
     "completion": ("completion", "Print the shell's completion script."),
 }

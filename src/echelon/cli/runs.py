@@ -170,7 +170,8 @@ def stop(names: tuple[str, ...], now: bool, **target: str | None) -> int:
 
     handles, trouble = attach_all(names, target) if names else ([find_run(None, target)], None)
     for handle in handles:
-        handle.stop(now=now, wait=False)
+        if (note := handle.stop(now=now, wait=False)) is not None:
+            render.notice(note)
     troubles: list[EchelonError] = []
     if handles:
         ended = [

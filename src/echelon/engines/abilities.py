@@ -7,12 +7,10 @@ into the one error that all commands give."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar
 
 from echelon.errors import InvalidJob, Unavailable
-from echelon.model.queue import Rules
 from echelon.model.run import Record, RunRef, opening_status
 from echelon.model.traits import Traits
 from echelon.values import frozen
@@ -22,9 +20,8 @@ if TYPE_CHECKING:
     from echelon.model.copy import Copied, OpenCopy, Progress
     from echelon.model.finding import Finding
     from echelon.model.job import Job
-    from echelon.model.plan import Plan
     from echelon.model.pod import PodOptions
-    from echelon.model.queue import HoldingRun, Place, QueuedRun
+    from echelon.model.queue import HoldingRun, QueuedRun
     from echelon.model.usage import ClusterUsage, MachineUsage
     from echelon.model.volume import Volume
 
@@ -193,72 +190,19 @@ class Usage(Protocol):
 @frozen
 class QueueSnapshot:
     """Who waits and who holds what, now. `view` is the cluster as a job sees it; it gives the same object for
-    jobs that see the same. `told` is what the manager has written of runs, where one runs.
+    jobs that see the same.
     """
 
     waiting: Sequence[QueuedRun]
     holding: Sequence[HoldingRun]
     view: Callable[[Job], Cluster]
-    rules: Rules = field(default_factory=Rules)
-    told: Mapping[str, Place] = field(default_factory=dict)
-    manager: bool = False  # one serves the queue for all
 
 
 class Queueing(Protocol):
-    """A queue that reaches beyond the runs of one namespace, and that a manager can serve."""
+    """A queue that reaches beyond the runs of one namespace."""
 
     def look(self) -> QueueSnapshot:
         """The queue as it is now, as far as the user may see it."""
-        ...
-
-    def dispatch(self, identity: str, *, lasts: float) -> Dispatch:
-        """The queue for the replica of the manager that has this name; without a sign of life for `lasts`
-        seconds it is replaced by another.
-        """
-        ...
-
-
-class Dispatch(Protocol):
-    """The queue of a cluster as its manager serves it; one replica of it at a time."""
-
-    def lead(self) -> bool:
-        """Become or stay the replica that decides; returns whether this one is."""
-        ...
-
-    def look(self) -> QueueSnapshot:
-        """The queue of all namespaces."""
-        ...
-
-    def admit(self, name: str, plan: Plan) -> None:
-        """Start a queued run. Raises Taken, or an error, if it or the cluster has changed meanwhile."""
-        ...
-
-    def tell(self, place: Place) -> None:
-        """Write where a run stands, for its user to read."""
-        ...
-
-    def tend(self) -> None:
-        """Do the upkeep that runs need and that the manager has the rights to."""
-        ...
-
-    def leave(self) -> None:
-        """Let another replica decide."""
-        ...
-
-
-class Installation(Protocol):
-    """The manager, which an administrator installs once."""
-
-    def manifests(self, image: str) -> Sequence[Mapping[str, object]]:
-        """The objects that `make` would make."""
-        ...
-
-    def make(self, image: str) -> None:
-        """Install it, or change it to what it should be."""
-        ...
-
-    def remove(self) -> None:
-        """Remove what was installed."""
         ...
 
 

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from echelon.engines.abilities import (
         Checkup,
         Delivery,
-        Installation,
         Manifests,
         Ports,
         Queueing,
@@ -141,12 +140,7 @@ class Engine(Protocol):
 
     @property
     def queueing(self) -> Queueing | None:
-        """A queue that a manager can serve."""
-        ...
-
-    @property
-    def installation(self) -> Installation | None:
-        """What an administrator can install there."""
+        """A queue that reaches beyond the runs of one namespace."""
         ...
 
     @property
@@ -164,12 +158,6 @@ class Engine(Protocol):
 
     def cluster(self, *, gpus: bool = True, job: Job | None = None) -> Cluster:
         """What there is for a job, and who holds it, now. Without `gpus` they need not be looked at."""
-        ...
-
-    def admits(self) -> bool:
-        """Whether a process other than the user's command admits queued runs here now: the engine's own, or
-        a manager in the cluster.
-        """
         ...
 
     def adds_nodes(self) -> bool:

@@ -36,7 +36,7 @@ class Recipe:
     """What to build, and where to put it."""
 
     base: str
-    project: Path | None  # None: packages only
+    project: Path
     push: str = ""
     to: Path | None = None
     name: str = ""  # in the archive, where nothing is pushed
@@ -104,8 +104,7 @@ def build(recipe: Recipe, say: Callable[[str], None]) -> Built:
         notes: list[str] = []
         if recipe.packages or recipe.requirements:
             made.update(stack.enter_context(_packages(recipe, config, platform, notes)))
-        if recipe.project is not None:
-            made.update(stack.enter_context(_project(recipe.project, recipe.include, notes)))
+        made.update(stack.enter_context(_project(recipe.project, recipe.include, notes)))
         for each in made:
             say(f"{each.origin}: a layer of {human(each.blob.size)}, {each.blob.digest}")
         composed = compose(manifest, config, tuple(made), base_name=recipe.base)

@@ -18,12 +18,10 @@ from echelon.placement.shares import Chosen, Index, Site, Wish, choose, index, s
 _DUST = 1e-6  # what rounding may leave of sums of fractions
 
 
-def choose_shape(shape: OpenShape, need: Resources, cluster: Cluster, *, whole: bool = False) -> Chosen:
+def choose_shape(shape: OpenShape, need: Resources, cluster: Cluster) -> Chosen:
     """The best shape on what is free; else the best in an empty cluster, which is worth waiting for.
 
-    With `whole`, a number that one node of the empty cluster could give is not split, but worth waiting for:
-    in a queue in which later runs may start meanwhile. Raises Unplaceable where even an empty cluster has no
-    shape, or where the cluster may not be read."""
+    Raises Unplaceable where even an empty cluster has no shape, or where the cluster may not be read."""
     if not cluster.known:
         raise Unplaceable(
             "how many workers share the GPUs cannot be decided: you may not list nodes and the pods on them",
@@ -31,12 +29,6 @@ def choose_shape(shape: OpenShape, need: Resources, cluster: Cluster, *, whole: 
         )
     there = index(_sites(shape, need, cluster.nodes, free=True))
     wish = Wish(least=shape.least, most=shape.most, shares=shape.shares)
-    if whole:
-        # What fits one node now is not split in any case: all nodes are looked at only for what does not.
-        one = choose(there, replace(wish, least=shape.most, whole=shape.most))
-        if one is not None:
-            return one
-        wish = replace(wish, whole=_largest(shape, need, cluster))
     now = choose(there, wish)
     if now is not None:
         return now
@@ -108,11 +100,6 @@ def _sites(shape: OpenShape, need: Resources, nodes: Iterable[Node], *, free: bo
                 _whole(node.free_memory if free else node.memory, shape.memory_per_gpu, count),
             )
             yield Site(name=node.name, free=count, usable=usable, model=model, domains=node.domains)
-
-
-def _largest(shape: OpenShape, need: Resources, cluster: Cluster) -> int:
-    """How many GPUs one worker could have on some node, when nothing else runs."""
-    return max((site.usable for site in _sites(shape, need, all_nodes(cluster), free=False)), default=0)
 
 
 def _can_use(need: Resources, model: str) -> bool:

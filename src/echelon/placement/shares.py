@@ -36,15 +36,11 @@ class Site:
 
 @frozen
 class Wish:
-    """How many GPUs, at least and at most, and whether shares may differ.
-
-    Numbers up to `whole` are given by one node, or not at all: where later runs may start meanwhile, it is
-    better to wait for a node that could hold a run than to split it (`bench/placement.py`)."""
+    """How many GPUs, at least and at most, and whether shares may differ."""
 
     least: int
     most: int
     shares: Shares = "equal"
-    whole: int = 0
 
 
 @frozen
@@ -109,7 +105,7 @@ def choose(there: Index, wish: Wish, sizes: Mapping[int, int] = USUAL_SIZES) -> 
     cost = _fragmentation(sizes)
     found: Chosen | None = None
     for number in range(wish.most, wish.least - 1, -1):
-        chosen = _choose(there, number, wish.shares, cost, split=number > wish.whole)
+        chosen = _choose(there, number, wish.shares, cost)
         if chosen is not None and (found is None or chosen.span < found.span):
             found = chosen
             if found.span == 0:
@@ -126,9 +122,9 @@ def sizes_that_fit(there: Index, most: int, shares: Shares) -> list[int]:
     ]
 
 
-def _choose(there: Index, number: int, shares: Shares, cost: Cost, *, split: bool) -> Chosen | None:
+def _choose(there: Index, number: int, shares: Shares, cost: Cost) -> Chosen | None:
     one = _on_one_node(there.levels[-1], number, cost)
-    if one is not None or not split:
+    if one is not None:
         return one
     for span, parts in enumerate(there.levels, start=1):
         fitting = [(count, part) for part in parts if (count := _node_count(part, number, shares))]

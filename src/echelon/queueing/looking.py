@@ -8,7 +8,7 @@ from echelon.engines.abilities import QueueSnapshot
 from echelon.engines.base import Engine
 from echelon.model.cluster import Cluster
 from echelon.model.job import Job, gpus_asked
-from echelon.model.queue import HoldingRun, Place, QueuedRun, Rules
+from echelon.model.queue import HoldingRun, Place, QueuedRun
 from echelon.model.run import RunRef, opening_status, parse_uri
 from echelon.model.status import FINAL, RunSummary, fold
 from echelon.model.world import gpu_count
@@ -31,23 +31,16 @@ def look(engine: Engine) -> QueueSnapshot:
             seen.append(engine.cluster())
         return seen[0]
 
-    return QueueSnapshot(waiting=waiting, holding=holding, view=view, rules=Rules(strict=True))
+    return QueueSnapshot(waiting=waiting, holding=holding, view=view)
 
 
 def standing(snapshot: QueueSnapshot, now: float) -> list[Place]:
-    """Where each run stands: as the manager has written it, which sees all, or else as the same rules decide
-    on what this user can see.
-    """
+    """Where each run stands, as the rules decide on what this user can see."""
     runs = {run.name: run for run in snapshot.waiting}
     found = []
-    for place in places(
-        snapshot.waiting, snapshot.holding, ClusterRoom(view=snapshot.view), snapshot.rules, now
-    ):
-        told = snapshot.told.get(place.name)
+    for place in places(snapshot.waiting, snapshot.holding, ClusterRoom(view=snapshot.view), now):
         run = runs[place.name]
-        if told is not None:
-            found.append(told)
-        elif place.why == "starts" or not snapshot.view(run.job).known:
+        if place.why == "starts" or not snapshot.view(run.job).known:
             earliest = place.earliest if snapshot.view(run.job).known else None
             found.append(replace(place, reason=run.noted, earliest=earliest))
         else:
@@ -76,7 +69,6 @@ def _holding(engine: Engine, row: RunSummary) -> HoldingRun:
     return HoldingRun(
         name=row.name,
         gpus=row.gpus if record.plan is None else gpu_count(record.plan.world),
-        user=record.owner,
         ends=None if limit is None or started is None else started + limit,
     )
 

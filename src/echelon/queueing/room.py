@@ -1,16 +1,16 @@
 """What is free in a snapshot of a cluster, as the queue's policy asks for it: a place for this run, what is
-free once those runs have ended. Pure; the plan that it finds is the one that the run starts with.
+free once those runs have ended. Pure.
 
 Runs see different nodes (selectors, tolerations, models of GPUs), so there is a view of the snapshot for each
 kind of run; `view` gives the one of a job, the same object for jobs that see the same."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from echelon.errors import Unplaceable
-from echelon.model.cluster import Cluster, Node, matches_type
+from echelon.model.cluster import Cluster
 from echelon.model.job import Job
 from echelon.model.plan import Plan
 from echelon.model.queue import QueuedRun
@@ -37,7 +37,6 @@ class _Snapshot:
 
     seen: dict[str, _Seen] = field(default_factory=dict)
     origins: dict[int, Origin] = field(default_factory=dict)
-    usable: dict[Hashable, frozenset[str]] = field(default_factory=dict)
     waits: dict[Hashable, Full] = field(default_factory=dict)  # the last answer for runs of a kind
 
 
@@ -59,11 +58,10 @@ class ClusterRoom:
     _snapshot: _Snapshot = field(default_factory=_Snapshot, compare=False, repr=False)
     _views: dict[int, _View] = field(default_factory=dict, compare=False, repr=False)
     _full: dict[Hashable, Full] = field(default_factory=dict, compare=False, repr=False)
-    _fits: dict[Hashable, bool] = field(default_factory=dict, compare=False, repr=False)
 
-    def take(self, run: QueuedRun, most: int | None, *, whole: bool = False) -> Seated[ClusterRoom] | Full:
+    def take(self, run: QueuedRun) -> Seated[ClusterRoom] | Full:
         """Find a plan for the run on what is free."""
-        kind = (self.kind(run), most, whole and run.job.shape is not None)
+        kind = self._see(run).kind
         known = self._full.get(kind)
         if known is not None:
             return known  # of an equal run
@@ -72,27 +70,13 @@ class ClusterRoom:
             return before
         found: Plan | NoRoom | Unplaceable
         try:
-            found = fit(run.job, self._now(run).cluster, most=most, world=run.world, whole=whole)
+            found = fit(run.job, self._now(run).cluster, world=run.world)
         except Unplaceable as error:
             found = error
         if not isinstance(found, Plan):
             full = self._full[kind] = self._snapshot.waits[kind] = _to_full(found)
             return full
-        return Seated(room=self._with(takes(run.name, found)), gpus=gpu_count(found.world), plan=found)
-
-    def give(self, run: QueuedRun, seated: Seated[ClusterRoom]) -> ClusterRoom:
-        """The same seats, on what is free here."""
-        assert seated.plan is not None
-        return self._with(takes(run.name, seated.plan))
-
-    def fits(self, run: QueuedRun) -> bool:
-        """Whether a plan for the run is found; counting what is free is mostly enough to know that not."""
-        kind = self.kind(run)
-        known = self._fits.get(kind)
-        if known is None:
-            known = _could_fit(run, self._now(run)) and isinstance(self.take(run, None), Seated)
-            self._fits[kind] = known
-        return known
+        return Seated(room=self._with(takes(run.name, found)), gpus=gpu_count(found.world))
 
     def without(self, names: Collection[str]) -> ClusterRoom:
         """Free what these runs hold."""
@@ -109,16 +93,6 @@ class ClusterRoom:
             _views=self._changed(touched, gone),
         )
 
-    def kind(self, run: QueuedRun) -> Hashable:
-        """The nodes that it sees, and what it asks of them."""
-        return self._see(run).kind
-
-    def competes(self, one: QueuedRun, other: QueuedRun) -> bool:
-        """Whether a node has GPUs for both."""
-        if not (one.gpus and other.gpus):
-            return False
-        return not self._usable(one).isdisjoint(self._usable(other))
-
     def _with(self, more: Iterable[Taken]) -> ClusterRoom:
         """What is left once this is given away. What has found no place before finds none in less."""
         taken, touched = dict(self.taken), set()
@@ -132,7 +106,6 @@ class ClusterRoom:
             _snapshot=self._snapshot,
             _views=self._changed(touched),
             _full=dict(self._full),
-            _fits={kind: False for kind, known in self._fits.items() if not known},
         )
 
     def _changed(self, touched: Collection[str], gone: Collection[str] = ()) -> dict[int, _View]:
@@ -165,16 +138,6 @@ class ClusterRoom:
             known = self._views[key] = _View(origin.next(known.nodes, known.changed, changes), frozenset())
         return known.nodes
 
-    def _usable(self, run: QueuedRun) -> frozenset[str]:
-        """Nodes that have a GPU which some worker of the run could use."""
-        view, job = self._see(run).view, run.job
-        needs = (job.resources, *(role.resources for role in job.roles))
-        types = frozenset(need.gpu_type for need in needs if need.gpus or job.shape is not None)
-        key = (id(view), types)
-        if key not in self._snapshot.usable:
-            self._snapshot.usable[key] = frozenset(_nodes_with(types, view))
-        return self._snapshot.usable[key]
-
 
 def _could_fit(run: QueuedRun, nodes: Nodes) -> bool:
     """Whether enough GPUs are free, and enough of them together: what can be counted at once."""
@@ -191,11 +154,3 @@ def _to_full(found: NoRoom | Unplaceable) -> Full:
     if isinstance(found, NoRoom):
         return Full(reason=found.reason)
     return Full(reason=found.message, never=True)
-
-
-def _nodes_with(types: Collection[str | None], cluster: Cluster) -> Iterator[str]:
-    nodes: Iterable[Node] = (*cluster.nodes, *(each.node for each in cluster.left_out if each.passing))
-    for node in nodes:
-        models = {gpu.model for gpu in node.gpus}
-        if any(kind is None or matches_type(kind, model) for model in models for kind in types):
-            yield node.name

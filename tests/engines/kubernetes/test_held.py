@@ -262,17 +262,3 @@ def test_the_queue_is_by_priority_then_by_age_and_has_only_runs_that_are_tended(
         waits("elsewhere", namespace="other"),
     ]
     assert queued_runs([], "team", NOW, waiting=there) == ("urgent", "old", "young")
-
-
-def test_where_a_manager_sees_a_run_in_the_queue_is_why_it_waits() -> None:
-    wanted = job()
-    run, plan = record_of(wanted), on(wanted, a=3, b=3)
-    (first,) = jobs_of(run, plan)
-    first = merged(first, held.queued(first, [Waiting(at=NOW, reason="not decided")], at=NOW))
-    notes = first["metadata"]["annotations"]
-    notes[names.PLACE] = '{"name": "ns/a", "position": 3, "why": "no-room", "reason": "waiting for 6\\nGPUs"}'
-    (waits,) = held.with_jobs(stored_of(run), [first]).queued
-    assert waits.reason == "waiting for 6 GPUs (number 3 in the queue)"
-    notes[names.PLACE] = "anything"
-    (waits,) = held.with_jobs(stored_of(run), [first]).queued
-    assert waits.reason == "not decided"

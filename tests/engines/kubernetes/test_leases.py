@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import time
 from typing import Any
 
 import pytest
 from tests.engines.kubernetes.stand_in import StandIn, refuses, says
 
-from echelon.engines.kubernetes import leases, names
+from echelon.engines.kubernetes import leases
 from echelon.engines.kubernetes.client.api import Api
 from echelon.engines.machine import process_name
 
@@ -41,21 +40,6 @@ def test_without_the_right_to_leases_a_run_is_admitted_all_the_same(api: Api, st
     stand_in.answer_with(refuses(403, "Forbidden", message))
     with leases.admission(api) as held:
         assert not held
-    assert not leases.has_manager(api)
-
-
-def test_a_manager_is_there_while_it_renews_its_lease(api: Api, stand_in: StandIn) -> None:
-    def said(ago: float) -> bytes:
-        made = leases.taken(names.MANAGER_LEASE, "pod/1", leases.MANAGER_LASTS, time.time() - ago)
-        return json.dumps(made).encode()
-
-    stand_in.answer_with(says(200, said(1.0)))
-    assert leases.has_manager(api)
-    assert stand_in.seen[-1].path.startswith("/apis/coordination.k8s.io/v1/namespaces/echelon-system/leases/")
-    stand_in.answer_with(says(200, said(60.0)))
-    assert not leases.has_manager(api)
-    stand_in.answer_with(refuses(404, "NotFound", "no such lease"))
-    assert not leases.has_manager(api)
 
 
 def test_a_lease_that_is_free_is_taken_and_given_back(api: Api, stand_in: StandIn) -> None:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import time
 from typing import Any
 
 import pytest
 from tests.engines.kubernetes.stand_in import StandIn, refuses, says
 
-from echelon.engines.kubernetes import leases, names
 from echelon.engines.kubernetes.client.api import Api
 from echelon.engines.kubernetes.prerequisites import check_priority
 from echelon.engines.kubernetes.priorities import most_priority
@@ -39,16 +37,6 @@ def test_more_than_the_namespace_allows_is_refused(api: Api, stand_in: StandIn) 
     with pytest.raises(InvalidJob, match="allows, which is 3") as refused:
         check_priority(api, job(4))
     assert "kubectl annotate namespace" in refused.value.hint
-
-
-def test_where_a_manager_serves_the_queue_more_must_be_allowed(api: Api, stand_in: StandIn) -> None:
-    bare = says(200, json.dumps(namespace()).encode())
-    lease = leases.taken(names.MANAGER_LEASE, "pod", 30.0, time.time())
-    stand_in.answer_with(bare, says(200, json.dumps(lease).encode()))
-    with pytest.raises(InvalidJob, match="allows, which is 0"):
-        check_priority(api, job(1))
-    stand_in.answer_with(bare, refuses(404, "NotFound", "no such lease"))
-    check_priority(api, job(1))
 
 
 def test_what_may_not_be_read_is_not_judged(api: Api, stand_in: StandIn) -> None:

@@ -40,7 +40,7 @@ def test_a_process_that_has_left_its_family(tmp_path: Path) -> None:
         assert mine.pid in found
         assert len(found) >= 2
         assert other.pid not in found  # though its mark begins the same
-        assert end_marked_processes(folder)
+        assert end_marked_processes(folder) == []
         assert marked_processes(folder) == []
         assert mine.wait(PATIENCE) == -9
         assert other.poll() is None
@@ -51,7 +51,7 @@ def test_a_process_that_has_left_its_family(tmp_path: Path) -> None:
 
 def test_nobody_is_there(tmp_path: Path) -> None:
     assert marked_processes(tmp_path) == []
-    assert end_marked_processes(tmp_path)
+    assert end_marked_processes(tmp_path) == []
 
 
 def test_we_do_not_end_ourselves(tmp_path: Path) -> None:
@@ -67,4 +67,4 @@ def test_we_do_not_end_ourselves(tmp_path: Path) -> None:
         text=True,
         check=True,
     )
-    assert done.stdout == "True\n"
+    assert done.stdout == "[]\n"

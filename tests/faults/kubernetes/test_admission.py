@@ -57,7 +57,7 @@ def record(harness: KubernetesHarness, job: Job) -> tuple[RunRef, Plan]:
     """A run that is held, and the plan that it may start with."""
     plan = find_plan(job, harness.engine)
     assert isinstance(plan, Plan)
-    way = way_of(keeps_queue=False, manager=False, gpus=True, stays=True, placed=True)
+    way = way_of(keeps_queue=False, gpus=True, stays=True, placed=True)
     return harness.engine.record(job, None, shape_to_hold(job, harness.engine, plan, way)), plan
 
 

@@ -1,1 +1,1 @@
-"""The commands of the queue: look at it, serve it, install what serves it."""
+"""The command of the queue."""

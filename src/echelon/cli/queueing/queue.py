@@ -40,7 +40,7 @@ def queue(**target: str | None) -> int:
     found = standing(snapshot, now)
     format_ = target["format"] or "text"
     if format_ != "text":
-        render.data({"manager": snapshot.manager, "runs": found}, format_)
+        render.data({"runs": found}, format_)
         return 0
     if not found:
         say("no run is queued")

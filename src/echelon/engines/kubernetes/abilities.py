@@ -14,7 +14,7 @@ from echelon.model.run import RunRef
 from echelon.model.traits import Traits
 
 if TYPE_CHECKING:
-    from echelon.engines.abilities import CopyWatch, Installation
+    from echelon.engines.abilities import CopyWatch
     from echelon.model.copy import Copied, OpenCopy
     from echelon.model.finding import Finding
     from echelon.model.pod import PodOptions
@@ -144,13 +144,6 @@ class ClusterCheckup:
         from echelon.engines.kubernetes.doctor.checks import missing_rights
 
         return missing_rights(self._connect())
-
-
-def installation(connect: Callable[[], Api]) -> Installation:
-    """The manager of a cluster."""
-    from echelon.engines.kubernetes.install.installation import ClusterInstallation
-
-    return ClusterInstallation(connect)
 
 
 class ClusterMeter:

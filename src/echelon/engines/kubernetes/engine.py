@@ -21,7 +21,6 @@ from echelon.engines.base import Saving, Taken, check_results, current_user, rea
 from echelon.engines.kubernetes import (
     abilities,
     controllers,
-    leases,
     names,
     objects,
     pod_security,
@@ -110,10 +109,6 @@ class KubernetesEngine(Offers):
         if wanted and found.known and not found.nodes and not found.left_out:
             raise inventory.no_such_nodes(self.api.list("Node").items, job.pod.node_selector)
         return found
-
-    def admits(self) -> bool:
-        """Whether a manager is there."""
-        return leases.has_manager(self.api)
 
     def adds_nodes(self) -> bool:
         """Whether an autoscaler is known to be there."""

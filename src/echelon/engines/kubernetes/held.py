@@ -16,10 +16,9 @@ from typing import Any
 import msgspec
 
 from echelon.engines.base import RunDamaged
-from echelon.engines.decoding import decode
 from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.belonging import belongs
-from echelon.engines.kubernetes.fields import json_object, one_line
+from echelon.engines.kubernetes.fields import json_object
 from echelon.engines.kubernetes.record import (
     Stop,
     Stored,
@@ -33,7 +32,6 @@ from echelon.engines.kubernetes.record import (
 from echelon.engines.kubernetes.render import dialects
 from echelon.engines.kubernetes.render.task import read_plan
 from echelon.model.plan import Plan
-from echelon.model.queue import Place
 
 Object = dict[str, Any]
 _THEIRS_TO_CHANGE = ("affinity", "tolerations")  # of a suspended Job's pods, beside annotations and resources
@@ -54,7 +52,7 @@ def with_jobs(stored: Stored, jobs: Iterable[Mapping[str, Any]]) -> Stored:
     stored = replace(
         stored,
         shape=plan,
-        queued=_with_place(read_waits(notes.get(names.WAITS)), notes.get(names.PLACE)),
+        queued=read_waits(notes.get(names.WAITS)),
         tried=read_moment(notes.get(names.TRIED)),
         stop=stored.stop or read_stop(notes.get(names.WITHDRAWN)),
         whole=names.WHOLE in notes,
@@ -63,18 +61,6 @@ def with_jobs(stored: Stored, jobs: Iterable[Mapping[str, Any]]) -> Stored:
         return stored
     admitted = read_moment(notes.get(names.ADMITTED)) or stored.run.created
     return replace(stored, run=replace(stored.run, plan=plan), admitted=admitted, started=True)
-
-
-def _with_place(waits: tuple[Waiting, ...], text: str | None) -> tuple[Waiting, ...]:
-    """Why a run waits, the last reason as the manager has written it."""
-    if not text or not waits:
-        return waits
-    try:
-        place = decode(text, Place)
-    except (msgspec.DecodeError, RecursionError):
-        return waits
-    reason = one_line(f"{place.reason} (number {place.position} in the queue)")
-    return (*waits[:-1], replace(waits[-1], reason=reason))
 
 
 def waiting_jobs(stored: Stored, jobs: Iterable[Object]) -> list[Object]:

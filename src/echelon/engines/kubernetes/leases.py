@@ -1,4 +1,4 @@
-"""Leases: one process at a time admits a run of a namespace, and one manager those of all namespaces.
+"""Leases: one process at a time admits a run of a namespace.
 
 A Lease is held until it is released or was not renewed for its duration, by the clocks of two machines. So it
 avoids most collisions and excludes none: admission itself is a patch with a precondition, and a gang that is
@@ -19,7 +19,6 @@ from echelon.engines.kubernetes.fields import moment
 from echelon.errors import Denied, EchelonError
 
 ADMISSION_LASTS = 15.0  # seconds, of which an admission takes one
-MANAGER_LASTS = 30.0
 _PATIENCE = 20.0  # seconds for a Lease that other processes hold, one after another
 _LOOK = 0.1
 
@@ -52,14 +51,12 @@ def taken(name: str, holder: str, lasts: float, now: float) -> Object:
     }
 
 
-def take(api: Api, name: str, holder: str, lasts: float, *, namespace: str | None = None) -> bool:
+def take(api: Api, name: str, holder: str, lasts: float) -> bool:
     """Take or renew a Lease; False while another process has it. Raises Denied without the right to."""
     wanted = taken(name, holder, lasts, time.time())
-    found = api.find("Lease", name, namespace=namespace)
+    found = api.find("Lease", name)
     try:
         if found is None:
-            if namespace is not None:
-                wanted["metadata"]["namespace"] = namespace
             api.create(wanted)
             return True
         if not is_free(found, holder, time.time()):
@@ -68,24 +65,24 @@ def take(api: Api, name: str, holder: str, lasts: float, *, namespace: str | Non
             "metadata": {"resourceVersion": found["metadata"]["resourceVersion"]},
             "spec": wanted["spec"],
         }
-        api.patch("Lease", name, change, namespace=namespace)
+        api.patch("Lease", name, change)
     except (AlreadyThere, Conflict, NotThere):
         return False
     return True
 
 
-def release(api: Api, name: str, holder: str, *, namespace: str | None = None) -> None:
+def release(api: Api, name: str, holder: str) -> None:
     """Give a Lease up, if this process still has it."""
     with suppress(EchelonError):
-        found = api.find("Lease", name, namespace=namespace)
+        found = api.find("Lease", name)
         if found is not None and (found.get("spec") or {}).get("holderIdentity") == holder:
             version = found["metadata"]["resourceVersion"]
             change = {"metadata": {"resourceVersion": version}, "spec": {"holderIdentity": ""}}
-            api.patch("Lease", name, change, namespace=namespace)
+            api.patch("Lease", name, change)
 
 
 @contextmanager
-def admission(api: Api, namespace: str | None = None) -> Iterator[bool]:
+def admission(api: Api) -> Iterator[bool]:
     """Be the only process that admits a run of the namespace, where that can be had: without the right, or
     when others hold the Lease for too long, the body runs all the same, with False.
     """
@@ -93,7 +90,7 @@ def admission(api: Api, namespace: str | None = None) -> Iterator[bool]:
     deadline = time.monotonic() + _PATIENCE
     held = False
     with suppress(Denied):
-        while not (held := take(api, names.ADMISSION_LEASE, holder, ADMISSION_LASTS, namespace=namespace)):
+        while not (held := take(api, names.ADMISSION_LEASE, holder, ADMISSION_LASTS)):
             if time.monotonic() > deadline:
                 break
             time.sleep(_LOOK)
@@ -101,13 +98,4 @@ def admission(api: Api, namespace: str | None = None) -> Iterator[bool]:
         yield held
     finally:
         if held:
-            release(api, names.ADMISSION_LEASE, holder, namespace=namespace)
-
-
-def has_manager(api: Api) -> bool:
-    """Whether a manager admits the runs of this cluster now."""
-    try:
-        found = api.find("Lease", names.MANAGER_LEASE, namespace=names.MANAGER_NAMESPACE)
-    except Denied:
-        return False
-    return found is not None and is_fresh(found, time.time())
+            release(api, names.ADMISSION_LEASE, holder)

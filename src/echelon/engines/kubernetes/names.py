@@ -56,12 +56,7 @@ WITHDRAWN = "echelon.dev/withdrawn"  # {"at", "reason", "outcome"}: it ended bef
 
 # Leases.
 ADMISSION_LEASE = "echelon-admission"  # in every namespace: one process at a time admits a run there
-MANAGER_LEASE = "echelon-manager"  # renewed by the manager, which admits the runs of all namespaces
-MANAGER_NAMESPACE = "echelon-system"
-QUEUE_RULES = "echelon-queue"  # the manager's ConfigMap with limits
-RULES_KEY = "queue.yaml"
 MOST_PRIORITY = "echelon.dev/max-priority"  # on namespaces: the highest priority that counts there
-PLACE = "echelon.dev/place"  # on Jobs: where the manager sees the run in the queue, and why
 
 # Kueue's own.
 KUEUE_QUEUE = "kueue.x-k8s.io/queue-name"  # on Jobs

@@ -11,13 +11,12 @@ from echelon.engines.kubernetes.follow import view as views
 from echelon.engines.machine import Submissions
 
 if TYPE_CHECKING:
-    from echelon.engines.abilities import Installation
     from echelon.engines.kubernetes.applying import ClusterManifests
     from echelon.engines.kubernetes.client.api import Api
-    from echelon.engines.kubernetes.dispatch.dispatcher import ClusterQueue
     from echelon.engines.kubernetes.files.sent_code import SentCode
     from echelon.engines.kubernetes.notebook.servers import PodNotebooks
     from echelon.engines.kubernetes.ports import PodPorts
+    from echelon.engines.kubernetes.queue.looking import ClusterQueue
     from echelon.engines.kubernetes.shell import PodShell
 
 
@@ -70,14 +69,9 @@ class Offers:
     @cached_property
     def queueing(self) -> ClusterQueue:
         """The queue of the cluster."""
-        from echelon.engines.kubernetes.dispatch.dispatcher import ClusterQueue
+        from echelon.engines.kubernetes.queue.looking import ClusterQueue
 
         return ClusterQueue(lambda: self.api)
-
-    @cached_property
-    def installation(self) -> Installation:
-        """The manager of the cluster."""
-        return abilities.installation(lambda: self.api)
 
     @cached_property
     def manifests(self) -> ClusterManifests:

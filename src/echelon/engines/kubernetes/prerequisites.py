@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
 
-from echelon.engines.kubernetes import controllers, leases, names
+from echelon.engines.kubernetes import controllers, names
 from echelon.engines.kubernetes.client.api import Api, NotThere, Object
 from echelon.engines.kubernetes.client.beside import beside
 from echelon.engines.kubernetes.priorities import most_priority
@@ -89,8 +89,8 @@ def check(api: Api, job: Job) -> bool:
 
 
 def check_priority(api: Api, job: Job) -> None:
-    """Raise InvalidJob for more priority than the namespace allows: where a manager serves the queue, none
-    above 0 unless it says so. A namespace that may not be read is not judged.
+    """Raise InvalidJob for more priority than the namespace says it allows. One that may not be read is not
+    judged.
     """
     if job.priority <= 0:
         return
@@ -99,8 +99,6 @@ def check_priority(api: Api, job: Job) -> None:
     except Denied:
         return
     most = most_priority(found)
-    if most is None and leases.has_manager(api):
-        most = 0
     if most is not None and job.priority > most:
         allow = f"kubectl annotate namespace {api.namespace} {names.MOST_PRIORITY}={job.priority}"
         raise InvalidJob(

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from echelon.engines import machine
-from echelon.engines.kubernetes import control, leases, names, objects, record
+from echelon.engines.kubernetes import control, names, objects, record
 from echelon.engines.kubernetes.client.api import Api, Conflict, NotThere, Object
 from echelon.engines.kubernetes.diagnose import Trouble, gives_up
 from echelon.engines.kubernetes.diagnose.kueue import waits_in
@@ -311,8 +311,6 @@ class Tender:
         for action in decide(seen, time.time()):
             carry_out(self._api, view, action)
         self.queued = _is_queued(view.stored, view.jobs)
-        if self.queued and view.stored.held and leases.has_manager(self._api):
-            self.queued = False  # for this process there is nothing to do
         return _WELL_PAUSE if is_well(view.jobs, view.pods) else _PAUSE
 
     def _look_around(self) -> Sequence[Object]:

@@ -38,6 +38,7 @@ from echelon.engines.local.supervision import (
     is_over,
     never_ran,
     nothing_comes,
+    settle,
     spawn_supervisor,
 )
 from echelon.engines.local.tail import follow_logs
@@ -66,6 +67,7 @@ if TYPE_CHECKING:
 
 _SUPERVISOR_END = 5.0  # seconds that a supervisor may take from the end of its run to its own
 _COMPACTION = 60.0  # seconds that it may take if much output is to be compressed
+_SHOWN = 10  # process ids in a message
 POLL = 0.03  # seconds between two looks at a run's files while following it
 
 
@@ -82,7 +84,7 @@ class LocalEngine:
     """Runs on this machine."""
 
     traits = Traits(place="this machine")  # a queued run has a supervisor, which retries
-    ports = delivery = volumes = manifests = queueing = installation = notebooks = None
+    ports = delivery = volumes = manifests = queueing = notebooks = None
 
     def __init__(
         self, home: Path | None = None, *, keep_stdin: bool = False, terminal: int | None = None
@@ -155,10 +157,6 @@ class LocalEngine:
         )
         return Cluster(nodes=(node,), waiting=tuple(name for *_, name in sorted(waiting)))
 
-    def admits(self) -> bool:
-        """A run's supervisor waits for its turn."""
-        return True
-
     def adds_nodes(self) -> bool:
         """A machine stays as it is."""
         return False
@@ -189,6 +187,7 @@ class LocalEngine:
         folder = self.store.find(ref.name)
         if [event.kind for event in self.events(ref)] == ["recorded"]:
             return
+        settle(folder)
         if folder.final.exists():
             self._await_supervisor(folder, _COMPACTION)
         with store.translated(folder.path), rundir.hold(folder) as lock:
@@ -222,7 +221,7 @@ class LocalEngine:
         with store.translated(folder.path), self.store.devices_locked(), rundir.hold(folder) as lock:
             if folder.final.exists() or (lock is None and folder.task.exists()):
                 return
-            held = self.gpus_held(but=ref.name) if wanted else {}
+            held = self._settled_gpus(but=ref.name) if wanted else {}
             for gpu in wanted & held.keys():
                 raise Taken(held[gpu])
             store.append_event(folder, Event(kind="admitted", at=rundir.now()))
@@ -265,7 +264,6 @@ class LocalEngine:
         """Read the run's event file, and go on reading it."""
         self.store.read(ref.name)  # raises for a damaged run, which may never end
         folder = self.store.dir(ref.name)
-        is_over(folder)  # a supervisor that died without writing the end is noticed now
         deadline = None if timeout is None else time.monotonic() + timeout
         file = EventFile(folder)
         ended = False
@@ -319,8 +317,10 @@ class LocalEngine:
         return copy_result(Path(self.read(ref).results), path, to)
 
     def collect(self, ref: RunRef, progress: Callable[[int, int], object] | None = None) -> Sequence[LeftOut]:
-        """Nothing: ranks write to the results folder themselves."""
-        del ref, progress
+        """Ranks write to the results folder themselves; of a run that was lost, what is left is ended."""
+        del progress
+        with contextlib.suppress(RunDamaged):  # who reads the run says so
+            settle(self.store.dir(ref.name))
         return ()
 
     def tender(self, ref: RunRef, *, take_over: bool = False) -> None:
@@ -331,7 +331,7 @@ class LocalEngine:
         folder = self.store.find(ref.name)
         damaged = _is_damaged(folder)
         if not damaged and is_over(folder):
-            return None
+            return _could_not_end(ref.name, settle(folder))
         reason = f"stopped by {current_user()}"
         try:
             request = msgspec.json.encode({"signal": signal, "now": signal == "SIGKILL", "reason": reason})
@@ -341,21 +341,23 @@ class LocalEngine:
             if signal == "SIGINT":
                 return f"its ranks get SIGTERM, not SIGINT: {folder.stop}: {error.strerror}"
             return None
+        left: list[int] = []
         with store.translated(folder.path), rundir.hold(folder) as lock:
             if lock is not None:
-                if damaged:
-                    processes.end_marked_processes(folder.path)
+                left = processes.end_processes(folder)
                 store.write_final(folder, ends.stopped(reason, at=rundir.now()))
-        return None
+        return _could_not_end(ref.name, left)
 
     def remove(self, ref: RunRef, tell: Callable[[str], object] = lambda _: None) -> Sequence[str]:  # noqa: ARG002
-        """Forget the run, once its supervisor has ended. Of one that is damaged, nothing is left running."""
+        """Forget the run, once its supervisor has ended and nothing of it is left running."""
         folder = self.store.find(ref.name)
-        if _is_damaged(folder):
-            processes.end_marked_processes(folder.path)
-        elif not is_over(folder) and not never_ran(folder):
+        damaged = _is_damaged(folder)
+        if not damaged and not is_over(folder) and not never_ran(folder):
             raise StateTrouble(f"run {ref.name!r} has not ended", hint=f"`echelon stop {ref.name}` first")
+        left = processes.end_processes(folder) if damaged else []
         self._await_supervisor(folder, _SUPERVISOR_END)
+        if trouble := _could_not_end(ref.name, left if damaged else settle(folder)):
+            raise StateTrouble(trouble, hint=f"end them, and then `echelon rm {ref.name}` again")
         self.store.delete(ref.name)
         return ()
 
@@ -389,6 +391,15 @@ class LocalEngine:
     def gpus_held(self, but: str | None = None) -> dict[str, str]:
         """Which run holds which GPU; `but` names one that does not count."""
         return _gpus_of(self._unfinished(but))
+
+    def _settled_gpus(self, but: str) -> dict[str, str]:
+        """Which run holds which GPU, once nothing uses those of runs that were lost."""
+        for name in self.store.names():
+            folder = self.store.dir(name)
+            if name != but and not folder.final.exists():
+                with contextlib.suppress(RunDamaged):
+                    settle(folder)
+        return self.gpus_held(but)
 
     # What else there is to know of a run's folder
 
@@ -429,6 +440,13 @@ def _is_damaged(folder: RunDir) -> bool:
     except RunDamaged:
         return True
     return False
+
+
+def _could_not_end(name: str, pids: Sequence[int]) -> str | None:
+    if not pids:
+        return None
+    shown = ", ".join(str(pid) for pid in pids[:_SHOWN]) + (", ..." if len(pids) > _SHOWN else "")
+    return f"processes of run {name!r} could not be ended: {shown}"
 
 
 def _signal_supervisor(folder: RunDir, number: int) -> None:

@@ -27,7 +27,7 @@ def reopen(folder: RunDir, record: Record, job: Job) -> None:
             f"the code of run {job.name!r} is not here any more",
             hint="submit it again, with --resume and --results",
         )
-    processes.end_marked_processes(folder.path)
+    processes.end_processes(folder)
     again = replace(record, job=job, created=rundir.now(), plan=None)
     durable.replace_file(folder.record, msgspec.json.encode(again))
     folder.task.unlink(missing_ok=True)

@@ -1,8 +1,8 @@
 """Starting the supervisor of a local run, and noticing that it has died.
 
 The process with a run's lock (`rundir.hold`) supervises it. The local engine passes the lock on to the
-supervisor that it starts. A run that was started and whose lock is free is lost; the first process that
-notices records the loss and kills what is left of the run."""
+supervisor that it starts. A run that was started and whose lock is free is lost. Every reader sees that;
+a command that waits for the run, ends it or starts another kills what is left of it and records the loss."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import contextlib
 import os
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from echelon.engines.base import RunDamaged, read_secrets
@@ -68,11 +68,38 @@ def spawn_supervisor(
 def end_of(folder: RunDir) -> Event | None:
     """How the run ended, or None; raises RunDamaged if that cannot be read.
 
-    If its supervisor has died without recording the end, the loss is the end, and is recorded.
+    If its supervisor has died without recording the end, the loss is the end; `settle` records it.
     """
     final = store.read_final(folder)
     if final is not None or not _was_started(folder):
         return final
+    return _found_dead(folder)
+
+
+def settle(folder: RunDir) -> list[int]:
+    """Kill what is left of a run without a supervisor, and then record that it was lost, if its end is not
+    known; raises RunDamaged if that cannot be read. Returns the processes that could not be ended.
+    """
+    recorded = store.read_final(folder) is not None
+    if not _was_started(folder) or (recorded and not processes.has_group(folder)):
+        return []
+    left: list[int] = []
+
+    def record(end: Event | None) -> None:
+        # One that recorded its end ended all that was below it, and may just not have left its group.
+        left.extend(processes.end_group(folder) if end is None else processes.end_processes(folder))
+        if end is not None and not left:
+            with contextlib.suppress(OSError):  # on a full disk each caller finds the loss again
+                store.write_final(folder, end)
+
+    _found_dead(folder, record)
+    return left
+
+
+def _found_dead(folder: RunDir, then: Callable[[Event | None], object] = lambda _: None) -> Event | None:
+    """How a run without a supervisor ended, None if it has one. `then` is called, while the run is held, with
+    the end if that is not recorded.
+    """
     try:
         if _goes_on_without_lock(folder):
             problem = f"{folder.supervisor_lock} was deleted while the run goes on"
@@ -81,13 +108,9 @@ def end_of(folder: RunDir) -> Event | None:
             if lock is None:
                 return None
             final = store.read_final(folder)
-            if final is not None:
-                return final
-            processes.end_marked_processes(folder.path)
-            loss = _verdict(folder) or _loss(folder)
-            with contextlib.suppress(OSError):  # on a full disk each caller finds the loss again
-                store.write_final(folder, loss)
-            return loss
+            loss = _verdict(folder) or _loss(folder) if final is None else None
+            then(loss)
+            return final or loss
     except (FileNotFoundError, NotADirectoryError) as error:
         if folder.path.is_dir():
             raise RunDamaged(folder.path.name, f"{error.filename} cannot be opened") from error
@@ -145,4 +168,5 @@ def _loss(folder: RunDir) -> Event:
         summary = "the run's supervisor ended without a report: killed, or the machine was restarted"
     else:
         summary = f"the run's supervisor did not start; {folder.supervisor_log} may tell why"
-    return ends.run_lost(summary, at=rundir.now())
+    last = max((event.at for event in read_events(folder)), default=rundir.now())
+    return ends.run_lost(summary, at=last)  # the same, whoever looks and however often

@@ -8,11 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-import msgspec
-
 from echelon.agent.ranks.processes import descendants
-from echelon.engines.decoding import decode
-from echelon.engines.local import devices
+from echelon.engines.local import devices, rundir
 from echelon.engines.local.store import RunStore
 from echelon.model.status import FINAL, RunSummary
 from echelon.model.usage import GpuUse, MachineRun, MachineUsage
@@ -90,11 +87,8 @@ def measure_usage(engine: Machine) -> MachineUsage:
 
 
 def _processes(engine: Machine, name: str) -> list[int]:
-    try:
-        pid = int(decode(engine.store.dir(name).supervisor.read_bytes(), dict[str, float])["pid"])
-    except (OSError, KeyError, ValueError, OverflowError, msgspec.DecodeError):
-        return []
-    return [pid, *descendants(pid)]
+    pid = (rundir.read_json(engine.store.dir(name).supervisor) or {}).get("pid")
+    return [pid, *descendants(pid)] if isinstance(pid, int) else []
 
 
 def _cpu_seconds(trees: Mapping[str, Sequence[int]]) -> dict[str, float]:

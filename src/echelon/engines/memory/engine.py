@@ -70,7 +70,7 @@ class MemoryEngine:
     """
 
     traits = Traits(place="the memory engine")
-    shell = ports = delivery = volumes = checkup = usage = manifests = queueing = installation = None
+    shell = ports = delivery = volumes = checkup = usage = manifests = queueing = None
     notebooks = None
 
     def __init__(
@@ -109,10 +109,6 @@ class MemoryEngine:
                 )
         waiting = tuple(summary.name for summary in map(_summary, self._queued()) if summary.gpus)
         return Cluster(nodes=tuple(nodes.values()), waiting=waiting)
-
-    def admits(self) -> bool:
-        """Whether queued runs are its own matter."""
-        return self.traits.keeps_queue
 
     def adds_nodes(self) -> bool:
         """Its nodes are what it was made with."""

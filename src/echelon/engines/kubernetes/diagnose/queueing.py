@@ -1,12 +1,12 @@
 """Why a queued run is not admitted, or one whose client was cut off does not start: no process looks after
-it. Pure, but for whether a manager is there.
+it. Pure.
 
-Without a manager nothing in a cluster admits a run but the holder of its tender claim. A run whose foreground
+Nothing in a cluster admits a run but the holder of its tender claim. A run whose foreground
 command was killed, or whose machine is off, stays queued however much is free."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from echelon.engines.kubernetes.diagnose.trouble import Trouble
@@ -17,16 +17,13 @@ if TYPE_CHECKING:
     from echelon.engines.kubernetes.client.api import Object
 
 
-def find_untended(
-    stored: Stored, jobs: Sequence[Object], *, now: float, managed: Callable[[], bool] = lambda: False
-) -> Trouble | None:
+def find_untended(stored: Stored, jobs: Sequence[Object], *, now: float) -> Trouble | None:
     """The trouble of a queued run that no process will admit, or of one that was cut off in its start and
-    that no process completes; None if one will, or it is neither. `managed` is asked where it matters:
-    whether a manager admits runs that are held.
+    that no process completes; None if one will, or it is neither.
     """
     if is_cut_off(stored, jobs, now) and is_free(stored.claim, now):
         return _untended(stored, "its submission was cut off before all of its Jobs were started", "starts")
-    if not is_untended(stored, has_jobs=bool(jobs), now=now) or (stored.held and managed()):
+    if not is_untended(stored, has_jobs=bool(jobs), now=now):
         return None
     return _untended(stored, stored.queued[-1].reason, "admits")
 

@@ -26,7 +26,6 @@ from echelon.engines.kubernetes.follow.pod_lines import PodLines
 from echelon.engines.kubernetes.follow.streamed_logs import StreamedLogs
 from echelon.engines.kubernetes.follow.troubles import find_troubles, out_of_touch
 from echelon.engines.kubernetes.follow.view import View
-from echelon.engines.kubernetes.leases import has_manager
 from echelon.engines.kubernetes.record import Stored
 from echelon.engines.kubernetes.render import dialects
 from echelon.engines.kubernetes.state import history, outcome, workers
@@ -77,7 +76,7 @@ def read_events(api: Api, ref: RunRef, *, of_pods: bool = False) -> Iterator[Eve
     stop = view.stored.stop
     if stop is not None:
         yield Event(kind="stopping", at=stop.at, reason=stop.reason)
-    elif untended := _untended(api, view):
+    elif untended := _untended(view):
         yield _waiting(untended)
     elif troubles := find_troubles(api, view.jobs, view.pods):
         yield _waiting(troubles[0])
@@ -313,7 +312,7 @@ def _trouble(api: Api, mirror: Mirror, view: View, *, may_be_untended: bool) -> 
     silence = mirror.trouble
     if silence is not None:
         return out_of_touch(silence)
-    untended = _untended(api, view)
+    untended = _untended(view)
     if untended is not None:
         return untended if may_be_untended else None
     try:
@@ -325,8 +324,8 @@ def _trouble(api: Api, mirror: Mirror, view: View, *, may_be_untended: bool) -> 
     return found[0] if found else None
 
 
-def _untended(api: Api, view: View) -> Trouble | None:
-    return find_untended(view.stored, view.jobs, now=time.time(), managed=lambda: has_manager(api))
+def _untended(view: View) -> Trouble | None:
+    return find_untended(view.stored, view.jobs, now=time.time())
 
 
 def _gist(trouble: Trouble) -> str:

@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import cache
 from typing import Any, TypedDict, cast
 
 from echelon.engines.kubernetes import names
@@ -22,7 +21,6 @@ from echelon.engines.kubernetes.diagnose.trouble import told
 from echelon.engines.kubernetes.fields import moment, one_line
 from echelon.engines.kubernetes.follow.logs import is_last_line
 from echelon.engines.kubernetes.follow.view import is_record, to_view
-from echelon.engines.kubernetes.leases import has_manager
 from echelon.engines.kubernetes.record import Stored, dialect_of, has_end, read
 from echelon.engines.kubernetes.render import dialects
 from echelon.engines.kubernetes.render.task import hold_of
@@ -97,7 +95,6 @@ def list_runs(
     listed = cast("list[Object]", api.list_shapes("ConfigMap", _RecordOutline, selector=selector))
     records = [obj for obj in listed if is_record(obj)]
     jobs, pods = _workers_of(api, [obj for obj in records if not has_end(obj)])
-    managed = cache(lambda: has_manager(api))
     found: list[RunSummary] = []
     held: list[tuple[Record, RunSummary, Object | None]] = []
     for obj in records:
@@ -116,7 +113,7 @@ def list_runs(
             found.append(_unreadable(obj, ref_of(name), error))
             continue
         stored, own, mine = view.stored, view.jobs, view.pods
-        row = _told_untended(outcome.summary(stored, own, mine), stored, own, managed)
+        row = _told_untended(outcome.summary(stored, own, mine), stored, own)
         leader = [pod for pod in workers.leader_pods(mine) if workers.is_running(pod)]
         if leader and hold_of(stored.run) > 0:
             held.append((stored.run, row, leader[-1]))
@@ -137,11 +134,9 @@ def is_own(row: RunSummary, identity: str, user: str) -> bool:
     return (row.user or row.owner) in ("", user)
 
 
-def _told_untended(
-    row: RunSummary, stored: Stored, jobs: Sequence[Object], managed: Callable[[], bool]
-) -> RunSummary:
+def _told_untended(row: RunSummary, stored: Stored, jobs: Sequence[Object]) -> RunSummary:
     """The row of a run that waits, and that no process looks after, says so."""
-    found = find_untended(stored, jobs, now=time.time(), managed=managed)
+    found = find_untended(stored, jobs, now=time.time())
     return row if found is None else replace(row, reason=told(found), trouble=found.kind)
 
 

@@ -1,11 +1,10 @@
 """Admission of a run that is held: its Jobs are made to wait, started, made to wait again, or withdrawn.
 
 `hold` makes the Jobs, with the rights of the user who submits. All the rest is patches of Jobs, each with
-the version that it was decided on: nothing is created, no Secret is read, and the record is not written. So a
-manager that may read nodes, pods, Jobs and records, and patch Jobs, can call it for any user's run. Only
-where the shape of a run changes in a way that its Jobs cannot take (more groups than there are Jobs, or a
-server that freezes the resources of suspended Jobs) are they made anew; a process without the right to that
-gets ShapeKept, and admits the run in the shape that it has.
+the version that it was decided on: nothing is created, no Secret is read, and the record is not written.
+Only where the shape of a run changes in a way that its Jobs cannot take (more groups than there are Jobs, or
+a server that freezes the resources of suspended Jobs) are they made anew; a process without the right to
+that gets ShapeKept, and admits the run in the shape that it has.
 
 Several Jobs are started one after the other, the first one first: it has the plan. What is cut off in
 between, or does not get its nodes in time, is rolled back by upkeep (`tend`), the first Job last."""
@@ -61,16 +60,11 @@ def start(api: Api, ref: RunRef, plan: Plan, check_free: Callable[[], None]) -> 
     is asked while no other process of the namespace admits a run. Starting again does nothing.
     """
     with leases.admission(api):
-        start_held(api, ref, plan, check_free)
+        _start_held(api, ref, plan, check_free)
     _check_security(api, ref, plan)
 
 
-def start_held(
-    api: Api, ref: RunRef, plan: Plan, check_free: Callable[[], None] = lambda: None, *, creates: bool = True
-) -> None:
-    """The same for a process that is alone in admitting runs. One that may not create Jobs (not `creates`)
-    does not try to, and ShapeKept is raised where the plan has more of them.
-    """
+def _start_held(api: Api, ref: RunRef, plan: Plan, check_free: Callable[[], None]) -> None:
     view = views.look(api, ref)
     stored = view.stored
     if stored.stop is not None or stored.end is not None or stored.run.plan is not None:
@@ -79,7 +73,7 @@ def start_held(
         raise StateTrouble(f"run {ref.name!r} has no Jobs", hint="submit it again")
     check_free()
     try:
-        _start(api, view, plan, creates=creates)
+        _start(api, view, plan)
     except Conflict:
         if views.look(api, ref).stored.run.plan is None:
             raise Taken("another process") from None
@@ -87,13 +81,11 @@ def start_held(
     _start_keeper(api, stored, plan)
 
 
-def _start(api: Api, view: View, plan: Plan, *, creates: bool) -> None:
+def _start(api: Api, view: View, plan: Plan) -> None:
     stored = view.stored
     wanted = _rendered(stored, plan, view.waiting[0])
     there = {job["metadata"]["name"]: job for job in view.waiting}
     about = _record_of(stored)
-    if not creates and not wanted.keys() <= there.keys():
-        raise _shape_kept(stored)
     try:
         for name, job in wanted.items():
             if name not in there:
@@ -112,8 +104,6 @@ def _start(api: Api, view: View, plan: Plan, *, creates: bool) -> None:
     except Invalid:
         for job in reversed(begun):
             api.patch(job["kind"], job["metadata"]["name"], dialects.of(job).suspended(suspend=True))
-        if not creates:
-            raise _shape_kept(stored) from None
         _recreate(api, stored, list(there.values()), wanted, at=at)
 
 
@@ -139,7 +129,7 @@ def _begin(api: Api, job: Object, wanted: Object, *, at: float) -> Object:
 
 
 def _now(api: Api, job: Object) -> Object | None:
-    """A Job as it is now. It is listed: a manager needs no right to get one."""
+    """A Job as it is now; None if it is gone, or another one by that name."""
     about = job["metadata"]
     listed = api.list(job["kind"], selector=names.selector(about["labels"][names.RUN])).items
     return next((each for each in listed if each["metadata"]["uid"] == about["uid"]), None)
@@ -192,7 +182,7 @@ def _start_keeper(api: Api, stored: Stored, plan: Plan) -> None:
 
 
 def _keeper_of(api: Api, stored: Stored) -> Object | None:
-    """The Job of the run's keeper, listed as a manager may."""
+    """The Job of the run's keeper."""
     if stored.run.job.pod.keeper is None:
         return None
     listed = api.list("Job", selector=names.selector(stored.run.ref.name, names.KEEPER)).items

@@ -52,7 +52,7 @@ _TAIL = 10  # lines of the rank that failed first
 class WatchedJobs:
     """The jobs of one namespace."""
 
-    shell = ports = delivery = volumes = checkup = usage = manifests = queueing = installation = None
+    shell = ports = delivery = volumes = checkup = usage = manifests = queueing = None
     notebooks = None
     traits = Traits(place="the cluster", remote=True, shared=True)
 
@@ -186,10 +186,6 @@ class WatchedJobs:
     def start(self, ref: RunRef, plan: Plan) -> None:  # noqa: ARG002
         """Not possible."""
         self._not_ours()
-
-    def admits(self) -> bool:
-        """No run is admitted here."""
-        return False
 
     def adds_nodes(self) -> bool:
         """Nothing is placed here."""

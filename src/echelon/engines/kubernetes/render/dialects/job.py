@@ -52,7 +52,6 @@ class _Annotations(shapes.Shape, frozen=True):
     plan: str = field(name=names.PLAN, default="")
     admitted: str = field(name=names.ADMITTED, default="")
     whole: str = field(name=names.WHOLE, default="")
-    place: str = field(name=names.PLACE, default="")
     owner: str = field(name=names.OWNER, default="")
 
 
@@ -226,7 +225,6 @@ def in_queue(obj: Shape) -> InQueue | None:
         owner=notes.owner,
         reason=one_line(waits[-1].get("reason")) if waits else "",
         plan=notes.plan,
-        place=notes.place,
     )
 
 

@@ -27,8 +27,7 @@ class Place:
 @frozen
 class InQueue:
     """A run whose objects wait to be admitted. `tried` is when a process last tried to, `again` that it was
-    admitted before and rolled back, `stamp` when the API server made the object; `plan` and `place`, what the
-    manager wrote of it, are JSON.
+    admitted before and rolled back, `stamp` when the API server made the object; `plan` is JSON.
     """
 
     namespace: str
@@ -42,4 +41,3 @@ class InQueue:
     owner: str = ""
     reason: str = ""
     plan: str = ""
-    place: str = ""

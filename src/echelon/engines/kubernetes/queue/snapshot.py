@@ -1,18 +1,15 @@
 """Jobs, pods and nodes of all namespaces as the values that the queue's policy decides on. Pure.
 
-What a user writes into a Job orders only their own runs: the age is the API server's own, the priority is at
-most what the namespace allows, and what a run holds is what its pods ask for."""
+What a user writes into a Job orders only their own runs: the age is the API server's own, and what a run
+holds is what its pods ask for."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
-import msgspec
-
-from echelon.engines.decoding import decode
-from echelon.engines.kubernetes import names, shapes
+from echelon.engines.kubernetes import shapes
 from echelon.engines.kubernetes.nodes import inventory
 from echelon.engines.kubernetes.nodes.gpus import is_gpu
 from echelon.engines.kubernetes.nodes.requests import pod_requests
@@ -23,7 +20,7 @@ from echelon.engines.kubernetes.render.task import read_plan
 from echelon.model.cluster import Cluster
 from echelon.model.job import Job, asks_for_gpus, gpus_asked
 from echelon.model.plan import Plan
-from echelon.model.queue import HoldingRun, Place, QueuedRun
+from echelon.model.queue import HoldingRun, QueuedRun
 from echelon.model.world import gpu_count
 
 _read_plan = lru_cache(maxsize=4096)(read_plan)  # each is read in every round, for every worker
@@ -41,9 +38,9 @@ def split_name(name: str) -> tuple[str, str]:
     return namespace, run
 
 
-def queued_run(each: InQueue, job: Job | None, allowed: int) -> QueuedRun | None:
+def queued_run(each: InQueue, job: Job | None) -> QueuedRun | None:
     """A run that waits, with its record's job, or, where that may not be read, as its Jobs describe it; None
-    if they do not, or if it may not wait any more. `allowed` is the highest priority of its namespace.
+    if they do not, or if it may not wait any more.
     """
     if job is not None and is_over(each, job):
         return None
@@ -60,7 +57,7 @@ def queued_run(each: InQueue, job: Job | None, allowed: int) -> QueuedRun | None
         job=job,
         since=min(max(each.created, each.stamp - _SKEW), each.stamp + _SKEW),
         gpus=gpus_asked(job) if world is None else gpu_count(world),
-        priority=min(each.priority, allowed),
+        priority=each.priority,
         user=each.owner,
         namespace=each.namespace,
         world=world,
@@ -95,7 +92,7 @@ def holding_runs(places: Iterable[Kept]) -> list[HoldingRun]:
         gpus = sum(amount for key, amount in pod_requests(place.spec).items() if is_gpu(key)) // 1000
         before = found.get(name)
         if before is None:
-            before = HoldingRun(name=name, gpus=0, user=place.owner, namespace=place.namespace)
+            before = HoldingRun(name=name, gpus=0)
         ends = before.ends if before.ends is not None else _end_of(place)
         found[name] = replace(before, gpus=before.gpus + gpus * place.count, ends=ends)
     return [each for each in found.values() if each.gpus]
@@ -137,21 +134,3 @@ def views_of(
         return known[key]
 
     return view
-
-
-def told_places(waiting: Iterable[InQueue]) -> Mapping[str, Place]:
-    """What the manager has written of runs."""
-    found = {}
-    for each in waiting:
-        try:
-            place = decode(each.place, Place) if each.place else None
-        except (msgspec.DecodeError, RecursionError):
-            continue  # a user who may write the Job may write anything
-        if place is not None:
-            found[run_name(each.namespace, each.run)] = place
-    return found
-
-
-def place_note(place: Place) -> dict[str, str]:
-    """The annotation that tells a run's user where it stands."""
-    return {names.PLACE: msgspec.json.encode(place).decode()}

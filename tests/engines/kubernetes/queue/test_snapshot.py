@@ -10,14 +10,13 @@ import pytest
 from tests.engines.kubernetes.rendered import SHIPPED, cluster, record_of
 
 from echelon.engines.kubernetes import held, names, shapes
-from echelon.engines.kubernetes.dispatch import snapshot
 from echelon.engines.kubernetes.nodes.inventory import Seen
+from echelon.engines.kubernetes.queue import snapshot
 from echelon.engines.kubernetes.record import Waiting
 from echelon.engines.kubernetes.render.dialects import InQueue
 from echelon.engines.kubernetes.render.dialects import job as dialect
 from echelon.model.job import Job
 from echelon.model.plan import Plan
-from echelon.model.queue import Place
 from echelon.model.settings import Settings, to_job
 from echelon.placement import NoRoom
 from echelon.planning import fit
@@ -58,18 +57,11 @@ def waiting(wanted: Job, notes: Mapping[str, str] | None = None, *, created: flo
 
 def test_a_run_that_waits() -> None:
     wanted = job(priority=2)
-    found = snapshot.queued_run(waiting(wanted), wanted, 5)
+    found = snapshot.queued_run(waiting(wanted), wanted)
     assert found is not None
     assert (found.name, found.namespace, found.gpus, found.priority) == ("team/demo", "team", 2, 2)
     assert (found.since, found.noted) == (MADE, "no room")
     assert found.user == record_of(wanted).owner
-
-
-def test_a_priority_counts_up_to_what_the_namespace_allows() -> None:
-    wanted = job(priority=7)
-    found = snapshot.queued_run(waiting(wanted), wanted, 5)
-    assert found is not None
-    assert found.priority == 5
 
 
 @pytest.mark.parametrize(
@@ -77,18 +69,18 @@ def test_a_priority_counts_up_to_what_the_namespace_allows() -> None:
 )
 def test_the_age_of_a_run_is_the_api_servers(created: float, since: float) -> None:
     wanted = job()
-    found = snapshot.queued_run(waiting(wanted, created=created), wanted, 0)
+    found = snapshot.queued_run(waiting(wanted, created=created), wanted)
     assert found is not None
     assert found.since == since
 
 
 def test_without_its_record_a_run_is_as_its_jobs_describe_it() -> None:
     wanted = job(timeout="1h")
-    found = snapshot.queued_run(waiting(wanted), None, 0)
+    found = snapshot.queued_run(waiting(wanted), None)
     assert found is not None
     assert (found.gpus, found.job.timeout, found.job.workers) == (2, 3600.0, 2)
     assert found.world is not None
-    assert snapshot.queued_run(waiting(wanted, {names.PLAN: "anything"}), None, 0) is None
+    assert snapshot.queued_run(waiting(wanted, {names.PLAN: "anything"}), None) is None
 
 
 def test_who_holds_what_and_until_when() -> None:
@@ -96,18 +88,10 @@ def test_who_holds_what_and_until_when() -> None:
     made["spec"]["suspend"] = False
     made["metadata"]["annotations"] |= {names.ADMITTED: "1000"}
     (found,) = snapshot.holding_runs(dialect.places(shapes.read(dialect.Shape, [made])[0]))
-    assert (found.name, found.gpus, found.ends, found.namespace) == ("team/demo", 2, 4600.0, "team")
+    assert (found.name, found.gpus, found.ends) == ("team/demo", 2, 4600.0)
     del made["metadata"]["annotations"][names.NODES]
     (found,) = snapshot.holding_runs(dialect.places(shapes.read(dialect.Shape, [made])[0]))
     assert found.gpus == 2, "workers without a planned node count too"
-
-
-def test_what_the_manager_wrote_is_read_and_what_others_wrote_instead_is_not() -> None:
-    place = Place(name="team/demo", position=4, why="no-room", reason="waiting for 2 GPUs", earliest=1.0)
-    told = waiting(job(), snapshot.place_note(place))
-    assert snapshot.told_places([told]) == {"team/demo": place}
-    for text in ("", "[]", "{", '{"position": "first"}'):
-        assert snapshot.told_places([waiting(job(), {names.PLACE: text})]) == {}
 
 
 def test_jobs_that_see_the_same_have_the_same_view() -> None:
@@ -134,7 +118,7 @@ def test_a_run_that_may_not_wait_is_not_admitted_again() -> None:
     )
     found = waiting(job(), back["metadata"]["annotations"])
     assert found.again
-    assert snapshot.queued_run(found, job(), 0) is not None
+    assert snapshot.queued_run(found, job()) is not None
     hasty = replace(job(), no_wait=True)
-    assert snapshot.queued_run(found, hasty, 0) is None
-    assert snapshot.queued_run(waiting(job()), hasty, 0) is not None, "it was not admitted yet"
+    assert snapshot.queued_run(found, hasty) is None
+    assert snapshot.queued_run(waiting(job()), hasty) is not None, "it was not admitted yet"
