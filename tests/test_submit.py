@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -148,8 +148,8 @@ class Speechless(MemoryEngine):
     def stop(self, ref: RunRef, *, signal: StopSignal = "SIGTERM") -> None:
         raise self.lost(ref, signal)
 
-    def remove(self, ref: RunRef) -> Sequence[str]:
-        raise self.lost(ref)
+    def remove(self, ref: RunRef, tell: Callable[[str], object] = print) -> Sequence[str]:
+        raise self.lost(ref, tell)
 
     def read(self, ref: RunRef) -> Record:
         if self.silent and not self.sees:
