@@ -107,15 +107,15 @@ FETCHED = {"at": 5.0, "host": "theirs", "path": "/home/ann/runs/demo"}
 @pytest.mark.parametrize(
     ("seen", "free_at", "looks", "missing"),
     [
-        ([{}, {}, {"collected": FETCHED}], 10, 2, False),  # the owner has fetched them
+        ([{}, {}, {"collected": FETCHED}], 10, 3, False),  # the owner has fetched them
         (
             [{}, {}, {"collected": {**FETCHED, "missing": ["worker 1: gone"]}}],
             10,
-            2,
+            3,
             True,
         ),  # as far as it could
         ([{}, {}, {}], 2, 2, False),  # the owner is gone: its claim is ours
-        ([{"collected": FETCHED}], 0, 0, False),
+        ([{"collected": FETCHED}], 1, 1, False),  # nobody holds it: what the record says is not believed
     ],
 )
 def test_a_take_over_waits_for_an_owner_that_fetches(
