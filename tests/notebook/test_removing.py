@@ -5,18 +5,22 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from tests.conftest import PATIENCE
 
 from echelon import finding
+from echelon.engines.abilities import Volumes
 from echelon.engines.base import Engine
 from echelon.engines.choose import CLUSTER, choose_engine
 from echelon.engines.memory.engine import MemoryEngine
 from echelon.errors import EchelonError, Unreachable
 from echelon.model.status import RunSummary
+from echelon.model.volume import Volume
 from echelon.notebook import removing
 from echelon.notebook.removing import find_pipeline
+from echelon.notebook.volume import RUN_LABEL
 from echelon.sources import Target
 
 STEP = RunSummary(
@@ -76,3 +80,26 @@ def test_trouble_there_is_told_to_those_who_asked_for_it_alone(
     assert find_pipeline("flow", Target()) is None
     with pytest.raises(Unreachable):
         find_pipeline("flow", Target(on=CLUSTER))
+
+
+class Labelled(MemoryEngine):
+    """An engine with the volume of a pipeline run, and one that somebody has only labelled as such."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.volumes = cast("Volumes", self)
+
+    def list_all(self) -> list[Volume]:
+        return [
+            Volume(name=name, status="Bound", size=1, modes=(), labels={RUN_LABEL: "flow"})
+            for name in ("flow", "precious")
+        ]
+
+    def remove(self, name: Any, tell: Any = None) -> Any:  # noqa: ARG002 - of a volume
+        self.removed = [*getattr(self, "removed", []), name]
+
+
+def test_a_volume_that_only_carries_the_label_stays() -> None:
+    engine = Labelled()
+    removing.remove_volumes([removing.Holding(pipeline="flow", engine=engine)], lambda _: None)
+    assert engine.removed == ["flow"]

@@ -89,6 +89,10 @@ def remove_volumes(held: Iterable[Holding], tell: Tell) -> None:
 
 
 def _made_for(engine: Engine, name: str) -> list[str]:
+    """The volume that was made for a pipeline run: it has the run's label and its name (`open_volume`). A
+    label alone anybody may have given to a volume of their own.
+    """
     if engine.volumes is None:
         return []
-    return [each.name for each in engine.volumes.list_all() if each.labels.get(RUN_LABEL) == name]
+    found = engine.volumes.list_all()
+    return [each.name for each in found if each.name == name and each.labels.get(RUN_LABEL) == name]

@@ -18,6 +18,7 @@ from echelon.engines.kubernetes import record
 from echelon.engines.kubernetes.record import Claim, Collected, Shipped, Stop
 from echelon.errors import StateTrouble
 from echelon.model.ends import stopped
+from echelon.model.event import LONGEST, Event, RootCause
 from echelon.model.run import RunRef
 
 REF = RunRef(engine="k8s", name="demo", namespace="ours")
@@ -152,3 +153,31 @@ def test_which_runs_are_queued() -> None:
     assert not record.is_queued(outline(queued=waits, stop={"at": 1}), 1000.0)
     assert not record.is_queued(outline(), 1000.0)
     assert record.created(outline()) == 100.0
+
+
+def test_texts_that_others_wrote_are_no_longer_than_a_message() -> None:
+    long = "x" * 200_000
+    waits = [{"at": 1.0, "reason": long}] * 1000
+    obj = record_object(
+        stop={"at": 1.0, "reason": long},
+        queued=waits,
+        collected={"host": long, "path": long, "missing": [long]},
+    )
+    cause = RootCause(summary=long, tail=(long,) * 1000)
+    end = Event(kind="finished", at=1.0, outcome="failed", reason=long, cause=cause, missing=(long,))
+    obj["data"] |= record.finished(end)["data"]
+    found = record.read(obj, REF)
+    texts = [*(each.reason for each in found.queued)]
+    assert found.stop is not None
+    assert found.collected is not None
+    assert found.end is not None
+    assert found.end.cause is not None
+    texts += [found.stop.reason, found.collected.host, found.collected.path, *found.collected.missing]
+    texts += [
+        found.end.reason or "",
+        found.end.cause.summary,
+        *found.end.cause.tail,
+        *(found.end.missing or ()),
+    ]
+    assert max(map(len, texts)) <= LONGEST + len("...")
+    assert len(texts) < 300

@@ -19,7 +19,9 @@ class Namespace:
     namespace = "team"
 
     def __init__(self, job: dict[str, Any] | None, *pods: dict[str, Any]) -> None:
-        self._job, self._pods = job, pods
+        made = {"kind": "Job", "name": "notebook-ann", "uid": "the-job", "controller": True}
+        self._job = job
+        self._pods = [{**pod, "metadata": {**pod["metadata"], "ownerReferences": [made]}} for pod in pods]
 
     def find(self, kind: str, _name: str) -> dict[str, Any] | None:
         return self._job if kind == "Job" else None
@@ -36,7 +38,8 @@ class Namespace:
 def server_job(*conditions: str) -> dict[str, Any]:
     job = objects.job_object("ann", ASKED, AROUND)
     happened = [{"type": each, "status": "True"} for each in conditions]
-    return {**job, "status": {"conditions": happened}}
+    about = {**job["metadata"], "uid": "the-job"}
+    return {**job, "metadata": about, "status": {"conditions": happened}}
 
 
 def up(namespace: Namespace, **asked: Any) -> EchelonError:
