@@ -15,6 +15,7 @@ from echelon.engines.kubernetes.client.api import Api
 from echelon.engines.kubernetes.prerequisites import check_queue
 from echelon.engines.kubernetes.render import dialects
 from echelon.engines.kubernetes.render.dialects import job as dialect
+from echelon.engines.kubernetes.render.manifests import owner_reference
 from echelon.errors import Unavailable
 from echelon.model.job import Job
 from echelon.model.run import RunRef
@@ -54,10 +55,11 @@ def test_one_that_waits_is_deleted_by_a_stop_and_its_record_stays(
     ref = RunRef(engine="k8s", name="demo", namespace="team")
     plan = fit(wanted, cluster())
     assert not isinstance(plan, NoRoom)
-    for each in (names.bundle_name("demo", 0), "other"):
-        server.create({"kind": "ConfigMap", "metadata": {"name": each}})
+    own = {"labels": {names.RUN: "demo"}, "ownerReferences": [owner_reference(known)]}
+    server.create({"kind": "ConfigMap", "metadata": {"name": names.bundle_name("demo", 0), **own}})
+    server.create({"kind": "ConfigMap", "metadata": {"name": "other"}})
     for each in ("Secret", "Service"):
-        server.create({"kind": each, "metadata": {"name": "demo"}})
+        server.create({"kind": each, "metadata": {"name": "demo", **own}})
     stored = record.read(known, ref)
     (made,) = dialects.named(kind).render(stored.run, plan, SHIPPED)
     (job,) = [server.create(made)]
