@@ -173,6 +173,9 @@ def test_drawings(tmp_path: Path) -> None:
     ]
     assert "load -->|x| train" in as_mermaid(pipeline)
     assert "load --> look" in as_mermaid(pipeline)
+    reserved = read_book(tmp_path, [("step:graph", "x = 1"), ("step:end prev:graph", "print(x)")])
+    assert 'END["end"]' in as_mermaid(reserved)
+    assert "GRAPH -->|x| END" in as_mermaid(reserved)
     import xml.etree.ElementTree as ET
 
     assert len(ET.fromstring(as_svg(pipeline)).findall(".//{*}rect")) == 3

@@ -155,8 +155,9 @@ class Execution:
         if ended.error is not None:
             if not isinstance(ended.error, EchelonError):
                 raise ended.error
-            reason, code = str(ended.error), ended.error.exit_code
-            record = replace(record, state="failed", ended=time.time(), reason=reason, exit_code=code)
+            error = ended.error
+            record = replace(record, state="failed", ended=time.time(), exit_code=error.exit_code)
+            record = replace(record, reason=error.message, hint=error.hint or "")
         self._note(ended.step, record)
 
     def _note(self, step: str, record: StepRecord) -> None:
@@ -266,6 +267,7 @@ class Execution:
             cell=failure.get("cell") or (self._place.last_cell(step) if _has_run(status) else None),
             line=failure.get("line") or None,
             reason=str(reason or status.state),
+            hint=(cause.hint if cause is not None else None) or "",
             traceback=str(failure.get("traceback") or "\n".join(cause.tail if cause is not None else ())),
             exit_code=status.exit_code,
         )

@@ -17,7 +17,7 @@ _SAME = "a definition"
 
 
 class Changes:
-    """The variables of a step as they came in. `prelude` fills with the names that every step makes itself."""
+    """The variables of a step as they came in. `prelude` is filled with the names that every step makes."""
 
     def __init__(self, namespace: Dict[str, Any], prelude: Set[str]) -> None:
         self._namespace, self._prelude = namespace, prelude
@@ -54,8 +54,8 @@ class Changes:
         ):
             if now != before and (now is not None or not callable(value)):
                 tell(
-                    "echelon: this step has changed %s, which every step makes anew: steps after it do not see "
-                    "the change (make it in a step, not in imports or functions, to hand it on)" % name
+                    "echelon: this step has changed %s, which every step makes anew: steps after it do not "
+                    "see the change (make it in a step, not in imports or functions, to hand it on)" % name
                 )
             return True
         return before is not None and before == now

@@ -13,7 +13,7 @@ from typing import Any, Collection, Dict
 
 import cloudpickle
 
-_CACHED: Any = functools._lru_cache_wrapper
+_CACHED: Any = type(functools.lru_cache(len))
 _PROTOCOL = min(5, pickle.HIGHEST_PROTOCOL)
 
 
@@ -42,8 +42,8 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has no 
         """
         if type(value) is _CACHED and value.__module__ == "__main__" and not self._is_of_prelude(value):
             about = value.cache_parameters() if hasattr(value, "cache_parameters") else {}
-            size, typed = value.cache_info().maxsize, about.get("typed", False)
-            return (_CACHED, (value.__wrapped__, size, typed, functools._CacheInfo), vars(value))
+            info, typed = value.cache_info(), about.get("typed", False)
+            return (_CACHED, (value.__wrapped__, info.maxsize, typed, type(info)), vars(value))
         reduced = super().reducer_override(value)
         if not isinstance(value, FunctionType) or value.__globals__ is not self._namespace:
             return reduced
