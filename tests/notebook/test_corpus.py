@@ -61,6 +61,14 @@ CORPUS: dict[str, tuple[Cells, Any]] = {
         ],
         [1, [2], [3, 4], 1],
     ),
+    "a class that is changed after objects of it were made": (
+        [
+            ("step:a", "class C:\n    n = 0\none = C()"),
+            ("step:b prev:a", "C.n = 5"),
+            ("step:c prev:b", "out = [C.n, one.n, type(one) is C]"),
+        ],
+        [5, 5, True],
+    ),
     "a function with a cache": (
         [
             ("step:a", "import functools\n@functools.lru_cache(maxsize=7)\ndef square(x):\n    return x * x\nthree = functools.partial(square, 3)"),

@@ -81,13 +81,7 @@ def _state_of(definition: Any) -> List[Any]:
     if isinstance(definition, FunctionType):
         parts = [definition.__defaults__, definition.__kwdefaults__, vars(definition)]
         return [*filter(None, parts), *(cell.cell_contents for cell in definition.__closure__ or ())]
-    own = (each for each in definition.__mro__ if each.__module__ == "__main__")
-    return [
-        (name, value)
-        for each in own
-        for name, value in vars(each).items()
-        if not name.startswith(("__", "_abc_")) and not hasattr(type(value), "__get__")
-    ]
+    return list(alike.attributes_of(definition).items())
 
 
 def _sharing(handed: Dict[str, Any], others: Dict[str, Any]) -> Dict[str, Any]:
