@@ -37,7 +37,8 @@ def counter(n):
 """
 END = """
 shared = [a is b for a in (l0, l1, l2, d["x"], c.held) for b in (l0, l1, l2, d["x"], c.held)]
-result = repr((count(), Own.n, Own.held, i0, i1, i2, l0, l1, l2, d, f(1), c.n, c.held, c.total(), type(c) is Bag, shared))
+result = repr((count(), Own.n, Own.held))
+result += repr((i0, i1, i2, l0, l1, l2, d, f(1), c.n, c.held, c.total(), type(c) is Bag, shared))
 with open("result.txt", "w") as file:
     file.write(result)
 """
