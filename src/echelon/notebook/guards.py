@@ -8,7 +8,9 @@ _NAMESPACES = ("dir", "globals", "locals", "vars")
 
 
 def guarded_names(tree: ast.AST) -> set[str]:
-    """The names that may be missing: asked for as in `"x" in globals()`, or read where a NameError is caught."""
+    """The names that may be missing: asked for as in `"x" in globals()`, or read where NameError is
+    caught.
+    """
     found: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Compare) and any(map(_is_namespace, node.comparators)):
