@@ -248,7 +248,7 @@ class _Step:
             (each["cell"] for each in reversed(self._spec["cells"]) if _binds(each["text"], error.name)), 0
         )
         hint = "hand on what it was made of, or make it in the step that reads it"
-        if callable(self._namespace.get(error.name)):
+        if hasattr(self._namespace.get(error.name), "__name__"):  # a function, however it was compiled
             hint = "define it in a cell tagged functions, which every step runs"
         return self._fail("echelon: %s (%s)" % (error, hint), str(error), cell, 0)
 
