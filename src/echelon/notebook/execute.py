@@ -89,7 +89,7 @@ class Execution:
         self._place, self._watcher, self._options = place, watcher, options
         self.record = record
         self.began = False  # whether a process of any step has run
-        self._running: dict[str, int] = {}  # the workers of each step that runs
+        self._running: dict[str, Step] = {}
         self._runs: dict[str, Run] = {}
         self._ended: queue.SimpleQueue[_Ended] = queue.SimpleQueue()
         self._stopping = threading.Event()
@@ -133,11 +133,15 @@ class Execution:
         return False
 
     def _has_room(self, step: Step) -> bool:
-        most = self._options.parallel or self._place.at_once
-        return not self._running or sum(self._running.values()) + step.size.workers <= most
+        together = [*self._running.values(), step]
+        if len(together) == 1:
+            return True
+        if (most := self._options.parallel) is not None:
+            return sum(each.size.workers for each in together) <= most
+        return self._place.has_room(together)
 
     def _begin(self, step: Step) -> None:
-        self._running[step.name] = step.size.workers
+        self._running[step.name] = step
         run = run_name(self._folder.name, step.name)
         self._note(step.name, StepRecord(state="running", run=run, started=time.time()))
         threading.Thread(target=self._work, args=(step, run), name=step.name, daemon=True).start()
