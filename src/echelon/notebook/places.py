@@ -81,7 +81,8 @@ class OnThisMachine:
 
     def has_room(self, steps: Sequence[Step]) -> bool:
         """As many workers as there are cores, or as their limits allow."""
-        cpus, memory = (sum(each) for each in zip(*map(asked_for, steps), strict=True))
+        asked = [asked_for(step) for step in steps]
+        cpus, memory = sum(each for each, _ in asked), sum(each for _, each in asked)
         return cpus <= max(2, os.cpu_count() or 2) and memory <= self.memory
 
     def open(self) -> None:

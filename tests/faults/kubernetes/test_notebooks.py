@@ -39,7 +39,7 @@ def test_a_volume_that_does_not_bind(terminal: Terminal) -> None:
     name = f"empty-{terminal.kubectl.namespace}"
     words = ("notebook", "run", "book.ipynb", "--image", terminal.image, "--volume", f"new:50Mi@{name}")
     refused = terminal.call(*words)
-    assert f"storage class {name} does not exist" in refused.stderr
+    assert f"{name!r} is not a storage class here" in refused.stderr
     assert not terminal.left_of("book-")
     terminal.kubectl.create(
         {
