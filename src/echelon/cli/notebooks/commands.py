@@ -319,7 +319,7 @@ def _tell_end(finished: Finished, place: str) -> None:
             continue
         where = f" in cell {step.cell}" if step.cell else ""
         where += f", line {step.line}" if step.cell and step.line else ""
-        render.notice(style(f"step {name} failed{where}: {step.reason}", fg="red"))
+        render.notice(style(one_line(f"step {name} failed{where}: {step.reason}"), fg="red"))
         if step.hint:
             say(f"  hint: {one_line(step.hint)}", err=True)
         render.notice(f"{_output_of(step, place)}--from {name} goes on there")
