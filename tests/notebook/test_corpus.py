@@ -61,6 +61,22 @@ CORPUS: dict[str, tuple[Cells, Any]] = {
         ],
         [1, [2], [3, 4], 1],
     ),
+    "a class whose base and methods need one name": (
+        [
+            ("step:a", "import collections\nclass Own(collections.UserList):\n    def counted(self):\n        return collections.Counter(self.data)\none = Own('aab')\ndef make():\n    return Own('bb')"),
+            ("step:b prev:a", "out = [one.counted()['a'], make().counted()['b']]"),
+        ],
+        [2, 2],
+    ),
+    "constants and cached properties": (
+        [
+            ("step:a", "import enum, functools\nclass Mode(enum.Flag):\n    A = 1\n    B = 2\nclass Own:\n    @functools.cached_property\n    def value(self):\n        return 3\none = Own()"),
+            ("step:l prev:a", "both = (Mode.A | Mode.B).value"),
+            ("step:r prev:a", "again = (Mode.B | Mode.A).value"),
+            ("step:join prev:l prev:r", "out = [both, again, one.value, one.__dict__, Mode(3).value]"),
+        ],
+        [3, 3, 3, {"value": 3}, 3],
+    ),
     "a class that is changed after objects of it were made": (
         [
             ("step:a", "class C:\n    n = 0\none = C()"),

@@ -3,6 +3,7 @@ to recognise a value."""
 
 from __future__ import annotations
 
+import enum
 import gc
 import sys
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
@@ -90,7 +91,11 @@ def repeats_itself(value: object) -> bool:
 
 
 def attributes_of(kind: type) -> Dict[str, Any]:
-    """The attributes that the notebook's own classes have beside methods; of other classes none."""
+    """The attributes that the notebook's own classes have beside methods; of other classes none, and of those
+    that name constants, which keep a list of what they were asked for.
+    """
+    if issubclass(kind, enum.Enum):
+        return {}
     own = [each for each in reversed(kind.__mro__) if each.__module__ == "__main__"]
     return {
         name: value

@@ -44,6 +44,8 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has no 
             about = value.cache_parameters() if hasattr(value, "cache_parameters") else {}
             info, typed = value.cache_info(), about.get("typed", False)
             return (_CACHED, (value.__wrapped__, info.maxsize, typed, type(info)), vars(value))
+        if type(value) is functools.cached_property:  # it has a lock until Python 3.12
+            return (functools.cached_property, (value.func,), {"attrname": value.attrname})
         reduced = super().reducer_override(value)
         if not isinstance(value, FunctionType) or value.__globals__ is not self._namespace:
             return reduced
