@@ -208,3 +208,9 @@ def test_wrong_usage_is_exit_code_2(call: Call, home: Path, words: list[str], sa
     assert "Traceback" not in done.stderr
     assert done.stdout == ""
     assert not home.exists()
+
+
+def test_the_package_is_the_command_too() -> None:
+    command = [sys.executable, "-m", "echelon", "--version"]
+    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert told.startswith("echelon")

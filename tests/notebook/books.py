@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import json
+import linecache
 import os
 import secrets
 import sys
@@ -66,7 +67,8 @@ def run_inside(pipeline: Pipeline, folder: PipelineFolder) -> dict[str, int]:
         os.chdir(folder.work)
         sys.path.insert(0, str(folder.work))
         shell.install(folder.path / "pip.lock")
-        pickles = cloudpickle.cloudpickle  # another process knows no class of an earlier step
+        linecache.clearcache()  # another process knows no text of an earlier step, and no class of it
+        pickles = cloudpickle.cloudpickle
         pickles._DYNAMIC_CLASS_TRACKER_BY_ID.clear()
         pickles._DYNAMIC_CLASS_TRACKER_BY_CLASS.clear()
         try:

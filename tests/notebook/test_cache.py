@@ -24,6 +24,8 @@ def earlier_run(root: Path) -> PipelineFolder:
     folder = new_folder(root / "book-1")
     Store(folder.values, folder.name, folder.secret.read_bytes(), {}, ()).publish("a", {"x": {1, 2}}, {})
     (folder.work / "model.txt").write_text("weights")
+    (folder.results("a") / "workers" / "rank-1").mkdir(parents=True)
+    (folder.results("a") / "cells.jsonl").write_text("shown")
     step = StepRecord(state="succeeded", key="k", files=files_in(folder.work), metrics={"m": 1})
     write_record(folder, PipelineRecord(name="book-1", notebook="", created=0.0, steps={"a": step}))
     return folder
@@ -40,6 +42,8 @@ def test_variables_and_files_come_over(tmp_path: Path) -> None:
     assert (folder.work / "model.txt").read_text() == "weights"
     store = Store(folder.values, folder.name, folder.secret.read_bytes(), {}, ())
     assert store.load("a", "x", "x") == {1, 2}
+    assert (folder.results("a") / "cells.jsonl").read_text() == "shown"  # for the executed notebook
+    assert not (folder.results("a") / "workers").exists()
 
 
 def test_what_the_earlier_run_did_not_write_is_not_taken(tmp_path: Path) -> None:

@@ -45,6 +45,76 @@ CORPUS: dict[str, tuple[Cells, Any]] = {
         ],
         16,
     ),
+    "a closure that counts": (
+        [
+            ("step:a", "def maker():\n    n = 0\n    def count():\n        nonlocal n\n        n += 1\n        return n\n    return count\nf = maker()\nf()"),
+            ("step:b prev:a", "f()"),
+            ("step:c prev:b", "out = f()"),
+        ],
+        3,
+    ),
+    "what functions and classes hold": (
+        [
+            ("step:a", "class C:\n    n, seen = 0, []\ndef f(x, had=[]):\n    had.append(x)\n    return had\nf.calls = 0"),
+            ("step:b prev:a", "C.n += 1\nC.seen.append(2)\nf(3)\nf.calls += 1"),
+            ("step:c prev:b", "out = [C.n, C.seen, f(4), f.calls]"),
+        ],
+        [1, [2], [3, 4], 1],
+    ),
+    "a class whose base and methods need one name": (
+        [
+            ("step:a", "import collections\nclass Own(collections.UserList):\n    def counted(self):\n        return collections.Counter(self.data)\none = Own('aab')\ndef make():\n    return Own('bb')"),
+            ("step:b prev:a", "out = [one.counted()['a'], make().counted()['b']]"),
+        ],
+        [2, 2],
+    ),
+    "constants and cached properties": (
+        [
+            ("step:a", "import enum, functools\nclass Mode(enum.Flag):\n    A = 1\n    B = 2\nclass Own:\n    @functools.cached_property\n    def value(self):\n        return 3\none = Own()"),
+            ("step:l prev:a", "both = (Mode.A | Mode.B).value"),
+            ("step:r prev:a", "again = (Mode.B | Mode.A).value"),
+            ("step:join prev:l prev:r", "out = [both, again, one.value, one.__dict__, Mode(3).value]"),
+        ],
+        [3, 3, 3, {"value": 3}, 3],
+    ),
+    "a class that is changed after objects of it were made": (
+        [
+            ("step:a", "class C:\n    n = 0\none = C()"),
+            ("step:b prev:a", "C.n = 5"),
+            ("step:c prev:b", "out = [C.n, one.n, type(one) is C]"),
+        ],
+        [5, 5, True],
+    ),
+    "a function with a cache": (
+        [
+            ("step:a", "import functools\n@functools.lru_cache(maxsize=7)\ndef square(x):\n    return x * x\nthree = functools.partial(square, 3)"),
+            ("step:b prev:a", "out = [square(2), three(), square.cache_info().maxsize]"),
+        ],
+        [4, 9, 7],
+    ),
+    "a function with a cache in every step": (
+        [
+            ("functions", "import functools\n@functools.lru_cache\ndef square(x):\n    return x * x"),
+            ("step:a", "f = [square]\nsquare(2)"),
+            ("step:b prev:a", "out = [f[0](3), f[0] is square]"),
+        ],
+        [9, True],
+    ),
+    "a lock in every step": (
+        [
+            ("imports", "import threading\nlock = threading.Lock()"),
+            ("step:a", "with lock:\n    x = 1"),
+            ("step:b prev:a", "with lock:\n    out = x"),
+        ],
+        1,
+    ),
+    "the text of a function of a step before": (
+        [
+            ("step:a", "import inspect\ndef f(x):\n    return x + 1"),
+            ("step:b prev:a", "out = inspect.getsource(f).splitlines()"),
+        ],
+        ["def f(x):", "    return x + 1"],
+    ),
     "recursion between functions": (
         [
             ("step:a", "def even(n):\n    return n == 0 or odd(n - 1)\ndef odd(n):\n    return n != 0 and even(n - 1)"),
@@ -168,6 +238,30 @@ def test_the_step_that_makes_what_cannot_be_kept_fails_and_names_it(tmp_path: Pa
     failure = json.loads((folder.results("a") / "failure.json").read_text())
     assert failure["cell"] == 3
     assert failure["error"].startswith("x, a generator, cannot be handed on to the next step")
+
+
+def test_a_change_of_what_every_step_makes_is_told(tmp_path: Path, capfd: Any) -> None:
+    cells = [
+        ("functions", "class C:\n    n = 0\nclass D:\n    n = 0"),
+        ("step:a", "C.n = 1\nprint(D.n)"),
+        ("step:b prev:a", "print(C.n, D.n)"),
+    ]
+    assert set(run_inside(read_book(tmp_path, cells), new_folder(tmp_path / "run-1")).values()) == {0}
+    told = capfd.readouterr()
+    assert "this step has changed C, which every step makes anew" in told.err
+    assert "D, which" not in told.err
+
+
+def test_what_would_only_be_named_is_refused_where_it_is_made(tmp_path: Path, capfd: Any) -> None:
+    """The process of the next step has no such name."""
+    text = "class Named:\n    def __reduce__(self):\n        return 'only'\nonly = Named()\nheld = [only]"
+    pipeline = read_book(tmp_path, [("step:a", text), ("step:b prev:a", "print(held)")])
+    folder = new_folder(tmp_path / "run-1")
+    assert run_inside(pipeline, folder) == {"a": 1}
+    assert json.loads((folder.results("a") / "failure.json").read_text())["error"] == (
+        "held, a list, cannot be handed on to the next step: "
+        "only of the notebook cannot be written, only named"
+    )
 
 
 def test_a_failure_has_the_lines_of_the_cell(tmp_path: Path, capfd: Any) -> None:

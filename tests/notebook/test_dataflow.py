@@ -36,6 +36,12 @@ def inputs(tmp_path: Path, cells: Cells) -> dict[str, dict[str, str]]:
         ("match v:\n    case [a, *b]:\n        print(a, b)", {"v"}, set()),
         ("await job()\nasync with s as t:\n    print(t)", {"job", "s"}, set()),
         ("if (n := len(a)) > 1:\n    print(n)", {"a"}, set()),
+        ("if (m := f(a)) and m > 1:\n    print(m)", {"f", "a"}, {"m"}),
+        ("pair = [y := 2, y + z]", {"z"}, {"y"}),
+        ("try:\n    x = done\nexcept NameError:\n    x = 0\nprint(x)", set(), {"done"}),
+        ("try:\n    x = done\nexcept ValueError:\n    x = 0", {"done"}, set()),
+        ("if 'y' in globals():\n    print(y)\nelse:\n    y = z", {"z"}, {"y"}),
+        ("def f():\n    return y if 'y' in globals() else 1\nf()", set(), {"y"}),
         ("x: int = y", {"y"}, set()),
         ("_echelon_shell('ls {x}', {'x': x})", {"x"}, set()),
     ],
@@ -173,6 +179,9 @@ def test_drawings(tmp_path: Path) -> None:
     ]
     assert "load -->|x| train" in as_mermaid(pipeline)
     assert "load --> look" in as_mermaid(pipeline)
+    reserved = read_book(tmp_path, [("step:graph", "x = 1"), ("step:end prev:graph", "print(x)")])
+    assert 'END["end"]' in as_mermaid(reserved)
+    assert "GRAPH -->|x| END" in as_mermaid(reserved)
     import xml.etree.ElementTree as ET
 
     assert len(ET.fromstring(as_svg(pipeline)).findall(".//{*}rect")) == 3

@@ -8,6 +8,7 @@ from pathlib import Path
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from tests.notebook.books import Cells, new_folder, read_book, run_in_order, run_inside
+from tests.properties import examples
 
 from echelon.notebook.cells import InvalidNotebook
 
@@ -16,6 +17,9 @@ i0, i1, i2 = 1, 2, 3
 l0, l1, l2 = [1], [2, 2], [3]
 d = {"x": [0]}
 c = Bag()
+count = counter(1)
+class Own:
+    n, held = 0, []
 def f(x): return (x, i0, len(l0))
 """
 FUNCTIONS = """
@@ -24,10 +28,17 @@ class Bag:
         self.n, self.held = 0, []
     def total(self):
         return self.n + i1 + len(self.held)
+def counter(n):
+    def count():
+        nonlocal n
+        n += 1
+        return n
+    return count
 """
 END = """
 shared = [a is b for a in (l0, l1, l2, d["x"], c.held) for b in (l0, l1, l2, d["x"], c.held)]
-result = repr((i0, i1, i2, l0, l1, l2, d, f(1), c.n, c.held, c.total(), type(c) is Bag, shared))
+result = repr((count(), Own.n, Own.held))
+result += repr((i0, i1, i2, l0, l1, l2, d, f(1), c.n, c.held, c.total(), type(c) is Bag, shared))
 with open("result.txt", "w") as file:
     file.write(result)
 """
@@ -55,6 +66,11 @@ STATEMENTS = st.builds(
             "def f(x): return (x, i{a}, len(l{b}))",
             "l{a}.append(f(i{b}))",
             "k = {n}\ng = lambda x: x + i{a} + k\ni{b} = g({n})",
+            "i{a} = count()",
+            "count = counter({n})",
+            "Own.n += i{b}",
+            "Own.held.append({n})",
+            "Own.held = l{b}",
             "c = Bag()",
             "c.n += i{b}",
             "c.held = l{b}",
@@ -94,7 +110,7 @@ def piped_result_of(cells: Cells, *, refuse_races: bool = False) -> str:
         return (folder.work / "result.txt").read_text()
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(200))
 @given(st.lists(st.lists(STATEMENTS, min_size=1, max_size=4), min_size=1, max_size=5))
 def test_steps_in_a_chain_give_what_cells_in_order_give(cuts: list[list[str]]) -> None:
     cells = [("functions", FUNCTIONS), ("step:first", START)]
@@ -106,7 +122,7 @@ def test_steps_in_a_chain_give_what_cells_in_order_give(cuts: list[list[str]]) -
     assert piped_result_of(cells) == result_of(cells)
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(200))
 @given(
     st.lists(
         st.tuples(st.lists(PLAIN, min_size=1, max_size=2), st.sets(st.integers(0, 4), max_size=2)),

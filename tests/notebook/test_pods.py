@@ -262,13 +262,20 @@ def test_outside_of_a_pod_there_is_no_image_of_ones_own() -> None:
     assert own_image(MemoryEngine(), {"HOSTNAME": "x", "KUBERNETES_SERVICE_HOST": "10.0.0.1"}) is None
 
 
-def test_rm_and_stop_take_a_pipeline_for_all_of_its_steps(
+def test_a_pipelines_name_stands_for_all_of_its_steps(
     cli: Callable[..., subprocess.CompletedProcess[str]],
 ) -> None:
     from tests.notebook.books import write_book
 
     write_book(Path("book.ipynb"), [("step:a", "x = 1"), ("step:b prev:a", "print(x)")])
     assert cli("notebook", "run", "book.ipynb").returncode == 0
+    listed = cli("status", "book-1").stdout.splitlines()
+    assert [line.split()[:2] for line in listed[1:]] == [
+        ["book-1-a", "succeeded"],
+        ["book-1-b", "succeeded"],
+    ]
+    assert cli("logs", "book-1").stdout == "1\n"
+    assert "one run for each step: book-1-a, book-1-b" in cli("logs", "-f", "book-1").stderr
     removed = cli("rm", "book-1", "--on", "local")
     assert (removed.returncode, sorted(removed.stdout.split())) == (0, ["book-1-a", "book-1-b"])
     assert Path("runs/book-1/steps/a").is_dir()  # results stay

@@ -131,6 +131,22 @@ def test_a_step_without_memory_names_step_cell_line_and_cause(cli: Call) -> None
     assert "--from b goes on there" in failed.stderr
 
 
+def test_a_module_that_is_missing_is_told_with_the_python_that_lacks_it(cli: Call) -> None:
+    write_book(Path("book.ipynb"), [("step:a", "import no_such_module_here")])
+    failed = cli("notebook", "run", "book.ipynb")
+    assert "failed in cell 1, line 1: ModuleNotFoundError" in failed.stderr
+    assert "  hint: no_such_module_here is not in the environment of" in failed.stderr
+
+
+def test_show_names_the_step_of_a_cell_without_tags(cli: Call) -> None:
+    write_book(Path("book.ipynb"), [("imports", "import math"), ("step:a", "x = 1"), ("", "y = 2")])
+    assert cli("notebook", "show", "book.ipynb").stdout.splitlines()[-1].split() == [
+        "3", "(step", "a)", "y", "=", "2",
+    ]  # fmt: skip
+    write_book(Path("book.ipynb"), [("step:a prev:b", "x = 1"), ("", "y = 2")])  # what is wrong, `graph` says
+    assert cli("notebook", "show", "book.ipynb").stdout.splitlines()[-1].split() == ["2", "y", "=", "2"]
+
+
 def test_what_cannot_work_is_refused_before_anything_starts(cli: Call) -> None:
     write_book(Path("book.ipynb"), [("step:a", "x = 1"), ("step:b", "print(x)")])
     refused = cli("notebook", "run", "book.ipynb")

@@ -168,12 +168,14 @@ def test_parameters_keep_their_types_and_lines(tmp_path: Path) -> None:
             "pipeline-parameters",
             "lr = 0.1\nn: int = -1\nname = 'a'\nnone = None\nflag = True\nsizes = [1, 2]\nmust: str",
         ),
-        ("step:use", "print(lr, n, name, none, flag, sizes, must)"),
+        ("pipeline-parameters", "rate: float = 1"),
+        ("step:use", "print(lr, n, name, none, flag, sizes, must, rate)"),
     ]
     given = {"lr": "1", "n": "-5", "name": "5", "none": "3", "flag": "no", "sizes": "[3]", "must": "x"}
+    given["rate"] = "0.5"
     pipeline = read_book(tmp_path, cells, given)
     assert pipeline.values == {
-        "lr": 1.0, "n": -5, "name": "5", "none": 3, "flag": False, "sizes": [3], "must": "x",
+        "lr": 1.0, "n": -5, "name": "5", "none": 3, "flag": False, "sizes": [3], "must": "x", "rate": 0.5,
     }  # fmt: skip
     assert pipeline.prelude[0].text.split("\n")[1] == "n: int = -5"
     for wrong, says in [

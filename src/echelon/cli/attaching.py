@@ -1,17 +1,32 @@
-"""From the names that `stop` and `rm` are given to runs; a pipeline's name stands for all of its steps."""
+"""From the names that commands are given to runs; a pipeline's name stands for all of its steps."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from echelon.cli.options import find_engine, target_of
+from echelon.cli.options import find_engine, find_run, target_of
 
 if TYPE_CHECKING:
     from echelon.engines.base import Engine
     from echelon.errors import EchelonError
     from echelon.handle import Run
-    from echelon.notebook.removing import Holding
+    from echelon.notebook.removing import Found, Holding
+
+
+def find_run_or_steps(name: str | None, target: Mapping[str, str | None]) -> Run | Found:
+    """The run that a command means, or the steps of the pipeline that has that name; raises UnknownRun."""
+    from echelon.errors import UnknownRun
+
+    try:
+        return find_run(name, target)
+    except UnknownRun:
+        from echelon.notebook.removing import find_pipeline
+
+        found = find_pipeline(name, target_of(target)) if name is not None else None
+        if found is None or not found.rows:
+            raise
+        return found
 
 
 def attach_all(

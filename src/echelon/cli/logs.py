@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
+from echelon.cli.attaching import find_run_or_steps
 from echelon.cli.options import RAW_HELP, complete_runs, find_run, target_options
 from echelon.model.log import is_gap
+
+if TYPE_CHECKING:
+    from echelon.cli.lines import DataPrinter, LinePrinter
+    from echelon.handle import Run
+    from echelon.model.log import LogLine
 
 
 @click.command("logs", short_help="Show what the ranks wrote.")
@@ -32,7 +40,8 @@ def logs(
     raw: bool,
     **target: str | None,
 ) -> int:
-    """Show what the ranks wrote, each line with its rank; without RUN, of the newest run of this folder.
+    """Show what the ranks wrote, each line with its rank; without RUN, of the newest run of this folder. Of a
+    notebook's pipeline, one step after the other; -f is for a single step.
 
     \b
     Examples:
@@ -43,22 +52,34 @@ def logs(
     from echelon.cli import render
     from echelon.cli.follow import report_waiting
     from echelon.cli.lines import DataPrinter, LinePrinter
-    from echelon.cli.words import near
-    from echelon.engines.results import is_streamed
+    from echelon.handle import Run
     from echelon.model.resources import parse_duration
 
-    run = find_run(name, target)
+    found = find_run(name, target) if follow else find_run_or_steps(name, target)
+    runs = [found] if isinstance(found, Run) else found.steps
     format_ = target["format"] or "text"
     start = time.time() - parse_duration("since", since) if since else None
-    lines = run.logs(rank=rank, worker=worker, follow=follow, tail=tail, since=start)
-    printer: DataPrinter | LinePrinter
-    if format_ == "text":
-        ranks = [rank for each in run.status().workers for rank in each.ranks]
-        printer = LinePrinter(prefix=len(ranks) != 1, timestamps=timestamps, at_once=follow, raw=raw)
-    else:
-        printer = DataPrinter(format_, at_once=follow)
-    if follow:
-        report_waiting(run)
+    for run in runs:
+        if len(runs) > 1 and format_ == "text":
+            render.notice(f"run {run.name}")
+        lines = run.logs(rank=rank, worker=worker, follow=follow, tail=tail, since=start)
+        printer: DataPrinter | LinePrinter
+        if format_ == "text":
+            ranks = [rank for each in run.status().workers for rank in each.ranks]
+            printer = LinePrinter(prefix=len(ranks) != 1, timestamps=timestamps, at_once=follow, raw=raw)
+        else:
+            printer = DataPrinter(format_, at_once=follow)
+        if follow:
+            report_waiting(run)
+        _print(run, lines, printer)
+    return 0
+
+
+def _print(run: Run, lines: Iterable[LogLine], printer: DataPrinter | LinePrinter) -> None:
+    from echelon.cli import render
+    from echelon.cli.words import near
+    from echelon.engines.results import is_streamed
+
     torn = False
     for line in lines:
         printer.show(line)
@@ -67,4 +88,3 @@ def logs(
     folder = Path(run.status().results or "") if torn else None
     if folder is not None and (folder / "logs").is_dir() and not is_streamed(folder):
         render.notice(f"all output is in {near(str(folder))}/logs")
-    return 0

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from echelon.cli.attaching import attach_all
+from echelon.cli.attaching import attach_all, find_run_or_steps
 from echelon.cli.options import complete_runs, find_run, target_of, target_options
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def _last_is_remote() -> bool:
 @target_options
 def status(name: str | None, **target: str | None) -> int:
     """Say how a run stands: its workers, its restarts, and, if it failed, the rank that failed first.
-    Without RUN, the newest run of this folder.
+    Without RUN, the newest run of this folder. Of a notebook's pipeline, its steps are listed.
 
     \b
     Examples:
@@ -109,8 +109,13 @@ def status(name: str | None, **target: str | None) -> int:
       echelon status RUN -o json
     """
     from echelon.cli import render
+    from echelon.handle import Run
 
-    render.status(find_run(name, target).status(), target["format"] or "text")
+    found, format_ = find_run_or_steps(name, target), target["format"] or "text"
+    if isinstance(found, Run):
+        render.status(found.status(), format_)
+    else:
+        render.runs(found.rows, format_, ended_too=True)
     return 0
 
 

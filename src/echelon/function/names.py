@@ -55,7 +55,7 @@ class Used:
     """What a statement does with the names of its module."""
 
     now: frozenset[str]  # read when it is executed, also if it binds them
-    later: frozenset[str]  # read when what it defines is called
+    later: frozenset[str]  # read when what it defines is called, also if it is read before
     binds: frozenset[str]
     may_bind: frozenset[str]  # by a function in it, with `global`
 
@@ -69,11 +69,10 @@ def names_used(text: str, *, hints: bool = True) -> Used:
         warnings.simplefilter("ignore")
         table = _table(text)
     used = list(_uses(table, now=True))
-    now = frozenset(name for name, is_now in used if is_now)
     bound = (symbol for symbol in table.get_symbols() if symbol.is_assigned() or symbol.is_imported())
     return Used(
-        now=now,
-        later=frozenset(name for name, _ in used) - now,
+        now=frozenset(name for name, is_now in used if is_now),
+        later=frozenset(name for name, is_now in used if not is_now),
         binds=frozenset(symbol.get_name() for symbol in bound),
         may_bind=frozenset(_declared(table)),
     )

@@ -40,6 +40,14 @@ def local_settings(step: Step, engine: Engine) -> Settings:
     return replace(_of_size(step), cpus=cpus, memory=memory, secret=secrets or None)
 
 
+def asked_for(step: Step) -> tuple[float, float]:
+    """The cores and the memory of all workers of a step, by its limits: a worker without has one core."""
+    cpus, memory = step.options.limits.get("cpu"), step.options.limits.get("memory")
+    cores = 1.0 if cpus is None else parse_cpus("limit:cpu", cpus).request
+    held = 0.0 if memory is None else parse_memory("limit:memory", memory).request
+    return step.size.workers * cores, step.size.workers * held
+
+
 def pod_settings(step: Step, base: Settings, image: str | None) -> Settings:
     """In pods: limits are requests too, as Kubernetes has it for a pod with limits alone, and secrets come
     from the cluster's own. `base` is what holds for every step; `image` that of a step without one.

@@ -86,6 +86,7 @@ def take_over(folder: PipelineFolder, name: str, step: str, key: str) -> Earlier
             target = folder.work / path
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(earlier.work / path, target)
+        _bring_results(earlier.results(step), folder.results(step))
         return Earlier(run=earlier.name, step=record)
     return None
 
@@ -107,6 +108,13 @@ def _bring_values(earlier: PipelineFolder, folder: PipelineFolder, step: str) ->
     target = folder.values / step
     shutil.rmtree(target, ignore_errors=True)
     partial.rename(target)
+
+
+def _bring_results(earlier: Path, results: Path) -> None:
+    """Bring what a step has shown, logged and saved; folders of other workers stay where they are."""
+    set_aside(results)
+    with suppress(OSError):  # they are no input of any step
+        shutil.copytree(earlier, results, symlinks=True, ignore=shutil.ignore_patterns("workers"))
 
 
 def _seal(content: dict[str, object], secret: bytes) -> str:

@@ -3,6 +3,7 @@ refused before anything exists."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Protocol
@@ -115,6 +116,7 @@ class _Here:
 
     def place(self, pipeline: Pipeline, folder: PipelineFolder, volume: RunVolume | None) -> Place:  # noqa: ARG002 - as above
         python = python_of(self.options.python)
+        memory = max((node.memory for node in self.engine.cluster(gpus=False).nodes), default=math.inf)
         return OnThisMachine(
             pipeline=pipeline,
             folder=folder,
@@ -122,6 +124,7 @@ class _Here:
             python=python,
             base=self.options.pods,
             restarts=self.options.restarts,
+            memory=memory,
         )
 
 

@@ -7,6 +7,20 @@ from collections.abc import Iterator
 
 from echelon.notebook.pipeline import Pipeline, Step
 
+# Names that mean something to Mermaid; in capitals they do not, and no step has capitals.
+_MERMAIDS = (
+    "call",
+    "class",
+    "click",
+    "default",
+    "direction",
+    "end",
+    "flowchart",
+    "graph",
+    "href",
+    "style",
+    "subgraph",
+)
 _WIDE, _HIGH, _GAP_X, _GAP_Y = 150, 44, 90, 26  # of a box in the SVG, and between boxes
 
 
@@ -31,13 +45,17 @@ def as_mermaid(pipeline: Pipeline) -> str:
     lines = ["flowchart LR"]
     for step in pipeline.steps:
         size = _size(step)
-        lines.append(f'    {step.name}["{step.name}{f"<br/>{size}" if size else ""}"]')
+        lines.append(f'    {_id(step.name)}["{step.name}{f"<br/>{size}" if size else ""}"]')
     for step in pipeline.steps:
         labels = dict(_edges(step))
         for source in dict.fromkeys([*step.after, *labels]):
             label = f"|{labels[source]}|" if source in labels else ""
-            lines.append(f"    {source} -->{label} {step.name}")
+            lines.append(f"    {_id(source)} -->{label} {_id(step.name)}")
     return "\n".join(lines) + "\n"
+
+
+def _id(step: str) -> str:
+    return step.upper() if step in _MERMAIDS else step
 
 
 def as_svg(pipeline: Pipeline) -> str:

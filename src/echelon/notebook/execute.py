@@ -89,7 +89,7 @@ class Execution:
         self._place, self._watcher, self._options = place, watcher, options
         self.record = record
         self.began = False  # whether a process of any step has run
-        self._running: dict[str, int] = {}  # the workers of each step that runs
+        self._running: dict[str, Step] = {}
         self._runs: dict[str, Run] = {}
         self._ended: queue.SimpleQueue[_Ended] = queue.SimpleQueue()
         self._stopping = threading.Event()
@@ -133,11 +133,15 @@ class Execution:
         return False
 
     def _has_room(self, step: Step) -> bool:
-        most = self._options.parallel or self._place.at_once
-        return not self._running or sum(self._running.values()) + step.size.workers <= most
+        together = [*self._running.values(), step]
+        if len(together) == 1:
+            return True
+        if (most := self._options.parallel) is not None:
+            return sum(each.size.workers for each in together) <= most
+        return self._place.has_room(together)
 
     def _begin(self, step: Step) -> None:
-        self._running[step.name] = step.size.workers
+        self._running[step.name] = step
         run = run_name(self._folder.name, step.name)
         self._note(step.name, StepRecord(state="running", run=run, started=time.time()))
         threading.Thread(target=self._work, args=(step, run), name=step.name, daemon=True).start()
@@ -155,8 +159,9 @@ class Execution:
         if ended.error is not None:
             if not isinstance(ended.error, EchelonError):
                 raise ended.error
-            reason, code = str(ended.error), ended.error.exit_code
-            record = replace(record, state="failed", ended=time.time(), reason=reason, exit_code=code)
+            error = ended.error
+            record = replace(record, state="failed", ended=time.time(), exit_code=error.exit_code)
+            record = replace(record, reason=error.message, hint=error.hint or "")
         self._note(ended.step, record)
 
     def _note(self, step: str, record: StepRecord) -> None:
@@ -266,6 +271,7 @@ class Execution:
             cell=failure.get("cell") or (self._place.last_cell(step) if _has_run(status) else None),
             line=failure.get("line") or None,
             reason=str(reason or status.state),
+            hint=(cause.hint if cause is not None else None) or "",
             traceback=str(failure.get("traceback") or "\n".join(cause.tail if cause is not None else ())),
             exit_code=status.exit_code,
         )

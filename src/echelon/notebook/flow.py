@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field
 
 from echelon.function.names import names_used
+from echelon.notebook.guards import assigned_inside, guarded_names
 from echelon.notebook.magics import OWN
 from echelon.notebook.parameters import Code
 from echelon.values import frozen
@@ -62,8 +63,9 @@ def flow_of(cells: Sequence[Code], classes: Iterable[str] = ()) -> Flow:
     walk = _Walk(set(classes))
     bound: set[str] = set()
     for code in cells:
-        walk.cell = code.cell
-        bound = walk.block(_module(code.text).body, bound)
+        walk.cell, tree = code.cell, _module(code.text)
+        walk.guarded |= guarded_names(tree)
+        bound = walk.block(tree.body, bound)
     return walk.result()
 
 
@@ -96,6 +98,7 @@ class _WithoutAwait(ast.NodeTransformer):
 class _Walk:
     def __init__(self, classes: set[str]) -> None:
         self.cell = 0
+        self.guarded: set[str] = set()  # the code can do without them
         self._classes = classes  # and functions whose results may hold functions
         self._hints = True
         self._generating: set[str] = set()
@@ -191,7 +194,9 @@ class _Walk:
         """One statement or expression without statements inside but those of functions and classes."""
         used = names_used(ast.unparse(node), hints=self._hints)
         place = Place(cell=self.cell, line=getattr(node, "lineno", 1))
-        for name in sorted(used.now - bound - BUILTIN):
+        inside = assigned_inside(node)  # where in the statement, matters little
+        self._wants |= (used.now & inside) - bound
+        for name in sorted(used.now - bound - inside - BUILTIN):
             self._need(name, place)
         if (
             isinstance(node, ast.AugAssign)
@@ -201,7 +206,9 @@ class _Walk:
             self._need(node.target.id, place)
         self._reads |= (used.now | used.later) - BUILTIN
         for name in sorted(used.later - BUILTIN):
-            if not name.startswith(OWN):
+            if name in self.guarded:
+                self._wants.add(name)
+            elif not name.startswith(OWN):
                 self._later.setdefault(name, place)
         self._may |= used.binds | used.may_bind
         bound |= used.binds
@@ -223,7 +230,7 @@ class _Walk:
     def _need(self, name: str, place: Place) -> None:
         if name.startswith(OWN):
             return
-        if name in self._may:
+        if name in self._may or name in self.guarded:
             self._wants.add(name)
         else:
             self._needs.setdefault(name, place)

@@ -52,6 +52,7 @@ class StepRecord:
     cell: int | None = None  # the cell that failed, and the line in it
     line: int | None = None
     reason: str = ""
+    hint: str = ""
     traceback: str = ""
     exit_code: int | None = None
     key: str = ""  # the digest of all that its result depends on

@@ -107,6 +107,8 @@ def parse_parameter(parameter: Parameter, text: str) -> Any:
 
 def kind_of(parameter: Parameter) -> str:
     """The type that a parameter's values have."""
+    if parameter.annotation == "float" and type(parameter.value) is int:  # lr: float = 1
+        return "float"
     return (
         type(parameter.value).__name__ if parameter.value is not None else parameter.annotation or "NoneType"
     )

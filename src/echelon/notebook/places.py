@@ -4,8 +4,9 @@
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -16,7 +17,7 @@ from echelon.engines.base import Engine
 from echelon.model.job import PIPELINE, STEP
 from echelon.model.settings import Settings
 from echelon.model.surroundings import Surroundings
-from echelon.notebook.asking import local_settings
+from echelon.notebook.asking import asked_for, local_settings
 from echelon.notebook.cache import state_of
 from echelon.notebook.cells import looks_above
 from echelon.notebook.folder import PipelineFolder, files_in, link_project
@@ -37,10 +38,8 @@ class Place(Protocol):
         """Whether results of earlier runs can be taken over there."""
         ...
 
-    @property
-    def at_once(self) -> int:
-        """How many workers may be at work at the same time, unless the user says so."""
-        ...
+    def has_room(self, steps: Sequence[Step]) -> bool:
+        """Whether these steps may be at work at the same time, unless the user says so."""
 
     def open(self) -> None:
         """Have all there that steps need, before the first of them."""
@@ -78,11 +77,13 @@ class OnThisMachine:
     base: Settings = field(default_factory=Settings)  # variables and secrets of all steps
     restarts: int = 0
     caches: bool = True
+    memory: float = math.inf  # of the machine, in bytes
 
-    @property
-    def at_once(self) -> int:
-        """As many as there are cores."""
-        return max(2, os.cpu_count() or 2)
+    def has_room(self, steps: Sequence[Step]) -> bool:
+        """As many workers as there are cores, or as their limits allow."""
+        asked = [asked_for(step) for step in steps]
+        cpus, memory = sum(each for each, _ in asked), sum(each for _, each in asked)
+        return cpus <= max(2, os.cpu_count() or 2) and memory <= self.memory
 
     def open(self) -> None:
         """Write what the steps run, and link what lies beside the notebook."""

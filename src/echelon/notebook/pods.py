@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import os
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -61,7 +61,10 @@ class InPods:
     restarts: int = 0
     tell: Callable[[str], object] = field(default=lambda _note: None)
     caches: bool = False
-    at_once: int = _AT_ONCE
+
+    def has_room(self, steps: Sequence[Step]) -> bool:
+        """Where there is room in a cluster, it knows best itself."""
+        return sum(step.size.workers for step in steps) <= _AT_ONCE
 
     @property
     def _volumes(self) -> Volumes:

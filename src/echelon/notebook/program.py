@@ -15,12 +15,13 @@ from echelon.notebook.beside.sources import Unordered, find_sources
 from echelon.notebook.dataflow import refuse_unordered
 from echelon.notebook.flow import flow_of
 from echelon.notebook.folder import PipelineFolder, published
+from echelon.notebook.parameters import Code
 from echelon.notebook.pipeline import Pipeline, Step
 from echelon.values import frozen
 
 _DEFINES = re.compile(r"\b(def|class|lambda)\b")
 _BY_TEXT = {"globals", "locals", "vars", "eval", "exec", "get_ipython"}
-_BESIDE = ("__init__", "alike", "keras", "outputs", "pickling", "pod", "shell", "step", "store")
+_BESIDE = ("__init__", "alike", "changes", "keras", "outputs", "pickling", "pod", "shell", "step", "store")
 _ENTRY = '''"""Runs one step of a notebook. Written by echelon: change the notebook, not this file."""
 
 import json
@@ -105,6 +106,8 @@ def specification(
         "prelude": [{"cell": code.cell, "text": code.text} for code in pipeline.prelude],
         "repeats": list(step.flow.repeats),
         "cells": [{"cell": code.cell, "text": code.text} for code in step.cells],
+        # Functions come as values; their lines are for tracebacks, and for what compiles them.
+        "defining": [{"cell": code.cell, "text": code.text} for code in _defining(pipeline, step)],
         "inputs": {name: dict(source) for name, source in sources.items()},
         "outputs": list(step.flow.read_later),
         "metrics": list(pipeline.metrics),
@@ -138,14 +141,19 @@ def _parameters_of(pipeline: Pipeline, step: Step, prelude: Sequence[str]) -> di
     """The parameters whose names occur in what a step may run: its cells, the rest of the prelude, and
     functions of the steps before. All of them where code may find names by their text.
     """
-    before = [code.text for each in pipeline.steps if each.name in step.before for code in each.cells]
-    defining = [text for text in before if _DEFINES.search(text)]
-    texts = [*prelude, *(code.text for code in step.cells), *defining]
+    defining = _defining(pipeline, step)
+    texts = [*prelude, *(code.text for code in (*step.cells, *defining))]
     words = set(re.findall(r"\w+", "\n".join(texts)))
     values = {each.name: pipeline.values.get(each.name, each.value) for each in pipeline.parameters}
     if words & _BY_TEXT:
         return values
     return {name: value for name, value in values.items() if name in words}
+
+
+def _defining(pipeline: Pipeline, step: Step) -> list[Code]:
+    """The cells of steps before that may define functions and classes."""
+    before = (code for each in pipeline.steps if each.name in step.before for code in each.cells)
+    return [code for code in before if _DEFINES.search(code.text)]
 
 
 def _calls(pipeline: Pipeline, step: Step) -> dict[str, list[str]]:

@@ -11,6 +11,7 @@ from echelon.finding import look_elsewhere
 from echelon.handle import Run
 from echelon.model.job import PIPELINE
 from echelon.model.run import parse_uri
+from echelon.model.status import RunSummary
 from echelon.notebook.pods import MOUNT
 from echelon.notebook.volume import RUN_LABEL
 from echelon.sources import Target, find_surroundings, where_to_look
@@ -25,7 +26,12 @@ class Found:
 
     pipeline: str
     engine: Engine
-    steps: tuple[Run, ...]
+    rows: tuple[RunSummary, ...]  # of its steps, as `ps` shows them, the first to start first
+
+    @property
+    def steps(self) -> tuple[Run, ...]:
+        """The runs of its steps."""
+        return tuple(Run(parse_uri(row.uri, LOCAL), self.engine) for row in self.rows)
 
 
 @frozen
@@ -45,11 +51,11 @@ def find_pipeline(name: str, target: Target) -> Found | None:
 
     def look(place: str) -> Found | None:
         engine = choose_engine(place, context=looked.context, namespace=looked.namespace)
-        steps = [row.uri for row in engine.runs() if row.pipeline == name and row.own]
-        if not steps and not _made_for(engine, name):
+        rows = [row for row in engine.runs() if row.pipeline == name and row.own]
+        if not rows and not _made_for(engine, name):
             return None
-        found = [Run(parse_uri(uri, place), engine) for uri in steps]
-        return Found(pipeline=name, engine=engine, steps=tuple(found))
+        ordered = sorted(rows, key=lambda row: row.created)
+        return Found(pipeline=name, engine=engine, rows=tuple(ordered))
 
     here = look(first)
     return here if here is not None or target.on is not None else look_elsewhere(lambda: look(other))

@@ -44,6 +44,7 @@ else:
 del connection
 print("worker", rank, "of", workers, "had", part)
 """
+EXAMPLE = Path(__file__).parents[3] / "examples" / "notebooks" / "fan_out.ipynb"
 CELLS = [
     ("imports", "import os, pathlib, socket, time"),
     ("pipeline-parameters", "n = 4\nscale: float = 0.5"),
@@ -77,18 +78,34 @@ def check_by_schema(namespace: Kubectl, pipeline: dict) -> None:
 def test_it_succeeds_with_the_value_of_a_local_run(
     tekton: None, cli: Call, namespace: Kubectl, image: Callable[[str], str]
 ) -> None:
-    book = write_book(Path("add.ipynb"), CELLS)
-    local = cli("notebook", "run", str(book), "--param", "n=7", "-o", "json")
+    metrics = run_here_and_there(cli, namespace, image, write_book(Path("add.ipynb"), CELLS), "n=7")
+    assert metrics["answer"] == sum(range(7)) * 0.5
+    log = namespace("logs", "-l", "tekton.dev/pipelineTask=add-up", "-c", "step-step")
+    assert "[1] worker 1 of 2 had 9" in log
+
+
+def test_the_example_that_fans_out_does(
+    tekton: None, cli: Call, namespace: Kubectl, image: Callable[[str], str]
+) -> None:
+    metrics = run_here_and_there(cli, namespace, image, EXAMPLE, "points=4000")
+    assert abs(metrics["pi"] - 3.14) < 0.2
+
+
+def run_here_and_there(
+    cli: Call, namespace: Kubectl, image: Callable[[str], str], book: Path, parameter: str
+) -> dict:
+    """Run a notebook on this machine and under Tekton, with the same results, which it returns."""
+    local = cli("notebook", "run", str(book), "--param", parameter, "-o", "json")
     assert local.returncode == 0, local.stderr
-    metrics = json.loads(local.stdout)["steps"]["tell"]["metrics"]
+    steps = json.loads(local.stdout)["steps"].values()
+    metrics = {name: value for step in steps for name, value in step["metrics"].items()}
     words = ("--image", image("python"), "--namespace", namespace.namespace, "--into", "tekton")
-    done = cli("notebook", "compile", "--to", "tekton", str(book), "--param", "n=7", *words)
+    done = cli("notebook", "compile", "--to", "tekton", str(book), "--param", parameter, *words)
     assert done.returncode == 0, done.stderr
-    check_by_schema(
-        namespace, yaml.safe_load(Path("tekton/add-run.yaml").read_text())["spec"]["pipelineSpec"]
-    )
-    namespace("apply", "-f", str(Path("tekton/add-needed.yaml").absolute()))
-    made = namespace("create", "-f", str(Path("tekton/add-run.yaml").absolute()), "-o", "name").strip()
+    needed, run = (next(Path("tekton").absolute().glob(f"*-{kind}.yaml")) for kind in ("needed", "run"))
+    check_by_schema(namespace, yaml.safe_load(run.read_text())["spec"]["pipelineSpec"])
+    namespace("apply", "-f", str(needed))
+    made = namespace("create", "-f", str(run), "-o", "name").strip()
 
     def finished() -> dict:
         conditions = namespace.get(*made.split("/", 1)).get("status", {}).get("conditions", [{}])
@@ -101,10 +118,8 @@ def test_it_succeeds_with_the_value_of_a_local_run(
         assert {each["name"]: each["value"] for each in results} == {
             name: str(value) for name, value in metrics.items()
         }
-        assert metrics["answer"] == sum(range(7)) * 0.5
-        log = namespace("logs", "-l", "tekton.dev/pipelineTask=add-up", "-c", "step-step")
-        assert "[1] worker 1 of 2 had 9" in log
     except BaseException:
         print(namespace("get", "pods,jobs", "-o", "wide"), namespace("get", "events"), sep="\n")
         print((LOGS / "controller-tekton.log").read_text()[-3000:])
         raise
+    return metrics

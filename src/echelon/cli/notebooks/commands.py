@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,10 +13,11 @@ from echelon.cli.notebooks.parameters import pairs
 from echelon.cli.notebooks.server import down, open_, up
 from echelon.cli.options import OF_STEPS, SectionedCommand, place_of, step_options, target_of, target_options
 from echelon.cli.say import say, style
+from echelon.cli.words import one_line
 from echelon.model.settings import Settings
 
 if TYPE_CHECKING:
-    from echelon.notebook.cells import Notebook
+    from echelon.notebook.cells import Cell, Notebook
     from echelon.notebook.folder import StepRecord
     from echelon.notebook.running import Finished
 
@@ -156,7 +157,8 @@ def run(notebook: Path, params: tuple[str, ...], **options: Any) -> int:
 @_NOTEBOOK
 @target_options
 def show(notebook: Path, **options: Any) -> int:
-    """List a notebook's code cells: the number that `tag` takes, the tags, the first line.
+    """List a notebook's code cells: the number that `tag` takes, the tags, the first line; of a cell that
+    belongs to a step by those before it, the step.
 
     \b
     Examples:
@@ -166,14 +168,16 @@ def show(notebook: Path, **options: Any) -> int:
     from echelon.notebook.cells import read_notebook
 
     found = read_notebook(notebook)
+    steps = _steps_of(found)
+    rows = [_cell_row(cell, steps.get(cell.number, ())) for cell in found.cells]
     if (options["format"] or "text") != "text":
-        render.data([_cell_row(found, at) for at in range(len(found.cells))], options["format"])
+        render.data(rows, options["format"])
         return 0
-    rows = [_cell_row(found, at) for at in range(len(found.cells))]
-    width = max((len(" ".join(row["tags"])) for row in rows), default=0)
-    for row in rows:
-        tags = " ".join(row["tags"]).ljust(width)
-        say(f"{row['cell']:>4}  {style(tags, fg='cyan')}  {row['line'][:70]}")
+    told = [" ".join(row["tags"]) or _joined(row["steps"]) for row in rows]
+    width = max(map(len, told), default=0)
+    for row, tags in zip(rows, told, strict=True):
+        colour = "cyan" if row["tags"] else "bright_black"
+        say(f"{row['cell']:>4}  {style(tags.ljust(width), fg=colour)}  {row['line'][:70]}")
     return 0
 
 
@@ -271,10 +275,29 @@ def _stop_on_sigterm() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
 
 
-def _cell_row(found: Notebook, at: int) -> dict[str, Any]:
-    cell = found.cells[at]
+def _cell_row(cell: Cell, steps: Sequence[str]) -> dict[str, Any]:
     first = next((line.strip() for line in cell.text.splitlines() if line.strip()), "")
-    return {"cell": cell.number, "tags": list(cell.tags), "line": first}
+    return {"cell": cell.number, "tags": list(cell.tags), "steps": list(steps), "line": first}
+
+
+def _steps_of(found: Notebook) -> dict[int, list[str]]:
+    """The steps that each cell belongs to; of a notebook that cannot run as it is, none."""
+    from echelon.notebook.cells import InvalidNotebook
+    from echelon.notebook.steps import gather_steps
+
+    steps: dict[int, list[str]] = {}
+    try:
+        for step in gather_steps(found).steps:
+            for code in step.cells:
+                steps.setdefault(code.cell, []).append(step.name)
+    except InvalidNotebook:
+        return {}
+    return steps
+
+
+def _joined(steps: Sequence[str]) -> str:
+    """What stands for the tags of a cell without any."""
+    return f"(step {' and '.join(steps)})" if steps else ""
 
 
 def _as_data(finished: Finished) -> dict[str, Any]:
@@ -296,7 +319,9 @@ def _tell_end(finished: Finished, place: str) -> None:
             continue
         where = f" in cell {step.cell}" if step.cell else ""
         where += f", line {step.line}" if step.cell and step.line else ""
-        render.notice(style(f"step {name} failed{where}: {step.reason}", fg="red"))
+        render.notice(style(one_line(f"step {name} failed{where}: {step.reason}"), fg="red"))
+        if step.hint:
+            say(f"  hint: {one_line(step.hint)}", err=True)
         render.notice(f"{_output_of(step, place)}--from {name} goes on there")
     metrics = {name: value for step in steps.values() for name, value in step.metrics.items()}
     for name, value in metrics.items():

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from echelon.cli import render
 from echelon.cli.bottom import BottomLines
-from echelon.cli.say import say, style, tamed
+from echelon.cli.say import say, shown, style, tamed
 from echelon.cli.words import one_line
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class PipelineView:
 
     def _put(self, step: str, text: str) -> None:
         if self._bottom is not None:
-            self._bottom.put((None, step), style(f"[{step}] ", fg=self._colour(step)), text)
+            self._bottom.put((None, step), shown(style(f"[{step}] ", fg=self._colour(step))), text)
 
     def _colour(self, step: str) -> str:
         return self._colours.setdefault(step, _COLOURS[len(self._colours) % len(_COLOURS)])

@@ -3,6 +3,7 @@ to recognise a value."""
 
 from __future__ import annotations
 
+import enum
 import gc
 import sys
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
@@ -89,6 +90,21 @@ def repeats_itself(value: object) -> bool:
     return False
 
 
+def attributes_of(kind: type) -> Dict[str, Any]:
+    """The attributes that the notebook's own classes have beside methods; of other classes none, and of those
+    that name constants, which keep a list of what they were asked for.
+    """
+    if issubclass(kind, enum.Enum):
+        return {}
+    own = [each for each in reversed(kind.__mro__) if each.__module__ == "__main__"]
+    return {
+        name: value
+        for each in own
+        for name, value in vars(each).items()
+        if not name.startswith(("__", "_abc_")) and not hasattr(type(value), "__get__")
+    }
+
+
 def reach(value: object) -> Dict[int, object]:
     """The changeable objects that a value consists of, by their id; they stay alive with the dict."""
     found: Dict[int, object] = {}
@@ -96,9 +112,12 @@ def reach(value: object) -> Dict[int, object]:
     stack: List[Any] = [value]
     while stack:
         each = stack.pop()
-        if isinstance(each, _ATOMS) or id(each) in seen:
+        if id(each) in seen or (isinstance(each, _ATOMS) and not isinstance(each, type)):
             continue
         seen.add(id(each))
+        if isinstance(each, type):
+            stack.extend(attributes_of(each).values())
+            continue
         if not isinstance(each, _FROZEN):
             found[id(each)] = each
         if isinstance(each, FunctionType):

@@ -3,10 +3,11 @@ without its model, which could not be kept with it."""
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import sys
 from pathlib import Path
-from typing import Any, Dict, Optional
+from typing import Any, Dict, Iterator, Optional
 
 MODEL, HISTORY = "keras-model", "keras-history"
 _LIBRARIES = ("tf_keras", "keras")
@@ -41,9 +42,21 @@ def write_model(model: Any, folder: Path) -> None:
 def read_model(library: str, folder: Path, namespace: Dict[str, Any]) -> Any:
     """Read a model; what the notebook defines itself is found in it by name. Its code is the notebook's own:
     the file was authenticated before."""
-    own = {name: value for name, value in namespace.items() if isinstance(value, type) or callable(value)}
     models = importlib.import_module(library).models
-    return models.load_model(str(folder / _FILE), custom_objects=own, safe_mode=False)
+    with names_known(namespace):
+        return models.load_model(str(folder / _FILE), safe_mode=False)
+
+
+@contextlib.contextmanager
+def names_known(namespace: Dict[str, Any]) -> Iterator[None]:
+    """Let models that are read, also inside of a pickle, find the notebook's own layers and functions."""
+    own = {name: value for name, value in namespace.items() if callable(value)}
+    with contextlib.ExitStack() as stack:
+        for library in _LIBRARIES:
+            utils = getattr(sys.modules.get(library), "utils", None)
+            if utils is not None:
+                stack.enter_context(utils.custom_object_scope(own))
+        yield
 
 
 def weights_alike(one: Any, other: Any) -> bool:

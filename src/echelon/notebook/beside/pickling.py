@@ -4,6 +4,7 @@ every step defines it again."""
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import io
 import pickle
@@ -12,6 +13,7 @@ from typing import Any, Collection, Dict
 
 import cloudpickle
 
+_CACHED: Any = type(functools.lru_cache(len))
 _PROTOCOL = min(5, pickle.HIGHEST_PROTOCOL)
 
 
@@ -26,13 +28,24 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has no 
         """The notebook's own namespace, and what the prelude defines in it."""
         if value is self._namespace:
             return ("namespace", "")
-        if isinstance(value, (type, FunctionType)) and value.__qualname__ in self._prelude:
-            name = value.__qualname__
-            return ("name", name) if self._namespace.get(name) is value else None
+        if isinstance(value, (type, FunctionType, _CACHED)) and self._is_of_prelude(value):
+            return ("name", value.__qualname__)
         return None
 
+    def _is_of_prelude(self, value: Any) -> bool:
+        name = value.__qualname__
+        return name in self._prelude and self._namespace.get(name) is value
+
     def reducer_override(self, value: Any) -> Any:
-        """As cloudpickle does it, but for the globals of the notebook's functions."""
+        """As cloudpickle does it, but for the globals of the notebook's functions; and for functions with a
+        cache, which know themselves by name only.
+        """
+        if type(value) is _CACHED and value.__module__ == "__main__" and not self._is_of_prelude(value):
+            about = value.cache_parameters() if hasattr(value, "cache_parameters") else {}
+            info, typed = value.cache_info(), about.get("typed", False)
+            return (_CACHED, (value.__wrapped__, info.maxsize, typed, type(info)), vars(value))
+        if type(value) is functools.cached_property:  # it has a lock until Python 3.12
+            return (functools.cached_property, (value.func,), {"attrname": value.attrname})
         reduced = super().reducer_override(value)
         if not isinstance(value, FunctionType) or value.__globals__ is not self._namespace:
             return reduced
@@ -52,6 +65,12 @@ class Unpickler(pickle.Unpickler):
         """The counterpart of `Pickler.persistent_id`."""
         kind, name = pid
         return self._namespace if kind == "namespace" else self._namespace[name]
+
+    def find_class(self, module: str, name: str) -> Any:
+        """What is in the stream by name must be there in the next step too, so nothing of the notebook's."""
+        if module == "__main__":
+            raise pickle.UnpicklingError("%s of the notebook cannot be written, only named" % name)
+        return super().find_class(module, name)
 
 
 class _Digest(io.RawIOBase):

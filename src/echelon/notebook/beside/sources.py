@@ -66,7 +66,7 @@ def find_sources(
     for name, source in choose_sources(beside, digests, before, step).items():
         if (source, there[source][name]["entry"]) in groups:
             chosen[name] = source
-    entries = {
-        name: {"step": source, "entry": there[source][name]["entry"]} for name, source in chosen.items()
-    }
+    # What an earlier step has written is read first: an object brings its class along, as it was then.
+    ordered = sorted(chosen.items(), key=lambda item: len(before[item[1]]))
+    entries = {name: {"step": source, "entry": there[source][name]["entry"]} for name, source in ordered}
     return entries, {name: digests[source][name] for name, source in chosen.items()}

@@ -19,12 +19,12 @@ import tempfile
 import time
 import traceback
 from pathlib import Path
-from types import FunctionType, ModuleType
+from types import ModuleType
 from typing import Any, Dict, List, Optional, Set
 
-from echelon.notebook.beside import alike, keras, pod, shell
+from echelon.notebook.beside import keras, pod, shell
+from echelon.notebook.beside.changes import Changes
 from echelon.notebook.beside.outputs import Recorder
-from echelon.notebook.beside.pickling import fingerprint
 from echelon.notebook.beside.store import PICKLED, PUBLISHED, CannotKeep, Damaged, Store, read_secret
 
 AT, FAILURE, CELLS, DONE = "at.json", "failure.json", "cells.jsonl", "done"
@@ -87,18 +87,20 @@ class _Step:
         self._flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
         self._loop: Any = None
         self._prelude: Set[str] = set()
+        self._changes = Changes(self._namespace, self._prelude)
         folder = Path(spec["folder"])
         secret = os.environ.pop(pod.SECRET, "").encode() or read_secret(folder / "secret")
         self._store = Store(folder / "values", spec["run"], secret, self._namespace, self._prelude)
         self._unloaded: Dict[str, Dict[str, str]] = {}
-        self._first: Dict[str, Any] = {}  # values as they came in, and their fingerprints
         self._cell = 0
 
     def run(self) -> int:
         try:
+            for code in self._spec["defining"]:
+                self._show_lines(code)
             for code in self._spec["prelude"]:
                 self._run_cell(code)
-            self._prelude.update(name for name in self._namespace if not name.startswith("__"))
+            self._changes.prelude_is_over()
             for number, text in enumerate(self._spec["repeats"]):
                 exec(compile(text, "<repeated %d>" % number, "exec", self._flags), self._namespace)  # noqa: S102
             self._load_inputs()
@@ -123,8 +125,7 @@ class _Step:
         if self._kept is not None:
             for at in (self._kept / AT, *map(Path, [self._spec["at"]] if "at" in self._spec else [])):
                 _replace(at, {"cell": self._cell})
-        name = "%s, cell %d" % (os.path.basename(self._spec["notebook"]), self._cell)
-        linecache.cache[name] = (len(text), None, [line + "\n" for line in text.split("\n")], name)
+        name = self._show_lines(code)
         body = ast.parse(text, name).body
         self._recorder.begin()
         began = time.monotonic()
@@ -140,6 +141,13 @@ class _Step:
             self._recorder.end(self._cell, time.monotonic() - began, shown)
             raise
         self._recorder.end(self._cell, time.monotonic() - began)
+
+    def _show_lines(self, code: Dict[str, Any]) -> str:
+        """Let tracebacks and libraries find the text of a cell; returns the name of its file."""
+        name = "%s, cell %d" % (os.path.basename(self._spec["notebook"]), code["cell"])
+        lines = [line + "\n" for line in code["text"].split("\n")]
+        linecache.cache[name] = (len(code["text"]), None, lines, name)
+        return name
 
     def _run_statement(self, node: ast.stmt, name: str, show: bool) -> None:
         self._load_for(node)
@@ -173,7 +181,7 @@ class _Step:
                 self._load(name)
         for name in self._spec["outputs"]:
             if name in self._prelude:
-                self._note_first(name)
+                self._note(name)
 
     def _load_for(self, node: ast.stmt) -> None:
         """Load the variables that a statement reads, itself or through functions that it may call."""
@@ -188,29 +196,18 @@ class _Step:
         source = self._unloaded.pop(name, None)
         if source is not None:
             self._namespace[name] = self._store.load(source["step"], source["entry"], name)
-            self._note_first(name)
+            self._note(name)
 
-    def _note_first(self, name: str) -> None:
+    def _note(self, name: str) -> None:
         if name in self._spec["outputs"] and self._kept is not None:
-            value = self._namespace[name]
-            self._first[name] = (value, self._fingerprint(value))
+            self._changes.note(name)
 
-    def _fingerprint(self, value: Any) -> Optional[str]:
-        if isinstance(value, (type, FunctionType, ModuleType)):
-            return "a definition"
-        try:
-            if keras.library_of_model(value) is not None:
-                value = (value.get_weights(), value.get_config())
-            return fingerprint(value, self._namespace, self._prelude)
-        except Exception:
-            return None
+    def _tell(self, text: str) -> None:
+        if self._kept is not None:
+            sys.stderr.write(text + "\n")
 
     def _publish(self) -> None:
-        names = [name for name in self._spec["outputs"] if name in self._namespace]
-        changed = [name for name in names if not self._is_as_it_came(name)]
-        handed = {name: self._namespace[name] for name in changed}
-        same = {name: self._namespace[name] for name in names if name not in handed}
-        handed.update(_sharing(handed, same))
+        handed = self._changes.handed_on(self._spec["outputs"], self._tell)
         if self._kept is None:
             with tempfile.TemporaryDirectory() as folder:
                 self._store.write_apart(handed, Path(folder))
@@ -219,12 +216,6 @@ class _Step:
         if "shipped" in self._spec:  # the machine that started it reads this among the results
             published = Path(self._spec["folder"], "values", self._spec["step"], PUBLISHED)
             shutil.copy(str(published), str(self._kept / PUBLISHED))
-
-    def _is_as_it_came(self, name: str) -> bool:
-        if name not in self._first:
-            return False
-        value, before = self._first[name]
-        return self._namespace[name] is value and before is not None and before == self._fingerprint(value)
 
     def _metrics(self) -> Dict[str, Any]:
         found: Dict[str, Any] = {}
@@ -257,6 +248,8 @@ class _Step:
             (each["cell"] for each in reversed(self._spec["cells"]) if _binds(each["text"], error.name)), 0
         )
         hint = "hand on what it was made of, or make it in the step that reads it"
+        if hasattr(self._namespace.get(error.name), "__name__"):  # a function, however it was compiled
+            hint = "define it in a cell tagged functions, which every step runs"
         return self._fail("echelon: %s (%s)" % (error, hint), str(error), cell, 0)
 
     def _fail(self, text: str, error: Optional[str], cell: int, line: int, code: int = 1) -> int:
@@ -279,29 +272,6 @@ class _Step:
     def _lines(self, error: BaseException) -> List[str]:
         frames = _own_frames(error, os.path.basename(self._spec["notebook"]))
         return traceback.format_exception(type(error), error, frames or error.__traceback__)
-
-
-def _sharing(handed: Dict[str, Any], others: Dict[str, Any]) -> Dict[str, Any]:
-    """Of other variables, those that share something with what is handed on, directly or through each other:
-    they go on together with it."""
-    if not handed or not others:
-        return {}
-    parts: Set[int] = set()
-    for value in handed.values():
-        parts.update(alike.reach(value))
-    data = {
-        name: alike.reach(value)
-        for name, value in others.items()
-        if not isinstance(value, (type, FunctionType, ModuleType))
-    }
-    found: Dict[str, Any] = {}
-    while True:
-        new = [name for name, own in data.items() if name not in found and not parts.isdisjoint(own)]
-        if not new:
-            return found
-        for name in new:
-            found[name] = others[name]
-            parts.update(data[name])
 
 
 def _own_frames(error: BaseException, notebook: str) -> Any:

@@ -219,7 +219,8 @@ class Store:
             return {names[0]: parsing.Reader(folder, None).value(tree)}
         if codec == keras.MODEL:
             return {names[0]: keras.read_model(about["library"], folder, self._namespace)}
-        with (folder / PICKLE).open("rb") as file:
+        pickled = folder / PICKLE
+        with pickled.open("rb") as file, keras.names_known(self._namespace):
             found: Dict[str, Any] = pickling.Unpickler(file, self._namespace).load()
         if codec == keras.HISTORY:
             return {name: keras.make_history(about["library"], parts) for name, parts in found.items()}

@@ -80,8 +80,10 @@ def specification(pipeline: Dict[str, Any], name: str, folder: Path) -> Dict[str
     inputs, _ = find_sources(name, told["wanted"], told["outputs"], before, there)
     prelude: List[Dict[str, Any]] = list(pipeline["prelude"])
     prelude[pipeline["given_after"] : pipeline["given_after"]] = _given(pipeline["parameters"])
+    texts = [code for each in told["before"] for code in pipeline["steps"][each]["specification"]["cells"]]
     return dict(
         told["specification"],
+        defining=texts,
         run=folder.name,
         step=name,
         folder=str(folder),
