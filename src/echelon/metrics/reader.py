@@ -91,9 +91,8 @@ class MetricReader:
         return found
 
 
-def read_all(pieces: Iterable[LogLine | LogBlock], patterns: Sequence[str] = ()) -> Iterator[Metric]:
+def read_all(pieces: Iterable[LogLine | LogBlock], reader: MetricReader) -> Iterator[Metric]:
     """The metrics of all pieces."""
-    reader = MetricReader(patterns)
     for piece in pieces:
         yield from reader.read(piece)
 
