@@ -48,11 +48,11 @@ def observe(
             sources += [partial(_measured, engine, ref, reader, over), partial(files.follow, over)]
         found = merged(sources)
     else:
-        known = [engine.events(ref)] if events else []
-        measured = [read_all(engine.output(ref, follow=False), reader)] if metrics else []
-        if metrics and (written := list(files.read())):
-            measured.append(iter(written))
-        every = [*known, *measured]
+        every: list[Iterator[Item]] = [engine.events(ref)] if events else []
+        if metrics:
+            every.append(read_all(engine.output(ref, follow=False), reader))
+            if written := list(files.read()):
+                every.append(iter(written))
         found = every[0] if len(every) == 1 else heapq.merge(*every, key=lambda item: item.at)
     return _end_last(found)
 

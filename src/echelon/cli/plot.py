@@ -30,10 +30,10 @@ def draw(title: str, axis: str, curves: Sequence[Curve], width: int) -> list[str
             field[min(max(row, 0), _HEIGHT - 1)][column] += mark
     labels = {0: scale[0], (_HEIGHT - 1) // 2: scale[1], _HEIGHT - 1: scale[2]}
     lines = [title]
-    for number, row in enumerate(field):
+    for height, cells in enumerate(field):
         # Where curves meet, their marks take turns, so that none is hidden.
-        shown = "".join(cell[column % len(cell)] if cell else " " for column, cell in enumerate(row))
-        lines.append(f"{labels.get(number, ''):>{margin}} |{shown}".rstrip())
+        shown = "".join(cell[column % len(cell)] if cell else " " for column, cell in enumerate(cells))
+        lines.append(f"{labels.get(height, ''):>{margin}} |{shown}".rstrip())
     lines.append(f"{'':>{margin}} +{'-' * columns}")
     begin, end = _number(left), _number(right)
     middle = axis.center(max(len(axis), columns - len(begin) - len(end)))

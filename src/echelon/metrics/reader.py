@@ -69,8 +69,8 @@ class MetricReader:
                     start = max(start, text.rfind("\n", start, hint.start()) + 1)
                 end = text.find("\n", start)
                 end = length if end < 0 else end
-                pairs, *place = self._parse(text[start:end])
-                stands = step, epoch, steps = advance(stands, *place)
+                pairs, step, epoch, steps = self._parse(text[start:end])
+                stands = step, epoch, steps = advance(stands, step, epoch, steps)
                 for name, value in pairs:
                     into.append(Metric(name, value, at, rank, step, epoch, steps))
                 end += 1

@@ -51,14 +51,14 @@ def _scalars(data: bytes) -> list[Scalar]:
     summaries: list[bytes] = []
     for number, kind, value in _fields(data):
         if (number, kind) == (1, _FIXED64):
-            (at,) = struct.unpack("<d", value)
+            (at,) = struct.unpack("<d", _bytes(value))
         elif (number, kind) == (2, _VARINT):
             step = _signed(value)
         elif (number, kind) == (5, _BYTES):
             summaries.append(_bytes(value))
     if not is_moment(at):
         at = 0.0
-    found = []
+    found: list[Scalar] = []
     for summary in summaries:
         for number, kind, value in _fields(summary):
             if (number, kind) == (1, _BYTES) and len(found) < _MOST:

@@ -32,10 +32,8 @@ class Figures:
         value = metric.value
         self.count += 1
         self.last = metric
-        self.least = value if value < self.least or self.least != self.least else self.least  # noqa: PLR0124
-        self.greatest = (
-            value if value > self.greatest or self.greatest != self.greatest else self.greatest  # noqa: PLR0124
-        )
+        self.least = value if value < self.least or self.least != self.least else self.least
+        self.greatest = value if value > self.greatest or self.greatest != self.greatest else self.greatest
 
 
 def summarise(run: str, metrics: Iterable[Metric]) -> dict[Key, Figures]:

@@ -8,6 +8,7 @@ this is never more than a shortcut. What does not fit it is parsed."""
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 
 from echelon.metrics.text import Slot, ratio, whole_number
 from echelon.model.metric import Metric
@@ -36,9 +37,7 @@ class Shape:
         uses = {slot.start: number for number, slot in enumerate(ordered)}
         self._values = [(slot.name, uses[slot.start]) for slot in slots if slot.use == "value"]
         self._wholes = {
-            uses[before.start]: uses[slot.start]
-            for before, slot in zip(slots, slots[1:], strict=False)
-            if slot.use == "whole"
+            uses[before.start]: uses[slot.start] for before, slot in pairwise(slots) if slot.use == "whole"
         }
         place = {slot.use: uses[slot.start] for slot in slots}
         self._step, self._epoch, self._steps = place.get("step"), place.get("epoch"), place.get("steps")
@@ -72,8 +71,8 @@ class Shape:
 
 
 def advance(stands: Stands, step: int | None, epoch: float | None, steps: int | None) -> Stands:
-    """Where a training stands after a line that says so much: the rest is as it was, but a new epoch has steps
-    of its own.
+    """Where a training stands after a line that says so much: the rest is as it was, but a new epoch has
+    steps of its own.
     """
     if step is None and (epoch is None or epoch == stands[1]):
         step, steps = stands[0], stands[2]

@@ -132,6 +132,7 @@ def is_finite(value: float) -> bool:
 
 
 def whole_number(value: float) -> int | None:
+    """A number as a count, if it can be one."""
     return int(value) if 0 <= value < _MOST_STEPS and value == int(value) else None
 
 

@@ -94,9 +94,8 @@ def _open_repetitions(tokens: list[tuple[str, str]]) -> int:
     found = 0
     solid = [(kind, token) for kind, token in tokens if kind not in ("open", "close", "anchor")]
     for at, (kind, token) in enumerate(solid):
-        if (
-            not _is_repeat(kind, token) or token.endswith("+") and len(token) > 1
-        ):  # one that gives nothing back
+        gives_back = token == "+" or not token.endswith("+")
+        if not _is_repeat(kind, token) or not gives_back:
             continue
         repeated = solid[at - 1]
         after = solid[at + 1] if at + 1 < len(solid) else None

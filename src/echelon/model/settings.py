@@ -147,8 +147,8 @@ class Settings:
         "ship these files although .gitignore names them", metavar="PATTERN", path="pattern"
     )
     metric_pattern: Sequence[str] | None = _setting(
-        "how metrics are found in what ranks print: a regular expression with named groups (default: NAME=VALUE "
-        "and the usual formats)",
+        "how metrics are found in what ranks print: a regular expression with named groups (default: "
+        "NAME=VALUE and other usual formats)",
         metavar="REGEX",
     )
     detach: bool | None = _setting("return at once; the run goes on", short="-d")
