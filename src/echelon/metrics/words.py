@@ -9,15 +9,15 @@ STEP = frozenset({"step", "global_step", "globalstep", "iteration", "iter", "tra
 EPOCH = frozenset({"epoch"})
 # Numbers about the line or the process, which are in many a logger's lines.
 NO_METRIC = frozenset((
-    "asctime", "created", "device", "devices", "group_rank", "line", "lineno", "local_rank", "node_rank", "pid",
-    "port", "ppid", "process", "process_id", "rank", "seed", "thread", "thread_id", "tid", "time_stamp",
-    "timestamp", "ts", "version", "world_size",
+    "asctime", "created", "device", "devices", "group_rank", "line", "lineno", "local_rank", "node_rank",
+    "pid", "port", "ppid", "process", "process_id", "rank", "seed", "thread", "thread_id", "tid",
+    "time_stamp", "timestamp", "ts", "version", "world_size",
 ))  # fmt: skip
 _METRIC_WORDS = frozenset((
-    "acc", "accuracy", "auc", "auroc", "bleu", "bpb", "bpc", "cer", "dice", "elbo", "f1", "fid", "grad", "iou",
-    "kl", "learning", "loss", "losses", "lr", "mae", "map", "mape", "miou", "mse", "nll", "perplexity", "ppl",
-    "precision", "psnr", "r2", "recall", "reward", "rmse", "rouge", "score", "ssim", "throughput", "top1",
-    "top5", "wer",
+    "acc", "accuracy", "auc", "auroc", "bleu", "bpb", "bpc", "cer", "dice", "elbo", "f1", "fid", "grad",
+    "iou", "kl", "learning", "loss", "losses", "lr", "mae", "map", "mape", "miou", "mse", "nll", "perplexity",
+    "ppl", "precision", "psnr", "r2", "recall", "reward", "rmse", "rouge", "score", "ssim", "throughput",
+    "top1", "top5", "wer",
 ))  # fmt: skip
 _METRIC_ENDS = ("loss", "accuracy", "acc", "rate", "norm")
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9]*_[A-Z0-9_]*")

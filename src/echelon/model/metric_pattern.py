@@ -94,15 +94,16 @@ def _open_repetitions(tokens: list[tuple[str, str]]) -> int:
     found = 0
     solid = [(kind, token) for kind, token in tokens if kind not in ("open", "close", "anchor")]
     for at, (kind, token) in enumerate(solid):
-        gives_back = token == "+" or not token.endswith("+")
+        gives_back = len(token) == 1 or not token.endswith("+")
         if not _is_repeat(kind, token) or not gives_back:
             continue
         repeated = solid[at - 1]
         after = solid[at + 1] if at + 1 < len(solid) else None
-        then = solid[at + 2][0] if at + 2 < len(solid) else ""
+        then = solid[at + 2] if at + 2 < len(solid) else ("", "")
         if after is None:
             continue
-        if after[0] not in ("set", "char") or then in ("maybe", "repeat") or _overlap(repeated[1], after[1]):
+        may_lack = then[0] == "maybe" or (then[0] == "repeat" and then[1].startswith(("*", "{0", "{,")))
+        if after[0] not in ("set", "char") or may_lack or _overlap(repeated[1], after[1]):
             found += 1
     return found
 
