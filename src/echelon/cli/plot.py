@@ -9,10 +9,12 @@ from echelon.metrics.series import Curve
 MARKS = "*o+x#@%&"
 _HEIGHT = 14
 _NARROWEST = 20  # columns of the field
+_LARGEST = 1e300
 
 
 def draw(title: str, axis: str, curves: Sequence[Curve], width: int) -> list[str]:
     """The lines of one chart; each curve has a mark of its own, and a legend if there are several."""
+    curves = [Curve(curve.label, _bounded(curve.xs), _bounded(curve.ys)) for curve in curves]
     xs = [x for curve in curves for x in curve.xs]
     ys = [y for curve in curves for y in curve.ys]
     if not ys:
@@ -56,11 +58,14 @@ def _columns(curve: Curve, left: float, right: float, columns: int) -> dict[int,
     return {column: total / count for column, (total, count) in sums.items()}
 
 
+def _bounded(values: Sequence[float]) -> list[float]:
+    """The largest numbers cannot be added to each other."""
+    return [min(max(value, -_LARGEST), _LARGEST) for value in values]
+
+
 def _range(values: Sequence[float]) -> tuple[float, float]:
-    """From the least to the greatest; a constant stands in the middle. The largest numbers are too far apart
-    to be told by their difference.
-    """
-    low, high = max(min(values), -1e300), min(max(values), 1e300)
+    """From the least to the greatest; a constant stands in the middle."""
+    low, high = min(values), max(values)
     if low >= high:
         room = abs(low) * 0.05 or 0.5
         return low - room, low + room
