@@ -41,7 +41,6 @@ def run(call: Call, write: Write) -> str:
     return "fm"
 
 
-@pytest.mark.core
 def test_what_was_measured_as_table_data_and_columns(run: str, call: Call) -> None:
     table = [line.split() for line in call("metrics", run).stdout.splitlines()]
     assert table == [

@@ -104,6 +104,11 @@ def test_what_is_read_at_once_is_what_parsing_every_line_gives(texts: list[str])
     assert list(map(repr, read)) == list(map(repr, stands_by_oracle))
 
 
+def test_a_place_that_is_written_in_an_unusual_way_is_no_shape() -> None:
+    text = "\n".join(f"Train Epoch: {epoch} [1/60 (1%)] Loss: 1" for epoch in (-2, -3, 4, -5, 1))
+    assert list(map(repr, MetricReader().read(as_block(text)))) == list(map(repr, by_parsing(text)))
+
+
 def test_many_lines_of_one_shape() -> None:
     text = "\n".join(f"12:30:{step % 60:02} step={step} loss={1 / (step + 1)!r}" for step in range(1000))
     read = MetricReader().read(as_block(text))

@@ -113,6 +113,8 @@ def parse_with_slots(text: str) -> tuple[Found, list[Slot] | None]:
         epoch=numbers.get("epoch"),
         steps=int(numbers["steps"]) if "steps" in numbers else None,
     )
+    if any(slot.name for slot in place.values()):
+        return found, None  # as in `step=-5`: with another number, more of the line may say where it stands
     return found, [*(slot for *_, slots in pairs for slot in slots), *place.values()]
 
 
