@@ -85,7 +85,10 @@ SHAPES = st.sampled_from(
         "step={} loss={} acc={}", "12:30:{} loss={} ({}%)", "Train Epoch: {} [{}/60 (1%)] Loss: {}",
         "Accuracy: {}/{} ({}%)", "epoch {} step {} top1={}", "{}/{} [==] - loss: {}", "top1={} top5={} x{}",
         "loss: {}, a: {} = {}", "{{'a': {}, 'b': {}, 'epoch': {}}}", '{{"a": {}, "b": {}, "c": {}}}',
-        "plain text {} {} {}", "a={},b={}, c={}.", "x={} y={}, step {}", "\x1b[1mloss={}\x1b[0m a={} b={}",
+        "plain text {} {} {}",
+        '{{"step": {}, "loss": {}, "at": "12:30", "epoch": {}}}', '{{"ts": {}, "a": {}, "s": "\\"b\\": {}"}}',
+        '{{"a": {}, "a": {}, "b1": {}, "c": {{"d": 1}}}}', '{{"t": "{}", "a": {}, "ok": true, "b": {} }}',
+        "a={},b={}, c={}.", "x={} y={}, step {}", "\x1b[1mloss={}\x1b[0m a={} b={}",
         "a={}% b={} | c={}", "lr={}\tstep: {} mine: {}",
     ]
 )  # fmt: skip

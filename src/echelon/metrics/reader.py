@@ -5,25 +5,31 @@ long the output is."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from echelon.metrics.shape import AT_START, Shape, Stands, advance, learn
-from echelon.metrics.text import NOTHING, SEEN, Found, parse_number, parse_with_slots, whole_number
+from echelon.metrics.text import (
+    NOTHING,
+    SEEN,
+    Found,
+    may_measure,
+    parse_number,
+    parse_with_slots,
+    whole_number,
+)
 from echelon.model.log import LogBlock, LogLine
 from echelon.model.metric import Metric
-from echelon.model.metric_pattern import POSITION, MetricPattern, parse_metric_pattern
+from echelon.model.metric_pattern import POSITION, MetricPattern, parse_metric_patterns
 
 _SHAPES = 8  # of lines that are remembered at a time
 _LEARNED = 256  # in all: each costs as much as hundreds of lines, and output may never repeat itself
-_HINT = re.compile(r"[=:][^\n]{0,8}?[-+.\dnNiI]|poch|POCH|tep|TEP|ter|TER|\d/\d|^\{", re.MULTILINE)
 
 
 class MetricReader:
     """Finds metrics in output; `patterns` are the user's own, which then are the only rule."""
 
     def __init__(self, patterns: Sequence[str] = ()) -> None:
-        self._patterns = [parse_metric_pattern(text) for text in patterns]
+        self._patterns = parse_metric_patterns(patterns)
         self._stands: dict[int, Stands] = {}
         self._begun: dict[tuple[int, int | None, str], str] = {}
         self._shapes: list[Shape] = []
@@ -42,7 +48,7 @@ class MetricReader:
             if key in self._begun:
                 text = self._begun.pop(key) + text
             if line.unfinished:
-                self._begun[key] = text[:SEEN]
+                self._begun[key] = text[:SEEN_JSON]
                 return []
         found: list[Metric] = []
         self._read_text(text, rank, line.at, found)
@@ -62,11 +68,6 @@ class MetricReader:
                         self._shapes.insert(0, self._shapes.pop(number))
                     break
             else:
-                hint = None if self._patterns else _HINT.search(text, start)
-                if hint is None and not self._patterns:
-                    break
-                if hint is not None:
-                    start = max(start, text.rfind("\n", start, hint.start()) + 1)
                 end = text.find("\n", start)
                 end = length if end < 0 else end
                 pairs, step, epoch, steps = self._parse(text[start:end])
@@ -80,6 +81,8 @@ class MetricReader:
     def _parse(self, line: str) -> Found:
         if self._patterns:
             return apply(self._patterns, line)
+        if not may_measure(line):
+            return NOTHING
         found, slots = parse_with_slots(line)
         names = tuple([name for name, _ in found.pairs])
         if slots and names and names == self._names and self._learned < _LEARNED:

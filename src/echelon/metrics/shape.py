@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from itertools import pairwise
 
-from echelon.metrics.text import Slot, ratio, whole_number
+from echelon.metrics.text import Slot, is_finite, ratio, whole_number
 from echelon.model.metric import Metric
 
 _LONGEST = 1000  # characters of a line that is worth it
@@ -53,8 +53,8 @@ class Shape:
             step = epoch = steps = None
             if step_at is not None and (step := whole_number(numbers[step_at])) is None:
                 break
-            if epoch_at is not None:
-                epoch = numbers[epoch_at]
+            if epoch_at is not None and not is_finite(epoch := numbers[epoch_at]):
+                break
             if steps_at is not None:
                 steps = int(numbers[steps_at])
             for part, whole in wholes.items():

@@ -35,10 +35,13 @@ _POSITION = re.compile(
 )
 # The bars of tqdm (`| 41/100 [`) and of Keras (`938/938 [====`, `938/938 ━━━━`).
 _BAR = re.compile(rf"(?:\|\s{{0,8}}|\A\s{{0,8}})({COUNT})/({COUNT})\s(?=\[(?:[\d=>.?]|<)|━)")
+_JSON = r"-?+(?:0|[1-9]\d{0,39}+)(?:\.\d{1,40}+)?+(?:[eE][+-]?+\d{1,4}+)?+"
+_MEMBER = re.compile(rf'"([^"\\]{{1,200}}+)"\s{{0,8}}+:\s{{0,8}}+({_JSON})(?=\s{{0,8}}+[,}}])')
 _COLOUR = re.compile("\x1b\\[[0-9;:]{0,32}[mK]")
 # A quick look at what may be before a value, and at what may say where the training stands.
 _MAYBE_PAIR = re.compile(r"""(?:=\s{0,8}|["']\s{0,8}:\s{0,8}|:\s{1,8})(?:tensor\()?[-+.\dnNiI]""")
-_MAYBE_PLACE = re.compile(r"poch|POCH|tep|TEP|ter|TER")
+_MAYBE_PLACE = re.compile(r"poch|POCH|tep|TEP|[iI]ter|ITER")
+_MAYBE_ANY = ("=", ":", "/", "poch", "tep", "iter", "Iter", "POCH", "TEP", "ITER")
 
 
 class Found(NamedTuple):
@@ -53,12 +56,15 @@ class Found(NamedTuple):
 NOTHING = Found()
 
 
+Use = Literal["value", "whole", "step", "epoch", "steps", "other"]
+
+
 class Slot(NamedTuple):
     """A number in a line that was used: where, of what, and of which form it is (a pattern)."""
 
     start: int
     end: int
-    use: Literal["value", "whole", "step", "epoch", "steps"]
+    use: Use
     form: str
     name: str = ""
     name_at: int = 0
@@ -76,7 +82,7 @@ def parse_with_slots(text: str) -> tuple[Found, list[Slot] | None]:
     if "\x1b" in text:
         return parse_with_slots(_COLOUR.sub("", text[: 2 * SEEN]).replace("\x1b", " "))[0], None
     if text.startswith("{") and (object_ := _parse_json(text)) is not None:
-        return object_, None
+        return object_, _json_slots(text, object_)
     text = text[:SEEN]
     place = _places(text)
     pairs: list[tuple[str, float, list[Slot]]] = []
@@ -113,9 +119,18 @@ def parse_with_slots(text: str) -> tuple[Found, list[Slot] | None]:
         epoch=numbers.get("epoch"),
         steps=int(numbers["steps"]) if "steps" in numbers else None,
     )
-    if any(slot.name for slot in place.values()):
-        return found, None  # as in `step=-5`: with another number, more of the line may say where it stands
+    if any(slot.name for slot in place.values()) or (text.startswith("{") and '"' in text):
+        # As in `step=-5`: with another number, more of the line may say where it stands, or it may be JSON.
+        return found, None
     return found, [*(slot for *_, slots in pairs for slot in slots), *place.values()]
+
+
+def may_measure(text: str) -> bool:
+    """A quick look, true for every line that `parse` finds something in."""
+    for mark in _MAYBE_ANY:  # noqa: SIM110 - `any` takes three times as long, and most lines are only looked at
+        if mark in text:
+            return True
+    return False
 
 
 def ratio(value: float, whole: float) -> float:
@@ -180,6 +195,28 @@ def _parse_json(text: str) -> Found | None:
         elif is_metric(name):
             pairs.append((name, number))
     return Found(pairs=tuple(pairs), step=step, epoch=epoch)
+
+
+def _json_slots(text: str, found: Found) -> list[Slot] | None:
+    """The numbers of an object, if they are plainly written and all that it has."""
+    slots = []
+    for match in _MEMBER.finditer(text):
+        name = match[1]
+        lowered = name.lower()
+        use: Use = "step" if lowered in STEP else "epoch" if lowered in EPOCH else "value"
+        slots.append(
+            Slot(
+                *match.span(2),
+                use if use != "value" or is_metric(name) else "other",
+                _JSON,
+                name,
+                match.start(1),
+            )
+        )
+    places = [slot.use for slot in slots if slot.use in ("step", "epoch")]
+    given = (["step"] if found.step is not None else []) + (["epoch"] if found.epoch is not None else [])
+    pairs = tuple((slot.name, float(text[slot.start : slot.end])) for slot in slots if slot.use == "value")
+    return slots if sorted(places) == sorted(given) and pairs == found.pairs else None
 
 
 def _numbers(value: dict[str, object], prefix: str, depth: int) -> Iterator[tuple[str, float]]:

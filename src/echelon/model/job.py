@@ -112,10 +112,9 @@ def validate(job: Job) -> None:
     for role in job.roles:
         _check_role(role)
     if job.metric_patterns:
-        from echelon.model.metric_pattern import parse_metric_pattern
+        from echelon.model.metric_pattern import parse_metric_patterns
 
-        for text in job.metric_patterns:
-            parse_metric_pattern(text)
+        parse_metric_patterns(job.metric_patterns)
     _check_variables("env", [*job.env, *(secret.name for secret in job.secrets)])
     check_mounts(job.pod.mounts)
     check_template("template", job.pod.template)

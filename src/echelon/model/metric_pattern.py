@@ -9,11 +9,13 @@ it sees: a line costs it seconds at the worst, and microseconds if it is an ordi
 from __future__ import annotations
 
 import re
-from functools import cache
+from collections.abc import Sequence
+from functools import lru_cache
 
 from echelon.errors import InvalidJob
 from echelon.values import frozen
 
+MOST = 16
 LONGEST = 500  # characters of a pattern
 SEEN = (4096, 2048, 800, 220)  # characters of a line, for so many open repetitions
 _FIELD = "metric_pattern"
@@ -38,7 +40,14 @@ class MetricPattern:
     seen: int
 
 
-@cache
+def parse_metric_patterns(texts: Sequence[str]) -> list[MetricPattern]:
+    """All patterns of a job; each is applied to every line, so they are few."""
+    if len(texts) > MOST:
+        raise InvalidJob(_FIELD, len(texts), "are too many", hint=f"{MOST} at most; `a|b` is one")
+    return [parse_metric_pattern(text) for text in texts]
+
+
+@lru_cache(maxsize=64)
 def parse_metric_pattern(text: str) -> MetricPattern:
     """The compiled pattern; raises InvalidJob for one that gives no metric, or that may take too long."""
     if len(text) > LONGEST:
