@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from echelon.errors import InvalidJob
 from echelon.metrics.reader import MetricReader, read_all
 from echelon.metrics.shape import AT_START, advance
-from echelon.metrics.text import parse
+from echelon.metrics.text import SEEN_JSON, parse
 from echelon.model.log import LogBlock, LogLine
 from echelon.model.metric import Metric
 
@@ -67,6 +67,7 @@ def test_a_line_that_never_ends_is_not_kept() -> None:
     reader = MetricReader()
     for _ in range(100):
         assert reader.read(line("x" * 100_000, unfinished=True)) == []
+        assert sum(map(len, reader._begun.values())) <= SEEN_JSON
     assert reader.read(line("end")) == []
     assert sum(map(len, reader._begun.values())) == 0
 
@@ -141,6 +142,8 @@ def test_a_pattern_is_the_only_rule() -> None:
 def test_a_pattern_that_is_none_is_refused() -> None:
     with pytest.raises(InvalidJob):
         MetricReader(("(",))
+    with pytest.raises(InvalidJob, match="too many"):
+        MetricReader([r"(?P<a>\d)"] * 17)
 
 
 def test_a_block_goes_on_with_what_was_begun() -> None:

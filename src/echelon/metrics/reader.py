@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from echelon.metrics.shape import AT_START, Shape, Stands, advance, learn
 from echelon.metrics.text import (
     NOTHING,
-    SEEN,
+    SEEN_JSON,
     Found,
     may_measure,
     parse_number,

@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 from echelon.metrics.words import EPOCH, STEP, is_known_metric, is_metric
 
 SEEN = 4096  # characters of a line; a longer one is text
-_SEEN_JSON = 64 * 1024
+SEEN_JSON = 64 * 1024
 _DEPTH = 3  # of objects in a JSON line
 _MOST_STEPS = 1e15
 
@@ -175,7 +175,7 @@ def _places(text: str) -> dict[str, Slot]:
 
 def _parse_json(text: str) -> Found | None:
     """A line that is a JSON object; None for one that is none."""
-    if len(text) > _SEEN_JSON:
+    if len(text) > SEEN_JSON:
         return None
     try:
         value = json.loads(text)
