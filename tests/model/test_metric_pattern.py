@@ -18,7 +18,7 @@ from echelon.model.settings import Settings, to_job
         (r"loss.*?(?P<loss>\d+\.\d+)", SEEN[1]),
         (r"(?i)loss (?P<loss>\S++)x", SEEN[0]),
         (r"(?:ab)+ (?P<a>\d+)", SEEN[0]),
-        (r"a.*(?P<a>\d+) .*b.*c", SEEN[3]),
+        (r"a.*(?P<a>\d+) .*b", SEEN[2]),
     ],
 )
 def test_sound_patterns(text: str, seen: int) -> None:
@@ -38,7 +38,7 @@ def test_sound_patterns(text: str, seen: int) -> None:
         (r"(?P<a>((?:ab*)c)+)x", "repeats what repeats"),
         (r"(?P<a>a+)(?P=a)", "refers to a group"),
         (r"(?x) (?P<a> a+ )", "verbose"),
-        (r".*.*.*.*(?P<a>\d)", "leaves it open too often"),
+        (r"a.*b.*c.*(?P<a>\d)", "leaves it open too often"),
         ("(?P<a>" + "a" * 1000 + ")", "is too long"),
     ],
 )
@@ -48,7 +48,7 @@ def test_refused_patterns(text: str, words: str) -> None:
     assert refused.value.hint
 
 
-@pytest.mark.parametrize("text", [r"a.*(?P<a>\d+) .*b.*c", r"(?P<a>\w+)\w*x", r"(?P<a>.+),(?P<b>.+),z"])
+@pytest.mark.parametrize("text", [r"a.*(?P<a>\d+) .*b", r"\w*\w*(?P<a>\w*)-", r"(?P<a>.+),(?P<b>.+),z"])
 def test_a_hostile_line_ends(text: str) -> None:
     parsed = parse_metric_pattern(text)
     for hostile in ("a1" * 5000, "a" * 10_000, "1,a" * 3000, "a1 b" * 3000):
