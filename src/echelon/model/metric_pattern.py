@@ -17,8 +17,8 @@ from echelon.values import frozen
 
 MOST = 16
 LONGEST = 500  # characters of a pattern
-# Characters of a line, for so many open repetitions: with n of them, a line of length L can take L^(n+2) / (n+2)!
-# steps, which is less than a second for these.
+# Characters of a line, for so many open repetitions: with n of them, a line of length L can take
+# L^(n+2) / (n+2)! steps, which is less than a second for these.
 SEEN = (4096, 512, 160)
 _FIELD = "metric_pattern"
 _EXAMPLE = r"for example 'loss is (?P<loss>\S+) at (?P<step>\d+)'"
