@@ -6,7 +6,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from echelon.agent import stopping
 from echelon.engines.abilities import CopyWatch
@@ -24,6 +24,9 @@ from echelon.model.run import RunRef, StopSignal, opening_status
 from echelon.model.status import FINAL, Status, fold
 from echelon.model.world import rank_count
 from echelon.tending import Tending, tending
+
+if TYPE_CHECKING:
+    from echelon.model.metric import Metric
 
 STOP_PATIENCE = 60.0  # seconds that a run may take to end after the order to stop
 
@@ -158,7 +161,7 @@ class Run:
         Plain data comes back: numbers, texts, arrays, tensors and tables, in lists, tuples and dicts. Raises
         RunFailed if the run did not succeed, and CannotShip if the function returned something else."""
         status = self.wait(timeout, check=True)
-        self._check_exists(rank, None)
+        self.check_exists(rank)
         from echelon.returned import read_returned
 
         return read_returned(self._engine, self._ref, status, rank)
@@ -184,7 +187,7 @@ class Run:
 
         With `follow` the lines come as they are written, until the run ends.
         """
-        self._check_exists(rank, worker)
+        self.check_exists(rank, worker)
         ranks = None if rank is None else frozenset({rank})
 
         def wanted(line: LogLine) -> bool:
@@ -223,7 +226,7 @@ class Run:
 
         yield from filter(wanted, whole_lines(new_pieces()))
 
-    def _check_exists(self, rank: int | None, worker: int | None) -> None:
+    def check_exists(self, rank: int | None, worker: int | None = None) -> None:
         """Raise InvalidJob if there is no such rank or worker: its output would never come."""
         try:
             workers = opening_status(self._engine.read(self._ref)).workers
@@ -249,6 +252,42 @@ class Run:
     def events(self) -> Iterator[Event]:
         """What happens, as it happens, until the end."""
         return self._engine.events(self._ref, follow=True)
+
+    def observe(
+        self,
+        *,
+        follow: bool = False,
+        events: bool = True,
+        metrics: bool = True,
+        pattern: str | Sequence[str] | None = None,
+    ) -> Iterator[Event | Metric]:
+        """What happened and what was measured; with `follow`, as it comes, until the run has ended. A
+        `pattern` replaces the one that the run was started with (`--metric-pattern`).
+        """
+        from echelon.observing import observe
+
+        patterns = (pattern,) if isinstance(pattern, str) else pattern
+        return observe(
+            self._engine, self._ref, follow=follow, events=events, metrics=metrics, patterns=patterns
+        )
+
+    def metrics(
+        self, name: str | None = None, *, rank: int | None = None, pattern: str | Sequence[str] | None = None
+    ) -> dict[str, list[Any]]:
+        """What the ranks have printed of metrics so far, and written for TensorBoard, as columns: time, rank,
+        step, epoch, name, value, source. `pandas.DataFrame(run.metrics("loss"))` is a table of one metric.
+        """
+        from echelon.model.metric import COLUMNS, Metric, as_row
+
+        self.check_exists(rank)
+        rows = [
+            as_row(each)
+            for each in self.observe(events=False, pattern=pattern)
+            if isinstance(each, Metric)
+            and (name is None or each.name == name)
+            and (rank is None or each.rank == rank)
+        ]
+        return {column: [row[at] for row in rows] for at, column in enumerate(COLUMNS)}
 
     def tending(
         self, *, take_over: bool = False, saving: Saving | None = None

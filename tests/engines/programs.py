@@ -24,6 +24,7 @@ SCRIPTS = {
         "    try:\n        raise ValueError('bad luck')\n"
         "    except ValueError:\n        traceback.print_exc()\n        sys.exit(3)\n" + LAST
     ),
+    "measures.py": "for step in (1, 2, 4): print(f'step={step} loss={1 / step}')\n",
     "lasts.py": "print('ready')\n" + LAST,
     # Says so when it is interrupted, however often, and ends at the first harder signal.
     "saves.py": (

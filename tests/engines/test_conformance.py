@@ -44,6 +44,7 @@ def falls_apart(rank: int, _restart: int) -> Act:
 PLAYS: dict[str, Program] = {
     "talks.py": talks,
     "fails.py": fails,
+    "measures.py": Act(lines=tuple(f"step={step} loss={1 / step}" for step in (1, 2, 4))),
     "lasts.py": Act(lines=("ready",), lasts=True),
     "saves.py": Act(lines=("ready",), lasts=True, interrupted=("saved",)),
     "refuses.py": Act(lines=("ready",), lasts=True),

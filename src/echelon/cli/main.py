@@ -18,6 +18,8 @@ COMMANDS = {
     "ps": ("runs", "List runs."),
     "status": ("runs", "Say how a run stands, and why it failed."),
     "logs": ("logs", "Show what the ranks wrote."),
+    "metrics": ("metrics", "Show what runs have measured: loss, accuracy, ..."),
+    "events": ("events", "Show what happened to a run, for people and for scripts."),
     "wait": ("runs", "Wait for a run to end; exits with its code."),
     "stop": ("runs", "Stop runs."),
     "resume": ("resume", "Start a run again that failed, was stopped or lost."),

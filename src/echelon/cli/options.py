@@ -62,11 +62,25 @@ def setting_options(*, everywhere: bool, settings: type[Any] = Settings) -> list
 
 def target_options(function: F) -> F:
     """Add `-o`, `--on`, `--context` and `--namespace`, which every command has."""
-    for option in reversed(setting_options(everywhere=True)):
-        click.option(
-            *option.opts, option.name or "", type=option.type, metavar=option.metavar, help=option.help
-        )(function)
-    return function
+    return target_options_with()(function)
+
+
+def target_options_with(*formats: str) -> Callable[[F], F]:
+    """The same for a command that can print in further formats."""
+
+    def add(function: F) -> F:
+        for option in reversed(setting_options(everywhere=True)):
+            kind, text = option.type, option.help
+            if option.name == "format" and isinstance(kind, click.Choice) and formats:
+                first, *others = kind.choices
+                kind = click.Choice([first, *formats, *others])
+                text = f"how to print: {', '.join([first, *formats, *others[:-1]])} or {others[-1]}"
+            click.option(*option.opts, option.name or "", type=kind, metavar=option.metavar, help=text)(
+                function
+            )
+        return function
+
+    return add
 
 
 OF_STEPS = (

@@ -233,8 +233,10 @@ class Engine(Protocol):
         do not write there themselves."""
         ...
 
-    def output(self, ref: RunRef, *, saving: Saving | None = None) -> Iterator[LogLine | LogBlock]:
-        """As `logs` with `follow`, of all ranks; lines that a rank wrote at once may come as one block."""
+    def output(
+        self, ref: RunRef, *, follow: bool = True, saving: Saving | None = None
+    ) -> Iterator[LogLine | LogBlock]:
+        """As `logs`, of all ranks; lines that a rank wrote at once may come as one block."""
         ...
 
     def fetch(

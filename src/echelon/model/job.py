@@ -85,6 +85,7 @@ class Job:
     cwd: str = "."  # where the ranks start; `{code}` is the folder that shipped code is unpacked into
     snapshot: bool = False
     include: tuple[str, ...] = ()
+    metric_patterns: tuple[str, ...] = ()  # where given, the only rule by which metrics are found
     pod: PodOptions = field(default_factory=PodOptions)
 
 
@@ -110,6 +111,10 @@ def validate(job: Job) -> None:
         raise InvalidJob("framework", job.framework, "is not known", hint=f"one of {', '.join(FRAMEWORKS)}")
     for role in job.roles:
         _check_role(role)
+    if job.metric_patterns:
+        from echelon.model.metric_pattern import parse_metric_patterns
+
+        parse_metric_patterns(job.metric_patterns)
     _check_variables("env", [*job.env, *(secret.name for secret in job.secrets)])
     check_mounts(job.pod.mounts)
     check_template("template", job.pod.template)

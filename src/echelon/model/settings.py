@@ -146,6 +146,11 @@ class Settings:
     include: Sequence[str] | None = _setting(
         "ship these files although .gitignore names them", metavar="PATTERN", path="pattern"
     )
+    metric_pattern: Sequence[str] | None = _setting(
+        "how metrics are found in what ranks print: a regular expression with named groups (default: "
+        "NAME=VALUE and other usual formats)",
+        metavar="REGEX",
+    )
     detach: bool | None = _setting("return at once; the run goes on", short="-d")
     no_wait: bool | None = _setting("fail instead of waiting in the queue for GPUs")
     dry_run: bool | None = _setting("show what would happen, do nothing")
@@ -302,6 +307,7 @@ def to_job(settings: Settings, *, name: str) -> Job:
         resume=bool(settings.resume),
         snapshot=bool(settings.snapshot),
         include=tuple(settings.include or ()),
+        metric_patterns=tuple(settings.metric_pattern or ()),
         pod=_pod(settings, [resources, *(role.resources for role in roles)]),
     )
     validate(job)

@@ -25,9 +25,10 @@ from echelon.errors import (
     RunTimedOut,
 )
 from echelon.handle import Run, whole_lines
-from echelon.model.event import RankEnd
+from echelon.model.event import Event, RankEnd
 from echelon.model.job import Role
 from echelon.model.log import each_line
+from echelon.model.metric import Metric
 from echelon.model.resources import Resources
 from echelon.model.status import FINAL
 from echelon.submit import Prepared, submit
@@ -37,6 +38,24 @@ class LifeConformance:
     """How runs live and end, and what they are heard to say."""
 
     # The life of a run
+
+    @pytest.mark.core
+    def test_what_was_measured(self, harness: Harness) -> None:
+        """It is in the lines, and among the events, on every engine; reading it again gives the same."""
+        run = start(harness, "measures.py", workers=2)
+        followed = list(run.observe(follow=True))
+        kinds = [item.kind for item in followed if isinstance(item, Event)]
+        assert (kinds[0], kinds[-1]) == ("recorded", "finished")
+        assert followed[-1] in [item for item in followed if isinstance(item, Event)]
+        measured = [item for item in followed if isinstance(item, Metric)]
+        assert sorted((item.rank, item.step, item.value) for item in measured) == [
+            (rank, step, 1 / step) for rank in (0, 1) for step in (1, 2, 4)
+        ]
+        assert {item.name for item in measured} == {"loss"}
+        assert all(item.at > 0 for item in measured)
+        run.wait(PATIENCE)
+        columns = run.metrics("loss", rank=1)
+        assert (columns["step"], columns["value"]) == ([1, 2, 4], [1.0, 0.5, 0.25])
 
     @pytest.mark.core
     def test_a_run_that_ends_well(self, harness: Harness) -> None:

@@ -18,6 +18,7 @@ User = Callable[[str, Sequence[dict[str, Any]]], Kubectl]
 WRITES = """
 import os, pathlib, time
 print("up", flush=True)
+print("step=1 loss=0.5", flush=True)
 while not os.path.exists("/tmp/go"):
     time.sleep(0.1)
 pathlib.Path(os.environ["ECHELON_OUTPUT"], "made").write_text("by it")
@@ -54,7 +55,10 @@ def test_a_colleague_who_looks_changes_nothing(
     assert hopeless.returncode == 0, hopeless.stderr
 
     follower, waiting = bob.start("logs", "-f", "long"), bob.start("wait", "long")
+    events = bob.start("events", "long", "-f", "-o", "json")
     follower.wait_for("up\n", 2)
+    events.wait_for('"value":0.5', 2)
+    assert "loss" in bob.call("metrics", "long").stdout
     assert bob.status("long")["state"] == "running"
     assert "long" in bob.call("ps", "-A").stdout
     assert bob.call("top", "--once").returncode == 0
@@ -63,6 +67,7 @@ def test_a_colleague_who_looks_changes_nothing(
         terminal.kubectl("exec", pod["metadata"]["name"], "--", "touch", "/tmp/go")
     assert follower.wait() == 0, follower
     assert waiting.wait() == 0, waiting
+    assert events.wait() == 0, events
     assert bob.status("long")["state"] == "succeeded"
     assert not (bob.folder / "runs").exists(), "the only copy of the results is not moved"
     assert changes(audit(), f":{terminal.kubectl.namespace}:bob") == []

@@ -330,9 +330,9 @@ class KubernetesEngine(Offers):
         found = RunLogs(self.api, self._submissions, stored, self._mirrors)
         return found.read(ranks, saving, follow=follow)
 
-    def output(self, ref: RunRef, *, saving: Saving | None = None) -> Iterator[LogLine]:
-        """The lines of every pod, merged, until the end."""
-        return self.logs(ref, follow=True, saving=saving)
+    def output(self, ref: RunRef, *, follow: bool = True, saving: Saving | None = None) -> Iterator[LogLine]:
+        """The lines of every pod, merged."""
+        return self.logs(ref, follow=follow, saving=saving)
 
     def fetch(
         self,

@@ -293,16 +293,17 @@ class LocalEngine:
         saving: Saving | None = None,  # noqa: ARG002 - the workers write to the results themselves
     ) -> Iterator[LogLine]:
         """Read the agents' output files, and go on reading them."""
-        folder = self.store.find(ref.name)
-        for line in each_line(follow_logs(folder, lambda: not follow or nothing_comes(folder), POLL)):
+        for line in each_line(self.output(ref, follow=follow)):
             if ranks is None or line.rank in ranks:
                 yield line
 
-    def output(self, ref: RunRef, *, saving: Saving | None = None) -> Iterator[LogLine | LogBlock]:
-        """Read the agents' output files until the end, many lines at a time."""
+    def output(
+        self, ref: RunRef, *, follow: bool = True, saving: Saving | None = None
+    ) -> Iterator[LogLine | LogBlock]:
+        """Read the agents' output files, many lines at a time."""
         del saving  # the workers write to the results themselves
         folder = self.store.find(ref.name)
-        return follow_logs(folder, lambda: nothing_comes(folder), POLL)
+        return follow_logs(folder, lambda: not follow or nothing_comes(folder), POLL)
 
     def fetch(
         self,

@@ -209,9 +209,9 @@ class MemoryEngine:
         lines = self._read_on(run, run.lines, follow)
         return (line for line in lines if ranks is None or line.rank in ranks)
 
-    def output(self, ref: RunRef, *, saving: Saving | None = None) -> Iterator[LogLine]:
-        """What the ranks write, until the end."""
-        return self.logs(ref, follow=True, saving=saving)
+    def output(self, ref: RunRef, *, follow: bool = True, saving: Saving | None = None) -> Iterator[LogLine]:
+        """What the ranks write."""
+        return self.logs(ref, follow=follow, saving=saving)
 
     def fetch(
         self,

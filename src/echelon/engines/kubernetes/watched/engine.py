@@ -102,9 +102,11 @@ class WatchedJobs:
             return follow_lines(self.api, chosen, lambda: end_of(self._see(ref)) is not None)
         return merged_lines(self.api, chosen())
 
-    def output(self, ref: RunRef, *, saving: Saving | None = None) -> Iterator[LogLine | LogBlock]:
-        """The same as it comes."""
-        return self.logs(ref, follow=True, saving=saving)
+    def output(
+        self, ref: RunRef, *, follow: bool = True, saving: Saving | None = None
+    ) -> Iterator[LogLine | LogBlock]:
+        """The same of all ranks."""
+        return self.logs(ref, follow=follow, saving=saving)
 
     def stop(self, ref: RunRef, *, signal: StopSignal = "SIGTERM") -> str | None:  # noqa: ARG002 - the controller's
         """Suspend the job: its controller deletes the pods, and keeps the job. Kueue is told first."""

@@ -1,0 +1,108 @@
+"""Metrics put together: those of one name, rank and source, their figures, and along which axis they lie."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from echelon.metrics.text import is_finite
+from echelon.model.metric import Metric
+
+
+class Key(NamedTuple):
+    """What metrics of one series have in common."""
+
+    run: str
+    name: str
+    rank: int | None
+    source: str | None
+
+
+class Figures:
+    """Count, last, least and greatest of a series, however long it is."""
+
+    def __init__(self, first: Metric) -> None:
+        self.count = 0
+        self.last = first
+        self.least = self.greatest = first.value
+        self.add(first)
+
+    def add(self, metric: Metric) -> None:
+        """Count one more; what is no number is neither the least nor the greatest."""
+        value = metric.value
+        self.count += 1
+        self.last = metric
+        self.least = value if value < self.least or self.least != self.least else self.least
+        self.greatest = value if value > self.greatest or self.greatest != self.greatest else self.greatest
+
+
+def summarise(run: str, metrics: Iterable[Metric]) -> dict[Key, Figures]:
+    """The figures of every series of a run."""
+    found: dict[Key, Figures] = {}
+    for metric in metrics:
+        key = Key(run, metric.name, metric.rank, metric.source)
+        if (figures := found.get(key)) is not None:
+            figures.add(metric)
+        else:
+            found[key] = Figures(metric)
+    return found
+
+
+def first_ranks(keys: Iterable[Key]) -> dict[Key, list[int]]:
+    """Of the series that ranks have of the same metric, the one of the lowest rank, with all that have it."""
+    groups: dict[tuple[str, str, str | None], list[Key]] = {}
+    for key in keys:
+        groups.setdefault((key.run, key.name, key.source), []).append(key)
+    chosen = {}
+    for group in groups.values():
+        ranks = sorted(key.rank for key in group if key.rank is not None)
+        chosen[min(group, key=lambda key: -1 if key.rank is None else key.rank)] = ranks
+    return chosen
+
+
+class Curve(NamedTuple):
+    """Points to be drawn; all are finite."""
+
+    label: str
+    xs: Sequence[float]
+    ys: Sequence[float]
+
+
+def curves(series: Sequence[tuple[str, Sequence[Metric]]]) -> tuple[str, list[Curve]]:
+    """The axis that fits all series, and their points along it: the step, if it is known and never goes back;
+    the epoch, with the part of it that is done; or else the number of the value.
+    """
+    every = [points for _, points in series]
+    name, places = "value", [list(map(float, range(1, len(points) + 1))) for points in every]
+    for axis, place in (("step", _step), ("epoch", _epoch)):
+        found = [[place(point) for point in points] for points in every]
+        if all(_goes_on(each) for each in found):
+            name, places = axis, [[x for x in each if x is not None] for each in found]
+            break
+    drawn = []
+    for (label, points), xs in zip(series, places, strict=True):
+        kept = [(x, point.value) for x, point in zip(xs, points, strict=True) if is_finite(point.value)]
+        drawn.append(Curve(label, [x for x, _ in kept], [y for _, y in kept]))
+    return name, drawn
+
+
+def _step(metric: Metric) -> float | None:
+    return None if metric.step is None else float(metric.step)
+
+
+def _epoch(metric: Metric) -> float | None:
+    if metric.epoch is None or metric.step is None or not metric.steps or metric.step > metric.steps:
+        return metric.epoch
+    return metric.epoch + metric.step / metric.steps
+
+
+def _goes_on(places: Sequence[float | None]) -> bool:
+    """Whether every place is known, and not before the last one. A series of one place alone is a heap: its
+    values have no order along that axis.
+    """
+    last = float("-inf")
+    for place in places:
+        if place is None or place < last:
+            return False
+        last = place
+    return len(places) < 2 or places[0] != places[-1]
