@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from echelon.kubeflow.sdk.failure import why_failed
 from echelon.model.job import Job
 from echelon.model.run import Record
 from echelon.model.status import Status, WorkerState, WorkerStatus
@@ -136,8 +137,7 @@ def conditions_of(kind: str, status: Status) -> Iterator[dict[str, Any]]:
     elif status.state == "stopped":
         yield _condition(kind, "Suspended", f"{about} is suspended: {status.reason}.", status.ended)
     elif over:
-        why = status.reason or status.state
-        yield _condition(kind, "Failed", f"{about} is failed: {why}.", status.ended)
+        yield _condition(kind, "Failed", f"{about} is failed: {why_failed(status)}.", status.ended)
 
 
 def describe_worker(
