@@ -9,6 +9,7 @@ from echelon.kubeflow.sdk import constants
 from echelon.kubeflow.sdk.shape import Shape
 
 PATIENCE = 120.0  # seconds; Kubeflow's client has the same
+POD_PATIENCE = 20.0  # seconds that the pods of a new job may take to be made
 
 
 class ConditionCalls(ABC):

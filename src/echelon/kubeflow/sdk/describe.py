@@ -140,6 +140,11 @@ def conditions_of(kind: str, status: Status) -> Iterator[dict[str, Any]]:
         yield _condition(kind, "Failed", f"{about} is failed: {why_failed(status)}.", status.ended)
 
 
+def pod_name(name: str, replica: Replica) -> str:
+    """As Kubeflow's controller names a pod."""
+    return f"{name}-{replica.type.lower()}-{replica.index}"
+
+
 def describe_worker(
     kind: str, name: str, namespace: str, replica: Replica, worker: WorkerStatus
 ) -> dict[str, Any]:
@@ -147,7 +152,7 @@ def describe_worker(
     return {
         "kind": "Pod",
         "metadata": {
-            "name": f"{name}-{replica.type.lower()}-{replica.index}",
+            "name": pod_name(name, replica),
             "namespace": namespace,
             "labels": labels_of(kind, name, replica),
         },

@@ -20,7 +20,7 @@ from echelon.kubeflow.sdk.asked import (
     with_labels,
 )
 from echelon.kubeflow.sdk.border import as_kubeflow_does
-from echelon.kubeflow.sdk.condition_calls import PATIENCE, ConditionCalls
+from echelon.kubeflow.sdk.condition_calls import PATIENCE, POD_PATIENCE, ConditionCalls
 from echelon.kubeflow.sdk.constants import (
     JOB_CONDITION_SUCCEEDED,
     JOB_CONDITIONS,
@@ -179,7 +179,7 @@ class JobClient(ConditionCalls, Reach):
     ) -> list[Shape]:
         """The pods of a job, or of some of its replicas; on this machine, its workers."""
         chosen = Selection(is_master=is_master, type=replica_type, index=replica_index)
-        return [pod for _, pod in jobs.find_pods(self._engine(namespace), self._ref(name), chosen)]
+        return jobs.await_pods(self._engine(namespace), self._ref(name), chosen, min(timeout, POD_PATIENCE))
 
     def get_job_pod_names(
         self,
