@@ -186,6 +186,38 @@ def test_what_cannot_be(home: Path, write: Write, capsys: Any, words: tuple[str,
     assert says in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "place"),
+    [
+        ("kind: PyTorchJob", "kind: PyTorchJobs", "kind: 'PyTorchJobs'"),
+        ("kubeflow.org/v1", "kubeflow.org/v2", "apiVersion: 'kubeflow.org/v2'"),
+        ("- name: pytorch", "- tty: true", "template.spec.containers[0].name: None"),
+        ("- name: pytorch", "- name: trainer", "template.spec.containers: 'trainer'"),
+        ("replicas: 1", "replicas: 2", "spec.pytorchReplicaSpecs.Master.replicas: 2"),
+        ("runPolicy:", "runPolicies:", "spec.runPolicies: 'runPolicies'"),
+        ("image: docker.io/my/torch:2.9", 'image: "{{ .Values.image }}"', "containers[0].image:"),
+        ("image: docker.io/my/torch:2.9", "image: {{ .Values.image }}", "job.yaml:23: 'image: {{ .Values.image }}'"),
+    ],
+)
+@pytest.mark.parametrize("command", [("run", "-f"), ("run", "--dry-run", "-f"), ("convert",)])
+def test_bad_yaml_is_one_line_and_nothing_is_made(
+    home: Path, write: Write, capsys: Any, command: tuple[str, ...], old: str, new: str, place: str
+) -> None:
+    """Whichever the place, it is refused before a cluster is asked: here there is none."""
+    assert old in MNIST
+    write("job.yaml", MNIST.replace(old, new, 1))
+    for where in ("k8s", "local"):
+        assert main.call([*command, "job.yaml", "--on", where]) == 110
+        said = capsys.readouterr()
+        line, *hint = said.err.splitlines()
+        assert line.startswith("echelon: job.yaml:")
+        assert place in line
+        assert [each.startswith("  hint: ") for each in hint] == [True]
+        assert said.out == ""
+    assert not home.exists()
+    assert [each.name for each in Path.cwd().iterdir()] == ["job.yaml"]
+
+
 SMALL = """
     apiVersion: kubeflow.org/v1
     kind: PyTorchJob
