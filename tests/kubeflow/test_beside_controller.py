@@ -124,4 +124,4 @@ def submit_as_it_is(terminal: Terminal) -> None:
     status = terminal.status(f"k8s://{terminal.kubectl.namespace}/pytorchjob/native")
     assert (status["state"], status["exit_code"], status["workers"][0]["role"]) == ("failed", 3, "master")
     assert status["root_cause"]["summary"] == "rank 0 (native-master-0) failed first: it exited with code 3"
-    assert terminal.call("rm", status["uri"]).returncode == 0
+    assert terminal.call("rm", "--yes", status["uri"]).returncode == 0

@@ -4,7 +4,6 @@ trains, and the model that it writes to its claim comes home.
 
 from __future__ import annotations
 
-import os
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -129,7 +128,7 @@ def run_in_cluster(terminal: Terminal, *words: str) -> None:
     copied = terminal.call("cp", "pvc:mnist-data/mnist_cnn.pt", "home.pt", "--image", terminal.image)
     assert copied.returncode == 0, copied.stderr
     assert is_model(terminal.folder / "home.pt")
-    os.unlink(terminal.folder / "home.pt")
+    (terminal.folder / "home.pt").unlink()
     assert terminal.call("rm", "mnist").returncode == 0
     assert terminal.kubectl.find("persistentvolumeclaim", "mnist-data"), "it is the user's"
     terminal.kubectl("delete", "persistentvolumeclaim", "mnist-data", "--wait=true")
@@ -163,11 +162,12 @@ def elsewhere(namespace: Kubectl) -> Iterator[str]:
 def test_every_document_of_a_manual_is_made_where_it_is_absent_and_kept(
     terminal: Terminal, elsewhere: str
 ) -> None:
-    job = JOB.replace("IMAGE", terminal.image).replace("name: mnist\n", f"name: mnist\n  namespace: {elsewhere}\n")
-    job = job.replace("/opt/mnist/train.py", "-c, print(1)")
+    job = JOB.replace("IMAGE", terminal.image).replace("/opt/mnist/train.py", "-c, print(1)")
+    job = job.replace("name: mnist\n", f"name: mnist\n  namespace: {elsewhere}\n")
     space = f"apiVersion: v1\nkind: Namespace\nmetadata: {{name: {elsewhere}}}\n"
     volume = VOLUME.replace("VOLUME", elsewhere)
-    terminal.write("job.yaml", "---\n".join([volume, CLAIM, source_map(), SECRET, SERVICE, job, space]))
+    documents = [volume, CLAIM, source_map(), SECRET, SERVICE, job, space]
+    terminal.write("job.yaml", "---\n".join(documents))
     there = terminal.kubectl.within(elsewhere)
     preview = terminal.call("run", "-f", "job.yaml", "--dry-run")
     assert preview.returncode == 0, preview.stderr

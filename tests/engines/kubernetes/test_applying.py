@@ -44,7 +44,9 @@ MANUAL = [
 class Server:
     """As much of an API server as creates objects: which there are, and which nobody may create."""
 
-    def __init__(self, stand_in: StandIn, *, there: tuple[str, ...] = (), denied: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, stand_in: StandIn, *, there: tuple[str, ...] = (), denied: tuple[str, ...] = ()
+    ) -> None:
         self.there, self.denied, self.made = set(there), denied, list[str]()
         self.seen = stand_in.seen
         stand_in.answer_with(self.answer)

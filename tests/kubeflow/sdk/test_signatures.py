@@ -1,4 +1,4 @@
-"""The calls of echelon's clients beside those of Kubeflow's own, as installed from PyPI: every public parameter is
+"""The calls of echelon's clients beside those of Kubeflow's own, as PyPI has them: every public parameter is
 taken in its place, or is a line of the table in the documents.
 """
 
@@ -62,7 +62,7 @@ def default(node: ast.expr | None) -> object:
     if node is None:
         return REQUIRED
     try:
-        return ast.literal_eval(node)
+        return as_value(ast.literal_eval(node))
     except ValueError:
         return ...  # an expression, which is compared by nobody
 
@@ -105,9 +105,8 @@ def differences(ours: type, theirs: dict[str, Parameters]) -> set[str]:
         here = own_parameters(method)
         places = list(here)
         for place, (name, value) in enumerate(wanted.items()):
-            if name not in here or places.index(name) != place:
-                found.add(f"{about}({name})")
-            elif value is not ... and as_value(here[name]) != as_value(value):
+            at_its_place = name in here and places.index(name) == place
+            if not at_its_place or value not in (..., as_value(here[name])):
                 found.add(f"{about}({name})")
     return found
 

@@ -111,7 +111,7 @@ def test_an_exception_is_told_with_its_rank_and_its_line(client: TrainingClient)
         client.wait_for_job_conditions("nan")
     told = str(caught.value)
     assert "rank 2 exited with code 1: FloatingPointError: loss is nan, lr was 9" in told
-    assert "in diverge: raise FloatingPointError(f\"loss is nan" in told
+    assert 'in diverge: raise FloatingPointError(f"loss is nan' in told
     assert client.get_job_conditions("nan")[-1].message in told
     client.delete_job("nan")
 

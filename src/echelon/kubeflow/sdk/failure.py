@@ -9,7 +9,8 @@ from pathlib import PurePath
 
 from echelon.model.status import Status
 
-_FRAME = re.compile(r'^(?:\[rank ?\d+\]:)?\s*File "(?P<file>[^"]+)", line (?P<line>\d+)(?:, in (?P<name>.+))?$')
+_RANK = re.compile(r"^\[rank ?\d+\]:")  # before every line of a traceback that torch writes
+_FRAME = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+)(?:, in (?P<name>.+))?$')
 _BEGIN = "Traceback (most recent call last)"
 _GENERATED = ".echelon"  # a function's own script: its lines are not those of the notebook
 _LIBRARIES = re.compile(r"/(?:site|dist)-packages/|/lib/python\d|^<frozen ")
@@ -25,8 +26,9 @@ def why_failed(status: Status) -> str:
 
 def line_of(tail: Sequence[str]) -> str | None:
     """The innermost line of the user's own in the last traceback of some lines of output."""
-    begins = [number for number, line in enumerate(tail) if _BEGIN in line]
-    lines = tail[begins[-1] :] if begins else tail
+    lines = [_RANK.sub("", line) for line in tail]
+    begins = [number for number, line in enumerate(lines) if _BEGIN in line]
+    lines = lines[begins[-1] :] if begins else lines
     frames = [(found, number) for number, line in enumerate(lines) if (found := _FRAME.match(line))]
     if not frames:
         return None
@@ -34,5 +36,5 @@ def line_of(tail: Sequence[str]) -> str | None:
     found, number = (own or frames)[-1]
     path = PurePath(found["file"])
     where = "" if _GENERATED in path.parts else f"line {found['line']} of {path.name}, "
-    text = re.sub(r"^\[rank ?\d+\]:", "", lines[number + 1]).strip() if number + 1 < len(lines) else ""
+    text = lines[number + 1].strip() if number + 1 < len(lines) else ""
     return f"{where}in {found['name'] or path.name}: {text}".removesuffix(": ")
