@@ -92,6 +92,8 @@ def compare_environments(terminal: Terminal) -> None:
         )
     )
     lines += [compared("TF_CONFIG: task", *tasks), compared("TF_CONFIG: cluster, sizes", *sizes)]
+    places = [[config.get("environment") for config in found] for found in configs]
+    lines.append(compared("TF_CONFIG: environment", *places))
     check_table(lines)
 
 
