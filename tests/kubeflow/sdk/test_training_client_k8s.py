@@ -54,6 +54,8 @@ def test_a_master_and_two_workers_without_an_operator(
     assert len(workers) == 2
     (master,) = client.get_job_pods("mnist", is_master=True)
     assert master.metadata.labels["training.kubeflow.org/job-role"] == "master"
+    (second,) = client.get_job_pods("mnist", replica_type="Worker", replica_index=1)
+    assert second.metadata.labels["training.kubeflow.org/replica-index"] == "1"
     logs, _ = client.get_job_logs("mnist")
     assert logs == {master.metadata.name: "$HOME 0.5 rank 0 of 3\n"}
     client.delete_pytorchjob("mnist")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from echelon.engines.base import Engine
 from echelon.errors import EchelonError, InvalidJob, ResultsIncomplete, RunTimedOut
@@ -69,8 +69,16 @@ def find_pods(engine: Engine, ref: RunRef, chosen: Selection) -> list[tuple[Repl
             worker = status.workers[replica.worker]
             found.append((replica, Shape(describe_worker(kind, ref.name, where, replica, worker))))
         elif replica.worker in real:
-            found.append((replica, Shape(real[replica.worker])))
+            found.append(
+                (replica, Shape(_labelled(real[replica.worker], labels_of(kind, ref.name, replica))))
+            )
     return found
+
+
+def _labelled(pod: Mapping[str, Any], labels: Mapping[str, str]) -> dict[str, Any]:
+    """A pod with all of Kubeflow's labels, for programs that read them: those of one Job cannot differ."""
+    about = pod.get("metadata") or {}
+    return {**pod, "metadata": {**about, "labels": {**labels, **(about.get("labels") or {})}}}
 
 
 def _chosen_of(kind: str, ref: RunRef, status: Status, chosen: Selection) -> list[Replica]:
