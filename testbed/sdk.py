@@ -20,9 +20,14 @@ def folder() -> Path:
     return _installed(TRAINING)
 
 
+def source(package: str) -> Path:
+    """A client's files, to be read."""
+    return _installed(package) if package == TRAINING else _installed(package, "--no-deps")
+
+
 def description(package: str) -> str:
     """What a package says of itself on PyPI: its README."""
-    (metadata,) = _installed(package, "--no-deps").glob("*.dist-info/METADATA")
+    (metadata,) = source(package).glob(f"{package.replace('-', '_')}-*.dist-info/METADATA")
     text = email.message_from_bytes(metadata.read_bytes()).get_payload(decode=True)
     assert isinstance(text, bytes)
     return text.decode()

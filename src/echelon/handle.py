@@ -362,6 +362,16 @@ class Run:
         if self._engine.delivery is not None:
             self._engine.delivery.deliver(self._ref, watch)
 
+    @property
+    def uri(self) -> str:
+        """Its address, as commands take it."""
+        return str(self._ref)
+
+    @property
+    def foreign(self) -> bool:
+        """Whether it is a job that echelon only looks at."""
+        return self._engine.traits.foreign
+
     def remove(self, tell: Callable[[str], object] = lambda _: None) -> Sequence[str]:
         """Forget the run, which must have ended; its name is free again, its results stay. Returns the
         volumes on which there are some, as pvc:NAME/path. `tell` gets a line on what has the run's name and

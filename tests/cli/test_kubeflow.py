@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from tests.kubeflow.test_pytorchjob import DIFFERENT, MNIST
 from tests.kubeflow.test_tfjob import DIST_MNIST
 from tests.kubeflow.test_trainjob import JOB, RUNTIME, joined
 
-from echelon.cli import main
+from echelon.cli import main, runs
 from echelon.jobfile import read_job_file
 from echelon.jobfile.writing import write_job_file
 from echelon.kubeflow import read_manifest
@@ -186,6 +187,38 @@ def test_what_cannot_be(home: Path, write: Write, capsys: Any, words: tuple[str,
     assert says in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "place"),
+    [
+        ("kind: PyTorchJob", "kind: PyTorchJobs", "kind: 'PyTorchJobs'"),
+        ("kubeflow.org/v1", "kubeflow.org/v2", "apiVersion: 'kubeflow.org/v2'"),
+        ("- name: pytorch", "- tty: true", "template.spec.containers[0].name: None"),
+        ("- name: pytorch", "- name: trainer", "template.spec.containers: 'trainer'"),
+        ("replicas: 1", "replicas: 2", "spec.pytorchReplicaSpecs.Master.replicas: 2"),
+        ("runPolicy:", "runPolicies:", "spec.runPolicies: 'runPolicies'"),
+        ("image: docker.io/my/torch:2.9", 'image: "{{ .Values.image }}"', "containers[0].image:"),
+        ("image: docker.io/my/torch:2.9", "image: {{ .Values.image }}", "job.yaml:23: 'image: {{ .V"),
+    ],
+)
+@pytest.mark.parametrize("command", [("run", "-f"), ("run", "--dry-run", "-f"), ("convert",)])
+def test_bad_yaml_is_one_line_and_nothing_is_made(
+    home: Path, write: Write, capsys: Any, command: tuple[str, ...], old: str, new: str, place: str
+) -> None:
+    """Whichever the place, it is refused before a cluster is asked: here there is none."""
+    assert old in MNIST
+    write("job.yaml", MNIST.replace(old, new, 1))
+    for where in ("k8s", "local"):
+        assert main.call([*command, "job.yaml", "--on", where]) == 110
+        said = capsys.readouterr()
+        line, *hint = said.err.splitlines()
+        assert line.startswith("echelon: job.yaml:")
+        assert place in line
+        assert [each.startswith("  hint: ") for each in hint] == [True]
+        assert said.out == ""
+    assert not home.exists()
+    assert [each.name for each in Path.cwd().iterdir()] == ["job.yaml"]
+
+
 SMALL = """
     apiVersion: kubeflow.org/v1
     kind: PyTorchJob
@@ -248,3 +281,29 @@ def test_convert_writes_json_and_tells_of_other_documents(
     write("small.yaml", SMALL)
     assert main.call(["convert", "small.yaml"]) == 0
     assert "name:" not in capsys.readouterr().out, "each run of the file gets one of its own"
+
+
+class Foreign:
+    """A job of somebody's, as a handle on a run."""
+
+    name, uri, foreign = "pytorchjob/mnist", "k8s://team/pytorchjob/mnist", True
+
+    def __init__(self) -> None:
+        self.removed: list[str] = []
+
+    def remove(self) -> list[str]:
+        self.removed.append(self.uri)
+        return []
+
+
+def test_a_job_that_echelon_did_not_make_is_not_deleted_unasked(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = Foreign()
+    monkeypatch.setattr(runs, "attach_all", lambda *_: ([found], None))
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    assert main.call(["rm", found.uri]) != 0
+    assert f"say --yes if it may be deleted: {found.uri}" in capsys.readouterr().err
+    assert not found.removed
+    assert main.call(["rm", "--yes", found.uri]) == 0
+    assert found.removed == [found.uri]

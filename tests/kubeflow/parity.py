@@ -38,7 +38,7 @@ def under_mpi_operator(terminal: Terminal, wanted: dict[str, Any]) -> list[dict[
     waited = terminal.call("wait", address)
     assert waited.returncode == 0, waited.stderr
     found = probes(terminal.call("logs", address).stdout)
-    assert terminal.call("rm", address).returncode == 0
+    assert terminal.call("rm", "--yes", address).returncode == 0
     # A run of the same name needs one of its own.
     terminal.kubectl.wait_for(lambda: not terminal.kubectl.find("service", name), "its Service to be gone")
     return found

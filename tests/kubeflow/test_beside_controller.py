@@ -92,6 +92,8 @@ def compare_environments(terminal: Terminal) -> None:
         )
     )
     lines += [compared("TF_CONFIG: task", *tasks), compared("TF_CONFIG: cluster, sizes", *sizes)]
+    places = [[config.get("environment") for config in found] for found in configs]
+    lines.append(compared("TF_CONFIG: environment", *places))
     check_table(lines)
 
 
@@ -124,4 +126,4 @@ def submit_as_it_is(terminal: Terminal) -> None:
     status = terminal.status(f"k8s://{terminal.kubectl.namespace}/pytorchjob/native")
     assert (status["state"], status["exit_code"], status["workers"][0]["role"]) == ("failed", 3, "master")
     assert status["root_cause"]["summary"] == "rank 0 (native-master-0) failed first: it exited with code 3"
-    assert terminal.call("rm", status["uri"]).returncode == 0
+    assert terminal.call("rm", "--yes", status["uri"]).returncode == 0

@@ -353,3 +353,49 @@ def test_yamls_merge_keys_are_read_as_kubernetes_does(job_of: JobOf) -> None:
         "<<: *master", "<<: *master\n          replicas: 2"
     )
     assert job_of(text).workers == 3
+
+
+def test_variables_and_volumes_of_every_kind(job_of: JobOf) -> None:
+    job = job_of(
+        """
+        apiVersion: kubeflow.org/v1
+        kind: PyTorchJob
+        metadata: {name: kinds}
+        spec:
+          pytorchReplicaSpecs:
+            Worker:
+              replicas: 2
+              restartPolicy: Never
+              template:
+                spec:
+                  nodeSelector: {disk: ssd}
+                  containers:
+                    - name: pytorch
+                      image: my/torch:2
+                      command: [python, train.py, --token=$(TOKEN)]
+                      envFrom: [{secretRef: {name: tokens}}, {configMapRef: {name: options}}]
+                      volumeMounts:
+                        - {name: host, mountPath: /host}
+                        - {name: keys, mountPath: /keys}
+                        - {name: scratch, mountPath: /scratch}
+                        - {name: options, mountPath: /options}
+                  volumes:
+                    - {name: host, hostPath: {path: /mnt/host}}
+                    - {name: keys, secret: {secretName: keys}}
+                    - {name: scratch, emptyDir: {}}
+                    - {name: options, configMap: {name: options}}
+        """
+    )
+    assert [(each.kind, each.source, each.path) for each in job.pod.mounts] == [
+        ("hostPath", "/mnt/host", "/host"),
+        ("secret", "keys", "/keys"),
+        ("emptydir", "", "/scratch"),
+        ("configmap", "options", "/options"),
+    ]
+    assert job.command == ("sh", "-c", 'exec python train.py --token="${TOKEN}"'), "known in the pod alone"
+    spec = job.pod.template["spec"]
+    assert spec["nodeSelector"] == {"disk": "ssd"}
+    assert spec["containers"][0]["envFrom"] == [
+        {"secretRef": {"name": "tokens"}},
+        {"configMapRef": {"name": "options"}},
+    ]

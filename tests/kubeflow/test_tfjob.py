@@ -43,6 +43,7 @@ def test_parameter_servers_are_a_role(job_of: JobOf, tmp_path: Path) -> None:
     assert (ps.name, ps.workers, ps.command, ps.image) == ("ps", 2, (), None)
     configs = [json.loads(env["TF_CONFIG"]) for env in environments(job, tmp_path)]
     assert {name: len(members) for name, members in configs[0]["cluster"].items()} == {"worker": 3, "ps": 2}
+    assert {each["environment"] for each in configs} == {"cloud"}, "as Kubeflow's controller writes it"
     assert [(each["task"]["type"], each["task"]["index"]) for each in configs] == [
         ("worker", 0),
         ("worker", 1),

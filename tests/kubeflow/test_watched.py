@@ -195,12 +195,12 @@ def walk(
         ]
         release_pods(terminal, "stays", len(roles))
     wait_for("stays", "running")
-    refused = terminal.call("rm", address("stays"))
+    refused = terminal.call("rm", "--yes", address("stays"))
     assert refused.returncode == 115, refused.stderr
     stopped = terminal.call("stop", address("stays"))
     assert stopped.returncode == 0, stopped.stderr
     wait_for("stays", "stopped")
-    removed = terminal.call("rm", *map(address, ("goes", "fails", "stays")))
+    removed = terminal.call("rm", "--yes", *map(address, ("goes", "fails", "stays")))
     assert removed.returncode == 0, removed.stderr
     assert not terminal.kubectl.items(kind)
 

@@ -103,10 +103,14 @@ def settle_place(
         if maps:
             hint = "pods have the volumes of the manifest; --on local runs it here"
             raise InvalidJob("map", maps[0], "is for this machine", hint=hint)
-        return Here(settings=settings, notes=manifest.notes)
+        return Here(settings=settings, notes=_not_honoured(manifest))
     places = parse_maps(maps, surroundings.folder)
     here = on_this_machine(manifest, settings, places, surroundings.folder, lambda path: Path(path).exists())
-    return replace(here, notes=(*manifest.notes, *here.notes))
+    return replace(here, notes=(*_not_honoured(manifest), *here.notes))
+
+
+def _not_honoured(manifest: Manifest) -> tuple[str, ...]:
+    return tuple(f"not honoured: {note}" for note in manifest.notes)
 
 
 def bring_objects(manifest: Manifest, job: Job, engine: Engine, *, dry_run: bool) -> tuple[Job, list[str]]:
@@ -178,7 +182,7 @@ def convert(file: Path, maps: tuple[str, ...], **options: Any) -> int:
     settings = replace(here.settings, on="k8s" if engine.traits.remote else "local")
     validate(to_job(settings, name="run"))
     other = [f"{each['kind']} {each['metadata']['name']}" for each in manifest.objects]
-    notes = [f"not honoured: {note}" for note in here.notes]
+    notes = list(here.notes)
     if other and engine.traits.remote:
         notes.append(f"not in a job file: {', '.join(other)}; `kubectl apply` makes them, and `run -f` does")
     if options["format"] == "json":

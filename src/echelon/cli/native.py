@@ -41,7 +41,7 @@ def run_native(
     dry_run = bool(settings.dry_run)
     address = f"{manifest.kind.lower()}/{name}"
     # A cluster that does not know the kind, or does not take the job, gets nothing of the rest either.
-    (tried,) = objects.put([manifest.document], dry_run=True)
+    *_, tried = objects.put([*manifest.objects, manifest.document], dry_run=True)
     if tried.done == "kept":
         raise run_exists(address)
     *done, made = objects.put([*manifest.objects, manifest.document], dry_run=dry_run)

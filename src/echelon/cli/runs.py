@@ -195,9 +195,14 @@ def stop(names: tuple[str, ...], now: bool, **target: str | None) -> int:
 @click.argument("names", metavar="[RUN]...", nargs=-1, shell_complete=complete_runs)
 @click.option("--finished", is_flag=True, help="all your runs that have ended, however they did")
 @click.option("--older-than", metavar="TIME", help="all your runs that ended longer ago than 12h, 7d, ...")
+@click.option("-y", "--yes", is_flag=True, help="delete a job that echelon did not make without asking")
 @target_options
-def rm(names: tuple[str, ...], finished: bool, older_than: str | None, **target: str | None) -> int:
+def rm(
+    names: tuple[str, ...], finished: bool, older_than: str | None, yes: bool, **target: str | None
+) -> int:
     """Forget runs that have ended: their names are free again, their results stay where they are.
+
+    A job of Kubeflow's that echelon did not make is deleted, after asking.
 
     \b
     Examples:
@@ -206,6 +211,7 @@ def rm(names: tuple[str, ...], finished: bool, older_than: str | None, **target:
       echelon rm train-1                all steps of a notebook's pipeline, and the volume made for it
       echelon rm --finished
       echelon rm --older-than 7d
+      echelon rm --yes k8s://NAMESPACE/pytorchjob/NAME
     """
     from echelon.cli import render
     from echelon.errors import EchelonError
@@ -216,6 +222,12 @@ def rm(names: tuple[str, ...], finished: bool, older_than: str | None, **target:
     names = _ended(older_than, target) if by_age else names
     held: list[Holding] = []
     handles, trouble = attach_all(names, target, held)
+    foreign = [handle.uri for handle in handles if handle.foreign]
+    if foreign and not yes:
+        from echelon.cli.asking import confirm_deletion
+
+        question = f"Delete {len(foreign)} job{'s' * (len(foreign) != 1)} of Kubeflow's?"
+        confirm_deletion(question, foreign, if_none=f"it may be deleted: {', '.join(foreign)}")
     gone: list[str] = []
     for handle in handles:
         try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -130,12 +129,15 @@ def remove(names: tuple[str, ...], yes: bool, **target: str | None) -> int:
 
 
 def _confirm(chosen: Sequence[Volume]) -> None:
-    if not sys.stdin.isatty():
-        raise click.UsageError("without a terminal, say --yes if the data may go")
-    for each in chosen:
-        fate = {"Delete": "its data is deleted", "Retain": "its data is kept by the cluster"}
-        say(f"{each.name}: {_size(each)}, {fate.get(each.reclaim or '', 'its data may be deleted')}")
-    click.confirm(f"Remove {len(chosen)} volume{'s' * (len(chosen) != 1)}?", abort=True)
+    from echelon.cli.asking import confirm_deletion
+
+    fate = {"Delete": "its data is deleted", "Retain": "its data is kept by the cluster"}
+    about = [
+        f"{each.name}: {_size(each)}, {fate.get(each.reclaim or '', 'its data may be deleted')}"
+        for each in chosen
+    ]
+    question = f"Remove {len(chosen)} volume{'s' * (len(chosen) != 1)}?"
+    confirm_deletion(question, about, if_none="the data may go")
 
 
 def _row(each: Volume) -> tuple[str, ...]:

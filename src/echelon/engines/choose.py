@@ -10,6 +10,13 @@ LOCAL = "local"
 CLUSTER = "k8s"
 
 
+def cluster_is_configured() -> bool:
+    """Whether anything names a cluster for this user."""
+    from echelon.engines.kubernetes.client.kubeconfig import is_configured
+
+    return is_configured()
+
+
 def choose_engine(
     name: str | None = None,
     *,

@@ -24,7 +24,8 @@ def launch(argv: Sequence[str], world: World, group: int) -> Launch:
     task = f'{{"type": {json.dumps(world.groups[group].role)}, "index": {{index}}}}'
     return Launch(
         argv=tuple(argv),
-        wiring={"TF_CONFIG": f'{{"cluster": {{{cluster}}}, "task": {task}}}'},
+        # "environment" as Kubeflow's controller writes it: programs may look for it.
+        wiring={"TF_CONFIG": f'{{"cluster": {{{cluster}}}, "task": {task}, "environment": "cloud"}}'},
         ports="all",
         if_importable={"tf_keras": {"TF_USE_LEGACY_KERAS": "1"}},
     )

@@ -15,4 +15,5 @@ class Traits:
     sent_limit: int | None = None  # the same for code that a command sends which stays with the run
     keeps_queue: bool = True  # it retries queued runs by itself; else the command that follows a run does
     shared: bool = False  # `runs` lists other users' runs too
+    foreign: bool = False  # its runs are objects that were not made by echelon
     previews_objects: bool = False  # `objects` gives some, which are the same on whatever nodes

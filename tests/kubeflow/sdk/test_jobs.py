@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from echelon.engines.memory.engine import MemoryEngine
 from echelon.engines.memory.script import Act
 from echelon.errors import InvalidJob
-from echelon.kubeflow.sdk.jobs import carry_out
+from echelon.kubeflow.sdk.jobs import Selection, carry_out, find_pods, read_logs
 from echelon.model.job import Job
 from echelon.model.pod import Output, PodOptions
+from echelon.model.run import RunRef
 from echelon.model.traits import Traits
 from echelon.submit import Prepared, submit
 
@@ -32,3 +35,40 @@ def test_a_run_that_could_not_go_on_is_not_suspended() -> None:
     carry_out("suspend", run, kept)
     carry_out(None, run, kept)
     assert run.status().state == "stopped"
+
+
+class Pods(Remote):
+    """Its workers are pods, which take a few looks to be made."""
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.manifests: Any = self
+        self.looks = 0
+
+    def pods(self, _ref: RunRef) -> dict[int, dict[str, Any]]:
+        self.looks += 1
+        own = {"metadata": {"name": "a-0-xyz", "labels": {"team": "vision"}}}
+        return {0: own, 1: {"metadata": {"name": "a-1-xyz"}}} if self.looks > 1 else {}
+
+
+def test_pods_have_the_labels_that_programs_read() -> None:
+    engine = Pods({"train.py": Act(lasts=True)})
+    run = submit(Prepared(job=Job(name="a", script="train.py", framework="torch", workers=2)), engine)
+    engine.looks = 5
+    ref = RunRef(engine="memory", name=run.name)
+    first, second = (pod for _, pod in find_pods(engine, ref, Selection()))
+    assert first.metadata.labels["team"] == "vision"
+    assert first.metadata.labels["training.kubeflow.org/job-role"] == "master"
+    assert second.metadata.labels["training.kubeflow.org/replica-type"] == "worker"
+    assert second.metadata.labels["training.kubeflow.org/replica-index"] == "0"
+
+
+def test_the_lines_of_pods_that_were_not_there_yet(capsys: pytest.CaptureFixture[str]) -> None:
+    """Kubeflow's guide has the logs right after the job."""
+    engine = Pods({"train.py": Act(lines=("at work",))})
+    run = submit(Prepared(job=Job(name="a", script="train.py", framework="torch", workers=2)), engine)
+    ref = RunRef(engine="memory", name=run.name)
+    assert read_logs(engine, ref, Selection(is_master=True), follow=True) == {"a-0-xyz": "at work\n"}
+    assert capsys.readouterr().out == "[Pod a-0-xyz]: at work\n"
+    engine.looks = -9
+    assert read_logs(engine, ref, Selection(is_master=True), follow=False) == {"a-master-0": "at work\n"}

@@ -7,7 +7,14 @@ from typing import Any
 
 import pytest
 
-from echelon.kubeflow import CustomTrainer, LocalProcessBackendConfig, TrainerClient, TrainJobTemplate
+from echelon.kubeflow import (
+    CustomTrainer,
+    KubernetesBackendConfig,
+    LocalProcessBackendConfig,
+    TrainerClient,
+    TrainJobTemplate,
+)
+from echelon.kubeflow.sdk.asked import installing
 
 
 def train(lr: float, fail: bool = False) -> None:
@@ -75,3 +82,31 @@ def test_what_echelon_does_not_do_is_a_value_error(
         client.train(**given)
     with pytest.raises(ValueError, match="step"):
         client.get_job_logs("any", step="model")
+
+
+class ContainerBackendConfig:
+    """As Kubeflow's own package has one."""
+
+
+def test_backends_that_echelon_does_not_have() -> None:
+    with pytest.raises(ValueError, match="backend_config: 'ContainerBackendConfig' is no backend"):
+        TrainerClient(backend_config=ContainerBackendConfig())
+    with pytest.raises(ValueError, match="client_configuration"):
+        TrainerClient(KubernetesBackendConfig(client_configuration=object()))
+
+
+def test_statuses_and_runtimes(client: TrainerClient) -> None:
+    with pytest.raises(ValueError, match="status: 'Finished' is not known"):
+        client.wait_for_job_status("any", status={"Finished"})
+    (torch,) = [each for each in client.list_runtimes() if each.name == "torch-distributed"]
+    assert torch.trainer.framework == "torch"
+    with pytest.raises(ValueError, match="get_runtime_packages"):
+        client.get_runtime_packages(torch)
+
+
+def test_every_index_of_packages_is_asked() -> None:
+    assert installing(None, ["x"], ()).env is None
+    assert installing(None, ["x"], ["https://a", "https://b", "https://c"]).env == {
+        "PIP_INDEX_URL": "https://a",
+        "PIP_EXTRA_INDEX_URL": "https://b https://c",
+    }

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from echelon.engines.local.engine import LocalEngine
-from echelon.kubeflow import TrainingClient, constants
+from echelon.kubeflow import TrainerClient, TrainingClient, constants
+from echelon.kubeflow.sdk import reach
 from echelon.model.run import RunRef
 
 GREETING = "hello"
@@ -96,6 +97,44 @@ def test_a_failure_is_told_with_its_reason(client: TrainingClient) -> None:
     client.delete_pytorchjob("bad")
 
 
+def test_an_exception_is_told_with_its_rank_and_its_line(client: TrainingClient) -> None:
+    limit = 3  # a closure over a value
+
+    def diverge(parameters: dict[str, Any]) -> None:
+        import os
+
+        if int(os.environ["RANK"]) == limit - 1:
+            raise FloatingPointError(f"loss is nan, lr was {parameters['lr']}")
+
+    client.create_job(name="nan", train_func=diverge, parameters={"lr": 9}, num_workers=limit)
+    with pytest.raises(RuntimeError) as caught:
+        client.wait_for_job_conditions("nan")
+    told = str(caught.value)
+    assert "rank 2 exited with code 1: FloatingPointError: loss is nan, lr was 9" in told
+    assert 'in diverge: raise FloatingPointError(f"loss is nan' in told
+    assert client.get_job_conditions("nan")[-1].message in told
+    client.delete_job("nan")
+
+
+def test_without_a_cluster_jobs_run_here_and_that_is_said_once(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert home is not None
+    for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    reach._say_once.cache_clear()
+    assert TrainingClient().list_jobs() == []
+    assert TrainerClient().list_jobs() == []
+    assert capsys.readouterr().err.count("no cluster is configured: jobs run on this machine") == 1
+    with pytest.raises(RuntimeError, match="no kubeconfig"):
+        TrainingClient(on="k8s").list_jobs()
+    (tmp_path / ".kube").mkdir()
+    (tmp_path / ".kube" / "config").write_text("apiVersion: v1\nkind: Config\n")
+    with pytest.raises(RuntimeError, match="no kubeconfig"):
+        TrainingClient().list_jobs()
+
+
 def test_it_is_deleted_while_it_runs(client: TrainingClient) -> None:
     client.create_job(
         job={
@@ -174,3 +213,26 @@ def test_a_callers_mistake_is_a_value_error(
 ) -> None:
     with pytest.raises(ValueError, match=words):
         client.create_job(**given)
+
+
+@pytest.mark.parametrize(
+    ("call", "given"),
+    [
+        ("get_job", {"job_kind": "XGBoostJob"}),
+        ("list_jobs", {"job_kind": "JAXJob"}),
+        ("wait_for_job_conditions", {"job_kind": "PaddleJob"}),
+        ("wait_for_job_conditions", {"expected_conditions": {"Finished"}}),
+        ("train", {"model_provider_parameters": None}),
+    ],
+)
+def test_what_is_not_done_is_refused_by_its_name(
+    client: TrainingClient, call: str, given: dict[str, Any]
+) -> None:
+    name = {} if call == "list_jobs" else {"name": "any"}
+    with pytest.raises(ValueError, match=next(iter({"train": 1} if call == "train" else given))):
+        getattr(client, call)(**name, **given)
+
+
+def test_a_client_for_a_kind_that_is_not_run() -> None:
+    with pytest.raises(ValueError, match="job_kind: 'XGBoostJob' is not known"):
+        TrainingClient(on="local", job_kind="XGBoostJob")

@@ -13,8 +13,10 @@ from echelon.engines.kubernetes.client.api import AlreadyThere, Api
 from echelon.engines.kubernetes.controllers import check_native
 from echelon.engines.kubernetes.follow.view import pods_of, read_record
 from echelon.engines.kubernetes.state.workers import pods_by_worker
+from echelon.errors import Denied
 from echelon.model.run import RunRef
 
+NAMESPACE = "Namespace"
 _CHANGED = {"ConfigMap": ("data", "binaryData"), "Secret": ("data", "stringData")}
 """Kinds whose content may change at any time; most others hold what is in use, and stay as they are."""
 
@@ -30,9 +32,13 @@ class ClusterManifests:
         return self._connect().find(resource, name)
 
     def put(self, objects: Sequence[Mapping[str, Any]], *, dry_run: bool = False) -> Sequence[Put]:
-        """Create what is not there; of the rest, change the content of ConfigMaps and Secrets."""
+        """Create what is not there, namespaces first; of the rest, change the content of ConfigMaps and
+        Secrets. All are tried before one is made, so that a refusal leaves nothing behind.
+        """
         api = self._connect()
-        return [_put(api, dict(each), dry_run=dry_run) for each in objects]
+        ordered = [dict(each) for each in sorted(objects, key=lambda each: each["kind"] != NAMESPACE)]
+        tried = _try(api, ordered)
+        return tried if dry_run else [_put(api, each, dry_run=False) for each in ordered]
 
     def check_taken_up(
         self, job: Mapping[str, Any], beside: Sequence[Mapping[str, Any]], done: Sequence[Put]
@@ -49,11 +55,30 @@ class ClusterManifests:
         return {worker: mine[-1] for worker, mine in pods_by_worker(pods).items()}
 
 
+def _try(api: Api, objects: Sequence[dict[str, Any]]) -> list[Put]:
+    """What would become of objects. One in a namespace that is yet to be made cannot be tried: only that the
+    cluster knows its kind.
+    """
+    found: list[Put] = []
+    for each in objects:
+        new = {made.name for made in found if (made.kind, made.done) == (NAMESPACE, "created")}
+        if api.place_of(each) in new:
+            found.append(Put(kind=str(each["kind"]), name=str(each["metadata"]["name"]), done="created"))
+        else:
+            found.append(_put(api, each, dry_run=True))
+    return found
+
+
 def _put(api: Api, obj: dict[str, Any], *, dry_run: bool) -> Put:
     kind, about = str(obj["kind"]), obj["metadata"]
     name = str(about["name"])
     try:
         api.create(obj, dry_run=dry_run)
+    except Denied:
+        # Who may not create a Namespace or a volume can still use one that is there.
+        if not _is_there(api, obj):
+            raise
+        return Put(kind=kind, name=name, done="kept")
     except AlreadyThere:
         content = {key: obj[key] for key in _CHANGED.get(kind, ()) if key in obj}
         if not content:
@@ -62,3 +87,11 @@ def _put(api: Api, obj: dict[str, Any], *, dry_run: bool) -> Put:
             api.patch(kind, name, content, namespace=about.get("namespace"))
         return Put(kind=kind, name=name, done="changed")
     return Put(kind=kind, name=name, done="created")
+
+
+def _is_there(api: Api, obj: Mapping[str, Any]) -> bool:
+    about = obj["metadata"]
+    try:
+        return api.exists(str(obj["kind"]), str(about["name"]), namespace=about.get("namespace"))
+    except Denied:
+        return False

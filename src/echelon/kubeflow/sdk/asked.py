@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from echelon.errors import InvalidJob
@@ -59,15 +59,28 @@ def job_document(
     }
 
 
-def installing(image: str | None, packages: Sequence[str] | None, index: str | None) -> Settings:
-    """The settings for an image, and for packages that are installed in it before the start, from `index`
-    where one is given.
+def installing(image: str | None, packages: Sequence[str] | None, indexes: Sequence[str]) -> Settings:
+    """The settings for an image, and for packages that are installed in it before the start: from the first
+    of the indexes and those beside it, where they are not Kubeflow's default.
     """
-    return Settings(
-        image=image,
-        pip=tuple(packages or ()) or None,
-        env={"PIP_INDEX_URL": index} if index else None,
-    )
+    first, *more = indexes or (DEFAULT_INDEX,)
+    env = {} if first == DEFAULT_INDEX else {"PIP_INDEX_URL": first}
+    if more:
+        env["PIP_EXTRA_INDEX_URL"] = " ".join(more)
+    return Settings(image=image, pip=tuple(packages or ()) or None, env=env or None)
+
+
+def check_kind(kind: str) -> None:
+    """Refuse a kind of job that echelon does not run."""
+    if kind not in SPECS:
+        raise InvalidJob("job_kind", kind, "is not known", hint=f"one of {', '.join(SPECS)}")
+
+
+def check_conditions(name: str, expected: Collection[str], known: Collection[str]) -> None:
+    """Refuse to wait for what can never be."""
+    for each in expected:
+        if each not in known:
+            raise InvalidJob(name, each, "is not known", hint=f"one of {', '.join(known)}")
 
 
 def with_labels(

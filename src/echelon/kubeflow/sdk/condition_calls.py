@@ -9,6 +9,7 @@ from echelon.kubeflow.sdk import constants
 from echelon.kubeflow.sdk.shape import Shape
 
 PATIENCE = 120.0  # seconds; Kubeflow's client has the same
+POD_PATIENCE = 20.0  # seconds that the pods of a new job may take to be made
 
 
 class ConditionCalls(ABC):
@@ -39,26 +40,61 @@ class ConditionCalls(ABC):
         conditions = getattr(found.status, "conditions", None)
         return list(conditions or [])
 
-    def is_job_created(self, *args: Any, **given: Any) -> bool:
+    def is_job_created(
+        self,
+        name: str | None = None,
+        namespace: str | None = None,
+        job_kind: str | None = None,
+        job: Any = None,
+        timeout: float = PATIENCE,
+    ) -> bool:
         """Whether the job was created."""
-        return self._has(constants.JOB_CONDITION_CREATED, *args, **given)
+        return self._has(constants.JOB_CONDITION_CREATED, name, namespace, job_kind, job, timeout)
 
-    def is_job_running(self, *args: Any, **given: Any) -> bool:
+    def is_job_running(
+        self,
+        name: str | None = None,
+        namespace: str | None = None,
+        job_kind: str | None = None,
+        job: Any = None,
+        timeout: float = PATIENCE,
+    ) -> bool:
         """Whether the job runs."""
-        return self._has(constants.JOB_CONDITION_RUNNING, *args, **given)
+        return self._has(constants.JOB_CONDITION_RUNNING, name, namespace, job_kind, job, timeout)
 
-    def is_job_restarting(self, *args: Any, **given: Any) -> bool:
+    def is_job_restarting(
+        self,
+        name: str | None = None,
+        namespace: str | None = None,
+        job_kind: str | None = None,
+        job: Any = None,
+        timeout: float = PATIENCE,
+    ) -> bool:
         """Whether the job is being restarted."""
-        return self._has(constants.JOB_CONDITION_RESTARTING, *args, **given)
+        return self._has(constants.JOB_CONDITION_RESTARTING, name, namespace, job_kind, job, timeout)
 
-    def is_job_succeeded(self, *args: Any, **given: Any) -> bool:
+    def is_job_succeeded(
+        self,
+        name: str | None = None,
+        namespace: str | None = None,
+        job_kind: str | None = None,
+        job: Any = None,
+        timeout: float = PATIENCE,
+    ) -> bool:
         """Whether the job has succeeded."""
-        return self._has(constants.JOB_CONDITION_SUCCEEDED, *args, **given)
+        return self._has(constants.JOB_CONDITION_SUCCEEDED, name, namespace, job_kind, job, timeout)
 
-    def is_job_failed(self, *args: Any, **given: Any) -> bool:
+    def is_job_failed(
+        self,
+        name: str | None = None,
+        namespace: str | None = None,
+        job_kind: str | None = None,
+        job: Any = None,
+        timeout: float = PATIENCE,
+    ) -> bool:
         """Whether the job has failed."""
-        return self._has(constants.JOB_CONDITION_FAILED, *args, **given)
+        return self._has(constants.JOB_CONDITION_FAILED, name, namespace, job_kind, job, timeout)
 
-    def _has(self, condition: str, *args: Any, **given: Any) -> bool:
-        conditions = self.get_job_conditions(*args, **given)
+    def _has(self, condition: str, *asked: Any) -> bool:
+        conditions = self.get_job_conditions(*asked)
         return any(each.type == condition and each.status == "True" for each in conditions)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from echelon.kubeflow.sdk.failure import why_failed
 from echelon.model.job import Job
 from echelon.model.run import Record
 from echelon.model.status import Status, WorkerState, WorkerStatus
@@ -136,8 +137,12 @@ def conditions_of(kind: str, status: Status) -> Iterator[dict[str, Any]]:
     elif status.state == "stopped":
         yield _condition(kind, "Suspended", f"{about} is suspended: {status.reason}.", status.ended)
     elif over:
-        why = status.reason or status.state
-        yield _condition(kind, "Failed", f"{about} is failed: {why}.", status.ended)
+        yield _condition(kind, "Failed", f"{about} is failed: {why_failed(status)}.", status.ended)
+
+
+def pod_name(name: str, replica: Replica) -> str:
+    """As Kubeflow's controller names a pod."""
+    return f"{name}-{replica.type.lower()}-{replica.index}"
 
 
 def describe_worker(
@@ -147,7 +152,7 @@ def describe_worker(
     return {
         "kind": "Pod",
         "metadata": {
-            "name": f"{name}-{replica.type.lower()}-{replica.index}",
+            "name": pod_name(name, replica),
             "namespace": namespace,
             "labels": labels_of(kind, name, replica),
         },

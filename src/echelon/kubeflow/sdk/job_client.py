@@ -11,11 +11,22 @@ from typing import Any
 from echelon.errors import InvalidJob
 from echelon.handle import Run
 from echelon.kubeflow.sdk import jobs
-from echelon.kubeflow.sdk.asked import DEFAULT_INDEX, installing, job_document, with_labels
+from echelon.kubeflow.sdk.asked import (
+    DEFAULT_INDEX,
+    check_conditions,
+    check_kind,
+    installing,
+    job_document,
+    with_labels,
+)
 from echelon.kubeflow.sdk.border import as_kubeflow_does
-from echelon.kubeflow.sdk.condition_calls import PATIENCE, ConditionCalls
-from echelon.kubeflow.sdk.constants import JOB_CONDITION_SUCCEEDED, PYTORCHJOB_KIND, TFJOB_KIND
-from echelon.kubeflow.sdk.describe import SPECS
+from echelon.kubeflow.sdk.condition_calls import PATIENCE, POD_PATIENCE, ConditionCalls
+from echelon.kubeflow.sdk.constants import (
+    JOB_CONDITION_SUCCEEDED,
+    JOB_CONDITIONS,
+    PYTORCHJOB_KIND,
+    TFJOB_KIND,
+)
 from echelon.kubeflow.sdk.jobs import Selection
 from echelon.kubeflow.sdk.reach import Reach
 from echelon.kubeflow.sdk.shape import Shape, as_document
@@ -26,6 +37,7 @@ from echelon.kubeflow.sdk.updating import find_change
 class JobClient(ConditionCalls, Reach):
     """Creates, shows and deletes jobs."""
 
+    @as_kubeflow_does
     def __init__(
         self,
         config_file: str | None = None,
@@ -38,6 +50,7 @@ class JobClient(ConditionCalls, Reach):
     ) -> None:
         if client_configuration is not None:
             raise ValueError("client_configuration: echelon reads a kubeconfig; give config_file or context")
+        check_kind(job_kind)
         super().__init__(on, context=context, namespace=namespace, kubeconfig=config_file)
         self.job_kind = job_kind
 
@@ -111,6 +124,7 @@ class JobClient(ConditionCalls, Reach):
         timeout: float = PATIENCE,
     ) -> Shape:
         """The job with its spec and status, as Kubeflow's model has them."""
+        check_kind(job_kind or self.job_kind)
         return jobs.describe(self._engine(namespace), self._ref(name))
 
     @as_kubeflow_does
@@ -119,6 +133,7 @@ class JobClient(ConditionCalls, Reach):
     ) -> list[Shape]:
         """Every job of that kind, the newest first."""
         kind = job_kind or self.job_kind
+        check_kind(kind)
         engine = self._engine(namespace)
         found = [jobs.describe(engine, self._ref(each)) for each in engine.names()]
         return [each for each in found if each.kind == kind]
@@ -138,6 +153,8 @@ class JobClient(ConditionCalls, Reach):
         """Wait until one of the conditions holds. A job that fails while another was expected raises
         RuntimeError, one that takes longer TimeoutError.
         """
+        check_kind(job_kind or self.job_kind)
+        check_conditions("expected_conditions", expected_conditions, JOB_CONDITIONS)
         engine, ref = self._engine(namespace), self._ref(name)
         return jobs.wait(
             Run(ref, engine),
@@ -162,7 +179,7 @@ class JobClient(ConditionCalls, Reach):
     ) -> list[Shape]:
         """The pods of a job, or of some of its replicas; on this machine, its workers."""
         chosen = Selection(is_master=is_master, type=replica_type, index=replica_index)
-        return [pod for _, pod in jobs.find_pods(self._engine(namespace), self._ref(name), chosen)]
+        return jobs.await_pods(self._engine(namespace), self._ref(name), chosen, min(timeout, POD_PATIENCE))
 
     def get_job_pod_names(
         self,
@@ -245,7 +262,7 @@ class JobClient(ConditionCalls, Reach):
     ) -> None:
         if function is not None and not callable(function):
             raise InvalidJob("train_func", function, "is no function")
-        _check_kind(kind)
+        check_kind(kind)
         document = job_document(
             kind,
             name,
@@ -258,9 +275,7 @@ class JobClient(ConditionCalls, Reach):
             volumes=volumes,
             mounts=mounts,
         )
-        more = replace(
-            installing(image, packages, index if index != DEFAULT_INDEX else None), queue=queue or None
-        )
+        more = replace(installing(image, packages, [index]), queue=queue or None)
         args = [] if parameters is None else [dict(parameters)]
         return self._submit(
             document, kind, namespace, labels, annotations, more=more, function=function, args=args
@@ -275,15 +290,10 @@ class JobClient(ConditionCalls, Reach):
         annotations: Mapping[str, str] | None,
         **what: Any,
     ) -> None:
-        _check_kind(kind)
+        check_kind(kind)
         own = (document.get("metadata") or {}).get("namespace")
         engine = self._engine(namespace or own)
         submit_document(with_labels(document, kind, labels, annotations), engine, **what)
-
-
-def _check_kind(kind: str) -> None:
-    if kind not in SPECS:
-        raise InvalidJob("job_kind", kind, "is not known", hint=f"one of {', '.join(SPECS)}")
 
 
 def _holding(job: Shape) -> dict[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from echelon.engines.base import Engine
 from echelon.errors import EchelonError, InvalidJob, ResultsIncomplete, RunTimedOut
@@ -16,13 +16,14 @@ from echelon.kubeflow.sdk.describe import (
     describe_worker,
     kind_of,
     labels_of,
+    pod_name,
     replicas_of,
 )
 from echelon.kubeflow.sdk.shape import Shape
 from echelon.kubeflow.sdk.updating import SUSPEND, Change
 from echelon.model.job import Job as RunJob
 from echelon.model.run import RunRef
-from echelon.model.status import FINAL
+from echelon.model.status import FINAL, Status
 from echelon.values import frozen
 
 Job = TypeVar("Job")
@@ -44,6 +45,18 @@ def describe(engine: Engine, ref: RunRef) -> Shape:
     return Shape(describe_job(engine.read(ref), status, namespace=status.namespace or "default"))
 
 
+def await_pods(engine: Engine, ref: RunRef, chosen: Selection, patience: float) -> list[Shape]:
+    """The pods of a job; of one that has just been created, once they are there, within `patience`."""
+    deadline = time.monotonic() + patience
+    while True:
+        found = [pod for _, pod in find_pods(engine, ref, chosen)]
+        status = Run(ref, engine).status()
+        wanted = _chosen_of(kind_of(engine.read(ref).job), ref, status, chosen)
+        if len(found) >= len(wanted) or status.state != "starting" or time.monotonic() >= deadline:
+            return found
+        time.sleep(_LOOKS)
+
+
 def find_pods(engine: Engine, ref: RunRef, chosen: Selection) -> list[tuple[Replica, Shape]]:
     """The pods of a job; where its workers are no pods, what stands for them."""
     status = Run(ref, engine).status()
@@ -51,15 +64,26 @@ def find_pods(engine: Engine, ref: RunRef, chosen: Selection) -> list[tuple[Repl
     where = status.namespace or "default"
     real = engine.manifests.pods(ref) if engine.manifests is not None else None
     found = []
-    for replica in replicas_of(kind, [each.role for each in status.workers]):
-        if not _is_chosen(replica, chosen, labels_of(kind, ref.name, replica)):
-            continue
+    for replica in _chosen_of(kind, ref, status, chosen):
         if real is None:
             worker = status.workers[replica.worker]
             found.append((replica, Shape(describe_worker(kind, ref.name, where, replica, worker))))
         elif replica.worker in real:
-            found.append((replica, Shape(real[replica.worker])))
+            found.append(
+                (replica, Shape(_labelled(real[replica.worker], labels_of(kind, ref.name, replica))))
+            )
     return found
+
+
+def _labelled(pod: Mapping[str, Any], labels: Mapping[str, str]) -> dict[str, Any]:
+    """A pod with all of Kubeflow's labels, for programs that read them: those of one Job cannot differ."""
+    about = pod.get("metadata") or {}
+    return {**pod, "metadata": {**about, "labels": {**labels, **(about.get("labels") or {})}}}
+
+
+def _chosen_of(kind: str, ref: RunRef, status: Status, chosen: Selection) -> list[Replica]:
+    every = replicas_of(kind, [each.role for each in status.workers])
+    return [each for each in every if _is_chosen(each, chosen, labels_of(kind, ref.name, each))]
 
 
 def _is_chosen(replica: Replica, chosen: Selection, labels: Mapping[str, str]) -> bool:
@@ -72,16 +96,26 @@ def _is_chosen(replica: Replica, chosen: Selection, labels: Mapping[str, str]) -
 
 def read_logs(engine: Engine, ref: RunRef, chosen: Selection, *, follow: bool) -> dict[str, str]:
     """What pods wrote, by their names; with `follow` it is printed as it comes, until the end."""
-    pods = {replica.worker: str(pod.metadata.name) for replica, pod in find_pods(engine, ref, chosen)}
-    found: dict[str, list[str]] = {pod: [] for pod in pods.values()}
-    for line in Run(ref, engine).logs(follow=follow):
-        pod = pods.get(line.worker)
-        if pod is None or line.rank is None:
+    run = Run(ref, engine)
+    kind = kind_of(engine.read(ref).job)
+    wanted = {each.worker: each for each in _chosen_of(kind, ref, run.status(), chosen)}
+    pods: dict[int, str] = {}
+    found: dict[int, list[str]] = {}
+
+    def look() -> None:  # a job that has just been created has no pods yet, and one that ended none any more
+        pods.update({each.worker: str(pod.metadata.name) for each, pod in find_pods(engine, ref, chosen)})
+
+    look()
+    for line in run.logs(follow=follow):
+        if line.worker not in wanted or line.rank is None:
             continue
-        found[pod].append(line.text)
+        if line.worker not in pods:
+            look()
+            pods.setdefault(line.worker, pod_name(ref.name, wanted[line.worker]))
+        found.setdefault(line.worker, []).append(line.text)
         if follow:
-            print(f"[Pod {pod}]: {line.text}")
-    return {pod: "".join(f"{line}\n" for line in lines) for pod, lines in found.items()}
+            print(f"[Pod {pods[line.worker]}]: {line.text}")
+    return {pod: "".join(f"{line}\n" for line in found.get(worker, ())) for worker, pod in pods.items()}
 
 
 def read_events(engine: Engine, ref: RunRef) -> dict[str, list[str]]:

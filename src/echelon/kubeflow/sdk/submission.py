@@ -55,7 +55,7 @@ def submit_document(
     merged = named_after(
         gather(given, surroundings, (), settings), manifest.document["metadata"].get("generateName")
     )
-    notes = list(manifest.notes)
+    notes = [f"not honoured: {note}" for note in manifest.notes]
     if function is not None:
         prepared = prepare_function(function, args, kwargs or {}, merged, surroundings, engine.traits)
     else:

@@ -12,15 +12,17 @@ from echelon.engines.choose import LOCAL
 from echelon.errors import InvalidJob
 from echelon.handle import Run
 from echelon.kubeflow.sdk import jobs
-from echelon.kubeflow.sdk.asked import installing, job_document
+from echelon.kubeflow.sdk.asked import check_conditions, installing, job_document
 from echelon.kubeflow.sdk.border import as_kubeflow_does
 from echelon.kubeflow.sdk.describe import conditions_of
+from echelon.kubeflow.sdk.failure import why_failed
 from echelon.kubeflow.sdk.jobs import Selection
 from echelon.kubeflow.sdk.reach import Reach
 from echelon.kubeflow.sdk.submission import submit_document
 from echelon.kubeflow.sdk.trainer_types import (
     CustomTrainer,
     Event,
+    KubernetesBackendConfig,
     LocalProcessBackendConfig,
     Runtime,
     Step,
@@ -32,12 +34,15 @@ from echelon.model.status import Status
 COMPLETE = "Complete"
 RUNTIMES = {"torch-distributed": "torch", "tensorflow-distributed": "tensorflow"}
 _TORCH = "torch-distributed"
+_BACKENDS = (KubernetesBackendConfig.__name__, LocalProcessBackendConfig.__name__)
+_STATUSES = ("Created", "Running", COMPLETE, "Failed")
 _KINDS = {"torch": "PyTorchJob", "tensorflow": "TFJob"}
 
 
 class TrainerClient(Reach):
     """Trains, shows and deletes jobs, as `kubeflow.trainer.TrainerClient` does."""
 
+    @as_kubeflow_does
     def __init__(
         self,
         backend_config: object = None,
@@ -46,7 +51,15 @@ class TrainerClient(Reach):
         context: str | None = None,
         namespace: str | None = None,
     ) -> None:
-        here = isinstance(backend_config, LocalProcessBackendConfig)
+        # Kubeflow's own classes may have been imported: they have the same names.
+        which = type(backend_config).__name__
+        if backend_config is not None and which not in _BACKENDS:
+            hint = f"one of {', '.join(_BACKENDS)}"
+            raise InvalidJob("backend_config", which, "is no backend of echelon's", hint=hint)
+        if getattr(backend_config, "client_configuration", None) is not None:
+            hint = "echelon reads a kubeconfig; give config_file or context"
+            raise InvalidJob("client_configuration", "it", "is not read", hint=hint)
+        here = which == LocalProcessBackendConfig.__name__
         super().__init__(
             on or (LOCAL if here else None),
             context=context or getattr(backend_config, "context", None),
@@ -64,6 +77,11 @@ class TrainerClient(Reach):
         if name not in RUNTIMES:
             raise InvalidJob("runtime", name, "is not known", hint=f"one of {', '.join(RUNTIMES)}")
         return Runtime(name=name, framework=RUNTIMES[name])
+
+    def get_runtime_packages(self, runtime: Runtime) -> None:
+        """Refused: a runtime here has no image of its own."""
+        hint = "a CustomTrainer whose function prints them does it, in the image that it names"
+        raise ValueError(f"get_runtime_packages: {runtime.name} is no image ({hint})")
 
     @as_kubeflow_does
     def train(
@@ -96,9 +114,7 @@ class TrainerClient(Reach):
         run = submit_document(
             document,
             self._engine(),
-            more=installing(
-                trainer.image, trainer.packages_to_install, next(iter(trainer.pip_index_urls), None)
-            ),
+            more=installing(trainer.image, trainer.packages_to_install, trainer.pip_index_urls),
             function=trainer.func,
             kwargs=trainer.func_args or {},
         )
@@ -156,11 +172,12 @@ class TrainerClient(Reach):
         """Wait until the job has one of these statuses: Created, Running, Complete, Failed. One that fails
         while another was expected raises RuntimeError, one that takes longer TimeoutError.
         """
+        check_conditions("status", status, _STATUSES)
         engine, ref = self._engine(), self._ref(name)
         run = Run(ref, engine)
 
         def holding(job: TrainJob) -> dict[str, str]:
-            return {job.status: f"TrainJob {name} has failed: {run.status().reason}"}
+            return {job.status: f"TrainJob {name} has failed: {why_failed(run.status())}"}
 
         return jobs.wait(
             run,

@@ -48,6 +48,7 @@ class KubernetesBackendConfig:
     namespace: str | None = None
     config_file: str | None = None
     context: str | None = None
+    client_configuration: Any = None
 
 
 @frozen
@@ -58,11 +59,27 @@ class LocalProcessBackendConfig:
 
 
 @frozen
+class RuntimeTrainer:
+    """What trains in a runtime. The image is the one that a CustomTrainer names."""
+
+    framework: str
+    image: str = ""
+    num_nodes: int = 1
+    device: str = UNKNOWN
+    device_count: str = UNKNOWN
+
+
+@frozen
 class Runtime:
     """A way to train: echelon has one for each framework."""
 
     name: str
     framework: str
+
+    @property
+    def trainer(self) -> RuntimeTrainer:
+        """The same, as Kubeflow's type has it."""
+        return RuntimeTrainer(framework=self.framework)
 
 
 @frozen

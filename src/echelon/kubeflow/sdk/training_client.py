@@ -19,6 +19,11 @@ class TrainingClient(JobClient):
 
     An older call means what it meant then: `num_worker_replicas` does not count the Master."""
 
+    def train(self, name: str, *args: object, **given: object) -> None:
+        """Refused: Kubeflow's own containers download a model and a data set, and fine-tune it."""
+        hint = "create_job(train_func=...) with the download inside the function, or `volumes`"
+        raise ValueError(f"train: fine-tuning in Kubeflow's own containers is not done by echelon ({hint})")
+
     @as_kubeflow_does
     def create_pytorchjob_from_func(
         self,

@@ -137,6 +137,10 @@ class Api:
         params = [*_chosen(selector, fields), *size, *more]
         return self._session.call("GET", path, request, params=params, again=True)
 
+    def place_of(self, obj: Object) -> str:
+        """The namespace that an object would be created in; "" for cluster-wide kinds."""
+        return self._targets.new(obj)[1].namespace
+
     def create(self, obj: Object, *, dry_run: bool = False) -> Object:
         """Create an object; raises AlreadyThere if its name is taken.
 

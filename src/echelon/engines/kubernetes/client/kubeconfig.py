@@ -95,6 +95,16 @@ def load_access(
     return resolved(config, context, namespace)
 
 
+def is_configured(environment: Mapping[str, str] | None = None) -> bool:
+    """Whether a cluster is named anywhere: by KUBECONFIG, whether that file is there or not, in the file that
+    is read without it, or by being in a pod.
+    """
+    variables = os.environ if environment is None else environment
+    if variables.get("KUBECONFIG") or in_cluster(variables) is not None:
+        return True
+    return any((_read(path) or "").strip() for path in kubeconfig_files(variables))
+
+
 def context_names(environment: Mapping[str, str] | None = None) -> list[str]:
     """The names of all contexts, for completion and messages."""
     files = kubeconfig_files(os.environ if environment is None else environment)

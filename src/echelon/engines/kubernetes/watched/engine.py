@@ -54,7 +54,7 @@ class WatchedJobs:
 
     shell = ports = delivery = volumes = checkup = usage = manifests = queueing = None
     notebooks = None
-    traits = Traits(place="the cluster", remote=True, shared=True)
+    traits = Traits(place="the cluster", remote=True, shared=True, foreign=True)
 
     def __init__(self, *, context: str | None = None, namespace: str | None = None) -> None:
         self._context = context
@@ -122,13 +122,13 @@ class WatchedJobs:
         return "it is suspended: its pods end, and the job stays until `echelon rm`"
 
     def remove(self, ref: RunRef, tell: Callable[[str], object] = lambda _: None) -> Sequence[str]:  # noqa: ARG002
-        """Delete a job that has ended."""
+        """Delete a job that has ended: that one, not another that has got its name meanwhile."""
         address = parse_address(ref.name)
         seen = self._see(ref)
         if end_of(seen) is None:
             hint = f"`echelon stop {self._full(ref)}` suspends it first"
             raise StateTrouble(f"job {ref.name!r} has not ended", hint=hint)
-        self.api.delete(self._resource(address), address.name, uid=str(seen.job["metadata"].get("uid") or ""))
+        self.api.delete(self._resource(address), address.name, uid=str(seen.job["metadata"]["uid"]))
         return ()
 
     def runs(self) -> Sequence[RunSummary]:
