@@ -87,7 +87,7 @@ class Labelled(MemoryEngine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.volumes = cast("Volumes", self)
+        self.volumes = cast("Volumes", self)  # type: ignore[assignment]
 
     def list_all(self) -> list[Volume]:
         return [
