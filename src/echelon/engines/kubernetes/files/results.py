@@ -82,8 +82,8 @@ def collect_results(
 
 
 def _wait_for_owner(api: Api, ref: RunRef, take_over: Callable[[], bool]) -> None:
-    """Wait until this process has the claim, or the one that holds it has fetched the results. What the record
-    says of that is believed only while it is held: anybody may have written it.
+    """Wait until this process has the claim, or the one that holds it has fetched the results. What the
+    record says of that is believed only while it is held: anybody may have written it.
     """
     while True:
         if take_over():
