@@ -159,10 +159,13 @@ def _plan_for_new_nodes(job: Job, cluster: Cluster, world: World | None) -> Plan
 
 def _look(job: Job, cluster: Cluster, world: World | None) -> Plan | Queued:
     wants_gpus = asks_for_gpus(job)
-    found = fit(job, cluster, world=world)
+    try:
+        found = fit(job, cluster, world=world)
+    except Unplaceable as error:
+        raise _with_what_fits(job, cluster, error) from None
     if isinstance(found, NoRoom):
-        smaller = _what_would_fit(job, cluster)
-        reason = f"{found.reason}; {smaller} fits now" if smaller else found.reason
+        other = _fits_instead(job, cluster) if wants_gpus and not _ahead(job, cluster) else ""
+        reason = f"{found.reason}; {other} fits now" if other else found.reason
         return Queued(reason=reason, full=True)
     if wants_gpus and (ahead := _ahead(job, cluster)):
         more = f" and {len(ahead) - 1} more" if len(ahead) > 1 else ""
@@ -170,12 +173,20 @@ def _look(job: Job, cluster: Cluster, world: World | None) -> Plan | Queued:
     return found
 
 
-def _what_would_fit(job: Job, cluster: Cluster) -> str:
-    if job.shape is None:
-        return ""
-    from echelon.placement.open import what_would_fit
+def _with_what_fits(job: Job, cluster: Cluster, error: Unplaceable) -> Unplaceable:
+    """The same refusal; of a run that gives its shape, with another that would fit if nothing else ran."""
+    if not asks_for_gpus(job) or (job.shape is not None and not (job.shape.gpus or job.shape.workers)):
+        return error
+    from echelon.placement.instead import emptied
 
-    return what_would_fit(job.shape, job.resources, cluster)
+    other = _fits_instead(job, emptied(cluster))
+    return Unplaceable(error.message, hint=f"{other} would fit; {error.hint}") if other else error
+
+
+def _fits_instead(job: Job, cluster: Cluster) -> str:
+    from echelon.placement.instead import fits_instead  # of most runs it is not asked
+
+    return fits_instead(job, cluster)
 
 
 def _ahead(job: Job, cluster: Cluster) -> Sequence[str]:
