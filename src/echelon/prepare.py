@@ -190,7 +190,7 @@ def _check_shares(job: Job) -> None:
             "shares",
             job.shape.shares,
             "may give workers different numbers of GPUs, and torchrun wants the same on all",
-            hint="leave --shares out; or leave torchrun out: `echelon run train.py` starts the ranks by itself",
+            hint="leave --shares out; or leave torchrun out: `echelon run train.py` starts the ranks itself",
         )
 
 

@@ -69,6 +69,9 @@ def left_behind() -> list[str]:
     return found
 
 
+@pytest.mark.parametrize(
+    "python", [pytest.param("mpich", marks=pytest.mark.core), "openmpi5"], indirect=True, scope="module"
+)
 def test_uneven_workers_reduce(agents: Agents, run: Callable[..., None], python: str) -> None:
     Path(agents.folder, "train.py").write_text(ALL_REDUCE)
     run(python, "train.py")

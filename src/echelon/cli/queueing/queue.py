@@ -51,9 +51,7 @@ def queue(**target: str | None) -> int:
     if snapshot.holding:
         say()
         by_size = sorted(snapshot.holding, key=lambda each: (-each.gpus, each.name))
-        render.table(
-            ("HELD BY", "GPUS", "ENDS BY", "USER"), [_holding_row(each, now) for each in by_size]
-        )
+        render.table(("HELD BY", "GPUS", "ENDS BY", "USER"), [_holding_row(each, now) for each in by_size])
     return 0
 
 
