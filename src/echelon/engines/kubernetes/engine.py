@@ -218,7 +218,7 @@ class KubernetesEngine(Offers):
         stored = views.read_record(self.api, self._ref(ref.name))
         if stored.held:
             admitting.queue(self.api, stored.run.ref, reason)
-        elif stored.run.plan is None and stored.stop is None:
+        elif not stored.started and stored.stop is None:  # one with a plan, whose start was refused, waits on
             self.api.patch("ConfigMap", ref.name, record.queued(stored, reason, at=_now()))
 
     def start(self, ref: RunRef, plan: Plan) -> None:
