@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import field
 from typing import Literal
 
-from echelon.engines.base import Engine, ShapeKept, Taken
+from echelon.engines.base import Engine, NotAdmitted, ShapeKept, Taken
 from echelon.errors import InvalidJob, NoRoomNow, Unplaceable
 from echelon.model import ends
 from echelon.model.cluster import Cluster
@@ -69,7 +69,7 @@ def find_way(job: Job, engine: Engine, found: Plan | Queued, *, stays: bool) -> 
     """How this run is admitted, after a look that has `found` a plan for it or a reason to wait."""
     keeps_queue, gpus = engine.traits.keeps_queue, asks_for_gpus(job)
     if _is_admitted_elsewhere(job, engine):
-        return Way(by="scheduler")
+        return _way_of_kueue(job, found, stays=stays)
     return way_of(
         keeps_queue=keeps_queue,
         manager=not keeps_queue and gpus and engine.admits(),
@@ -77,6 +77,23 @@ def find_way(job: Job, engine: Engine, found: Plan | Queued, *, stays: bool) -> 
         stays=stays,
         placed=isinstance(found, Queued) or any(seat.node for seat in found.placement.seats),
     )
+
+
+def _way_of_kueue(job: Job, found: Plan | Queued, *, stays: bool) -> Way:
+    """Kueue starts a single Job by itself. Several are started by the command, once Kueue has admitted all of
+    them; the object of another controller is one.
+    """
+    several = isinstance(found, Plan) and len(found.world.groups) > 1 and job.pod.job_kind == JOB
+    if not several or job.pod.queue is None:
+        return Way(by="scheduler")
+    if not stays:
+        raise InvalidJob(
+            "queue",
+            job.pod.queue,
+            "admits a detached run only if it is a single Job: several are started by the command that stays",
+            hint="leave -d out; or leave --role out, and with --total-gpus use equal shares",
+        )
+    return Way(by="command", held=True)
 
 
 def shape_to_hold(job: Job, engine: Engine, found: Plan | Queued, way: Way) -> Plan | None:
@@ -102,7 +119,7 @@ def find_plan(
     is known: the plan has no place then, and what is not known is told."""
     cluster = engine.cluster(gpus=asks_for_gpus(job), job=job)
     if _is_admitted_elsewhere(job, engine):
-        return _plan_of_one_shape(job, cluster)
+        return _anywhere(job, candidates(job, cluster)[0].world, cluster.gpu_resource)
     try:
         found = _look(job, cluster, world)
     except Unplaceable as error:
@@ -127,21 +144,6 @@ def _is_admitted_elsewhere(job: Job, engine: Engine) -> bool:
     """
     elsewhere = job.pod.queue is not None or job.pod.job_kind != JOB
     return elsewhere and not engine.traits.keeps_queue
-
-
-def _plan_of_one_shape(job: Job, cluster: Cluster) -> Plan:
-    """The plan of a run that is placed elsewhere. Kueue admits each Job by itself, so there may be one; a job
-    of Kubeflow's is one for all groups.
-    """
-    world = candidates(job, cluster)[0].world
-    if job.pod.queue is not None and job.pod.job_kind == JOB and len(world.groups) > 1:
-        raise InvalidJob(
-            "queue",
-            job.pod.queue,
-            f"cannot admit a run of {len(world.groups)} groups together: Kueue admits each Job by itself",
-            hint="leave --role out, and with --total-gpus use equal shares; or leave --queue out",
-        )
-    return _anywhere(job, world, cluster.gpu_resource)
 
 
 def _scales(job: Job, engine: Engine) -> bool:
@@ -257,6 +259,8 @@ def admit(
             found, taken_by = None, str(taken)  # another run was faster: look again
         except ShapeKept as kept:
             found, world = None, kept.world  # as on a cluster that freezes the size of what waits
+        except NotAdmitted as refusal:
+            found = Queued(reason=str(refusal))
         else:
             return found
     if anywhere:

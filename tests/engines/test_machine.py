@@ -71,7 +71,7 @@ def test_a_process_of_this_machine_that_has_ended_is_known_as_dead() -> None:
 
 def test_a_process_of_another_container_of_this_name_is_not_known_as_dead() -> None:
     """Its number may be nobody's here. So is that of a machine of the same name, and of an older echelon."""
-    host, here, number, word = process_name().split("/")
+    host, here, _number, word = process_name().split("/")
     ended = str(int(Path("/proc/sys/kernel/pid_max").read_text()) + 1)
     assert is_dead_process(f"{host}/{here}/{ended}/{word}")
     assert not is_dead_process(f"{host}/{'0' * len(here)}/{ended}/{word}")

@@ -49,8 +49,10 @@ def test_shares_that_differ_say_why_they_are_not_equal() -> None:
         "  n0    5     5      0     #####  0",
         "  n1    3     3      0     ###    1",
         "  n2    2     2      0     ##     2",
-        ("  why: 10 GPUs as [5, 3, 2] within the cluster: no node has 10 free (at most 5);"
-        " 3 nodes are the fewest"),
+        (
+            "  why: 10 GPUs as [5, 3, 2] within the cluster: no node has 10 free (at most 5);"
+            " 3 nodes are the fewest"
+        ),
         "  not in equal shares: 10 GPUs cannot be divided so over these nodes",
     ]
     assert drawn(5, 3, 2, total_gpus=6, shares="largest-first")[-1] == (

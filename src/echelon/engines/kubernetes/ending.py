@@ -15,7 +15,7 @@ from echelon.engines.kubernetes.files.results import check_fetched
 from echelon.engines.kubernetes.follow import view as views
 from echelon.engines.kubernetes.follow.follow import read_events
 from echelon.engines.kubernetes.follow.view import View
-from echelon.engines.kubernetes.queue import admitting
+from echelon.engines.kubernetes.queue import admitting, workload
 from echelon.engines.kubernetes.record import Stop
 from echelon.engines.kubernetes.state import outcome, workers
 from echelon.engines.machine import Submissions
@@ -79,6 +79,7 @@ def clear_run(api: Api, view: View) -> None:
     _check_over(api, view)
     name = view.stored.run.ref.name
     api.patch("ConfigMap", name, record.tied([]))  # or it would go with its Jobs
+    workload.free(api, view.stored)
     objects.remove(api, name, keep_claim=True, keep_record=True, dialect=view.stored.dialect)
 
 

@@ -38,7 +38,7 @@ from echelon.engines.kubernetes.follow.mirror import Mirrors
 from echelon.engines.kubernetes.follow.view import View
 from echelon.engines.kubernetes.nodes import inventory
 from echelon.engines.kubernetes.offers import Offers
-from echelon.engines.kubernetes.queue import admitting, scaling
+from echelon.engines.kubernetes.queue import admitting, scaling, workload
 from echelon.engines.kubernetes.record import Shipped, Stored
 from echelon.engines.kubernetes.render import dialects, manifests
 from echelon.engines.kubernetes.render.image import image_note, image_of
@@ -225,6 +225,9 @@ class KubernetesEngine(Offers):
         """Write the plan down and make the Jobs; or start those that wait."""
         view = self._just_made(ref) or views.look(self.api, self._ref(ref.name), pods=False)
         stored, jobs = view.stored, view.jobs
+        if workload.is_in(stored):
+            admitting.start_in_kueue(self.api, stored, plan)
+            return
         if stored.held:
             admitting.start(self.api, stored.run.ref, plan, lambda: self._check_taken(ref, plan))
             return

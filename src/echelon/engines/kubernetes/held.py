@@ -34,7 +34,11 @@ from echelon.model.plan import Plan
 from echelon.model.queue import Place
 
 Object = dict[str, Any]
-_THEIRS_TO_CHANGE = ("affinity", "tolerations")  # of a suspended Job's pods, beside annotations and resources
+_THEIRS_TO_CHANGE = (
+    "affinity",
+    "tolerations",
+    "nodeSelector",
+)  # of a suspended Job's pods, beside annotations and resources
 
 
 # Reading

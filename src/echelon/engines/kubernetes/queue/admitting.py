@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from types import MappingProxyType
+from typing import Any
 
 from echelon.engines.base import ShapeKept, Taken
 from echelon.engines.kubernetes import held, leases, names, objects, pod_security, record
@@ -23,16 +24,18 @@ from echelon.engines.kubernetes.client.api import Api, Conflict, Invalid, NotThe
 from echelon.engines.kubernetes.follow import view as views
 from echelon.engines.kubernetes.follow.keeper import is_keeper
 from echelon.engines.kubernetes.follow.view import View
+from echelon.engines.kubernetes.queue import workload
 from echelon.engines.kubernetes.record import Stop, Stored, Waiting, with_reason
 from echelon.engines.kubernetes.render import dialects, manifests
 from echelon.engines.kubernetes.render.keeper import keeper_object, level_of
 from echelon.engines.kubernetes.render.manifests import owner_reference
 from echelon.engines.kubernetes.render.pod import RESTRICTED
+from echelon.engines.kubernetes.render.workload import workload_object
 from echelon.errors import Denied, Refused, StateTrouble
 from echelon.model.plan import Plan
 from echelon.model.run import RunRef
 
-_NONE: Mapping[str, str] = MappingProxyType({})
+_NONE: Mapping[str, Any] = MappingProxyType({})
 _TRIES = 5  # patches of a Job whose status the controller changes at the same time
 
 
@@ -53,7 +56,30 @@ def hold(api: Api, stored: Stored, owner: Object, plan: Plan, variables: Mapping
     keeper = keeper_object(stored.run, plan, stored.shipped, security_level=level, held=True)
     if keeper is not None:
         objects.create_keeper(api, keeper, owner)
+    asked = workload_object(stored.run, made.jobs)
+    if asked is not None:
+        workload.make(api, asked, owner)
     api.patch("ConfigMap", stored.run.ref.name, record.tied([owner_reference(there)]))
+
+
+def start_in_kueue(api: Api, stored: Stored, plan: Plan) -> None:
+    """Start the Jobs of a run that Kueue admits, in the shape that Kueue was asked for. Raises NotAdmitted as
+    long as Kueue lets it wait.
+    """
+    if stored.stop is None and stored.run.plan is None:
+        pods = workload.wait_for_answer(api, stored)
+        start_held(api, stored.run.ref, stored.shape or plan, pods=pods)
+
+
+def wait_again(api: Api, view: View, reason: str) -> None:
+    """Kueue has taken back what it gave to a run: its Jobs wait, and Kueue is asked anew."""
+    stored, shape = view.stored, view.stored.shape
+    roll_back(api, view, reason)
+    workload.free(api, stored)
+    asked = None if shape is None else list(_rendered(stored, shape, view.jobs[0]).values())
+    wanted = workload_object(stored.run, asked or ())
+    if wanted is not None:
+        workload.make(api, wanted, _record_of(stored))
 
 
 def start(api: Api, ref: RunRef, plan: Plan, check_free: Callable[[], None]) -> None:
@@ -66,10 +92,17 @@ def start(api: Api, ref: RunRef, plan: Plan, check_free: Callable[[], None]) -> 
 
 
 def start_held(
-    api: Api, ref: RunRef, plan: Plan, check_free: Callable[[], None] = lambda: None, *, creates: bool = True
+    api: Api,
+    ref: RunRef,
+    plan: Plan,
+    check_free: Callable[[], None] = lambda: None,
+    *,
+    creates: bool = True,
+    pods: Mapping[str, Object] = _NONE,
 ) -> None:
     """The same for a process that is alone in admitting runs. One that may not create Jobs (not `creates`)
-    does not try to, and ShapeKept is raised where the plan has more of them.
+    does not try to, and ShapeKept is raised where the plan has more of them. `pods` has what is added to the
+    pods of each Job.
     """
     view = views.look(api, ref)
     stored = view.stored
@@ -79,7 +112,7 @@ def start_held(
         raise StateTrouble(f"run {ref.name!r} has no Jobs", hint="submit it again")
     check_free()
     try:
-        _start(api, view, plan, creates=creates)
+        _start(api, view, plan, creates=creates, pods=pods)
     except Conflict:
         if views.look(api, ref).stored.run.plan is None:
             raise Taken("another process") from None
@@ -87,9 +120,11 @@ def start_held(
     _start_keeper(api, stored, plan)
 
 
-def _start(api: Api, view: View, plan: Plan, *, creates: bool) -> None:
+def _start(api: Api, view: View, plan: Plan, *, creates: bool, pods: Mapping[str, Object]) -> None:
     stored = view.stored
     wanted = _rendered(stored, plan, view.waiting[0])
+    for name, more in pods.items():
+        _add_to_pods(wanted.get(name), more)
     there = {job["metadata"]["name"]: job for job in view.waiting}
     about = _record_of(stored)
     if not creates and not wanted.keys() <= there.keys():
@@ -115,6 +150,16 @@ def _start(api: Api, view: View, plan: Plan, *, creates: bool) -> None:
         if not creates:
             raise _shape_kept(stored) from None
         _recreate(api, stored, list(there.values()), wanted, at=at)
+
+
+def _add_to_pods(job: Object | None, more: Object) -> None:
+    if job is None:
+        return
+    pod = job["spec"]["template"]["spec"]
+    for field, value in more.items():
+        if value:
+            before = pod.get(field)
+            pod[field] = {**(before or {}), **value} if isinstance(value, dict) else [*(before or ()), *value]
 
 
 def _begin(api: Api, job: Object, wanted: Object, *, at: float) -> Object:
@@ -259,6 +304,7 @@ def withdraw(api: Api, view: View, stop: Stop) -> bool:
         except NotThere:
             return True
         else:
+            workload.free(api, view.stored)
             return True
     return False
 
