@@ -14,7 +14,7 @@ from testbed.images import MPI
 from testbed.locking import held
 from testbed.paths import CACHE
 
-WHEELS = {name: MPI[name] for name in ("openmpi5", "mpich")}  # as the images have them
+WHEELS = {name: MPI[name] for name in ("openmpi4", "openmpi5", "mpich")}  # as the images have them
 
 
 def python_with(implementation: str) -> Path:

@@ -10,7 +10,7 @@ import pytest
 
 from echelon import planning
 from echelon.admission import Queued, Way, admit, find_plan, find_way, overdue, shape_to_hold, way_of
-from echelon.engines.base import ShapeKept
+from echelon.engines.base import NotAdmitted, ShapeKept
 from echelon.engines.memory.engine import MemoryEngine
 from echelon.engines.memory.script import Act, one_node
 from echelon.errors import InvalidJob, Unplaceable
@@ -155,7 +155,7 @@ def test_the_first_candidate_that_fits_is_planned(
     if isinstance(found, Plan):
         assert found.world.groups[0].workers == len(found.placement.seats) == outcome
     else:
-        assert found.reason == outcome
+        assert found.reason.startswith(str(outcome))
 
 
 def test_a_job_of_which_no_candidate_ever_fits(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -278,13 +278,27 @@ def test_a_run_that_kueue_admits_takes_no_place_and_is_not_refused_for_one() -> 
         assert find_way(wanted, engine, plan, stays=True) == Way(by="scheduler")
 
 
-def test_kueue_admits_one_job_at_a_time_so_a_run_has_one() -> None:
+def test_several_jobs_are_started_by_the_command_once_kueue_has_admitted_them() -> None:
     engine = Remote({"lasts.py": Act(lasts=True)}, cluster=one_node(gpus=2))
     chief = Role(name="chief", workers=1, resources=Resources())
-    with pytest.raises(InvalidJob, match="cannot admit a run of 2 groups together"):
-        find_plan(in_kueue("two", 1, roles=(chief,)), engine)
+    two = in_kueue("two", 1, roles=(chief,))
+    plan = find_plan(two, engine)
+    assert find_way(two, engine, plan, stays=True) == Way(by="command", held=True)
+    with pytest.raises(InvalidJob, match="admits a detached run only if it is a single Job"):
+        find_way(two, engine, plan, stays=False)
     one = job("two", 1, pod=PodOptions(queue="team", job_kind="pytorchjob"), roles=(chief,))
-    assert isinstance(find_plan(one, engine), Plan), "one object has both groups"
+    plan = find_plan(one, engine)
+    assert find_way(one, engine, plan, stays=False) == Way(by="scheduler"), "one object has both groups"
+
+
+def test_what_kueue_says_is_why_a_run_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = machine(2)
+
+    def start(_ref: RunRef, _plan: Plan) -> None:
+        raise NotAdmitted("queued in Kueue's queue team: no quota")
+
+    monkeypatch.setattr(engine, "start", start)
+    assert let_in(engine, job("one", 1)) == Queued(reason="queued in Kueue's queue team: no quota")
 
 
 def test_on_this_machine_there_is_no_kueue() -> None:

@@ -7,6 +7,7 @@ import sys
 import textwrap
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -131,6 +132,24 @@ def test_the_framework_by_the_imports(given: Settings, framework: str) -> None:
     write("pkg/__init__.py", "")
     write("pkg/__main__.py", "import torch\n")
     assert settle(given).job.framework == framework
+
+
+@pytest.mark.parametrize("shares", ["any", "largest-first"])
+@pytest.mark.parametrize(
+    "given",
+    [
+        Settings(command=["torchrun", "train.py"]),
+        Settings(command=["python3", "-m", "torch.distributed.run", "train.py"]),
+        Settings(command=["./launch"], framework="torchrun"),
+    ],
+)
+def test_torchrun_takes_no_shares_that_differ(
+    given: Settings, shares: Literal["any", "largest-first"]
+) -> None:
+    with pytest.raises(InvalidJob, match="torchrun wants the same on all") as caught:
+        settle(replace(given, total_gpus="6", shares=shares))
+    assert caught.value.field == "shares"
+    settle(replace(given, total_gpus="6"))
 
 
 def test_in_place_or_on_a_copy() -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import field
 from typing import Literal
 
-from echelon.engines.base import Engine, ShapeKept, Taken
+from echelon.engines.base import Engine, NotAdmitted, ShapeKept, Taken
 from echelon.errors import InvalidJob, NoRoomNow, Unplaceable
 from echelon.model import ends
 from echelon.model.cluster import Cluster
@@ -60,13 +60,30 @@ def way_of(*, keeps_queue: bool, gpus: bool, stays: bool, placed: bool) -> Way:
 def find_way(job: Job, engine: Engine, found: Plan | Queued, *, stays: bool) -> Way:
     """How this run is admitted, after a look that has `found` a plan for it or a reason to wait."""
     if _is_admitted_elsewhere(job, engine):
-        return Way(by="scheduler")
+        return _way_of_kueue(job, found, stays=stays)
     return way_of(
         keeps_queue=engine.traits.keeps_queue,
         gpus=asks_for_gpus(job),
         stays=stays,
         placed=isinstance(found, Queued) or any(seat.node for seat in found.placement.seats),
     )
+
+
+def _way_of_kueue(job: Job, found: Plan | Queued, *, stays: bool) -> Way:
+    """Kueue starts a single Job by itself. Several are started by the command, once Kueue has admitted all of
+    them; the object of another controller is one.
+    """
+    several = isinstance(found, Plan) and len(found.world.groups) > 1 and job.pod.job_kind == JOB
+    if not several or job.pod.queue is None:
+        return Way(by="scheduler")
+    if not stays:
+        raise InvalidJob(
+            "queue",
+            job.pod.queue,
+            "admits a detached run only if it is a single Job: several are started by the command that stays",
+            hint="leave -d out; or leave --role out, and with --total-gpus use equal shares",
+        )
+    return Way(by="command", held=True)
 
 
 def shape_to_hold(job: Job, engine: Engine, found: Plan | Queued, way: Way) -> Plan | None:
@@ -92,7 +109,7 @@ def find_plan(
     is known: the plan has no place then, and what is not known is told."""
     cluster = engine.cluster(gpus=asks_for_gpus(job), job=job)
     if _is_admitted_elsewhere(job, engine):
-        return _plan_of_one_shape(job, cluster)
+        return _anywhere(job, candidates(job, cluster)[0].world, cluster.gpu_resource)
     try:
         found = _look(job, cluster, world)
     except Unplaceable as error:
@@ -119,21 +136,6 @@ def _is_admitted_elsewhere(job: Job, engine: Engine) -> bool:
     return elsewhere and not engine.traits.keeps_queue
 
 
-def _plan_of_one_shape(job: Job, cluster: Cluster) -> Plan:
-    """The plan of a run that is placed elsewhere. Kueue admits each Job by itself, so there may be one; a job
-    of Kubeflow's is one for all groups.
-    """
-    world = candidates(job, cluster)[0].world
-    if job.pod.queue is not None and job.pod.job_kind == JOB and len(world.groups) > 1:
-        raise InvalidJob(
-            "queue",
-            job.pod.queue,
-            f"cannot admit a run of {len(world.groups)} groups together: Kueue admits each Job by itself",
-            hint="leave --role out, and with --total-gpus use equal shares; or leave --queue out",
-        )
-    return _anywhere(job, world, cluster.gpu_resource)
-
-
 def _scales(job: Job, engine: Engine) -> bool:
     return not engine.traits.keeps_queue and (job.pod.scale_up or engine.adds_nodes())
 
@@ -149,10 +151,13 @@ def _plan_for_new_nodes(job: Job, cluster: Cluster, world: World | None) -> Plan
 
 def _look(job: Job, cluster: Cluster, world: World | None) -> Plan | Queued:
     wants_gpus = asks_for_gpus(job)
-    found = fit(job, cluster, world=world)
+    try:
+        found = fit(job, cluster, world=world)
+    except Unplaceable as error:
+        raise _with_what_fits(job, cluster, error) from None
     if isinstance(found, NoRoom):
-        smaller = _what_would_fit(job, cluster)
-        reason = f"{found.reason}; {smaller} fits now" if smaller else found.reason
+        other = _fits_instead(job, cluster) if wants_gpus and not _ahead(job, cluster) else ""
+        reason = f"{found.reason}; {other} fits now" if other else found.reason
         return Queued(reason=reason, full=True)
     if wants_gpus and (ahead := _ahead(job, cluster)):
         more = f" and {len(ahead) - 1} more" if len(ahead) > 1 else ""
@@ -160,12 +165,20 @@ def _look(job: Job, cluster: Cluster, world: World | None) -> Plan | Queued:
     return found
 
 
-def _what_would_fit(job: Job, cluster: Cluster) -> str:
-    if job.shape is None:
-        return ""
-    from echelon.placement.open import what_would_fit
+def _with_what_fits(job: Job, cluster: Cluster, error: Unplaceable) -> Unplaceable:
+    """The same refusal; of a run that gives its shape, with another that would fit if nothing else ran."""
+    if not asks_for_gpus(job) or (job.shape is not None and not (job.shape.gpus or job.shape.workers)):
+        return error
+    from echelon.placement.instead import emptied
 
-    return what_would_fit(job.shape, job.resources, cluster)
+    other = _fits_instead(job, emptied(cluster))
+    return Unplaceable(error.message, hint=f"{other} would fit; {error.hint}") if other else error
+
+
+def _fits_instead(job: Job, cluster: Cluster) -> str:
+    from echelon.placement.instead import fits_instead  # of most runs it is not asked
+
+    return fits_instead(job, cluster)
 
 
 def _ahead(job: Job, cluster: Cluster) -> Sequence[str]:
@@ -225,6 +238,8 @@ def admit(
             found, taken_by = None, str(taken)  # another run was faster: look again
         except ShapeKept as kept:
             found, world = None, kept.world  # as on a cluster that freezes the size of what waits
+        except NotAdmitted as refusal:
+            found = Queued(reason=str(refusal))
         else:
             return found
     if anywhere:

@@ -75,6 +75,7 @@ def prepare(settings: Settings, surroundings: Surroundings, traits: Traits) -> P
         )
     _check_replace(settings)
     job = _settle_ranks(job, settings)
+    _check_shares(job)
     if not job.command and not traits.remote:
         job = replace(job, python=_settle_python(job, surroundings))
     if not is_unicode(str(folder)):
@@ -178,6 +179,19 @@ def _settle_ranks(job: Job, settings: Settings) -> Job:
         return job
     shape = None if job.shape is None else replace(job.shape, rank_per_gpu=False)
     return replace(job, procs=1, shape=shape)
+
+
+def _check_shares(job: Job) -> None:
+    """torchrun gives every worker as many ranks as any other."""
+    if job.shape is None or job.shape.shares == "equal":
+        return
+    if job.framework == "torchrun" or calls_torchrun(job.command or ("",)):
+        raise InvalidJob(
+            "shares",
+            job.shape.shares,
+            "may give workers different numbers of GPUs, and torchrun wants the same on all",
+            hint="leave --shares out; or leave torchrun out: `echelon run train.py` starts the ranks itself",
+        )
 
 
 def _check_replace(settings: Settings) -> None:

@@ -87,5 +87,19 @@ def test_a_process_of_this_machine_that_has_ended_is_known_as_dead() -> None:
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert is_dead_process(ended.stdout.strip())
     assert not is_dead_process(process_name())
-    assert not is_dead_process(ended.stdout.strip().replace(os.uname().nodename, "elsewhere"))
-    assert not any(map(is_dead_process, ("", "/", "x", f"{socket.gethostname()}/no/x")))
+    assert not any(map(is_dead_process, ("", "/", "x", "a/b/c/d", f"{socket.gethostname()}/no/x")))
+
+
+def test_a_process_of_another_container_of_this_name_is_not_known_as_dead() -> None:
+    """Its number may be nobody's here. So is that of a machine of the same name, and of an older echelon."""
+    host, here, _number, word = process_name().split("/")
+    ended = str(int(Path("/proc/sys/kernel/pid_max").read_text()) + 1)
+    assert is_dead_process(f"{host}/{here}/{ended}/{word}")
+    assert not is_dead_process(f"{host}/{'0' * len(here)}/{ended}/{word}")
+    assert not is_dead_process(f"{host}/{ended}/{word}")
+    code = "from echelon.engines.machine import process_name; print(process_name())"
+    inside = ["unshare", "--user", "--pid", "--fork", "--mount-proc", sys.executable, "-c", code]
+    other = subprocess.run(inside, capture_output=True, text=True, check=False)
+    if other.returncode == 0:  # where the system lets users make containers
+        assert other.stdout.split("/")[0] == host
+        assert not is_dead_process(other.stdout.strip())

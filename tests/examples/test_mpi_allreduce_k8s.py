@@ -1,4 +1,4 @@
-"""MPI in pods of images without SSH, on workers with 3, 1 and 1 ranks: the example; then each implementation,
+"""MPI in pods of images without SSH, on workers with 3, 2 and 1 ranks: the example; then each implementation,
 of which a rank is killed.
 """
 
@@ -21,9 +21,11 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "mpi_allreduce" / "allreduce.
 JOB = """
 script: {script}
 framework: mpi
-workers: 2
+workers: 1
+procs: 2
 roles:
   chief: {{workers: 1, procs: 3}}
+  evaluator: {{workers: 1, procs: 1}}
 args: [{arguments}]
 """
 KILLED = """
@@ -31,8 +33,8 @@ import os, signal
 from mpi4py import MPI
 world = MPI.COMM_WORLD
 total = world.allreduce(world.rank + 1)
-if world.rank == 4:
-    print(f"rank 4 of {world.size} sum {total}", flush=True)
+if world.rank == 5:
+    print(f"rank 5 of {world.size} sum {total}", flush=True)
     os.kill(os.getpid(), signal.SIGKILL)
 world.barrier()
 """
@@ -72,8 +74,8 @@ def test_uneven_workers_reduce_without_ssh(
     there = ("--namespace", namespace.namespace)
     code, printed = echelon("run", "-f", "job.yaml", "--name", "pi", "--image", image("openmpi5"), *there)
     assert code == 0, printed
-    for rank in range(5):
-        assert f"[{rank}] rank {rank} of 5: " in printed
+    for rank in range(6):
+        assert f"[{rank}] rank {rank} of 6: " in printed
     assert 2.8 < float((tmp_path / "runs/pi/pi.txt").read_text()) < 3.5
 
     line = "test ! -e /usr/bin/ssh && exec mpirun python3 allreduce.py --throws 10"
@@ -98,6 +100,6 @@ def test_ranks_meet_and_a_killed_one_is_named(
         "run", "-f", "job.yaml", "--name", "killed", "--image", image(implementation), *there
     )
     assert code == 137, printed
-    assert "[4] rank 4 of 5 sum 15\n" in printed
+    assert "[5] rank 5 of 6 sum 21\n" in printed
     cause = json.loads(echelon("status", "killed", "-o", "json", *there)[1])["root_cause"]
-    assert (cause["rank"], cause["worker"], cause["signal"]) == (4, 2, "SIGKILL"), cause
+    assert (cause["rank"], cause["worker"], cause["signal"]) == (5, 2, "SIGKILL"), cause

@@ -40,6 +40,26 @@ def test_six_of_five_three_and_two() -> None:
     )
 
 
+def test_shares_that_differ_say_why_they_are_not_equal() -> None:
+    assert drawn(5, 3, 2, total_gpus=6, shares="any")[-2:] == [
+        "  why: 6 GPUs as [5, 1] within the cluster: no node has 6 free (at most 5); 2 nodes are the fewest",
+        "  not [3, 3]: it leaves no more GPUs together, and has fewer of its own on one node",
+    ]
+    assert drawn(5, 3, 2, total_gpus=10, shares="any")[1:] == [
+        "  n0    5     5      0     #####  0",
+        "  n1    3     3      0     ###    1",
+        "  n2    2     2      0     ##     2",
+        (
+            "  why: 10 GPUs as [5, 3, 2] within the cluster: no node has 10 free (at most 5);"
+            " 3 nodes are the fewest"
+        ),
+        "  not in equal shares: 10 GPUs cannot be divided so over these nodes",
+    ]
+    assert drawn(5, 3, 2, total_gpus=6, shares="largest-first")[-1] == (
+        "  as --shares largest-first says, the node with the most free GPUs is filled, then the next"
+    )
+
+
 def test_one_node_is_never_split() -> None:
     assert drawn(5, 3, 2, total_gpus=2)[-1] == "  why: 2 GPUs as [2] within one node, which is never split"
 

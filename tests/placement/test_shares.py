@@ -138,6 +138,11 @@ def clusters(draw: st.DrawFn) -> list[Site]:
 @settings(max_examples=examples(400), deadline=None)
 @given(nodes=clusters(), number=st.integers(1, 12))
 def test_nothing_better_exists(shares: Shares, nodes: list[Site], number: int) -> None:
+    check_best(shares, nodes, number)
+
+
+def check_best(shares: Shares, nodes: list[Site], number: int) -> None:
+    """What is chosen is as good as the best of all ways."""
     found = choose(index(nodes), Wish(least=number, most=number, shares=shares), SIZES)
     known = by_trying_everything([node for node in nodes if node.usable], number, shares)
     if found is None:
@@ -177,3 +182,19 @@ def test_largest_first_fills_every_node_but_the_last(nodes: list[Site], number: 
     if found is not None:
         usable = {node.name: node.usable for node in nodes}
         assert all(share == usable[name] for name, share in found.shares[:-1]) or found.span == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shares", ["equal", "any"])
+def test_nothing_better_exists_in_twenty_thousand_small_clusters(shares: Shares) -> None:
+    random = Random(shares)
+    for _ in range(20_000):
+        depth = random.randint(0, 2)
+        nodes = []
+        for at in range(random.randint(1, 4)):
+            free = random.randint(0, 5)
+            usable = random.choice((free, random.randint(0, free)))
+            domains = tuple(random.choice(("a", "b", "")) for _ in range(depth))
+            model = random.choice("MMN")
+            nodes.append(Site(name=f"n{at}", free=free, usable=usable, model=model, domains=domains))
+        check_best(shares, nodes, random.randint(1, 10))

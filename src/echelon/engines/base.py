@@ -45,6 +45,10 @@ class Taken(Exception):
     """What a plan needs was given to another run in the meantime."""
 
 
+class NotAdmitted(Exception):
+    """Another system decides when the run starts, and has not let it yet; the text is what it says."""
+
+
 class ShapeKept(Exception):
     """The workers of a recorded run cannot be given the plan's shape any more: they keep theirs, `world`."""
 

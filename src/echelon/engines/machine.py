@@ -6,6 +6,7 @@ has fetched the results: others may write into the record."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -130,17 +131,32 @@ class Submissions:
 
 @cache
 def process_name() -> str:
-    """A name of this process that no other process of any machine has."""
-    return f"{os.uname().nodename}/{os.getpid()}/{uuid.uuid4().hex[:8]}"
+    """A name of this process that no other process of any machine has: who reads it knows the host, and
+    whether a process of that number here is meant.
+    """
+    return f"{os.uname().nodename}/{_processes_here()}/{os.getpid()}/{uuid.uuid4().hex[:8]}"
+
+
+@cache
+def _processes_here() -> str:
+    """What has the numbers of these processes: a machine since its start and, on it, a container. Hosts may
+    have the same name; and containers of one machine have the same, if their names are given.
+    """
+    try:
+        start = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
+        known = f"{start} {Path('/proc/self/ns/pid').readlink()}"
+    except OSError:  # another system, without containers
+        known = f"{uuid.getnode():x}"
+    return hashlib.sha256(known.encode()).hexdigest()[:12]
 
 
 def is_dead_process(name: str) -> bool:
     """Whether a name that `process_name` gave is that of a process of this machine which has ended."""
-    host, _, rest = name.rpartition("/")[0].rpartition("/")
-    if host != os.uname().nodename or not rest.isdecimal():
+    where, _, number = name.rpartition("/")[0].rpartition("/")
+    if where.rpartition("/")[2] != _processes_here() or not number.isdecimal():
         return False
     try:
-        os.kill(int(rest), 0)
+        os.kill(int(number), 0)
     except ProcessLookupError:
         return True
     except (OSError, OverflowError):

@@ -35,6 +35,8 @@ _WIRING = {
     "OMPI_MCA_orte_leave_session_attached": "1",
     "OMPI_MCA_orte_default_hostfile": "{file:hostfile}",
     "OMPI_MCA_orte_keep_fqdn_hostnames": "1",
+    # Names of workers are in no DNS, and one that does not answer costs it seconds for each of them.
+    "OMPI_MCA_if_base_do_not_resolve": "1",
     "OMPI_MCA_hwloc_base_binding_policy": "none",
     "OMPI_MCA_odls_base_sigkill_timeout": _KILL_AFTER,
     # A container may not read another process's memory; Open MPI 4 finds out by failing.

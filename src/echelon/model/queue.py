@@ -32,6 +32,7 @@ class HoldingRun:
 
     name: str
     gpus: int
+    user: str = ""
     ends: float | None = None
 
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from echelon.model.cluster import Cluster, Node
 from echelon.model.job import Job
+from echelon.model.open_shape import Shares
 from echelon.model.plan import Plan
 from echelon.model.world import members
 from echelon.placement.explain import counted
@@ -16,6 +17,7 @@ from echelon.placement.open import choose_now
 from echelon.placement.shares import Chosen
 
 _ROWS = 16  # nodes that are drawn; the others are counted
+_LARGEST_FIRST = "as --shares largest-first says, the node with the most free GPUs is filled, then the next"
 _PARTS = ("zone", "block", "rack", "NVLink domain")  # of the network, in the order of Node.domains
 
 
@@ -68,7 +70,12 @@ def _reasons(job: Job, cluster: Cluster) -> list[str]:
         why[0] += f": no node has {total} free (at most {largest}); {len(shares)} nodes are the fewest"
         if job.shape.shares == "equal":
             why[0] += " with equal shares"
-    other = choose_now(job.shape, job.resources, cluster, shares="largest-first", number=total)
+    if job.shape.shares == "largest-first":
+        return why if len(shares) == 1 else [*why, _LARGEST_FIRST]
+    usual: Shares = "largest-first" if job.shape.shares == "equal" else "equal"
+    other = choose_now(job.shape, job.resources, cluster, shares=usual, number=total)
+    if other is None and usual == "equal":
+        why.append(f"not in equal shares: {counted(total)} cannot be divided so over these nodes")
     if other is not None and sorted(other.shares) != sorted(chosen.shares):
         why.append(f"not {_written([share for _, share in other.shares])}: {_against(chosen, other)}")
     return why
@@ -82,9 +89,15 @@ def _against(chosen: Chosen, other: Chosen) -> str:
         return f"it would need {len(other.shares)} nodes"
     if other.added > chosen.added:
         return "it would break up GPUs that larger runs could use"
-    if len({share for _, share in other.shares}) > 1 and len({share for _, share in chosen.shares}) == 1:
+    if not _is_equal(other) and _is_equal(chosen):
         return "its shares differ (--shares allows that), and it leaves no more GPUs together"
+    if _is_equal(other) and not _is_equal(chosen):
+        return "it leaves no more GPUs together, and has fewer of its own on one node"
     return "it is no better, and this one leaves nodes with more free GPUs alone"
+
+
+def _is_equal(chosen: Chosen) -> bool:
+    return len({share for _, share in chosen.shares}) == 1
 
 
 def _span(chosen: Chosen) -> str:

@@ -125,8 +125,21 @@ def what_is_missing(world: World, cluster: Cluster) -> str:
     if gpus:  # too few, or of another model, or on different nodes
         holders = sorted({gpu.holder for gpu in have if gpu.holder is not None})
         held = f", held by {_some(holders)}" if holders else ""
-        return joined(f"waiting for {counted(gpus)}: {len(free)} of {len(have)} free{held}", left_out)
+        apart = _apart(cluster) if gpus <= len(free) else ""
+        return joined(f"waiting for {counted(gpus)}: {len(free)} of {len(have)} free{apart}{held}", left_out)
     return joined("waiting until one node has room for a worker", left_out)
+
+
+def _apart(cluster: Cluster) -> str:
+    """On how many nodes the free GPUs are, which are enough in all."""
+    free = [sum(gpu.holder is None for gpu in node.gpus) for node in cluster.nodes]
+    free = sorted(filter(None, free), reverse=True)
+    if len(free) < 2:
+        return ""
+    if len(set(free)) == 1:
+        return f", {free[0]} on each of {len(free)} nodes"
+    more = f" and {len(free) - _NAMED} more" if len(free) > _NAMED else ""
+    return f", on nodes with {', '.join(map(str, free[:_NAMED]))}{more}"
 
 
 def where_gpus_are(cluster: Cluster, nodes: int) -> str:

@@ -68,17 +68,9 @@ def models_to_choose_from(need: Resources, cluster: Cluster) -> set[str]:
     }
 
 
-def what_would_fit(shape: OpenShape, need: Resources, cluster: Cluster) -> str:
-    """What could start at once instead, as flags; "" if nothing could."""
-    if shape.gpus is not None or shape.workers is not None:
-        return ""
-    free = index(_sites(shape, need, cluster.nodes, free=True))
-    for shares in dict.fromkeys((shape.shares, "any")):
-        fitting = sizes_that_fit(free, shape.most, shares)
-        if fitting:
-            other = "" if shares == shape.shares else f" --shares {shares}"
-            return f"--total-gpus {fitting[-1]}{other}"
-    return ""
+def sizes_now(shape: OpenShape, need: Resources, cluster: Cluster) -> list[int]:
+    """How many GPUs could be had at once in such shares, up to the most that the run asks for."""
+    return sizes_that_fit(index(_sites(shape, need, cluster.nodes, free=True)), shape.most, shape.shares)
 
 
 def _sites(shape: OpenShape, need: Resources, nodes: Iterable[Node], *, free: bool) -> Iterator[Site]:
@@ -119,7 +111,9 @@ def _no_shape(shape: OpenShape, need: Resources, cluster: Cluster, empty: Index)
     if there < shape.least:
         where = where_gpus_are(cluster, len(all_nodes(cluster)))
         have = f"{where} {there} that one run could use" if there else "there is none"
-        return Unplaceable(f"{asked}, {have}", hint=joined("`echelon top` shows the GPUs", left_out))
+        nearest = sizes_that_fit(empty, there, shape.shares)[-1:]
+        hint = "".join(f"--total-gpus {number} would fit; " for number in nearest)
+        return Unplaceable(f"{asked}, {have}", hint=joined(f"{hint}`echelon top` shows the GPUs", left_out))
     fits = sizes_that_fit(empty, max(there, shape.most), shape.shares)
     below = [number for number in fits if number < shape.least][-1:]
     above = [number for number in fits if number > shape.most][:1]

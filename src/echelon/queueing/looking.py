@@ -69,6 +69,7 @@ def _holding(engine: Engine, row: RunSummary) -> HoldingRun:
     return HoldingRun(
         name=row.name,
         gpus=row.gpus if record.plan is None else gpu_count(record.plan.world),
+        user=record.owner,
         ends=None if limit is None or started is None else started + limit,
     )
 

@@ -53,7 +53,7 @@ def decide(queue: Iterable[QueuedRun], holding: Sequence[HoldingRun], room: R, n
         verdicts.append(Verdict(run=run, why="starts"))
         room = seated.room
         ends = None if run.job.timeout is None else now + run.job.timeout
-        held.append(HoldingRun(name=run.name, gpus=seated.gpus, ends=ends))
+        held.append(HoldingRun(name=run.name, gpus=seated.gpus, user=run.user, ends=ends))
     return Decision(verdicts=tuple(verdicts), room=room, holding=tuple(held))
 
 

@@ -8,11 +8,12 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tests.agent.conftest import AGENT, Agents
-from tests.agent.remote.launched import describe, lines, start_all, verdict
+from tests.agent.remote.launched import describe, lines, mpi, start_all, verdict
 from tests.conftest import PATIENCE, wait_until
 
 from echelon.agent.ranks.sockets import socket_for
@@ -81,6 +82,23 @@ def test_each_rank_has_its_lines_on_its_worker(agents: Agents, launched: Callabl
     logs = agents.folder / "out/logs"
     assert (logs / "rank-4.log").read_text() == "4 4 2\nerror 4\n"
     assert (logs / "launcher.log").read_text() == "the launcher itself\n"
+
+
+def test_an_mpirun_that_hangs_across_machines_is_told_of_at_the_start(
+    agents: Agents, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Debian 12 has it."""
+    said = "HYDRA build details:\\n    Version:                                 4.0.2\\n"
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "mpirun").write_text(f"#!/bin/sh\nprintf '{said}'\n")
+    (tmp_path / "bin" / "mpirun").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    (tmp_path / "launcher.py").write_text(LAUNCHER)
+    describe(agents, replace(mpi(("x",)), argv=(sys.executable, "launcher.py", START_RANK, "true")))
+    start_all(agents, monkeypatch)
+    assert verdict(agents)["outcome"] == "succeeded", agents.verdict()
+    (note,) = [event["reason"] for event in agents.events(0) if event["kind"] == "note"]
+    assert note.startswith("MPICH 4.0.2 hangs in MPI_Finalize")
 
 
 def test_much_output_arrives_whole(agents: Agents, launched: Callable[..., None]) -> None:

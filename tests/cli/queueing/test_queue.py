@@ -29,8 +29,11 @@ def test_the_queue_of_this_machine(gpus: StandIn, call: Call, write: Callable[..
     assert "held by holds" in urgent["reason"]
     assert now < urgent["earliest"] < now + 3601
     assert (old["name"], old["reason"], old["earliest"]) == ("old", "queued behind urgent", None)
+    (holds,) = found["holding"]
+    assert (holds["name"], holds["gpus"]) == ("holds", 1)
     lines = call("queue").stdout.splitlines()
-    assert [line.split()[:2] for line in lines] == [["POSITION", "RUN"], ["1", "urgent"], ["2", "old"]]
+    assert [line.split()[:2] for line in lines[:3]] == [["POSITION", "RUN"], ["1", "urgent"], ["2", "old"]]
+    assert [line.split()[:2] for line in lines[4:]] == [["HELD", "BY"], ["holds", "1"]]
     Path("go").touch()
     for name in ("holds", "urgent", "old"):
         assert call("wait", name).returncode == 0

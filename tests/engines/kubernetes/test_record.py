@@ -119,11 +119,14 @@ def test_nothing_odd_breaks_the_reading(**odd: str) -> None:
     assert (found.stop is None) == (not odd["stop"])
 
 
+WAITS = [{"at": 1, "reason": "no room"}]
+
+
 @pytest.mark.parametrize(
     ("about", "has_jobs", "phase"),
     [
         ({"started": False}, False, "recorded"),
-        ({"started": False, "queued": [{"at": 1, "reason": "no room"}]}, False, "queued"),
+        ({"started": False, "queued": WAITS}, False, "queued"),
         ({"started": False, "admitted": "995"}, False, "starting"),
         ({"started": False, "admitted": "900"}, False, "recorded"),
         ({"started": False, "admitted": "900"}, True, "started"),
@@ -132,6 +135,16 @@ def test_nothing_odd_breaks_the_reading(**odd: str) -> None:
 )
 def test_how_far_a_submission_came(about: dict[str, Any], has_jobs: bool, phase: str) -> None:
     assert record.phase_of(stored(**about), has_jobs=has_jobs, now=1000.0) == phase
+
+
+def test_a_queued_run_whose_start_was_refused_is_queued_again() -> None:
+    """Its plan was written, and then the API server refused its Jobs: the next tender tries again."""
+    found = stored(started=False, queued=WAITS, admitted="900")
+    found = replace(found, run=replace(found.run, plan=PLAN))
+    assert record.phase_of(found, has_jobs=False, now=905.0) == "starting"
+    assert record.phase_of(found, has_jobs=False, now=1000.0) == "queued"
+    assert record.is_untended(found, has_jobs=False, now=1000.0)
+    assert not record.is_abandoned(found, has_jobs=False, now=1000.0)
 
 
 def test_a_submission_that_was_cut_off_is_abandoned_after_a_while() -> None:

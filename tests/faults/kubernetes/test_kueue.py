@@ -1,6 +1,6 @@
 """`--queue` with the real Kueue and the real training operator: a run that fills the quota, others that wait
-for it and then run, as Jobs and as a PyTorchJob, and those that are stopped before; a PyTorchJob that was
-written by hand, and one that is stopped. One test, since the controllers take long to start.
+for it and then run, as one Job, as two and as a PyTorchJob, and those that are stopped before; a PyTorchJob
+that was written by hand, and one that is stopped. One test, since the controllers take long to start.
 """
 
 from __future__ import annotations
@@ -63,14 +63,16 @@ def test_runs_wait_for_kueues_quota_and_then_run(queue: str, terminal: Terminal)
     terminal.write("train.py", SCRIPT)
     plain = ("--queue", queue, "--framework", "plain", "--cpus")
     as_jobs, as_torch = ("-n", "1", "train.py"), ("--as", "pytorchjob", "-n", "2", "train.py")
+    as_two = ("-n", "1", "--role", "evaluator=1", "train.py")  # one Job for each role, and one Workload
     first = terminal.train("first", *plain, "1", *as_jobs)
     first.wait_for("at work")
     commands = {
         "first": first,
         "second": terminal.train("second", *plain, "1", *as_jobs),
         "torch": terminal.train("torch", *plain, "500m", *as_torch),
+        "several": terminal.train("several", *plain, "500m", *as_two),
     }
-    for name in ("second", "torch"):
+    for name in ("second", "torch", "several"):
         check_that_it_waits(terminal, name, queue)
         assert not terminal.pods(name)
     assert terminal.kubectl.get("pytorchjob", "torch")["spec"]["runPolicy"]["suspend"] is True
@@ -92,7 +94,7 @@ def test_runs_wait_for_kueues_quota_and_then_run(queue: str, terminal: Terminal)
     assert not terminal.kubectl.items("tfjobs")
     wait_until(lambda: not taken_back(terminal), "Kueue to forget them", PATIENCE)
 
-    waiting = {"first": 1, "second": 1, "hand": 1, "torch": 2}
+    waiting = {"first": 1, "second": 1, "hand": 1, "torch": 2, "several": 2}
     while waiting:  # the quota is for one of them, and Kueue chooses which
         name = wait_for_one(terminal, waiting)
         del waiting[name]
@@ -107,6 +109,8 @@ def test_runs_wait_for_kueues_quota_and_then_run(queue: str, terminal: Terminal)
         assert terminal.status(name)["state"] == "succeeded"
         assert terminal.read(name, "model") == "trained"
     assert terminal.read("torch", "worker-1/model") == "trained"
+    ours = ("workloads", "-l", "echelon.dev/run=several")
+    wait_until(lambda: not terminal.kubectl.items(*ours), "its quota to be given back", PATIENCE)
     assert terminal.status(halted)["state"] == "stopped", "Kueue does not start it"
 
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from typing import Callable
 
     from echelon.agent.ranks.child import Output
+    from echelon.agent.ranks.roll import Roll
 
 
 class LaunchedRanks(Ranks):
@@ -56,6 +57,16 @@ class LaunchedRanks(Ranks):
         self.commands.discard(pid)
         if self._stopping:
             self._settle_if_over()
+
+    def _check_launcher(self, path: str, roll: Roll) -> None:
+        if self._generation or roll.nodes("").count("\n") < 2:
+            return
+        from echelon.agent.ranks import mpi_version
+
+        name = mpi_version.name_of(mpi_version.ask(path) or "")
+        trouble = mpi_version.trouble_of(name)
+        if trouble:
+            self._sink.event("note", reason="%s %s" % (name, trouble))
 
     def _launcher_ended_well(self) -> None:
         self._loop.call_later(GRACE, partial(self._leave_behind, self._all))

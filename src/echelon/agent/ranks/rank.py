@@ -71,4 +71,8 @@ def describe_no_start(program: str, error: Exception, cwd: str) -> str:
     text = "cannot start %s: %s" % (program, reason)
     if missing and "/" not in program and os.path.exists(os.path.join(cwd, program)):
         text += " on the PATH; it is in the working folder: ./%s" % program
+    elif missing and program == "mpirun":
+        from echelon.agent.ranks.mpi_version import PACKAGES
+
+        text += "; MPI is needed: %s" % PACKAGES
     return text

@@ -87,6 +87,7 @@ class Ranks:
             env = self._environment(local, roll, rank.error_file)
             if leads:
                 env["PATH"] = launch.launcher_path(env.get("PATH", os.defpath), argv, self._task)
+                self._check_launcher(env["PATH"], roll)
             self._all.append(rank)
             shell.keep(self._task, rank.number, env)
             self._spawn(rank, argv, env)
@@ -309,6 +310,9 @@ class Ranks:
             else:
                 self.on_well(rank.number, time.monotonic() - self._began)
         self._settle_if_over()
+
+    def _check_launcher(self, path: str, roll: Roll) -> None:
+        """Say what is known to go wrong with the launcher on this PATH."""
 
     def _launcher_ended_well(self) -> None:
         pass

@@ -76,6 +76,10 @@ def line_of(command: Sequence[str], environment: Mapping[str, str]) -> str:
     """What a worker's shell runs: the command, with what it must know of the launcher and does not yet."""
     known = [(name, shlex.quote(environment[name])) for name in _CARRIED if environment.get(name)]
     told = ['[ "$%s" ] || export %s=%s; ' % (name, name, value) for name, value in known]
+    # Its daemons are beside mpirun: Open MPI 4 calls them by name, wherever its own is.
+    mpirun = shutil.which("mpirun", path=environment.get("PATH"))
+    if mpirun is not None:
+        told.append('export PATH="$PATH":%s; ' % shlex.quote(os.path.dirname(mpirun)))
     return "".join(told) + " ".join(command)
 
 

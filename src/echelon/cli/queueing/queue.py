@@ -13,7 +13,7 @@ from echelon.cli.say import say
 from echelon.cli.words import duration
 
 if TYPE_CHECKING:
-    from echelon.model.queue import Place
+    from echelon.model.queue import HoldingRun, Place
 
 _DAY = 86400.0
 
@@ -21,7 +21,8 @@ _DAY = 86400.0
 @click.command("queue", short_help="Show the queue: positions, reasons, when runs could start.")
 @target_options
 def queue(**target: str | None) -> int:
-    """Show the runs that wait to be admitted: in which order, why, and when each could start.
+    """Show the runs that wait to be admitted: in which order, why, and when each could start; and which runs
+    hold GPUs.
 
     Runs go by priority (`run --priority`), then by age. The time is known where the runs ahead have a time
     limit (`run --timeout`), and supposes that they use all of it. Nothing is changed.
@@ -40,13 +41,17 @@ def queue(**target: str | None) -> int:
     found = standing(snapshot, now)
     format_ = target["format"] or "text"
     if format_ != "text":
-        render.data({"runs": found}, format_)
+        render.data({"runs": found, "holding": snapshot.holding}, format_)
         return 0
-    if not found:
+    if found:
+        heads = ("POSITION", "RUN", "PRIORITY", "GPUS", "WAITED", "COULD START", "USER", "REASON")
+        render.table(heads, [_row(each, now) for each in found])
+    else:
         say("no run is queued")
-        return 0
-    heads = ("POSITION", "RUN", "PRIORITY", "GPUS", "WAITED", "COULD START", "USER", "REASON")
-    render.table(heads, [_row(each, now) for each in found])
+    if snapshot.holding:
+        say()
+        by_size = sorted(snapshot.holding, key=lambda each: (-each.gpus, each.name))
+        render.table(("HELD BY", "GPUS", "ENDS BY", "USER"), [_holding_row(each, now) for each in by_size])
     return 0
 
 
@@ -61,6 +66,11 @@ def _row(place: Place, now: float) -> tuple[str, ...]:
         place.user or "-",
         place.reason or "-",
     )
+
+
+def _holding_row(run: HoldingRun, now: float) -> tuple[str, ...]:
+    ends = "-" if run.ends is None else _moment(run.ends, now)
+    return (run.name, str(run.gpus), ends, run.user or "-")
 
 
 def _moment(at: float, now: float) -> str:

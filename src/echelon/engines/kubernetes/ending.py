@@ -16,7 +16,7 @@ from echelon.engines.kubernetes.files.results import check_fetched
 from echelon.engines.kubernetes.follow import view as views
 from echelon.engines.kubernetes.follow.follow import read_events
 from echelon.engines.kubernetes.follow.view import View
-from echelon.engines.kubernetes.queue import admitting
+from echelon.engines.kubernetes.queue import admitting, workload
 from echelon.engines.kubernetes.record import Stop
 from echelon.engines.kubernetes.state import outcome, whole, workers
 from echelon.engines.machine import Submissions
@@ -125,6 +125,7 @@ def clear_run(api: Api, submissions: Submissions, view: View) -> None:
     _check_over(api, submissions, view)
     name = view.stored.run.ref.name
     api.patch("ConfigMap", name, record.tied([]))  # or it would go with its Jobs
+    workload.free(api, view.stored)
     mine = record.identity(view.stored)
     objects.remove(api, mine, claim="keep", keep_record=True, dialect=view.stored.dialect)
 

@@ -37,7 +37,7 @@ from echelon.engines.kubernetes.follow.mirror import Mirrors
 from echelon.engines.kubernetes.follow.view import View
 from echelon.engines.kubernetes.nodes import inventory
 from echelon.engines.kubernetes.offers import Offers
-from echelon.engines.kubernetes.queue import admitting, scaling, starting
+from echelon.engines.kubernetes.queue import admitting, scaling, starting, workload
 from echelon.engines.kubernetes.record import Shipped, Stored
 from echelon.engines.kubernetes.render import dialects, manifests
 from echelon.engines.kubernetes.render.image import image_note, image_of
@@ -219,7 +219,7 @@ class KubernetesEngine(Offers):
         stored = views.read_record(self.api, self._ref(ref.name))
         if stored.held:
             admitting.queue(self.api, stored.run.ref, reason)
-        elif stored.run.plan is None and stored.stop is None:
+        elif not stored.started and stored.stop is None:  # one with a plan, whose start was refused, waits on
             self.api.patch("ConfigMap", ref.name, record.queued(stored, reason, at=_now()))
 
     def start(self, ref: RunRef, plan: Plan) -> None:
@@ -231,6 +231,9 @@ class KubernetesEngine(Offers):
     def _start(self, ref: RunRef, plan: Plan) -> None:
         view = self._just_made(ref) or views.look(self.api, self._ref(ref.name), pods=False)
         stored, jobs = view.stored, view.jobs
+        if workload.is_in(stored):
+            admitting.start_in_kueue(self.api, stored, plan)
+            return
         if stored.held:
             admitting.start(self.api, stored.run.ref, plan, lambda: self._check_taken(ref, plan))
             return

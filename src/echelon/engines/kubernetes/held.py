@@ -34,7 +34,11 @@ from echelon.engines.kubernetes.render.task import read_plan
 from echelon.model.plan import Plan
 
 Object = dict[str, Any]
-_THEIRS_TO_CHANGE = ("affinity", "tolerations")  # of a suspended Job's pods, beside annotations and resources
+_THEIRS_TO_CHANGE = (
+    "affinity",
+    "tolerations",
+    "nodeSelector",
+)  # of a suspended Job's pods, beside annotations and resources
 
 
 # Reading

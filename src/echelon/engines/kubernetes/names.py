@@ -33,6 +33,7 @@ RESULTS = "results"
 TRANSFER = "transfer"
 RUNTIME = "runtime"
 NOTEBOOK = "notebook"
+WORKLOAD = "workload"  # of Kueue's, for a run of several Jobs
 
 # Annotations; those of the record are `record`'s own.
 RECORD_UID = "echelon.dev/record"  # on what does not go with its run's record: the uid of that
@@ -52,6 +53,7 @@ WAITS = "echelon.dev/queued"  # a JSON list: why admission failed so far, and wh
 TRIED = "echelon.dev/tended"  # when admission was last tried
 ADMITTED = "echelon.dev/admitted"  # when the Jobs were started
 WHOLE = "echelon.dev/whole"  # when all pods of the gang were first seen on nodes
+IN_KUEUE = "echelon.dev/kueue-queue"  # the queue of Kueue's that admits the run, which is in none of ours
 WITHDRAWN = "echelon.dev/withdrawn"  # {"at", "reason", "outcome"}: it ended before it was admitted
 
 # Leases.
@@ -62,6 +64,8 @@ MOST_PRIORITY = "echelon.dev/max-priority"  # on namespaces: the highest priorit
 KUEUE_QUEUE = "kueue.x-k8s.io/queue-name"  # on Jobs
 KUEUE_QUEUES = "localqueues.v1beta1.kueue.x-k8s.io"
 KUEUE_WORKLOADS = "workloads.v1beta1.kueue.x-k8s.io"
+KUEUE_FLAVORS = "resourceflavors.v1beta1.kueue.x-k8s.io"
+KUEUE_VERSION = "kueue.x-k8s.io/v1beta1"
 
 # Kubeflow's own.
 REPLICATED_JOB = "training.kubeflow.org/job-name"

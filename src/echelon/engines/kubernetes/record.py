@@ -151,13 +151,13 @@ Phase = Literal["recorded", "queued", "starting", "started"]
 
 def phase_of(stored: Stored, *, has_jobs: bool, now: float) -> Phase:
     """How far the submission of a run came. A plan without Jobs is of a start that was cut off, unless it is
-    so young that the client is still at it.
+    so young that the client is still at it; a run that was queued before that is queued again.
     """
     if has_jobs or stored.started:
         return "started"
     if stored.admitted is not None and now - stored.admitted < SUBMISSION:
         return "starting"
-    return "queued" if stored.queued and stored.run.plan is None else "recorded"
+    return "queued" if stored.queued else "recorded"
 
 
 def is_abandoned(stored: Stored, *, has_jobs: bool, now: float) -> bool:

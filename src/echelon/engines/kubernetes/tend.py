@@ -19,7 +19,7 @@ from echelon.engines.kubernetes.diagnose.kueue import waits_in
 from echelon.engines.kubernetes.follow import view as views
 from echelon.engines.kubernetes.follow.troubles import find_troubles, is_well
 from echelon.engines.kubernetes.follow.view import View
-from echelon.engines.kubernetes.queue import admitting, starting
+from echelon.engines.kubernetes.queue import admitting, starting, workload
 from echelon.engines.kubernetes.record import Claim, Stop, Stored
 from echelon.engines.kubernetes.render import dialects
 from echelon.engines.kubernetes.state import outcome, whole, workers
@@ -220,6 +220,7 @@ def carry_out(api: Api, view: View, action: Action) -> None:
                 api.patch("ConfigMap", name, record.stopping(stop))
             case KeepEnd(end=end):
                 api.patch("ConfigMap", name, record.finished(end, plan=_plan_of(stored)))
+                workload.free(api, stored)
             case LookAfter(run=run):
                 _look_after(api, run)
             case DropPayload():
@@ -310,8 +311,19 @@ class Tender:
         seen = RunView(objects=view, troubles=found, around=self._look_around())
         for action in decide(seen, time.time()):
             carry_out(self._api, view, action)
+        if evicted := self._find_eviction(view):
+            admitting.wait_again(self._api, view, evicted)
         self.queued = _is_queued(view.stored, view.jobs)
         return _WELL_PAUSE if is_well(view.jobs, view.pods) else _PAUSE
+
+    def _find_eviction(self, view: View) -> str:
+        """Why Kueue does not let a run go on that it had admitted; "" if it does, or has no say in it."""
+        stored = view.stored
+        if not workload.is_in(stored) or stored.stop is not None or stored.end is not None or not view.jobs:
+            return ""
+        if outcome.finished_event(stored, view.jobs, view.pods) is not None:
+            return ""
+        return workload.find_eviction(self._api, stored)
 
     def _look_around(self) -> Sequence[Object]:
         """The Jobs of all runs of the namespace, now and then."""
@@ -325,8 +337,9 @@ class Tender:
     def keep(self, end: Event) -> None:
         """Write the run's end into its record, as the leader's log tells it before the objects do."""
         with suppress(Denied, NotThere):
-            plan = _plan_of(views.read_record(self._api, self._ref))
-            self._api.patch("ConfigMap", self._ref.name, record.finished(end, plan=plan))
+            stored = views.read_record(self._api, self._ref)
+            self._api.patch("ConfigMap", self._ref.name, record.finished(end, plan=_plan_of(stored)))
+            workload.free(self._api, stored)
 
     def release(self) -> None:
         """Give the claim up, so that the next tender need not wait until it expires."""

@@ -12,7 +12,9 @@ from typing import Literal
 
 import msgspec
 
+from echelon.agent.ranks.mpi_version import ask
 from echelon.agent.ranks.processes import adopt_orphans
+from echelon.engines.findings import mpi_finding
 from echelon.engines.local import devices
 from echelon.engines.machine import state_home
 from echelon.model.finding import Finding
@@ -60,6 +62,7 @@ class LocalCheckup:
 def check_up(python: str, environment: Mapping[str, str] = os.environ) -> Iterator[Finding]:
     """Look at one thing after another."""
     yield from _check_python(python)
+    yield mpi_finding(ask(os.pathsep.join([environment.get("PATH", os.defpath), str(Path(python).parent)])))
     yield _check_gpus(environment)
     yield _check_folder("state folder", state_home(), "set ECHELON_HOME to a folder that you may write to")
     yield _check_folder(

@@ -31,8 +31,8 @@ def claim(until: float, holder: str = "elsewhere/1/a") -> dict[str, Any]:
 def dead_process() -> str:
     ended = subprocess.Popen(["true"])
     ended.wait()
-    host, _pid, number = process_name().split("/")
-    return f"{host}/{ended.pid}/{number}"
+    where, _pid, number = process_name().rsplit("/", 2)
+    return f"{where}/{ended.pid}/{number}"
 
 
 @pytest.mark.parametrize(

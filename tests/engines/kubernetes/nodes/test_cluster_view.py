@@ -316,6 +316,8 @@ def test_an_image_is_tried_in_a_pod(
     assert re.search(r"pods on (\S+) and (?!\1)\S+ exchange 8 MiB", found["network"]["found"])
     assert re.search(r"python:1, Python 3\.\d+\.\d+", found["image"]["found"]), found["image"]
     assert found["image"]["level"] == "ok"
+    assert (found["mpirun"]["level"], found["mpirun"]["found"]) == ("degraded", "none in the image")
+    assert "openmpi-bin" in found["mpirun"]["fix"]
     assert found["DNS"] == {
         "level": "ok",
         "what": "DNS",

@@ -19,15 +19,19 @@ from tests.engines.kubernetes.cluster_objects import (
     record,
     worker,
 )
+from tests.engines.kubernetes.rendered import SHIPPED, record_of
 
 from echelon.engines.kubernetes import names, shapes
 from echelon.engines.kubernetes.nodes import inventory
 from echelon.engines.kubernetes.record import Outline
+from echelon.engines.kubernetes.render import dialects
 from echelon.model.cluster import Cluster
-from echelon.model.plan import Placement
+from echelon.model.plan import Placement, Plan
 from echelon.model.resources import Resources
+from echelon.model.settings import Settings, to_job
 from echelon.model.world import Group, World
 from echelon.placement import place
+from echelon.planning import fit
 
 
 def cluster(
@@ -263,6 +267,18 @@ def test_amds_gpus_count_where_there_are_no_others() -> None:
     assert mixed.gpu_resource == names.GPU
     chosen = cluster([amd, node("b", gpus=1)], [taken], gpu_type="mi300x")
     assert (chosen.gpu_resource, [len(each.gpus) for each in chosen.nodes]) == (names.AMD_GPU, [2, 0])
+
+
+@pytest.mark.parametrize("resource", ["amd.com/gpu", "gpu.intel.com/xe", "gpu.intel.com/i915"])
+def test_pods_ask_for_what_the_nodes_have(resource: str) -> None:
+    """From the node to the Job: no other vendor's GPU is asked for."""
+    there = cluster([node(name, allocatable={resource: "4"}) for name in "ab"])
+    job = to_job(Settings(script="t.py", framework="plain", image="x", total_gpus=6), name="demo")
+    plan = fit(job, there)
+    assert isinstance(plan, Plan)
+    (made,) = dialects.named("job").render(record_of(job), plan, SHIPPED)
+    limits = made["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"]
+    assert {name: count for name, count in limits.items() if "/" in name} == {resource: "3"}
 
 
 def test_slices_are_had_by_their_profile_alone() -> None:

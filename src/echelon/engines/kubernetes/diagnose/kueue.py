@@ -41,7 +41,7 @@ def find_waiting(jobs: Iterable[Object], workloads: Iterable[Object]) -> Trouble
         return Trouble(
             worker=None,
             kind="queue",
-            sentence=f"queued in Kueue's queue {queue}: {_reason(mine)}",
+            sentence=f"queued in Kueue's queue {queue}: {reason_of(mine)}",
             hint=unseen or f"kubectl describe localqueue {queue}",
         )
     return None
@@ -57,7 +57,7 @@ def workloads_of(job: Object, workloads: Iterable[Object]) -> list[Object]:
     return [each for each in workloads if is_its(each)]
 
 
-def _reason(workloads: Iterable[Object]) -> str:
+def reason_of(workloads: Iterable[Object]) -> str:
     """The last thing that Kueue decided of them, against the run."""
     for workload in workloads:
         for name in ("Evicted", "QuotaReserved", "Admitted"):

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from echelon.engines.findings import mpi_finding
 from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.diagnose import Trouble, diagnose
 from echelon.engines.kubernetes.fields import json_object
@@ -29,12 +30,19 @@ _PAUSE = 0.5
 _OLDEST = (3, 8)  # the oldest Python that the agent supports
 _JOB_NAME = "batch.kubernetes.io/job-name"
 _SCRIPT = """
-import json, socket, sys
+import json, shutil, socket, subprocess, sys
 try:
     named = bool(socket.getaddrinfo("kubernetes.default.svc", 443))
 except OSError:
     named = False
-print(json.dumps({"python": list(sys.version_info[:3]), "names": named}))
+mpi = shutil.which("mpirun")
+if mpi is not None:
+    try:
+        mpi = subprocess.check_output([mpi, "--version"], stderr=subprocess.DEVNULL, timeout=20)
+        mpi = mpi.decode("utf-8", "replace")[:2000]
+    except (OSError, subprocess.SubprocessError):
+        mpi = ""
+print(json.dumps({"python": list(sys.version_info[:3]), "names": named, "mpi": mpi}))
 """
 
 
@@ -130,6 +138,7 @@ def _judge(api: Api, pod: Object, image: str, python: str) -> Iterator[Finding]:
         yield Finding(level="missing", what="image", found=f"{image} has Python {named}", fix=fix)
     else:
         yield Finding(level="ok", what="image", found=f"{image}, Python {named}{how}")
+        yield mpi_finding(said.get("mpi"), place="in the image")
     if said.get("names"):
         yield Finding(level="ok", what="DNS", found="a pod finds kubernetes.default.svc")
     else:

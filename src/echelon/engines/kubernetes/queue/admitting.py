@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from types import MappingProxyType
+from typing import Any
 
 from echelon.engines.base import ShapeKept, Taken
 from echelon.engines.kubernetes import held, leases, names, objects, pod_security, record
@@ -22,16 +23,18 @@ from echelon.engines.kubernetes.client.api import Api, Conflict, Invalid, NotThe
 from echelon.engines.kubernetes.follow import view as views
 from echelon.engines.kubernetes.follow.keeper import is_keeper
 from echelon.engines.kubernetes.follow.view import View
+from echelon.engines.kubernetes.queue import workload
 from echelon.engines.kubernetes.record import Stop, Stored, Waiting, with_reason
 from echelon.engines.kubernetes.render import dialects, manifests
 from echelon.engines.kubernetes.render.keeper import keeper_object, level_of
 from echelon.engines.kubernetes.render.manifests import owner_reference
 from echelon.engines.kubernetes.render.pod import RESTRICTED
+from echelon.engines.kubernetes.render.workload import workload_object
 from echelon.errors import Denied, Refused, StateTrouble
 from echelon.model.plan import Plan
 from echelon.model.run import RunRef
 
-_NONE: Mapping[str, str] = MappingProxyType({})
+_NONE: Mapping[str, Any] = MappingProxyType({})
 _TRIES = 5  # patches of a Job whose status the controller changes at the same time
 
 
@@ -52,7 +55,30 @@ def hold(api: Api, stored: Stored, owner: Object, plan: Plan, variables: Mapping
     keeper = keeper_object(stored.run, plan, stored.shipped, security_level=level, held=True)
     if keeper is not None:
         objects.create_keeper(api, keeper, owner)
+    asked = workload_object(stored.run, made.jobs)
+    if asked is not None:
+        workload.make(api, asked, owner)
     api.patch("ConfigMap", stored.run.ref.name, record.tied([owner_reference(there)]))
+
+
+def start_in_kueue(api: Api, stored: Stored, plan: Plan) -> None:
+    """Start the Jobs of a run that Kueue admits, in the shape that Kueue was asked for. Raises NotAdmitted as
+    long as Kueue lets it wait.
+    """
+    if stored.stop is None and stored.run.plan is None:
+        pods = workload.wait_for_answer(api, stored)
+        _start_held(api, stored.run.ref, stored.shape or plan, lambda: None, pods)
+
+
+def wait_again(api: Api, view: View, reason: str) -> None:
+    """Kueue has taken back what it gave to a run: its Jobs wait, and Kueue is asked anew."""
+    stored, shape = view.stored, view.stored.shape
+    roll_back(api, view, reason)
+    workload.free(api, stored)
+    asked = None if shape is None else list(_rendered(stored, shape, view.jobs[0]).values())
+    wanted = workload_object(stored.run, asked or ())
+    if wanted is not None:
+        workload.make(api, wanted, _record_of(stored))
 
 
 def start(api: Api, ref: RunRef, plan: Plan, check_free: Callable[[], None]) -> None:
@@ -64,7 +90,10 @@ def start(api: Api, ref: RunRef, plan: Plan, check_free: Callable[[], None]) -> 
     _check_security(api, ref, plan)
 
 
-def _start_held(api: Api, ref: RunRef, plan: Plan, check_free: Callable[[], None]) -> None:
+def _start_held(
+    api: Api, ref: RunRef, plan: Plan, check_free: Callable[[], None], pods: Mapping[str, Object] = _NONE
+) -> None:
+    """Start what waits; `pods` has what is added to the pods of each Job."""
     view = views.look(api, ref)
     stored = view.stored
     if stored.stop is not None or stored.end is not None or stored.run.plan is not None:
@@ -73,7 +102,7 @@ def _start_held(api: Api, ref: RunRef, plan: Plan, check_free: Callable[[], None
         raise StateTrouble(f"run {ref.name!r} has no Jobs", hint="submit it again")
     check_free()
     try:
-        _start(api, view, plan)
+        _start(api, view, plan, pods)
     except Conflict:
         if views.look(api, ref).stored.run.plan is None:
             raise Taken("another process") from None
@@ -81,9 +110,11 @@ def _start_held(api: Api, ref: RunRef, plan: Plan, check_free: Callable[[], None
     _start_keeper(api, stored, plan)
 
 
-def _start(api: Api, view: View, plan: Plan) -> None:
+def _start(api: Api, view: View, plan: Plan, pods: Mapping[str, Object]) -> None:
     stored = view.stored
     wanted = _rendered(stored, plan, view.waiting[0])
+    for name, more in pods.items():
+        _add_to_pods(wanted.get(name), more)
     there = {job["metadata"]["name"]: job for job in view.waiting}
     about = _record_of(stored)
     try:
@@ -105,6 +136,16 @@ def _start(api: Api, view: View, plan: Plan) -> None:
         for job in reversed(begun):
             api.patch(job["kind"], job["metadata"]["name"], dialects.of(job).suspended(suspend=True))
         _recreate(api, stored, list(there.values()), wanted, at=at)
+
+
+def _add_to_pods(job: Object | None, more: Object) -> None:
+    if job is None:
+        return
+    pod = job["spec"]["template"]["spec"]
+    for field, value in more.items():
+        if value:
+            before = pod.get(field)
+            pod[field] = {**(before or {}), **value} if isinstance(value, dict) else [*(before or ()), *value]
 
 
 def _begin(api: Api, job: Object, wanted: Object, *, at: float) -> Object:
@@ -249,6 +290,7 @@ def withdraw(api: Api, view: View, stop: Stop) -> bool:
         except NotThere:
             return True
         else:
+            workload.free(api, view.stored)
             return True
     return False
 

@@ -92,7 +92,7 @@ def holding_runs(places: Iterable[Kept]) -> list[HoldingRun]:
         gpus = sum(amount for key, amount in pod_requests(place.spec).items() if is_gpu(key)) // 1000
         before = found.get(name)
         if before is None:
-            before = HoldingRun(name=name, gpus=0)
+            before = HoldingRun(name=name, gpus=0, user=place.owner)
         ends = before.ends if before.ends is not None else _end_of(place)
         found[name] = replace(before, gpus=before.gpus + gpus * place.count, ends=ends)
     return [each for each in found.values() if each.gpus]

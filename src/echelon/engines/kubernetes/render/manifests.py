@@ -19,6 +19,7 @@ from echelon.engines.kubernetes.render.keeper import keeper_object
 from echelon.engines.kubernetes.render.payload import Payload, Piece, content, layout, weigh
 from echelon.engines.kubernetes.render.task import pod_task
 from echelon.engines.kubernetes.render.volumes import new_claim, results_claim
+from echelon.engines.kubernetes.render.workload import workload_object
 from echelon.model.plan import Plan
 from echelon.model.run import Record
 from echelon.model.world import worker_count
@@ -167,6 +168,8 @@ def render(
         *made.beside,
         *made.jobs,
     ]
+    if (workload := workload_object(record, made.jobs)) is not None:
+        found.append(workload)
     if (keeper := keeper_object(record, plan, shipped, security_level=security_level)) is not None:
         found.append(keeper)
     if namespace is None:

@@ -53,6 +53,7 @@ class _Annotations(shapes.Shape, frozen=True):
     admitted: str = field(name=names.ADMITTED, default="")
     whole: str = field(name=names.WHOLE, default="")
     owner: str = field(name=names.OWNER, default="")
+    in_kueue: str = field(name=names.IN_KUEUE, default="")
 
 
 class _Meta(shapes.Shape, frozen=True):
@@ -120,7 +121,7 @@ def render(
         group = plan.world.groups[number]
         about = names.metadata(plan.run, record.owner, job_names[number], names.WORKER, record.job.pod)
         about["labels"][names.ROLE] = group.role
-        if record.job.pod.queue is not None:
+        if record.job.pod.queue is not None and len(job_names) == 1:  # several are admitted by one Workload
             about["labels"][names.KUEUE_QUEUE] = record.job.pod.queue
         about["annotations"][names.FIRST_WORKER] = str(first_worker)
         nodes = planned_nodes(plan, group, first_worker)
@@ -152,6 +153,8 @@ def render(
 def held_notes(record: Record, plan: Plan) -> dict[str, str]:
     """What the first Job of a run that is held says of it, for processes that see only the Jobs."""
     notes = {names.PLAN: write_plan(plan), names.CREATED: str(record.created)}
+    if record.job.pod.queue is not None:
+        notes[names.IN_KUEUE] = record.job.pod.queue
     priority = getattr(record.job, "priority", 0)
     return notes | ({names.PRIORITY: str(priority)} if priority else {})
 
@@ -211,6 +214,8 @@ def in_queue(obj: Shape) -> InQueue | None:
     about, notes = obj.metadata, obj.metadata.annotations
     run = about.labels.get(names.RUN, "")
     if not obj.spec.suspend or about.deletion_timestamp is not None or about.name != run or not notes.waits:
+        return None
+    if notes.in_kueue:  # it keeps no run waiting that Kueue does not admit
         return None
     waits = _read_waits(notes.waits)
     return InQueue(

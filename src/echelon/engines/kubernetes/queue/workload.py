@@ -1,0 +1,137 @@
+"""A run of several Jobs in a queue of Kueue's: its Workload is made, read, and given back.
+
+The Jobs are held as for our own admission. That Kueue has admitted the Workload takes the place of a look
+for free nodes; what it says until then is why the run waits. If Kueue takes the quota back, all Jobs wait
+again, and another Workload asks anew. When the run is over the Workload is deleted: that frees its quota."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from echelon.engines.base import NotAdmitted
+from echelon.engines.kubernetes import belonging, names
+from echelon.engines.kubernetes.client.api import AlreadyThere, Api, NotThere, Object
+from echelon.engines.kubernetes.diagnose.kueue import reason_of
+from echelon.engines.kubernetes.fields import condition_of
+from echelon.engines.kubernetes.record import Stored
+from echelon.engines.kubernetes.render.manifests import owner_reference
+from echelon.errors import Denied, Refused
+
+_DECIDES = 3.0  # seconds within which Kueue has looked at a Workload
+_GONE = 10.0  # seconds within which one that was deleted is gone
+_LOOK = 0.2
+
+
+def is_in(stored: Stored) -> bool:
+    """Whether Kueue admits the run by a Workload of its own."""
+    return stored.held and stored.run.job.pod.queue is not None
+
+
+def make(api: Api, wanted: Object, owner: Object) -> None:
+    """Ask Kueue for the run; `owner` is its record. What is there of an earlier run of its name goes."""
+    made = {**wanted, "metadata": {**wanted["metadata"], "ownerReferences": [owner_reference(owner)]}}
+    name, deadline = made["metadata"]["name"], time.monotonic() + _GONE
+    mine = belonging.identity_of(owner)
+    while True:
+        try:
+            api.create(made)
+        except AlreadyThere:
+            found = api.find(names.KUEUE_WORKLOADS, name)
+        except Denied as error:
+            raise Denied(
+                f"a run of several Jobs needs a Workload of its own in Kueue's queue: {error.message}",
+                hint="ask for the right to create and delete workloads.kueue.x-k8s.io; or leave --role out, "
+                "and use equal shares: a single Job needs no such right",
+            ) from None
+        else:
+            return
+        if found is None:
+            continue
+        standing = belonging.standing(found, mine)
+        if standing == "ours":
+            return
+        if standing not in ("leaves", "orphan") or time.monotonic() > deadline:
+            hint = "choose another name for the run with --name"
+            raise Refused(f"a Workload named {name!r} is in the namespace", hint=hint)
+        if standing == "orphan":
+            api.delete(names.KUEUE_WORKLOADS, name, uid=found["metadata"]["uid"])
+        time.sleep(_LOOK)
+
+
+def wait_for_answer(api: Api, stored: Stored) -> dict[str, Object]:
+    """What Kueue wants of the pods of each Job, once it has admitted all of them. Raises NotAdmitted, with
+    what Kueue says, as long as it has not.
+    """
+    deadline = time.monotonic() + _DECIDES
+    while True:
+        found = _find(api, stored)
+        if found is not None and _is_admitted(found):
+            return _assigned(api, found)
+        if (found is not None and _is_decided(found)) or time.monotonic() > deadline:
+            said = reason_of([found] if found is not None else [])
+            raise NotAdmitted(f"queued in Kueue's queue {stored.run.job.pod.queue}: {said}")
+        time.sleep(_LOOK)
+
+
+def find_eviction(api: Api, stored: Stored) -> str:
+    """Why a run that Kueue admitted must wait again; "" if it need not, or that may not be read."""
+    with suppress(Denied):
+        found = _find(api, stored)
+        if found is None:
+            return "Kueue's Workload of it was deleted"
+        if not _is_admitted(found):
+            return f"Kueue has taken its quota back: {reason_of([found])}"
+    return ""
+
+
+def free(api: Api, stored: Stored) -> None:
+    """Give back what Kueue has given to the run."""
+    if is_in(stored):
+        with suppress(Denied, NotThere):
+            if (found := _find(api, stored)) is not None:
+                api.delete(names.KUEUE_WORKLOADS, stored.run.ref.name, uid=found["metadata"]["uid"])
+
+
+def _find(api: Api, stored: Stored) -> Object | None:
+    """The run's own Workload: anybody may make one of its name."""
+    found = api.find(names.KUEUE_WORKLOADS, stored.run.ref.name)
+    return found if found is not None and belonging.is_owned_by(found, stored.uid) else None
+
+
+def _is_admitted(workload: Object) -> bool:
+    return (condition_of(workload, "Admitted") or {}).get("status") == "True" and (
+        condition_of(workload, "Evicted") or {}
+    ).get("status") != "True"
+
+
+def _is_decided(workload: Object) -> bool:
+    return condition_of(workload, "QuotaReserved") is not None
+
+
+def _assigned(api: Api, workload: Object) -> dict[str, Object]:
+    """The node labels and tolerations of the flavors that each pod set was given. Flavors that the user may
+    not read count for nothing: the pods go where the scheduler finds room.
+    """
+    status = workload.get("status") or {}
+    found: dict[str, Object] = {}
+    known: dict[str, Mapping[str, Any]] = {}
+    for each in (status.get("admission") or {}).get("podSetAssignments") or ():
+        labels: dict[str, str] = {}
+        tolerations: list[Object] = []
+        for flavor in dict.fromkeys((each.get("flavors") or {}).values()):
+            if flavor not in known:
+                known[flavor] = _flavor(api, flavor)
+            labels |= known[flavor].get("nodeLabels") or {}
+            tolerations += known[flavor].get("tolerations") or []
+        found[str(each.get("name"))] = {"nodeSelector": labels, "tolerations": tolerations}
+    return found
+
+
+def _flavor(api: Api, name: str) -> Mapping[str, Any]:
+    with suppress(Denied, NotThere):
+        spec: Mapping[str, Any] = (api.find(names.KUEUE_FLAVORS, name) or {}).get("spec") or {}
+        return spec
+    return {}

@@ -1,0 +1,212 @@
+"""`--queue` for a run of several Jobs: one Workload of Kueue's decides on all of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from tests.engines.kubernetes.queue.test_admitting import REF, Server, jobs, recorded
+from tests.engines.kubernetes.rendered import SHIPPED, record_of
+from tests.engines.kubernetes.test_held import job, on
+
+from echelon.engines.base import NotAdmitted
+from echelon.engines.kubernetes import held, names
+from echelon.engines.kubernetes.client.api import NotThere
+from echelon.engines.kubernetes.follow.view import View, look
+from echelon.engines.kubernetes.queue import admitting, workload
+from echelon.engines.kubernetes.record import Stop
+from echelon.engines.kubernetes.render import dialects, manifests
+from echelon.engines.kubernetes.tend import Tender
+from echelon.errors import Denied, Refused
+from echelon.model.ends import stopped
+
+Object = dict[str, Any]
+KINDS = {names.KUEUE_WORKLOADS: "Workload", names.KUEUE_FLAVORS: "ResourceFlavor"}
+WANTED = job(shares="any", queue="team")
+PLAN = on(WANTED, a=5, b=1)
+FLAVOR: Object = {"nodeLabels": {"pool": "fast"}, "tolerations": [{"key": "fast", "operator": "Exists"}]}
+
+
+class WithKueue(Server):
+    """Finds objects by the names that Kueue's definitions give to their kinds."""
+
+    def find(self, kind: str, name: str, **more: object) -> Object | None:
+        return super().find(KINDS.get(kind, kind), name, **more)
+
+    def delete(self, kind: str, name: str, **more: object) -> None:
+        super().delete(KINDS.get(kind, kind), name, **more)
+
+    def say(self, **conditions: tuple[bool, str]) -> None:
+        """Kueue writes what it has decided."""
+        self.objects["Workload", "demo"]["status"] = {
+            "conditions": [
+                {"type": name, "status": str(holds), "message": why}
+                for name, (holds, why) in conditions.items()
+            ],
+            "admission": {
+                "podSetAssignments": [
+                    {"name": "demo", "flavors": {"cpu": "fast", names.GPU: "fast"}},
+                    {"name": "demo-2", "flavors": {"cpu": "slow"}},
+                ]
+            },
+        }
+
+    def admit(self) -> None:
+        self.objects["ResourceFlavor", "fast"] = {"spec": FLAVOR}
+        self.say(QuotaReserved=(True, ""), Admitted=(True, "The workload is admitted"))
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> WithKueue:
+    monkeypatch.setattr(workload, "_DECIDES", 0.0)
+    monkeypatch.setattr(workload, "_LOOK", 0.0)
+    made = WithKueue()
+    recorded(made, WANTED, PLAN)
+    return made
+
+
+def view_of(server: Server) -> View:
+    return look(server, REF)  # type: ignore[arg-type]
+
+
+def start(server: Server) -> None:
+    admitting.start_in_kueue(server, view_of(server).stored, PLAN)  # type: ignore[arg-type]
+
+
+def pod_of(server: Server, name: str) -> Object:
+    found: Object = server.objects["Job", name]["spec"]["template"]["spec"]
+    return found
+
+
+def test_it_asks_for_all_jobs_at_once(server: WithKueue) -> None:
+    made = server.objects["Workload", "demo"]
+    assert made["spec"]["queueName"] == "team"
+    assert (
+        made["metadata"]["ownerReferences"][0]["uid"]
+        == server.objects["ConfigMap", "demo"]["metadata"]["uid"]
+    )
+    sets = made["spec"]["podSets"]
+    assert [(each["name"], each["count"]) for each in sets] == [("demo", 1), ("demo-2", 1)]
+    asked = [each["template"]["spec"]["containers"][0]["resources"]["limits"][names.GPU] for each in sets]
+    assert asked == ["5", "1"]
+    for name in ("demo", "demo-2"):
+        assert names.KUEUE_QUEUE not in server.objects["Job", name]["metadata"]["labels"]
+        assert server.objects["Job", name]["spec"]["suspend"] is True
+
+
+def test_a_dry_run_shows_the_workload() -> None:
+    found = manifests.render(record_of(WANTED), PLAN, SHIPPED, dialects.named("job"))
+    assert [each["kind"] for each in found].count("Workload") == 1
+    alone = job(queue="team")
+    found = manifests.render(record_of(alone), on(alone, a=6), SHIPPED, dialects.named("job"))
+    assert "Workload" not in [each["kind"] for each in found]
+
+
+def test_it_starts_when_kueue_admits_it_and_says_why_until_then(server: WithKueue) -> None:
+    with pytest.raises(NotAdmitted, match="queued in Kueue's queue team: not decided yet"):
+        start(server)
+    server.say(QuotaReserved=(False, "insufficient unused quota for cpu"))
+    with pytest.raises(NotAdmitted, match="queued in Kueue's queue team: insufficient unused quota for cpu"):
+        start(server)
+    assert all(waits for waits, _, _ in jobs(server).values())
+    admitting.queue(server, REF, "queued in Kueue's queue team: full")  # type: ignore[arg-type]
+    dialect = dialects.named("job")
+    seen = msgspec.convert(server.objects["Job", "demo"], dialect.Shape)
+    assert dialect.in_queue(seen) is None, "it keeps no run waiting that Kueue does not admit"
+    server.admit()
+    start(server)
+    assert (jobs(server)["demo"], jobs(server)["demo-2"]) == ((False, 1, "5"), (False, 1, "1"))
+    assert pod_of(server, "demo")["nodeSelector"]["pool"] == "fast"
+    assert FLAVOR["tolerations"][0] in pod_of(server, "demo")["tolerations"]
+    assert "pool" not in (pod_of(server, "demo-2").get("nodeSelector") or {}), "that flavor is not there"
+    assert view_of(server).stored.run.plan is not None
+    done = len(server.done)
+    start(server)
+    assert {verb for verb, _, _ in server.done[done:]} <= {"get", "list"}
+
+
+def test_another_runs_workload_of_that_name_admits_nothing(server: WithKueue) -> None:
+    server.admit()
+    server.objects["Workload", "demo"]["metadata"]["ownerReferences"] = [{"uid": "of another"}]
+    with pytest.raises(NotAdmitted):
+        start(server)
+
+
+def test_without_the_right_to_read_flavors_it_starts_all_the_same(server: WithKueue) -> None:
+    server.admit()
+    server.denied = {"get ResourceFlavor"}
+    start(server)
+    assert jobs(server)["demo"][0] is False
+
+
+def tend(server: Server) -> Tender:
+    tender = Tender(server, REF, holder="me")  # type: ignore[arg-type]
+    assert tender.take()
+    tender.tend()
+    return tender
+
+
+def test_what_kueue_takes_back_waits_again_and_is_asked_for_anew(server: WithKueue) -> None:
+    server.admit()
+    start(server)
+    first = server.objects["Workload", "demo"]["metadata"]["uid"]
+    server.say(Admitted=(True, ""), Evicted=(True, "Preempted to accommodate a workload"))
+    tend(server)
+    assert all(waits for waits, _, _ in jobs(server).values())
+    queued = view_of(server).stored.queued
+    assert queued[-1].reason == "Kueue has taken its quota back: Preempted to accommodate a workload"
+    again = server.objects["Workload", "demo"]
+    assert again["metadata"]["uid"] != first
+    assert "nodeSelector" not in again["spec"]["podSets"][0]["template"]["spec"], (
+        "another flavor may be given"
+    )
+    with pytest.raises(NotAdmitted):
+        start(server)
+    server.admit()
+    start(server)
+    assert jobs(server)["demo"][0] is False
+
+
+def test_the_quota_is_free_when_the_run_is_over_or_leaves_the_queue(server: WithKueue) -> None:
+    server.admit()
+    start(server)
+    tender = tend(server)
+    assert ("Workload", "demo") in server.objects
+    tender.keep(stopped("stopped by ann", at=1.0))
+    assert ("Workload", "demo") not in server.objects
+
+    other = WithKueue()
+    recorded(other, WANTED, PLAN)
+    assert admitting.withdraw(other, view_of(other), Stop(at=1.0, reason="stopped"))  # type: ignore[arg-type]
+    assert ("Workload", "demo") not in other.objects
+    assert held.is_waiting(other.objects["Job", "demo-2"])
+
+
+def test_without_the_right_to_workloads_it_is_refused_with_what_to_do() -> None:
+    server = WithKueue()
+    server.denied = {"create Workload"}
+    with pytest.raises(Denied, match="a run of several Jobs needs a Workload of its own") as caught:
+        recorded(server, WANTED, PLAN)
+    assert "workloads.kueue.x-k8s.io" in caught.value.hint
+
+
+def test_of_an_earlier_run_of_the_name_it_goes_and_a_strangers_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workload, "_LOOK", 0.0)
+    server = WithKueue()
+    old = {"name": "demo", "uid": "old", "labels": {names.RUN: "demo"}, "ownerReferences": [{"uid": "x"}]}
+    server.objects["Workload", "demo"] = {"kind": "Workload", "metadata": old}
+    recorded(server, WANTED, PLAN)
+    assert server.objects["Workload", "demo"]["metadata"]["uid"] != "old"
+    strange = WithKueue()
+    strange.objects["Workload", "demo"] = {"kind": "Workload", "metadata": {"name": "demo", "uid": "s"}}
+    with pytest.raises(Refused, match="a Workload named 'demo'"):
+        recorded(strange, WANTED, PLAN)
+
+
+def test_a_cluster_that_has_lost_kueue_frees_without_an_error(server: WithKueue) -> None:
+    def gone(*_words: object, **_more: object) -> None:
+        raise NotThere("no such kind", hint="")
+
+    server.delete = gone  # type: ignore[method-assign]
+    workload.free(server, view_of(server).stored)  # type: ignore[arg-type]
