@@ -7,6 +7,7 @@ import signal
 from collections.abc import Callable
 
 import pytest
+import yaml
 from testbed.images import SANDBOX
 from tests.conftest import wait_until
 from tests.faults.kubernetes.terminal import Terminal
@@ -18,6 +19,24 @@ CELLS = [
     ("step:train prev:load", "y = x"),
     ("", "print('at work', flush=True)\nimport time\ntime.sleep(600)"),
 ]
+
+
+def test_a_dry_run_shows_every_step_and_makes_nothing(terminal: Terminal) -> None:
+    write_book(terminal.folder / "book.ipynb", CELLS)
+    words = ("notebook", "run", "book.ipynb", "--dry-run", "--image", terminal.image)
+    shown = terminal.call(*words, "--volume", "new:50Mi@shared")
+    assert shown.returncode == 0, shown.stderr
+    assert "pvc:book-1/book-1, which is made for the run" in shown.stderr
+    assert [line for line in shown.stdout.splitlines() if line.startswith("step ")] == [
+        "step load",
+        "step train",
+    ]
+    objects = list(yaml.safe_load_all(terminal.call(*words, "-o", "yaml").stdout))
+    assert [each["metadata"]["name"] for each in objects if each["kind"] == "Job"]
+    secrets = [each for each in objects if each["kind"] == "Secret"]
+    assert not any(each.get("data") or each.get("stringData") for each in secrets)  # they stay out of sight
+    assert not terminal.left_of("book-")
+    assert not (terminal.folder / "runs").exists()
 
 
 def test_a_step_whose_pod_is_deleted(terminal: Terminal) -> None:
