@@ -194,7 +194,8 @@ def test_without_the_right_to_workloads_it_is_refused_with_what_to_do() -> None:
 def test_of_an_earlier_run_of_the_name_it_goes_and_a_strangers_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workload, "_LOOK", 0.0)
     server = WithKueue()
-    old = {"name": "demo", "uid": "old", "labels": {names.RUN: "demo"}, "ownerReferences": [{"uid": "x"}]}
+    record = {"kind": "ConfigMap", "name": "demo", "uid": "x"}
+    old = {"name": "demo", "uid": "old", "labels": {names.RUN: "demo"}, "ownerReferences": [record]}
     server.objects["Workload", "demo"] = {"kind": "Workload", "metadata": old}
     recorded(server, WANTED, PLAN)
     assert server.objects["Workload", "demo"]["metadata"]["uid"] != "old"
