@@ -291,7 +291,7 @@ class Foreign:
     def __init__(self) -> None:
         self.removed: list[str] = []
 
-    def remove(self) -> list[str]:
+    def remove(self, _tell: object) -> list[str]:
         self.removed.append(self.uri)
         return []
 

@@ -155,8 +155,10 @@ def escaped(home: Path, group: Path) -> Iterator[tuple[echelon.Run, RunDir, int]
     supervisor = json.loads(folder.supervisor.read_bytes())["pid"]
     events = LocalEngine(home).events(RunRef(engine="local", name="fm"))
     agents = [event.pid for event in events if event.kind == "worker-started" and event.pid]
-    for each in (supervisor, *agents):
-        os.kill(each, signal.SIGKILL)
+    # Stopped first: who sees another die ends the rest in order.
+    for order in (signal.SIGSTOP, signal.SIGKILL):
+        for each in (supervisor, *agents):
+            os.kill(each, order)
     wait_until(lambda: run.status().state == "lost", "the loss to be seen")
     try:
         yield run, folder, pid
