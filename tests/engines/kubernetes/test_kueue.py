@@ -16,6 +16,7 @@ from echelon.engines.kubernetes.prerequisites import check_queue
 from echelon.engines.kubernetes.render import dialects
 from echelon.engines.kubernetes.render.dialects import job as dialect
 from echelon.engines.kubernetes.render.manifests import owner_reference
+from echelon.engines.kubernetes.render.payload import map_names
 from echelon.errors import Unavailable
 from echelon.model.job import Job
 from echelon.model.run import RunRef
@@ -56,7 +57,7 @@ def test_one_that_waits_is_deleted_by_a_stop_and_its_record_stays(
     plan = fit(wanted, cluster())
     assert not isinstance(plan, NoRoom)
     own = {"labels": {names.RUN: "demo"}, "ownerReferences": [owner_reference(known)]}
-    server.create({"kind": "ConfigMap", "metadata": {"name": names.bundle_name("demo", 0), **own}})
+    server.create({"kind": "ConfigMap", "metadata": {"name": map_names("demo", SHIPPED)[0], **own}})
     server.create({"kind": "ConfigMap", "metadata": {"name": "other"}})
     for each in ("Secret", "Service"):
         server.create({"kind": each, "metadata": {"name": "demo", **own}})

@@ -36,7 +36,7 @@ def test_every_name_is_one_that_kubernetes_takes(run: str, world: World) -> None
     assert len(set(jobs)) == len(jobs)
     assert jobs[0] == run
     hosts = [f"{job}-{group.workers - 1}" for job, group in zip(jobs, world.groups, strict=True)]
-    for name in (*jobs, *hosts, names.bundle_name(run, 999), names.claim_name(run)):
+    for name in (*jobs, *hosts, names.bundle_name(run, 99, "0" * 8), names.claim_name(run)):
         assert DNS_LABEL.fullmatch(name)
 
 

@@ -17,6 +17,7 @@ from echelon.engines.kubernetes.client.access import Access
 from echelon.engines.kubernetes.client.api import Api, NotThere, Object
 from echelon.engines.kubernetes.render import dialects, manifests
 from echelon.engines.kubernetes.render.manifests import Started
+from echelon.engines.kubernetes.render.payload import map_names
 from echelon.errors import Refused
 
 THERE = refuses(409, "AlreadyExists", 'jobs "demo" already exists')
@@ -292,10 +293,10 @@ def test_what_only_has_the_name_or_the_labels_is_left_and_named(
 
 
 def test_only_the_runs_own_payload_is_dropped(api: Api, stand_in: StandIn) -> None:
-    bundle = called(thing("ConfigMap", uid="b", owner="the-record"), names.bundle_name("demo", 0))
+    bundle = called(thing("ConfigMap", uid="b", owner="the-record"), map_names("demo", SHIPPED)[0])
     stand_in.answer_with(holds(thing("Secret", run=None, uid="theirs"), bundle))
     objects.drop_payload(api, replace(stored(), shipped=SHIPPED))
-    assert deleted(stand_in) == [f"configmaps/{names.bundle_name('demo', 0)}"]
+    assert deleted(stand_in) == [f"configmaps/{map_names('demo', SHIPPED)[0]}"]
 
 
 def test_what_does_not_go_away_is_named(api: Api, stand_in: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:

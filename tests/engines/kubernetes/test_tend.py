@@ -16,6 +16,7 @@ from echelon.engines.kubernetes.client.api import Api
 from echelon.engines.kubernetes.diagnose import Trouble
 from echelon.engines.kubernetes.follow.view import View
 from echelon.engines.kubernetes.record import Claim, Shipped
+from echelon.engines.kubernetes.render.payload import map_names
 from echelon.engines.kubernetes.tend import RunView, Tender, carry_out, decide, late_runs, may_take
 from echelon.engines.kubernetes.upkeep.actions import (
     Action,
@@ -283,7 +284,11 @@ def requests(stand_in: StandIn) -> list[tuple[str, str]]:
         (KeepEnd(end=END), [("PATCH", "configmaps/demo")]),
         (  # they are looked at, and nothing there belongs to the record
             DropPayload(),
-            [("GET", "secrets/demo"), ("GET", "services/demo"), ("GET", "configmaps/demo-code-0")],
+            [
+                ("GET", "secrets/demo"),
+                ("GET", "services/demo"),
+                ("GET", f"configmaps/{map_names('demo', Shipped(agent=10))[0]}"),
+            ],
         ),
     ],
 )

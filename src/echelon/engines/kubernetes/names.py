@@ -190,9 +190,11 @@ def gpu_product(resource: str) -> str:
     return GPU_PRODUCT if resource.startswith("nvidia.com/") else INTEL_PRODUCT
 
 
-def bundle_name(run: str, number: int) -> str:
-    """The ConfigMap with one part of what is shipped."""
-    return f"{run}-code-{number}"
+def bundle_name(run: str, number: int, content: str) -> str:
+    """The ConfigMap with one part of what is shipped. `content` tells what: a node keeps what is immutable by
+    its name while any pod there uses it, and an earlier run of this name may have shipped other code.
+    """
+    return f"{run}-code-{number}-{content}"
 
 
 def keeper_name(run: str) -> str:

@@ -18,7 +18,7 @@ from echelon.engines.kubernetes.record import Stored
 from echelon.engines.kubernetes.render import dialects
 from echelon.engines.kubernetes.render.keeper import keeper_object, level_of
 from echelon.engines.kubernetes.render.manifests import Started, owner_reference
-from echelon.engines.kubernetes.render.payload import layout
+from echelon.engines.kubernetes.render.payload import map_names
 from echelon.engines.kubernetes.state.workers import is_cut_off, is_stuck
 from echelon.errors import Denied, Refused, Unreachable
 from echelon.values import frozen
@@ -165,11 +165,10 @@ def take_back(api: Api, stored: Stored, jobs: Sequence[Object]) -> None:
 def drop_payload(api: Api, stored: Stored) -> None:
     """Delete what only the pods of a run need."""
     name = stored.run.ref.name
-    bundles = (names.bundle_name(name, number) for number in range(len(layout(stored.shipped))))
     named = [
         ("Secret", name),
         ("Service", dialects.leader_service(stored.dialect, name)),
-        *(("ConfigMap", each) for each in bundles),
+        *(("ConfigMap", each) for each in map_names(name, stored.shipped)),
     ]
     _delete_own(api, named, record.identity(stored))
 

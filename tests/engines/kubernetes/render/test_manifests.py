@@ -25,7 +25,7 @@ from echelon.engines.kubernetes.record import Shipped, new, read
 from echelon.engines.kubernetes.render import manifests
 from echelon.engines.kubernetes.render.dialects import job as job_dialect
 from echelon.engines.kubernetes.render.image import image_note, image_of
-from echelon.engines.kubernetes.render.payload import Payload, layout, weigh
+from echelon.engines.kubernetes.render.payload import Payload, layout, map_names, weigh
 from echelon.errors import InvalidJob, StateTrouble
 from echelon.model import template
 from echelon.model.job import Job
@@ -133,8 +133,9 @@ def test_the_bundle_is_what_was_given_and_cannot_change() -> None:
     record, _ = planned(CASES["plain"])
     payload = Payload(agent=b"agent" * 1000, code=os.urandom(1_500_000), digest="d", requirements=b"numpy\n")
     found: dict[str, bytes] = {}
-    for number, each in enumerate(manifests.bundle_objects(record, payload)):
-        assert each["metadata"]["name"] == f"hello-code-{number}"
+    made = manifests.bundle_objects(record, payload)
+    assert [each["metadata"]["name"] for each in made] == map_names("hello", weigh(payload))
+    for each in made:
         assert each["immutable"] is True
         assert len(json.dumps(each)) < 1_400_000  # etcd takes requests of 1.5 MiB
         found |= {key: base64.b64decode(text) for key, text in each["binaryData"].items()}
@@ -153,8 +154,8 @@ def test_the_dry_run_shows_the_objects_that_are_made_but_for_secrets_and_bytes()
         wheel=b"w" * 1_800_000,
         requirements=b"r" * 30,
     )
-    shipped = replace(weigh(payload), rest=case.shipped.rest)
-    assert shipped == case.shipped
+    shipped = weigh(payload)
+    assert replace(shipped, rest=case.shipped.rest) == case.shipped
     secrets = {"TOKEN": "hunter2", "gang": "hunter3"}
     started = manifests.started_objects(record, plan, shipped, job_dialect)
     made = [

@@ -15,7 +15,16 @@ from tests.engines.kubernetes.rendered import Case, planned
 from echelon.bundle import pack_files
 from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.record import Shipped
-from echelon.engines.kubernetes.render.payload import MOST_CODE, Payload, content, layout, load, parts, weigh
+from echelon.engines.kubernetes.render.payload import (
+    MOST_CODE,
+    Payload,
+    content,
+    layout,
+    load,
+    map_names,
+    parts,
+    weigh,
+)
 from echelon.engines.kubernetes.render.task import pod_task
 from echelon.engines.kubernetes.render.volumes import user_volumes
 from echelon.errors import InvalidJob
@@ -153,3 +162,15 @@ def test_code_that_is_too_large_for_configmaps_is_sent() -> None:
     }
     on_volume = PodOptions(code_volume=VolumePath(claim="shelf"))
     assert weigh(load(Job(name="x", script="a.py", pod=on_volume), bundle)).sent == 0
+
+
+def test_other_content_has_other_names() -> None:
+    """A node keeps what is immutable by its name, also when another run of that name ships something else."""
+    first = weigh(Payload(agent=b"a", code=b"one", digest="1"))
+    for other in (
+        weigh(Payload(agent=b"a", code=b"two", digest="2")),
+        weigh(Payload(agent=b"b", code=b"one", digest="1")),
+        weigh(Payload(agent=b"a", code=b"one", digest="1", requirements=b"numpy")),
+    ):
+        assert not {*map_names("demo", first)} & {*map_names("demo", other)}
+    assert map_names("demo", first) == map_names("demo", weigh(Payload(agent=b"a", code=b"one", digest="1")))

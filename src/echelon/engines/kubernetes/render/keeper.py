@@ -13,7 +13,7 @@ from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.record import Shipped
 from echelon.engines.kubernetes.render import dialects
 from echelon.engines.kubernetes.render.image import image_of
-from echelon.engines.kubernetes.render.payload import layout
+from echelon.engines.kubernetes.render.payload import layout, map_names
 from echelon.engines.kubernetes.render.pod import (
     RESTRICTED,
     chosen_by_user,
@@ -139,7 +139,7 @@ def level_of(job: Object) -> str:
 def _volumes(run: str, shipped: Shipped, size: str, *, held: bool) -> list[Object]:
     """The agent is in the first of the ConfigMaps; the code, in the others, is not needed."""
     first = [{"key": piece.key, "path": piece.key} for piece in layout(shipped)[0][:1]]
-    agent = {"configMap": {"name": names.bundle_name(run, 0), "items": first}}
+    agent = {"configMap": {"name": map_names(run, shipped)[0], "items": first}}
     gang = {"secretName": run, "items": [{"key": names.GANG_KEY, "path": names.GANG_KEY}]}
     return [
         {

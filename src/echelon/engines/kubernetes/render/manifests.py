@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -16,7 +17,7 @@ from echelon.engines.kubernetes import record as stored
 from echelon.engines.kubernetes.record import Shipped
 from echelon.engines.kubernetes.render.dialects import Dialect
 from echelon.engines.kubernetes.render.keeper import keeper_object
-from echelon.engines.kubernetes.render.payload import Payload, Piece, content, layout, weigh
+from echelon.engines.kubernetes.render.payload import Payload, Piece, content, layout, map_names, weigh
 from echelon.engines.kubernetes.render.task import pod_task
 from echelon.engines.kubernetes.render.volumes import new_claim, results_claim
 from echelon.engines.kubernetes.render.workload import workload_object
@@ -57,8 +58,9 @@ def shipped_objects(
 def bundle_objects(record: Record, payload: Payload) -> list[Object]:
     """The ConfigMaps in which agent and code travel."""
     found = []
-    for number, pieces in enumerate(layout(weigh(payload))):
-        made = _bundle(record, number)
+    shipped = weigh(payload)
+    for name, pieces in zip(map_names(record.ref.name, shipped), layout(shipped), strict=True):
+        made = _bundle(record, name)
         made["binaryData"] = {
             piece.key: base64.b64encode(content(payload, piece)).decode() for piece in pieces
         }
@@ -161,7 +163,7 @@ def render(
     masked = dict.fromkeys((secret.name for secret in record.job.secrets), MASK)
     found = [
         written,
-        *(_omitted(record, number, pieces) for number, pieces in enumerate(layout(shipped))),
+        *map(partial(_omitted, record), map_names(record.ref.name, shipped), layout(shipped)),
         secret_object(record, MASK, masked),
         service_object(record, dialect),
         *made.claims,
@@ -191,13 +193,13 @@ def _metadata(record: Record, name: str, component: str) -> Object:
     return names.metadata(record.ref.name, record.owner, name, component, record.job.pod)
 
 
-def _bundle(record: Record, number: int) -> Object:
-    about = _metadata(record, names.bundle_name(record.ref.name, number), names.BUNDLE)
+def _bundle(record: Record, name: str) -> Object:
+    about = _metadata(record, name, names.BUNDLE)
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": about, "immutable": True}
 
 
-def _omitted(record: Record, number: int, pieces: Sequence[Piece]) -> Object:
-    made = _bundle(record, number)
+def _omitted(record: Record, name: str, pieces: Sequence[Piece]) -> Object:
+    made = _bundle(record, name)
     sizes = ", ".join(f"{piece.key}: {piece.size} bytes" for piece in pieces)
     made["metadata"]["annotations"][names.OMITTED] = sizes
     return made

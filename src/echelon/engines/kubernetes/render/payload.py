@@ -28,6 +28,7 @@ _LONGEST = 256 << 10  # characters in a list of packages
 _ELSEWHERE = re.compile(
     r"(-[rce]\b|--(requirement|constraint|editable)\b|(-f|--find-links)[\s=]+(?!\w+://)|\.{0,2}/|file:|\.(\s|$|\[)|[^#]*\sfile:)"
 )
+_MARK = 8  # characters of a digest that tell contents apart
 _ROOM = 1_000_000  # bytes in one ConfigMap, with a margin for its names and labels
 
 
@@ -103,6 +104,14 @@ def layout(shipped: Shipped) -> list[list[Piece]]:
         maps[-1].append(piece)
         room -= piece.size
     return maps
+
+
+def map_names(run: str, shipped: Shipped) -> list[str]:
+    """What the ConfigMaps are called."""
+    import hashlib
+
+    content = hashlib.sha256(f"{shipped.digest} {shipped.rest}".encode()).hexdigest()[:_MARK]
+    return [names.bundle_name(run, number, content) for number in range(len(layout(shipped)))]
 
 
 def parts(size: int) -> int:

@@ -38,7 +38,7 @@ def pod_template(
     plan: Plan,
     number: int,
     *,
-    bundles: int,
+    bundles: Sequence[str],
     first_worker: int,
     security_level: str = "",
     task: str | None = None,
@@ -46,7 +46,7 @@ def pod_template(
     """The template of a group's pods: ours over the user's, the role's own before the one for all workers;
     the user's patch over both.
 
-    `bundles` is how many ConfigMaps the code travels in. With `task`, all that depends on the plan is in
+    `bundles` are the ConfigMaps that the code travels in. With `task`, all that depends on the plan is in
     fields of the pod that a suspended Job may change: the task itself is an annotation."""
     group, options, run = plan.world.groups[number], record.job.pod, plan.run
     theirs = user_volumes(options, run)
@@ -255,8 +255,8 @@ def _own_mounts() -> list[Object]:
     ]
 
 
-def _own_volumes(run: str, bundles: int, *, held: bool) -> list[Object]:
-    code = [{"configMap": {"name": names.bundle_name(run, number)}} for number in range(bundles)]
+def _own_volumes(run: str, bundles: Sequence[str], *, held: bool) -> list[Object]:
+    code = [{"configMap": {"name": each}} for each in bundles]
     gang = {"secretName": run, "items": [{"key": names.GANG_KEY, "path": names.GANG_KEY}]}
     return [
         {

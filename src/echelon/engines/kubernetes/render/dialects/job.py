@@ -19,7 +19,7 @@ from echelon.engines.kubernetes.render.dialects.end import End
 from echelon.engines.kubernetes.render.dialects.indexed import indexed_spec
 from echelon.engines.kubernetes.render.dialects.lifetime import time_to_live
 from echelon.engines.kubernetes.render.dialects.place import InQueue, Place
-from echelon.engines.kubernetes.render.payload import layout
+from echelon.engines.kubernetes.render.payload import map_names
 from echelon.engines.kubernetes.render.pod import planned_nodes, pod_template
 from echelon.engines.kubernetes.render.task import pod_task, write_plan
 
@@ -131,7 +131,7 @@ def render(
             record,
             plan,
             number,
-            bundles=len(layout(shipped)),
+            bundles=map_names(record.ref.name, shipped),
             first_worker=first_worker,
             security_level=security_level,
             task=task,

@@ -17,7 +17,7 @@ from echelon.engines.kubernetes import names, shapes
 from echelon.engines.kubernetes.fields import conditions, has_conditions, moment, one_line, whole_number
 from echelon.engines.kubernetes.render.dialects.end import End
 from echelon.engines.kubernetes.render.dialects.lifetime import time_to_live
-from echelon.engines.kubernetes.render.payload import layout
+from echelon.engines.kubernetes.render.payload import map_names
 from echelon.engines.kubernetes.render.pod import pod_template
 from echelon.errors import InvalidJob
 from echelon.model.world import Group, World, worker_count
@@ -122,7 +122,7 @@ class Replicated:
                 record,
                 split,
                 number,
-                bundles=len(layout(shipped)),
+                bundles=map_names(record.ref.name, shipped),
                 first_worker=each.first,
                 security_level=security_level,
             )

@@ -22,7 +22,7 @@ from echelon.engines.kubernetes.render.dialects.kubeflow import (
     to_end,
     workers_of_all,
 )
-from echelon.engines.kubernetes.render.payload import layout
+from echelon.engines.kubernetes.render.payload import map_names
 from echelon.engines.kubernetes.render.pod import pod_template
 from echelon.errors import InvalidJob
 from echelon.model.world import World
@@ -71,7 +71,7 @@ def render(
             record,
             plan,
             number,
-            bundles=len(layout(shipped)),
+            bundles=map_names(record.ref.name, shipped),
             first_worker=first,
             security_level=security_level,
         )
