@@ -220,7 +220,7 @@ class KubernetesEngine(Offers):
         if stored.held:
             admitting.queue(self.api, stored.run.ref, reason)
         elif not stored.started and stored.stop is None:  # one with a plan, whose start was refused, waits on
-            self.api.patch("ConfigMap", ref.name, record.queued(stored, reason, at=_now()))
+            self.api.patch("ConfigMap", ref.name, record.queued(stored, reason, at=_now()), uid=stored.uid)
 
     def start(self, ref: RunRef, plan: Plan) -> None:
         """Write the plan down and make the Jobs; or start those that wait."""

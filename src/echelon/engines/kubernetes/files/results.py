@@ -146,7 +146,7 @@ def _collect(
     where = str(folder) if brought else ""
     submissions.note_fetched(stored.uid, created, Fetched(path=where, missing=missing))
     collected = Collected(at=round(time.time(), 3), host=socket.gethostname(), path=where, missing=missing)
-    api.patch("ConfigMap", ref.name, finished(end, collected))
+    api.patch("ConfigMap", ref.name, finished(end, collected), uid=stored.uid)
     objects.tie_record(api, stored, view.jobs)  # the client that made them may have been cut off right after
     control.release_workers(api, record, view.jobs, view.pods)
     if end.outcome != "succeeded" and none_ran(seen.events):  # of workers that never came, none was told
