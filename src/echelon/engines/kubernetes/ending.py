@@ -146,7 +146,7 @@ def _check_over(api: Api, submissions: Submissions, view: View) -> None:
 def _end_of(api: Api, view: View) -> Event | None:
     """How the run ended, by its objects; None if it has not, or if only its leader's log has it."""
     stored = view.stored
-    end = stored.end or outcome.finished_event(stored, view.jobs, view.pods)
+    end = outcome.settled_end(stored, view.jobs, view.pods, view.waiting)
     if end is not None or not any(map(workers.has_started, view.pods)):
         return end
     return next((each for each in read_events(api, stored.run.ref) if each.kind == "finished"), None)

@@ -192,7 +192,13 @@ def _look_at_end(api: Api, ref: RunRef) -> _Seen:
     """
     deadline = time.monotonic() + _NODES_RETURN
     while True:
-        seen = _see(api, ref)
+        try:
+            seen = _see(api, ref)
+        except Unreachable:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(2.0)
+            continue
         over = keeps_results(seen.view.stored.run) and any(event.kind == "finished" for event in seen.events)
         waits = over and any(not each.lost and each.pod is None for each in seen.shards())
         if not waits or time.monotonic() > deadline:

@@ -96,7 +96,7 @@ def _start_held(
     """Start what waits; `pods` has what is added to the pods of each Job."""
     view = views.look(api, ref)
     stored = view.stored
-    if stored.stop is not None or stored.end is not None or stored.run.plan is not None:
+    if stored.stop is not None or stored.run.plan is not None:
         return
     if held.first_of(view.waiting, ref.name) is None:
         raise StateTrouble(f"run {ref.name!r} has no Jobs", hint="submit it again")
