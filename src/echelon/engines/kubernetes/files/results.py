@@ -82,17 +82,23 @@ def collect_results(
 
 
 def _wait_for_owner(api: Api, ref: RunRef, take_over: Callable[[], bool]) -> None:
-    """Wait until this process has the claim, or the one that holds it has fetched the results. What the
-    record says of that is believed only while it is held: anybody may have written it.
+    """Wait until this process has the claim, or the one that holds it has fetched the results and let the
+    workers go. What the record says of that, anybody may have written: while workers hold results, they are
+    not fetched.
     """
     while True:
         if take_over():
             return
         collected = read_record(api, ref).collected
-        if collected is not None:
+        if collected is not None and not _are_held(api, ref):
             _check_complete(ref, collected.missing)
             return
         time.sleep(_OWNER_LOOK)
+
+
+def _are_held(api: Api, ref: RunRef) -> bool:
+    """Whether workers, or the keeper, still keep results, as they say themselves."""
+    return any(event.kind in ("holding", "keeping") for event in read_events(api, ref, of_pods=True))
 
 
 def _collect(
@@ -382,8 +388,7 @@ def check_fetched(api: Api, submissions: Submissions, stored: Stored) -> None:
     ref = stored.run.ref
     if submissions.fetched(stored.uid, stored.run.created) is not None:
         return
-    held = any(event.kind in ("holding", "keeping") for event in read_events(api, ref, of_pods=True))
-    if held and api.may("create", "Pod", subresource="exec"):
+    if _are_held(api, ref) and api.may("create", "Pod", subresource="exec"):
         raise StateTrouble(
             f"the results of run {ref.name!r} were not fetched yet, and would be lost",
             hint=f"`echelon get {ref.name}` brings them, and lets the workers go",
