@@ -185,7 +185,7 @@ def test_a_claim_that_was_taken_over_is_let_go_of() -> None:
 
 @pytest.mark.parametrize(("over", "saved"), [(False, True), (True, False)])
 def test_output_is_saved_from_the_claim_on_until_the_end_is_seen(over: bool, saved: bool) -> None:
-    """Who takes a run over at its end has its logs with the results; what was saved beside them would stay."""
+    """Who takes a run over at its end gets its logs with the results; others beside them would stay."""
     engine = Queue(None, free=False)
     asked: list[Saving | None] = []
 

@@ -50,7 +50,7 @@ def test_a_change_of_an_object_that_was_made_anew(
     """A uid in a change is a precondition: servers refuse another as a conflict, or as invalid. A refusal for
     another reason stays what it is.
     """
-    found = says(200, {**POD, "metadata": {**POD["metadata"], "uid": there}})
+    found = says(200, {**POD, "metadata": {"name": "p", "uid": there}})
     if there is None:
         found = refuses(404, "NotFound", "not found")
     elif there == "hidden":

@@ -19,6 +19,7 @@ from tests.engines.kubernetes.small import stored
 
 from echelon.agent.files import landing, receiver
 from echelon.engines import durable
+from echelon.engines.kubernetes import control, objects
 from echelon.engines.kubernetes.engine import KubernetesEngine
 from echelon.engines.kubernetes.files import results
 from echelon.engines.kubernetes.files.gather import Gathered
@@ -181,7 +182,7 @@ class Taking:
 
         class Seen:
             view = View(stored=later, jobs=[], pods=[])
-            events = [end] if end is not None else []  # noqa: RUF012
+            events = [end] if end is not None else []
             shards = staticmethod(lambda: shards)
 
         def gather(*_: object) -> tuple[Gathered, View]:
@@ -193,11 +194,11 @@ class Taking:
         monkeypatch.setattr(results, "_gather_all", gather)
         monkeypatch.setattr(results, "_force_to_disk", lambda _: self.done.append("disk"))
         for module, name in (
-            (results.objects, "tie_record"),
-            (results.objects, "drop_payload"),
-            (results.control, "release_workers"),
-            (results.control, "release_keeper"),
-            (results.control, "end_jobs"),
+            (objects, "tie_record"),
+            (objects, "drop_payload"),
+            (control, "release_workers"),
+            (control, "release_keeper"),
+            (control, "end_jobs"),
         ):
             monkeypatch.setattr(module, name, lambda *_, name=name: self.done.append(name))
 

@@ -76,7 +76,7 @@ def read(
 
     pods = [pod(worker, state=RUNNING) for worker in logs]
     seen = View(stored=stored(end=SAID), jobs=[job()], pods=pods)
-    monkeypatch.setattr(follow.views, "look", lambda *_: seen)
+    monkeypatch.setattr("echelon.engines.kubernetes.follow.view.look", lambda *_: seen)
     monkeypatch.setattr(follow, "read_pod", read_pod)
     monkeypatch.setattr(follow, "find_troubles", lambda *_: [])
     events = follow.read_events(None, RECORD.ref, of_pods=of_pods)  # type: ignore[arg-type]

@@ -333,7 +333,13 @@ def test_no_verdict_of_odd_parts_breaks_the_reading(part: object) -> None:
 
 
 # Ends that a record has, and that anybody may have written
-SAID = {"kind": "finished", "at": 5.0, "outcome": "succeeded", "exit_code": 0, "reason": "as the record has it"}
+SAID = {
+    "kind": "finished",
+    "at": 5.0,
+    "outcome": "succeeded",
+    "exit_code": 0,
+    "reason": "as the record has it",
+}
 CUT_OFF = [{"type": "Ready", "status": "False"}, {"type": "ContainersReady", "status": "True"}]
 
 

@@ -165,9 +165,7 @@ def follow_events(api: Api, ref: RunRef, timeout: float | None, mirrors: Mirrors
                         return
             if time.monotonic() >= next_look:
                 next_look = time.monotonic() + _DIAGNOSE
-                if doubted and not leader.over:
-                    with suppress(EchelonError):
-                        _told_by_keeper(api, view, leader)  # if it knows the end, the leader's is known now
+                _hear_keeper(api, view, leader)
                 claimed_soon = time.monotonic() - began < _CLAIMING
                 trouble = _trouble(api, mirror, view, may_be_untended=not claimed_soon)
                 if trouble is not None and _gist(trouble) != last_reason:
@@ -278,6 +276,13 @@ def _told_by_keeper(api: Api, view: View, leader: history.LeaderEvents) -> Event
         for _ in leader.read(line, view.pods):
             pass
     return history.finish(leader, view.stored, view.pods) if leader.over else None
+
+
+def _hear_keeper(api: Api, view: View, leader: history.LeaderEvents) -> None:
+    """Learn the end from the keeper of a run that is said to be over, and whose leader does not tell."""
+    if _is_said_over(view) and not leader.over:
+        with suppress(EchelonError):
+            _told_by_keeper(api, view, leader)
 
 
 def _hold_alone(leader: history.LeaderEvents, view: View) -> bool:
