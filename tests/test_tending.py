@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from echelon import tending
-from echelon.engines.base import Tender
+from echelon.engines.base import Saving, Tender
 from echelon.engines.memory.engine import MemoryEngine
 from echelon.errors import EchelonError, Refused, ResultsIncomplete, Unreachable
 from echelon.handle import Run
@@ -18,6 +18,7 @@ from echelon.model.copy import LeftOut
 from echelon.model.ends import succeeded
 from echelon.model.event import Event
 from echelon.model.job import Job
+from echelon.model.log import LogLine
 from echelon.model.plan import Plan
 from echelon.model.run import Record, RunRef
 from tests.conftest import wait_until
@@ -180,6 +181,25 @@ def test_a_claim_that_was_taken_over_is_let_go_of() -> None:
     with Run(REF, engine).tending():
         wait_until(lambda: engine.done.count("tend") > 2, "the claim to be tried for again")
     assert engine.starts == [None], "nothing is admitted without the claim"
+
+
+@pytest.mark.parametrize(("over", "saved"), [(False, True), (True, False)])
+def test_output_is_saved_from_the_claim_on_until_the_end_is_seen(over: bool, saved: bool) -> None:
+    """Who takes a run over at its end gets its logs with the results; others beside them would stay."""
+    engine = Queue(None, free=False)
+    asked: list[Saving | None] = []
+
+    def logs(*_: object, saving: Saving | None = None, **__: object) -> Iterator[LogLine]:
+        asked.append(saving)
+        return iter(())
+
+    engine.logs = logs  # type: ignore[method-assign]
+    found = tending.Tending(REF, engine, take_over=False, saving=Saving())
+    found._over = over
+    engine.free = True
+    assert found.is_ours()
+    found.end()
+    assert bool(asked) is saved
 
 
 def test_reading_never_asks_for_the_claim() -> None:

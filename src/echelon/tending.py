@@ -128,9 +128,16 @@ class Tending:
         if self._tender is None:
             with suppress(EchelonError), self._lock:
                 self._tender = self._engine.tender(self._ref, take_over=self._take_over)
-                if self._tender is not None and self._saving is not None and self._saver.ident is None:
-                    self._saver.start()
+                if self._tender is not None:
+                    self._begin_saving()
         return self._tender is not None
+
+    def _begin_saving(self) -> None:
+        """Save the output from now on; not that of a run that is over, whose logs come with its results: what
+        is saved beside them would stay there.
+        """
+        if self._saving is not None and self._saver.ident is None and not self._over:
+            self._saver.start()
 
     def _tend(self) -> float:
         with self._lock:

@@ -28,6 +28,7 @@ def record_object(
     *,
     stop: object = None,
     queued: object = None,
+    end: object = None,
     started: bool = True,
     schema: str | None = "2",
     **notes: object,
@@ -41,6 +42,8 @@ def record_object(
     data = {"record.json": msgspec.json.encode(run).decode()}
     if queued:
         data["queued.json"] = _text(queued)
+    if end:
+        data["finished.json"] = _text(end)
     owners = [{"kind": "Job", "name": "demo", "uid": "1"}] if started else []
     about = {"name": "demo", "uid": "the-record", "annotations": annotations, "ownerReferences": owners}
     return {"kind": "ConfigMap", "metadata": about, "data": data}

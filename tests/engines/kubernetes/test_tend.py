@@ -361,6 +361,19 @@ def test_a_tender_whose_claim_was_taken_over_does_nothing_more(api: Api, stand_i
     assert [seen.method for seen in stand_in.seen] == ["GET"]
 
 
+def test_a_tender_leaves_a_run_alone_that_was_made_anew(api: Api, stand_in: StandIn) -> None:
+    tender = Tender(api, RunRef(engine="k8s", name="demo"), "me/1/x")
+    stand_in.answer_with(says(200, labelled()), says(200, labelled()))
+    assert tender.take()
+    anew = labelled()
+    anew["metadata"]["uid"] = "another-record"
+    stand_in.answer_with(says(200, anew))
+    stand_in.seen.clear()
+    tender.keep(END)
+    assert not tender.take()
+    assert [seen.method for seen in stand_in.seen] == ["GET", "GET"]
+
+
 @pytest.mark.parametrize(("holder", "methods"), [("me/1/x", ["GET", "PATCH"]), ("laptop/1/a", ["GET"])])
 def test_only_ones_own_claim_is_released(
     api: Api, stand_in: StandIn, holder: str, methods: list[str]

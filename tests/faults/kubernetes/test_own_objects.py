@@ -156,6 +156,37 @@ def test_results_are_fetched_whatever_the_record_says(terminal: Terminal, how: s
     terminal.check_removal("mine")
 
 
+@pytest.mark.parametrize("how", ["run", "wait"])
+def test_a_run_goes_on_whatever_end_the_record_has(terminal: Terminal, how: str) -> None:
+    """Its leader says nothing of an end: nobody collects, lets workers go or removes it."""
+    terminal.write("waits.py", WAITS)
+    command = terminal.train("mine", *(["-d"] if how == "wait" else []), "waits.py")
+    if how == "run":
+        command.wait_for("up\n")
+    else:
+        assert command.wait() == 0, command
+        terminal.kubectl.wait_for(
+            lambda: [pod["status"]["phase"] for pod in terminal.pods("mine")] == ["Running"], "the worker"
+        )
+    end = Event(kind="finished", at=1e9, outcome="succeeded", exit_code=0)
+    said = {"at": 1e9, "host": socket.gethostname(), "path": str(terminal.folder / "runs/mine")}
+    note = {"metadata": {"annotations": {"echelon.dev/collected": json.dumps(said)}}}
+    terminal.kubectl.patch("configmap", "mine", {**note, "data": record.finished(end)["data"]})
+    assert terminal.status("mine")["state"] in ("starting", "running")
+    refused = terminal.call("rm", "mine")
+    assert "has not ended" in refused.stderr
+    waiting = command if how == "run" else terminal.start("wait", "mine")
+    early = terminal.call("get", "mine")
+    assert not (terminal.folder / "runs/mine/made").exists(), early.stderr
+    (pod,) = terminal.pods("mine")
+    assert pod["status"]["phase"] == "Running"
+    assert waiting.process.poll() is None
+    terminal.raise_flag(pod["metadata"]["name"], "go")
+    assert waiting.wait() == 0, waiting
+    assert terminal.read("mine", "made") == "mine"
+    terminal.check_removal("mine")
+
+
 def test_a_text_of_200_kb_is_no_answer_of_200_kb(terminal: Terminal) -> None:
     job = Job(name="long", command=("true",), pod=PodOptions(image="x"))
     run = Record(ref=RunRef(engine="k8s", name="long"), job=job, created=1e9, owner="e" * 10**5, user="eve")

@@ -125,7 +125,7 @@ def release_keeper(api: Api, stored: Stored, jobs: Sequence[Object]) -> None:
         lasts = int(record.job.pod.ttl)
         for job in jobs:
             if (change := dialects.of(job).lasting(job, lasts)) is not None:
-                api.patch(job["kind"], job["metadata"]["name"], change)
+                api.patch(job["kind"], job["metadata"]["name"], change, uid=job["metadata"]["uid"])
         keeper = find_job(api, stored)
         if keeper is None:
             return
@@ -166,7 +166,7 @@ def reach_leader(api: Api, stored: Stored, *order: str) -> bool:
 def give_up(api: Api, stored: Stored, jobs: Sequence[Object], reason: str) -> None:
     """End a run as failed: `reason` keeps it from running."""
     stop = Stop(at=round(time.time(), 3), reason=reason, outcome="failed")
-    api.patch("ConfigMap", stored.run.ref.name, stopping(stop))
+    api.patch("ConfigMap", stored.run.ref.name, stopping(stop), uid=stored.uid)
     end_run(api, stored, jobs)
 
 
@@ -190,4 +190,4 @@ def end_jobs(api: Api, jobs: Sequence[Object]) -> None:
             continue
         change = dialect.withdrawn() if dialect.is_suspended(job) else dialect.ended()
         with suppress(NotThere):
-            api.patch(job["kind"], job["metadata"]["name"], change)
+            api.patch(job["kind"], job["metadata"]["name"], change, uid=job["metadata"]["uid"])

@@ -42,7 +42,7 @@ def stop_run(api: Api, ref: RunRef, signal: StopSignal, *, patient: bool = True)
         stored.stop or Stop(at=round(time.time(), 3), reason=f"stopped by {current_user()}"), now=now
     )
     if stored.stop is None:
-        api.patch("ConfigMap", ref.name, record.stopping(stop))
+        api.patch("ConfigMap", ref.name, record.stopping(stop), uid=stored.uid)
     if view.waiting:
         if admitting.withdraw(api, view, stop):
             return None
@@ -58,7 +58,7 @@ def stop_run(api: Api, ref: RunRef, signal: StopSignal, *, patient: bool = True)
         ordered, why = False, error.message
         if whereabouts.keeps_results(run) and any(map(workers.is_running, view.pods)):
             reason = f"{stop.reason}; its results went with its pods: {error.message}"
-            api.patch("ConfigMap", ref.name, record.stopping(replace(stop, reason=reason)))
+            api.patch("ConfigMap", ref.name, record.stopping(replace(stop, reason=reason)), uid=stored.uid)
     if ordered:
         _end_untold(api, view)
     if view.jobs and not ordered:
@@ -124,7 +124,7 @@ def clear_run(api: Api, submissions: Submissions, view: View) -> None:
     """
     _check_over(api, submissions, view)
     name = view.stored.run.ref.name
-    api.patch("ConfigMap", name, record.tied([]))  # or it would go with its Jobs
+    api.patch("ConfigMap", name, record.tied([]), uid=view.stored.uid)  # or it would go with its Jobs
     workload.free(api, view.stored)
     mine = record.identity(view.stored)
     objects.remove(api, mine, claim="keep", keep_record=True, dialect=view.stored.dialect)
@@ -146,7 +146,7 @@ def _check_over(api: Api, submissions: Submissions, view: View) -> None:
 def _end_of(api: Api, view: View) -> Event | None:
     """How the run ended, by its objects; None if it has not, or if only its leader's log has it."""
     stored = view.stored
-    end = stored.end or outcome.finished_event(stored, view.jobs, view.pods)
+    end = outcome.settled_end(stored, view.jobs, view.pods, view.waiting)
     if end is not None or not any(map(workers.has_started, view.pods)):
         return end
     return next((each for each in read_events(api, stored.run.ref) if each.kind == "finished"), None)

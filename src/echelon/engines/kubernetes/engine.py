@@ -220,7 +220,7 @@ class KubernetesEngine(Offers):
         if stored.held:
             admitting.queue(self.api, stored.run.ref, reason)
         elif not stored.started and stored.stop is None:  # one with a plan, whose start was refused, waits on
-            self.api.patch("ConfigMap", ref.name, record.queued(stored, reason, at=_now()))
+            self.api.patch("ConfigMap", ref.name, record.queued(stored, reason, at=_now()), uid=stored.uid)
 
     def start(self, ref: RunRef, plan: Plan) -> None:
         """Write the plan down and make the Jobs; or start those that wait."""
@@ -383,9 +383,12 @@ class KubernetesEngine(Offers):
 
         mine = self._ref(ref.name)
         wanted = self._wanted.get(mine.name)
-        left_out = collect_results(
-            self.api, self._submissions, mine, progress, wanted.take if wanted is not None else None
-        )
+        take = wanted.take if wanted is not None else None
+        try:
+            left_out = collect_results(self.api, self._submissions, mine, progress, take)
+        finally:
+            if wanted is not None and wanted.held:  # nobody else knows that it was taken in here
+                wanted.release()
         stored = views.find_record(self.api, mine)
         if stored is not None and self._submissions.fetched(stored.uid, stored.run.created) is not None:
             forget_complete(self._home_of(stored) / "logs")

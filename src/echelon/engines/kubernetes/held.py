@@ -71,7 +71,7 @@ def waiting_jobs(stored: Stored, jobs: Iterable[Object]) -> list[Object]:
     """The Jobs of a run that is held and not admitted, the first one first; those, too, that its shape has no
     use for now.
     """
-    if not stored.held or stored.run.plan is not None or stored.end is not None:
+    if not stored.held or stored.run.plan is not None:
         return []
     mine = [job for job in jobs if belongs(job, identity(stored)) and is_waiting(job)]
     return sorted(mine, key=lambda job: job["metadata"]["name"] != stored.run.ref.name)

@@ -125,7 +125,7 @@ def tie_record(api: Api, stored: Stored, jobs: Sequence[Object]) -> Object | Non
     try:
         at = round(time.time(), 3)
         change = record.tied(wanted) if stored.held else record.started(wanted, at=at)
-        return api.patch("ConfigMap", stored.run.ref.name, change)
+        return api.patch("ConfigMap", stored.run.ref.name, change, uid=stored.uid)
     except NotThere:
         for job in jobs:
             api.delete(job["kind"], job["metadata"]["name"], uid=job["metadata"]["uid"])
@@ -156,7 +156,7 @@ def take_back(api: Api, stored: Stored, jobs: Sequence[Object]) -> None:
     """Delete objects that wait for Kueue, and what their pods would have needed; the record stays, by itself.
     Were they made to end instead, Kueue would suspend them again, and they would wait on.
     """
-    api.patch("ConfigMap", stored.run.ref.name, record.tied([]))
+    api.patch("ConfigMap", stored.run.ref.name, record.tied([]), uid=stored.uid)
     for job in jobs:
         api.delete(job["kind"], job["metadata"]["name"], uid=job["metadata"]["uid"])
     drop_payload(api, stored)

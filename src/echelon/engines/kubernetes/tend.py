@@ -81,7 +81,8 @@ def decide(view: RunView, now: float) -> list[Action]:
         found.append(Withdraw(stop=stored.stop))  # the client that stopped it was killed before it did so
     end = stored.end or outcome.finished_event(stored, jobs, pods)
     if end is None:
-        found += [FreePod(pod=pod["metadata"]["name"]) for pod in pods if workers.is_stuck(pod, now)]
+        stuck = (pod["metadata"] for pod in pods if workers.is_stuck(pod, now))
+        found += [FreePod(pod=about["name"], uid=about.get("uid") or "") for about in stuck]
         hopeless = gives_up(view.troubles, now)
         if stored.stop is None and hopeless is not None:
             found.append(GiveUp(reason=hopeless.sentence))
@@ -200,8 +201,8 @@ def carry_out(api: Api, view: View, action: Action) -> None:
                 objects.tie_record(api, stored, view.jobs or view.waiting)
             case CompleteStart():
                 starting.complete(api, stored, list(view.jobs))
-            case FreePod(pod=pod):
-                api.patch("Pod", pod, {"status": {"phase": "Failed"}}, subresource="status")
+            case FreePod(pod=pod, uid=uid):
+                api.patch("Pod", pod, {"status": {"phase": "Failed"}}, subresource="status", uid=uid)
             case GiveUp(reason=reason):
                 control.give_up(api, stored, view.jobs, reason)
             case EndJobs():
@@ -217,9 +218,9 @@ def carry_out(api: Api, view: View, action: Action) -> None:
             case Withdraw(stop=stop) if stored.held:
                 admitting.withdraw(api, view, stop)
             case Withdraw(stop=stop):
-                api.patch("ConfigMap", name, record.stopping(stop))
+                api.patch("ConfigMap", name, record.stopping(stop), uid=stored.uid)
             case KeepEnd(end=end):
-                api.patch("ConfigMap", name, record.finished(end, plan=_plan_of(stored)))
+                api.patch("ConfigMap", name, record.finished(end, plan=_plan_of(stored)), uid=stored.uid)
                 workload.free(api, stored)
             case LookAfter(run=run):
                 _look_after(api, run)
@@ -277,6 +278,7 @@ class Tender:
         self._api = api
         self._ref = ref
         self._holder = holder or machine.process_name()
+        self._uid = ""  # of the record whose claim it has had: another of the name is another run
         self._renewed = 0.0
         self._looked_around = time.monotonic()
         self.held = False
@@ -286,7 +288,7 @@ class Tender:
         """Take the claim if it is free, or renew it; False if another process has it."""
         stored = views.read_record(self._api, self._ref)
         now = time.time()
-        if not may_take(stored.claim, self._holder, now):
+        if not self._is_meant(stored) or not may_take(stored.claim, self._holder, now):
             self.held = False
             return False
         claim = Claim(holder=self._holder, until=round(now + CLAIM_LASTS, 3))
@@ -296,9 +298,12 @@ class Tender:
             return False  # the record has changed at this moment: the next look decides
         except Denied:
             return False
-        self._renewed = time.monotonic()
-        self.held = True
+        self._uid, self._renewed, self.held = stored.uid, time.monotonic(), True
         return True
+
+    def _is_meant(self, stored: Stored) -> bool:
+        """Whether a record is of the run that is looked after, and not of one that was made anew since."""
+        return self._uid in ("", stored.uid)
 
     def tend(self) -> float:
         """Do what the run needs now; returns the seconds until the next look."""
@@ -307,6 +312,9 @@ class Tender:
         if not self.held:
             return _PAUSE
         view = views.look(self._api, self._ref)
+        if not self._is_meant(view.stored):
+            self.held = False
+            return _PAUSE
         found = find_troubles(self._api, view.jobs, view.pods)
         seen = RunView(objects=view, troubles=found, around=self._look_around())
         for action in decide(seen, time.time()):
@@ -338,8 +346,10 @@ class Tender:
         """Write the run's end into its record, as the leader's log tells it before the objects do."""
         with suppress(Denied, NotThere):
             stored = views.read_record(self._api, self._ref)
-            self._api.patch("ConfigMap", self._ref.name, record.finished(end, plan=_plan_of(stored)))
-            workload.free(self._api, stored)
+            if self._is_meant(stored):
+                change = record.finished(end, plan=_plan_of(stored))
+                self._api.patch("ConfigMap", self._ref.name, change, uid=stored.uid)
+                workload.free(self._api, stored)
 
     def release(self) -> None:
         """Give the claim up, so that the next tender need not wait until it expires."""

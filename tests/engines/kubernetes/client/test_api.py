@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from testbed.fixtures import Target
-from testbed.kubectl import Kubectl
+from testbed.kubectl import Kubectl, Object
 from tests.conftest import wait_until
 from tests.engines.kubernetes.real import access_of, config_map
 
@@ -65,6 +65,34 @@ def test_changes(api: Api) -> None:
     assert api.patch("ConfigMap", "one", {"data": {"e": "5"}}, how="strategic")["data"]["e"] == "5"
     with pytest.raises(NotThere):
         api.patch("ConfigMap", "other", {})
+
+
+@pytest.mark.parametrize("kind", ["ConfigMap", "Job", "Pod"])
+def test_no_other_object_of_the_name_is_changed(api: Api, kind: str) -> None:
+    spec = {"restartPolicy": "Never", "containers": [{"name": "c", "image": "none.invalid/none"}]}
+    about: Object = {"kind": kind, "metadata": {"name": "one"}}
+    made = {
+        "ConfigMap": {"apiVersion": "v1", **about},
+        "Job": {"apiVersion": "batch/v1", **about, "spec": {"suspend": True, "template": {"spec": spec}}},
+        "Pod": {"apiVersion": "v1", **about, "spec": {**spec, "schedulerName": "nobody"}},
+    }[kind]
+    old = api.create(made)["metadata"]["uid"]
+    noted = {"metadata": {"annotations": {"a": "1"}}}
+    assert api.patch(kind, "one", noted, uid=old)["metadata"]["annotations"]["a"] == "1"
+    if kind == "Pod":
+        failed = {"status": {"phase": "Failed"}}
+        assert api.patch(kind, "one", failed, subresource="status", uid=old)["status"]["phase"] == "Failed"
+    api.delete(kind, "one", uid=old, grace=0)
+    wait_until(lambda: api.find(kind, "one") is None, "it to go")
+    with pytest.raises(NotThere):
+        api.patch(kind, "one", noted, uid=old)
+    api.create(made)
+    with pytest.raises(NotThere):
+        api.patch(kind, "one", noted, uid=old)
+    if kind == "Pod":
+        with pytest.raises(NotThere):
+            api.patch(kind, "one", {"status": {"phase": "Failed"}}, subresource="status", uid=old)
+    assert "a" not in (api.get(kind, "one")["metadata"].get("annotations") or {})
 
 
 def test_lists_of_several_pages(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:

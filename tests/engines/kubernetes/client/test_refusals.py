@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from tests.engines.kubernetes.stand_in import POD, StandIn, refuses, says
 
@@ -36,6 +38,28 @@ def test_refusals(api: Api, stand_in: StandIn, answer: object, kind: type, words
     assert type(caught.value) is kind
     assert words in caught.value.message
     assert len(stand_in.seen) == 1
+
+
+@pytest.mark.parametrize("refusal", [(409, "Conflict"), (422, "Invalid")])
+@pytest.mark.parametrize(
+    ("there", "kind"), [("the-old", None), ("a-new", NotThere), (None, NotThere), ("hidden", None)]
+)
+def test_a_change_of_an_object_that_was_made_anew(
+    api: Api, stand_in: StandIn, refusal: tuple[int, str], there: str | None, kind: type | None
+) -> None:
+    """A uid in a change is a precondition: servers refuse another as a conflict, or as invalid. A refusal for
+    another reason stays what it is.
+    """
+    found = says(200, {**POD, "metadata": {"name": "p", "uid": there}})
+    if there is None:
+        found = refuses(404, "NotFound", "not found")
+    elif there == "hidden":
+        found = refuses(403, "Forbidden", "no")
+    stand_in.answer_with(refuses(*refusal, "no"), found)
+    with pytest.raises(EchelonError) as caught:
+        api.patch("Pod", "p", {"metadata": {"labels": {"a": "b"}}}, uid="the-old")
+    assert type(caught.value) is (kind or (Conflict if refusal[0] == 409 else Invalid))
+    assert json.loads(stand_in.seen[0].body) == {"metadata": {"labels": {"a": "b"}, "uid": "the-old"}}
 
 
 def test_kubernetes_words_for_a_missing_right(api: Api, stand_in: StandIn) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -18,14 +19,19 @@ from tests.engines.kubernetes.small import stored
 
 from echelon.agent.files import landing, receiver
 from echelon.engines import durable
+from echelon.engines.kubernetes import control, objects
 from echelon.engines.kubernetes.engine import KubernetesEngine
 from echelon.engines.kubernetes.files import results
+from echelon.engines.kubernetes.files.gather import Gathered
 from echelon.engines.kubernetes.files.results import local_folder
+from echelon.engines.kubernetes.files.shards import Missing, Shard
 from echelon.engines.kubernetes.files.whereabouts import note_on_restarts, without_linger
-from echelon.engines.kubernetes.follow.view import read_record
-from echelon.engines.machine import Submissions
+from echelon.engines.kubernetes.follow.view import View, read_record
+from echelon.engines.kubernetes.record import Stored
+from echelon.engines.machine import Submissions, process_name
 from echelon.errors import InvalidJob, ResultsIncomplete, StateTrouble
 from echelon.handle import Run
+from echelon.model.event import Event
 from echelon.model.job import Job
 from echelon.model.pod import Output, PodOptions, parse_mount
 from echelon.model.run import RunRef
@@ -108,6 +114,8 @@ FETCHED = {"at": 5.0, "host": "theirs", "path": "/home/ann/runs/demo"}
     ("seen", "free_at", "looks", "missing"),
     [
         ([{}, {}, {"collected": FETCHED}], 10, 3, False),  # the owner has fetched them
+        ([{"collected": FETCHED, "held": "yes"}] * 2 + [{"collected": FETCHED}], 10, 3, False),
+        ([{"collected": FETCHED, "held": "yes"}] * 3, 3, 3, False),  # forged: its workers hold them still
         (
             [{}, {}, {"collected": {**FETCHED, "missing": ["worker 1: gone"]}}],
             10,
@@ -127,13 +135,181 @@ def test_a_take_over_waits_for_an_owner_that_fetches(
         tried.append(len(tried) + 1 >= free_at)
         return tried[-1]
 
-    there = iter([stored(**each) for each in seen])
-    monkeypatch.setattr(results, "read_record", lambda *_: next(there))
+    there = iter(seen)
+    now: dict[str, Any] = {}
+
+    def read_now(*_: object) -> Stored:
+        now.clear()
+        now.update(next(there))
+        return stored(collected=now.get("collected"))
+
+    monkeypatch.setattr(results, "read_record", read_now)
+    monkeypatch.setattr(results, "_are_held", lambda *_: "held" in now)
     monkeypatch.setattr(results, "_OWNER_LOOK", 0.0)
     monkeypatch.setattr(results, "_collect", lambda *_: ())
     with pytest.raises(ResultsIncomplete) if missing else nullcontext():
         results.collect_results(None, Submissions(), stored().run.ref, None, take)  # type: ignore[arg-type]
     assert len(tried) == looks
+
+
+END = Event(kind="finished", at=4.0, outcome="succeeded", exit_code=0)
+
+
+class Taking:
+    """A process that collects a run with two workers: what it finds, and what it does."""
+
+    def __init__(
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        *,
+        submitted: bool,
+        claimed: bool = True,
+        collected: object = None,
+        then: object = None,
+        pods: tuple[str | None, ...] = ("demo-0", "demo-1"),
+        missing: tuple[Missing, ...] = (),
+        end: Event | None = END,
+    ) -> None:
+        self.done: list[str] = []
+        self.submissions = Submissions()
+        self.uid, self.created = stored().uid, stored().run.created
+        if submitted:
+            self.submissions.remember(self.uid, Path("runs/demo").absolute())
+        claim = {"holder": process_name() if claimed else "theirs/1/2/x", "until": 4e9}
+        records = iter([stored(tender=claim, collected=collected)])
+        later = stored(tender=claim, collected=then if then is not None else collected)
+        shards = [Shard(worker=number, pod=each) for number, each in enumerate(pods)]
+
+        class Seen:
+            view = View(stored=later, jobs=[], pods=[])
+            events = [end] if end is not None else []
+            shards = staticmethod(lambda: shards)
+
+        def gather(*_: object) -> tuple[Gathered, View]:
+            self.done.append("gather")
+            return Gathered(brought=not missing, missing=missing), Seen.view
+
+        monkeypatch.setattr(results, "read_record", lambda *_: next(records, later))
+        monkeypatch.setattr(results, "_look_at_end", lambda *_: Seen)
+        monkeypatch.setattr(results, "_gather_all", gather)
+        monkeypatch.setattr(results, "_force_to_disk", lambda _: self.done.append("disk"))
+        for module, name in (
+            (objects, "tie_record"),
+            (objects, "drop_payload"),
+            (control, "release_workers"),
+            (control, "release_keeper"),
+            (control, "end_jobs"),
+        ):
+            monkeypatch.setattr(module, name, lambda *_, name=name: self.done.append(name))
+
+    def may(self, *_: object, **__: object) -> bool:
+        return True
+
+    def patch(self, _kind: str, _name: str, change: dict[str, Any], *, uid: str) -> None:
+        assert uid == self.uid
+        self.done.append("patch")
+        self.written = json.loads(change["metadata"]["annotations"]["echelon.dev/collected"])
+
+    def collect(self) -> None:
+        results.collect_results(self, self.submissions, stored().run.ref, None)  # type: ignore[arg-type]
+
+    def fetched(self) -> bool:
+        return self.submissions.fetched(self.uid, self.created) is not None
+
+
+LOST = Missing(worker=1, why="its pod is gone", lost=True)
+SILENT = Missing(worker=1, why="its node does not respond")
+
+
+@pytest.fixture
+def apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ECHELON_HOME", str(tmp_path / "state"))
+    return monkeypatch
+
+
+@pytest.mark.core
+@pytest.mark.parametrize("submitted", [True, False])
+def test_what_workers_hold_is_fetched_though_the_record_says_it_was(
+    apart: pytest.MonkeyPatch, submitted: bool
+) -> None:
+    taking = Taking(apart, submitted=submitted, collected=FETCHED)
+    taking.collect()
+    assert taking.done[:3] == ["gather", "disk", "patch"]
+    assert "release_workers" in taking.done
+    assert taking.fetched()
+    assert taking.written["path"] == str(Path("runs/demo").absolute())
+
+
+def test_who_takes_over_when_all_is_fetched_and_gone_has_the_owners_end(apart: pytest.MonkeyPatch) -> None:
+    taking = Taking(apart, submitted=False, collected=FETCHED, pods=(None, None))
+    taking.collect()
+    assert (taking.done, taking.fetched()) == ([], False)
+    lacking = {**FETCHED, "missing": ["worker 1: its files not fetched: its pod is gone"]}
+    taking = Taking(apart, submitted=False, collected=lacking, pods=(None, None))
+    with pytest.raises(ResultsIncomplete, match="worker 1"):
+        taking.collect()
+    assert (taking.done, taking.fetched()) == ([], False)
+
+
+def test_the_submitter_says_what_is_missing_though_the_record_has_it_all(apart: pytest.MonkeyPatch) -> None:
+    """Forged, and the workers are gone: nothing else than their loss is known here."""
+    taking = Taking(apart, submitted=True, collected=FETCHED, pods=("demo-0", None), missing=(LOST,))
+    with pytest.raises(ResultsIncomplete, match="worker 1") as caught:
+        taking.collect()
+    assert "were brought to" in caught.value.hint
+    assert (taking.done, taking.fetched()) == (["gather"], False)
+
+
+@pytest.mark.parametrize(("missing", "raised"), [((LOST,), False), ((SILENT,), True)])
+def test_the_owner_is_done_while_this_one_fetches(
+    apart: pytest.MonkeyPatch, missing: tuple[Missing, ...], raised: bool
+) -> None:
+    """It has released the workers: what is gone here is there. What only does not respond may be here yet."""
+    taking = Taking(apart, submitted=False, then=FETCHED, missing=missing)
+    with pytest.raises(ResultsIncomplete) if raised else nullcontext():
+        taking.collect()
+    assert (taking.done, taking.fetched()) == (["gather"], False)
+
+
+def test_who_neither_submitted_it_nor_took_it_over_fetches_nothing(apart: pytest.MonkeyPatch) -> None:
+    taking = Taking(apart, submitted=False, claimed=False, collected=FETCHED)
+    taking.collect()
+    assert taking.done == []
+
+
+def test_nobody_is_released_of_a_run_that_goes_on(apart: pytest.MonkeyPatch) -> None:
+    for submitted in (True, False):
+        taking = Taking(apart, submitted=submitted, collected=FETCHED, end=None)
+        taking.collect()
+        assert (taking.done, taking.fetched()) == ([], False)
+
+
+@pytest.mark.parametrize("taken", [True, False])
+def test_a_claim_that_the_fetch_has_taken_is_given_back(apart: pytest.MonkeyPatch, taken: bool) -> None:
+    engine = KubernetesEngine()
+    engine.__dict__["api"] = type("Nothing", (), {"namespace": "ours"})()
+    done: list[str] = []
+
+    class Wanted:
+        held = False
+
+        def take(self) -> bool:
+            self.held = taken
+            return True
+
+        def release(self) -> None:
+            done.append("release")
+
+    def collect(*given: Any) -> None:
+        given[-1]()
+        raise ResultsIncomplete("worker 1 is gone")
+
+    apart.setattr(results, "collect_results", collect)
+    engine._wanted["demo"] = Wanted()  # type: ignore[assignment]
+    with pytest.raises(ResultsIncomplete):
+        engine.collect(RunRef(engine="k8s", name="demo"))
+    assert done == ["release"] * taken
 
 
 @pytest.fixture

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import pytest
-from tests.engines.kubernetes.small import RECORD, job, record_object, stored
+from tests.engines.kubernetes.small import RECORD, RUNNING, job, pod, record_object, stored
 from tests.engines.kubernetes.stand_in import StandIn, says
 
 from echelon.engines.kubernetes.client.access import Access
@@ -14,6 +16,9 @@ from echelon.engines.kubernetes.diagnose import Trouble
 from echelon.engines.kubernetes.follow import follow
 from echelon.engines.kubernetes.follow.view import View
 from echelon.engines.kubernetes.state.history import LeaderEvents
+from echelon.errors import Refused, Unreachable
+from echelon.model.event import Event
+from echelon.model.log import EventLine, Line
 
 
 @pytest.fixture
@@ -48,3 +53,58 @@ def test_a_quota_is_told_once_though_its_numbers_change() -> None:
     other = Trouble(worker=1, kind="image", sentence="image a/b does not exist")
     assert follow._gist(one) == follow._gist(two)
     assert follow._gist(one) != follow._gist(other)
+
+
+# An end in the record, which anybody may have written
+SAID = {"kind": "finished", "at": 5.0, "outcome": "succeeded", "exit_code": 0}
+RUNS = [{"kind": "worker-running", "at": 2.0, "worker": each} for each in (0, 1)]
+VERDICT = {"kind": "verdict", "at": 3.0, "outcome": "failed", "exit_code": 3, "reason": "rank 1 exited"}
+LAST = {"kind": "worker-ended", "at": 4.0, "worker": 0}
+HOLDS = {"kind": "holding", "at": 4.0, "worker": 1}
+
+
+def read(
+    monkeypatch: pytest.MonkeyPatch, logs: Mapping[int, list[Any] | Exception], *, of_pods: bool = False
+) -> Event | None:
+    """The end that is read of a run whose workers run and have written this, and whose record has an end."""
+
+    def read_pod(_: object, found: dict[str, Any]) -> Iterator[list[Line]]:
+        said = logs[1 if "-1-" in found["metadata"]["name"] else 0]
+        if isinstance(said, Exception):
+            raise said
+        yield [EventLine(sequence=0, at=1.0, payload=json.dumps(each).encode()) for each in said]
+
+    pods = [pod(worker, state=RUNNING) for worker in logs]
+    seen = View(stored=stored(end=SAID), jobs=[job()], pods=pods)
+    monkeypatch.setattr("echelon.engines.kubernetes.follow.view.look", lambda *_: seen)
+    monkeypatch.setattr(follow, "read_pod", read_pod)
+    monkeypatch.setattr(follow, "find_troubles", lambda *_: [])
+    events = follow.read_events(None, RECORD.ref, of_pods=of_pods)  # type: ignore[arg-type]
+    return next((event for event in events if event.kind == "finished"), None)
+
+
+@pytest.mark.core
+def test_an_end_in_the_record_of_a_run_that_goes_on_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert read(monkeypatch, {0: RUNS, 1: []}) is None
+    assert read(monkeypatch, {0: RUNS, 1: []}, of_pods=True) is None
+
+
+def test_an_end_is_read_as_the_leader_tells_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    end = read(monkeypatch, {0: [*RUNS, VERDICT, LAST], 1: []})
+    assert end is not None
+    assert (end.outcome, end.exit_code) == ("failed", 3)
+
+
+def test_the_others_tell_the_end_after_their_leader_was_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    end = read(monkeypatch, {0: [], 1: [VERDICT, HOLDS]})
+    assert end is not None
+    assert (end.outcome, end.exit_code) == ("failed", 3)
+
+
+@pytest.mark.parametrize("error", [Unreachable("no route", hint=""), Refused("no route", hint="")])
+def test_results_are_not_taken_for_fetched_while_the_leader_cannot_be_asked(
+    monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    assert read(monkeypatch, {0: error, 1: []}) is None
+    with pytest.raises(Unreachable, match="log of worker 0"):
+        read(monkeypatch, {0: error, 1: []}, of_pods=True)

@@ -96,19 +96,19 @@ class Server:
         self.objects[kind, name] = made
         return copy.deepcopy(made)
 
-    def patch(self, kind: str, name: str, change: Object, **_: object) -> Object:
+    def patch(self, kind: str, name: str, change: Object, *, uid: str = "", **_: object) -> Object:
         if not self.killed_after:
             self._write()
-        made = self._patch(kind, name, change)
+        made = self._patch(kind, name, change, uid)
         if self.killed_after:
             self._write()
         return made
 
-    def _patch(self, kind: str, name: str, change: Object) -> Object:
+    def _patch(self, kind: str, name: str, change: Object, uid: str) -> Object:
         self._check("patch", kind, name)
         self.before_patch(name)
         old = self.objects.get((kind, name))
-        if old is None:
+        if old is None or uid not in ("", old["metadata"]["uid"]):
             raise NotThere(name, hint="")
         version = change.get("metadata", {}).get("resourceVersion")
         if version not in (None, old["metadata"]["resourceVersion"]):

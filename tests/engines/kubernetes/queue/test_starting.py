@@ -48,10 +48,10 @@ class Cluster(Server):
         self.before_write(self.writes)
         return self._answered("create", obj["kind"], super().create(obj))
 
-    def patch(self, kind: str, name: str, change: Object, **more: object) -> Object:
+    def patch(self, kind: str, name: str, change: Object, *, uid: str = "", **more: object) -> Object:
         self.writes += 1
         self.before_write(self.writes)
-        return self._answered("patch", kind, super().patch(kind, name, change, **more))
+        return self._answered("patch", kind, super().patch(kind, name, change, uid=uid, **more))
 
     def _answered(self, verb: str, kind: str, answer: Object) -> Object:
         if (verb, kind) in self.lost:

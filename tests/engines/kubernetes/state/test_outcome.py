@@ -15,7 +15,7 @@ from tests.engines.kubernetes.taken import load
 from echelon.agent.task import GAVE_WAY, TOLD_TO_LEAVE
 from echelon.engines.kubernetes.fields import moment
 from echelon.engines.kubernetes.render.dialects import end_of as end_of_jobs
-from echelon.engines.kubernetes.state.outcome import explain, finished_event, summary
+from echelon.engines.kubernetes.state.outcome import explain, finished_event, settled_end, summary
 from echelon.model.event import Event, RootCause
 
 
@@ -330,3 +330,63 @@ def test_no_verdict_of_odd_parts_breaks_the_reading(part: object) -> None:
     end = finished_event(stored(), [job()], [pod(state=ended(193, message=message))])
     assert end is not None
     assert end.outcome == "failed"
+
+
+# Ends that a record has, and that anybody may have written
+SAID = {
+    "kind": "finished",
+    "at": 5.0,
+    "outcome": "succeeded",
+    "exit_code": 0,
+    "reason": "as the record has it",
+}
+CUT_OFF = [{"type": "Ready", "status": "False"}, {"type": "ContainersReady", "status": "True"}]
+
+
+@pytest.mark.parametrize(
+    ("jobs", "pods"),
+    [
+        ([job()], [pod(state=RUNNING)]),
+        ([job()], [pod(state=WAITING)]),
+        ([job()], [pod(state=ended(137)), pod(1, state=RUNNING)]),
+        ([job()], [pod(state=RUNNING, status={"conditions": CUT_OFF}), pod(1, state=RUNNING)]),
+        ([job()], []),  # its pods are yet to come
+        ([job()], [pod(state=ended(137))]),  # another one comes
+        ([], [pod(state=RUNNING)]),
+    ],
+)
+def test_an_end_in_the_record_of_a_run_that_goes_on_is_none(jobs: list[Object], pods: list[Object]) -> None:
+    assert settled_end(stored(end=SAID), jobs, pods) is None
+
+
+def test_an_end_in_the_record_of_a_run_that_waits_is_none() -> None:
+    assert settled_end(stored(end=SAID, started=False), [], [], [job(suspend=True)]) is None
+
+
+@pytest.mark.parametrize(
+    ("jobs", "pods"),
+    [
+        ([], []),  # all of it is gone
+        ([job("Complete")], []),
+        ([job("Failed")], []),  # as after its leader was lost while it kept its results
+        ([job()], [pod(state=ended(0, message=verdict("succeeded", 0)))]),
+        ([job()], [pod(state=RUNNING, status={"conditions": CUT_OFF})]),  # nobody can be asked
+    ],
+)
+def test_the_record_tells_most_of_an_end_that_nothing_denies(jobs: list[Object], pods: list[Object]) -> None:
+    end = settled_end(stored(end=SAID), jobs, pods)
+    assert end is not None
+    assert end.reason == "as the record has it"
+
+
+def test_how_it_ended_is_the_leaders_to_say() -> None:
+    leader = pod(state=ended(193, message=verdict("failed", 3, reason="rank 1 exited with code 3")))
+    end = settled_end(stored(end=SAID), [job("Failed")], [leader])
+    assert end is not None
+    assert (end.outcome, end.exit_code, end.reason) == ("failed", 3, "rank 1 exited with code 3")
+
+
+def test_without_an_end_in_the_record_the_objects_tell() -> None:
+    leader = pod(state=ended(0, message=verdict("succeeded", 0)))
+    assert settled_end(stored(), [job()], [leader]) == finished_event(stored(), [job()], [leader])
+    assert settled_end(stored(), [job()], [pod(state=RUNNING)]) is None

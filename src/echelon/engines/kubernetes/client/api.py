@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from types import TracebackType
 from typing import Literal, Self, TypeVar
@@ -24,6 +25,7 @@ from echelon.engines.kubernetes.client.refusals import AlreadyThere, Conflict, G
 from echelon.engines.kubernetes.client.session import Pairs, Session
 from echelon.engines.kubernetes.client.stream import Stream
 from echelon.engines.kubernetes.client.targets import ALL, Targets
+from echelon.errors import Denied, Refused
 from echelon.values import frozen
 
 __all__ = [
@@ -161,20 +163,37 @@ class Api:
         how: Literal["merge", "json", "strategic", "apply"] = "merge",
         subresource: str = "",
         namespace: str | None = None,
+        uid: str = "",
     ) -> Object:
-        """Change an object; raises Conflict if a precondition in the change does not hold."""
+        """Change an object; raises Conflict if a precondition in the change does not hold. With `uid`, only
+        the one that has it: another of its name, made since, stays as it is, and NotThere is raised.
+        """
         path, request = self._targets.one("patch", kind, name, namespace, subresource)
         params = [("fieldManager", "echelon"), ("force", "true")] if how == "apply" else []
-        answer = self._session.call(
-            "PATCH",
-            path,
-            request,
-            params=params,
-            body=msgspec.json.encode(change),
-            content_type=PATCHES[how],
-            again=how != "json",  # adding to a list twice is not the same as once
-        )
+        try:
+            answer = self._session.call(
+                "PATCH",
+                path,
+                request,
+                params=params,
+                body=msgspec.json.encode(_only_of(uid, change) if uid else change),
+                content_type=PATCHES[how],
+                again=how != "json",  # adding to a list twice is not the same as once
+            )
+        except (Conflict, Invalid) as error:
+            if uid and self._is_replaced(kind, name, namespace, uid):
+                raise NotThere(
+                    f"the {kind} {name!r} was removed, and another one has its name",
+                    hint="look at what is there now",
+                ) from error
+            raise
         return self._read(answer, kind)
+
+    def _is_replaced(self, kind: str, name: str, namespace: str | None, uid: str) -> bool:
+        with suppress(Denied, Refused):
+            found = self.find(kind, name, namespace=namespace)
+            return found is None or found["metadata"].get("uid") != uid
+        return False
 
     def delete(
         self,
@@ -328,6 +347,12 @@ class Api:
 
 def _look(session: Session, path: str) -> Object:
     return read_object(session.call("GET", path, Request(verb="get", path=path), again=True), session.access)
+
+
+def _only_of(uid: str, change: object) -> Object:
+    """A merge patch that no other object takes: a uid cannot be changed."""
+    assert isinstance(change, dict)
+    return {**change, "metadata": {**change.get("metadata", {}), "uid": uid}}
 
 
 def _chosen(selector: str, fields: str) -> Pairs:

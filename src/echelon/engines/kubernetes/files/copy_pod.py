@@ -130,7 +130,8 @@ class _Way:
             name = self._start()
         assert self._job is not None
         limit = {"spec": {"activeDeadlineSeconds": _LONGEST}}
-        self._api.patch("Job", self._job["metadata"]["name"], limit)
+        about = self._job["metadata"]
+        self._api.patch("Job", about["name"], limit, uid=about["uid"])
         self._opener = pod_opener(self._api, name)
         return self._opener
 

@@ -82,17 +82,23 @@ def collect_results(
 
 
 def _wait_for_owner(api: Api, ref: RunRef, take_over: Callable[[], bool]) -> None:
-    """Wait until this process has the claim, or the one that holds it has fetched the results. What the
-    record says of that is believed only while it is held: anybody may have written it.
+    """Wait until this process has the claim, or the one that holds it has fetched the results and let the
+    workers go. What the record says of that, anybody may have written: while workers hold results, they are
+    not fetched.
     """
     while True:
         if take_over():
             return
         collected = read_record(api, ref).collected
-        if collected is not None:
+        if collected is not None and not _are_held(api, ref):
             _check_complete(ref, collected.missing)
             return
         time.sleep(_OWNER_LOOK)
+
+
+def _are_held(api: Api, ref: RunRef) -> bool:
+    """Whether workers, or the keeper, still keep results, as they say themselves."""
+    return any(event.kind in ("holding", "keeping") for event in read_events(api, ref, of_pods=True))
 
 
 def _collect(
@@ -146,7 +152,7 @@ def _collect(
     where = str(folder) if brought else ""
     submissions.note_fetched(stored.uid, created, Fetched(path=where, missing=missing))
     collected = Collected(at=round(time.time(), 3), host=socket.gethostname(), path=where, missing=missing)
-    api.patch("ConfigMap", ref.name, finished(end, collected))
+    api.patch("ConfigMap", ref.name, finished(end, collected), uid=stored.uid)
     objects.tie_record(api, stored, view.jobs)  # the client that made them may have been cut off right after
     control.release_workers(api, record, view.jobs, view.pods)
     if end.outcome != "succeeded" and none_ran(seen.events):  # of workers that never came, none was told
@@ -192,7 +198,13 @@ def _look_at_end(api: Api, ref: RunRef) -> _Seen:
     """
     deadline = time.monotonic() + _NODES_RETURN
     while True:
-        seen = _see(api, ref)
+        try:
+            seen = _see(api, ref)
+        except Unreachable:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(2.0)
+            continue
         over = keeps_results(seen.view.stored.run) and any(event.kind == "finished" for event in seen.events)
         waits = over and any(not each.lost and each.pod is None for each in seen.shards())
         if not waits or time.monotonic() > deadline:
@@ -376,8 +388,7 @@ def check_fetched(api: Api, submissions: Submissions, stored: Stored) -> None:
     ref = stored.run.ref
     if submissions.fetched(stored.uid, stored.run.created) is not None:
         return
-    held = any(event.kind in ("holding", "keeping") for event in read_events(api, ref, of_pods=True))
-    if held and api.may("create", "Pod", subresource="exec"):
+    if _are_held(api, ref) and api.may("create", "Pod", subresource="exec"):
         raise StateTrouble(
             f"the results of run {ref.name!r} were not fetched yet, and would be lost",
             hint=f"`echelon get {ref.name}` brings them, and lets the workers go",

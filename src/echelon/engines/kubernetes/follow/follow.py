@@ -45,7 +45,8 @@ _LAST_LINES = 20.0  # seconds of silence after which nothing more is expected of
 
 def read_events(api: Api, ref: RunRef, *, of_pods: bool = False) -> Iterator[Event]:
     """What has happened so far. With `of_pods`, whatever the record says of results that were fetched: only
-    the pods show whether they still hold some.
+    the pods show whether they still hold some. Then, too, an end that the record has is told only if the
+    leader's log can be read: Unreachable is raised, since the log decides whether it is true.
     """
     view = views.look(api, ref)
     if of_pods:
@@ -53,9 +54,9 @@ def read_events(api: Api, ref: RunRef, *, of_pods: bool = False) -> Iterator[Eve
     yield from _opening(view)
     leader = history.LeaderEvents()
     for pod in workers.leader_pods(view.pods):
-        for line in history.since_last_gap(_log_of(api, pod)):
+        for line in history.since_last_gap(_log_of(api, pod, needed=of_pods and _is_said_over(view))):
             yield from _current(leader.read(line, view.pods), view)
-    if not leader.over and not workers.has_leader(view.pods):  # what it would have told, the others may know
+    if not leader.over and _is_leaderless(view):  # what it would have told, the others may know
         for pod in filter(workers.is_running, view.pods):
             for line in history.since_last_gap(_log_of(api, pod)):
                 yield from _current(leader.read(line, view.pods), view)
@@ -86,17 +87,35 @@ def _keeper(api: Api, view: View, leader: history.LeaderEvents) -> KeeperView | 
     """The keeper of a run that is over, or whose leader cannot tell, while its results are not fetched."""
     if view.stored.collected is not None or not view.stored.started:
         return None
-    if not leader.over and workers.has_leader(view.pods):
+    if not leader.over and not _is_leaderless(view):
         return None
     with suppress(Denied, Refused):
         return find_keeper(api, view.stored)
     return None
 
 
-def _log_of(api: Api, pod: Object) -> Iterator[Line]:
-    """What can be read of a log: nothing of a pod on a dead node, whose objects show its state."""
-    with suppress(Unreachable, Refused):
+def _is_said_over(view: View) -> bool:
+    """Whether the record has an end, which its leader's log must bear out as long as it is there."""
+    return view.stored.end is not None
+
+
+def _is_leaderless(view: View) -> bool:
+    """Whether worker 0 cannot tell how the run stands: it does not run or, of a run that is said to be over,
+    may have been replaced since.
+    """
+    return not workers.has_leader(view.pods) or _is_said_over(view)
+
+
+def _log_of(api: Api, pod: Object, *, needed: bool = False) -> Iterator[Line]:
+    """What can be read of a log: nothing of a pod on a dead node, whose objects show its state. If it is
+    `needed` and the pod runs, Unreachable is raised.
+    """
+    try:
         yield from chain.from_iterable(read_pod(api, pod) if workers.has_started(pod) else ())
+    except (Unreachable, Refused) as error:
+        if needed and workers.is_running(pod) and not workers.is_cut_off(pod):
+            why = f"the log of worker 0 cannot be read: {error.message}"
+            raise Unreachable(why, hint=error.hint) from error
 
 
 def follow_events(api: Api, ref: RunRef, timeout: float | None, mirrors: Mirrors) -> Iterator[Event]:
@@ -123,7 +142,8 @@ def follow_events(api: Api, ref: RunRef, timeout: float | None, mirrors: Mirrors
             yield from _unreported(_opening(view), reported)
             leads = workers.has_leader(view.pods)
             led = led or leads
-            alone = led and not leads and not leader.over
+            doubted = _is_said_over(view) and time.monotonic() - quiet_since > _DIAGNOSE
+            alone = ((led and not leads) or doubted) and not leader.over
             for _pod, line in lines.take(_TICK, view.pods):
                 quiet_since = time.monotonic()
                 if isinstance(line, EventLine):
@@ -145,6 +165,7 @@ def follow_events(api: Api, ref: RunRef, timeout: float | None, mirrors: Mirrors
                         return
             if time.monotonic() >= next_look:
                 next_look = time.monotonic() + _DIAGNOSE
+                _hear_keeper(api, view, leader)
                 claimed_soon = time.monotonic() - began < _CLAIMING
                 trouble = _trouble(api, mirror, view, may_be_untended=not claimed_soon)
                 if trouble is not None and _gist(trouble) != last_reason:
@@ -257,6 +278,13 @@ def _told_by_keeper(api: Api, view: View, leader: history.LeaderEvents) -> Event
     return history.finish(leader, view.stored, view.pods) if leader.over else None
 
 
+def _hear_keeper(api: Api, view: View, leader: history.LeaderEvents) -> None:
+    """Learn the end from the keeper of a run that is said to be over, and whose leader does not tell."""
+    if _is_said_over(view) and not leader.over:
+        with suppress(EchelonError):
+            _told_by_keeper(api, view, leader)
+
+
 def _hold_alone(leader: history.LeaderEvents, view: View) -> bool:
     """Whether the run is over without its leader: every worker that is left holds its results by itself, or
     has had the time to stop its ranks.
@@ -299,7 +327,7 @@ def _end(view: View, leader: history.LeaderEvents) -> Event | None:
     if leader.over or _hold_alone(leader, view):
         end: Event | None = history.finish(leader, view.stored, view.pods)
     else:
-        end = view.stored.end or outcome.finished_event(view.stored, view.jobs, view.pods)
+        end = outcome.settled_end(view.stored, view.jobs, view.pods, view.waiting)
     collected = view.stored.collected
     if end is None or collected is None:
         return end

@@ -112,7 +112,7 @@ def _listed(api: Api, stored: Stored) -> list[Object]:
 
 def pods_of(api: Api, stored: Stored, jobs: Sequence[Object] | None = None) -> list[Object]:
     """A run's pods, those that were replaced too as long as they are there; `jobs` if they are known."""
-    known = jobs_of(api, stored) if jobs is None and not stored.owners else jobs or ()
+    known = jobs_of(api, stored) if jobs is None else jobs
     found = api.list("Pod", selector=names.selector(stored.run.ref.name, names.WORKER)).items
     return own_pods(stored, known, found)
 
@@ -125,15 +125,23 @@ def own_jobs(stored: Stored, jobs: Iterable[Object]) -> list[Object]:
 
 
 def own_pods(stored: Stored, jobs: Iterable[Object], pods: Iterable[Object]) -> list[Object]:
-    """Of pods that carry a run's labels, those that the controller made of the run's own objects. Pure.
+    """Of pods that carry a run's labels, those that the controller made of the run's own objects, `jobs`.
+    Pods outlive an object that is deleted: then the record knows its uid, which the plan's name must go with.
+    Pure.
 
     Pods of a run that waits again, since not all of them found a place, are on their way out."""
-    if stored.held and stored.run.plan is None:
-        return []
-    makers = stored.owners | {job["metadata"]["uid"] for job in jobs}
     name, plan = stored.run.ref.name, stored.run.plan
-    between = dialects.makers_of(stored.dialect, name, plan.world) if plan is not None else ()
-    return [pod for pod in pods if is_made_by(pod, makers) or _is_made_between(pod, between, stored)]
+    if plan is None:
+        return []
+    there = {job["metadata"]["name"]: job["metadata"]["uid"] for job in jobs}
+    gone = set(names.job_names(name, plan.world)).difference(there)
+    between = dialects.makers_of(stored.dialect, name, plan.world)
+
+    def is_own(pod: Object) -> bool:
+        left = maker_of(pod).get("name") in gone and is_made_by(pod, stored.owners)
+        return left or is_made_by(pod, there.values()) or _is_made_between(pod, between, stored)
+
+    return [pod for pod in pods if is_own(pod)]
 
 
 def _is_made_between(pod: Object, between: Collection[str], stored: Stored) -> bool:

@@ -58,7 +58,7 @@ def hold(api: Api, stored: Stored, owner: Object, plan: Plan, variables: Mapping
     asked = workload_object(stored.run, made.jobs)
     if asked is not None:
         workload.make(api, asked, owner)
-    api.patch("ConfigMap", stored.run.ref.name, record.tied([owner_reference(there)]))
+    api.patch("ConfigMap", stored.run.ref.name, record.tied([owner_reference(there)]), uid=stored.uid)
 
 
 def start_in_kueue(api: Api, stored: Stored, plan: Plan) -> None:
@@ -96,7 +96,7 @@ def _start_held(
     """Start what waits; `pods` has what is added to the pods of each Job."""
     view = views.look(api, ref)
     stored = view.stored
-    if stored.stop is not None or stored.end is not None or stored.run.plan is not None:
+    if stored.stop is not None or stored.run.plan is not None:
         return
     if held.first_of(view.waiting, ref.name) is None:
         raise StateTrouble(f"run {ref.name!r} has no Jobs", hint="submit it again")
@@ -134,7 +134,8 @@ def _start(api: Api, view: View, plan: Plan, pods: Mapping[str, Object]) -> None
         raise
     except Invalid:
         for job in reversed(begun):
-            api.patch(job["kind"], job["metadata"]["name"], dialects.of(job).suspended(suspend=True))
+            change = dialects.of(job).suspended(suspend=True)
+            api.patch(job["kind"], job["metadata"]["name"], change, uid=job["metadata"]["uid"])
         _recreate(api, stored, list(there.values()), wanted, at=at)
 
 
@@ -182,7 +183,7 @@ def _recreate(
     """Make the Jobs anew, started: this server does not let their size change."""
     name, about = stored.run.ref.name, _record_of(stored)
     try:
-        api.patch("ConfigMap", name, record.tied([]))  # or it would go with the first Job
+        api.patch("ConfigMap", name, record.tied([]), uid=stored.uid)  # or it would go with the first Job
         objects.delete_jobs(api, jobs, stored)
     except Denied:
         raise _shape_kept(stored) from None
@@ -191,7 +192,7 @@ def _recreate(
         if not number:
             begun["metadata"]["annotations"][names.ADMITTED] = str(at)
             made = objects.create(api, begun, made_for=stored.uid)
-            api.patch("ConfigMap", name, record.tied([owner_reference(made)]))
+            api.patch("ConfigMap", name, record.tied([owner_reference(made)]), uid=stored.uid)
         else:
             objects.create(api, begun, about)
 
@@ -219,7 +220,7 @@ def _start_keeper(api: Api, stored: Stored, plan: Plan) -> None:
         if found is not None and held.is_waiting(found):
             change = held.template_change(found["spec"]["template"], made["spec"]["template"])
             spec = {"suspend": False, **({"template": change} if change else {})}
-            api.patch("Job", found["metadata"]["name"], {"spec": spec})
+            api.patch("Job", found["metadata"]["name"], {"spec": spec}, uid=found["metadata"]["uid"])
 
 
 def _keeper_of(api: Api, stored: Stored) -> Object | None:
@@ -245,7 +246,8 @@ def roll_back(api: Api, view: View, reason: str) -> None:
                 api.patch(job["kind"], job["metadata"]["name"], change)
         keeper = _keeper_of(api, stored)
         if keeper is not None and not held.is_waiting(keeper):
-            api.patch("Job", keeper["metadata"]["name"], {"spec": {"suspend": True}})
+            about = keeper["metadata"]
+            api.patch("Job", about["name"], {"spec": {"suspend": True}}, uid=about["uid"])
 
 
 def _rolled_back(stored: Stored, reason: str, *, at: float) -> tuple[Waiting, ...]:

@@ -54,4 +54,5 @@ def complete(api: Api, stored: Stored, jobs: list[Object]) -> None:
 def _released(api: Api, job: Object) -> Object:
     if not dialects.of(job).is_suspended(job):
         return job
-    return api.patch(job["kind"], job["metadata"]["name"], dialects.of(job).suspended(suspend=False))
+    change = dialects.of(job).suspended(suspend=False)
+    return api.patch(job["kind"], job["metadata"]["name"], change, uid=job["metadata"]["uid"])

@@ -84,6 +84,29 @@ def finished_event(stored: Stored, jobs: Sequence[Object], pods: Sequence[Object
     return _without_verdict(end, pods, at=at)
 
 
+def settled_end(
+    stored: Stored, jobs: Sequence[Object], pods: Sequence[Object], waiting: Sequence[Object] = ()
+) -> Event | None:
+    """The end of a run by its record, as far as its objects bear it out: whoever may write records may have
+    written it. It counts alone where nothing is left that could say otherwise.
+    """
+    shown, kept = finished_event(stored, jobs, pods), stored.end
+    if kept is None:
+        return shown
+    if shown is None:
+        return None if _may_go_on([*jobs, *waiting], pods) else kept
+    # The record has a cause and manifests that objects do not have; how it ended, the leader knows best.
+    return shown if verdict_of(pods) is not None and shown.outcome != kept.outcome else kept
+
+
+def _may_go_on(jobs: Sequence[Object], pods: Sequence[Object]) -> bool:
+    """Whether something of a run is at work, or will be: a pod that has not ended, unless its node does not
+    respond and nobody can ask it; or a Job that may make another.
+    """
+    left = [pod for pod in pods if not has_ended(pod)]
+    return not all(map(is_cut_off, left)) or (bool(jobs) and not left)
+
+
 def _is_withdrawn(job: Object) -> bool:
     return dialects.of(job).is_withdrawn(job)
 

@@ -22,6 +22,7 @@ class FreePod:
     """Declare a dead node's pod failed, so that the Job controller replaces it."""
 
     pod: str
+    uid: str = ""
 
 
 @frozen

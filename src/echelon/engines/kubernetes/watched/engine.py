@@ -118,7 +118,7 @@ class WatchedJobs:
         when = datetime.now(UTC).isoformat(timespec="seconds")
         policy = {"suspend": True} if address.kind.word == "trainjob" else {"runPolicy": {"suspend": True}}
         change = {"metadata": {"annotations": {STOPPED: when}}, "spec": policy}
-        self.api.patch(self._resource(address), address.name, change)
+        self.api.patch(self._resource(address), address.name, change, uid=seen.job["metadata"].get("uid", ""))
         return "it is suspended: its pods end, and the job stays until `echelon rm`"
 
     def remove(self, ref: RunRef, tell: Callable[[str], object] = lambda _: None) -> Sequence[str]:  # noqa: ARG002

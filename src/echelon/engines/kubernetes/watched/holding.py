@@ -14,7 +14,10 @@ def hold_back(api: Api, job: Object) -> None:
         return
     try:
         for each in workloads_of(job, api.list(names.KUEUE_WORKLOADS).items):
-            api.patch(names.KUEUE_WORKLOADS, each["metadata"]["name"], {"spec": {"active": False}})
+            about = each["metadata"]
+            api.patch(
+                names.KUEUE_WORKLOADS, about["name"], {"spec": {"active": False}}, uid=about.get("uid", "")
+            )
     except NotThere:
         return  # there is no Kueue
     except Denied as error:
