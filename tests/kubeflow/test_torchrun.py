@@ -34,9 +34,11 @@ kind: PyTorchJob
 metadata: {name: elastic}
 spec:
   nprocPerNode: "2"
+  elasticPolicy: {rdzvBackend: c10d}
   pytorchReplicaSpecs:
-    Master: &replica
-      replicas: 1
+    Worker:
+      replicas: 2
+      restartPolicy: Never
       template:
         spec:
           containers:
@@ -45,13 +47,12 @@ spec:
               command: [sh, -c]
               args:
                 - >-
-                  torchrun --nnodes ${PET_NNODES} --nproc_per_node ${PET_NPROC_PER_NODE}
-                  --rdzv_id ${PET_RDZV_ID} --rdzv_backend c10d --rdzv_endpoint ${MASTER_ADDR}:${MASTER_PORT}
-                  /opt/src/train.py
+                  torchrun --rdzv_id ${PET_RDZV_ID} --rdzv_backend ${PET_RDZV_BACKEND}
+                  --rdzv_endpoint ${PET_RDZV_ENDPOINT} --nnodes ${PET_NNODES}
+                  --nproc_per_node ${PET_NPROC_PER_NODE} /opt/src/train.py
               env: [{name: OMP_NUM_THREADS, value: "1"}]
               volumeMounts: [{name: src, mountPath: /opt/src}]
           volumes: [{name: src, configMap: {name: train-src}}]
-    Worker: *replica
 """
 RUNTIME = """\
 apiVersion: trainer.kubeflow.org/v1alpha1
@@ -106,7 +107,7 @@ def pypi(image: Callable[[str], str]) -> str:
 
 
 def test_a_shell_that_calls_torchrun(terminal: Terminal, pypi: str) -> None:
-    """c10d says which node is which: ranks are by order of arrival, so that only their number is known."""
+    """Which pod is node 0, their order of arrival says."""
     terminal.write("job.yaml", "---\n".join((SOURCE, PYTORCH_JOB.replace("IMAGE", pypi))))
     done = terminal.call("run", "-f", "job.yaml", patience=300)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
