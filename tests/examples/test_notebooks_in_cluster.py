@@ -1,9 +1,8 @@
-"""An example notebook in a real cluster, with real TensorFlow on two workers."""
+"""The example notebooks in a real cluster, with real TensorFlow and PyTorch on two workers."""
 
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,21 +16,12 @@ pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 NOTEBOOK = Path(__file__).parents[2] / "examples" / "notebooks" / "fashion_mnist_tensorflow.ipynb"
 
 
-def pythons_folders() -> list[str]:
-    """The folders of this Python and its packages, for pods of the testbed, whose nodes are this machine: an
-    image with TensorFlow would be two gigabytes."""
-    base = sys.base_prefix
-    if base in ("/usr", "/usr/local", "/"):
-        pytest.skip("this Python is the system's, which cannot be mounted over an image's")
-    return [word for path in (base, sys.prefix) for word in ("--mount", f"hostPath:{path}:{path}:ro")]
-
-
-def test_tensorflow_trains_on_two_workers_in_pods(terminal: Terminal) -> None:
+def test_tensorflow_trains_on_two_workers_in_pods(terminal: Terminal, image: Callable[[str], str]) -> None:
     """Loss falls on both; the model comes home as worker 0 has saved it."""
     write_idx_folder(terminal.folder / "data", train=600, test=100)
     (terminal.folder / NOTEBOOK.name).write_text(NOTEBOOK.read_text())
-    words = ("--image", terminal.image, "--python", sys.executable, "--volume", "new:200Mi@shared")
-    done = terminal.call("notebook", "run", NOTEBOOK.name, *words, *pythons_folders(), patience=600)
+    words = ("--image", image("tensorflow"), "--volume", "new:200Mi@shared")
+    done = terminal.call("notebook", "run", NOTEBOOK.name, *words, patience=600)
     assert done.returncode == 0, done.stderr[-3000:]
     told = {
         name: float(value) for name, value in (line.split(": ") for line in done.stdout.splitlines()[-4:])

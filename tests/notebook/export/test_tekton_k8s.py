@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -12,9 +12,13 @@ import yaml
 from testbed.fixtures import Target
 from testbed.kubectl import Kubectl
 from testbed.paths import LOGS
+from tests.examples.conftest import write_idx_folder
+from tests.faults.kubernetes.terminal import Terminal, terminal
 from tests.notebook.books import write_book
 
 from testbed import controllers
+
+__all__ = ["terminal"]
 
 pytestmark = [
     pytest.mark.cluster,
@@ -45,6 +49,17 @@ del connection
 print("worker", rank, "of", workers, "had", part)
 """
 EXAMPLE = Path(__file__).parents[3] / "examples" / "notebooks" / "fan_out.ipynb"
+TRAINING = [("fashion_mnist_torch.ipynb", "torch-pypi"), ("fashion_mnist_tensorflow.ipynb", "tensorflow")]
+CLAIM = {
+    "apiVersion": "v1",
+    "kind": "PersistentVolumeClaim",
+    "metadata": {"name": "fashion"},
+    "spec": {
+        "accessModes": ["ReadWriteMany"],
+        "storageClassName": "shared",
+        "resources": {"requests": {"storage": "100Mi"}},
+    },
+}
 CELLS = [
     ("imports", "import os, pathlib, socket, time"),
     ("pipeline-parameters", "n = 4\nscale: float = 0.5"),
@@ -78,7 +93,9 @@ def check_by_schema(namespace: Kubectl, pipeline: dict) -> None:
 def test_it_succeeds_with_the_value_of_a_local_run(
     tekton: None, cli: Call, namespace: Kubectl, image: Callable[[str], str]
 ) -> None:
-    metrics = run_here_and_there(cli, namespace, image, write_book(Path("add.ipynb"), CELLS), "n=7")
+    book = write_book(Path("add.ipynb"), CELLS)
+    metrics, results = run_here_and_there(cli, namespace, book, image("python"), here=["n=7"], there=["n=7"])
+    assert results == {name: str(value) for name, value in metrics.items()}
     assert metrics["answer"] == sum(range(7)) * 0.5
     log = namespace("logs", "-l", "tekton.dev/pipelineTask=add-up", "-c", "step-step")
     assert "[1] worker 1 of 2 had 9" in log
@@ -87,20 +104,65 @@ def test_it_succeeds_with_the_value_of_a_local_run(
 def test_the_example_that_fans_out_does(
     tekton: None, cli: Call, namespace: Kubectl, image: Callable[[str], str]
 ) -> None:
-    metrics = run_here_and_there(cli, namespace, image, EXAMPLE, "points=4000")
+    given = ["points=4000"]
+    metrics, results = run_here_and_there(cli, namespace, EXAMPLE, image("python"), here=given, there=given)
+    assert results == {name: str(value) for name, value in metrics.items()}
     assert abs(metrics["pi"] - 3.14) < 0.2
 
 
+@pytest.mark.parametrize(("example", "framework"), TRAINING)
+def test_the_examples_that_train_on_two_workers_do(
+    tekton: None, cli: Call, terminal: Terminal, image: Callable[[str], str], example: str, framework: str
+) -> None:
+    """Files beside a notebook do not travel: the data is on a volume that the notebook's metadata names."""
+    data = write_idx_folder(Path("data"), train=200, test=100)
+    terminal.kubectl.create(CLAIM)
+    copied = terminal.call("cp", f"{data.absolute()}/.", "pvc:fashion/idx", "--image", terminal.image)
+    assert copied.returncode == 0, copied.stderr
+    document = json.loads(EXAMPLE.with_name(example).read_text())
+    about = document["metadata"].setdefault("kubeflow_notebook", {})
+    about["volumes"] = [{"name": "fashion", "type": "pvc", "mount_point": "/fashion"}]
+    Path(example).write_text(json.dumps(document))
+    metrics, results = run_here_and_there(
+        cli,
+        terminal.kubectl,
+        Path(example),
+        image(framework),
+        "--storage-class",
+        "shared",
+        "--shared",
+        here=[f"data_path={data.absolute()}"],
+        there=["data_path=/fashion/idx"],
+    )
+    assert set(results) == set(metrics)
+    if framework == "torch-pypi":  # it is seeded, and of the same version
+        assert {name: float(value) for name, value in results.items()} == pytest.approx(metrics, abs=0.05)
+    else:
+        assert float(results["last_loss"]) < float(results["first_loss"])
+
+
 def run_here_and_there(
-    cli: Call, namespace: Kubectl, image: Callable[[str], str], book: Path, parameter: str
-) -> dict:
-    """Run a notebook on this machine and under Tekton, with the same results, which it returns."""
-    local = cli("notebook", "run", str(book), "--param", parameter, "-o", "json")
+    cli: Call,
+    namespace: Kubectl,
+    book: Path,
+    image: str,
+    *words: str,
+    here: Sequence[str],
+    there: Sequence[str],
+) -> tuple[dict, dict[str, str]]:
+    """Run a notebook on this machine and under Tekton, each with its parameters; returns the metrics of the
+    first and the results of the second.
+    """
+
+    def given(parameters: Sequence[str]) -> list[str]:
+        return [word for each in parameters for word in ("--param", each)]
+
+    local = cli("notebook", "run", str(book), *given(here), "-o", "json", patience=300)
     assert local.returncode == 0, local.stderr
     steps = json.loads(local.stdout)["steps"].values()
     metrics = {name: value for step in steps for name, value in step["metrics"].items()}
-    words = ("--image", image("python"), "--namespace", namespace.namespace, "--into", "tekton")
-    done = cli("notebook", "compile", "--to", "tekton", str(book), "--param", parameter, *words)
+    placed = ("--image", image, "--namespace", namespace.namespace, "--into", "tekton", *words)
+    done = cli("notebook", "compile", "--to", "tekton", str(book), *given(there), *placed)
     assert done.returncode == 0, done.stderr
     needed, run = (next(Path("tekton").absolute().glob(f"*-{kind}.yaml")) for kind in ("needed", "run"))
     check_by_schema(namespace, yaml.safe_load(run.read_text())["spec"]["pipelineSpec"])
@@ -115,11 +177,8 @@ def run_here_and_there(
         namespace.wait_for(finished, "the PipelineRun", patience=300)
         assert finished()["reason"] == "Succeeded", finished()
         results = namespace.get(*made.split("/", 1))["status"]["results"]
-        assert {each["name"]: each["value"] for each in results} == {
-            name: str(value) for name, value in metrics.items()
-        }
     except BaseException:
         print(namespace("get", "pods,jobs", "-o", "wide"), namespace("get", "events"), sep="\n")
         print((LOGS / "controller-tekton.log").read_text()[-3000:])
         raise
-    return metrics
+    return metrics, {each["name"]: each["value"] for each in results}
