@@ -185,6 +185,9 @@ def go(
     shipped = manifests.shipped_objects(record, payload, job_dialect, gang=gang, secrets=values or {})
     namespace.create(written, *shipped, *started.claims, *started.jobs)
     run = record.ref.name
+    for job in started.jobs:
+        if job["spec"]["suspend"]:  # one of several, which start when all are there
+            namespace("patch", "job", job["metadata"]["name"], "-p", '{"spec": {"suspend": false}}')
     try:
         namespace.wait_for(lambda: _ended(namespace, run), f"{run} to end", patience=180)
     finally:

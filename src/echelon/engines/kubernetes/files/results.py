@@ -53,6 +53,7 @@ from echelon.values import frozen
 if TYPE_CHECKING:
     from echelon.model.volume import Volume
 
+_LEAVING = 15.0  # seconds within which workers have left whose results were fetched
 _OWNER_LOOK = 1.0  # seconds between two looks at who fetches a run's results
 _NODES_RETURN = 60.0  # seconds that nodes may take to respond again after the API server was away
 
@@ -384,11 +385,16 @@ def fetched_to(stored: Stored, submissions: Submissions) -> Path | None:
 
 
 def check_fetched(api: Api, submissions: Submissions, stored: Stored) -> None:
-    """Refuse to forget a run whose workers still keep results that were not fetched, and could be."""
+    """Refuse to forget a run whose workers still keep results that were not fetched, and could be. Of one
+    whose results another machine has, they are leaving.
+    """
     ref = stored.run.ref
     if submissions.fetched(stored.uid, stored.run.created) is not None:
         return
-    if _are_held(api, ref) and api.may("create", "Pod", subresource="exec"):
+    deadline = time.monotonic() + (_LEAVING if stored.collected is not None else 0.0)
+    while (held := _are_held(api, ref)) and time.monotonic() < deadline:
+        time.sleep(_OWNER_LOOK)
+    if held and api.may("create", "Pod", subresource="exec"):
         raise StateTrouble(
             f"the results of run {ref.name!r} were not fetched yet, and would be lost",
             hint=f"`echelon get {ref.name}` brings them, and lets the workers go",
