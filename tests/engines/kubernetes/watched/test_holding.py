@@ -35,7 +35,7 @@ def test_its_workload_is_deactivated_and_no_other(api: Api, stand_in: StandIn) -
     hold_back(api, IN_QUEUE)
     (order,) = (seen for seen in stand_in.seen if seen.method == "PATCH")
     assert order.path.partition("?")[0].endswith("/workloads/mine")
-    assert json.loads(order.body) == {"spec": {"active": False}}
+    assert json.loads(order.body) == {"spec": {"active": False}, "metadata": {"uid": "mine"}}
 
 
 def test_a_job_in_no_queue_costs_no_request(api: Api, stand_in: StandIn) -> None:

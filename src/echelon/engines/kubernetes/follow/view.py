@@ -131,11 +131,12 @@ def own_pods(stored: Stored, jobs: Iterable[Object], pods: Iterable[Object]) -> 
 
     Pods of a run that waits again, since not all of them found a place, are on their way out."""
     name, plan = stored.run.ref.name, stored.run.plan
-    if plan is None:
+    if stored.held and plan is None:
         return []
+    planned = names.job_names(name, plan.world) if plan is not None else (name,)
     there = {job["metadata"]["name"]: job["metadata"]["uid"] for job in jobs}
-    gone = set(names.job_names(name, plan.world)).difference(there)
-    between = dialects.makers_of(stored.dialect, name, plan.world)
+    gone = set(planned).difference(there)
+    between = dialects.makers_of(stored.dialect, name, plan.world) if plan is not None else ()
 
     def is_own(pod: Object) -> bool:
         left = maker_of(pod).get("name") in gone and is_made_by(pod, stored.owners)
