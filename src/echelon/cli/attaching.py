@@ -24,7 +24,7 @@ def find_run_or_steps(name: str | None, target: Mapping[str, str | None]) -> Run
         from echelon.notebook.removing import find_pipeline
 
         found = find_pipeline(name, target_of(target)) if name is not None else None
-        if found is None or not found.rows:
+        if found is None or not (found.rows or found.noted):
             raise
         return found
 

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from echelon.cli.attaching import find_run_or_steps
-from echelon.cli.options import RAW_HELP, complete_runs, find_run, target_options
+from echelon.cli.options import RAW_HELP, complete_runs, target_options
 from echelon.model.log import is_gap
 
 if TYPE_CHECKING:
     from echelon.cli.lines import DataPrinter, LinePrinter
     from echelon.handle import Run
     from echelon.model.log import LogLine
+    from echelon.notebook.removing import Found
 
 
 @click.command("logs", short_help="Show what the ranks wrote.")
@@ -41,7 +43,7 @@ def logs(
     **target: str | None,
 ) -> int:
     """Show what the ranks wrote, each line with its rank; without RUN, of the newest run of this folder. Of a
-    notebook's pipeline, one step after the other; -f is for a single step.
+    notebook's pipeline, one step after the other; with -f, each line with its step.
 
     \b
     Examples:
@@ -55,10 +57,17 @@ def logs(
     from echelon.handle import Run
     from echelon.model.resources import parse_duration
 
-    found = find_run(name, target) if follow else find_run_or_steps(name, target)
+    found = find_run_or_steps(name, target)
     runs = [found] if isinstance(found, Run) else found.steps
     format_ = target["format"] or "text"
     start = time.time() - parse_duration("since", since) if since else None
+    if follow and not isinstance(found, Run):
+        _follow_steps(
+            found,
+            lambda run: run.logs(rank=rank, worker=worker, follow=True, tail=tail, since=start),
+            format_,
+        )
+        return 0
     for run in runs:
         if len(runs) > 1 and format_ == "text":
             render.notice(f"run {run.name}")
@@ -73,6 +82,29 @@ def logs(
             report_waiting(run)
         _print(run, lines, printer)
     return 0
+
+
+def _follow_steps(found: Found, wanted: Callable[[Run], Iterable[LogLine]], format_: str) -> None:
+    """The lines of a pipeline's steps, as `notebook run` shows them."""
+    from echelon.cli.lines import DataPrinter
+    from echelon.cli.notebooks.live import PipelineView
+    from echelon.cli.notebooks.pipelines import follow_lines
+
+    if format_ == "text":
+        view = PipelineView()
+        try:
+            follow_lines(found, wanted, view.line)
+        finally:
+            view.close()
+        return
+    printer, lock = DataPrinter(format_, at_once=True), threading.Lock()
+
+    def show(_step: str, line: LogLine) -> None:
+        with lock:
+            printer.show(line)
+
+    follow_lines(found, wanted, show)
+    printer.finish()
 
 
 def _print(run: Run, lines: Iterable[LogLine], printer: DataPrinter | LinePrinter) -> None:

@@ -62,6 +62,10 @@ def ps(
 
     def look() -> tuple[list[RunSummary], list[OpenCopy]]:
         listed = [*engine.runs(), *(watched.runs() if watched is not None else ())]
+        if everything:
+            from echelon.cli.notebooks.pipelines import with_cached
+
+            listed = with_cached(listed, engine)
         found = [row for row in listed if (all_users or row.own) and (everything or row.state not in FINAL)]
         there = engine.volumes.copies() if everything and engine.volumes is not None else ()
         return found, [each for each in there if is_mine(each)]
@@ -115,7 +119,9 @@ def status(name: str | None, **target: str | None) -> int:
     if isinstance(found, Run):
         render.status(found.status(), format_)
     else:
-        render.runs(found.rows, format_, ended_too=True)
+        from echelon.cli.notebooks.pipelines import rows_of
+
+        render.runs(rows_of(found), format_, ended_too=True)
     return 0
 
 
@@ -129,7 +135,8 @@ def status(name: str | None, **target: str | None) -> int:
 )
 @target_options
 def wait(name: str | None, timeout: str | None, take_over: bool, **target: str | None) -> int:
-    """Wait for a run, without RUN the newest of this folder, to end, and exit with its exit code.
+    """Wait for a run, without RUN the newest of this folder, to end, and exit with its exit code. A
+    notebook's pipeline has ended when its last step has.
 
     A run that this machine submitted is looked after meanwhile, and its results are fetched; of another
     machine's run nothing is changed, unless --take-over is given.
@@ -142,13 +149,19 @@ def wait(name: str | None, timeout: str | None, take_over: bool, **target: str |
     """
     from echelon.cli import render
     from echelon.cli.follow import report_waiting
+    from echelon.handle import Run
     from echelon.model.resources import parse_duration
 
-    run = find_run(name, target)
+    seconds = parse_duration("timeout", timeout) if timeout else None
+    run = find_run_or_steps(name, target)
+    if not isinstance(run, Run):
+        from echelon.cli.notebooks.pipelines import wait_for
+
+        return wait_for(run, seconds, target["format"] or "text", take_over=take_over)
     report_waiting(run)
     troubles: list[EchelonError] = []
     ended = run.wait(
-        parse_duration("timeout", timeout) if timeout else None,
+        seconds,
         take_over=take_over,
         tell=render.notice,
         collect=lambda: _collect(lambda: render.collecting(run), troubles),
@@ -238,9 +251,10 @@ def rm(
         except EchelonError as error:
             trouble = trouble or error
     if held:
-        from echelon.notebook.removing import remove_volumes
+        from echelon.notebook.removing import forget_pipelines, remove_volumes
 
         remove_volumes(held, render.notice)
+        gone += forget_pipelines(held)
     if gone or (by_age and trouble is None):
         render.removed(gone, target["format"] or "text")
     if trouble is not None:
@@ -254,7 +268,8 @@ def rm(
 @click.option("--to", metavar="DIR", help="the folder to copy into (default: where the run's results belong)")
 @target_options
 def get(name: str, path: str, to: str | None, **target: str | None) -> int:
-    """Copy a file or folder of a run's results, all of them by default, and print where it is.
+    """Copy a file or folder of a run's results, all of them by default, and print where it is. Those of a
+    notebook's pipeline are its folder: work/model.pt, steps/STEP, notebook.html.
 
     Without --to, on the machine that submitted the run, they come home, and its workers are let go once all
     of them are there. With --to the run and its workers stay as they are.
@@ -265,11 +280,17 @@ def get(name: str, path: str, to: str | None, **target: str | None) -> int:
       echelon get RUN ckpt/model.pt --to /tmp
     """
     from echelon.cli import render
+    from echelon.handle import Run
 
+    found = find_run_or_steps(name, target)
+    if not isinstance(found, Run):
+        from echelon.cli.notebooks import pipelines
+
+        return pipelines.get(found, path, to, target["format"] or "text")
     started = time.monotonic()
     left_out: list[LeftOut] = []
     try:
-        fetched = find_run(name, target).get(path, to, notice=left_out.append, tell=render.notice)
+        fetched = found.get(path, to, notice=left_out.append, tell=render.notice)
     finally:
         render.left_out(left_out)
     render.fetched(fetched, time.monotonic() - started, target["format"] or "text")
@@ -279,6 +300,7 @@ def get(name: str, path: str, to: str | None, **target: str | None) -> int:
 def _ended(older_than: str | None, target: Mapping[str, str | None]) -> tuple[str, ...]:
     """The names of the user's runs that have ended, and did so longer ago than a time."""
     from echelon.api import engine_at
+    from echelon.cli.notebooks.pipelines import with_cached
     from echelon.model.resources import parse_duration
     from echelon.model.status import FINAL
 
@@ -286,7 +308,7 @@ def _ended(older_than: str | None, target: Mapping[str, str | None]) -> tuple[st
     before = time.time() - (parse_duration("older-than", older_than) if older_than else 0.0)
     return tuple(
         row.name
-        for row in engine.runs()
+        for row in with_cached([*engine.runs()], engine)
         if row.state in FINAL and row.own and (row.ended or row.created) <= before
     )
 

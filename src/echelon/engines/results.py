@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import shutil
 import uuid
+from collections.abc import Collection
 from pathlib import Path
 
 from echelon.errors import InvalidJob, StateTrouble, from_os_error
@@ -37,8 +38,9 @@ def check_inside(results: Path, path: str) -> Path:
     return source
 
 
-def copy_result(results: Path, path: str, to: Path) -> Path:
-    """Copy a file or folder of the results (all of them for `.`) to `to`; returns where it is.
+def copy_result(results: Path, path: str, to: Path, *, leave_out: Collection[str] = ()) -> Path:
+    """Copy a file or folder of the results (all of them for `.`, but those to `leave_out`) to `to`; returns
+    where it is.
 
     What is there already is not copied onto itself."""
     source = check_inside(results, path)
@@ -49,7 +51,12 @@ def copy_result(results: Path, path: str, to: Path) -> Path:
         return target
     try:
         if source.is_dir():
-            shutil.copytree(source, target, dirs_exist_ok=True, symlinks=True)
+            own = [each for each in leave_out if source == results.resolve()]
+
+            def ignored(folder: str, _names: list[str]) -> list[str]:
+                return own if Path(folder) == source else []
+
+            shutil.copytree(source, target, dirs_exist_ok=True, symlinks=True, ignore=ignored)
         else:
             target.parent.mkdir(parents=True, exist_ok=True)
             partial = target.with_name(f".{target.name}.{uuid.uuid4().hex}")

@@ -16,6 +16,7 @@ from echelon.model.settings import Settings
 from echelon.notebook.asking import job_of, local_settings, pod_settings
 from echelon.notebook.execute import Options
 from echelon.notebook.folder import PipelineFolder, PipelineRecord
+from echelon.notebook.noted import cached_pipelines
 from echelon.notebook.pipeline import Pipeline, Step
 from echelon.notebook.places import OnThisMachine, Place, python_of
 from echelon.notebook.pods import InPods, own_image
@@ -106,7 +107,7 @@ class _Here:
     image: str | None = None
 
     def names_taken(self) -> Iterable[str]:
-        return self.engine.names()
+        return [*self.engine.names(), *(each.record.name for each in cached_pipelines())]
 
     def settings_of(self, step: Step) -> Settings:
         return local_settings(step, self.engine)

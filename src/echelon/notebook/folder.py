@@ -18,6 +18,7 @@ import contextlib
 import os
 import re
 import secrets
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -157,13 +158,32 @@ def held(folder: PipelineFolder) -> Iterator[None]:
     import fcntl
 
     with (folder.path / "lock").open("ab") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise RunExists(
-                f"another command runs steps of {folder.name!r} now", hint="wait for its end, or stop it"
-            ) from None
+        for patience in (*[0.02] * 10, None):  # who only looks has it for a moment
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if patience is None:
+                    raise RunExists(
+                        f"another command runs steps of {folder.name!r} now",
+                        hint="wait for its end, or stop it",
+                    ) from None
+                time.sleep(patience)
         yield
+
+
+def is_held(folder: PipelineFolder) -> bool:
+    """Whether a command runs steps of a pipeline run now."""
+    import fcntl
+
+    try:
+        with (folder.path / "lock").open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def pipeline_folders(root: Path, name: str) -> list[PipelineFolder]:

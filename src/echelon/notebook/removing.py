@@ -12,6 +12,7 @@ from echelon.handle import Run
 from echelon.model.job import PIPELINE
 from echelon.model.run import parse_uri
 from echelon.model.status import RunSummary
+from echelon.notebook.noted import Noted, forget_pipeline, noted
 from echelon.notebook.pods import MOUNT
 from echelon.notebook.volume import RUN_LABEL
 from echelon.sources import Target, find_surroundings, where_to_look
@@ -27,6 +28,7 @@ class Found:
     pipeline: str
     engine: Engine
     rows: tuple[RunSummary, ...]  # of its steps, as `ps` shows them, the first to start first
+    noted: Noted | None = None  # where this machine has started it
 
     @property
     def steps(self) -> tuple[Run, ...]:
@@ -51,14 +53,21 @@ def find_pipeline(name: str, target: Target) -> Found | None:
 
     def look(place: str) -> Found | None:
         engine = choose_engine(place, context=looked.context, namespace=looked.namespace)
-        rows = [row for row in engine.runs() if row.pipeline == name and row.own]
-        if not rows and not _made_for(engine, name):
+        rows, known = steps_of(engine, name), noted(name)
+        if known is not None and known.record.on != (engine.traits.place if engine.traits.remote else ""):
+            known = None  # another one, elsewhere
+        if not rows and not (known is not None and known.is_cached) and not _made_for(engine, name):
             return None
-        ordered = sorted(rows, key=lambda row: row.created)
-        return Found(pipeline=name, engine=engine, rows=tuple(ordered))
+        return Found(pipeline=name, engine=engine, rows=rows, noted=known)
 
     here = look(first)
     return here if here is not None or target.on is not None else look_elsewhere(lambda: look(other))
+
+
+def steps_of(engine: Engine, name: str) -> tuple[RunSummary, ...]:
+    """The user's runs that are steps of a pipeline run, the first to start first."""
+    rows = [row for row in engine.runs() if row.pipeline == name and row.own]
+    return tuple(sorted(rows, key=lambda row: row.created))
 
 
 def holding_of(run: Run, engine: Engine) -> Holding | None:
@@ -71,6 +80,19 @@ def holding_of(run: Run, engine: Engine) -> Holding | None:
         return None
     volume = next((each.source for each in job.pod.mounts if each.path == MOUNT), "")
     return Holding(pipeline=job.env[PIPELINE], engine=engine, volume=volume)
+
+
+def forget_pipelines(held: Iterable[Holding]) -> list[str]:
+    """Forget pipeline runs of which no step is left; returns those that were all from the cache."""
+    cached = []
+    for each in held:
+        known = noted(each.pipeline)
+        if known is None or steps_of(each.engine, each.pipeline):
+            continue
+        if known.is_cached:
+            cached.append(each.pipeline)
+        forget_pipeline(each.pipeline)
+    return cached
 
 
 def remove_volumes(held: Iterable[Holding], tell: Tell) -> None:

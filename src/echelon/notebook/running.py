@@ -29,6 +29,7 @@ from echelon.notebook.folder import (
     run_name,
     write_record,
 )
+from echelon.notebook.noted import note_pipeline
 from echelon.notebook.pipeline import Pipeline, read_pipeline, step_named
 from echelon.notebook.report import write_reports
 from echelon.notebook.volume import RunVolume
@@ -109,6 +110,7 @@ def run_notebook(request: Request, engine: Engine, watcher: Watcher) -> Finished
             raise
         todo = frozenset(steps)
     with held(folder):
+        note_pipeline(folder)
         place = choice.place(pipeline, folder, record.volume)
         execution = Execution(pipeline, folder, record, engine, place, watcher, options)
         try:

@@ -1,0 +1,73 @@
+"""A pipeline run from outside the command that runs it: its steps as they start, its end, its results."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from echelon.engines.choose import LOCAL
+from echelon.engines.results import copy_result
+from echelon.errors import InvalidJob, RunTimedOut
+from echelon.handle import Run
+from echelon.model.run import parse_uri
+from echelon.model.status import Status
+from echelon.notebook.folder import HAS_VALUES, is_held
+from echelon.notebook.noted import noted
+from echelon.notebook.removing import Found, steps_of
+
+_PULSE = 0.5  # seconds between two looks for steps that have started
+_OWN = ("secret", "lock", "program", "values")  # of a pipeline's folder: no results
+
+
+def runs_as_they_start(found: Found, deadline: float | None = None) -> Iterator[Run]:
+    """The runs of its steps, also of those that start later, until the command that runs them has ended. Of a
+    pipeline that another machine has started, those that there are by the time all before have been taken.
+    Raises RunTimedOut after `deadline`, by the monotonic clock.
+    """
+    seen: set[tuple[str, float]] = set()  # a step that is run again has another time
+    while True:
+        over = found.noted is None or not is_held(found.noted.folder)  # before the look at what has started
+        rows = steps_of(found.engine, found.pipeline)
+        fresh = [row for row in rows if (row.uri, row.created) not in seen]
+        for row in fresh:
+            seen.add((row.uri, row.created))
+            yield Run(parse_uri(row.uri, LOCAL), found.engine)
+        if over and not fresh:
+            return
+        if deadline is not None and time.monotonic() > deadline:
+            raise RunTimedOut(f"{found.pipeline!r} is not over yet", hint="it goes on; wait longer")
+        if not fresh:
+            time.sleep(_PULSE)
+
+
+def exit_code(found: Found, ended: Sequence[Status]) -> int:
+    """What a pipeline run that is over exits with: as the command that ran it."""
+    codes = [status.exit_code for status in ended if status.exit_code]
+    known = None if found.noted is None else noted(found.pipeline)
+    if known is None:
+        return next(iter(codes), 0)
+    steps = known.record.steps.values()
+    if all(step.state in HAS_VALUES for step in steps):
+        return 0
+    return next((step.exit_code for step in steps if step.exit_code), next(iter(codes), 1))
+
+
+def get_results(found: Found, path: str, to: Path | None) -> list[Path]:
+    """Bring a file or folder of its folder, or all of it, to the folder `to`; returns where that is. Where
+    another machine has started it, the results of each step, each in a folder of its own.
+    """
+    if found.noted is not None:
+        for step in found.steps:
+            step.collect()
+        folder = found.noted.folder.path
+        target = folder / Path(path).parent if to is None else to
+        return [copy_result(folder, path, target, leave_out=_OWN)]
+    if path != ".":
+        raise InvalidJob(
+            "path",
+            path,
+            f"cannot be looked for in {found.pipeline!r}, which another machine has started",
+            hint=f"name a step's run, such as {found.rows[0].name}",
+        )
+    return [step.get(".", None if to is None else to / step.name) for step in found.steps]
