@@ -52,9 +52,8 @@ def open_result(folder: Path | None, path: str) -> tuple[BinaryIO, int]:
         raise InvalidJob("path", path, "is not among the results", hint="choose one that is listed") from None
     except OSError as error:
         raise from_os_error(error, source) from error
-    file = os.fdopen(number, "rb")
     found = os.fstat(number)
     if not stat.S_ISREG(found.st_mode):
-        file.close()
+        os.close(number)
         raise InvalidJob("path", path, "is no file", hint="choose one that is listed")
-    return file, found.st_size
+    return os.fdopen(number, "rb"), found.st_size
