@@ -35,8 +35,8 @@ def test_a_run_is_watched_and_stopped_in_a_browser(cli: Call, home: Path, tmp_pa
         pytest.skip("needs Chromium: apt-get install chromium-headless-shell, or ECHELON_CHROMIUM")
     Path("train.py").write_text(TRAIN)
     Path("bad.py").write_text("raise ValueError('no luck')\n")
-    assert cli("run", "bad.py", "--name", "bad").returncode == 1
-    assert cli("run", "-d", "-n", "2", "train.py", "--name", "fm").returncode == 0
+    assert cli("run", "--name", "bad", "bad.py").returncode == 1
+    assert cli("run", "-d", "-n", "2", "--name", "fm", "train.py").returncode == 0
     shots = Path(os.environ.get("ECHELON_SCREENSHOTS") or tmp_path / "screenshots")
     shots.mkdir(parents=True, exist_ok=True)
     said = tmp_path / "said"

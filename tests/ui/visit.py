@@ -1,4 +1,4 @@
-"""A visit to the dashboard in a real browser, as a process of its own: Playwright keeps an event loop running,
+"""A visit to the dashboard in a real browser, as a process of its own: Playwright keeps a loop running,
 which other tests of the same process would stumble over.
 
 `python -m tests.ui.visit CHROMIUM ADDRESS FOLDER`; what it has done is told line by line on standard output,
@@ -31,12 +31,12 @@ def visit(page: Page, address: str, shots: Path) -> None:
     page.screenshot(path=shots / "run.png", full_page=True)
     print("seen", flush=True)
 
-    page.get_by_label("Rank").select_option("1")
+    page.get_by_role("combobox", name="Rank").select_option("1")
     expect(output).not_to_contain_text("[0]")
-    page.get_by_label("Search").fill("HELLO")
+    page.get_by_role("searchbox", name="Search").fill("HELLO")
     expect(output.locator(".text")).to_have_text(["hello from 1"])
-    page.get_by_label("Search").fill("")
-    page.get_by_label("Rank").select_option("")
+    page.get_by_role("searchbox", name="Search").fill("")
+    page.get_by_role("combobox", name="Rank").select_option("")
     expect(output).to_contain_text("[0]")
     print("filtered", flush=True)
 
@@ -82,6 +82,7 @@ def main(chromium: str, address: str, shots: Path) -> None:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium)
         page = browser.new_context(locale="en-US", color_scheme="light").new_page()
+        page.set_default_timeout(SECONDS * 1000)
         page.on("pageerror", lambda error: troubles.append(str(error)))
         page.on(
             "console", lambda said: troubles.append(said.text) if "Content Security" in said.text else None

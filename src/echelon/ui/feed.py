@@ -42,7 +42,7 @@ class Feed:
         self.trouble: EchelonError | None = None
         self._status = Polled(run.status, every=0.5)
         self._closed = False
-        self._line_at = time.monotonic()
+        self._opened = self._line_at = time.monotonic()
         self._threads = [
             threading.Thread(target=self._follow, args=work, name=f"feed of {run.name}", daemon=True)
             for work in (
@@ -57,6 +57,11 @@ class Feed:
     def complete(self) -> bool:
         """Whether the run is over, and all of it was read."""
         return not any(thread.is_alive() for thread in self._threads)
+
+    @property
+    def begun(self) -> bool:
+        """Whether there is anything to show: what has happened is read within a moment."""
+        return self.events_seen > 0 or self.complete or time.monotonic() - self._opened > _PATIENCE
 
     def status(self) -> Status:
         """How the run stands."""
@@ -117,8 +122,8 @@ class Feeds:
         with self._lock:
             feed = self._feeds.pop(key, None)
             if feed is not None and feed.complete and row.state not in (*FINAL, "damaged", "recorded"):
-                status = feed.status()
-                if status.state not in FINAL:
+                feed.forget_status()  # the list may be older than the end
+                if feed.status().state not in FINAL:
                     feed.close()
                     feed = None
             if feed is None:

@@ -97,7 +97,7 @@ class RunView:
 
     def _how_it_stands(self, row: RunSummary, feed: Feed) -> News:
         stands = (feed.events_seen, row.state, row.reason, feed.trouble, feed.complete)
-        if stands == self._stands:
+        if stands == self._stands or not feed.begun:
             return []
         self._stands = stands
         return [{"kind": "run", "run": self._reading.run_of(feed)}]

@@ -1,6 +1,6 @@
 // Metrics as curves.
 
-import { html, useEffect, useRef } from "/static/preact.js";
+import { html, useEffect, useRef, useState } from "/static/preact.js";
 import { number, plain } from "/static/words.js";
 
 const DASHES = [[], [6, 3], [2, 3], [8, 3, 2, 3]]; // curves differ without colour, too
@@ -11,7 +11,20 @@ export function Curves({ charts }) {
   return html`<div class="charts">${charts.map((chart) => html`<${Chart} key=${chart.name} chart=${chart} />`)}</div>`;
 }
 
+// Whether the user's screen is dark: a drawing has its colours for good, and is made again.
+function useDark() {
+  const asked = matchMedia("(prefers-color-scheme: dark)");
+  const [dark, setDark] = useState(asked.matches);
+  useEffect(() => {
+    const changed = () => setDark(asked.matches);
+    asked.addEventListener("change", changed);
+    return () => asked.removeEventListener("change", changed);
+  }, []);
+  return dark;
+}
+
 function Chart({ chart }) {
+  const dark = useDark();
   const place = useRef(null);
   const drawn = useRef(null);
   useEffect(() => {
@@ -20,7 +33,7 @@ function Chart({ chart }) {
     const grid = { stroke: style.getPropertyValue("--line").trim(), width: 1 };
     const tables = chart.curves.map((curve) => aligned(curve));
     const data = tables.length === 1 ? tables[0] : window.uPlot.join(tables);
-    const shape = chart.curves.map((curve) => curve.label).join("\n") + chart.axis;
+    const shape = chart.curves.map((curve) => curve.label).join("\n") + chart.axis + dark;
     if (drawn.current?.shape === shape) {
       drawn.current.plot.setData(data);
       return;
@@ -38,7 +51,7 @@ function Chart({ chart }) {
       legend: { show: chart.curves.length > 1 },
     }, data, place.current);
     drawn.current = { plot, shape };
-  }, [chart]);
+  }, [chart, dark]);
   useEffect(() => {
     const fit = new ResizeObserver(() => {
       drawn.current?.plot.setSize({ width: place.current.clientWidth || 320, height: 200 });

@@ -18,8 +18,8 @@ export function plain(text) {
 }
 
 function visible(found) {
-  const code = found.charCodeAt(0);
-  return code < 32 ? String.fromCharCode(0x2400 + code) : `\\u${code.toString(16).padStart(4, "0")}`;
+  const code = found.charCodeAt(0).toString(16);
+  return code.length <= 2 ? `\\x${code.padStart(2, "0")}` : `\\u${code.padStart(4, "0")}`;
 }
 
 export function duration(seconds) {
