@@ -26,6 +26,26 @@ for step in range(100_000):
 """
 
 
+def start_dashboard(*words: str) -> tuple[subprocess.Popen[str], str]:
+    """A dashboard and its address."""
+    made = subprocess.Popen(
+        [sys.executable, "-m", "echelon.cli.main", "ui", "--no-browser", *words],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert made.stdout is not None
+    with made.stdout:
+        return made, made.stdout.readline().strip()
+
+
+def tell(visitor: subprocess.Popen[str], line: str) -> None:
+    """Say something to the visitor, if it is still there: else its own words say why."""
+    assert visitor.stdin is not None
+    if visitor.poll() is None:
+        visitor.stdin.write(f"{line}\n")
+        visitor.stdin.flush()
+
+
 @pytest.mark.slow
 def test_a_run_is_watched_and_stopped_in_a_browser(cli: Call, home: Path, tmp_path: Path) -> None:
     if importlib.util.find_spec("playwright") is None:
@@ -41,12 +61,8 @@ def test_a_run_is_watched_and_stopped_in_a_browser(cli: Call, home: Path, tmp_pa
     shots.mkdir(parents=True, exist_ok=True)
     said = tmp_path / "said"
     root = Path(__file__).parents[2]
-    dashboard = subprocess.Popen(
-        [sys.executable, "-m", "echelon.cli.main", "ui", "--no-browser"], stdout=subprocess.PIPE, text=True
-    )
-    assert dashboard.stdout is not None
-    with dashboard.stdout, said.open("w") as out:
-        address = dashboard.stdout.readline().strip()
+    dashboard, address = start_dashboard()
+    with said.open("w") as out:
         visitor = subprocess.Popen(
             [sys.executable, "-m", "tests.ui.visit", chromium, address, str(shots)],
             stdin=subprocess.PIPE,
@@ -66,14 +82,24 @@ def test_a_run_is_watched_and_stopped_in_a_browser(cli: Call, home: Path, tmp_pa
                 )
                 dashboard.send_signal(signal.SIGINT)
                 assert dashboard.wait(PATIENCE) == 130
-                if visitor.poll() is None:
-                    visitor.stdin.write("\n")
-                    visitor.stdin.flush()
+                tell(visitor, "")
+                wait_until(
+                    lambda: "alone" in said.read_text() or visitor.poll() is not None, "the loss to be told"
+                )
+                dashboard, address = start_dashboard("--port", address.split(":")[2].partition("/")[0])
+                tell(visitor, address)
                 assert visitor.wait(PATIENCE) == 0, said.read_text()
             finally:
                 for each in (visitor, dashboard):
                     if each.poll() is None:
                         each.kill()
                         each.wait(PATIENCE)
-    assert said.read_text().split("\n")[:-1] == ["seen", "filtered", "stopped", "looked around", "alone"]
+    assert said.read_text().split("\n")[:-1] == [
+        "seen",
+        "filtered",
+        "stopped",
+        "looked around",
+        "alone",
+        "together again",
+    ]
     assert '"state":"stopped"' in cli("status", "fm", "-o", "json").stdout.replace(" ", "")

@@ -71,9 +71,13 @@ def visit(page: Page, address: str, shots: Path) -> None:
     page.screenshot(path=shots / "runs.png", full_page=True)
     print("looked around", flush=True)
 
-    sys.stdin.readline()  # the server is ended meanwhile
+    sys.stdin.readline()  # the server was ended meanwhile
     expect(page.get_by_text("The server does not answer.")).to_be_visible()
     print("alone", flush=True)
+    address = sys.stdin.readline().strip()  # another one has its port
+    page.context.new_page().goto(address)
+    expect(page.get_by_text("The server does not answer.")).to_have_count(0)
+    print("together again", flush=True)
 
 
 def main(chromium: str, address: str, shots: Path) -> None:
