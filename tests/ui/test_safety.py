@@ -22,7 +22,7 @@ STATIC = Path(app.__file__).parent / "static"
 API = ["/api/about", "/api/runs", "/api/cluster", "/api/runs/fm", "/api/runs/fm/logs", "/api/runs/fm/results"]
 
 
-def upgrade(client: Client, **headers: str) -> int:
+def upgrade(client: Client, page: str = "runs", **headers: str) -> int:
     """The answer to a WebSocket's handshake."""
     own = {
         "host": client.host,
@@ -32,7 +32,9 @@ def upgrade(client: Client, **headers: str) -> int:
         "sec-websocket-key": "AAAAAAAAAAAAAAAAAAAAAA==",
         **headers,
     }
-    head = "\r\n".join(["GET /api/live?page=runs HTTP/1.1", *(f"{k}: {v}" for k, v in own.items()), "", ""])
+    head = "\r\n".join(
+        [f"GET /api/live?page={page} HTTP/1.1", *(f"{k}: {v}" for k, v in own.items()), "", ""]
+    )
     with socket.create_connection(("127.0.0.1", client.port), PATIENCE) as made:
         made.sendall(head.encode())
         return int(made.recv(4096).split()[1])
@@ -99,6 +101,7 @@ def test_what_changes_needs_cookie_origin_and_post(serve: Serve) -> None:
     assert upgrade(client, origin=client.origin) == 403
     assert upgrade(client, cookie=client.cookie) == 403
     assert upgrade(client, cookie=client.cookie, origin=client.origin) == 101
+    assert upgrade(client, "none", cookie=client.cookie, origin=client.origin) == 403
     assert client.data("/api/runs")[0]["state"] == "running"
 
 

@@ -25,7 +25,7 @@ from echelon.ui.timeline import Timeline
 _MOST_EVENTS = 2000  # the last ones
 _MOST_FEEDS = 8
 _QUIET = 0.3  # seconds without a new line, after which what there was has been read
-_PATIENCE = 5.0  # seconds that a request waits for that
+_PATIENCE = 3.0  # seconds after the first look that a request waits for that
 T = TypeVar("T")
 
 
@@ -72,8 +72,8 @@ class Feed:
         self._status.forget()
 
     def catch_up(self) -> None:
-        """Wait until what there was has been read, as far as that takes a moment only."""
-        deadline = time.monotonic() + _PATIENCE
+        """Wait, soon after the first look, until what there was has been read."""
+        deadline = self._opened + _PATIENCE
         while time.monotonic() < deadline and not self.complete:
             if time.monotonic() - self._line_at > _QUIET:
                 return

@@ -136,8 +136,12 @@ def view_of(reading: Reading, page: str, name: str) -> View:
 
 async def serve(socket: WebSocket, reading: Reading) -> None:
     """Tell a page what is new, until it goes."""
+    try:
+        view = view_of(reading, socket.query_params.get("page", "runs"), socket.query_params.get("name", ""))
+    except InvalidJob as error:
+        await socket.close(1008, error.message)
+        return
     await socket.accept()
-    view = view_of(reading, socket.query_params.get("page", "runs"), socket.query_params.get("name", ""))
     asked = anyio.Event()
 
     async def listen() -> None:

@@ -5,7 +5,6 @@ The file has no name and is gone with this process. In memory are 25 bytes for e
 from __future__ import annotations
 
 import os
-import re
 import tempfile
 import threading
 from array import array
@@ -112,13 +111,13 @@ class Spool:
         return (number for number in numbers if ranks[number] == rank)
 
     def _search(self, start: int, end: int, text: str) -> Iterator[int]:
-        pattern = re.compile(re.escape(text.encode()), re.IGNORECASE)
-        base, raw = self._ends[start], self._bytes(start, end)
-        at = 0
-        while (found := pattern.search(raw, at)) is not None:
-            number = bisect_right(self._ends, base + found.start(), start, end + 1) - 1
+        sought = text.encode("utf-8", "backslashreplace").lower()
+        base, raw = self._ends[start], self._bytes(start, end).lower()
+        at = raw.find(sought)
+        while at >= 0:
+            number = bisect_right(self._ends, base + at, start, end + 1) - 1
             yield number
-            at = self._ends[number + 1] - base
+            at = raw.find(sought, self._ends[number + 1] - base)
 
     def _row(self, number: int) -> Row:
         rank = self._ranks[number]
