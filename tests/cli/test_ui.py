@@ -6,13 +6,14 @@ import json
 import socket
 import subprocess
 import sys
+import webbrowser
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from echelon.cli import main
-from echelon.ui import opening, server
+from echelon.ui import server
 
 Call = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -49,7 +50,7 @@ def test_the_address_is_printed_and_opened_without_being_told_to_others(
         return True
 
     monkeypatch.setenv("DISPLAY", ":0")
-    monkeypatch.setattr(opening.webbrowser, "open", open_)
+    monkeypatch.setattr(webbrowser, "open", open_)
     monkeypatch.setattr(server.Server, "run", lambda self: self._socket.close())
     done = call("ui")
     address = done.stdout.strip()

@@ -75,7 +75,8 @@ def test_a_colleague_who_looks_changes_nothing(
     assert "long" in bob.call("ps", "-A").stdout
     dashboard = bob.start("ui", "--no-browser")
     dashboard.wait_for("#token=")
-    look = partial(ask, *dashboard.lines[0].split("/#token="))
+    origin, _, token = dashboard.lines[0].partition("/#token=")
+    look = partial(ask, origin, token)
     assert "long" in [run["name"] for run in look("runs")]
     assert look("runs/long")["status"]["state"] == "running"
     wait_until(lambda: len(look("runs/long/logs?search=up")["lines"]) == 2, "both ranks' lines on the page")
