@@ -40,6 +40,7 @@ class Feed:
         self.events: deque[Event] = deque(maxlen=_MOST_EVENTS)
         self.events_seen = 0
         self.trouble: EchelonError | None = None
+        self.job: str | None = None  # as text, once somebody has read it
         self._status = Polled(run.status, every=0.5)
         self._closed = False
         self._opened = self._line_at = time.monotonic()

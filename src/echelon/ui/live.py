@@ -100,6 +100,7 @@ class RunView:
         if stands == self._stands or not feed.begun:
             return []
         self._stands = stands
+        feed.forget_status()  # it may be from before what has happened
         return [{"kind": "run", "run": self._reading.run_of(feed)}]
 
     def _lines(self, feed: Feed) -> News:

@@ -76,18 +76,11 @@ class Reading:
             "status": msgspec.to_builtins(feed.status()),
             "phases": [msgspec.to_builtins(phase) for phase in list(feed.timeline.phases)],
             "now": time.time(),
-            "job": self.job_text(feed.run),
+            "job": _job_of(feed),
         }
         if feed.trouble is not None:
             found["trouble"] = error_data(feed.trouble)
         return found
-
-    def job_text(self, run: Run) -> str:
-        """What the run was asked to do, as YAML; "" where that cannot be read."""
-        try:
-            return _as_yaml(run.job())
-        except EchelonError:
-            return ""
 
     def logs(self, name: str, wanted: Wanted, after: int | None, before: int | None) -> dict[str, Any]:
         """Lines from a number on, or the last ones before a number."""
@@ -144,6 +137,16 @@ class Reading:
 def error_data(error: EchelonError) -> dict[str, str]:
     """An error as pages get it."""
     return {"error": error.message, "hint": error.hint}
+
+
+def _job_of(feed: Feed) -> str:
+    """What the run was asked to do, as YAML; "" where that cannot be read."""
+    if feed.job is None:
+        try:
+            feed.job = _as_yaml(feed.run.job())
+        except EchelonError:
+            feed.job = ""
+    return feed.job
 
 
 def _as_yaml(job: Job) -> str:
