@@ -11,7 +11,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
-from echelon.errors import EchelonError
+from echelon.errors import EchelonError, Unavailable
 from echelon.handle import Run
 from echelon.model.event import Event
 from echelon.model.log import LogLine
@@ -116,11 +116,14 @@ class Feeds:
     def __init__(self) -> None:
         self._feeds: OrderedDict[tuple[str, float], Feed] = OrderedDict()
         self._lock = threading.Lock()
+        self._over = False
 
     def of(self, row: RunSummary, attach: Callable[[], Run]) -> Feed:
         """The feed of a run. One that was resumed, or whose name another run has now, gets a new one."""
         key = (row.uri, row.created)
         with self._lock:
+            if self._over:
+                raise Unavailable("the dashboard was ended", hint="`echelon ui` starts another")
             feed = self._feeds.pop(key, None)
             if feed is not None and feed.complete and row.state not in (*FINAL, "damaged", "recorded"):
                 feed.forget_status()  # the list may be older than the end
@@ -135,8 +138,9 @@ class Feeds:
             return feed
 
     def close(self) -> None:
-        """End all of them."""
+        """End all of them, for good."""
         with self._lock:
+            self._over = True
             for feed in self._feeds.values():
                 feed.close()
             self._feeds.clear()
