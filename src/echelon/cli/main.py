@@ -34,6 +34,7 @@ COMMANDS = {
     "image": ("image", "Build an image of the project, without Docker."),
     "top": ("top", "Show devices and who uses them, live."),
     "queue": ("queueing.queue", "Show the queue: positions, reasons, when runs could start."),
+    "ui": ("ui", "Show runs in the browser: logs, curves, who holds what."),
     "doctor": ("doctor", "Say what this machine has, and what is missing for what."),
     "completion": ("completion", "Print the shell's completion script."),
 }

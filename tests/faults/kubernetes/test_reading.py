@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import signal
+import urllib.request
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from testbed.kubectl import Kubectl
+from tests.conftest import PATIENCE, wait_until
 from tests.faults.kubernetes.terminal import Terminal
 
 from echelon.engines.kubernetes.doctor.rights import MINIMAL_ROLE
@@ -40,6 +45,13 @@ def changes(entries: list[dict[str, Any]], user: str) -> list[str]:
     return found
 
 
+def ask(origin: str, token: str, path: str) -> Any:
+    """What the dashboard tells a script."""
+    asked = urllib.request.Request(f"{origin}/api/{path}", headers={"authorization": f"Bearer {token}"})
+    with urllib.request.urlopen(asked, timeout=PATIENCE) as answer:
+        return json.load(answer)
+
+
 def test_a_colleague_who_looks_changes_nothing(
     terminal: Terminal, user: User, audit: Callable[[], list[dict[str, Any]]], tmp_path: Path
 ) -> None:
@@ -61,6 +73,17 @@ def test_a_colleague_who_looks_changes_nothing(
     assert "loss" in bob.call("metrics", "long").stdout
     assert bob.status("long")["state"] == "running"
     assert "long" in bob.call("ps", "-A").stdout
+    dashboard = bob.start("ui", "--no-browser")
+    dashboard.wait_for("#token=")
+    origin, _, token = dashboard.lines[0].partition("/#token=")
+    look = partial(ask, origin, token)
+    assert "long" in [run["name"] for run in look("runs")]
+    assert look("runs/long")["status"]["state"] == "running"
+    wait_until(lambda: len(look("runs/long/logs?search=up")["lines"]) == 2, "both ranks' lines on the page")
+    wait_until(lambda: look("runs/long/metrics"), "the curve on the page")
+    assert look("cluster")["usage"]["runs"]
+    assert look("runs/long/results")["files"] == []
+    assert look("runs/long/events")
     assert bob.call("top", "--once").returncode == 0
     assert bob.call("wait", "no-image", "--timeout", "10s").returncode == 118, "it is not bob's to give up"
     for pod in terminal.pods("long"):
@@ -69,6 +92,10 @@ def test_a_colleague_who_looks_changes_nothing(
     assert waiting.wait() == 0, waiting
     assert events.wait() == 0, events
     assert bob.status("long")["state"] == "succeeded"
+    wait_until(lambda: look("runs/long/logs")["complete"], "the page to know the end")
+    assert look("runs/long")["status"]["state"] == "succeeded"
+    dashboard.process.send_signal(signal.SIGINT)
+    assert dashboard.wait() == 130, dashboard
     assert not (bob.folder / "runs").exists(), "the only copy of the results is not moved"
     assert changes(audit(), f":{terminal.kubectl.namespace}:bob") == []
 

@@ -1,0 +1,146 @@
+"""What pages show of one run, followed once for all of them: lines, events, metrics. It only reads.
+
+A follower cannot be interrupted while its source is silent, so a feed that nobody looks at any more is closed
+and ends with the next thing that it hears."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+from echelon.errors import EchelonError, Unavailable
+from echelon.handle import Run
+from echelon.model.event import Event
+from echelon.model.log import LogLine
+from echelon.model.metric import Metric
+from echelon.model.status import FINAL, RunSummary, Status
+from echelon.ui.curves import Curves
+from echelon.ui.polled import Polled
+from echelon.ui.spool import Spool
+from echelon.ui.timeline import Timeline
+
+_MOST_EVENTS = 2000  # the last ones
+_MOST_FEEDS = 8
+_QUIET = 0.3  # seconds without a new line, after which what there was has been read
+_PATIENCE = 3.0  # seconds after the first look that a request waits for that
+T = TypeVar("T")
+
+
+class Feed:
+    """One run, from the moment somebody first looked at it."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.lines = Spool()
+        self.curves = Curves()
+        self.timeline = Timeline()
+        self.events: deque[Event] = deque(maxlen=_MOST_EVENTS)
+        self.events_seen = 0
+        self.trouble: EchelonError | None = None
+        self.job: str | None = None  # as text, once somebody has read it
+        self._status = Polled(run.status, every=0.5)
+        self._closed = False
+        self._opened = self._line_at = time.monotonic()
+        self._threads = [
+            threading.Thread(target=self._follow, args=work, name=f"feed of {run.name}", daemon=True)
+            for work in (
+                (lambda: run.logs(follow=True), self._take_line),
+                (lambda: run.observe(follow=True), self._take),
+            )
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    @property
+    def complete(self) -> bool:
+        """Whether the run is over, and all of it was read."""
+        return not any(thread.is_alive() for thread in self._threads)
+
+    @property
+    def begun(self) -> bool:
+        """Whether there is anything to show: what has happened is read within a moment."""
+        return self.events_seen > 0 or self.complete or time.monotonic() - self._opened > _PATIENCE
+
+    def status(self) -> Status:
+        """How the run stands."""
+        return self._status.get()[0]
+
+    def forget_status(self) -> None:
+        """Something was done to the run."""
+        self._status.forget()
+
+    def catch_up(self) -> None:
+        """Wait, soon after the first look, until what there was has been read."""
+        deadline = self._opened + _PATIENCE
+        while time.monotonic() < deadline and not self.complete:
+            if time.monotonic() - self._line_at > _QUIET:
+                return
+            time.sleep(0.02)
+
+    def close(self) -> None:
+        """Nobody looks any more."""
+        self._closed = True
+        self.lines.close()
+
+    def _follow(self, source: Callable[[], Iterable[T]], take: Callable[[T], None]) -> None:
+        try:
+            for item in source():
+                if self._closed:
+                    return
+                take(item)
+        except EchelonError as error:
+            self.trouble = error
+        except ValueError:
+            if not self._closed:  # the spool's file was closed below it
+                raise
+
+    def _take_line(self, line: LogLine) -> None:
+        self.lines.append(line)
+        self._line_at = time.monotonic()
+
+    def _take(self, item: Event | Metric) -> None:
+        if isinstance(item, Metric):
+            self.curves.add(item)
+            return
+        self.timeline.add(item)
+        self.events.append(item)
+        self.events_seen += 1
+
+
+class Feeds:
+    """The feeds of the runs that were looked at last."""
+
+    def __init__(self) -> None:
+        self._feeds: OrderedDict[tuple[str, float], Feed] = OrderedDict()
+        self._lock = threading.Lock()
+        self._over = False
+
+    def of(self, row: RunSummary, attach: Callable[[], Run]) -> Feed:
+        """The feed of a run. One that was resumed, or whose name another run has now, gets a new one."""
+        key = (row.uri, row.created)
+        with self._lock:
+            if self._over:
+                raise Unavailable("the dashboard was ended", hint="`echelon ui` starts another")
+            feed = self._feeds.pop(key, None)
+            if feed is not None and feed.complete and row.state not in (*FINAL, "damaged", "recorded"):
+                feed.forget_status()  # the list may be older than the end
+                if feed.status().state not in FINAL:
+                    feed.close()
+                    feed = None
+            if feed is None:
+                feed = Feed(attach())
+            self._feeds[key] = feed
+            while len(self._feeds) > _MOST_FEEDS:
+                self._feeds.popitem(last=False)[1].close()
+            return feed
+
+    def close(self) -> None:
+        """End all of them, for good."""
+        with self._lock:
+            self._over = True
+            for feed in self._feeds.values():
+                feed.close()
+            self._feeds.clear()

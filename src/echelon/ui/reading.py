@@ -1,0 +1,169 @@
+"""What the pages get, as plain data: everything is read from the engine as the commands read it."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from echelon import __version__
+from echelon.engines.base import Engine, RunDamaged, unknown_run
+from echelon.errors import EchelonError
+from echelon.handle import Run
+from echelon.model.job import Job
+from echelon.model.run import parse_uri
+from echelon.model.status import RunSummary
+from echelon.queueing.looking import look, standing
+from echelon.ui.feed import Feed, Feeds
+from echelon.ui.polled import Polled
+from echelon.ui.spool import Wanted
+
+_HERE, _ELSEWHERE = 1.0, 2.0  # seconds between two looks at this machine, and at a cluster
+PAGE = 500  # lines that are given at a time
+
+
+class Reading:
+    """What there is to see in one place. Any thread may use it; nothing of it changes anything."""
+
+    def __init__(self, engine: Engine, *, read_only: bool = False) -> None:
+        self._engine = engine
+        self.read_only = read_only
+        every = _ELSEWHERE if engine.traits.remote else _HERE
+        self.rows: Polled[list[RunSummary]] = Polled(lambda: list(engine.runs()), every)
+        self.place: Polled[dict[str, Any]] = Polled(self._look_at_place, 2 * every)
+        self.feeds = Feeds()
+
+    def about(self) -> dict[str, Any]:
+        """What this page looks at."""
+        return {"version": __version__, "place": self._engine.traits.place, "read_only": self.read_only}
+
+    def runs(self) -> list[dict[str, Any]]:
+        """All runs, the newest first."""
+        found = self.rows.get()[0]
+        return [msgspec.to_builtins(row) for row in found]
+
+    def row(self, name: str) -> RunSummary:
+        """The run of that name: only one that is listed can be named. Raises UnknownRun."""
+        rows: list[RunSummary] = []
+        for _ in range(2):
+            rows = self.rows.get()[0]
+            for row in rows:
+                if row.name == name:
+                    return row
+            self.rows.forget()  # it may have been started a moment ago
+        raise unknown_run(name, [row.name for row in rows])
+
+    def attach(self, row: RunSummary) -> Run:
+        """The handle on a run."""
+        return Run(parse_uri(row.uri, ""), self._engine)
+
+    def feed(self, name: str) -> Feed:
+        """A run's feed."""
+        row = self.row(name)
+        return self.feeds.of(row, lambda: self.attach(row))
+
+    def run(self, name: str) -> dict[str, Any]:
+        """All of a run but its lines, metrics and results."""
+        feed = self.feed(name)
+        feed.catch_up()
+        return self.run_of(feed)
+
+    def run_of(self, feed: Feed) -> dict[str, Any]:
+        """The same of a feed as far as it has come."""
+        found: dict[str, Any] = {
+            "status": msgspec.to_builtins(feed.status()),
+            "phases": [msgspec.to_builtins(phase) for phase in list(feed.timeline.phases)],
+            "now": time.time(),
+            "job": _job_of(feed),
+        }
+        if feed.trouble is not None:
+            found["trouble"] = error_data(feed.trouble)
+        return found
+
+    def logs(self, name: str, wanted: Wanted, after: int | None, before: int | None) -> dict[str, Any]:
+        """Lines from a number on, or the last ones before a number."""
+        feed = self.feed(name)
+        feed.catch_up()
+        complete = feed.complete
+        if after is None:
+            count = feed.lines.count
+            return {
+                "lines": feed.lines.last(PAGE, wanted, before),
+                "next": count if before is None else min(before, count),
+                "complete": complete,
+            }
+        lines, goes_on = feed.lines.since(after, PAGE, wanted)
+        return {"lines": lines, "next": goes_on, "complete": complete and goes_on >= feed.lines.count}
+
+    def events(self, name: str) -> list[dict[str, Any]]:
+        """What happened, the last events."""
+        feed = self.feed(name)
+        feed.catch_up()
+        return [
+            {key: value for key, value in msgspec.to_builtins(event).items() if value is not None}
+            for event in list(feed.events)
+        ]
+
+    def metrics(self, name: str, rank: int | None) -> list[dict[str, Any]]:
+        """A run's curves."""
+        feed = self.feed(name)
+        feed.catch_up()
+        return feed.curves.charts(rank)
+
+    def results_folder(self, name: str) -> Path | None:
+        """Where a run's results are on this machine, if they belong here."""
+        try:
+            results = self._engine.read(parse_uri(self.row(name).uri, "")).results
+        except RunDamaged:
+            return None
+        return Path(results) if results and Path(results).is_absolute() else None
+
+    def cluster(self) -> dict[str, Any]:
+        """Devices and nodes, who holds what, and the queue."""
+        return self.place.get()[0]
+
+    def _look_at_place(self) -> dict[str, Any]:
+        usage = self._engine.usage
+        snapshot = look(self._engine)
+        return {
+            "usage": None if usage is None else msgspec.to_builtins(usage.measure()),
+            "queue": [msgspec.to_builtins(each) for each in standing(snapshot, time.time())],
+            "holding": [msgspec.to_builtins(each) for each in snapshot.holding],
+        }
+
+
+def error_data(error: EchelonError) -> dict[str, str]:
+    """An error as pages get it."""
+    return {"error": error.message, "hint": error.hint}
+
+
+def _job_of(feed: Feed) -> str:
+    """What the run was asked to do, as YAML; "" where that cannot be read."""
+    if feed.job is None:
+        try:
+            feed.job = _as_yaml(feed.run.job())
+        except EchelonError:
+            feed.job = ""
+    return feed.job
+
+
+def _as_yaml(job: Job) -> str:
+    """The fields that are not as they would be anyway. A secret's value is none of them."""
+    import yaml
+
+    given = msgspec.to_builtins(job)
+    default = msgspec.to_builtins(Job(name=""))
+    return yaml.safe_dump(_differing(given, default), sort_keys=False, allow_unicode=True, width=100)
+
+
+def _differing(given: dict[str, Any], default: dict[str, Any]) -> dict[str, Any]:
+    found = {}
+    for key, value in given.items():
+        usual = default.get(key)
+        if value == usual:
+            continue
+        both = isinstance(value, dict) and isinstance(usual, dict)
+        found[key] = _differing(value, usual) if both else value  # type: ignore[arg-type]
+    return found

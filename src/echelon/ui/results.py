@@ -1,0 +1,59 @@
+"""A run's results on this machine: what there is, and one file of it to download. Nothing outside of the
+folder is listed or opened, wherever links lead."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from echelon.engines.results import check_inside
+from echelon.errors import InvalidJob, from_os_error
+
+_MOST_FILES = 2000
+
+
+def list_results(folder: Path | None) -> dict[str, Any]:
+    """The files of a results folder, by path; `more` says that there are others."""
+    if folder is None or not folder.is_dir():
+        return {"folder": None if folder is None else str(folder), "here": False, "files": [], "more": False}
+    files: list[dict[str, Any]] = []
+    more = False
+    for below, folders, names in os.walk(folder):
+        folders.sort()
+        for name in sorted(names):
+            path = Path(below, name)
+            try:
+                found = path.lstat()
+            except OSError:
+                continue  # gone meanwhile
+            if not stat.S_ISREG(found.st_mode):
+                continue
+            if len(files) >= _MOST_FILES:
+                more = True
+                break
+            shown = path.relative_to(folder).as_posix()
+            files.append({"path": shown, "bytes": found.st_size, "changed": found.st_mtime})
+        if more:
+            break
+    return {"folder": str(folder), "here": True, "files": files, "more": more}
+
+
+def open_result(folder: Path | None, path: str) -> tuple[BinaryIO, int]:
+    """One file, open, and its size; InvalidJob for what is no plain file below the folder."""
+    if folder is None or not path or "\0" in path:
+        raise InvalidJob("path", path, "is not among the results", hint="choose one that is listed")
+    source = check_inside(folder, path)
+    try:
+        # A pipe must not hold the server up, and a link that was put there meanwhile is not followed.
+        number = os.open(source, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        raise InvalidJob("path", path, "is not among the results", hint="choose one that is listed") from None
+    except OSError as error:
+        raise from_os_error(error, source) from error
+    found = os.fstat(number)
+    if not stat.S_ISREG(found.st_mode):
+        os.close(number)
+        raise InvalidJob("path", path, "is no file", hint="choose one that is listed")
+    return os.fdopen(number, "rb"), found.st_size

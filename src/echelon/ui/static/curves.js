@@ -1,0 +1,77 @@
+// Metrics as curves.
+
+import { html, useEffect, useRef, useState } from "/static/preact.js";
+import { number, plain } from "/static/words.js";
+
+const DASHES = [[], [6, 3], [2, 3], [8, 3, 2, 3]]; // curves differ without colour, too
+const COLOURS = ["--curve-1", "--curve-2", "--curve-3", "--curve-4"];
+
+export function Curves({ charts }) {
+  if (charts.length === 0) return html`<p>Nothing was measured so far: a line such as <code>step=3 loss=0.53</code> is a metric.</p>`;
+  return html`<div class="charts">${charts.map((chart) => html`<${Chart} key=${chart.name} chart=${chart} />`)}</div>`;
+}
+
+// Whether the user's screen is dark: a drawing has its colours for good, and is made again.
+function useDark() {
+  const asked = matchMedia("(prefers-color-scheme: dark)");
+  const [dark, setDark] = useState(asked.matches);
+  useEffect(() => {
+    const changed = () => setDark(asked.matches);
+    asked.addEventListener("change", changed);
+    return () => asked.removeEventListener("change", changed);
+  }, []);
+  return dark;
+}
+
+function Chart({ chart }) {
+  const dark = useDark();
+  const place = useRef(null);
+  const drawn = useRef(null);
+  useEffect(() => {
+    const style = getComputedStyle(document.documentElement);
+    const ink = style.getPropertyValue("--ink").trim();
+    const grid = { stroke: style.getPropertyValue("--line").trim(), width: 1 };
+    const tables = chart.curves.map((curve) => aligned(curve));
+    const data = tables.length === 1 ? tables[0] : window.uPlot.join(tables);
+    const shape = chart.curves.map((curve) => curve.label).join("\n") + chart.axis + dark;
+    if (drawn.current?.shape === shape) {
+      drawn.current.plot.setData(data);
+      return;
+    }
+    drawn.current?.plot.destroy();
+    const plot = new window.uPlot({
+      width: place.current.clientWidth || 320, height: 200,
+      scales: { x: { time: false } },
+      axes: [{ stroke: ink, grid, label: chart.axis, labelSize: 18 }, { stroke: ink, grid, size: 62 }],
+      series: [{ label: chart.axis }, ...chart.curves.map((curve, at) => ({
+        label: plain(curve.label) || plain(chart.name), width: 2, spanGaps: true,
+        stroke: style.getPropertyValue(COLOURS[at % COLOURS.length]).trim(), dash: DASHES[at % DASHES.length],
+        points: { show: curve.x.length < 40 },
+      }))],
+      legend: { show: chart.curves.length > 1 },
+    }, data, place.current);
+    drawn.current = { plot, shape };
+  }, [chart, dark]);
+  useEffect(() => {
+    const fit = new ResizeObserver(() => {
+      drawn.current?.plot.setSize({ width: place.current.clientWidth || 320, height: 200 });
+    });
+    fit.observe(place.current);
+    return () => { fit.disconnect(); drawn.current?.plot.destroy(); drawn.current = null; };
+  }, []);
+  const name = plain(chart.name);
+  return html`<figure>
+    <figcaption><strong>${name}</strong> now ${number(chart.last)}</figcaption>
+    <div ref=${place} role="img" aria-label=${`curve of ${name}, last value ${number(chart.last)}`}></div>
+  </figure>`;
+}
+
+// uPlot wants each place once; of values at the same place the last counts.
+function aligned({ x, y }) {
+  const xs = [], ys = [];
+  x.forEach((place, at) => {
+    if (xs.length && xs[xs.length - 1] === place) ys[ys.length - 1] = y[at];
+    else { xs.push(place); ys.push(y[at]); }
+  });
+  return [xs, ys];
+}

@@ -1,0 +1,50 @@
+// What several pages show.
+
+import { html, useEffect, useRef, useState } from "/static/preact.js";
+import { sign } from "/static/words.js";
+
+export const State = ({ state }) =>
+  html`<span class=${`state ${state}`}><span aria-hidden="true">${sign(state)}</span> ${state}</span>`;
+
+export const Trouble = ({ error, hint }) =>
+  error ? html`<p class="trouble" role="alert"><strong>${error}</strong>${hint ? html`<br />${hint}` : null}</p>` : null;
+
+export const Away = ({ connected }) =>
+  connected === false
+    ? html`<p class="away" role="status">The server does not answer. If \`echelon ui\` was ended, start it again and open its new address; this page tries again by itself.</p>`
+    : null;
+
+// A table that reads as cards on a narrow screen: each cell knows its heading.
+export const Table = ({ heads, rows, caption }) => html`
+  <table>
+    ${caption ? html`<caption>${caption}</caption>` : null}
+    <thead><tr>${heads.map((head) => html`<th scope="col">${head}</th>`)}</tr></thead>
+    <tbody>${rows.map((row) => html`<tr key=${row.key}>${row.cells.map((cell, at) =>
+      html`<td data-head=${heads[at]}>${cell}</td>`)}</tr>`)}</tbody>
+  </table>`;
+
+// A question before something is done that cannot be undone.
+export function Confirm({ question, verb, onYes, onNo }) {
+  const dialog = useRef(null);
+  const [busy, setBusy] = useState(false);
+  const [refusal, setRefusal] = useState(null);
+  useEffect(() => { dialog.current.showModal(); }, []);
+  const yes = async () => {
+    setBusy(true);
+    try {
+      await onYes();
+    } catch (error) {
+      setRefusal(error);
+      setBusy(false);
+    }
+  };
+  return html`
+    <dialog ref=${dialog} onCancel=${(event) => { event.preventDefault(); onNo(); }}>
+      <p>${question}</p>
+      ${refusal ? html`<${Trouble} error=${refusal.message} hint=${refusal.hint} />` : null}
+      <div class="buttons">
+        <button type="button" onClick=${onNo} autofocus>No</button>
+        <button type="button" class="danger" disabled=${busy} onClick=${yes}>${verb}</button>
+      </div>
+    </dialog>`;
+}

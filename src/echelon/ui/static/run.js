@@ -1,0 +1,120 @@
+// One run.
+
+import { html, useEffect, useState } from "/static/preact.js";
+import { get, post, useLive } from "/static/server.js";
+import { Away, Confirm, State, Table, Trouble } from "/static/parts.js";
+import { Curves } from "/static/curves.js";
+import { Lines, taken } from "/static/lines.js";
+import { bytes, clock, duration, isOver, moment, plain } from "/static/words.js";
+
+export function Run({ name, readOnly }) {
+  const [run, setRun] = useState(null);
+  const [trouble, setTrouble] = useState({});
+  const [lines, setLines] = useState([]);
+  const [count, setCount] = useState(0);
+  const [charts, setCharts] = useState([]);
+  const [wanted, setWanted] = useState({ rank: null, search: "" });
+  const [asking, setAsking] = useState(null);
+  const { connected, ask } = useLive(`page=run&name=${encodeURIComponent(name)}`, (message) => {
+    if (message.kind === "run") setRun(message.run);
+    if (message.kind === "trouble") setTrouble(message);
+    if (message.kind === "metrics") setCharts(message.metrics);
+    if (message.kind === "lines") {
+      setLines((now) => taken(now, message));
+      setCount(message.count);
+    }
+  });
+  useEffect(() => { document.title = `${name} · echelon`; }, [name]);
+  const choose = (what) => { setWanted(what); ask(what); };
+  const path = `/api/runs/${encodeURIComponent(name)}`;
+  if (run === null) return html`<${Away} connected=${connected} /><${Trouble} ...${trouble} /><h1>${name}</h1>${trouble.error ? null : html`<p role="status">Looking …</p>`}`;
+  const status = run.status;
+  const over = isOver(status.state);
+  const ranks = status.workers.flatMap((worker) => worker.ranks);
+  return html`
+    <${Away} connected=${connected} /><${Trouble} ...${trouble} /><${Trouble} ...${run.trouble || {}} />
+    <h1>${name} <${State} state=${status.state} /></h1>
+    ${status.reason ? html`<p class="reason">${plain(status.reason)}</p>` : null}
+    <dl class="facts">
+      <dt>Command</dt><dd><code>${plain(status.command)}</code></dd>
+      <dt>Started</dt><dd>${moment(status.created)}${status.owner ? ` by ${status.owner}` : ""}</dd>
+      ${status.restarts ? html`<dt>Restarts</dt><dd>${status.restarts} of ${status.restarts_allowed}</dd>` : null}
+      ${status.exit_code === null ? null : html`<dt>Exit code</dt><dd>${status.exit_code}</dd>`}
+      ${status.results ? html`<dt>Results</dt><dd><code>${status.results}</code></dd>` : null}
+    </dl>
+    ${readOnly ? null : html`<div class="buttons">
+      ${over ? html`<button type="button" class="danger" onClick=${() => setAsking("remove")}>Remove</button>`
+        : html`<button type="button" class="danger" onClick=${() => setAsking("stop")}>Stop</button>`}</div>`}
+    ${asking === "stop" ? html`<${Confirm} verb="Stop it" question=${`Stop run ${name}? Its ranks get SIGTERM, and SIGKILL ten seconds later.`}
+      onNo=${() => setAsking(null)} onYes=${async () => { await post(`${path}/stop`); setAsking(null); }} />` : null}
+    ${asking === "remove" ? html`<${Confirm} verb="Remove it" question=${`Remove run ${name}? It is forgotten and its name is free; its results stay.`}
+      onNo=${() => setAsking(null)} onYes=${async () => { await post(`${path}/remove`); location.hash = "#/"; }} />` : null}
+    <${Cause} cause=${status.root_cause} />
+    <h2>Where the time went</h2><${Phases} phases=${run.phases} skew=${Date.now() / 1000 - run.now} over=${over} />
+    <h2>Curves</h2><${Curves} charts=${charts} />
+    <h2>Output</h2>
+    <${Lines} name=${name} lines=${lines} setLines=${setLines} count=${count} ranks=${ranks} wanted=${wanted} ask=${choose} />
+    <h2>Workers</h2><${Workers} workers=${status.workers} />
+    <h2>Results</h2><${Results} path=${path} name=${name} state=${status.state} />
+    <details><summary>What happened</summary><${Events} path=${path} state=${status.state} /></details>
+    <details><summary>Job</summary><pre>${run.job || "It cannot be read."}</pre></details>`;
+}
+
+const Cause = ({ cause }) => cause ? html`
+  <section class="cause" aria-label="root cause"><h2>Why it failed</h2>
+    <p><strong>${plain(cause.summary)}</strong></p>
+    ${cause.hint ? html`<p>${plain(cause.hint)}</p>` : null}
+    ${cause.tail.length ? html`<p>The last lines${cause.rank === null ? "" : ` of rank ${cause.rank}`}:</p><pre>${cause.tail.map(plain).join("\n")}</pre>` : null}
+    ${cause.others.length ? html`<p>${cause.others.length} more rank${cause.others.length === 1 ? "" : "s"} ended after it.</p>` : null}
+  </section>` : null;
+
+function Phases({ phases, skew, over }) {
+  const [, setTick] = useState(0);
+  useEffect(() => {
+    if (over) return undefined;
+    const timer = setInterval(() => setTick((tick) => tick + 1), 1000);
+    return () => clearInterval(timer);
+  }, [over]);
+  const now = Date.now() / 1000 - skew;
+  const took = (phase) => Math.max(0, (phase.end ?? now) - phase.start);
+  const all = phases.reduce((sum, phase) => sum + took(phase), 0) || 1;
+  return html`
+    <div class="bar" aria-hidden="true">${phases.map((phase) =>
+      html`<span class=${`phase ${phase.name}`} title=${`${phase.name}: ${duration(took(phase))}`} style=${{ flexGrow: took(phase) / all }}></span>`)}</div>
+    <ol class="phases">${phases.map((phase) => html`<li><span class=${`phase ${phase.name}`} aria-hidden="true"></span>
+      ${phase.name} ${duration(took(phase))}${phase.end === null && !over ? " so far" : ""}${phase.reason ? html` <small>${plain(phase.reason)}</small>` : null}</li>`)}</ol>`;
+}
+
+function Workers({ workers }) {
+  if (workers.length === 0) return html`<p>They have no place yet.</p>`;
+  const nodes = new Map();
+  workers.forEach((worker) => nodes.set(worker.node || "-", [...(nodes.get(worker.node || "-") || []), worker]));
+  return html`<ul class="map">${[...nodes].map(([node, on]) => html`<li><strong>${node}</strong><ul>${on.map((worker) => html`
+    <li>worker ${worker.worker}${worker.role === "worker" ? "" : ` (${worker.role})`}: ${worker.state}
+      <br />rank${worker.ranks.length === 1 ? "" : "s"} ${worker.ranks.join(", ")}${worker.gpus.length ? `; GPU ${worker.gpus.join(", ")}` : ""}
+      ${worker.reason ? html`<br /><small>${plain(worker.reason)}</small>` : null}</li>`)}</ul></li>`)}</ul>`;
+}
+
+function Results({ path, name, state }) {
+  const [found, setFound] = useState(null);
+  const look = () => get(`${path}/results`).then(setFound, (error) => setFound({ error: error.message, hint: error.hint }));
+  useEffect(() => { look(); }, [path, state]);
+  if (found === null) return html`<p>Looking …</p>`;
+  if (found.error) return html`<${Trouble} ...${found} />`;
+  return html`
+    <button type="button" onClick=${look}>Look again</button>
+    ${!found.here ? html`<p>They are not on this machine: <code>echelon get ${name}</code> brings them.</p>`
+      : found.files.length === 0 ? html`<p>There are none so far.</p>`
+      : html`<${Table} heads=${["File", "Size", "Changed"]} rows=${found.files.map((file) => ({ key: file.path, cells: [
+          html`<a download href=${`${path}/results/${file.path.split("/").map(encodeURIComponent).join("/")}`}>${plain(file.path)}</a>`,
+          bytes(file.bytes), moment(file.changed)] }))} />`}
+    ${found.more ? html`<p>and more in <code>${found.folder}</code>.</p>` : null}`;
+}
+
+function Events({ path, state }) {
+  const [found, setFound] = useState([]);
+  useEffect(() => { get(`${path}/events`).then(setFound, () => setFound([])); }, [path, state]);
+  return html`<${Table} heads=${["Time", "Event", "Worker", "What"]} rows=${found.map((event, at) => ({ key: at, cells: [
+    clock(event.at), event.kind, event.worker ?? "-",
+    plain(event.reason || event.cause?.summary || event.outcome || (event.exit_code === undefined ? "" : `exit code ${event.exit_code}`))] }))} />`;
+}

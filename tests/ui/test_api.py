@@ -1,0 +1,108 @@
+"""The API: what it tells is what the commands tell, and asking changes nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.conftest import wait_until
+from tests.ui.client import HOSTILE, Client, engine_with, training
+
+from echelon.engines.memory.engine import MemoryEngine
+from echelon.engines.memory.script import Act
+
+Serve = Callable[..., Client]
+
+
+def test_runs_and_one_of_them(serve: Serve, trained: MemoryEngine) -> None:
+    client = serve(trained).enter()
+    [row] = client.data("/api/runs")
+    assert (row["name"], row["state"], row["workers"]) == ("fm", "succeeded", 2)
+    run = client.data("/api/runs/fm")
+    assert run["status"]["state"] == "succeeded"
+    assert [phase["name"] for phase in run["phases"]][-1] == "training"
+    assert all(phase["end"] is not None for phase in run["phases"])
+    assert "script: fm.py" in run["job"]
+    kinds = [event["kind"] for event in client.data("/api/runs/fm/events")]
+    assert (kinds[0], kinds[-1]) == ("recorded", "finished")
+    assert client.data("/api/about")["place"] == "the memory engine"
+    assert client.data("/api/cluster") == {"usage": None, "queue": [], "holding": []}
+
+
+def test_logs_by_rank_by_text_and_page_by_page(serve: Serve, trained: MemoryEngine) -> None:
+    client = serve(trained).enter()
+    whole = client.data("/api/runs/fm/logs")
+    assert whole["complete"]
+    assert len(whole["lines"]) == whole["next"] == 14
+    assert HOSTILE in [line[5] for line in whole["lines"]]  # as it was written: pages show it as text
+    assert {line[2] for line in client.data("/api/runs/fm/logs?rank=1")["lines"]} == {1}
+    [found] = client.data("/api/runs/fm/logs?rank=0&search=nEEDLE")["lines"]
+    assert found[5] == "only rank 0: Needle"
+    later = client.data(f"/api/runs/fm/logs?after={found[0]}")["lines"]
+    assert [line[0] for line in later] == list(range(found[0], 14))
+    earlier = client.data(f"/api/runs/fm/logs?before={found[0]}&rank=0")["lines"]
+    assert earlier[-1][5] == HOSTILE
+
+
+def test_curves_and_the_cause_of_a_failure(serve: Serve) -> None:
+    failing = Act(lines=("step=1 loss=0.5", "step=2 loss=0.25"), error="ValueError: bad", exit_code=3)
+    client = serve(engine_with(bad=failing)).enter()
+    [chart] = client.data("/api/runs/bad/metrics")
+    assert (chart["name"], chart["axis"], chart["ranks"]) == ("loss", "step", [0, 1])
+    assert chart["curves"] == [{"label": "rank 0", "x": [1.0, 2.0], "y": [0.5, 0.25]}]
+    assert client.data("/api/runs/bad/metrics?rank=7") == []
+    assert "ValueError: bad" in client.data("/api/runs/bad")["status"]["root_cause"]["summary"]
+
+
+def test_results_are_listed_and_downloaded(serve: Serve, results: Path) -> None:
+    client = serve(engine_with(results, fm=Act())).enter()
+    listed = client.data("/api/runs/fm/results")
+    assert [file["path"] for file in listed["files"]] == ["ckpt/model.pt"]  # no link
+    status, headers, content = client.get("/api/runs/fm/results/ckpt/model.pt")
+    assert (status, content) == (200, b"weights")
+    assert headers["content-disposition"].startswith("attachment")
+    assert "sandbox" in headers["content-security-policy"]
+
+
+def test_stop_and_remove(serve: Serve) -> None:
+    client = serve(engine_with(fm=Act(lasts=True))).enter()
+    assert client.data("/api/runs")[0]["state"] == "running"
+    status, _, content = client.post("/api/runs/fm/remove")
+    assert status == 409  # it goes on
+    assert "error" in json.loads(content)
+    assert client.post("/api/runs/fm/stop")[0] == 200
+    wait_until(lambda: client.data("/api/runs")[0]["state"] == "stopped", "the run to stop")
+    assert client.post("/api/runs/fm/remove")[0] == 200
+    assert client.data("/api/runs") == []
+    assert client.get("/api/runs/fm")[0] == 404
+
+
+def test_read_only_refuses_what_changes(serve: Serve) -> None:
+    client = serve(engine_with(fm=Act(lasts=True)), read_only=True).enter()
+    assert client.data("/api/about")["read_only"]
+    for verb in ("stop", "remove"):
+        assert client.post(f"/api/runs/fm/{verb}")[0] == 403
+    assert client.data("/api/runs")[0]["state"] == "running"
+
+
+def test_asking_changes_nothing(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = engine_with(fm=training)
+    changing = ("record", "reopen", "queue", "start", "stop", "remove", "collect", "fetch", "tender")
+
+    def refuse(*_words: object, **_more: object) -> None:
+        raise AssertionError("a page that is open changes something")
+
+    for name in changing:
+        monkeypatch.setattr(engine, name, refuse)
+    client = serve(engine).enter()
+    for path in ("", "/logs", "/metrics", "/events", "/results"):
+        client.data(f"/api/runs/fm{path}")
+
+
+@pytest.mark.parametrize(
+    "path", ["/api/runs/fm/logs?rank=x", "/api/runs/fm/logs?after=-1", "/api/runs/fm/metrics?rank=1e3"]
+)
+def test_what_is_no_number_is_refused(serve: Serve, trained: MemoryEngine, path: str) -> None:
+    assert serve(trained).enter().get(path)[0] == 400

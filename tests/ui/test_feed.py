@@ -1,0 +1,62 @@
+"""One feed for all who look at a run: followed once, kept when the run ends, made anew when it is another."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tests.conftest import wait_until
+from tests.ui.client import engine_with, training
+
+from echelon.engines.memory.script import Act
+from echelon.ui.feed import Feeds
+from echelon.ui.live import RunView
+from echelon.ui.reading import Reading
+
+
+def test_all_share_it_and_an_old_list_makes_no_second_one() -> None:
+    reading = Reading(engine_with(fm=training))
+    feed = reading.feed("fm")
+    wait_until(lambda: feed.complete, "the feed to be complete")
+    assert reading.feed("fm") is feed
+    row = reading.row("fm")
+    stale = replace(row, state="running")  # from before the end
+    assert reading.feeds.of(stale, lambda: reading.attach(row)) is feed
+    another = replace(row, created=row.created + 1)
+    assert reading.feeds.of(another, lambda: reading.attach(row)) is not feed
+    reading.feeds.close()
+
+
+def test_only_so_many_are_kept() -> None:
+    reading = Reading(engine_with(fm=training))
+    row, feeds = reading.row("fm"), Feeds()
+    first = feeds.of(row, lambda: reading.attach(row))
+    for number in range(1, 20):
+        feeds.of(replace(row, created=float(number)), lambda: reading.attach(row))
+    assert len(feeds._feeds) == 8
+    assert feeds.of(row, lambda: reading.attach(row)) is not first
+    feeds.close()
+
+
+def test_a_page_is_told_what_it_lacks_and_no_more() -> None:
+    engine = engine_with(fm=Act(lines=("step=1 loss=0.5", "hello"), lasts=True))
+    reading = Reading(engine)
+    view = RunView(reading, "fm")
+    told: list[dict] = []
+
+    def has_all() -> bool:
+        news = view.news()
+        told.extend(news)
+        lines = sum(len(each["lines"]) for each in told if each["kind"] == "lines")
+        return not news and lines == 4 and {"run", "metrics"} <= {each["kind"] for each in told}
+
+    wait_until(has_all, "the page to have it all, each line once")
+    assert next(each for each in told if each["kind"] == "run")["run"]["phases"]
+    reading.attach(reading.row("fm")).stop()
+
+    def knows_the_end() -> bool:
+        return any(
+            each["kind"] == "run" and each["run"]["status"]["state"] == "stopped" for each in view.news()
+        )
+
+    wait_until(knows_the_end, "the page to know the end")
+    reading.feeds.close()

@@ -1,0 +1,53 @@
+"""Lines on disk: found by number, rank and text, whatever they contain."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from echelon.model.log import LogLine
+from echelon.ui.spool import LONGEST, Spool, Wanted
+
+
+def line(text: str, rank: int | None = 0) -> LogLine:
+    return LogLine(text=text, at=1.5, worker=rank or 0, rank=rank)
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["abc", "äb", "", "aB\tc", "x" * 50]), st.sampled_from([None, 0, 1]))),
+    st.sampled_from(["", "ab", "B", "ä", "zzz"]),
+    st.sampled_from([None, 0, 1]),
+    st.integers(1, 5),
+)
+def test_it_finds_what_a_plain_look_finds(
+    lines: list[tuple[str, int | None]], search: str, rank: int | None, limit: int
+) -> None:
+    spool = Spool()
+    for text, who in lines:
+        spool.append(line(text, who))
+    expected = [
+        number
+        for number, (text, who) in enumerate(lines)
+        if search.lower() in text.lower() and (rank is None or who == rank)
+    ]
+    wanted = Wanted(rank, search)
+    assert [row.number for row in spool.last(limit, wanted)] == expected[-limit:]
+    found, start = [], 0
+    while start < spool.count:
+        rows, start = spool.since(start, limit, wanted)
+        found += [row.number for row in rows]
+        assert all(row.text == lines[row.number][0] and row.rank == lines[row.number][1] for row in rows)
+    assert found == expected
+    spool.close()
+
+
+def test_many_lines_and_long_ones() -> None:
+    spool = Spool()
+    for number in range(20_000):
+        spool.append(line(f"line {number}"))
+    spool.append(line("x" * (LONGEST + 7)))
+    assert [row.number for row in spool.last(3, Wanted(search="LINE 1999"))] == [19997, 19998, 19999]
+    assert [row.number for row in spool.last(2, Wanted(), before=10)] == [8, 9]
+    assert spool.last(1, Wanted())[0].text.endswith("... (7 more characters)")
+    spool.close()
+    spool.append(line("late"))  # of a follower that does not know yet
