@@ -11,6 +11,7 @@ from typing import Any
 from echelon.engines.durable import replace_file
 from echelon.notebook.folder import PipelineFolder, PipelineRecord
 from echelon.notebook.pipeline import Pipeline
+from echelon.notebook.rendered import rendered_cells
 
 _STYLE = """body{font:15px/1.5 system-ui,sans-serif;max-width:60em;margin:2em auto;padding:0 1em;color:#222}
 pre{background:#f6f6f6;padding:.7em;overflow-x:auto;margin:.3em 0}
@@ -69,7 +70,9 @@ def with_outputs(document: Mapping[str, Any], outputs: Mapping[int, list[dict[st
 
 
 def as_page(document: Mapping[str, Any], pipeline: Pipeline, record: PipelineRecord) -> str:
-    """One page that needs no other file. What cells show as HTML is in frames without rights."""
+    """One page that needs no other file. What cells show as HTML runs no scripts: nbconvert takes them
+    out, and where it is not installed, such HTML is in frames without rights.
+    """
     rows = "".join(
         f"<tr><td>{_escape(name)}</td><td>{_escape(step.state)}</td>"
         f"<td>{_seconds(step.started, step.ended)}</td><td>{_escape(step.reason)}</td></tr>"
@@ -78,23 +81,26 @@ def as_page(document: Mapping[str, Any], pipeline: Pipeline, record: PipelineRec
     metrics = {name: value for step in record.steps.values() for name, value in step.metrics.items()}
     numbers = "".join(f"<li>{_escape(name)}: {_escape(str(value))}</li>" for name, value in metrics.items())
     owners = {code.cell: step.name for step in pipeline.steps for code in step.cells}
-    cells = "".join(
-        _cell(number, cell, owners.get(number, "")) for number, cell in enumerate(document["cells"], 1)
-    )
+    heads = {
+        number: f"cell {number}{f' · step {_escape(owners[number])}' if number in owners else ''}"
+        for number, cell in enumerate(document["cells"], 1)
+        if cell.get("cell_type") == "code"
+    }
+    plain = "".join(_cell(cell, heads.get(number, "")) for number, cell in enumerate(document["cells"], 1))
+    cells, style = rendered_cells(document, heads) or (plain, "")
     return (
         f"<!doctype html><html><head><meta charset='utf-8'><title>{_escape(record.name)}</title>"
-        f"<style>{_STYLE}</style></head><body><h1>{_escape(record.name)}</h1>"
+        f"<style>{_STYLE}\n{style}</style></head><body><h1>{_escape(record.name)}</h1>"
         f"<table><tr><th>step</th><th>state</th><th>took</th><th></th></tr>{rows}</table>"
         f"{f'<ul>{numbers}</ul>' if numbers else ''}{cells}</body></html>\n"
     )
 
 
-def _cell(number: int, cell: Mapping[str, Any], step: str) -> str:
+def _cell(cell: Mapping[str, Any], head: str) -> str:
     source = cell.get("source", "")
     text = _escape(source if isinstance(source, str) else "".join(source))
     if cell.get("cell_type") != "code":
         return f"<pre class='out'>{text}</pre>"
-    head = f"cell {number}{f' · step {_escape(step)}' if step else ''}"
     return f"<h2>{head}</h2><pre>{text}</pre>{''.join(map(_output, cell.get('outputs') or ()))}"
 
 
