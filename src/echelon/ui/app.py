@@ -19,6 +19,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket
 
+from echelon.engines.decoding import decode
 from echelon.errors import Denied, EchelonError, InvalidJob, Refused, UnknownRun, Unreachable
 from echelon.handle import STOP_PATIENCE, Run
 from echelon.ui import live
@@ -47,7 +48,7 @@ def make_app(reading: Reading, keys: Keys) -> Guard:
         return Response(content, media_type=media, headers={"cache-control": "no-cache"})
 
     async def session(request: Request) -> Response:
-        given = msgspec.json.decode(await _body(request), type=dict[str, str])
+        given = decode(await _body(request), dict[str, str])
         if not keys.is_token(given.get("token", "")):
             return _data({"error": "the token is not this server's", "hint": "open the address again"}, 403)
         answer = Response(status_code=204)

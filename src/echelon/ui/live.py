@@ -10,6 +10,7 @@ import msgspec
 from starlette.concurrency import run_in_threadpool
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
+from echelon.engines.decoding import decode
 from echelon.errors import EchelonError, InvalidJob
 from echelon.model.status import RunSummary
 from echelon.ui.feed import Feed
@@ -200,7 +201,7 @@ class _Asked(msgspec.Struct):
 def read_wanted(text: str) -> Wanted | None:
     """What a page asks for; None for anything else."""
     try:
-        found = msgspec.json.decode(text, type=_Asked)
+        found = decode(text, _Asked)
     except msgspec.DecodeError:
         return None
     return Wanted(rank=found.rank, search=found.search[:200])
