@@ -53,7 +53,7 @@ from echelon.values import frozen
 if TYPE_CHECKING:
     from echelon.model.volume import Volume
 
-_LEAVING = 15.0  # seconds within which workers have left whose results were fetched
+_LEAVING = 90.0  # seconds within which workers have left whose results were fetched: others may copy yet
 _OWNER_LOOK = 1.0  # seconds between two looks at who fetches a run's results
 _NODES_RETURN = 60.0  # seconds that nodes may take to respond again after the API server was away
 
@@ -100,6 +100,11 @@ def _wait_for_owner(api: Api, ref: RunRef, take_over: Callable[[], bool]) -> Non
 def _are_held(api: Api, ref: RunRef) -> bool:
     """Whether workers, or the keeper, still keep results, as they say themselves."""
     return any(event.kind in ("holding", "keeping") for event in read_events(api, ref, of_pods=True))
+
+
+def _are_there(api: Api, ref: RunRef) -> bool:
+    """Whether a pod is left that could still give any results."""
+    return any(each.pod is not None for each in _see(api, ref).shards())
 
 
 def _collect(
@@ -386,13 +391,13 @@ def fetched_to(stored: Stored, submissions: Submissions) -> Path | None:
 
 def check_fetched(api: Api, submissions: Submissions, stored: Stored) -> None:
     """Refuse to forget a run whose workers still keep results that were not fetched, and could be. Of one
-    whose results another machine has, they are leaving.
+    whose results another machine has, they are leaving, or have left.
     """
     ref = stored.run.ref
     if submissions.fetched(stored.uid, stored.run.created) is not None:
         return
     deadline = time.monotonic() + (_LEAVING if stored.collected is not None else 0.0)
-    while (held := _are_held(api, ref)) and time.monotonic() < deadline:
+    while (held := _are_held(api, ref) and _are_there(api, ref)) and time.monotonic() < deadline:
         time.sleep(_OWNER_LOOK)
     if held and api.may("create", "Pod", subresource="exec"):
         raise StateTrouble(
