@@ -22,9 +22,7 @@ from echelon.model.run import Record, RunRef
 Item = Event | Metric
 Batches = Iterator[Sequence[Item]]
 _LOOK = 1.0  # seconds between two looks at TensorBoard's files
-_WAITING = (
-    16  # batches that wait for a slow reader, before the sources wait: each may be thousands of metrics
-)
+_WAITING = 16  # batches that wait for a slow reader before the sources wait: each may be thousands of metrics
 _CLOCKS = 60.0  # seconds by which clocks of two machines may differ
 
 

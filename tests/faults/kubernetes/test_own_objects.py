@@ -15,7 +15,7 @@ import pytest
 from testbed.kubectl import Kubectl
 from tests.engines.kubernetes.ordinary import claim
 from tests.faults.kubernetes.gate import Gate
-from tests.faults.kubernetes.terminal import Terminal, flag_path, kubeconfig_in
+from tests.faults.kubernetes.terminal import Command, Terminal, flag_path, kubeconfig_in
 
 from echelon.engines.kubernetes import names, record
 from echelon.model.event import Event
@@ -126,17 +126,23 @@ def test_a_forged_record_takes_no_volume_with_it(terminal: Terminal) -> None:
     assert "deletionTimestamp" not in kept["metadata"]
 
 
+def train(terminal: Terminal, *, detached: bool) -> Command:
+    """A run that is under way and waits for a flag, in the foreground or not."""
+    terminal.write("waits.py", WAITS)
+    command = terminal.train("mine", *(["-d"] if detached else []), "waits.py")
+    if not detached:
+        command.wait_for("up\n")
+        return command
+    assert command.wait() == 0, command
+    terminal.kubectl.wait_for(
+        lambda: [pod["status"]["phase"] for pod in terminal.pods("mine")] == ["Running"], "the worker"
+    )
+    return command
+
+
 @pytest.mark.parametrize("how", ["run", "get"])
 def test_results_are_fetched_whatever_the_record_says(terminal: Terminal, how: str) -> None:
-    terminal.write("waits.py", WAITS)
-    command = terminal.train("mine", *(["-d"] if how == "get" else []), "waits.py")
-    if how == "run":
-        command.wait_for("up\n")
-    else:
-        assert command.wait() == 0, command
-        terminal.kubectl.wait_for(
-            lambda: [pod["status"]["phase"] for pod in terminal.pods("mine")] == ["Running"], "the worker"
-        )
+    command = train(terminal, detached=how == "get")
     said = {"at": 1e9, "host": socket.gethostname(), "path": str(terminal.folder / "runs/mine")}
     note = {"metadata": {"annotations": {"echelon.dev/collected": json.dumps(said)}}}
     terminal.kubectl.patch("configmap", "mine", note)
@@ -159,15 +165,7 @@ def test_results_are_fetched_whatever_the_record_says(terminal: Terminal, how: s
 @pytest.mark.parametrize("how", ["run", "wait"])
 def test_a_run_goes_on_whatever_end_the_record_has(terminal: Terminal, how: str) -> None:
     """Its leader says nothing of an end: nobody collects, lets workers go or removes it."""
-    terminal.write("waits.py", WAITS)
-    command = terminal.train("mine", *(["-d"] if how == "wait" else []), "waits.py")
-    if how == "run":
-        command.wait_for("up\n")
-    else:
-        assert command.wait() == 0, command
-        terminal.kubectl.wait_for(
-            lambda: [pod["status"]["phase"] for pod in terminal.pods("mine")] == ["Running"], "the worker"
-        )
+    command = train(terminal, detached=how == "wait")
     end = Event(kind="finished", at=1e9, outcome="succeeded", exit_code=0)
     said = {"at": 1e9, "host": socket.gethostname(), "path": str(terminal.folder / "runs/mine")}
     note = {"metadata": {"annotations": {"echelon.dev/collected": json.dumps(said)}}}

@@ -142,7 +142,7 @@ def _make_keeper(api: Api, stored: Stored, jobs: Sequence[Object]) -> None:
     made = keeper_object(stored.run, plan, stored.shipped, security_level=level_of(jobs[0]))
     if made is None:
         return
-    create_keeper(api, made, _record_of(stored))
+    create_keeper(api, made, record_of(stored))
 
 
 def create_keeper(api: Api, made: Object, owner: Object) -> None:
@@ -190,7 +190,7 @@ def _delete_own(api: Api, named: Iterable[tuple[str, str]], run: Identity) -> li
 def create_jobs(api: Api, started: Started, stored: Stored) -> list[Object]:
     """Make the Jobs of a run, after what they are made from, which goes with the record."""
     for each in started.beside:
-        create(api, each, _record_of(stored))
+        create(api, each, record_of(stored))
     deadline = time.monotonic() + _SEEN
     while True:
         try:
@@ -321,7 +321,7 @@ def _stays(kind: str, obj: Object) -> Refused:
     )
 
 
-def _record_of(stored: Stored) -> Object:
+def record_of(stored: Stored) -> Object:
     """The object of a run's record, as an owner."""
     about = {"name": stored.run.ref.name, "uid": stored.uid}
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": about}

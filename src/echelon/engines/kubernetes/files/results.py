@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -99,12 +99,17 @@ def _wait_for_owner(api: Api, ref: RunRef, take_over: Callable[[], bool]) -> Non
 
 def _are_held(api: Api, ref: RunRef) -> bool:
     """Whether workers, or the keeper, still keep results, as they say themselves."""
-    return any(event.kind in ("holding", "keeping") for event in read_events(api, ref, of_pods=True))
+    return _say_held(read_events(api, ref, of_pods=True))
 
 
-def _are_there(api: Api, ref: RunRef) -> bool:
-    """Whether a pod is left that could still give any results."""
-    return any(each.pod is not None for each in _see(api, ref).shards())
+def _can_be_fetched(api: Api, ref: RunRef) -> bool:
+    """Whether results are kept, and a pod is left that could still give any of them."""
+    seen = _see(api, ref)
+    return _say_held(seen.events) and any(each.pod is not None for each in seen.shards())
+
+
+def _say_held(events: Iterable[Event]) -> bool:
+    return any(event.kind in ("holding", "keeping") for event in events)
 
 
 def _collect(
@@ -125,7 +130,7 @@ def _collect(
     if end is None:
         return ()
     if stored.collected is not None and not submitted and not any(each.pod for each in seen.shards()):
-        _check_complete(ref, stored.collected.missing)  # nobody can say more of it than the record does
+        _check_complete(ref, stored.collected.missing)  # nothing but the record can say more of it
         return ()
     folder, record = local_folder(stored, submissions), stored.run
     gathered = Gathered()
@@ -147,9 +152,8 @@ def _collect(
             return gathered.left_out
         now = read_record(api, ref).collected
         if now is not None and not submitted and all(each.lost for each in gathered.missing):
-            _check_complete(
-                ref, now.missing
-            )  # the owner, from whom this one has taken over, has released them
+            # The owner, from whom this process has taken over, has released them.
+            _check_complete(ref, now.missing)
             return gathered.left_out
         if now is not None or not all(each.lost for each in gathered.missing):
             raise incomplete(ref.name, missing, hint=_again(ref) if now is None else _elsewhere(now))
@@ -397,7 +401,7 @@ def check_fetched(api: Api, submissions: Submissions, stored: Stored) -> None:
     if submissions.fetched(stored.uid, stored.run.created) is not None:
         return
     deadline = time.monotonic() + (_LEAVING if stored.collected is not None else 0.0)
-    while (held := _are_held(api, ref) and _are_there(api, ref)) and time.monotonic() < deadline:
+    while (held := _can_be_fetched(api, ref)) and time.monotonic() < deadline:
         time.sleep(_OWNER_LOOK)
     if held and api.may("create", "Pod", subresource="exec"):
         raise StateTrouble(

@@ -78,7 +78,7 @@ def wait_again(api: Api, view: View, reason: str) -> None:
     asked = None if shape is None else list(_rendered(stored, shape, view.jobs[0]).values())
     wanted = workload_object(stored.run, asked or ())
     if wanted is not None:
-        workload.make(api, wanted, _record_of(stored))
+        workload.make(api, wanted, objects.record_of(stored))
 
 
 def start(api: Api, ref: RunRef, plan: Plan, check_free: Callable[[], None]) -> None:
@@ -116,7 +116,7 @@ def _start(api: Api, view: View, plan: Plan, pods: Mapping[str, Object]) -> None
     for name, more in pods.items():
         _add_to_pods(wanted.get(name), more)
     there = {job["metadata"]["name"]: job for job in view.waiting}
-    about = _record_of(stored)
+    about = objects.record_of(stored)
     try:
         for name, job in wanted.items():
             if name not in there:
@@ -181,7 +181,7 @@ def _recreate(
     api: Api, stored: Stored, jobs: list[Object], wanted: Mapping[str, Object], *, at: float
 ) -> None:
     """Make the Jobs anew, started: this server does not let their size change."""
-    name, about = stored.run.ref.name, _record_of(stored)
+    name, about = stored.run.ref.name, objects.record_of(stored)
     try:
         api.patch("ConfigMap", name, record.tied([]), uid=stored.uid)  # or it would go with the first Job
         objects.delete_jobs(api, jobs, stored)
@@ -302,11 +302,6 @@ def _rendered(stored: Stored, plan: Plan, like: Object, *, level: str = "") -> d
     dialect = dialects.named(stored.dialect)
     made = dialect.render(stored.run, plan, stored.shipped, security_level=level or level_of(like), held=True)
     return {job["metadata"]["name"]: job for job in made}
-
-
-def _record_of(stored: Stored) -> Object:
-    about = {"name": stored.run.ref.name, "uid": stored.uid}
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": about}
 
 
 def _shape_kept(stored: Stored) -> ShapeKept:
