@@ -75,11 +75,11 @@ def test_a_pipeline_that_goes_on(cli: Call, tmp_path: Path) -> None:
 
     commands = [start("notebook", "run", "two.ipynb")]
     try:
-        wait_until(lambda: Path("runs/two-1/work/made.txt").exists(), "the first step")
+        wait_until(lambda: Path("runs", "two-1", "work", "made.txt").exists(), "the first step")
         early = cli("wait", "two-1", "--timeout", "1s")
         commands += [start("wait", "two-1"), start("logs", "-f", "two-1")]
     finally:
-        Path("runs/two-1/work/go.txt").write_text("")
+        Path("runs", "two-1", "work", "go.txt").write_text("")
         _, told, said = [*(each.communicate(timeout=3 * PATIENCE)[0] for each in commands), "", ""][:3]
     assert early.returncode == RunTimedOut.exit_code, early.stderr
     assert [each.returncode for each in commands] == [0, 0, 0], told + said
@@ -92,7 +92,7 @@ def test_a_pipeline_that_goes_on(cli: Call, tmp_path: Path) -> None:
     assert Path("out/made.txt").read_text() == "by load"
     assert cli("get", "two-1").stdout.strip() == "runs/two-1"
     cli("get", "two-1", "--to", "all")
-    assert Path("all/work/made.txt").exists()
+    assert Path("all", "work", "made.txt").exists()
     assert not Path("all/secret").exists()
 
 

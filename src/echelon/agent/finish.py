@@ -91,8 +91,8 @@ class Shutdown:
             self._tell_until(REPEAT_UNTIL)
 
     def attend(self, client: str, seconds: float, told_by_leader: bool = False) -> None:
-        """A client fetches from worker after worker, and all of them stay meanwhile. Whoever is told of it
-        tells the rest of the gang: the others must know when the one that was told is lost.
+        """A client fetches from worker after worker, and all of them stay meanwhile. The agent that is
+        told of it tells the rest of the gang: the others must know when that agent is lost.
         """
         self._linger.attend(client, seconds, time.monotonic())
         visit: dict[str, object] = {"client": client, "seconds": seconds}

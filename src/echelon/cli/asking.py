@@ -1,4 +1,4 @@
-"""A question before something is deleted for good; without a terminal nobody could answer it."""
+"""A question before something is deleted for good; without a terminal the user could not answer it."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Which queued runs start now, in which order, and why the others wait. Pure.
 
 Runs are served by priority, then by age, and no run with GPUs overtakes another: each is admitted by a
-process of its own, which knows no other's time limit. A run that can never start as it is keeps nobody
-waiting."""
+process of its own, which knows no other's time limit. A run that can never start as it is keeps no
+other waiting."""
 
 from __future__ import annotations
 

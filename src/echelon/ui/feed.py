@@ -1,7 +1,7 @@
 """What pages show of one run, followed once for all of them: lines, events, metrics. It only reads.
 
-A follower cannot be interrupted while its source is silent, so a feed that nobody looks at any more is closed
-and ends with the next thing that it hears."""
+A follower cannot be interrupted while its source is silent, so a feed that no page shows any more is closed,
+and ends with the next line or event."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 class Feed:
-    """One run, from the moment somebody first looked at it."""
+    """One run, from the moment a page first showed it."""
 
     def __init__(self, run: Run) -> None:
         self.run = run
@@ -40,7 +40,7 @@ class Feed:
         self.events: deque[Event] = deque(maxlen=_MOST_EVENTS)
         self.events_seen = 0
         self.trouble: EchelonError | None = None
-        self.job: str | None = None  # as text, once somebody has read it
+        self.job: str | None = None  # as text, once it was read
         self._status = Polled(run.status, every=0.5)
         self._closed = False
         self._opened = self._line_at = time.monotonic()
@@ -81,7 +81,7 @@ class Feed:
             time.sleep(0.02)
 
     def close(self) -> None:
-        """Nobody looks any more."""
+        """No page shows it any more."""
         self._closed = True
         self.lines.close()
 

@@ -1,4 +1,4 @@
-"""Something that is looked at again when somebody asks and the last look is old: all pages share the look,
+"""Something that is looked at again when a page asks and the last look is old: all pages share the look,
 and where no page is open nothing is asked."""
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ class Server:
 
     @property
     def address(self) -> str:
-        """What to open: the token is in the fragment, which browsers send to nobody."""
+        """What to open: the token is in the fragment, which browsers send nowhere."""
         return f"{self.origin}/#token={self._keys.token}"
 
     def run(self) -> None:

@@ -23,7 +23,7 @@ def test_the_steps_that_run_stand_at_the_bottom(home: Path) -> None:
         terminal.expect_lines(
             r"^\[load\] loaded", r"step load succeeded", r"^\[left\] running", r"^\[right\] running"
         )
-        Path("runs/book-1/work/go").touch()
+        Path("runs", "book-1", "work", "go").touch()
         assert terminal.end() == 0
         assert not [line for line in terminal.lines if "running" in line]
         assert "[last] last" in terminal.lines

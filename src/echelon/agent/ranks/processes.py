@@ -73,7 +73,7 @@ def descendants(root: int, but: set[int] | None = None) -> list[int]:
 
 
 def _has_children() -> bool:
-    """Whether this process has any, ended ones that nobody has waited for included. Where that cannot be
+    """Whether this process has any, ended ones that no process has waited for included. Where that cannot be
     asked, it may have.
     """
     try:

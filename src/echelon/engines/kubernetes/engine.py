@@ -387,7 +387,7 @@ class KubernetesEngine(Offers):
         try:
             left_out = collect_results(self.api, self._submissions, mine, progress, take)
         finally:
-            if wanted is not None and wanted.held:  # nobody else knows that it was taken in here
+            if wanted is not None and wanted.held:  # no caller knows that it was taken in here
                 wanted.release()
         stored = views.find_record(self.api, mine)
         if stored is not None and self._submissions.fetched(stored.uid, stored.run.created) is not None:

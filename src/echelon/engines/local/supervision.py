@@ -169,4 +169,4 @@ def _loss(folder: RunDir) -> Event:
     else:
         summary = f"the run's supervisor did not start; {folder.supervisor_log} may tell why"
     last = max((event.at for event in read_events(folder)), default=rundir.now())
-    return ends.run_lost(summary, at=last)  # the same, whoever looks and however often
+    return ends.run_lost(summary, at=last)  # the same at every look, by any process

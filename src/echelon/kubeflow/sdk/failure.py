@@ -1,4 +1,4 @@
-"""Why a job failed, for somebody who has only an exception to read: the rank, its error and the line of it.
+"""Why a job failed, for a user who has only an exception to read: the rank, its error and the line of it.
 Pure."""
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The start of a run that is not held: its Jobs are made and, where there are several, released together.
 
-Several Jobs are made suspended. When all are there, and nobody has stopped the run meanwhile, they start;
+Several Jobs are made suspended. When all are there, and no client has stopped the run meanwhile, they start;
 then the record is marked as started and goes with them. Any step may be repeated by any client: the plan is
-in the record. So whoever is killed in between leaves Jobs without pods, or half a gang that the next one who
-looks after the run, or says the same command again, makes whole (`state/whole.py`).
+in the record. So a client that is killed in between leaves Jobs without pods, or half a gang that the next
+one which looks after the run, or says the same command again, makes whole (`state/whole.py`).
 
 A stop may be written at any moment. The answer to the last write, which marks the run as started, shows it:
 then the Jobs that were made after it are ended here."""

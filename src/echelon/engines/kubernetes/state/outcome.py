@@ -87,8 +87,8 @@ def finished_event(stored: Stored, jobs: Sequence[Object], pods: Sequence[Object
 def settled_end(
     stored: Stored, jobs: Sequence[Object], pods: Sequence[Object], waiting: Sequence[Object] = ()
 ) -> Event | None:
-    """The end of a run by its record, as far as its objects bear it out: whoever may write records may have
-    written it. It counts alone where nothing is left that could say otherwise.
+    """The end of a run by its record, as far as its objects bear it out: any user who may write records may
+    have written it. It counts alone where nothing is left that could say otherwise.
     """
     shown, kept = finished_event(stored, jobs, pods), stored.end
     if kept is None:
@@ -101,7 +101,7 @@ def settled_end(
 
 def _may_go_on(jobs: Sequence[Object], pods: Sequence[Object]) -> bool:
     """Whether something of a run is at work, or will be: a pod that has not ended, unless its node does not
-    respond and nobody can ask it; or a Job that may make another.
+    respond and no client can ask it; or a Job that may make another.
     """
     left = [pod for pod in pods if not has_ended(pod)]
     return not all(map(is_cut_off, left)) or (bool(jobs) and not left)

@@ -36,8 +36,8 @@ def is_half_made(stored: Stored, jobs: Sequence[Object]) -> bool:
 
 
 def is_cut_off(stored: Stored, jobs: Sequence[Object], now: float) -> bool:
-    """Whether a client was cut off when it had made some of a run's Jobs, or released some, so that somebody
-    else must do the rest. A run without a Job is taken up by repeating its submission.
+    """Whether a client was cut off when it had made some of a run's Jobs, or released some, so that another
+    one must do the rest. A run without a Job is taken up by repeating its submission.
     """
     if not jobs or stored.stop is not None or stored.end is not None:
         return False
@@ -64,7 +64,7 @@ def none_ran(events: Iterable[Event]) -> bool:
 
 def left_over(end: Event, stored: Stored, jobs: Sequence[Object], pods: Sequence[Object]) -> list[Object]:
     """The Jobs that go on though the run is over and its leader has left in order, or was ended by a stop:
-    nobody will tell their workers. A leader that was lost is another matter: its members hold their results.
+    no leader will tell their workers. One that was lost is another matter: its members hold their results.
     """
     if end.outcome == "succeeded":
         return []  # every worker took part, and leaves by itself
