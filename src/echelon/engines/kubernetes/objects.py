@@ -13,6 +13,7 @@ from typing import Literal
 
 from echelon.engines.kubernetes import belonging, names, record
 from echelon.engines.kubernetes.belonging import Identity, Standing
+from echelon.engines.kubernetes.between import Between, Pair, pairs_of, read_between
 from echelon.engines.kubernetes.client.api import AlreadyThere, Api, NotThere, Object
 from echelon.engines.kubernetes.record import Stored
 from echelon.engines.kubernetes.render import dialects
@@ -233,7 +234,9 @@ def remove(
     listed, so that no right to list Secrets is needed."""
     kinds = dialects.kinds_of([dialect])
     selector = names.selector(run.run)
-    makers = set(run.jobs)
+    # What controllers made of its objects goes with these, and must be known before.
+    between = read_between(api, dialect, [run.run]) or Between()
+    made = {(run.run, uid) for uid in run.jobs}
     left: list[Object] = []
 
     def there(kind: str) -> tuple[list[Object], list[Object]]:
@@ -247,12 +250,12 @@ def remove(
         ours, others = there(kind)
         left += others
         for item in ours:
-            makers.add(item["metadata"]["uid"])
+            made |= pairs_of([item])
             api.delete(kind, item["metadata"]["name"], uid=item["metadata"]["uid"])
     named = [*((kind, run.run) for kind in dialects.made_from(dialect)), ("Secret", run.run)]
     left += _delete_own(api, [*named, ("Service", dialects.leader_service(dialect, run.run))], run)
     stays = _end_claim(api, run, claim, left)
-    left += _wait_for_pods(api, selector, makers, between=dialect != "job")
+    left += _wait_for_pods(api, selector, made, None if dialect == "job" else between)
     deadline = time.monotonic() + _GONE
     for kind in (*kinds, "ConfigMap"):
         while ours := there(kind)[0]:
@@ -278,14 +281,18 @@ def _end_claim(api: Api, run: Identity, end: ClaimEnd, left: list[Object]) -> bo
     return True
 
 
-def _wait_for_pods(api: Api, selector: str, makers: Collection[str], *, between: bool) -> list[Object]:
-    """Wait until the pods are gone that were made of a run's Jobs; with `between`, of Jobs that a controller
-    made of the run's own objects. Returns pods with the run's labels that nothing made.
+def _wait_for_pods(api: Api, selector: str, made: Collection[Pair], between: Between | None) -> list[Object]:
+    """Wait until the pods are gone that were made of a run's objects; with `between`, of Jobs that a
+    controller made of these, or may have made. Returns pods with the run's labels that nothing made.
     """
     deadline = time.monotonic() + _GONE
+    uids = {uid for _, uid in (between or Between()).makers(made)}
 
     def is_awaited(pod: Object) -> bool:
-        return belonging.is_made_by(pod, makers) or (between and belonging.maker_of(pod).get("kind") == "Job")
+        if belonging.is_made_by(pod, uids):
+            return True
+        of_job = belonging.maker_of(pod).get("kind") == "Job"
+        return between is not None and of_job and not between.refutes(pod)
 
     while True:
         found = api.list("Pod", selector=selector).items

@@ -8,12 +8,13 @@ what its keeper was told."""
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, TypedDict, cast
 
 from echelon.engines.kubernetes import names
+from echelon.engines.kubernetes.between import Between, have_between, read_between
 from echelon.engines.kubernetes.client.api import Api, NotThere, Object
 from echelon.engines.kubernetes.client.stream import split_lines
 from echelon.engines.kubernetes.diagnose.queueing import find_untended
@@ -94,7 +95,9 @@ def list_runs(
     selector = f"{names.COMPONENT}={names.RECORD}"
     listed = cast("list[Object]", api.list_shapes("ConfigMap", _RecordOutline, selector=selector))
     records = [obj for obj in listed if is_record(obj)]
-    jobs, pods = _workers_of(api, [obj for obj in records if not has_end(obj)])
+    going = [obj for obj in records if not has_end(obj)]
+    jobs, pods = _workers_of(api, going)
+    between = _between(api, going, pods)
     found: list[RunSummary] = []
     held: list[tuple[Record, RunSummary, Object | None]] = []
     for obj in records:
@@ -108,7 +111,8 @@ def list_runs(
             found.append(summarise(stored.run, fold(opening_status(stored.run), [stored.end])))
             continue
         try:
-            view = to_view(stored, jobs.get(name, []), pods.get(name, []))
+            mine = pods.get(name, [])
+            view = to_view(stored, jobs.get(name, []), mine, between.get(stored.dialect))
         except StateTrouble as error:
             found.append(_unreadable(obj, ref_of(name), error))
             continue
@@ -168,6 +172,18 @@ def _workers_of(api: Api, records: Sequence[Object]) -> tuple[dict[str, list[Obj
             jobs += [{**job, "kind": kind} for job in shapes]
     pods = cast("list[Object]", api.list_shapes("Pod", _PodOutline, selector=ours))
     return _by_run(jobs), _by_run(pods)
+
+
+def _between(
+    api: Api, records: Sequence[Object], pods: Mapping[str, Sequence[Object]]
+) -> dict[str, Between | None]:
+    """What controllers made between runs and their pods, by the dialect: one look for all runs of it."""
+    runs: dict[str, list[str]] = {}
+    for obj in records:
+        name, dialect = obj["metadata"]["name"], dialect_of(obj)
+        if have_between(dialect, pods.get(name, ())):
+            runs.setdefault(dialect, []).append(name)
+    return {dialect: read_between(api, dialect, found) for dialect, found in runs.items()}
 
 
 def _look_closer(
