@@ -118,12 +118,17 @@ class Run:
             show = in_notebook() and self._look().state not in FINAL
         with self._shown() if show else nullcontext():
             with self.tending(take_over=take_over, saving=Saving(tell=tell)) as tender:
+                end: Event | None = None
                 for event in self._engine.events(self._ref, follow=True, timeout=seconds):
                     if show:
                         tell_waiting(event)
                     if event.kind == "finished":
+                        end = event
                         tender.finish(event, collect or self.collect)
             status = self._look()
+            if status.state not in FINAL and end is not None:
+                # What told the end may be gone by now, and a worker be on its way that was to replace it.
+                status = fold(status, [end])
             if status.state not in FINAL:
                 raise self._no_end(status, timeout)
         if check and (failure := failure_of(status)) is not None:
