@@ -150,6 +150,12 @@ def _processes_here() -> str:
     return hashlib.sha256(known.encode()).hexdigest()[:12]
 
 
+def describe_process(name: str) -> str:
+    """A process by the name that `process_name` gave it, for a message."""
+    host, *_, number, _own = name.split("/") if name.count("/") > 2 else (name, "", "")
+    return f"process {number} on {host}" if number.isdecimal() else host
+
+
 def is_dead_process(name: str) -> bool:
     """Whether a name that `process_name` gave is that of a process of this machine which has ended."""
     where, _, number = name.rpartition("/")[0].rpartition("/")

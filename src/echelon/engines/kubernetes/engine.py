@@ -17,7 +17,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from echelon.engines.base import Saving, Taken, check_results, current_user, read_secrets, run_exists
+from echelon.engines.base import (
+    Saving,
+    Taken,
+    TakeOver,
+    check_results,
+    current_user,
+    read_secrets,
+    run_exists,
+)
 from echelon.engines.kubernetes import (
     abilities,
     controllers,
@@ -59,6 +67,7 @@ from echelon.model.world import rank_count
 
 if TYPE_CHECKING:
     from echelon.bundle import Bundle
+    from echelon.engines.kubernetes.files.waiting_for_owner import Wanted
     from echelon.engines.kubernetes.tend import Tender
 
 
@@ -82,7 +91,7 @@ class KubernetesEngine(Offers):
         self._submissions = Submissions()
         self._mirrors = Mirrors()
         self._starting = ""  # the run that this process starts, or was cut off in starting
-        self._wanted: dict[str, Tender] = {}  # claims of other processes that are to be taken over
+        self._wanted: dict[str, Wanted] = {}  # claims of other processes that are to be taken over
         self._made: Stored | None = None  # the record that was made last, and has not been started
         self._checked: tuple[Job, bool] | None = None  # and whether the user may execute in pods
         self._level: Callable[[], str | None] | None = None  # of Pod Security, asked for with the check
@@ -346,7 +355,7 @@ class KubernetesEngine(Offers):
         tell: Callable[[str], object] = lambda _: None,
     ) -> Path:
         """Bring a file or folder of the results: from where they were collected to, or from the workers."""
-        from echelon.engines.kubernetes.files.results import fetch_results
+        from echelon.engines.kubernetes.files.fetching import fetch_results
 
         return fetch_results(self.api, self._submissions, self._ref(ref.name), path, to, notice, tell)
 
@@ -378,17 +387,16 @@ class KubernetesEngine(Offers):
 
     def collect(self, ref: RunRef, progress: Callable[[int, int], object] | None = None) -> Sequence[LeftOut]:
         """Fetch what the workers keep, once, and release them when all of it is here."""
-        from echelon.engines.kubernetes.files.results import collect_results
+        from echelon.engines.kubernetes.files.collecting import collect_results
         from echelon.engines.kubernetes.follow.log_files import forget_complete
 
         mine = self._ref(ref.name)
         wanted = self._wanted.get(mine.name)
-        take = wanted.take if wanted is not None else None
         try:
-            left_out = collect_results(self.api, self._submissions, mine, progress, take)
+            left_out = collect_results(self.api, self._submissions, mine, progress, wanted)
         finally:
-            if wanted is not None and wanted.held:  # no caller knows that it was taken in here
-                wanted.release()
+            if wanted is not None and wanted.tender.held:  # no caller knows that it was taken in here
+                wanted.tender.release()
         stored = views.find_record(self.api, mine)
         if stored is not None and self._submissions.fetched(stored.uid, stored.run.created) is not None:
             forget_complete(self._home_of(stored) / "logs")
@@ -396,19 +404,20 @@ class KubernetesEngine(Offers):
                 self._submissions.forget_code(stored.uid)
         return left_out
 
-    def tender(self, ref: RunRef, *, take_over: bool = False) -> Tender | None:
+    def tender(self, ref: RunRef, *, take_over: TakeOver | None = None) -> Tender | None:
         """Become the run's tender, if its claim is free and this machine submitted it, or `take_over`."""
+        from echelon.engines.kubernetes.files.waiting_for_owner import Wanted
         from echelon.engines.kubernetes.tend import Tender
 
         mine = self._ref(ref.name)
         uid = views.read_record(self.api, mine).uid
-        if not take_over and self._submissions.results_of(uid) is None:
+        if take_over is None and self._submissions.results_of(uid) is None:
             return None
         found = Tender(self.api, mine)
         if found.take():
             return found
-        if take_over:
-            self._wanted[mine.name] = found
+        if take_over is not None:
+            self._wanted[mine.name] = Wanted(tender=found, asked=take_over)
         return None
 
     def stop(self, ref: RunRef, *, signal: StopSignal = "SIGTERM") -> str | None:
@@ -437,7 +446,7 @@ class KubernetesEngine(Offers):
 
     def _home_of(self, stored: Stored) -> Path:
         """Where the run's results belong on this machine."""
-        from echelon.engines.kubernetes.files.results import local_folder
+        from echelon.engines.kubernetes.files.home import local_folder
 
         return local_folder(stored, self._submissions)
 

@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from echelon.engines.base import Saving
+from echelon.engines.base import Saving, TakeOver
 from echelon.engines.kubernetes.client.api import Api, NotThere, Object
 from echelon.engines.kubernetes.client.kubeconfig import load_access
 from echelon.engines.kubernetes.watched.holding import hold_back
@@ -142,7 +142,7 @@ class WatchedJobs:
         """Nothing: results are where the job wrote them."""
         return ()
 
-    def tender(self, ref: RunRef, *, take_over: bool = False) -> None:
+    def tender(self, ref: RunRef, *, take_over: TakeOver | None = None) -> None:
         """None: its controller looks after it."""
 
     def fetch(
