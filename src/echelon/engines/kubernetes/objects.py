@@ -7,7 +7,7 @@ was cut off anywhere is taken up by making the rest."""
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from typing import Literal
 
@@ -21,7 +21,7 @@ from echelon.engines.kubernetes.render.keeper import keeper_object, level_of
 from echelon.engines.kubernetes.render.manifests import Started, owner_reference
 from echelon.engines.kubernetes.render.payload import map_names
 from echelon.engines.kubernetes.state.workers import is_cut_off, is_stuck
-from echelon.errors import Denied, Refused, Unreachable
+from echelon.errors import Denied, EchelonError, Refused, Unreachable
 from echelon.values import frozen
 
 # Seconds that Kubernetes may take to remove what was deleted. After an outage of the API server its
@@ -32,18 +32,48 @@ _LOOK = 0.5  # seconds before them
 _SEEN = 10.0  # seconds within which a controller has seen an object that another one names
 
 
-def create(api: Api, obj: Object, owner: Object | None = None, *, made_for: str = "") -> Object:
+def create(
+    api: Api, obj: Object, owner: Object | None = None, *, made_for: str = "", kind: str = ""
+) -> Object:
     """Make an object of a run, or find that it is there; one of the same name that is on its way out is
     waited for. It goes with `owner`, its run's record; or it is only marked as `made_for` the record of
-    this uid.
+    this uid. `kind` is how the API names its kind, if not by that name alone.
     """
     if owner is not None:
         about = {**obj["metadata"], "ownerReferences": [owner_reference(owner)]}
         wanted, made_for = {**obj, "metadata": about}, owner["metadata"]["uid"]
     else:
         wanted = belonging.marked(obj, made_for)
-    kind, name = obj["kind"], obj["metadata"]["name"]
     mine = Identity(run=obj["metadata"]["labels"][names.RUN], record=made_for)
+    return _make(api, wanted, lambda found: belonging.standing(found, mine), _taken, kind=kind or obj["kind"])
+
+
+def create_record(api: Api, obj: Object) -> Object:
+    """Make a run's record; raises AlreadyThere if its name is taken. After an answer that was lost, it may be
+    there, or come yet: it is known by what it says.
+    """
+
+    def standing(found: Object) -> Standing:
+        return "ours" if found.get("data") == obj["data"] else "other-run"
+
+    def taken(found: Object, _standing: Standing) -> AlreadyThere:
+        return AlreadyThere(f"the record {found['metadata']['name']!r} exists", hint="choose another name")
+
+    return _make(api, obj, standing, taken, kind="ConfigMap")
+
+
+def _make(
+    api: Api,
+    wanted: Object,
+    standing_of: Callable[[Object], Standing],
+    taken: Callable[[Object, Standing], EchelonError],
+    *,
+    kind: str,
+) -> Object:
+    """Make an object, or find that what has its name is what was to be made; whatever becomes of the answer.
+    What is on its way out is waited for; anything else is `taken`.
+    """
+    name = wanted["metadata"]["name"]
     deadline, unclear = time.monotonic() + _GONE, 0
     while True:
         try:
@@ -58,14 +88,14 @@ def create(api: Api, obj: Object, owner: Object | None = None, *, made_for: str 
             time.sleep(0.0 if found is not None else _LOOK)
         if found is None:
             continue
-        standing = belonging.standing(found, mine)
+        standing = standing_of(found)
         if standing == "ours":
             return found
         if standing not in ("leaves", "orphan"):
-            raise _taken(found, standing)
+            raise taken(found, standing)
         if time.monotonic() > deadline:
             raise Refused(
-                f"the {kind} {name!r} of an earlier run is still being removed",
+                f"the {wanted['kind']} {name!r} of an earlier run is still being removed",
                 hint="try again in a moment, or choose another name with --name",
             )
         api.delete(kind, name, uid=found["metadata"]["uid"], grace=0)
@@ -86,29 +116,6 @@ def _taken(found: Object, standing: Standing) -> Refused:
     else:
         hint = f"`kubectl delete {kind.lower()} {name}` removes it; or {hint}"
     return Refused(f"the {kind} {name!r} is of another run that was called {run!r}", hint=hint)
-
-
-def create_record(api: Api, obj: Object) -> Object:
-    """Make a run's record; raises AlreadyThere if its name is taken. After an answer that was lost, it may be
-    there, or come yet: it is looked for, and known by what it says.
-    """
-    name, unclear = obj["metadata"]["name"], 0
-    while True:
-        try:
-            return api.create(obj)
-        except AlreadyThere:
-            found = api.find("ConfigMap", name) if unclear else None
-            if found is None or found.get("data") != obj["data"]:
-                raise
-            return found
-        except Unreachable:
-            unclear += 1
-            found = api.find("ConfigMap", name)
-            if found is not None and found.get("data") == obj["data"]:
-                return found
-            if unclear > _UNCLEAR:
-                raise
-            time.sleep(_LOOK)
 
 
 def tie_record(api: Api, stored: Stored, jobs: Sequence[Object]) -> Object | None:
