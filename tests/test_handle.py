@@ -7,10 +7,14 @@ from collections.abc import Iterator
 import pytest
 
 from echelon.engines.base import Engine
+from echelon.errors import RunTimedOut
 from echelon.handle import Run, whole_lines
+from echelon.model.ends import worker_lost
+from echelon.model.event import Event
 from echelon.model.job import Job
 from echelon.model.log import LogLine
 from echelon.model.run import Record, RunRef
+from echelon.model.traits import Traits
 
 
 def line(text: str, *, worker: int = 0, at: float = 1.0, unfinished: bool = False) -> LogLine:
@@ -60,3 +64,28 @@ def test_pieces_become_lines() -> None:
         ("d", 0, 3.0),
     ]
     assert not any(each.unfinished for each in made)
+
+
+class Forgetful(Growing):
+    """An engine that tells a run's end to those who follow it, and forgets it: what told the end is gone, and
+    a worker comes that was to replace the lost one.
+    """
+
+    traits = Traits(place="memory", keeps_queue=True)
+
+    def events(self, _ref: RunRef, *, follow: bool = False, timeout: float | None = None) -> Iterator[Event]:
+        yield Event(kind="admitted", at=1.0)
+        if follow and timeout is None:
+            yield worker_lost(0, "its pod was deleted", at=2.0)
+
+    def collect(self, *_: object) -> tuple[()]:
+        return ()
+
+
+def test_an_end_that_was_told_is_the_end_though_another_look_does_not_show_it() -> None:
+    engine: Engine = Forgetful([], [])  # type: ignore[assignment]
+    run = Run(RunRef(engine="memory", name="fm"), engine)
+    found = run.wait(show=False)
+    assert (found.state, found.root_cause is not None) == ("failed", True)
+    with pytest.raises(RunTimedOut, match="is still"):
+        run.wait(0.01, show=False)

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from echelon import tending
-from echelon.engines.base import Saving, Tender
+from echelon.engines.base import Saving, TakeOver, Tender
 from echelon.engines.memory.engine import MemoryEngine
 from echelon.errors import EchelonError, Refused, ResultsIncomplete, Unreachable
 from echelon.handle import Run
@@ -73,7 +73,9 @@ class Queue(MemoryEngine):
     def read(self, ref: RunRef) -> Record:
         return Record(ref=ref, job=JOB, created=1.0, owner="ann", results="runs/fm")
 
-    def tender(self, ref: RunRef, *, take_over: bool = False) -> Tender | None:  # type: ignore[override]
+    def tender(  # type: ignore[override]
+        self, ref: RunRef, *, take_over: TakeOver | None = None
+    ) -> Tender | None:
         del ref
         return self.claimed if self.free or take_over else None
 
@@ -194,7 +196,7 @@ def test_output_is_saved_from_the_claim_on_until_the_end_is_seen(over: bool, sav
         return iter(())
 
     engine.logs = logs  # type: ignore[method-assign]
-    found = tending.Tending(REF, engine, take_over=False, saving=Saving())
+    found = tending.Tending(REF, engine, saving=Saving())
     found._over = over
     engine.free = True
     assert found.is_ours()

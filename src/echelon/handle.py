@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from echelon.agent import stopping
 from echelon.engines.abilities import CopyWatch
-from echelon.engines.base import Engine, RunDamaged, Saving
+from echelon.engines.base import Engine, RunDamaged, Saving, TakeOver
 from echelon.errors import EchelonError, InvalidJob, ResultsIncomplete, RunTimedOut, StateTrouble
 from echelon.live import in_notebook, shown, tell_waiting
 from echelon.model.copy import LeftOut
@@ -110,20 +111,28 @@ class Run:
         are printed as they come; in a notebook they are, unless it is False or the run is over. A run that
         this machine submitted is looked after meanwhile, its output is saved among its results as it comes,
         and its results are fetched; one that another machine submitted, only with `take_over`. What
-        keeps the output from being saved is told once. Raises ResultsIncomplete if not all results could be
-        fetched. `collect` is called instead of `self.collect`, by a command that shows it.
+        keeps the output from being saved is told once, and whom a take-over waits for. Raises
+        ResultsIncomplete if not all results could be fetched. `collect` is called instead of `self.collect`,
+        by a command that shows it.
         """
         seconds = parse_duration("timeout", timeout) if isinstance(timeout, str) else timeout
         if show is None:
             show = in_notebook() and self._look().state not in FINAL
         with self._shown() if show else nullcontext():
-            with self.tending(take_over=take_over, saving=Saving(tell=tell)) as tender:
+            until = None if seconds is None else time.monotonic() + seconds
+            over = TakeOver(tell=tell, until=until) if take_over else None
+            with tending(self._ref, self._engine, take_over=over, saving=Saving(tell=tell)) as tender:
+                end: Event | None = None
                 for event in self._engine.events(self._ref, follow=True, timeout=seconds):
                     if show:
                         tell_waiting(event)
                     if event.kind == "finished":
+                        end = event
                         tender.finish(event, collect or self.collect)
             status = self._look()
+            if status.state not in FINAL and end is not None:
+                # What told the end may be gone by now, and a worker be on its way that was to replace it.
+                status = fold(status, [end])
             if status.state not in FINAL:
                 raise self._no_end(status, timeout)
         if check and (failure := failure_of(status)) is not None:
@@ -295,7 +304,8 @@ class Run:
         """Look after the run inside this context: try to admit it while it is queued, do the upkeep that it
         needs from outside and, with `saving`, save its output. Everything that only looks changes nothing.
         """
-        return tending(self._ref, self._engine, take_over=take_over, saving=saving)
+        over = TakeOver() if take_over else None
+        return tending(self._ref, self._engine, take_over=over, saving=saving)
 
     def collect(self, progress: Callable[[int, int], object] | None = None) -> Sequence[LeftOut]:
         """Bring the results of a run that has ended to where they belong, and let its workers go; returns

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from echelon.admission import admit
-from echelon.engines.base import Engine, Saving, Tender
+from echelon.engines.base import Engine, Saving, TakeOver, Tender
 from echelon.errors import EchelonError, Unreachable
 from echelon.model.event import Event
 from echelon.model.run import RunRef
@@ -28,7 +28,7 @@ _LAST_LINES = 30.0  # seconds that the last lines of a run that is over may take
 
 @contextmanager
 def tending(
-    ref: RunRef, engine: Engine, *, take_over: bool = False, saving: Saving | None = None
+    ref: RunRef, engine: Engine, *, take_over: TakeOver | None = None, saving: Saving | None = None
 ) -> Iterator[Tending]:
     """Look after the run inside this context, as far as its claim can be had; with `saving`, save its output
     meanwhile. A command that shows the output saves it itself.
@@ -44,7 +44,14 @@ def tending(
 class Tending:
     """A thread that tries for the run's claim, and does what is due while it has it."""
 
-    def __init__(self, ref: RunRef, engine: Engine, *, take_over: bool, saving: Saving | None = None) -> None:
+    def __init__(
+        self,
+        ref: RunRef,
+        engine: Engine,
+        *,
+        take_over: TakeOver | None = None,
+        saving: Saving | None = None,
+    ) -> None:
         self._ref = ref
         self._engine = engine
         self._take_over = take_over

@@ -19,8 +19,11 @@ from echelon.errors import EchelonError, Unreachable
 from echelon.model.status import RunSummary
 from echelon.model.volume import Volume
 from echelon.notebook import removing
+from echelon.notebook.cells import About
+from echelon.notebook.folder import PipelineFolder, PipelineRecord, write_record
+from echelon.notebook.noted import note_pipeline
 from echelon.notebook.removing import find_pipeline
-from echelon.notebook.volume import RUN_LABEL
+from echelon.notebook.volume import RUN_LABEL, RunVolume, open_volume, wanted_volume
 from echelon.sources import Target
 
 STEP = RunSummary(
@@ -88,18 +91,77 @@ class Labelled(MemoryEngine):
     def __init__(self) -> None:
         super().__init__()
         self.volumes = cast("Volumes", self)  # type: ignore[assignment]
+        self.removed: list[tuple[str, str]] = []
 
     def list_all(self) -> list[Volume]:
         return [
-            Volume(name=name, status="Bound", size=1, modes=(), labels={RUN_LABEL: "flow"})
+            Volume(
+                name=name, status="Bound", size=1, modes=(), labels={RUN_LABEL: "flow"}, uid=f"uid-of-{name}"
+            )
             for name in ("flow", "precious")
         ]
 
-    def remove(self, name: Any, tell: Any = None) -> Any:  # noqa: ARG002 - of a volume
-        self.removed = [*getattr(self, "removed", []), name]
+    def remove(self, name: Any, uid: Any = "") -> Any:  # of a volume
+        self.removed.append((name, uid))
 
 
-def test_a_volume_that_only_carries_the_label_stays() -> None:
+def removal(engine: Labelled, **more: str) -> list[str]:
+    said: list[str] = []
+    removing.remove_volumes([removing.Holding(pipeline="flow", engine=engine, **more)], said.append)
+    return said
+
+
+def test_a_volume_that_only_carries_the_label_stays(home: Path) -> None:
     engine = Labelled()
-    removing.remove_volumes([removing.Holding(pipeline="flow", engine=engine)], lambda _: None)
-    assert engine.removed == ["flow"]
+    assert removal(engine, made="uid-of-flow", volume="flow/flow") == [
+        "volume flow, which was made for flow, is removed"
+    ]
+    assert engine.removed == [("flow", "uid-of-flow")]
+
+
+@pytest.mark.core
+@pytest.mark.parametrize("made", ["", "uid-of-another"])
+def test_a_volume_that_has_the_name_and_the_label_but_not_the_uid_stays_and_is_named(
+    home: Path, made: str
+) -> None:
+    """As when a colleague made one of that name, or after the pipeline's own was deleted."""
+    engine = Labelled()
+    (said,) = removal(engine, made=made, volume="flow/flow")
+    assert said.startswith(
+        "volume flow stays: nothing shows that it was made for flow; `echelon volume rm flow`"
+    )
+    assert engine.removed == []
+
+
+@pytest.mark.parametrize(("own", "goes"), [("uid-of-flow", True), ("uid-of-another", False), ("", False)])
+def test_what_this_machine_has_noted_counts_before_what_steps_say(
+    home: Path, tmp_path: Path, own: str, goes: bool
+) -> None:
+    folder = PipelineFolder(tmp_path / "flow")
+    folder.path.mkdir()
+    volume = RunVolume(claim="flow", path="flow", made=True, uid=own)
+    record = PipelineRecord(name="flow", notebook="b.ipynb", created=1.0, steps={}, volume=volume)
+    write_record(folder, record)
+    note_pipeline(folder)
+    engine = Labelled()
+    removal(engine, made="" if not own else "uid-of-flow")
+    assert bool(engine.removed) is goes
+
+
+def test_a_volume_of_the_users_own_stays(home: Path) -> None:
+    engine = Labelled()
+    said = removal(engine, volume="data/runs/flow-ab12")
+    assert said[-1] == "variables and files of flow stay on pvc:data/runs/flow-ab12"
+    assert engine.removed == []
+
+
+def test_a_pipeline_knows_the_uid_of_the_volume_that_is_made_for_it() -> None:
+    class Making:
+        def create(self, name: str, **given: Any) -> Volume:
+            assert given["labels"] == {RUN_LABEL: name}
+            return Volume(name=name, status="Pending", size=1, modes=(), uid="given-by-the-server")
+
+    volumes = cast("Volumes", Making())
+    wanted = wanted_volume("new:1Gi@shared", None, About())
+    assert open_volume(wanted, "flow", volumes).uid == "given-by-the-server"
+    assert open_volume(wanted, "flow", volumes, dry_run=True).uid == ""

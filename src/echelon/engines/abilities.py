@@ -102,8 +102,8 @@ class Volumes(Protocol):
         """Make a volume."""
         ...
 
-    def remove(self, name: str) -> None:
-        """Remove a volume; StateTrouble if it is in use."""
+    def remove(self, name: str, uid: str = "") -> None:
+        """Remove a volume; StateTrouble if it is in use. With `uid`, only the one that has it."""
         ...
 
     def send(

@@ -77,6 +77,17 @@ class Saving:
     left: threading.Event = field(default_factory=threading.Event)
 
 
+@frozen
+class TakeOver:
+    """Asks for a run to be looked after that another machine submitted. The process that does so at this
+    moment may be fetching the results: it is waited for, until `until` (of `time.monotonic`) at most, and
+    `tell` gets for whom.
+    """
+
+    tell: Callable[[str], object] = lambda _text: None
+    until: float | None = None
+
+
 class Tender(Protocol):
     """Holds a run's tender claim, and with it the right and the duty to look after the run from outside."""
 
@@ -264,7 +275,7 @@ class Engine(Protocol):
         does nothing. `progress` is called with the bytes that have come, and how many there are."""
         ...
 
-    def tender(self, ref: RunRef, *, take_over: bool = False) -> Tender | None:
+    def tender(self, ref: RunRef, *, take_over: TakeOver | None = None) -> Tender | None:
         """Take the run's tender claim, if it is free and this machine submitted the run, or `take_over`; None
         where the engine looks after the run itself.
         """

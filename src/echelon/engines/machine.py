@@ -129,6 +129,28 @@ class Submissions:
             _file(state_home() / "submitted", uid).unlink(missing_ok=True)
 
 
+class OwnClaims:
+    """The volume claims that this machine has made in a cluster and that no run has, by their uids."""
+
+    def remember(self, uid: str, name: str) -> None:
+        """Note that a claim was made here. A state folder that cannot be written costs no more than that."""
+        with suppress(OSError, StateTrouble, ValueError):
+            folder = state_home() / "claims"
+            durable.make_folder(folder)
+            durable.replace_file(_file(folder, uid), json.dumps({"name": name}).encode())
+
+    def has(self, uid: str) -> bool:
+        """Whether a claim was made here."""
+        with suppress(OSError, StateTrouble, ValueError):
+            return _file(state_home() / "claims", uid).is_file()
+        return False
+
+    def forget(self, uid: str) -> None:
+        """It is removed."""
+        with suppress(OSError, StateTrouble, ValueError):
+            _file(state_home() / "claims", uid).unlink(missing_ok=True)
+
+
 @cache
 def process_name() -> str:
     """A name of this process that no other process of any machine has: who reads it knows the host, and
@@ -148,6 +170,12 @@ def _processes_here() -> str:
     except OSError:  # another system, without containers
         known = f"{uuid.getnode():x}"
     return hashlib.sha256(known.encode()).hexdigest()[:12]
+
+
+def describe_process(name: str) -> str:
+    """A process by the name that `process_name` gave it, for a message."""
+    host, *_, number, _own = name.split("/") if name.count("/") > 2 else (name, "", "")
+    return f"process {number} on {host}" if number.isdecimal() else host
 
 
 def is_dead_process(name: str) -> bool:

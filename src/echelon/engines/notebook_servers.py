@@ -33,11 +33,14 @@ class ServerFound:
 
 @frozen
 class ServerRemoved:
-    """What `down` has removed, and the volume that it has kept."""
+    """What `down` has removed, and the volume that it has kept; `left` is one of the server's name of which
+    nothing shows that it was made for it.
+    """
 
     was_there: bool
     kept: str | None = None
     removed: str | None = None
+    left: str | None = None
 
 
 class NotebookServers(Protocol):

@@ -34,6 +34,7 @@ class Volume:
     runs: tuple[str, ...] = ()
     nodes: tuple[str, ...] = ()  # where those pods are
     labels: Mapping[str, str] = field(default_factory=dict)
+    uid: str = ""  # which no other claim ever has
 
 
 def check_unused(volume: Volume) -> None:

@@ -37,7 +37,7 @@ from echelon.notebook.folder import PipelineFolder
 from echelon.notebook.pipeline import Pipeline, Step
 from echelon.notebook.places import Entries, Files, last_cell_in
 from echelon.notebook.program import program_files, specification
-from echelon.notebook.volume import RUN_LABEL, RunVolume, bound_to_one_node
+from echelon.notebook.volume import RUN_LABEL, VOLUME_LABEL, RunVolume, bound_to_one_node
 from echelon.pods import settle_pods
 from echelon.prepare import Prepared
 from echelon.shipping import settle_remote
@@ -109,11 +109,12 @@ class InPods:
         settings = pod_settings(step, self.base, self.image)
         bound = bound_to_one_node(self.folder.name) if self.volume.one_node else {}
         code = self.engine.traits.code_limit
+        known = {VOLUME_LABEL: self.volume.uid} if self.volume.uid else {}
         large = code is not None and len(self.bundle.data) > code and self.base.code_volume is None
         return replace(
             settings,
             mount=[*(settings.mount or ()), f"{self.volume}:{MOUNT}"],
-            label={**(settings.label or {}), RUN_LABEL: self.folder.name},
+            label={**(settings.label or {}), RUN_LABEL: self.folder.name, **known},
             template=merge_under(settings.template or {}, bound) or None,
             code_volume=f"{self.volume}/code" if large else self.base.code_volume,
         )

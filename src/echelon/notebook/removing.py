@@ -12,9 +12,10 @@ from echelon.handle import Run
 from echelon.model.job import PIPELINE
 from echelon.model.run import parse_uri
 from echelon.model.status import RunSummary
+from echelon.model.volume import Volume
 from echelon.notebook.noted import Noted, forget_pipeline, noted
 from echelon.notebook.pods import MOUNT
-from echelon.notebook.volume import RUN_LABEL
+from echelon.notebook.volume import RUN_LABEL, VOLUME_LABEL
 from echelon.sources import Target, find_surroundings, where_to_look
 from echelon.values import frozen
 
@@ -38,11 +39,14 @@ class Found:
 
 @frozen
 class Holding:
-    """A pipeline run, and the volume that holds its variables, as NAME/path; "" where none is known."""
+    """A pipeline run, and the volume that holds its variables, as NAME/path; "" where none is known. `made`
+    is the uid of one that was made for it.
+    """
 
     pipeline: str
     engine: Engine
     volume: str = ""
+    made: str = ""
 
 
 def find_pipeline(name: str, target: Target) -> Found | None:
@@ -56,7 +60,7 @@ def find_pipeline(name: str, target: Target) -> Found | None:
         rows, known = steps_of(engine, name), noted(name)
         if known is not None and known.record.on != (engine.traits.place if engine.traits.remote else ""):
             known = None  # another one, elsewhere
-        if not rows and not (known is not None and known.is_cached) and not _made_for(engine, name):
+        if not rows and not (known is not None and known.is_cached) and not _labelled(engine, name):
             return None
         return Found(pipeline=name, engine=engine, rows=rows, noted=known)
 
@@ -79,7 +83,8 @@ def holding_of(run: Run, engine: Engine) -> Holding | None:
     if PIPELINE not in job.env:
         return None
     volume = next((each.source for each in job.pod.mounts if each.path == MOUNT), "")
-    return Holding(pipeline=job.env[PIPELINE], engine=engine, volume=volume)
+    made = job.pod.labels.get(VOLUME_LABEL, "")
+    return Holding(pipeline=job.env[PIPELINE], engine=engine, volume=volume, made=made)
 
 
 def forget_pipelines(held: Iterable[Holding]) -> list[str]:
@@ -104,23 +109,36 @@ def remove_volumes(held: Iterable[Holding], tell: Tell) -> None:
         engine = holdings[0].engine
         if engine.volumes is None or any(row.pipeline == name for row in engine.runs()):
             continue
-        made = _made_for(engine, name)
-        for volume in made:
+        known, told = _made_uids(name, holdings), set()
+        for volume in _labelled(engine, name):
+            told.add(volume.name)
+            if volume.uid not in known:
+                hint = f"`echelon volume rm {volume.name}` removes it"
+                tell(f"volume {volume.name} stays: nothing shows that it was made for {name}; {hint}")
+                continue
             try:
-                engine.volumes.remove(volume)
-                tell(f"volume {volume}, which was made for {name}, is removed")
+                engine.volumes.remove(volume.name, volume.uid)
+                tell(f"volume {volume.name}, which was made for {name}, is removed")
             except StateTrouble as error:
-                tell(f"volume {volume}, which was made for {name}, stays: {error}")
+                tell(f"volume {volume.name}, which was made for {name}, stays: {error}")
         for place in {each.volume for each in holdings} - {""}:
-            if place.partition("/")[0] not in made:
+            if place.partition("/")[0] not in told:
                 tell(f"variables and files of {name} stay on pvc:{place}")
 
 
-def _made_for(engine: Engine, name: str) -> list[str]:
-    """The volume that was made for a pipeline run: it has the run's label and its name (`open_volume`). A
-    label alone anybody may have given to a volume of their own.
+def _made_uids(name: str, holdings: Iterable[Holding]) -> set[str]:
+    """The uid of the volume that was made for a pipeline run: as this machine has noted it, or, where it has
+    not, as the runs of its steps have it. By its name and label alone a volume may be anybody's.
     """
+    known = noted(name)
+    if known is not None and known.record.volume is not None and known.record.volume.uid:
+        return {known.record.volume.uid}
+    return {each.made for each in holdings} - {""}
+
+
+def _labelled(engine: Engine, name: str) -> list[Volume]:
+    """The volume that may have been made for a pipeline run: it has the run's label and its name."""
     if engine.volumes is None:
         return []
     found = engine.volumes.list_all()
-    return [each.name for each in found if each.name == name and each.labels.get(RUN_LABEL) == name]
+    return [each for each in found if each.name == name and each.labels.get(RUN_LABEL) == name]

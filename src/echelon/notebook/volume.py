@@ -21,6 +21,7 @@ from echelon.notebook.pipeline import Step
 from echelon.values import frozen
 
 RUN_LABEL = "notebook.echelon.dev/run"  # of a volume that was made for a pipeline run, and of all its pods
+VOLUME_LABEL = "notebook.echelon.dev/volume"  # of what its steps are made of: the uid of that volume
 SHARED, ONE_NODE = MODES["rwx"], MODES["rwo"]
 _KALE_MODES = {"rwm": SHARED, "rwo": ONE_NODE}
 
@@ -41,6 +42,7 @@ class RunVolume:
     path: str
     made: bool  # for this run: it goes when the run is removed
     one_node: bool = False
+    uid: str = ""  # of one that was made: anybody may give a volume its name and label
 
     def __str__(self) -> str:
         return f"pvc:{self.claim}/{self.path}"
@@ -75,15 +77,17 @@ def open_volume(wanted: Wanted, run: str, volumes: Volumes, *, dry_run: bool = F
         wanted = settle_mode(wanted, volumes.shared_classes())
     output, mode = wanted.output, wanted.mode or SHARED
     if output.claim is None:
+        uid = ""
         if not dry_run:
-            volumes.create(
+            made = volumes.create(
                 run,
                 size=output.size,
                 mode=mode,
                 storage_class=output.storage_class,
                 labels={RUN_LABEL: run},
             )
-        return RunVolume(claim=run, path=run, made=True, one_node=mode != SHARED)
+            uid = made.uid
+        return RunVolume(claim=run, path=run, made=True, one_node=mode != SHARED, uid=uid)
     found = volumes.read(output.claim)
     # Another machine may have run one of the same name: what it left there must not be found.
     path = "/".join(filter(None, (output.path, f"{run}-{secrets.token_hex(2)}")))

@@ -13,6 +13,7 @@ from tests.engines.kubernetes.stand_in import Answer, StandIn, refuses, says
 
 from echelon.engines.kubernetes import names, objects
 from echelon.engines.kubernetes.belonging import Identity, describe_left, marked
+from echelon.engines.kubernetes.between import Between
 from echelon.engines.kubernetes.client.access import Access
 from echelon.engines.kubernetes.client.api import Api, NotThere, Object
 from echelon.engines.kubernetes.render import dialects, manifests
@@ -231,6 +232,21 @@ def test_what_a_job_is_made_from_goes_though_the_record_stays(api: Api, stand_in
     stand_in.answer_with(holds(thing("ConfigMap", uid="the-record"), *own))
     objects.remove(api, MINE, claim="keep", keep_record=True, dialect="trainjob")
     assert deleted(stand_in) == ["trainingruntimes/demo", "secrets/demo"]
+
+
+def test_pods_of_somebody_elses_job_in_between_are_not_waited_for(api: Api, stand_in: StandIn) -> None:
+    """A Job that is called as the Launcher's would be is of another MPIJob: its pod, which has the run's
+    labels, stays.
+    """
+    theirs = called(thing(uid="a-job", run=None), "demo-launcher")
+    theirs["metadata"] |= {"ownerReferences": [{"name": "other", "uid": "other", "controller": True}]}
+    pod = called(thing("Pod", uid="a-pod"), "demo-launcher-x")
+    owner = {"kind": "Job", "name": "demo-launcher", "uid": "a-job", "controller": True}
+    pod["metadata"] |= {"ownerReferences": [owner]}
+    between = Between(tiers=((theirs,),))
+    stand_in.answer_with(says(200, {"kind": "PodList", "metadata": {}, "items": [pod]}))
+    assert objects._wait_for_pods(api, "run=demo", {("demo", "1")}, between) == []
+    assert deeds(stand_in) == ["GET"]
 
 
 CLAIM = called(thing("PersistentVolumeClaim", uid="claim"), "demo-results")

@@ -142,6 +142,9 @@ def down(name: str | None, volumes: bool, **options: Any) -> int:
         render.notice(f"volume {done.kept} stays, with your files; `down --volumes` removes it")
     if done.removed is not None:
         render.notice(f"volume {done.removed} is removed")
+    if done.left is not None:
+        hint = f"`echelon volume rm {done.left}` removes it"
+        render.notice(f"volume {done.left} stays: nothing shows that it was made for the server; {hint}")
     return 0
 
 

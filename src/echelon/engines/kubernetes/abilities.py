@@ -84,11 +84,13 @@ class ClusterVolumes:
             owner=current_user(),
         )
 
-    def remove(self, name: str) -> None:
+    def remove(self, name: str, uid: str = "") -> None:
         """Remove a claim that no pod and no run uses at this moment."""
         from echelon.engines.kubernetes.files.volumes import remove_volume
 
-        remove_volume(self._connect(), self.read(name))
+        found = self.read(name)
+        if uid in ("", found.uid):
+            remove_volume(self._connect(), found)
 
     def send(
         self, source: Path, volume: str, path: str, options: PodOptions, watch: CopyWatch, *, content: bool

@@ -12,7 +12,7 @@ from echelon.engines.kubernetes import control, objects, record
 from echelon.engines.kubernetes.belonging import describe_left, identity_of
 from echelon.engines.kubernetes.client.api import Api
 from echelon.engines.kubernetes.files import whereabouts
-from echelon.engines.kubernetes.files.results import check_fetched
+from echelon.engines.kubernetes.files.forgetting import check_fetched
 from echelon.engines.kubernetes.follow import view as views
 from echelon.engines.kubernetes.follow.follow import read_events
 from echelon.engines.kubernetes.follow.view import View
@@ -102,7 +102,7 @@ def remove_run(
         removed = objects.remove(api, identity_of(found), claim="keep", dialect=record.dialect_of(found))
         _tell_left(ref, removed, tell)
         return ()
-    _check_over(api, submissions, view)
+    _check_over(api, submissions, view, tell)
     stored = view.stored
     end: objects.ClaimEnd = "keep"
     if whereabouts.has_own_claim(stored.run):
@@ -130,7 +130,9 @@ def clear_run(api: Api, submissions: Submissions, view: View) -> None:
     objects.remove(api, mine, claim="keep", keep_record=True, dialect=view.stored.dialect)
 
 
-def _check_over(api: Api, submissions: Submissions, view: View) -> None:
+def _check_over(
+    api: Api, submissions: Submissions, view: View, tell: Callable[[str], object] = lambda _: None
+) -> None:
     """Raise StateTrouble if the run goes on, or has results that only its pods have."""
     stored, name = view.stored, view.stored.run.ref.name
     phase = record.phase_of(stored, has_jobs=bool(view.jobs), now=time.time())
@@ -140,7 +142,7 @@ def _check_over(api: Api, submissions: Submissions, view: View) -> None:
         goes_on = stored.stop is None and phase in ("queued", "starting")
     if goes_on:
         raise StateTrouble(f"run {name!r} has not ended", hint=f"`echelon stop {name}` first")
-    check_fetched(api, submissions, stored)
+    check_fetched(api, submissions, stored, tell)
 
 
 def _end_of(api: Api, view: View) -> Event | None:

@@ -7,62 +7,32 @@ What follows, stops and fetches runs is imported where it is used, so that a sub
 
 from __future__ import annotations
 
-import os
-import time
-import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from echelon.engines.base import Saving, Taken, check_results, current_user, read_secrets, run_exists
-from echelon.engines.kubernetes import (
-    abilities,
-    controllers,
-    names,
-    objects,
-    pod_security,
-    prerequisites,
-    record,
-)
+from echelon.engines.base import Saving, TakeOver, current_user
+from echelon.engines.kubernetes import abilities
 from echelon.engines.kubernetes.client import identity
-from echelon.engines.kubernetes.client.api import AlreadyThere, Api, Conflict, NotThere, Object
-from echelon.engines.kubernetes.client.beside import beside
-from echelon.engines.kubernetes.client.kubeconfig import load_access
-from echelon.engines.kubernetes.files import whereabouts
 from echelon.engines.kubernetes.follow import view as views
 from echelon.engines.kubernetes.follow.mirror import Mirrors
-from echelon.engines.kubernetes.follow.view import View
-from echelon.engines.kubernetes.nodes import inventory
-from echelon.engines.kubernetes.offers import Offers
-from echelon.engines.kubernetes.queue import admitting, scaling, starting, workload
-from echelon.engines.kubernetes.record import Shipped, Stored
-from echelon.engines.kubernetes.render import dialects, manifests
-from echelon.engines.kubernetes.render.image import image_note, image_of
-from echelon.engines.kubernetes.render.payload import Payload, load, weigh
-from echelon.engines.kubernetes.render.pod import RESTRICTED, to_toleration
-from echelon.engines.kubernetes.state import whole
-from echelon.engines.machine import Submissions
-from echelon.engines.terminal_size import size_for
-from echelon.errors import EchelonError, InvalidJob
-from echelon.model.cluster import Cluster
+from echelon.engines.kubernetes.render.image import image_of
+from echelon.engines.kubernetes.submitting import Submitting
+from echelon.errors import InvalidJob
 from echelon.model.copy import LeftOut
 from echelon.model.event import Event
-from echelon.model.job import Job
 from echelon.model.log import LogLine
-from echelon.model.plan import Plan
 from echelon.model.run import Record, RunRef, StopSignal, opening_status
 from echelon.model.status import RunSummary, fold
-from echelon.model.world import rank_count
 
 if TYPE_CHECKING:
-    from echelon.bundle import Bundle
+    from echelon.engines.kubernetes.files.waiting_for_owner import Wanted
     from echelon.engines.kubernetes.tend import Tender
 
 
-class KubernetesEngine(Offers):
+class KubernetesEngine(Submitting):
     """Runs in one namespace of one cluster."""
 
     traits = abilities.TRAITS
@@ -75,136 +45,9 @@ class KubernetesEngine(Offers):
         kubeconfig: str | None = None,
         shown: bool = False,
     ) -> None:
-        self._context = context
-        self._kubeconfig = kubeconfig  # instead of the one in the environment
-        self._namespace = namespace
-        self._shown = shown  # on the caller's terminal, if it has one
-        self._submissions = Submissions()
+        super().__init__(context=context, namespace=namespace, kubeconfig=kubeconfig, shown=shown)
         self._mirrors = Mirrors()
-        self._starting = ""  # the run that this process starts, or was cut off in starting
-        self._wanted: dict[str, Tender] = {}  # claims of other processes that are to be taken over
-        self._made: Stored | None = None  # the record that was made last, and has not been started
-        self._checked: tuple[Job, bool] | None = None  # and whether the user may execute in pods
-        self._level: Callable[[], str | None] | None = None  # of Pod Security, asked for with the check
-
-    @cached_property
-    def api(self) -> Api:
-        """The way to the cluster; nothing is read or asked before it is needed."""
-        given = {} if self._kubeconfig is None else {"KUBECONFIG": self._kubeconfig}
-        environment = {**os.environ, **given}
-        return Api(load_access(context=self._context, namespace=self._namespace, environment=environment))
-
-    def cluster(self, *, gpus: bool = True, job: Job | None = None) -> Cluster:
-        """The cluster's nodes that the job may use and who holds what of them, as far as we may look."""
-        if job is None:
-            return inventory.look(self.api, gpus=gpus)
-        wanted = ",".join(f"{key}={value}" for key, value in sorted(job.pod.node_selector.items()))
-        found = inventory.look(
-            self.api,
-            gpus=gpus,
-            gpu_type=job.resources.gpu_type,
-            selector=wanted,
-            tolerations=[to_toleration(each) for each in job.pod.tolerations],
-        )
-        if wanted and found.known and not found.nodes and not found.left_out:
-            raise inventory.no_such_nodes(self.api.list("Node").items, job.pod.node_selector)
-        return found
-
-    def adds_nodes(self) -> bool:
-        """Whether an autoscaler is known to be there."""
-        return scaling.adds_nodes(self.api)
-
-    def record(self, job: Job, bundle: Bundle | None, held: Plan | None = None) -> RunRef:
-        """Make the record, and all that does not depend on where the run will be; with `held`, the Jobs too,
-        suspended.
-        """
-        job = self._as_it_can_be(job)
-        secrets = read_secrets(job, os.environ)  # what is missing is reported now, not when the workers start
-        who = identity.ask(self.api)
-        ref, payload = self._ref(job.name), self._load(job, bundle)
-        folder = Path(job.results or Path("runs") / job.name).absolute()
-        known, made = views.find_object(self.api, ref.name), False
-        if known is not None:
-            if not self._take_up(views.look(self.api, ref), job, weigh(payload), held=held is not None):
-                raise run_exists(job.name)
-            known = views.find_object(self.api, ref.name)
-        if known is None:
-            check_results(folder, resume=job.resume)
-            user = current_user()
-            run = Record(
-                ref=replace(ref, context=None), job=job, created=_now(), owner=who() or user, user=user
-            )
-            try:
-                known = objects.create_record(
-                    self.api, record.new(run, weigh(payload), held=held is not None)
-                )
-            except AlreadyThere:
-                raise run_exists(job.name) from None  # another client was faster by a moment
-            made = True
-        stored = record.read(known, ref)
-        self._made = stored if made and held is None else None
-        self._submissions.remember(stored.uid, folder)
-        if bundle is not None:
-            self._submissions.keep_code(stored.uid, bundle.data)
-        try:
-            self._ship(known, stored, bundle, payload, secrets, held)
-        except BaseException:  # a quota, Ctrl-C: nothing is left behind
-            with suppress(EchelonError):
-                self.api.delete("ConfigMap", ref.name, uid=stored.uid)
-                if held is not None or not made:
-                    objects.remove(self.api, record.identity(stored))
-            raise
-        return ref
-
-    def _ship(
-        self,
-        known: Object,
-        stored: Stored,
-        bundle: Bundle | None,
-        payload: Payload,
-        secrets: Mapping[str, str],
-        held: Plan | None,
-    ) -> None:
-        """Make what goes with a record; what is there already stays as it is."""
-        job, gang = stored.run.job, uuid.uuid4().hex + uuid.uuid4().hex
-        if bundle is not None and job.pod.code_volume is not None:
-            from echelon.engines.kubernetes.files.code_volume import store_code
-
-            store_code(self.api, job, bundle)
-        dialect = dialects.named(job.pod.job_kind)
-        for obj in manifests.shipped_objects(stored.run, payload, dialect, gang=gang, secrets=secrets):
-            objects.create(self.api, obj, known)
-        if held is not None:
-            admitting.hold(self.api, stored, known, held, self._size_for(held))
-
-    def reopen(self, ref: RunRef, job: Job, held: Plan | None = None) -> None:
-        """Remove the objects of the run, and write its record anew, in place: it is there at every moment.
-        Its volume stays.
-        """
-        from echelon.engines.kubernetes.ending import clear_run
-        from echelon.engines.kubernetes.files.resumable import resumable_code
-
-        ref = self._ref(ref.name)
-        view = views.look(self.api, ref)
-        stored = view.stored
-        phase = record.phase_of(stored, has_jobs=bool(view.jobs), now=time.time())
-        ended = phase in ("started", "queued") or stored.stop is not None  # or another call was cut off
-        kept = self._submissions.code_of(stored.uid)
-        bundle = resumable_code(stored, self._home_of(stored), kept, began=ended)
-        # Where results belong on this machine is not the record's.
-        job = self._as_it_can_be(replace(job, results=stored.run.job.results))
-        secrets, payload = read_secrets(job, os.environ), self._load(job, bundle)
-        if ended:
-            who, user = identity.ask(self.api), current_user()
-            clear_run(self.api, self._submissions, view)
-            self._submissions.forget_fetched(stored.uid)
-            run = replace(stored.run, job=job, created=_now(), plan=None, owner=who() or user, user=user)
-            made = record.new(run, weigh(payload), held=held is not None)
-            change = record.renewed(views.get_object(self.api, ref), made)
-            known = self.api.patch("ConfigMap", ref.name, change)
-        else:
-            known = views.get_object(self.api, ref)
-        self._ship(known, record.read(known, ref), bundle, payload, secrets, held)
+        self._wanted: dict[str, Wanted] = {}  # claims of other processes that are to be taken over
 
     def read(self, ref: RunRef) -> Record:
         """What was recorded; its results are where they belong on this machine."""
@@ -213,101 +56,6 @@ class KubernetesEngine(Offers):
         with suppress(InvalidJob):  # of a newer version, whose frameworks are not all known here
             job = replace(job, pod=replace(job.pod, image=image_of(job)))
         return replace(stored.run, job=job, results=str(self._home_of(stored)))
-
-    def queue(self, ref: RunRef, reason: str) -> None:
-        """Write down why the run must wait."""
-        stored = views.read_record(self.api, self._ref(ref.name))
-        if stored.held:
-            admitting.queue(self.api, stored.run.ref, reason)
-        elif not stored.started and stored.stop is None:  # one with a plan, whose start was refused, waits on
-            self.api.patch("ConfigMap", ref.name, record.queued(stored, reason, at=_now()), uid=stored.uid)
-
-    def start(self, ref: RunRef, plan: Plan) -> None:
-        """Write the plan down and make the Jobs; or start those that wait."""
-        self._starting = ref.name
-        self._start(ref, plan)
-        self._starting = ""
-
-    def _start(self, ref: RunRef, plan: Plan) -> None:
-        view = self._just_made(ref) or views.look(self.api, self._ref(ref.name), pods=False)
-        stored, jobs = view.stored, view.jobs
-        if workload.is_in(stored):
-            admitting.start_in_kueue(self.api, stored, plan)
-            return
-        if stored.held:
-            admitting.start(self.api, stored.run.ref, plan, lambda: self._check_taken(ref, plan))
-            return
-        half = whole.is_half_made(stored, jobs)
-        if stored.stop is not None or (jobs and stored.run.plan is not None and not half):
-            objects.tie_record(self.api, stored, jobs)
-            return
-        phase = record.phase_of(stored, has_jobs=bool(jobs), now=time.time())
-        if stored.run.plan is not None and (phase == "starting" or (jobs and half)):
-            # Of a client that is starting it at this moment, and both do the same; or that was cut off.
-            plan = stored.run.plan
-        else:
-            self._check_taken(ref, plan)
-        level, dialect = self._security_level(), dialects.named(stored.dialect)
-        rendered = manifests.started_objects(
-            stored.run,
-            plan,
-            stored.shipped,
-            dialect,
-            security_level=level or "",
-            variables=self._size_for(plan),
-        )
-        change = record.admitted(plan, rendered.task, at=_now(), version=stored.version)
-        try:
-            stored = record.read(self.api.patch("ConfigMap", ref.name, change), stored.run.ref)
-        except (Conflict, NotThere):  # another client has written meanwhile: a plan, a stop; or removed it
-            self._start(ref, plan)
-            return
-        for claim in rendered.claims:
-            objects.create(self.api, claim, made_for=stored.uid)
-        made = starting.make(self.api, stored, rendered)
-        selector = names.selector(ref.name, names.WORKER)
-        if level is None and pod_security.refuses(self.api, made, selector):
-            objects.delete_jobs(self.api, made, stored, rendered.beside)
-            rendered = manifests.started_objects(
-                stored.run, plan, stored.shipped, dialect, security_level=RESTRICTED
-            )
-            made = starting.make(self.api, stored, rendered)
-        controllers.check_taken_up(self.api, made)
-        starting.finish(self.api, stored, made)
-
-    def preview(self, job: Job, plan: Plan, bundle: Bundle | None = None) -> str:
-        """What would run where, and what it gets, on a page."""
-        from echelon.engines.kubernetes.render.summary import summarize
-
-        return summarize(job, plan, bundle, self._rendered(job, plan, bundle))
-
-    def objects(self, job: Job, plan: Plan, bundle: Bundle | None = None) -> str:
-        """Every object as it would be made, secrets masked."""
-        import yaml
-
-        found = self._rendered(job, plan, bundle)
-        return yaml.safe_dump_all(found, sort_keys=False, allow_unicode=True)
-
-    def _rendered(self, job: Job, plan: Plan, bundle: Bundle | None) -> list[Object]:
-        user = current_user()
-        owner = identity.ask(self.api)() or user
-        run = Record(ref=self._ref(job.name), job=job, created=0.0, owner=owner, user=user)
-        return manifests.render(
-            run,
-            plan,
-            weigh(self._load(job, bundle)),
-            dialects.named(job.pod.job_kind),
-            security_level=self._security_level() or "",
-            namespace=self.api.namespace,
-        )
-
-    def _load(self, job: Job, bundle: Bundle | None) -> Payload:
-        payload = load(job, bundle)
-        if bundle is not None and payload.sent and not self._may_execute(job):
-            from echelon.bundle.travel import cannot_send
-
-            raise cannot_send(bundle, "you may not execute in pods (pods/exec), which is how it gets there")
-        return payload
 
     def events(self, ref: RunRef, *, follow: bool = False, timeout: float | None = None) -> Iterator[Event]:
         """The events in the record and the leader's log; while nothing runs yet, why."""
@@ -346,49 +94,22 @@ class KubernetesEngine(Offers):
         tell: Callable[[str], object] = lambda _: None,
     ) -> Path:
         """Bring a file or folder of the results: from where they were collected to, or from the workers."""
-        from echelon.engines.kubernetes.files.results import fetch_results
+        from echelon.engines.kubernetes.files.fetching import fetch_results
 
         return fetch_results(self.api, self._submissions, self._ref(ref.name), path, to, notice, tell)
 
-    def check(self, job: Job) -> None:
-        """Look at what the job names, once for a job."""
-        if self._checked is None or self._checked[0] != job:
-            from echelon.bundle.zipapp import agent_archive
-
-            beside(agent_archive)  # to compress it takes as long as the answers of the cluster
-            self._level = beside(lambda: pod_security.level_of(self.api))
-            self._checked = job, prerequisites.check(self.api, job)
-
-    def _size_for(self, plan: Plan) -> dict[str, str]:
-        return size_for(rank_count(plan.world), os.environ) if self._shown else {}
-
-    def _security_level(self) -> str | None:
-        """What the namespace enforces: as the check has found it a moment ago, and anew after that."""
-        asked, self._level = self._level, None
-        return asked() if asked is not None else pod_security.level_of(self.api)
-
-    def _may_execute(self, job: Job) -> bool:
-        self.check(job)
-        return self._checked is not None and self._checked[1]
-
-    def notes(self, job: Job) -> tuple[str, ...]:
-        """What was decided for the user that they should know."""
-        on_rights = None if self._may_execute(job) else whereabouts.note_on_rights(job)
-        return tuple(filter(None, (image_note(job), on_rights, whereabouts.note_on_restarts(job))))
-
     def collect(self, ref: RunRef, progress: Callable[[int, int], object] | None = None) -> Sequence[LeftOut]:
         """Fetch what the workers keep, once, and release them when all of it is here."""
-        from echelon.engines.kubernetes.files.results import collect_results
+        from echelon.engines.kubernetes.files.collecting import collect_results
         from echelon.engines.kubernetes.follow.log_files import forget_complete
 
         mine = self._ref(ref.name)
         wanted = self._wanted.get(mine.name)
-        take = wanted.take if wanted is not None else None
         try:
-            left_out = collect_results(self.api, self._submissions, mine, progress, take)
+            left_out = collect_results(self.api, self._submissions, mine, progress, wanted)
         finally:
-            if wanted is not None and wanted.held:  # no caller knows that it was taken in here
-                wanted.release()
+            if wanted is not None and wanted.tender.held:  # no caller knows that it was taken in here
+                wanted.tender.release()
         stored = views.find_record(self.api, mine)
         if stored is not None and self._submissions.fetched(stored.uid, stored.run.created) is not None:
             forget_complete(self._home_of(stored) / "logs")
@@ -396,19 +117,20 @@ class KubernetesEngine(Offers):
                 self._submissions.forget_code(stored.uid)
         return left_out
 
-    def tender(self, ref: RunRef, *, take_over: bool = False) -> Tender | None:
+    def tender(self, ref: RunRef, *, take_over: TakeOver | None = None) -> Tender | None:
         """Become the run's tender, if its claim is free and this machine submitted it, or `take_over`."""
+        from echelon.engines.kubernetes.files.waiting_for_owner import Wanted
         from echelon.engines.kubernetes.tend import Tender
 
         mine = self._ref(ref.name)
         uid = views.read_record(self.api, mine).uid
-        if not take_over and self._submissions.results_of(uid) is None:
+        if take_over is None and self._submissions.results_of(uid) is None:
             return None
         found = Tender(self.api, mine)
         if found.take():
             return found
-        if take_over:
-            self._wanted[mine.name] = found
+        if take_over is not None:
+            self._wanted[mine.name] = Wanted(tender=found, asked=take_over)
         return None
 
     def stop(self, ref: RunRef, *, signal: StopSignal = "SIGTERM") -> str | None:
@@ -434,53 +156,3 @@ class KubernetesEngine(Offers):
             self.api, self._ref, lambda ref: fold(opening_status(self.read(ref)), self.events(ref))
         )
         return [replace(row, own=is_own(row, who(), current_user())) for row in rows]
-
-    def _home_of(self, stored: Stored) -> Path:
-        """Where the run's results belong on this machine."""
-        from echelon.engines.kubernetes.files.results import local_folder
-
-        return local_folder(stored, self._submissions)
-
-    def _ref(self, name: str) -> RunRef:
-        return RunRef(engine="k8s", name=name, namespace=self.api.namespace, context=self._context)
-
-    def _as_it_can_be(self, job: Job) -> Job:
-        """The job, whose workers hold no results where the user may not fetch them."""
-        return job if self._may_execute(job) else whereabouts.without_linger(job)
-
-    def _take_up(self, view: View, job: Job, shipped: Shipped, *, held: bool) -> bool:
-        """Whether what is there is the same submission, cut off before it started.
-
-        If its code has changed, or it was stopped before it began, it is cleared away and begins again."""
-        known, jobs = view.stored, view.jobs
-        if jobs and known.stop is None and whole.is_half_made(known, jobs):
-            return known.run.job == job and known.shipped == shipped and not held
-        # The client that made them may have been cut off after.
-        objects.tie_record(self.api, known, jobs or view.waiting)
-        if known.run.job != job or jobs or (known.queued and known.stop is None):
-            return False
-        if known.stop is not None or known.shipped != shipped or known.held != held:
-            objects.remove(self.api, record.identity(known))
-        return True
-
-    def _just_made(self, ref: RunRef) -> View | None:
-        """The run whose record this process has just made, which need not be read: whatever has become of it
-        since, the first write to it tells.
-        """
-        made, self._made = self._made, None
-        if made is None or made.run.ref.name != ref.name:
-            return None
-        return View(stored=made, jobs=(), pods=())
-
-    def _check_taken(self, ref: RunRef, plan: Plan) -> None:
-        wanted = {gpu for seat in plan.placement.seats for gpu in seat.gpus}
-        if not wanted:
-            return
-        for node in self.cluster().nodes:
-            for gpu in node.gpus:
-                if gpu.id in wanted and gpu.holder not in (None, ref.name):
-                    raise Taken(gpu.holder)
-
-
-def _now() -> float:
-    return round(time.time(), 3)

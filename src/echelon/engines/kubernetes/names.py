@@ -36,6 +36,7 @@ NOTEBOOK = "notebook"
 WORKLOAD = "workload"  # of Kueue's, for a run of several Jobs
 
 # Annotations; those of the record are `record`'s own.
+CLAIM_UID = "echelon.dev/claim"  # on a notebook server's Job: the uid of the claim made for its files
 RECORD_UID = "echelon.dev/record"  # on what does not go with its run's record: the uid of that
 FIRST_WORKER = "echelon.dev/first-worker"  # the number of the worker with index 0; a label on Kubeflow's pods
 WORKERS = "echelon.dev/workers"  # on jobs of Kubeflow's: how many workers it stands for

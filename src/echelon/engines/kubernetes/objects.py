@@ -7,12 +7,13 @@ was cut off anywhere is taken up by making the rest."""
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from typing import Literal
 
 from echelon.engines.kubernetes import belonging, names, record
 from echelon.engines.kubernetes.belonging import Identity, Standing
+from echelon.engines.kubernetes.between import Between, Pair, pairs_of, read_between
 from echelon.engines.kubernetes.client.api import AlreadyThere, Api, NotThere, Object
 from echelon.engines.kubernetes.record import Stored
 from echelon.engines.kubernetes.render import dialects
@@ -20,7 +21,7 @@ from echelon.engines.kubernetes.render.keeper import keeper_object, level_of
 from echelon.engines.kubernetes.render.manifests import Started, owner_reference
 from echelon.engines.kubernetes.render.payload import map_names
 from echelon.engines.kubernetes.state.workers import is_cut_off, is_stuck
-from echelon.errors import Denied, Refused, Unreachable
+from echelon.errors import Denied, EchelonError, Refused, Unreachable
 from echelon.values import frozen
 
 # Seconds that Kubernetes may take to remove what was deleted. After an outage of the API server its
@@ -31,18 +32,48 @@ _LOOK = 0.5  # seconds before them
 _SEEN = 10.0  # seconds within which a controller has seen an object that another one names
 
 
-def create(api: Api, obj: Object, owner: Object | None = None, *, made_for: str = "") -> Object:
+def create(
+    api: Api, obj: Object, owner: Object | None = None, *, made_for: str = "", kind: str = ""
+) -> Object:
     """Make an object of a run, or find that it is there; one of the same name that is on its way out is
     waited for. It goes with `owner`, its run's record; or it is only marked as `made_for` the record of
-    this uid.
+    this uid. `kind` is how the API names its kind, if not by that name alone.
     """
     if owner is not None:
         about = {**obj["metadata"], "ownerReferences": [owner_reference(owner)]}
         wanted, made_for = {**obj, "metadata": about}, owner["metadata"]["uid"]
     else:
         wanted = belonging.marked(obj, made_for)
-    kind, name = obj["kind"], obj["metadata"]["name"]
     mine = Identity(run=obj["metadata"]["labels"][names.RUN], record=made_for)
+    return _make(api, wanted, lambda found: belonging.standing(found, mine), _taken, kind=kind or obj["kind"])
+
+
+def create_record(api: Api, obj: Object) -> Object:
+    """Make a run's record; raises AlreadyThere if its name is taken. After an answer that was lost, it may be
+    there, or come yet: it is known by what it says.
+    """
+
+    def standing(found: Object) -> Standing:
+        return "ours" if found.get("data") == obj["data"] else "other-run"
+
+    def taken(found: Object, _standing: Standing) -> AlreadyThere:
+        return AlreadyThere(f"the record {found['metadata']['name']!r} exists", hint="choose another name")
+
+    return _make(api, obj, standing, taken, kind="ConfigMap")
+
+
+def _make(
+    api: Api,
+    wanted: Object,
+    standing_of: Callable[[Object], Standing],
+    taken: Callable[[Object, Standing], EchelonError],
+    *,
+    kind: str,
+) -> Object:
+    """Make an object, or find that what has its name is what was to be made; whatever becomes of the answer.
+    What is on its way out is waited for; anything else is `taken`.
+    """
+    name = wanted["metadata"]["name"]
     deadline, unclear = time.monotonic() + _GONE, 0
     while True:
         try:
@@ -57,14 +88,14 @@ def create(api: Api, obj: Object, owner: Object | None = None, *, made_for: str 
             time.sleep(0.0 if found is not None else _LOOK)
         if found is None:
             continue
-        standing = belonging.standing(found, mine)
+        standing = standing_of(found)
         if standing == "ours":
             return found
         if standing not in ("leaves", "orphan"):
-            raise _taken(found, standing)
+            raise taken(found, standing)
         if time.monotonic() > deadline:
             raise Refused(
-                f"the {kind} {name!r} of an earlier run is still being removed",
+                f"the {wanted['kind']} {name!r} of an earlier run is still being removed",
                 hint="try again in a moment, or choose another name with --name",
             )
         api.delete(kind, name, uid=found["metadata"]["uid"], grace=0)
@@ -85,29 +116,6 @@ def _taken(found: Object, standing: Standing) -> Refused:
     else:
         hint = f"`kubectl delete {kind.lower()} {name}` removes it; or {hint}"
     return Refused(f"the {kind} {name!r} is of another run that was called {run!r}", hint=hint)
-
-
-def create_record(api: Api, obj: Object) -> Object:
-    """Make a run's record; raises AlreadyThere if its name is taken. After an answer that was lost, it may be
-    there, or come yet: it is looked for, and known by what it says.
-    """
-    name, unclear = obj["metadata"]["name"], 0
-    while True:
-        try:
-            return api.create(obj)
-        except AlreadyThere:
-            found = api.find("ConfigMap", name) if unclear else None
-            if found is None or found.get("data") != obj["data"]:
-                raise
-            return found
-        except Unreachable:
-            unclear += 1
-            found = api.find("ConfigMap", name)
-            if found is not None and found.get("data") == obj["data"]:
-                return found
-            if unclear > _UNCLEAR:
-                raise
-            time.sleep(_LOOK)
 
 
 def tie_record(api: Api, stored: Stored, jobs: Sequence[Object]) -> Object | None:
@@ -233,7 +241,9 @@ def remove(
     listed, so that no right to list Secrets is needed."""
     kinds = dialects.kinds_of([dialect])
     selector = names.selector(run.run)
-    makers = set(run.jobs)
+    # What controllers made of its objects goes with these, and must be known before.
+    between = read_between(api, dialect, [run.run]) or Between()
+    made = {(run.run, uid) for uid in run.jobs}
     left: list[Object] = []
 
     def there(kind: str) -> tuple[list[Object], list[Object]]:
@@ -247,12 +257,12 @@ def remove(
         ours, others = there(kind)
         left += others
         for item in ours:
-            makers.add(item["metadata"]["uid"])
+            made |= pairs_of([item])
             api.delete(kind, item["metadata"]["name"], uid=item["metadata"]["uid"])
     named = [*((kind, run.run) for kind in dialects.made_from(dialect)), ("Secret", run.run)]
     left += _delete_own(api, [*named, ("Service", dialects.leader_service(dialect, run.run))], run)
     stays = _end_claim(api, run, claim, left)
-    left += _wait_for_pods(api, selector, makers, between=dialect != "job")
+    left += _wait_for_pods(api, selector, made, None if dialect == "job" else between)
     deadline = time.monotonic() + _GONE
     for kind in (*kinds, "ConfigMap"):
         while ours := there(kind)[0]:
@@ -278,14 +288,18 @@ def _end_claim(api: Api, run: Identity, end: ClaimEnd, left: list[Object]) -> bo
     return True
 
 
-def _wait_for_pods(api: Api, selector: str, makers: Collection[str], *, between: bool) -> list[Object]:
-    """Wait until the pods are gone that were made of a run's Jobs; with `between`, of Jobs that a controller
-    made of the run's own objects. Returns pods with the run's labels that nothing made.
+def _wait_for_pods(api: Api, selector: str, made: Collection[Pair], between: Between | None) -> list[Object]:
+    """Wait until the pods are gone that were made of a run's objects; with `between`, of Jobs that a
+    controller made of these, or may have made. Returns pods with the run's labels that nothing made.
     """
     deadline = time.monotonic() + _GONE
+    uids = {uid for _, uid in (between or Between()).makers(made)}
 
     def is_awaited(pod: Object) -> bool:
-        return belonging.is_made_by(pod, makers) or (between and belonging.maker_of(pod).get("kind") == "Job")
+        if belonging.is_made_by(pod, uids):
+            return True
+        of_job = belonging.maker_of(pod).get("kind") == "Job"
+        return between is not None and of_job and not between.refutes(pod)
 
     while True:
         found = api.list("Pod", selector=selector).items

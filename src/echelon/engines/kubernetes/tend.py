@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 from echelon.engines import machine
 from echelon.engines.kubernetes import control, names, objects, record
@@ -17,6 +18,7 @@ from echelon.engines.kubernetes.client.api import Api, Conflict, NotThere, Objec
 from echelon.engines.kubernetes.diagnose import Trouble, gives_up
 from echelon.engines.kubernetes.diagnose.kueue import waits_in
 from echelon.engines.kubernetes.follow import view as views
+from echelon.engines.kubernetes.follow.borne_out import is_refuted
 from echelon.engines.kubernetes.follow.troubles import find_troubles, is_well
 from echelon.engines.kubernetes.follow.view import View
 from echelon.engines.kubernetes.queue import admitting, starting, workload
@@ -79,7 +81,9 @@ def decide(view: RunView, now: float) -> list[Action]:
         found.append(TieRecord())
     if stored.stop is not None and view.objects.waiting:
         found.append(Withdraw(stop=stored.stop))  # the client that stopped it was killed before it did so
-    end = stored.end or outcome.finished_event(stored, jobs, pods)
+    # While workers stay for their results, objects show no end, and the record's is believed: `Tender` has
+    # asked the leader before.
+    end = outcome.settled_end(stored, jobs, pods, view.objects.waiting) or stored.end
     if end is None:
         stuck = (pod["metadata"] for pod in pods if workers.is_stuck(pod, now))
         found += [FreePod(pod=about["name"], uid=about.get("uid") or "") for about in stuck]
@@ -90,7 +94,7 @@ def decide(view: RunView, now: float) -> list[Action]:
             found += decide_admission(view, now)
         elif _is_overdue(stored.stop, jobs, pods, now):
             found.append(EndJobs())
-    elif stored.end is None and (jobs or stored.held):
+    elif end != stored.end and (jobs or stored.held):
         found.append(KeepEnd(end=end))
     elif stored.end is not None and _have_ended(jobs):
         found.append(DropPayload())
@@ -112,7 +116,7 @@ def decide_admission(view: RunView, now: float) -> list[Action]:
         return []
     if not any(seat.node for seat in plan.placement.seats):
         return []  # it was started without a place, for an autoscaler to add nodes
-    if _have_nodes(jobs, pods) or any(map(_was_replaced, pods)) or any(map(_lost_any, jobs)):
+    if _have_nodes(jobs, pods) or any(map(workers.was_replaced, pods)) or any(map(_lost_any, jobs)):
         return [SeeWhole()]
     if now - stored.admitted < BINDING:
         return []
@@ -143,12 +147,6 @@ def _have_nodes(jobs: Sequence[Object], pods: Sequence[Object]) -> bool:
 
 def _has_node(pod: Object) -> bool:
     return bool((pod.get("spec") or {}).get("nodeName"))
-
-
-def _was_replaced(pod: Object) -> bool:
-    """Whether a pod follows one that was lost: its gang was at work."""
-    notes = pod["metadata"].get("annotations") or {}
-    return any(notes.get(each) not in (None, "", "0") for each in (names.FAILURE_COUNT, names.EVICTION_COUNT))
 
 
 def _lost_any(job: Object) -> bool:
@@ -208,7 +206,7 @@ def carry_out(api: Api, view: View, action: Action) -> None:
             case EndJobs():
                 control.end_run(api, stored, view.jobs)
             case EndLeftOver():
-                end = stored.end or outcome.finished_event(stored, view.jobs, view.pods)
+                end = outcome.settled_end(stored, view.jobs, view.pods, view.waiting) or stored.end
                 if end is not None:
                     control.end_jobs(api, whole.left_over(end, stored, view.jobs, view.pods))
             case SeeWhole():
@@ -315,6 +313,8 @@ class Tender:
         if not self._is_meant(view.stored):
             self.held = False
             return _PAUSE
+        if self._is_refuted(view):  # and is written over when the run has ended
+            view = replace(view, stored=replace(view.stored, end=None))
         found = find_troubles(self._api, view.jobs, view.pods)
         seen = RunView(objects=view, troubles=found, around=self._look_around())
         for action in decide(seen, time.time()):
@@ -323,6 +323,12 @@ class Tender:
             admitting.wait_again(self._api, view, evicted)
         self.queued = _is_queued(view.stored, view.jobs)
         return _WELL_PAUSE if is_well(view.jobs, view.pods) else _PAUSE
+
+    def _is_refuted(self, view: View) -> bool:
+        """Whether the run goes on, whatever end somebody has written into its record."""
+        with suppress(EchelonError):  # a log that cannot be read tells nothing
+            return is_refuted(self._api, view)
+        return False
 
     def _find_eviction(self, view: View) -> str:
         """Why Kueue does not let a run go on that it had admitted; "" if it does, or has no say in it."""

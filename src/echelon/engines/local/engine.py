@@ -22,6 +22,7 @@ from echelon.engines.base import (
     RunDamaged,
     Saving,
     Taken,
+    TakeOver,
     check_results,
     current_user,
     read_secrets,
@@ -324,7 +325,7 @@ class LocalEngine:
             settle(self.store.dir(ref.name))
         return ()
 
-    def tender(self, ref: RunRef, *, take_over: bool = False) -> None:
+    def tender(self, ref: RunRef, *, take_over: TakeOver | None = None) -> None:
         """Nothing: runs here are looked after."""
 
     def stop(self, ref: RunRef, *, signal: StopSignal = "SIGTERM") -> str | None:

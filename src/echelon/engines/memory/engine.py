@@ -26,7 +26,15 @@ from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 
 from echelon.bundle import Bundle
-from echelon.engines.base import Saving, Taken, current_user, read_secrets, run_exists, unknown_run
+from echelon.engines.base import (
+    Saving,
+    Taken,
+    TakeOver,
+    current_user,
+    read_secrets,
+    run_exists,
+    unknown_run,
+)
 from echelon.engines.memory.script import Act, Happening, Program, interrupt, one_node, perform
 from echelon.errors import InvalidJob, StateTrouble
 from echelon.model import ends
@@ -243,7 +251,7 @@ class MemoryEngine:
         del ref, progress
         return ()
 
-    def tender(self, ref: RunRef, *, take_over: bool = False) -> None:
+    def tender(self, ref: RunRef, *, take_over: TakeOver | None = None) -> None:
         """Nothing: runs here are looked after."""
 
     def stop(self, ref: RunRef, *, signal: StopSignal = "SIGTERM") -> None:

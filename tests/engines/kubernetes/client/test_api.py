@@ -60,8 +60,6 @@ def test_changes(api: Api) -> None:
     api.patch("ConfigMap", "one", [{"op": "test", "path": "/data/b", "value": "2"}], how="json")
     with pytest.raises(Refused):
         api.patch("ConfigMap", "one", [{"op": "test", "path": "/data/b", "value": "no"}], how="json")
-    applied = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "one"}, "data": {"b": "mine"}}
-    assert api.patch("ConfigMap", "one", applied, how="apply")["data"]["b"] == "mine"
     assert api.patch("ConfigMap", "one", {"data": {"e": "5"}}, how="strategic")["data"]["e"] == "5"
     with pytest.raises(NotThere):
         api.patch("ConfigMap", "other", {})

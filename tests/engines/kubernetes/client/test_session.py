@@ -73,7 +73,7 @@ def test_patience_ends(access: Access, stand_in: StandIn, monkeypatch: pytest.Mo
     assert len(stand_in.seen) > 1
 
 
-@pytest.mark.parametrize(("how", "requests"), [("merge", 2), ("strategic", 2), ("apply", 2), ("json", 1)])
+@pytest.mark.parametrize(("how", "requests"), [("merge", 2), ("strategic", 2), ("json", 1)])
 def test_changes_that_may_be_repeated(api: Api, stand_in: StandIn, how: str, requests: int) -> None:
     stand_in.answer_with(cuts, says(200, POD))
     try:

@@ -10,6 +10,7 @@ from tests.engines.kubernetes.rendered import CASES, planned
 from tests.engines.kubernetes.small import job, pod, stored
 
 from echelon.engines.kubernetes import names
+from echelon.engines.kubernetes.between import Between
 from echelon.engines.kubernetes.follow.view import own_pods
 from echelon.engines.kubernetes.record import Stored
 
@@ -60,3 +61,51 @@ def test_pods_of_jobs_that_a_controller_made_in_between(dialect: str, between: s
     ]
     assert own_pods(run_as(dialect), [], [*others, mine]) == [mine]
     assert own_pods(run_as("job"), [], [*others, mine]) == []
+
+
+def owned(kind: str, name: str, uid: str, *owner: str) -> dict[str, Any]:
+    """An object of a kind, made by the controller of another one: of its kind, name and uid."""
+    about: dict[str, Any] = {"name": name, "uid": uid}
+    if owner:
+        of_kind, called, known = owner
+        about["ownerReferences"] = [{"kind": of_kind, "name": called, "uid": known, "controller": True}]
+    return {"kind": kind, "metadata": about}
+
+
+def between(dialect: str, *, of: str = "1", job: str = "7") -> Between:
+    """What its controllers made of the run's object with the uid 1, or of another one."""
+    if dialect == "mpijob":
+        return Between(tiers=((owned("Job", "demo-launcher", job, "MPIJob", "demo", of),),))
+    jobset = owned("JobSet", "demo", "5", "TrainJob", "demo", of)
+    return Between(tiers=((jobset,), (owned("Job", "demo-node-0", job, "JobSet", "demo", "5"),)))
+
+
+OF = {"mpijob": ("MPIJob", "demo-launcher"), "trainjob": ("TrainJob", "demo-node-0")}
+
+
+@pytest.mark.core
+@pytest.mark.parametrize("dialect", OF)
+def test_whose_a_pod_is_the_uids_of_its_owners_owners_tell(dialect: str) -> None:
+    kind, name = OF[dialect]
+    there = [owned(kind, "demo", "1")]
+    mine, called_so = made_by("Job", name, "7"), made_by("Job", name, "8")
+    run = run_as(dialect)
+    seen = between(dialect)
+    assert own_pods(run, there, [mine, called_so], seen) == [mine]
+    unsaid = made_by("Job", name, "7", created=None)
+    assert own_pods(run, there, [unsaid], seen) == [unsaid], "its uid says it all"
+    others = between(dialect, of="another")
+    assert own_pods(run, there, [mine], others) == [], "a Job of that name which another object was made into"
+    assert own_pods(run, [], [mine], seen) == [mine], "the object is deleted: the record knows its uid"
+
+
+def test_a_pod_whose_job_is_gone_or_has_lost_its_maker_counts_by_name_and_run() -> None:
+    run, there = run_as("trainjob"), [owned("TrainJob", "demo", "1")]
+    leaving = made_by("Job", "demo-node-0", "7")
+    earlier = made_by("Job", "demo-node-0", "7", created="99.0")
+    nothing = Between(tiers=((), ()))
+    assert own_pods(run, there, [leaving, earlier], nothing) == [leaving]
+    jobs = between("trainjob").tiers[1]
+    assert own_pods(run, there, [leaving, earlier], Between(tiers=((), jobs))) == [leaving]
+    alone = Between(tiers=((), (owned("Job", "demo-node-0", "7"),)))
+    assert own_pods(run, there, [leaving], alone) == [], "no controller made that Job"

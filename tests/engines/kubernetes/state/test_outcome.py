@@ -13,6 +13,7 @@ from tests.engines.kubernetes.small import RUNNING, WAITING, ended, job, pod, st
 from tests.engines.kubernetes.taken import load
 
 from echelon.agent.task import GAVE_WAY, TOLD_TO_LEAVE
+from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.fields import moment
 from echelon.engines.kubernetes.render.dialects import end_of as end_of_jobs
 from echelon.engines.kubernetes.state.outcome import explain, finished_event, settled_end, summary
@@ -363,6 +364,15 @@ def test_an_end_in_the_record_of_a_run_that_waits_is_none() -> None:
     assert settled_end(stored(end=SAID, started=False), [], [], [job(suspend=True)]) is None
 
 
+def replacing(state: Object) -> Object:
+    """The pod of worker 0 after one that was lost."""
+    return pod(state=state, annotations={names.COMPLETION_INDEX: "0", names.FAILURE_COUNT: "1"})
+
+
+def test_a_pod_that_has_replaced_another_shows_that_the_run_goes_on_once_it_runs() -> None:
+    assert settled_end(stored(end=SAID), [job()], [replacing(RUNNING)]) is None
+
+
 @pytest.mark.parametrize(
     ("jobs", "pods"),
     [
@@ -371,6 +381,7 @@ def test_an_end_in_the_record_of_a_run_that_waits_is_none() -> None:
         ([job("Failed")], []),  # as after its leader was lost while it kept its results
         ([job()], [pod(state=ended(0, message=verdict("succeeded", 0)))]),
         ([job()], [pod(state=RUNNING, status={"conditions": CUT_OFF})]),  # nobody can be asked
+        ([job()], [replacing(WAITING)]),  # a pod that comes for the one which told the end
     ],
 )
 def test_the_record_tells_most_of_an_end_that_nothing_denies(jobs: list[Object], pods: list[Object]) -> None:

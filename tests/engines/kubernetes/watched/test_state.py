@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from echelon.engines.kubernetes.watched.kinds import parse_address, selectors
+from echelon.engines.kubernetes.watched.kinds import labels_of, parse_address, selector
 from echelon.engines.kubernetes.watched.state import STOPPED, events_of, record_of, see
 from echelon.errors import InvalidJob
 from echelon.model.run import RunRef, opening_status, parse_uri
@@ -93,7 +93,8 @@ def test_labels_of_older_releases() -> None:
         pod(role, index, RUNNING, old=True) for role, index in (("master", 0), ("worker", 0), ("worker", 1))
     ]
     assert status(job("Running"), pods).state == "running"
-    assert "job-name=mnist,group-name=kubeflow.org" in selectors(parse_address("tfjob/mnist"))
+    labels = labels_of(parse_address("tfjob/mnist").kind)
+    assert "job-name=mnist,group-name=kubeflow.org" in [selector(label, "mnist") for label in labels]
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,6 @@ PATCHES = {
     "merge": "application/merge-patch+json",
     "json": "application/json-patch+json",
     "strategic": "application/strategic-merge-patch+json",
-    "apply": "application/apply-patch+yaml",
 }
 
 
@@ -160,7 +159,7 @@ class Api:
         name: str,
         change: object,
         *,
-        how: Literal["merge", "json", "strategic", "apply"] = "merge",
+        how: Literal["merge", "json", "strategic"] = "merge",
         subresource: str = "",
         namespace: str | None = None,
         uid: str = "",
@@ -169,13 +168,11 @@ class Api:
         the one that has it: another of its name, made since, stays as it is, and NotThere is raised.
         """
         path, request = self._targets.one("patch", kind, name, namespace, subresource)
-        params = [("fieldManager", "echelon"), ("force", "true")] if how == "apply" else []
         try:
             answer = self._session.call(
                 "PATCH",
                 path,
                 request,
-                params=params,
                 body=msgspec.json.encode(_only_of(uid, change) if uid else change),
                 content_type=PATCHES[how],
                 again=how != "json",  # adding to a list twice is not the same as once

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from echelon.engines.base import Saving
 from echelon.engines.kubernetes.client.api import Api
-from echelon.engines.kubernetes.files import results
+from echelon.engines.kubernetes.files.home import fetched_to, local_folder
 from echelon.engines.kubernetes.files.kept_logs import kept_logs
 from echelon.engines.kubernetes.files.whereabouts import stay_on_volume
 from echelon.engines.kubernetes.follow import view as views
@@ -54,7 +54,7 @@ class RunLogs:
         stored = self._stored
         pods = views.pods_of(self._api, stored)
         here = self._submissions.results_of(stored.uid) is not None
-        here = here or results.fetched_to(stored, self._submissions) is not None
+        here = here or fetched_to(stored, self._submissions) is not None
         logs = self._home / "logs"
         if here and logs.is_dir():
             yield from read_with_saved(self._api, pods, logs, self._workers)
@@ -74,4 +74,4 @@ class RunLogs:
 
     @property
     def _home(self) -> Path:
-        return results.local_folder(self._stored, self._submissions)
+        return local_folder(self._stored, self._submissions)

@@ -16,6 +16,7 @@ from echelon.model.copy import Copied, LeftOut, Manifest
 from echelon.model.event import Event
 from echelon.model.plan import Plan
 from echelon.model.resources import format_memory
+from echelon.model.run import RunRef
 from echelon.model.world import worker_count
 from echelon.values import frozen
 
@@ -180,6 +181,13 @@ def incomplete(run: str, missing: Sequence[str], *, hint: str) -> ResultsIncompl
     if len(missing) > _TOLD:
         told.append(f"and {len(missing) - _TOLD} more workers")
     return ResultsIncomplete(f"the results of run {run!r} are not all here: {'; '.join(told)}", hint=hint)
+
+
+def check_complete(ref: RunRef, missing: Sequence[str]) -> None:
+    """Raise what is missing of results that were fetched as far as they could be."""
+    if missing:
+        hint = "it is lost for good; --output keeps results on a volume, --linger workers for longer"
+        raise incomplete(ref.name, missing, hint=hint)
 
 
 def _amount(files: int, size: int | None) -> str:

@@ -89,11 +89,9 @@ def create_volume(
 
 
 def remove_volume(api: Api, volume: Volume) -> None:
-    """Remove a claim that no pod and no run uses."""
+    """Remove a claim that no pod and no run uses: the one that was looked at."""
     check_unused(volume)
-    found = api.find("PersistentVolumeClaim", volume.name)
-    if found is not None:
-        api.delete("PersistentVolumeClaim", volume.name, uid=found["metadata"]["uid"])
+    api.delete("PersistentVolumeClaim", volume.name, uid=volume.uid)
 
 
 def to_volume(
@@ -125,6 +123,7 @@ def to_volume(
         runs=tuple(sorted(runs - {""})),
         nodes=tuple(sorted({(pod.get("spec") or {}).get("nodeName") or "" for pod in mine} - {""})),
         labels=claim["metadata"].get("labels") or {},
+        uid=str(claim["metadata"].get("uid") or ""),
     )
 
 

@@ -1,6 +1,6 @@
 """Where the results of a run are, and how long they stay there: what its job says of it. Pure.
 
-A submission needs this, and nothing of what fetches results (`results.py`)."""
+A submission needs this, and nothing of what fetches results (`collecting.py`, `fetching.py`)."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from echelon.engines.kubernetes.follow.mirror import Mirror, Mirrors
 from echelon.engines.kubernetes.follow.pod_lines import PodLines
 from echelon.engines.kubernetes.follow.streamed_logs import StreamedLogs
 from echelon.engines.kubernetes.follow.troubles import find_troubles, out_of_touch
-from echelon.engines.kubernetes.follow.view import View
+from echelon.engines.kubernetes.follow.view import BetweenRead, View
 from echelon.engines.kubernetes.record import Stored
 from echelon.engines.kubernetes.render import dialects
 from echelon.engines.kubernetes.state import history, outcome, workers
@@ -137,8 +137,8 @@ def follow_events(api: Api, ref: RunRef, timeout: float | None, mirrors: Mirrors
                 yield _waiting(out_of_touch(mirror.trouble))
             if deadline is not None and time.monotonic() >= deadline:
                 return
-        uid = _uid_of_record(api, ref, mirror)
-        while (view := _view(ref, mirror, uid)) is not None:  # None if it was removed meanwhile
+        uid, between = _uid_of_record(api, ref, mirror), BetweenRead(api)
+        while (view := _view(ref, mirror, uid, between)) is not None:  # None if it was removed meanwhile
             yield from _unreported(_opening(view), reported)
             leads = workers.has_leader(view.pods)
             led = led or leads
@@ -153,7 +153,7 @@ def follow_events(api: Api, ref: RunRef, timeout: float | None, mirrors: Mirrors
                         yield event
             silent = not lines.reading or time.monotonic() - quiet_since > _LAST_LINES
             if leader.over or silent or (alone and _hold_alone(leader, view)):
-                now = _view(ref, mirror, uid) or view
+                now = _view(ref, mirror, uid, between) or view
                 if (
                     _end(now, leader) is not None
                     and (stored := _record_now(api, ref, now.stored)) is not None
@@ -196,8 +196,8 @@ def follow_logs(
             pass
         if left.is_set():
             return
-        uid = _uid_of_record(api, ref, mirror)
-        while (view := _view(ref, mirror, uid)) is not None and not left.is_set():
+        uid, between = _uid_of_record(api, ref, mirror), BetweenRead(api)
+        while (view := _view(ref, mirror, uid, between)) is not None and not left.is_set():
             silent = True
             for _pod, line in lines.take(_TICK, view.pods):
                 silent, quiet_since = False, time.monotonic()
@@ -252,13 +252,14 @@ def _uid_of_record(api: Api, ref: RunRef, mirror: Mirror) -> str:
     return str(records[-1]["metadata"]["uid"])
 
 
-def _view(ref: RunRef, mirror: Mirror, uid: str) -> View | None:
+def _view(ref: RunRef, mirror: Mirror, uid: str, between: BetweenRead) -> View | None:
     obj = next((each for each in mirror.of("ConfigMap") if each["metadata"]["uid"] == uid), None)
     if obj is None:
         return None
     stored = record.read(obj, ref)
     jobs = [job for kind in dialects.kinds_of([stored.dialect]) for job in mirror.of(kind)]
-    return views.to_view(stored, jobs, mirror.of("Pod"))
+    pods = mirror.of("Pod")
+    return views.to_view(stored, jobs, pods, between.of(stored, pods))
 
 
 def _current(events: Iterator[Event], view: View) -> Iterator[Event]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from echelon.engines.kubernetes.client.api import Api
-from echelon.engines.kubernetes.follow.listing import is_over
+from echelon.engines.kubernetes.follow.borne_out import says_over
 from echelon.errors import EchelonError
 
 _AT_ONCE = 8
@@ -21,7 +21,7 @@ def find_lingering(api: Api, leaders: Mapping[str, str]) -> set[str]:
 
     def look(pod: str) -> bool:
         try:
-            return is_over(api, {"metadata": {"name": pod}})
+            return says_over(api, {"metadata": {"name": pod}}) is True
         except EchelonError:  # its pod has just gone, or its log may not be read
             return False
 

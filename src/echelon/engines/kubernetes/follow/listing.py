@@ -1,37 +1,37 @@
-"""Every run of a namespace, for `ps`: from three lists, whatever their number.
+"""Every run of a namespace, for `ps`: from a few lists, whatever their number.
 
-Most runs have ended, and their records contain how: Jobs and pods are listed only for the others. Only one
-thing cannot be seen from outside: that a run is over while its workers stay for their results. So of a run
-that seems to go on, the leader's last lines are read, several at a time; of one whose leader's pod is gone,
-what its keeper was told."""
+Most runs have ended, and their records contain how: Jobs and pods are listed only for the others, and for
+those of which a pod is alive, since anybody may have written that end. Only one thing cannot be seen from
+outside: that a run is over while its workers stay for their results. So of a run that seems to go on, the
+leader's last lines are read, several at a time; of one whose leader's pod is gone, what its keeper heard."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypedDict, cast
 
 from echelon.engines.kubernetes import names
+from echelon.engines.kubernetes.between import Between, have_between, read_between
 from echelon.engines.kubernetes.client.api import Api, NotThere, Object
-from echelon.engines.kubernetes.client.stream import split_lines
 from echelon.engines.kubernetes.diagnose.queueing import find_untended
 from echelon.engines.kubernetes.diagnose.trouble import told
 from echelon.engines.kubernetes.fields import moment, one_line
-from echelon.engines.kubernetes.follow.logs import is_last_line
-from echelon.engines.kubernetes.follow.view import is_record, to_view
+from echelon.engines.kubernetes.follow.borne_out import is_refuted, says_over
+from echelon.engines.kubernetes.follow.view import View, is_record, to_view
 from echelon.engines.kubernetes.record import Stored, dialect_of, has_end, read
 from echelon.engines.kubernetes.render import dialects
 from echelon.engines.kubernetes.render.task import hold_of
 from echelon.engines.kubernetes.state import outcome, workers
-from echelon.errors import EchelonError, StateTrouble
-from echelon.model.log import parse_line
+from echelon.errors import Denied, EchelonError, StateTrouble
+from echelon.model.event import Event
 from echelon.model.run import Record, RunRef, opening_status, summarise
 from echelon.model.status import FINAL, RunSummary, Status, fold
 
 _AT_ONCE = 8
-_LAST = 3  # lines, of which one is the agent's last if it was written
 _NAMED = 50  # runs that a selector names one by one; with more, all are asked for
 
 
@@ -74,6 +74,15 @@ class _PodOutline(TypedDict, total=False):
     status: dict[str, Any]
 
 
+class _LabelledMeta(TypedDict, total=False):
+    name: str
+    labels: dict[str, str]
+
+
+class _Labelled(TypedDict, total=False):
+    metadata: _LabelledMeta
+
+
 def damaged_runs(api: Api, ref_of: Callable[[str], RunRef]) -> list[str]:
     """The names of the runs whose records cannot be read, from one list."""
     selector = f"{names.COMPONENT}={names.RECORD}"
@@ -94,35 +103,42 @@ def list_runs(
     selector = f"{names.COMPONENT}={names.RECORD}"
     listed = cast("list[Object]", api.list_shapes("ConfigMap", _RecordOutline, selector=selector))
     records = [obj for obj in listed if is_record(obj)]
-    jobs, pods = _workers_of(api, [obj for obj in records if not has_end(obj)])
+    ended = {obj["metadata"]["name"] for obj in records if has_end(obj)}
+    ended -= _alive(api) if ended else set()
+    going = [obj for obj in records if obj["metadata"]["name"] not in ended]
+    jobs, pods = _workers_of(api, going)
+    between = _between(api, going, pods)
     found: list[RunSummary] = []
-    held: list[tuple[Record, RunSummary, Object | None]] = []
+    closer: list[Callable[[], RunSummary]] = []
     for obj in records:
         name = obj["metadata"]["name"]
         try:
             stored = read(obj, ref_of(name))
+            if stored.end is not None and name in ended:
+                found.append(_row_of_end(stored.run, stored.end))
+                continue
+            seen = between.get(stored.dialect)
+            view = to_view(stored, jobs.get(name, []), pods.get(name, []), seen)
         except StateTrouble as error:  # of another version, or broken
-            found.append(_unreadable(obj, ref_of(name), error))
-            continue
-        if stored.end is not None:
-            found.append(summarise(stored.run, fold(opening_status(stored.run), [stored.end])))
-            continue
-        try:
-            view = to_view(stored, jobs.get(name, []), pods.get(name, []))
-        except StateTrouble as error:
             found.append(_unreadable(obj, ref_of(name), error))
             continue
         stored, own, mine = view.stored, view.jobs, view.pods
         row = _told_untended(outcome.summary(stored, own, mine), stored, own)
         leader = [pod for pod in workers.leader_pods(mine) if workers.is_running(pod)]
-        if leader and hold_of(stored.run) > 0:
-            held.append((stored.run, row, leader[-1]))
+        if stored.end is not None:
+            closer.append(partial(_check_end, api, view, row, look))
+        elif leader and hold_of(stored.run) > 0:
+            closer.append(partial(_ask_leader, api, leader[-1], stored.run, row, look))
         elif stored.run.job.pod.keeper is not None and own and not workers.leader_pods(mine):
-            held.append((stored.run, row, None))
+            closer.append(partial(_ask_keeper, stored.run, row, look))
         else:
             found.append(row)
-    found += _look_closer(api, held, look)
+    found += _look_closer(closer)
     return sorted(found, key=lambda each: -each.created)
+
+
+def _row_of_end(run: Record, end: Event) -> RunSummary:
+    return summarise(run, fold(opening_status(run), [end]))
 
 
 def is_own(row: RunSummary, identity: str, user: str) -> bool:
@@ -170,29 +186,65 @@ def _workers_of(api: Api, records: Sequence[Object]) -> tuple[dict[str, list[Obj
     return _by_run(jobs), _by_run(pods)
 
 
-def _look_closer(
-    api: Api, held: Sequence[tuple[Record, RunSummary, Object | None]], look: Callable[[RunRef], Status]
-) -> list[RunSummary]:
-    def row_of(each: tuple[Record, RunSummary, Object | None]) -> RunSummary:
-        record, row, leader = each
-        with suppress(EchelonError):
-            if is_over(api, leader) if leader is not None else row.state in FINAL:
-                return summarise(record, look(record.ref))
-        return row
+def _between(
+    api: Api, records: Sequence[Object], pods: Mapping[str, Sequence[Object]]
+) -> dict[str, Between | None]:
+    """What controllers made between runs and their pods, by the dialect: one look for all runs of it."""
+    runs: dict[str, list[str]] = {}
+    for obj in records:
+        name, dialect = obj["metadata"]["name"], dialect_of(obj)
+        if have_between(dialect, pods.get(name, ())):
+            runs.setdefault(dialect, []).append(name)
+    return {dialect: read_between(api, dialect, found) for dialect, found in runs.items()}
 
-    if not held:
+
+def _alive(api: Api) -> set[str]:
+    """The runs of which pods say that they are workers, and are not over; anybody may label a pod so."""
+    ours = f"{names.MANAGED_BY}=echelon,{names.COMPONENT}={names.WORKER}"
+    alive = "status.phase!=Succeeded,status.phase!=Failed"
+    with suppress(Denied):  # then records are all that can be read
+        shapes = api.list_shapes("Pod", _Labelled, selector=ours, fields=alive)
+        return set(_by_run(cast("list[Object]", shapes)))
+    return set()
+
+
+def _check_end(api: Api, view: View, row: RunSummary, look: Callable[[RunRef], Status]) -> RunSummary:
+    """The row of a run whose record has an end though a pod of it seems to be alive: what its objects say,
+    then its leader; the record, where nothing else can tell.
+    """
+    run, claimed = view.stored.run, view.stored.end
+    assert claimed is not None
+    end = outcome.settled_end(view.stored, view.jobs, view.pods, view.waiting)
+    if end is not None:
+        return _row_of_end(run, end)
+    with suppress(EchelonError):
+        return row if is_refuted(api, view) else summarise(run, look(run.ref))
+    return _row_of_end(run, claimed)
+
+
+def _ask_leader(
+    api: Api, leader: Object, run: Record, row: RunSummary, look: Callable[[RunRef], Status]
+) -> RunSummary:
+    with suppress(EchelonError):
+        if says_over(api, leader):
+            return summarise(run, look(run.ref))
+    return row
+
+
+def _ask_keeper(run: Record, row: RunSummary, look: Callable[[RunRef], Status]) -> RunSummary:
+    with suppress(EchelonError):
+        if row.state in FINAL:
+            return summarise(run, look(run.ref))
+    return row
+
+
+def _look_closer(looks: Sequence[Callable[[], RunSummary]]) -> list[RunSummary]:
+    if not looks:
         return []
     from concurrent.futures import ThreadPoolExecutor
 
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        return list(pool.map(row_of, held))
-
-
-def is_over(api: Api, leader: Object) -> bool:
-    """Whether the leader, given by its pod, has written its last line; it stays to keep its results."""
-    name, container = leader["metadata"]["name"], workers.container_name(leader)
-    with api.logs(name, container=container, tail=_LAST) as pieces:
-        return any(is_last_line(parse_line(raw, 0), 0) for raw in split_lines(pieces, with_rest=True))
+        return list(pool.map(lambda each: each(), looks))
 
 
 def _by_run(items: Sequence[Object]) -> dict[str, list[Object]]:

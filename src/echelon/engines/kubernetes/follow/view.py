@@ -7,12 +7,20 @@ from contextlib import suppress
 
 from echelon.engines.base import unknown_run
 from echelon.engines.kubernetes import names
-from echelon.engines.kubernetes.belonging import belongs, is_made_by, maker_of
+from echelon.engines.kubernetes.belonging import belongs, maker_of
+from echelon.engines.kubernetes.between import (
+    Between,
+    Pair,
+    have_between,
+    maker_pair,
+    pairs_of,
+    read_between,
+)
 from echelon.engines.kubernetes.client.api import Api, NotThere, Object
 from echelon.engines.kubernetes.held import is_waiting, waiting_jobs, with_jobs
 from echelon.engines.kubernetes.record import Stored, identity, read
 from echelon.engines.kubernetes.render import dialects
-from echelon.errors import Refused, UnknownRun
+from echelon.errors import Refused, UnknownRun, Unreachable
 from echelon.model.job import is_name
 from echelon.model.run import RunRef
 from echelon.values import frozen
@@ -84,16 +92,46 @@ def look(api: Api, ref: RunRef, *, pods: bool = True) -> View:
     selector = names.selector(ref.name, names.WORKER)
     waits = stored.held and all(map(is_waiting, listed))  # then it has no pods that matter
     theirs = api.list("Pod", selector=selector).items if pods and not waits else []
-    return to_view(stored, listed, theirs)
+    return to_view(stored, listed, theirs, find_between(api, stored, theirs))
 
 
-def to_view(stored: Stored, jobs: Sequence[Object], pods: Iterable[Object]) -> View:
-    """A run, from its record and from the objects that carry its labels. Pure."""
+def to_view(
+    stored: Stored, jobs: Sequence[Object], pods: Iterable[Object], between: Between | None = None
+) -> View:
+    """A run, from its record, from the objects that carry its labels and from what is between them. Pure."""
     stored = with_jobs(stored, jobs)
     mine = own_jobs(stored, jobs)
-    return View(
-        stored=stored, jobs=mine, pods=own_pods(stored, mine, pods), waiting=waiting_jobs(stored, jobs)
-    )
+    own = own_pods(stored, mine, pods, between)
+    return View(stored=stored, jobs=mine, pods=own, waiting=waiting_jobs(stored, jobs))
+
+
+def find_between(api: Api, stored: Stored, pods: Iterable[Object]) -> Between | None:
+    """What controllers made between a run's objects and its pods; None where there is nothing, or it may not
+    be read.
+    """
+    if not have_between(stored.dialect, pods):
+        return None
+    return read_between(api, stored.dialect, [stored.run.ref.name])
+
+
+class BetweenRead:
+    """What is between a run's objects and its pods, for a follower: read when a pod comes whose maker is new,
+    not at every look.
+    """
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+        self._makers: frozenset[Pair] = frozenset()  # that were asked about
+        self._found: Between | None = None
+
+    def of(self, stored: Stored, pods: Sequence[Object]) -> Between | None:
+        """As `find_between`; what is known already while the API server is away."""
+        makers = frozenset(map(maker_pair, pods))
+        if not makers <= self._makers:
+            with suppress(Unreachable):
+                self._found = find_between(self._api, stored, pods)
+                self._makers |= makers
+        return self._found
 
 
 def jobs_of(api: Api, stored: Stored) -> list[Object]:
@@ -114,7 +152,7 @@ def pods_of(api: Api, stored: Stored, jobs: Sequence[Object] | None = None) -> l
     """A run's pods, those that were replaced too as long as they are there; `jobs` if they are known."""
     known = jobs_of(api, stored) if jobs is None else jobs
     found = api.list("Pod", selector=names.selector(stored.run.ref.name, names.WORKER)).items
-    return own_pods(stored, known, found)
+    return own_pods(stored, known, found, find_between(api, stored, found))
 
 
 def own_jobs(stored: Stored, jobs: Iterable[Object]) -> list[Object]:
@@ -124,35 +162,41 @@ def own_jobs(stored: Stored, jobs: Iterable[Object]) -> list[Object]:
     return [job for job in jobs if job["metadata"]["name"] in planned and belongs(job, mine)]
 
 
-def own_pods(stored: Stored, jobs: Iterable[Object], pods: Iterable[Object]) -> list[Object]:
-    """Of pods that carry a run's labels, those that the controller made of the run's own objects, `jobs`.
-    Pods outlive an object that is deleted: then the record knows its uid, which the plan's name must go with.
-    Pure.
+def own_pods(
+    stored: Stored, jobs: Iterable[Object], pods: Iterable[Object], between: Between | None = None
+) -> list[Object]:
+    """Of pods that carry a run's labels, those that the controller made of the run's own objects, `jobs`, or
+    of what is `between`. Pods outlive an object that is deleted: then the record knows its uid, which the
+    plan's name must go with. Pure.
 
     Pods of a run that waits again, since not all of them found a place, are on their way out."""
     name, plan = stored.run.ref.name, stored.run.plan
     if stored.held and plan is None:
         return []
     planned = names.job_names(name, plan.world) if plan is not None else (name,)
-    there = {job["metadata"]["name"]: job["metadata"]["uid"] for job in jobs}
-    gone = set(planned).difference(there)
-    between = dialects.makers_of(stored.dialect, name, plan.world) if plan is not None else ()
+    there = pairs_of(jobs)
+    gone = set(planned).difference(each for each, _ in there)
+    left = {(each, uid) for each in gone for uid in stored.owners}
+    seen = between or Between()
+    makers = seen.makers(there | left)
+    named = dialects.makers_of(stored.dialect, name, plan.world) if plan is not None else ()
 
     def is_own(pod: Object) -> bool:
-        left = maker_of(pod).get("name") in gone and is_made_by(pod, stored.owners)
-        return left or is_made_by(pod, there.values()) or _is_made_between(pod, between, stored)
+        if maker_pair(pod) in makers:
+            return True
+        return not seen.refutes(pod) and _is_named_so(pod, named, stored)
 
     return [pod for pod in pods if is_own(pod)]
 
 
-def _is_made_between(pod: Object, between: Collection[str], stored: Stored) -> bool:
-    """Whether a Job made the pod that the controller of the run's object made, or its controller. What is in
-    between need not be read for that, which takes further rights: the Job has a name of its own, and the pod
-    shows when its run was recorded, which no earlier run of the name has in common with it.
+def _is_named_so(pod: Object, named: Collection[str], stored: Stored) -> bool:
+    """Whether a Job in between made the pod that cannot be read: it is gone, or the user lacks the right. It
+    has a name of its own, and the pod shows when its run was recorded, which no earlier run of the name has
+    in common with it.
     """
     maker, notes = maker_of(pod), pod["metadata"].get("annotations") or {}
-    named = maker.get("kind") == "Job" and maker.get("name") in between
-    return named and notes.get(names.CREATED) == str(stored.run.created)
+    of_job = maker.get("kind") == "Job" and maker.get("name") in named
+    return of_job and notes.get(names.CREATED) == str(stored.run.created)
 
 
 def run_names(api: Api) -> list[str]:

@@ -54,6 +54,7 @@ class Surrounding:
     owner: str
     gpu_resource: str
     level: str = ""  # of Pod Security, that the namespace enforces
+    claim: str = ""  # the uid of the claim for the files, if it is known to be made for them
 
 
 def claim_object(name: str, asked: ServerSettings, owner: str) -> Object | None:
@@ -72,7 +73,8 @@ def job_object(name: str, asked: ServerSettings, around: Surrounding) -> Object:
         "labels": {**about["labels"], names.NO_SIDECAR: "false"},
         "annotations": {**about["annotations"], names.NO_SIDECAR: "false", names.STAYS: "false"},
     }
-    about["annotations"] = {**about["annotations"], names.ASKED: digest_of(asked)}
+    made = {names.CLAIM_UID: around.claim} if around.claim else {}
+    about["annotations"] = {**about["annotations"], names.ASKED: digest_of(asked), **made}
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",

@@ -29,8 +29,10 @@ from echelon.engines.kubernetes.pod_security import level_of
 from echelon.engines.kubernetes.ports import pass_on
 from echelon.engines.kubernetes.render import dialects
 from echelon.engines.kubernetes.render.pod import RESTRICTED
+from echelon.engines.machine import OwnClaims
 from echelon.engines.notebook_servers import ServerFound, ServerRemoved, ServerSettings
 from echelon.errors import Denied, EchelonError, InvalidJob, Refused, Unavailable
+from echelon.values import frozen
 
 _GONE = 120.0  # seconds that Kubernetes may take to remove what was deleted
 _LOOK = 0.2
@@ -41,6 +43,7 @@ class PodNotebooks:
 
     def __init__(self, connect: Callable[[], Api]) -> None:
         self._connect = connect
+        self._claims = OwnClaims()
 
     def manifests(self, name: str, asked: ServerSettings) -> Sequence[Mapping[str, object]]:
         """The objects that `up` would make, without the token."""
@@ -49,16 +52,17 @@ class PodNotebooks:
     def up(self, name: str, asked: ServerSettings | None, tell: Callable[[str], object]) -> ServerFound:
         """Make what is not there, and wait until Jupyter answers."""
         api = self._connect()
-        job = _find(api, name)
+        job, known = _find(api, name), ""
         if job is not None and dialects.end_of([job]) is not None:
             if asked is None:
                 raise has_ended(job)
+            known = _annotation(job, names.CLAIM_UID)
             _remove_job(api, job)
             job = None
         if job is None:
             if asked is None:
                 raise _none(api, name)
-            return self._make(api, name, asked, tell)
+            return self._make(api, name, asked, tell, known)
         if asked is not None and objects.digest_of(asked) != _annotation(job, names.ASKED):
             raise Refused(
                 f"{names.server_name(name)} is there, and was made with other settings",
@@ -72,10 +76,17 @@ class PodNotebooks:
             raise Refused("the namespace takes no pod that runs as root", hint=hint) from None
         return ServerFound(name=name, image=_image(job), created=False)
 
-    def _make(self, api: Api, name: str, asked: ServerSettings, tell: Callable[[str], object]) -> ServerFound:
+    def _make(
+        self, api: Api, name: str, asked: ServerSettings, tell: Callable[[str], object], known: str
+    ) -> ServerFound:
+        """Make a server; `known` is the uid of the claim for its files, by a server that was there before."""
         around = _around(api, asked)
         objects.job_object(name, asked, around)  # refuses what cannot be, before anything is there
-        new_claim = _make_claim(api, name, asked, around.owner)
+        claim = _make_claim(api, name, asked, around.owner)
+        if claim.new:
+            self._claims.remember(claim.uid, names.server_claim(name))
+        if claim.new or claim.uid == known or self._claims.has(claim.uid):
+            around = replace(around, claim=claim.uid)
         while True:
             job = api.create(objects.job_object(name, asked, around))
             try:
@@ -87,8 +98,9 @@ class PodNotebooks:
                 around = replace(around, level=RESTRICTED)
             except EchelonError:
                 _remove_job(api, job)
-                if new_claim is not None:
-                    api.delete("PersistentVolumeClaim", names.server_claim(name), uid=new_claim)
+                if claim.new:
+                    api.delete("PersistentVolumeClaim", names.server_claim(name), uid=claim.uid)
+                    self._claims.forget(claim.uid)
                 raise
             else:
                 return ServerFound(name=name, image=_image(job), created=True)
@@ -144,15 +156,21 @@ class PodNotebooks:
         job = _find(api, name)
         if job is not None:
             _remove_job(api, job)
+        found = ServerRemoved(was_there=job is not None)
         claim = api.find("PersistentVolumeClaim", names.server_claim(name))
-        if claim is None or not _is_ours(claim):
-            return ServerRemoved(was_there=job is not None)
-        called = claim["metadata"]["name"]
+        if claim is None or not (volumes or _is_ours(claim)):
+            return found
+        called, uid = claim["metadata"]["name"], str(claim["metadata"]["uid"])
         if not volumes:
-            return ServerRemoved(was_there=job is not None, kept=called)
-        api.delete("PersistentVolumeClaim", called, uid=claim["metadata"]["uid"])
+            return replace(found, kept=called)
+        # Anybody may give a claim its name and labels.
+        known = job is not None and _annotation(job, names.CLAIM_UID) == uid
+        if not _is_ours(claim) or not (known or self._claims.has(uid)):
+            return replace(found, left=called)
+        api.delete("PersistentVolumeClaim", called, uid=uid)
         _wait_until(lambda: api.find("PersistentVolumeClaim", called) is None, f"volume {called}")
-        return ServerRemoved(was_there=job is not None, removed=called)
+        self._claims.forget(uid)
+        return replace(found, removed=called)
 
 
 def _find(api: Api, name: str) -> Object | None:
@@ -182,28 +200,36 @@ def _around(api: Api, asked: ServerSettings) -> Surrounding:
     )
 
 
-def _make_claim(api: Api, name: str, asked: ServerSettings, owner: str) -> str | None:
-    """Make the claim for the files, if one is to be made and is not there; returns the uid of a new one."""
+@frozen
+class _Claim:
+    """The claim for a server's files: its uid, "" if it is the user's own or there is none."""
+
+    uid: str = ""
+    new: bool = False
+
+
+def _make_claim(api: Api, name: str, asked: ServerSettings, owner: str) -> _Claim:
+    """Make the claim for the files, if one is to be made and is not there."""
     wanted = objects.claim_object(name, asked, owner)
     if wanted is None or asked.files is None:
-        return None
+        return _Claim()
     called = wanted["metadata"]["name"]
     if (there := api.find("PersistentVolumeClaim", called)) is None:
         files, marks = asked.files, wanted["metadata"]["labels"]
         try:
-            create_volume(
+            made = create_volume(
                 api, called, size=files.size, storage_class=files.storage_class, marks=marks, owner=owner
             )
         except InvalidJob as error:
             hint = f"{error.hint}; --volume new:10Gi@CLASS names one, --volume none keeps no files"
             raise InvalidJob("volume", called, f"cannot be made: {error.message}", hint=hint) from None
-        return str(api.get("PersistentVolumeClaim", called)["metadata"]["uid"])
+        return _Claim(uid=made.uid, new=True)
     if not _is_ours(there):
         raise Refused(
             f"a volume named {called!r} is in the namespace, and it is no notebook server's",
             hint=f"--volume pvc:{called} uses it, --name chooses another name",
         )
-    return None
+    return _Claim(uid=str(there["metadata"]["uid"]))
 
 
 def _make_secret(api: Api, name: str, job: Object) -> None:

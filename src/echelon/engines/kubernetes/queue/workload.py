@@ -12,16 +12,14 @@ from contextlib import suppress
 from typing import Any
 
 from echelon.engines.base import NotAdmitted
-from echelon.engines.kubernetes import belonging, names
-from echelon.engines.kubernetes.client.api import AlreadyThere, Api, NotThere, Object
+from echelon.engines.kubernetes import belonging, names, objects
+from echelon.engines.kubernetes.client.api import Api, NotThere, Object
 from echelon.engines.kubernetes.diagnose.kueue import reason_of
 from echelon.engines.kubernetes.fields import condition_of
 from echelon.engines.kubernetes.record import Stored
-from echelon.engines.kubernetes.render.manifests import owner_reference
-from echelon.errors import Denied, Refused
+from echelon.errors import Denied
 
 _DECIDES = 3.0  # seconds within which Kueue has looked at a Workload
-_GONE = 10.0  # seconds within which one that was deleted is gone
 _LOOK = 0.2
 
 
@@ -32,33 +30,14 @@ def is_in(stored: Stored) -> bool:
 
 def make(api: Api, wanted: Object, owner: Object) -> None:
     """Ask Kueue for the run; `owner` is its record. What is there of an earlier run of its name goes."""
-    made = {**wanted, "metadata": {**wanted["metadata"], "ownerReferences": [owner_reference(owner)]}}
-    name, deadline = made["metadata"]["name"], time.monotonic() + _GONE
-    mine = belonging.identity_of(owner)
-    while True:
-        try:
-            api.create(made)
-        except AlreadyThere:
-            found = api.find(names.KUEUE_WORKLOADS, name)
-        except Denied as error:
-            raise Denied(
-                f"a run of several Jobs needs a Workload of its own in Kueue's queue: {error.message}",
-                hint="ask for the right to create and delete workloads.kueue.x-k8s.io; or leave --role out, "
-                "and use equal shares: a single Job needs no such right",
-            ) from None
-        else:
-            return
-        if found is None:
-            continue
-        standing = belonging.standing(found, mine)
-        if standing == "ours":
-            return
-        if standing not in ("leaves", "orphan") or time.monotonic() > deadline:
-            hint = "choose another name for the run with --name"
-            raise Refused(f"a Workload named {name!r} is in the namespace", hint=hint)
-        if standing == "orphan":
-            api.delete(names.KUEUE_WORKLOADS, name, uid=found["metadata"]["uid"])
-        time.sleep(_LOOK)
+    try:
+        objects.create(api, wanted, owner, kind=names.KUEUE_WORKLOADS)
+    except Denied as error:
+        raise Denied(
+            f"a run of several Jobs needs a Workload of its own in Kueue's queue: {error.message}",
+            hint="ask for the right to create and delete workloads.kueue.x-k8s.io; or leave --role out, "
+            "and use equal shares: a single Job needs no such right",
+        ) from None
 
 
 def wait_for_answer(api: Api, stored: Stored) -> dict[str, Object]:

@@ -22,6 +22,7 @@ from echelon.engines.kubernetes.state.workers import (
     disruption_of,
     gave_way,
     has_ended,
+    has_started,
     is_cut_off,
     is_done,
     is_running,
@@ -33,6 +34,7 @@ from echelon.engines.kubernetes.state.workers import (
     node_name,
     pods_by_worker,
     taken_away,
+    was_replaced,
 )
 from echelon.model import ends
 from echelon.model.event import Event, Outcome, RootCause
@@ -101,10 +103,12 @@ def settled_end(
 
 def _may_go_on(jobs: Sequence[Object], pods: Sequence[Object]) -> bool:
     """Whether something of a run is at work, or will be: a pod that has not ended, unless its node does not
-    respond and no client can ask it; or a Job that may make another.
+    respond and no client can ask it; or a Job that may make another. A pod that was to replace a lost one,
+    and has not begun, tells nothing: the run may have ended with that one.
     """
     left = [pod for pod in pods if not has_ended(pod)]
-    return not all(map(is_cut_off, left)) or (bool(jobs) and not left)
+    asked = [pod for pod in left if has_started(pod) or not was_replaced(pod)]
+    return not all(map(is_cut_off, asked)) or (bool(jobs) and not left)
 
 
 def _is_withdrawn(job: Object) -> bool:

@@ -129,6 +129,11 @@ def is_done(pod: Object) -> bool:
     return end is not None and end.exit_code in (0, RANK_FAILED)
 
 
+def was_replaced(pod: Object) -> bool:
+    """Whether a pod follows one that was lost: its gang was at work."""
+    return _losses(pod) > 0
+
+
 def gave_way(pod: Object) -> str | None:
     """Why the agent left its GPUs to other runs; None if it did not."""
     end = container_end(pod)
@@ -365,8 +370,11 @@ def _of_container(pod: Object, end: ContainerEnd) -> Loss:
 
 def _age(pod: Object) -> tuple[str, int, str]:
     about = pod["metadata"]
-    notes = about.get("annotations") or {}
-    counts = [
-        whole_number(str(notes.get(name) or "")) or 0 for name in (names.FAILURE_COUNT, names.EVICTION_COUNT)
-    ]
-    return about.get("creationTimestamp") or "", sum(counts), about["name"]
+    return about.get("creationTimestamp") or "", _losses(pod), about["name"]
+
+
+def _losses(pod: Object) -> int:
+    """How many pods of a worker were lost before this one, as its Job counts."""
+    notes = pod["metadata"].get("annotations") or {}
+    counted = (notes.get(name) for name in (names.FAILURE_COUNT, names.EVICTION_COUNT))
+    return sum(whole_number(str(each or "")) or 0 for each in counted)

@@ -14,13 +14,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from echelon.engines.base import Saving
+from echelon.engines.base import Saving, TakeOver
 from echelon.engines.kubernetes.client.api import Api, NotThere, Object
 from echelon.engines.kubernetes.client.kubeconfig import load_access
-from echelon.engines.kubernetes.fields import whole_number
 from echelon.engines.kubernetes.watched.holding import hold_back
-from echelon.engines.kubernetes.watched.kinds import JOBSETS, KINDS, Address, parse_address, selectors
+from echelon.engines.kubernetes.watched.kinds import Address, parse_address
 from echelon.engines.kubernetes.watched.lines import follow_lines, merged_lines, read_lines
+from echelon.engines.kubernetes.watched.reading import read_all, read_one
 from echelon.engines.kubernetes.watched.state import (
     STOPPED,
     Seen,
@@ -28,10 +28,9 @@ from echelon.engines.kubernetes.watched.state import (
     events_of,
     first_failure,
     record_of,
-    see,
 )
 from echelon.engines.kubernetes.watched.waiting import find_waiting
-from echelon.errors import Denied, EchelonError, StateTrouble, Unavailable, UnknownRun
+from echelon.errors import EchelonError, StateTrouble, Unavailable, UnknownRun
 from echelon.model.cluster import Cluster
 from echelon.model.copy import LeftOut
 from echelon.model.event import Event
@@ -133,16 +132,7 @@ class WatchedJobs:
 
     def runs(self) -> Sequence[RunSummary]:
         """Every job of every kind that the cluster serves, the newest first."""
-        found = []
-        for kind in KINDS.values():
-            for resource in kind.resources:
-                with suppress(EchelonError):  # not served, or not for this user
-                    for job in self.api.list(resource).items:
-                        address = Address(kind=kind, name=str(job["metadata"]["name"]))
-                        seen = see(address, job, self._pods(address), attempts=self._attempts(address))
-                        found.append(self._summary(seen))
-                    break
-        return sorted(found, key=lambda row: row.created, reverse=True)
+        return sorted(map(self._summary, read_all(self.api)), key=lambda row: row.created, reverse=True)
 
     def names(self) -> Sequence[str]:
         """Their names, with their kinds."""
@@ -152,7 +142,7 @@ class WatchedJobs:
         """Nothing: results are where the job wrote them."""
         return ()
 
-    def tender(self, ref: RunRef, *, take_over: bool = False) -> None:
+    def tender(self, ref: RunRef, *, take_over: TakeOver | None = None) -> None:
         """None: its controller looks after it."""
 
     def fetch(
@@ -245,17 +235,7 @@ class WatchedJobs:
             raise UnknownRun(
                 f"no {address.kind.word} named {address.name!r} in namespace {self.api.namespace}", hint=hint
             ) from None
-        return see(address, job, self._pods(address), attempts=self._attempts(address))
-
-    def _attempts(self, address: Address) -> int:
-        """How often a TrainJob's JobSet has started over; the TrainJob does not say."""
-        if address.kind.word != "trainjob":
-            return 0
-        try:
-            found = self.api.get(JOBSETS, address.name)
-        except (NotThere, Denied):
-            return 0
-        return whole_number((found.get("status") or {}).get("restarts")) or 0
+        return read_one(self.api, address, job)
 
     def _resource(self, address: Address) -> str:
         for resource in address.kind.resources[:-1]:
@@ -263,12 +243,6 @@ class WatchedJobs:
                 if self.api.exists(resource, address.name):
                     return resource
         return address.kind.resources[-1]
-
-    def _pods(self, address: Address) -> list[Object]:
-        for selector in selectors(address):
-            if found := self.api.list("Pod", selector=selector).items:
-                return found
-        return []
 
     def _summary(self, seen: Seen) -> RunSummary:
         name = f"{seen.address.kind.word}/{seen.address.name}"

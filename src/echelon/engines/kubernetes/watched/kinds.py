@@ -12,7 +12,6 @@ from echelon.errors import InvalidJob
 from echelon.values import frozen
 
 Object = dict[str, Any]
-JOBSETS = "jobsets.v1alpha2.jobset.x-k8s.io"
 _INDEX = "batch.kubernetes.io/job-completion-index"
 _SIDE = ("istio-proxy", "istio-init")
 _MOST = 10_000  # workers; what says more is not believed
@@ -76,11 +75,19 @@ def parse_address(name: str) -> Address:
     return Address(kind=KINDS[word], name=rest)
 
 
-def selectors(address: Address) -> tuple[str, ...]:
-    """Label selectors of a job's pods; the first that finds any counts."""
-    if address.kind.word == "trainjob":
-        return (f"{JOBSET}jobset-name={address.name}",)
-    return (f"{PREFIX}job-name={address.name}", f"job-name={address.name},group-name=kubeflow.org")
+def labels_of(kind: Kind) -> tuple[tuple[str, str], ...]:
+    """The labels by which pods name the job of a kind that they are of, and what they carry beside; the first
+    that any pod of a job has counts.
+    """
+    if kind.word == "trainjob":
+        return ((f"{JOBSET}jobset-name", ""),)
+    return ((f"{PREFIX}job-name", ""), ("job-name", "group-name=kubeflow.org"))
+
+
+def selector(label: tuple[str, str], name: str = "") -> str:
+    """The selector of the pods that have such a label: of all, or of the job of that name."""
+    named, beside = label
+    return ",".join(filter(None, (f"{named}={name}" if name else named, beside)))
 
 
 def role_of(pod: Mapping[str, Any]) -> str:

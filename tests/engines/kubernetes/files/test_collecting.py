@@ -1,10 +1,9 @@
-"""Where results are, and that none is lost on the way to this machine."""
+"""Results come home, and none is lost on the way."""
 
 from __future__ import annotations
 
 import errno
 import json
-import os
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
@@ -19,21 +18,20 @@ from tests.engines.kubernetes.small import stored
 
 from echelon.agent.files import landing, receiver
 from echelon.engines import durable
+from echelon.engines.base import TakeOver
 from echelon.engines.kubernetes import control, objects
 from echelon.engines.kubernetes.engine import KubernetesEngine
-from echelon.engines.kubernetes.files import results
+from echelon.engines.kubernetes.files import collecting
 from echelon.engines.kubernetes.files.gather import Gathered
-from echelon.engines.kubernetes.files.results import local_folder
 from echelon.engines.kubernetes.files.shards import Missing, Shard
-from echelon.engines.kubernetes.files.whereabouts import note_on_restarts, without_linger
+from echelon.engines.kubernetes.files.waiting_for_owner import Wanted
 from echelon.engines.kubernetes.follow.view import View, read_record
-from echelon.engines.kubernetes.record import Stored
 from echelon.engines.machine import Submissions, process_name
 from echelon.errors import InvalidJob, ResultsIncomplete, StateTrouble
 from echelon.handle import Run
 from echelon.model.event import Event
 from echelon.model.job import Job
-from echelon.model.pod import Output, PodOptions, parse_mount
+from echelon.model.pod import Output, PodOptions
 from echelon.model.run import RunRef
 from echelon.submit import Prepared, submit
 
@@ -41,117 +39,7 @@ cluster_only = [pytest.mark.cluster, pytest.mark.slow]
 WRITES = "import os; open(os.environ['ECHELON_OUTPUT'] + '/made', 'w').write('by it')"
 
 
-def folder(results: Path | str) -> Path:
-    """Where the results of a run belong that this machine submitted, to be put there."""
-    submissions = Submissions()
-    submissions.remember("the-record", Path(results))
-    return local_folder(stored(), submissions)
-
-
-def of_pods(**options: Any) -> Job:
-    return Job(name="fm", script="train.py", restarts=2, pod=PodOptions(**options))
-
-
-@pytest.mark.parametrize(
-    ("job", "warned"),
-    [
-        (of_pods(), True),
-        (of_pods(mounts=(parse_mount("pvc:data:/data:ro"), parse_mount("emptydir::/e"))), True),
-        (of_pods(mounts=(parse_mount("pvc:ckpt:/ckpt"),)), False),
-        (of_pods(output=Output()), False),
-        (replace(of_pods(), restarts=0), False),
-    ],
-)
-def test_who_restarts_without_a_volume_is_warned(job: Job, warned: bool) -> None:
-    note = note_on_restarts(job)
-    assert (note is not None) is warned
-    assert note is None or "--output" in note
-
-
-def test_without_the_right_to_fetch_workers_do_not_linger_unless_the_user_said_so() -> None:
-    assert without_linger(of_pods()).pod.linger == 0
-    assert without_linger(of_pods(linger=3600.0)).pod.linger == 3600.0
-
-
-def test_home_is_where_the_submission_said(tmp_path: Path) -> None:
-    assert folder(tmp_path / "runs" / "demo") == tmp_path / "runs" / "demo"
-    assert folder(tmp_path / "there") == tmp_path / "there"
-
-
-def test_a_run_of_another_machine_comes_to_the_working_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert local_folder(stored(), Submissions()) == tmp_path / "runs" / "demo"
-    assert folder("/no/such/home/project/runs/demo") == tmp_path / "runs" / "demo"
-
-
-def test_a_path_in_a_record_leads_no_write_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Schema 1 had one; by now anybody may have written it."""
-    monkeypatch.chdir(tmp_path)
-    old = stored(schema="1")
-    (tmp_path / ".ssh").mkdir()
-    said = replace(old, run=replace(old.run, results=str(tmp_path / ".ssh")))
-    assert local_folder(said, Submissions()) == tmp_path / "runs" / "demo"
-    mine = Submissions()
-    mine.remember("the-record", tmp_path / "there")
-    assert local_folder(said, mine) == tmp_path / "there"
-
-
-def test_home_that_is_another_users_is_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    theirs = tmp_path / "theirs"
-    theirs.mkdir()
-    monkeypatch.chdir(tmp_path)
-    may = os.access
-    monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != theirs and may(path, mode))
-    assert folder(theirs / "runs" / "demo") == tmp_path / "runs" / "demo"
-
-
 FETCHED = {"at": 5.0, "host": "theirs", "path": "/home/ann/runs/demo"}
-
-
-@pytest.mark.parametrize(
-    ("seen", "free_at", "looks", "missing"),
-    [
-        ([{}, {}, {"collected": FETCHED}], 10, 3, False),  # the owner has fetched them
-        ([{"collected": FETCHED, "held": "yes"}] * 2 + [{"collected": FETCHED}], 10, 3, False),
-        ([{"collected": FETCHED, "held": "yes"}] * 3, 3, 3, False),  # forged: its workers hold them still
-        (
-            [{}, {}, {"collected": {**FETCHED, "missing": ["worker 1: gone"]}}],
-            10,
-            3,
-            True,
-        ),  # as far as it could
-        ([{}, {}, {}], 2, 2, False),  # the owner is gone: its claim is ours
-        ([{"collected": FETCHED}], 1, 1, False),  # nobody holds it: what the record says is not believed
-    ],
-)
-def test_a_take_over_waits_for_an_owner_that_fetches(
-    monkeypatch: pytest.MonkeyPatch, seen: list[dict[str, Any]], free_at: int, looks: int, missing: bool
-) -> None:
-    tried: list[bool] = []
-
-    def take() -> bool:
-        tried.append(len(tried) + 1 >= free_at)
-        return tried[-1]
-
-    there = iter(seen)
-    now: dict[str, Any] = {}
-
-    def read_now(*_: object) -> Stored:
-        now.clear()
-        now.update(next(there))
-        return stored(collected=now.get("collected"))
-
-    monkeypatch.setattr(results, "read_record", read_now)
-    monkeypatch.setattr(results, "_are_held", lambda *_: "held" in now)
-    monkeypatch.setattr(results, "_OWNER_LOOK", 0.0)
-    monkeypatch.setattr(results, "_collect", lambda *_: ())
-    with pytest.raises(ResultsIncomplete) if missing else nullcontext():
-        results.collect_results(None, Submissions(), stored().run.ref, None, take)  # type: ignore[arg-type]
-    assert len(tried) == looks
-
-
 END = Event(kind="finished", at=4.0, outcome="succeeded", exit_code=0)
 
 
@@ -189,10 +77,10 @@ class Taking:
             self.done.append("gather")
             return Gathered(brought=not missing, missing=missing), Seen.view
 
-        monkeypatch.setattr(results, "read_record", lambda *_: next(records, later))
-        monkeypatch.setattr(results, "_look_at_end", lambda *_: Seen)
-        monkeypatch.setattr(results, "_gather_all", gather)
-        monkeypatch.setattr(results, "_force_to_disk", lambda _: self.done.append("disk"))
+        monkeypatch.setattr(collecting, "read_record", lambda *_: next(records, later))
+        monkeypatch.setattr(collecting, "_look_at_end", lambda *_: Seen)
+        monkeypatch.setattr(collecting, "_gather_all", gather)
+        monkeypatch.setattr(collecting, "_force_to_disk", lambda _: self.done.append("disk"))
         for module, name in (
             (objects, "tie_record"),
             (objects, "drop_payload"),
@@ -211,7 +99,7 @@ class Taking:
         self.written = json.loads(change["metadata"]["annotations"]["echelon.dev/collected"])
 
     def collect(self) -> None:
-        results.collect_results(self, self.submissions, stored().run.ref, None)  # type: ignore[arg-type]
+        collecting.collect_results(self, self.submissions, stored().run.ref, None)  # type: ignore[arg-type]
 
     def fetched(self) -> bool:
         return self.submissions.fetched(self.uid, self.created) is not None
@@ -291,7 +179,7 @@ def test_a_claim_that_the_fetch_has_taken_is_given_back(apart: pytest.MonkeyPatc
     engine.__dict__["api"] = type("Nothing", (), {"namespace": "ours"})()
     done: list[str] = []
 
-    class Wanted:
+    class Claim:
         held = False
 
         def take(self) -> bool:
@@ -302,11 +190,11 @@ def test_a_claim_that_the_fetch_has_taken_is_given_back(apart: pytest.MonkeyPatc
             done.append("release")
 
     def collect(*given: Any) -> None:
-        given[-1]()
+        given[-1].tender.take()
         raise ResultsIncomplete("worker 1 is gone")
 
-    apart.setattr(results, "collect_results", collect)
-    engine._wanted["demo"] = Wanted()  # type: ignore[assignment]
+    apart.setattr(collecting, "collect_results", collect)
+    engine._wanted["demo"] = Wanted(tender=Claim(), asked=TakeOver())
     with pytest.raises(ResultsIncomplete):
         engine.collect(RunRef(engine="k8s", name="demo"))
     assert done == ["release"] * taken

@@ -1,0 +1,33 @@
+"""Where a run's results belong on this machine, and whether they are there, or on another one."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from echelon.engines.kubernetes.record import Collected, Stored
+from echelon.engines.machine import Submissions
+
+
+def local_folder(stored: Stored, submissions: Submissions) -> Path:
+    """Where the results belong on this machine: in the submission's folder, if this machine submitted the run
+    and the folder can be used, else in ./runs. A path in a record (schema 1 had one) is anybody's to write.
+    """
+    wanted = submissions.results_of(stored.uid)
+    if wanted is not None:
+        beside = next((each for each in (wanted, *wanted.parents[:2]) if each.is_dir()), None)
+        if beside is not None and os.access(beside, os.W_OK | os.X_OK):
+            return wanted
+    return Path("runs").absolute() / stored.run.ref.name
+
+
+def fetched_to(stored: Stored, submissions: Submissions) -> Path | None:
+    """Where on this machine the results are, if they were fetched to it."""
+    folder = local_folder(stored, submissions)
+    own = submissions.fetched(stored.uid, stored.run.created)
+    return folder if own is not None and own.path == str(folder) and folder.is_dir() else None
+
+
+def elsewhere(collected: Collected) -> str:
+    """The sentence for results that another machine has."""
+    return f"the results were brought to {collected.path} on {collected.host}"

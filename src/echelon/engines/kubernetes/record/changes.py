@@ -1,0 +1,126 @@
+"""The changes that are ever made to a record, as merge patches. Pure.
+
+A change that must not overwrite another one carries the version that it was decided on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from echelon.engines.kubernetes import names
+from echelon.engines.kubernetes.record import keys
+from echelon.engines.kubernetes.record.reading import MOST_WAITS
+from echelon.engines.kubernetes.record.values import Claim, Collected, Shipped, Stop, Stored, Waiting
+from echelon.model.event import Event
+from echelon.model.plan import Plan
+from echelon.model.run import SCHEMA, Record
+
+Object = dict[str, Any]
+_OURS = "echelon.dev/"
+_MOST_MANIFESTS = 2000
+
+
+def new(record: Record, shipped: Shipped, *, held: bool = False) -> Object:
+    """The object of a run that is recorded now; with `held`, of one whose Jobs are made at once, and wait.
+
+    Where its results belong is not part of it: the submitting machine keeps that (`engines/machine.py`)."""
+    import echelon
+
+    about = names.metadata(record.ref.name, record.owner, record.ref.name, names.RECORD, record.job.pod)
+    about["annotations"] |= {
+        keys.SCHEMA: str(SCHEMA),
+        keys.VERSION: echelon.__version__,
+        keys.DIALECT: record.job.pod.job_kind,
+        keys.SHIPPED: _json(shipped),
+    }
+    if held:
+        about["annotations"][keys.HELD] = "true"
+    written = _json(replace(record, plan=None, results=""))
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": about, "data": {keys.RECORD: written}}
+
+
+def renewed(known: Object, made: Object) -> Object:
+    """The change that makes the object of a run that has ended one that `new` has made now."""
+    about, wanted = known["metadata"], made["metadata"]
+    ours = [key for key in about.get("annotations") or {} if key.startswith(_OURS)]
+    change = {
+        "resourceVersion": about["resourceVersion"],
+        "annotations": dict.fromkeys(ours) | wanted["annotations"],
+        "labels": wanted["labels"],
+        "ownerReferences": [],
+    }
+    return {"metadata": change, "data": dict.fromkeys(known.get("data") or {}) | made["data"]}
+
+
+def admitted(plan: Plan, task: Mapping[str, Any], *, at: float, version: str = "") -> Object:
+    """The run has its plan, and its agents' task."""
+    data = {keys.PLAN: _json(plan), names.TASK_KEY: json.dumps(task)}
+    return {**_noted(version, **{keys.ADMITTED: str(at)}), "data": data}
+
+
+def started(owners: Sequence[Object], *, at: float) -> Object:
+    """All objects of the plan exist, and the record goes with them."""
+    change = _noted(**{keys.STARTED: str(at)})
+    change["metadata"]["ownerReferences"] = list(owners)
+    return change
+
+
+def tied(owners: Sequence[Object]) -> Object:
+    """The record of a run that is held goes with these objects; with none, it stays by itself."""
+    return {"metadata": {"ownerReferences": list(owners)}}
+
+
+def queued(stored: Stored, reason: str, *, at: float) -> Object:
+    """Admission was tried, and the run waits for `reason`."""
+    change = _noted(**{keys.TRIED: str(at)})
+    waits = with_reason(stored.queued, reason, at=at)
+    if waits != stored.queued:
+        change["data"] = {keys.QUEUED: _json(waits)}
+    return change
+
+
+def with_reason(
+    waits: tuple[Waiting, ...], reason: str, *, at: float, admitted: float | None = None
+) -> tuple[Waiting, ...]:
+    """The reasons for which a run was queued so far, and the one for which it is now: the first, and the last
+    ones.
+    """
+    if waits and waits[-1].reason == reason and admitted is None:
+        return waits
+    return (*waits[:1], *waits[1:][-MOST_WAITS:], Waiting(at=at, reason=reason, admitted=admitted))
+
+
+def stopping(stop: Stop) -> Object:
+    """The run is to end."""
+    return _noted(**{keys.STOP: _json(stop)})
+
+
+def finished(end: Event, collected: Collected | None = None, *, plan: Plan | None = None) -> Object:
+    """The run has ended, and, if they were, its results are fetched. Of a very large run the manifests are
+    left out: an object has 1 MiB. `plan` is what its Jobs have: a list of ended runs reads no Jobs.
+    """
+    if len(end.manifests or ()) > _MOST_MANIFESTS:
+        end = replace(end, manifests=None)
+    notes = {} if collected is None else {keys.COLLECTED: _json(collected)}
+    planned = {} if plan is None else {keys.PLAN: _json(plan)}
+    return {**_noted(**notes), "data": {keys.FINISHED: _json(end), **planned}}
+
+
+def claimed(claim: Claim | None, *, version: str = "") -> Object:
+    """The run has a tender, or, with None, none any more."""
+    return _noted(version, **{keys.CLAIM: None if claim is None else _json(claim)})
+
+
+def _noted(version: str = "", **annotations: str | None) -> Object:
+    about: Object = {"annotations": annotations}
+    if version:
+        about["resourceVersion"] = version
+    return {"metadata": about}
+
+
+def _json(value: object) -> str:
+    return msgspec.json.encode(value).decode()

@@ -1,0 +1,371 @@
+"""Runs are made in a cluster: recorded, shipped, queued and started, so that any step may be repeated.
+
+What lasts of a run is in its record (a ConfigMap) and its Jobs; what a submission has just made or looked at
+is remembered here for the next call of the same process, so that it need not be asked for again."""
+
+from __future__ import annotations
+
+import os
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from echelon.engines.base import (
+    Taken,
+    check_results,
+    current_user,
+    read_secrets,
+    run_exists,
+)
+from echelon.engines.kubernetes import (
+    controllers,
+    names,
+    objects,
+    pod_security,
+    prerequisites,
+    record,
+)
+from echelon.engines.kubernetes.client import identity
+from echelon.engines.kubernetes.client.api import AlreadyThere, Api, Conflict, NotThere, Object
+from echelon.engines.kubernetes.client.beside import beside
+from echelon.engines.kubernetes.client.kubeconfig import load_access
+from echelon.engines.kubernetes.files import whereabouts
+from echelon.engines.kubernetes.follow import view as views
+from echelon.engines.kubernetes.follow.view import View
+from echelon.engines.kubernetes.nodes import inventory
+from echelon.engines.kubernetes.offers import Offers
+from echelon.engines.kubernetes.queue import admitting, scaling, starting, workload
+from echelon.engines.kubernetes.record import Shipped, Stored
+from echelon.engines.kubernetes.render import dialects, manifests
+from echelon.engines.kubernetes.render.image import image_note
+from echelon.engines.kubernetes.render.payload import Payload, load, weigh
+from echelon.engines.kubernetes.render.pod import RESTRICTED, to_toleration
+from echelon.engines.kubernetes.state import whole
+from echelon.engines.machine import Submissions
+from echelon.engines.terminal_size import size_for
+from echelon.errors import EchelonError
+from echelon.model.cluster import Cluster
+from echelon.model.job import Job
+from echelon.model.plan import Plan
+from echelon.model.run import Record, RunRef
+from echelon.model.world import rank_count
+
+if TYPE_CHECKING:
+    from echelon.bundle import Bundle
+
+
+class Submitting(Offers):
+    """The runs of one namespace of one cluster, as far as they are made."""
+
+    def __init__(
+        self,
+        *,
+        context: str | None = None,
+        namespace: str | None = None,
+        kubeconfig: str | None = None,
+        shown: bool = False,
+    ) -> None:
+        self._context = context
+        self._kubeconfig = kubeconfig  # instead of the one in the environment
+        self._namespace = namespace
+        self._shown = shown  # on the caller's terminal, if it has one
+        self._submissions = Submissions()
+        self._starting = ""  # the run that this process starts, or was cut off in starting
+        self._made: Stored | None = None  # the record that was made last, and has not been started
+        self._checked: tuple[Job, bool] | None = None  # and whether the user may execute in pods
+        self._level: Callable[[], str | None] | None = None  # of Pod Security, asked for with the check
+
+    @cached_property
+    def api(self) -> Api:
+        """The way to the cluster; nothing is read or asked before it is needed."""
+        given = {} if self._kubeconfig is None else {"KUBECONFIG": self._kubeconfig}
+        environment = {**os.environ, **given}
+        return Api(load_access(context=self._context, namespace=self._namespace, environment=environment))
+
+    def cluster(self, *, gpus: bool = True, job: Job | None = None) -> Cluster:
+        """The cluster's nodes that the job may use and who holds what of them, as far as we may look."""
+        if job is None:
+            return inventory.look(self.api, gpus=gpus)
+        wanted = ",".join(f"{key}={value}" for key, value in sorted(job.pod.node_selector.items()))
+        found = inventory.look(
+            self.api,
+            gpus=gpus,
+            gpu_type=job.resources.gpu_type,
+            selector=wanted,
+            tolerations=[to_toleration(each) for each in job.pod.tolerations],
+        )
+        if wanted and found.known and not found.nodes and not found.left_out:
+            raise inventory.no_such_nodes(self.api.list("Node").items, job.pod.node_selector)
+        return found
+
+    def adds_nodes(self) -> bool:
+        """Whether an autoscaler is known to be there."""
+        return scaling.adds_nodes(self.api)
+
+    def check(self, job: Job) -> None:
+        """Look at what the job names, once for a job."""
+        if self._checked is None or self._checked[0] != job:
+            from echelon.bundle.zipapp import agent_archive
+
+            beside(agent_archive)  # to compress it takes as long as the answers of the cluster
+            self._level = beside(lambda: pod_security.level_of(self.api))
+            self._checked = job, prerequisites.check(self.api, job)
+
+    def notes(self, job: Job) -> tuple[str, ...]:
+        """What was decided for the user that they should know."""
+        on_rights = None if self._may_execute(job) else whereabouts.note_on_rights(job)
+        return tuple(filter(None, (image_note(job), on_rights, whereabouts.note_on_restarts(job))))
+
+    def record(self, job: Job, bundle: Bundle | None, held: Plan | None = None) -> RunRef:
+        """Make the record, and all that does not depend on where the run will be; with `held`, the Jobs too,
+        suspended.
+        """
+        job = self._as_it_can_be(job)
+        secrets = read_secrets(job, os.environ)  # what is missing is reported now, not when the workers start
+        who = identity.ask(self.api)
+        ref, payload = self._ref(job.name), self._load(job, bundle)
+        folder = Path(job.results or Path("runs") / job.name).absolute()
+        known, made = views.find_object(self.api, ref.name), False
+        if known is not None:
+            if not self._take_up(views.look(self.api, ref), job, weigh(payload), held=held is not None):
+                raise run_exists(job.name)
+            known = views.find_object(self.api, ref.name)
+        if known is None:
+            check_results(folder, resume=job.resume)
+            user = current_user()
+            run = Record(
+                ref=replace(ref, context=None), job=job, created=_now(), owner=who() or user, user=user
+            )
+            try:
+                known = objects.create_record(
+                    self.api, record.new(run, weigh(payload), held=held is not None)
+                )
+            except AlreadyThere:
+                raise run_exists(job.name) from None  # another client was faster by a moment
+            made = True
+        stored = record.read(known, ref)
+        self._made = stored if made and held is None else None
+        self._submissions.remember(stored.uid, folder)
+        if bundle is not None:
+            self._submissions.keep_code(stored.uid, bundle.data)
+        try:
+            self._ship(known, stored, bundle, payload, secrets, held)
+        except BaseException:  # a quota, Ctrl-C: nothing is left behind
+            with suppress(EchelonError):
+                self.api.delete("ConfigMap", ref.name, uid=stored.uid)
+                if held is not None or not made:
+                    objects.remove(self.api, record.identity(stored))
+            raise
+        return ref
+
+    def _ship(
+        self,
+        known: Object,
+        stored: Stored,
+        bundle: Bundle | None,
+        payload: Payload,
+        secrets: Mapping[str, str],
+        held: Plan | None,
+    ) -> None:
+        """Make what goes with a record; what is there already stays as it is."""
+        job, gang = stored.run.job, uuid.uuid4().hex + uuid.uuid4().hex
+        if bundle is not None and job.pod.code_volume is not None:
+            from echelon.engines.kubernetes.files.code_volume import store_code
+
+            store_code(self.api, job, bundle)
+        dialect = dialects.named(job.pod.job_kind)
+        for obj in manifests.shipped_objects(stored.run, payload, dialect, gang=gang, secrets=secrets):
+            objects.create(self.api, obj, known)
+        if held is not None:
+            admitting.hold(self.api, stored, known, held, self._size_for(held))
+
+    def reopen(self, ref: RunRef, job: Job, held: Plan | None = None) -> None:
+        """Remove the objects of the run, and write its record anew, in place: it is there at every moment.
+        Its volume stays.
+        """
+        from echelon.engines.kubernetes.ending import clear_run
+        from echelon.engines.kubernetes.files.resumable import resumable_code
+
+        ref = self._ref(ref.name)
+        view = views.look(self.api, ref)
+        stored = view.stored
+        phase = record.phase_of(stored, has_jobs=bool(view.jobs), now=time.time())
+        ended = phase in ("started", "queued") or stored.stop is not None  # or another call was cut off
+        kept = self._submissions.code_of(stored.uid)
+        bundle = resumable_code(stored, self._home_of(stored), kept, began=ended)
+        # Where results belong on this machine is not the record's.
+        job = self._as_it_can_be(replace(job, results=stored.run.job.results))
+        secrets, payload = read_secrets(job, os.environ), self._load(job, bundle)
+        if ended:
+            who, user = identity.ask(self.api), current_user()
+            clear_run(self.api, self._submissions, view)
+            self._submissions.forget_fetched(stored.uid)
+            run = replace(stored.run, job=job, created=_now(), plan=None, owner=who() or user, user=user)
+            made = record.new(run, weigh(payload), held=held is not None)
+            change = record.renewed(views.get_object(self.api, ref), made)
+            known = self.api.patch("ConfigMap", ref.name, change)
+        else:
+            known = views.get_object(self.api, ref)
+        self._ship(known, record.read(known, ref), bundle, payload, secrets, held)
+
+    def queue(self, ref: RunRef, reason: str) -> None:
+        """Write down why the run must wait."""
+        stored = views.read_record(self.api, self._ref(ref.name))
+        if stored.held:
+            admitting.queue(self.api, stored.run.ref, reason)
+        elif not stored.started and stored.stop is None:  # one with a plan, whose start was refused, waits on
+            self.api.patch("ConfigMap", ref.name, record.queued(stored, reason, at=_now()), uid=stored.uid)
+
+    def start(self, ref: RunRef, plan: Plan) -> None:
+        """Write the plan down and make the Jobs; or start those that wait."""
+        self._starting = ref.name
+        self._start(ref, plan)
+        self._starting = ""
+
+    def _start(self, ref: RunRef, plan: Plan) -> None:
+        view = self._just_made(ref) or views.look(self.api, self._ref(ref.name), pods=False)
+        stored, jobs = view.stored, view.jobs
+        if workload.is_in(stored):
+            admitting.start_in_kueue(self.api, stored, plan)
+            return
+        if stored.held:
+            admitting.start(self.api, stored.run.ref, plan, lambda: self._check_taken(ref, plan))
+            return
+        half = whole.is_half_made(stored, jobs)
+        if stored.stop is not None or (jobs and stored.run.plan is not None and not half):
+            objects.tie_record(self.api, stored, jobs)
+            return
+        phase = record.phase_of(stored, has_jobs=bool(jobs), now=time.time())
+        if stored.run.plan is not None and (phase == "starting" or (jobs and half)):
+            # Of a client that is starting it at this moment, and both do the same; or that was cut off.
+            plan = stored.run.plan
+        else:
+            self._check_taken(ref, plan)
+        level, dialect = self._security_level(), dialects.named(stored.dialect)
+        rendered = manifests.started_objects(
+            stored.run,
+            plan,
+            stored.shipped,
+            dialect,
+            security_level=level or "",
+            variables=self._size_for(plan),
+        )
+        change = record.admitted(plan, rendered.task, at=_now(), version=stored.version)
+        try:
+            stored = record.read(self.api.patch("ConfigMap", ref.name, change), stored.run.ref)
+        except (Conflict, NotThere):  # another client has written meanwhile: a plan, a stop; or removed it
+            self._start(ref, plan)
+            return
+        for claim in rendered.claims:
+            objects.create(self.api, claim, made_for=stored.uid)
+        made = starting.make(self.api, stored, rendered)
+        selector = names.selector(ref.name, names.WORKER)
+        if level is None and pod_security.refuses(self.api, made, selector):
+            objects.delete_jobs(self.api, made, stored, rendered.beside)
+            rendered = manifests.started_objects(
+                stored.run, plan, stored.shipped, dialect, security_level=RESTRICTED
+            )
+            made = starting.make(self.api, stored, rendered)
+        controllers.check_taken_up(self.api, made)
+        starting.finish(self.api, stored, made)
+
+    def preview(self, job: Job, plan: Plan, bundle: Bundle | None = None) -> str:
+        """What would run where, and what it gets, on a page."""
+        from echelon.engines.kubernetes.render.summary import summarize
+
+        return summarize(job, plan, bundle, self._rendered(job, plan, bundle))
+
+    def objects(self, job: Job, plan: Plan, bundle: Bundle | None = None) -> str:
+        """Every object as it would be made, secrets masked."""
+        import yaml
+
+        found = self._rendered(job, plan, bundle)
+        return yaml.safe_dump_all(found, sort_keys=False, allow_unicode=True)
+
+    def _rendered(self, job: Job, plan: Plan, bundle: Bundle | None) -> list[Object]:
+        user = current_user()
+        owner = identity.ask(self.api)() or user
+        run = Record(ref=self._ref(job.name), job=job, created=0.0, owner=owner, user=user)
+        return manifests.render(
+            run,
+            plan,
+            weigh(self._load(job, bundle)),
+            dialects.named(job.pod.job_kind),
+            security_level=self._security_level() or "",
+            namespace=self.api.namespace,
+        )
+
+    def _load(self, job: Job, bundle: Bundle | None) -> Payload:
+        payload = load(job, bundle)
+        if bundle is not None and payload.sent and not self._may_execute(job):
+            from echelon.bundle.travel import cannot_send
+
+            raise cannot_send(bundle, "you may not execute in pods (pods/exec), which is how it gets there")
+        return payload
+
+    def _size_for(self, plan: Plan) -> dict[str, str]:
+        return size_for(rank_count(plan.world), os.environ) if self._shown else {}
+
+    def _security_level(self) -> str | None:
+        """What the namespace enforces: as the check has found it a moment ago, and anew after that."""
+        asked, self._level = self._level, None
+        return asked() if asked is not None else pod_security.level_of(self.api)
+
+    def _may_execute(self, job: Job) -> bool:
+        self.check(job)
+        return self._checked is not None and self._checked[1]
+
+    def _home_of(self, stored: Stored) -> Path:
+        """Where the run's results belong on this machine."""
+        from echelon.engines.kubernetes.files.home import local_folder
+
+        return local_folder(stored, self._submissions)
+
+    def _ref(self, name: str) -> RunRef:
+        return RunRef(engine="k8s", name=name, namespace=self.api.namespace, context=self._context)
+
+    def _as_it_can_be(self, job: Job) -> Job:
+        """The job, whose workers hold no results where the user may not fetch them."""
+        return job if self._may_execute(job) else whereabouts.without_linger(job)
+
+    def _take_up(self, view: View, job: Job, shipped: Shipped, *, held: bool) -> bool:
+        """Whether what is there is the same submission, cut off before it started.
+
+        If its code has changed, or it was stopped before it began, it is cleared away and begins again."""
+        known, jobs = view.stored, view.jobs
+        if jobs and known.stop is None and whole.is_half_made(known, jobs):
+            return known.run.job == job and known.shipped == shipped and not held
+        # The client that made them may have been cut off after.
+        objects.tie_record(self.api, known, jobs or view.waiting)
+        if known.run.job != job or jobs or (known.queued and known.stop is None):
+            return False
+        if known.stop is not None or known.shipped != shipped or known.held != held:
+            objects.remove(self.api, record.identity(known))
+        return True
+
+    def _just_made(self, ref: RunRef) -> View | None:
+        """The run whose record this process has just made, which need not be read: whatever has become of it
+        since, the first write to it tells.
+        """
+        made, self._made = self._made, None
+        if made is None or made.run.ref.name != ref.name:
+            return None
+        return View(stored=made, jobs=(), pods=())
+
+    def _check_taken(self, ref: RunRef, plan: Plan) -> None:
+        wanted = {gpu for seat in plan.placement.seats for gpu in seat.gpus}
+        if not wanted:
+            return
+        for node in self.cluster().nodes:
+            for gpu in node.gpus:
+                if gpu.id in wanted and gpu.holder not in (None, ref.name):
+                    raise Taken(gpu.holder)
+
+
+def _now() -> float:
+    return round(time.time(), 3)

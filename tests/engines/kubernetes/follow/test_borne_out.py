@@ -1,0 +1,163 @@
+"""An end in a record, which anybody may have written, counts as far as the run bears it out."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+import pytest
+from testbed.kubectl import Object
+from tests.engines.kubernetes.small import RUNNING, WAITING, ended, job, pod, record_object, stored
+from tests.engines.kubernetes.stand_in import StandIn, refuses, says
+
+from echelon.engines.kubernetes import names
+from echelon.engines.kubernetes.client.api import Api
+from echelon.engines.kubernetes.follow.borne_out import is_refuted, says_over
+from echelon.engines.kubernetes.follow.listing import list_runs
+from echelon.engines.kubernetes.follow.view import View
+from echelon.engines.kubernetes.tend import Tender
+from echelon.model.ends import failed
+from echelon.model.plan import Launch, Placement, Plan, Seat
+from echelon.model.resources import Resources
+from echelon.model.run import RunRef, opening_status
+from echelon.model.status import RunSummary, Status, fold
+from echelon.model.world import Group, World
+
+PLAN = Plan(
+    run="demo",
+    framework="plain",
+    world=World(groups=(Group(workers=2, procs=1, resources=Resources()),)),
+    launches=(Launch(argv=("true",)),),
+    placement=Placement(seats=tuple(Seat(worker=at, node="") for at in (0, 1))),
+)
+REF = RunRef(engine="k8s", name="demo")
+FORGED = {"kind": "finished", "at": 2e9, "outcome": "succeeded", "exit_code": 0}
+AT_WORK = b'7 [event] {"kind": "worker-running", "worker": 0}\n8 [0] epoch 3\n'
+OVER = b'9 [event] {"kind": "worker-ended", "worker": 0}\n'
+MADE: dict[str, Any] = {"ownerReferences": [{"kind": "Job", "name": "demo", "uid": "1", "controller": True}]}
+WORKER = {names.RUN: "demo", names.MANAGED_BY: "echelon", names.COMPONENT: names.WORKER}
+
+
+def worker(number: int, state: Object, *, losses: int = 0) -> Object:
+    """A worker's pod, as its Job makes it."""
+    notes = {names.COMPLETION_INDEX: str(number), names.FAILURE_COUNT: str(losses)}
+    made = pod(number, state=state, uid=f"pod-{number}", labels=WORKER, **MADE)
+    made["metadata"]["annotations"] = notes
+    return made
+
+
+def view(*pods: Object, jobs: list[Object] | None = None) -> View:
+    found = stored(end=FORGED)
+    made = [job()] if jobs is None else jobs
+    for each in made:
+        each["metadata"] |= {"uid": "1", "labels": WORKER}
+    return View(stored=replace(found, run=replace(found.run, plan=PLAN)), jobs=made, pods=list(pods))
+
+
+BOTH = (worker(0, RUNNING), worker(1, RUNNING))
+
+
+@pytest.mark.parametrize(
+    ("log", "over"), [(AT_WORK, False), (AT_WORK + OVER, True), (b"", None), (b"some words\n", False)]
+)
+def test_whether_a_leader_says_that_its_run_is_over(
+    api: Api, stand_in: StandIn, log: bytes, over: bool | None
+) -> None:
+    stand_in.answer_with(says(200, log))
+    assert says_over(api, BOTH[0]) is over
+
+
+@pytest.mark.parametrize(
+    ("seen", "log", "refuted"),
+    [
+        (view(*BOTH), AT_WORK, True),
+        (view(*BOTH), AT_WORK + OVER, False),  # its workers stay for their results
+        (view(*BOTH), b"", False),
+        (view(worker(0, RUNNING, losses=1), worker(1, RUNNING)), AT_WORK, False),  # it may not know yet
+        (view(worker(0, WAITING), worker(1, WAITING)), None, True),  # nothing has begun
+        (view(jobs=[job(suspend=True)]), None, True),
+        (view(), None, False),
+        (view(worker(0, ended(0)), worker(1, ended(0)), jobs=[job("Complete")]), None, False),
+        (view(worker(1, RUNNING)), None, False),  # without its leader
+    ],
+)
+def test_an_end_is_refuted_by_a_leader_at_work_and_where_nothing_has_begun(
+    api: Api, stand_in: StandIn, seen: View, log: bytes | None, refuted: bool
+) -> None:
+    stand_in.answer_with(says(200, log) if log is not None else refuses(500, "InternalError", "not asked"))
+    assert is_refuted(api, seen) is refuted
+    assert bool(stand_in.seen) is (log is not None and (refuted or seen.pods[0] == BOTH[0]))
+
+
+def cluster(stand_in: StandIn, log: bytes | None, *pods: Object, **more: Any) -> None:
+    """A namespace with one run, whose record has an end."""
+    record = record_object(end=FORGED, **more)
+    record["metadata"] |= {"labels": {names.RUN: "demo"}, "resourceVersion": "1"}
+    record["data"]["plan.json"] = msgspec.json.encode(PLAN).decode()
+    jobs = view().jobs
+    over = [each for each in pods if each["status"]["phase"] in ("Succeeded", "Failed")]
+
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        parts = urlsplit(handler.path)
+        what = parts.path.rpartition("/")[2]
+        if handler.command == "PATCH":
+            says(200, record)(handler)
+        elif what == "log":
+            (says(200, log) if log is not None else refuses(500, "InternalError", "no kubelet"))(handler)
+        elif what == "demo":
+            says(200, record)(handler)
+        else:
+            found: dict[str, list[Object]] = {"configmaps": [record], "jobs": list(jobs), "pods": list(pods)}
+            items = found.get(what, [])
+            if "status.phase" in parts.query:
+                items = [each for each in items if each not in over]
+            says(200, json.loads(json.dumps({"metadata": {}, "items": items})))(handler)
+
+    stand_in.answer_with(answer)
+
+
+def row_of(api: Api) -> RunSummary:
+    def look(_ref: RunRef) -> Status:
+        end = failed("as its leader says", at=5.0, kind="rank", exit_code=3)
+        return fold(opening_status(stored().run), [end])
+
+    (row,) = list_runs(api, lambda _name: REF, look)
+    return row
+
+
+@pytest.mark.core
+def test_ps_shows_that_a_run_goes_on_whatever_end_its_record_has(api: Api, stand_in: StandIn) -> None:
+    cluster(stand_in, AT_WORK, *BOTH)
+    assert row_of(api).state == "running"
+    cluster(stand_in, AT_WORK + OVER, *BOTH)
+    assert row_of(api).state == "failed", "it is over: its leader knows best how it ended"
+    assert {seen.method for seen in stand_in.seen} == {"GET"}
+
+
+def test_ps_believes_a_record_where_nothing_else_can_tell(api: Api, stand_in: StandIn) -> None:
+    cluster(stand_in, None, *BOTH)
+    assert row_of(api).state == "succeeded", "the log cannot be read"
+    cluster(stand_in, None)
+    stand_in.seen.clear()
+    assert row_of(api).state == "succeeded"
+    assert len(stand_in.seen) == 2, "of runs that are over, only their records and live pods are listed"
+    stranger = {**BOTH[0], "metadata": {**BOTH[0]["metadata"], "ownerReferences": []}}
+    cluster(stand_in, None, stranger)
+    row_of(api)
+    assert not any("/log" in path for path in stand_in.paths()), "it only carries the labels of a worker"
+
+
+def test_upkeep_goes_on_and_the_end_is_written_over(api: Api, stand_in: StandIn) -> None:
+    claim = {"holder": "me", "until": 4e9}
+    leader = worker(0, ended(193, message='{"outcome": "failed", "exit_code": 3, "at": 5}'))
+    cluster(stand_in, AT_WORK, leader, worker(1, RUNNING), tender=claim)
+    tender = Tender(api, REF, "me")
+    assert tender.take()
+    stand_in.seen.clear()
+    tender.tend()
+    (written,) = [json.loads(each.body) for each in stand_in.seen if each.method == "PATCH"]
+    assert json.loads(written["data"]["finished.json"])["outcome"] == "failed"
