@@ -120,6 +120,10 @@ def test_a_name_is_made_from_what_runs(given: Settings, begins: str) -> None:
         (Settings(module="pkg"), "torch"),
         (Settings(module="no.such.module"), "plain"),
         (Settings(command=["torchrun", "neither.py"]), "torch"),
+        (Settings(module="torch.distributed.run", args=["neither.py"]), "torch"),
+        (Settings(script="launch.sh"), "torchrun"),
+        (Settings(command=["./launch.sh"]), "torchrun"),
+        (Settings(command=["bash", "-c", "cd src && torchrun train.py"]), "torchrun"),
         (Settings(command=["python3", "with_torch.py"]), "torch"),
         (Settings(command=["./tool"]), "plain"),
     ],
@@ -128,6 +132,7 @@ def test_the_framework_by_the_imports(given: Settings, framework: str) -> None:
     write("with_torch.py", "import torch.distributed as dist\n")
     write("with_keras.py", "from tensorflow import keras\n")
     write("neither.py", "import json\ntext = 'import torch'\n")
+    write("launch.sh", "export A=1\nOMP_NUM_THREADS=2 torchrun --nproc_per_node=2 \\\n  neither.py\n")
     write("through_a_module.py", "import with_torch\n")
     write("pkg/__init__.py", "")
     write("pkg/__main__.py", "import torch\n")
@@ -140,6 +145,8 @@ def test_the_framework_by_the_imports(given: Settings, framework: str) -> None:
     [
         Settings(command=["torchrun", "train.py"]),
         Settings(command=["python3", "-m", "torch.distributed.run", "train.py"]),
+        Settings(module="torch.distributed.run", args=["train.py"]),
+        Settings(command=["bash", "-c", "exec torchrun train.py"]),
         Settings(command=["./launch"], framework="torchrun"),
     ],
 )

@@ -22,7 +22,7 @@ from echelon.bundle.project import find_project
 from echelon.errors import CannotShip, InvalidJob
 from echelon.frameworks.detect import detect
 from echelon.frameworks.mpi import calls_launcher, source_calls_launcher
-from echelon.frameworks.torch import calls_torchrun
+from echelon.frameworks.torch import calls_torchrun, shell_calls_torchrun
 from echelon.model.job import FUNCTIONS, NAME_LENGTH, ROLES, Job, is_unicode, suggest_name
 from echelon.model.pod import IMAGE
 from echelon.model.settings import Settings, split_command, to_job
@@ -185,7 +185,7 @@ def _check_shares(job: Job) -> None:
     """torchrun gives every worker as many ranks as any other."""
     if job.shape is None or job.shape.shares == "equal":
         return
-    if job.framework == "torchrun" or calls_torchrun(job.command or ("",)):
+    if job.framework == "torchrun" or calls_torchrun(_words(job)):
         raise InvalidJob(
             "shares",
             job.shape.shares,
@@ -269,10 +269,12 @@ def _as_command(job: Job) -> Job:
 
 def _find_framework(job: Job, folder: Path) -> str:
     """By the imports of what will run; a job with roles such as ps is TensorFlow's."""
-    if job.command and calls_torchrun(job.command):
+    if calls_torchrun(_words(job)):
         return "torch"
     if _calls_launcher(job, folder):
         return "mpi"
+    if any(shell_calls_torchrun(text) for text in _shell_texts(job, folder)):
+        return "torchrun"
     source = next((path for path in _sources(job, folder) if path.is_file()), None)
     alike = [role for role in job.roles if not role.command]  # the same program: TF_CONFIG has its role
     found = "plain" if source is None else detect(source.read_bytes(), _roots(source, folder))
@@ -283,9 +285,25 @@ def _calls_launcher(job: Job, folder: Path) -> bool:
     """Whether what will run is mpirun, or a script that calls it."""
     if job.command and calls_launcher(job.command):
         return True
-    scripts = [folder / word for word in job.command if word.endswith(_SHELL_SCRIPTS)]
-    source = next((path for path in [*_sources(job, folder), *scripts] if path.is_file()), None)
+    sources = [*_sources(job, folder), *_shell_scripts(job, folder)]
+    source = next((path for path in sources if path.is_file()), None)
     return source is not None and source_calls_launcher(source.read_bytes())
+
+
+def _words(job: Job) -> Sequence[str]:
+    """The command, or how a module is called, as far as it says what runs."""
+    return job.command or ("python", "-m", job.module or "")
+
+
+def _shell_texts(job: Job, folder: Path) -> list[str]:
+    """What a shell will read: the scripts in a command, and the word after -c."""
+    texts = [after for word, after in pairwise(job.command) if word == "-c"]
+    files = [path for path in _shell_scripts(job, folder) if path.is_file()]
+    return [*texts, *(path.read_text("utf-8", "replace") for path in files)]
+
+
+def _shell_scripts(job: Job, folder: Path) -> list[Path]:
+    return [folder / word for word in job.command if word.endswith(_SHELL_SCRIPTS)]
 
 
 def _sources(job: Job, folder: Path) -> list[Path]:
