@@ -196,6 +196,29 @@ def test_what_is_not_a_script_is_not_run_as_one(home: Path, name: str, hint: str
     assert hint in caught.value.hint
 
 
+@pytest.mark.parametrize(
+    ("content", "mode", "hint"),
+    [
+        (b"\x7fELF\2\1\1\0\0", 0o755, "-- ./launch"),
+        (b"#!/usr/bin/env bash\ntorchrun train.py\n", 0o755, "-- ./launch"),
+        (b"#!/usr/bin/perl\n", 0o644, "-- /usr/bin/perl launch"),
+    ],
+)
+def test_other_programs_are_not_given_to_python(content: bytes, mode: int, hint: str) -> None:
+    path = Path("launch")
+    path.write_bytes(content)
+    path.chmod(mode)
+    with pytest.raises(InvalidJob, match="is not a Python script") as caught:
+        settle(Settings(script="launch"))
+    assert hint in caught.value.hint
+
+
+@pytest.mark.parametrize("content", [b"print(1)\n", b"#!/usr/bin/env python3\n", b"", b"PK\3\4\n\0"])
+def test_a_python_script_needs_no_suffix(content: bytes) -> None:
+    Path("launch").write_bytes(content)
+    assert settle(Settings(script="launch")).job.script == "launch"
+
+
 def test_resuming_needs_a_folder(home: Path) -> None:
     Path("train.py").touch()
     with pytest.raises(InvalidJob, match="resume"):

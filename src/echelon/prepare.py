@@ -251,6 +251,22 @@ def _check_script(script: Path, folder: Path) -> None:
         raise InvalidJob("script", str(script), "is a folder", hint="name a file in it, or use -m MODULE")
     if not os.access(full, os.R_OK):
         raise InvalidJob("script", str(script), "cannot be read", hint=f"chmod +r {script}")
+    if not script.suffix.startswith(".py") and full.is_file() and script.suffix not in _SHELL_SCRIPTS:
+        _check_python_script(script, full)
+
+
+def _check_python_script(script: Path, full: Path) -> None:
+    """Refuse a program, and a script whose first line names another interpreter than Python."""
+    with full.open("rb") as file:
+        first = file.readline(256)
+    zipped = first.startswith(b"PK")  # which Python runs by its __main__.py
+    if zipped or (b"\0" not in first and (not first.startswith(b"#!") or b"python" in first)):
+        return
+    path = str(script) if "/" in str(script) else f"./{script}"
+    if first.startswith(b"#!") and not os.access(full, os.X_OK):
+        path = f"{first[2:].decode('utf-8', 'replace').strip()} {script}"
+    hint = f"`echelon run -- {path}` runs any program"
+    raise InvalidJob("script", str(script), "is not a Python script", hint=hint)
 
 
 def _siblings(script: Path) -> list[Path]:
