@@ -148,7 +148,7 @@ def test_a_status_is_a_table_and_neither_true_nor_false(jobs: Any) -> None:
 
 def test_a_run_that_is_gone_shows_itself_as_gone(jobs: Any) -> None:
     run = echelon.run(jobs.nothing)
-    run.wait(PATIENCE)
+    assert "with 1 rank\n" in str(run.wait(PATIENCE))
     run.remove()
     assert "no run named" in run._repr_html_()
 
