@@ -70,6 +70,11 @@ def test_every_object_that_a_job_names() -> None:
         ({"requests.nvidia.com/gpu": "0"}, {"roles": {"chief": RoleSettings(gpus=1)}}),
         ({"requests.storage": "1Gi"}, {"output": "new:2Gi"}),
         ({"count/jobs.batch": "1"}, {"roles": {"ps": 1}}),
+        ({"requests.nvidia.com/gpu": "7"}, {"total_gpus": "8"}),
+        ({"requests.nvidia.com/gpu": "4"}, {"total_gpus": "5..8", "gpus": 2}),
+        ({"pods": "3"}, {"total_gpus": "8", "gpus": 2}),
+        ({"requests.cpu": "31"}, {"total_gpus": "8", "cpus_per_gpu": 4}),
+        ({"requests.memory": "31Gi"}, {"total_gpus": "8..16", "memory_per_gpu": "4Gi"}),
     ],
 )
 def test_a_quota_that_can_never_hold_the_whole_run(hard: dict[str, object], said: dict[str, Any]) -> None:
@@ -90,6 +95,7 @@ def test_a_quota_that_can_never_hold_the_whole_run(hard: dict[str, object], said
         ({"limits.cpu": "1"}, {"workers": 2, "cpus": 2}),
         ({}, {"gpus": 8}),
         ({"pods": "no amount"}, {}),
+        ({"pods": "1", "requests.nvidia.com/gpu": "4"}, {"total_gpus": "4..8"}),
     ],
 )
 def test_a_quota_that_can_hold_it_when_others_have_ended(
@@ -103,6 +109,9 @@ def test_the_numbers_are_said() -> None:
     assert found is not None
     assert found.message == "quota small allows 4Gi memory in all, and the run's 3 workers need 6Gi"
     assert "kubectl describe quota small" in found.hint
+    found = beyond_quota(job(total_gpus="6..8"), quota({"requests.nvidia.com/gpu": "4"}))
+    assert found is not None
+    assert found.message == "quota small allows 4 nvidia.com/gpu in all, and the run's workers need 6"
 
 
 # What is read, and what may not be

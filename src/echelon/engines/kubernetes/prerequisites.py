@@ -6,7 +6,7 @@ Each is one small read, and all are made at once. What may not be read is unknow
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import TypeVar
 
@@ -17,6 +17,7 @@ from echelon.engines.kubernetes.priorities import most_priority
 from echelon.engines.kubernetes.quantities import Quantity, to_thousandths
 from echelon.errors import Denied, EchelonError, InvalidJob, Refused, Unavailable, Unplaceable
 from echelon.model.job import Job
+from echelon.model.open_shape import OpenShape, numbers
 from echelon.model.pod import split_claim
 from echelon.model.resources import Resources
 from echelon.values import frozen
@@ -202,17 +203,26 @@ def _needs(job: Job) -> Mapping[str, int]:
     """What all workers request together, in thousandths; what is left to the namespace's defaults is not in
     it.
     """
-    groups: Sequence[tuple[int, Resources]] = [
-        (job.workers, job.resources),
-        *((role.workers, role.resources) for role in job.roles),
-    ]
-    total: dict[str, int] = {"jobs": 1000 * len(groups)}
+    roles = [(role.workers, role.resources) for role in job.roles]
+    groups = [*([(job.workers, job.resources)] if job.shape is None else []), *roles]
+    total: dict[str, int] = {"jobs": 1000 * (1 + len(roles))} | _least(job.shape)
     for workers, need in groups:
         for name, amount in _of_worker(need):
             total[name] = total.get(name, 0) + workers * amount
     if job.pod.output is not None and job.pod.output.claim is None:
         total |= {"persistentvolumeclaims": 1000, "storage": 1000 * job.pod.output.size}
     return total
+
+
+def _least(shape: OpenShape | None) -> dict[str, int]:
+    """The least that workers of an open shape request together, however its GPUs are shared."""
+    if shape is None:
+        return {}
+    gpus = min(numbers(shape))
+    workers = shape.workers or gpus // (shape.gpus or gpus)
+    amounts = {"pods": workers, names.GPU: gpus}
+    amounts |= {"cpu": gpus * (shape.cpus_per_gpu or 0), "memory": gpus * (shape.memory_per_gpu or 0)}
+    return {name: round(1000 * amount) for name, amount in amounts.items()}
 
 
 def _of_worker(need: Resources) -> Iterator[tuple[str, int]]:
@@ -229,6 +239,8 @@ def _of_worker(need: Resources) -> Iterator[tuple[str, int]]:
 
 
 def _workers(job: Job) -> str:
+    if job.shape is not None:
+        return "workers"  # how many is not decided yet
     count = job.workers + sum(role.workers for role in job.roles)
     return f"{count} workers" if count != 1 else "worker"
 
