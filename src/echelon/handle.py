@@ -126,9 +126,29 @@ class Run:
             status = self._look()
             if status.state not in FINAL:
                 raise self._no_end(status, timeout)
-        if check and (failure := failure_of(status)) is not None:
+        if check and (failure := self._failure(status)) is not None:
             raise failure
         return status
+
+    def _failure(self, status: Status) -> RunFailed | None:
+        failure = failure_of(status)
+        if failure is not None and (advice := self.advice(status)):
+            failure.add_note(advice)
+        return failure
+
+    def advice(self, status: Status) -> str | None:
+        """What to do about a run that failed because a file did not travel with its code, as far as the
+        folder in which this process stands tells it.
+        """
+        error = status.root_cause.error if status.root_cause is not None else None
+        if error is None:
+            return None
+        from echelon.bundle.travel import misses_file, why_missing_here
+
+        if misses_file(error):
+            with suppress(EchelonError, OSError):
+                return why_missing_here(error, self.job(), Path.cwd())
+        return None
 
     def _no_end(self, status: Status, timeout: float | str | None) -> EchelonError:
         if status.state == "recorded":
@@ -153,7 +173,7 @@ class Run:
 
     def exception(self, timeout: float | str | None = None) -> RunFailed | None:
         """Wait for the end, and return why the run did not succeed; None if it did."""
-        return failure_of(self.wait(timeout))
+        return self._failure(self.wait(timeout))
 
     def result(self, rank: int = 0, timeout: float | str | None = None) -> Any:
         """Wait for the end, and return what the run's function returned on one rank.
@@ -386,12 +406,13 @@ def failure_of(status: Status) -> RunFailed | None:
         return None
     ended = status.state.replace("-", " ")
     reason = f": {status.reason}" if status.reason else ""
+    cause = status.root_cause
     failure = RunFailed(
         f"run {status.name!r} {'was ' if status.state in ('stopped', 'lost') else ''}{ended}{reason}",
-        hint=f"`echelon logs {status.name}` shows its output",
+        hint=(cause.hint if cause is not None else None) or f"`echelon logs {status.name}` shows its output",
         status=status,
     )
-    if (cause := status.root_cause) is not None and cause.tail:
+    if cause is not None and cause.tail:
         who = "the last lines" if cause.rank is None else f"the last lines of rank {cause.rank}"
         failure.add_note("\n  ".join([f"{who}:", *cause.tail]))
     return failure
