@@ -7,7 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from echelon.engines.base import Engine
+from echelon.engines.memory.engine import MemoryEngine
 from echelon.handle import Run, whole_lines
+from echelon.model.event import Event
 from echelon.model.job import Job
 from echelon.model.log import LogLine
 from echelon.model.run import Record, RunRef
@@ -60,3 +62,17 @@ def test_pieces_become_lines() -> None:
         ("d", 0, 3.0),
     ]
     assert not any(each.unfinished for each in made)
+
+
+def test_an_interrupt_says_that_the_run_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the traceback, which a script and a cell show."""
+    engine = MemoryEngine()
+    ref = engine.record(Job(name="fm", script="x"), None)
+
+    def interrupted(*_: object, **__: object) -> Iterator[Event]:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(engine, "events", interrupted)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        Run(ref, engine).wait(show=False)
+    assert "run 'fm' goes on; run.stop()" in caught.value.__notes__[0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -116,7 +116,7 @@ class Run:
         seconds = parse_duration("timeout", timeout) if isinstance(timeout, str) else timeout
         if show is None:
             show = in_notebook() and self._look().state not in FINAL
-        with self._shown() if show else nullcontext():
+        with self._noted_if_left(), self._shown() if show else nullcontext():
             with self.tending(take_over=take_over, saving=Saving(tell=tell)) as tender:
                 for event in self._engine.events(self._ref, follow=True, timeout=seconds):
                     if show:
@@ -160,6 +160,15 @@ class Run:
             f"run {self.name!r} is still {status.state} after {timeout} s",
             hint="it goes on; wait longer",
         )
+
+    @contextmanager
+    def _noted_if_left(self) -> Iterator[None]:
+        """Say in the traceback of a Ctrl-C, or of an interrupted cell, that it has not ended the run."""
+        try:
+            yield
+        except KeyboardInterrupt as interrupt:
+            interrupt.add_note(f"run {self.name!r} goes on; run.stop() or `echelon stop {self.name}` ends it")
+            raise
 
     def _shown(self) -> AbstractContextManager[None]:
         def several_ranks() -> bool:
