@@ -321,3 +321,36 @@ def test_the_processes_of_ranks_are_told(home: Path) -> None:
         assert Path(f"/proc/{pid}/comm").read_text() == "sleep\n"
     run.stop(now=True)
     assert run.status().workers[0].rank_pids == {}
+
+
+def test_what_the_user_should_know_is_told_as_by_the_command(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from echelon import api
+    from echelon.engines.memory.engine import MemoryEngine
+    from echelon.model.job import Job
+    from echelon.model.traits import Traits
+
+    class Far(MemoryEngine):
+        traits = Traits(place="far away", remote=True, code_limit=2**20)
+
+        def notes(self, job: Job) -> tuple[str, ...]:
+            return (f"{job.script} runs in a default image",)
+
+    monkeypatch.setattr(api, "choose_engine", lambda *_, **__: Far())
+    write("train.py", "print('hi')")
+    write(".env", "TOKEN=hunter2")
+    echelon.run("train.py", image="torch", output="pvc:out")
+    told = capsys.readouterr().err.splitlines()
+    assert told[0].startswith("echelon: ships 1 file, ")
+    assert "echelon: .env looks like a secret: left out; --include .env ships it" in told
+    assert "echelon: train.py runs in a default image" in told
+
+
+def test_where_the_results_of_a_replaced_run_are_is_told(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write("train.py", "print('hi')")
+    for _ in range(2):
+        echelon.run("train.py", name="exp", replace=True).wait(PATIENCE)
+    assert "exp.1" in capsys.readouterr().err

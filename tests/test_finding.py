@@ -38,5 +38,20 @@ def test_a_cluster_that_does_not_answer_is_not_waited_for(
         )
         monkeypatch.setenv("KUBECONFIG", str(config))
         monkeypatch.setattr(finding, "_PATIENCE", 0.2)
-        with pytest.raises(UnknownRun, match="no run named 'fm'"):
+        with pytest.raises(UnknownRun, match="no run named 'fm'") as unknown:
             echelon.attach("fm")
+        assert (
+            "the cluster could not be asked: it has not answered within 0.2 s; `echelon ps -a`"
+            in unknown.value.hint
+        )
+
+        from echelon.cli.attaching import attach_all, find_run_or_steps
+        from echelon.notebook import removing
+
+        def again(_look: object) -> None:
+            raise AssertionError("it is asked again, for a pipeline of that name")
+
+        monkeypatch.setattr(removing, "look_elsewhere", again)
+        with pytest.raises(UnknownRun):
+            find_run_or_steps("fm", {})
+        assert isinstance(attach_all(("fm",), {})[1], UnknownRun)

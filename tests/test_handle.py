@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from echelon.engines.base import Engine
+from echelon.engines.memory.engine import MemoryEngine
 from echelon.errors import RunTimedOut
 from echelon.handle import Run, whole_lines
 from echelon.model.ends import worker_lost
@@ -89,3 +90,17 @@ def test_an_end_that_was_told_is_the_end_though_another_look_does_not_show_it() 
     assert (found.state, found.root_cause is not None) == ("failed", True)
     with pytest.raises(RunTimedOut, match="is still"):
         run.wait(0.01, show=False)
+
+
+def test_an_interrupt_says_that_the_run_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the traceback, which a script and a cell show."""
+    engine = MemoryEngine()
+    ref = engine.record(Job(name="fm", script="x"), None)
+
+    def interrupted(*_: object, **__: object) -> Iterator[Event]:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(engine, "events", interrupted)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        Run(ref, engine).wait(show=False)
+    assert "run 'fm' goes on; run.stop()" in caught.value.__notes__[0]

@@ -120,6 +120,10 @@ def test_a_name_is_made_from_what_runs(given: Settings, begins: str) -> None:
         (Settings(module="pkg"), "torch"),
         (Settings(module="no.such.module"), "plain"),
         (Settings(command=["torchrun", "neither.py"]), "torch"),
+        (Settings(module="torch.distributed.run", args=["neither.py"]), "torch"),
+        (Settings(script="launch.sh"), "torchrun"),
+        (Settings(command=["./launch.sh"]), "torchrun"),
+        (Settings(command=["bash", "-c", "cd src && torchrun train.py"]), "torchrun"),
         (Settings(command=["python3", "with_torch.py"]), "torch"),
         (Settings(command=["./tool"]), "plain"),
     ],
@@ -128,6 +132,7 @@ def test_the_framework_by_the_imports(given: Settings, framework: str) -> None:
     write("with_torch.py", "import torch.distributed as dist\n")
     write("with_keras.py", "from tensorflow import keras\n")
     write("neither.py", "import json\ntext = 'import torch'\n")
+    write("launch.sh", "export A=1\nOMP_NUM_THREADS=2 torchrun --nproc_per_node=2 \\\n  neither.py\n")
     write("through_a_module.py", "import with_torch\n")
     write("pkg/__init__.py", "")
     write("pkg/__main__.py", "import torch\n")
@@ -140,6 +145,8 @@ def test_the_framework_by_the_imports(given: Settings, framework: str) -> None:
     [
         Settings(command=["torchrun", "train.py"]),
         Settings(command=["python3", "-m", "torch.distributed.run", "train.py"]),
+        Settings(module="torch.distributed.run", args=["train.py"]),
+        Settings(command=["bash", "-c", "exec torchrun train.py"]),
         Settings(command=["./launch"], framework="torchrun"),
     ],
 )
@@ -187,6 +194,29 @@ def test_what_is_not_a_script_is_not_run_as_one(home: Path, name: str, hint: str
     with pytest.raises(InvalidJob) as caught:
         settle(Settings(script=name))
     assert hint in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("content", "mode", "hint"),
+    [
+        (b"\x7fELF\2\1\1\0\0", 0o755, "-- ./launch"),
+        (b"#!/usr/bin/env bash\ntorchrun train.py\n", 0o755, "-- ./launch"),
+        (b"#!/usr/bin/perl\n", 0o644, "-- /usr/bin/perl launch"),
+    ],
+)
+def test_other_programs_are_not_given_to_python(content: bytes, mode: int, hint: str) -> None:
+    path = Path("launch")
+    path.write_bytes(content)
+    path.chmod(mode)
+    with pytest.raises(InvalidJob, match="is not a Python script") as caught:
+        settle(Settings(script="launch"))
+    assert hint in caught.value.hint
+
+
+@pytest.mark.parametrize("content", [b"print(1)\n", b"#!/usr/bin/env python3\n", b"", b"PK\3\4\n\0"])
+def test_a_python_script_needs_no_suffix(content: bytes) -> None:
+    Path("launch").write_bytes(content)
+    assert settle(Settings(script="launch")).job.script == "launch"
 
 
 def test_resuming_needs_a_folder(home: Path) -> None:

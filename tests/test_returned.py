@@ -120,6 +120,21 @@ def test_a_failure_is_an_error_with_the_root_cause(jobs: Any) -> None:
         run.results()
 
 
+def test_a_failure_says_what_helps(home: Path) -> None:
+    Path("lacks.py").write_text("import no_such_package")
+    with pytest.raises(RunFailed) as failed:
+        echelon.run("lacks.py").wait(PATIENCE, check=True)
+    assert "--python runs the ranks with another Python" in failed.value.hint
+    Path("reads.py").write_text("open('data/a.csv')")
+    Path(".gitignore").write_text("data/")
+    Path(".echelonignore").touch()
+    Path("data").mkdir()
+    Path("data/a.csv").touch()
+    failure = echelon.run("reads.py", snapshot=True).exception(PATIENCE)
+    assert failure is not None
+    assert "--include data/ ships it" in failure.__notes__[-1]
+
+
 def test_a_stopped_run_did_not_succeed(jobs: Any) -> None:
     run = echelon.run(jobs.waits)
     with pytest.raises(RunTimedOut):
@@ -148,7 +163,7 @@ def test_a_status_is_a_table_and_neither_true_nor_false(jobs: Any) -> None:
 
 def test_a_run_that_is_gone_shows_itself_as_gone(jobs: Any) -> None:
     run = echelon.run(jobs.nothing)
-    run.wait(PATIENCE)
+    assert "with 1 rank\n" in str(run.wait(PATIENCE))
     run.remove()
     assert "no run named" in run._repr_html_()
 

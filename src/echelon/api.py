@@ -11,6 +11,7 @@ from echelon.engines.choose import CLUSTER, LOCAL, choose_engine
 from echelon.errors import InvalidJob
 from echelon.finding import find
 from echelon.handle import Run
+from echelon.live import tell
 from echelon.model.status import RunSummary
 from echelon.prepare import prepare, prepare_function
 from echelon.sources import Target, find_surroundings, gather, where_to_look
@@ -24,7 +25,8 @@ def run(
     kwargs: Mapping[str, object] | None = None,
     **settings: Any,
 ) -> Run:
-    """Start a script or a function on many workers, and return its handle at once.
+    """Start a script or a function on many workers, and return its handle at once. What the user should know
+    of it (what travels, and what stays here) is printed to standard error, as `echelon run` does.
 
     Every flag of `echelon run` is a keyword here, with underscores for dashes::
 
@@ -48,7 +50,16 @@ def run(
         prepared = prepare_function(what, args, kwargs or {}, merged, surroundings, engine.traits)
     else:
         prepared = prepare(merged, surroundings, engine.traits)
-    return submit(prepared, engine, no_wait=bool(merged.no_wait), stays=False, replace=bool(merged.replace))
+    for note in (*prepared.notes, *engine.notes(prepared.job)):
+        tell(note)
+    return submit(
+        prepared,
+        engine,
+        no_wait=bool(merged.no_wait),
+        stays=False,
+        replace=bool(merged.replace),
+        tell=tell,
+    )
 
 
 def attach(

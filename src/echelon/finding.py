@@ -11,7 +11,7 @@ from typing import TypeVar
 from echelon.engines.base import Engine, RunDamaged, current_user
 from echelon.engines.choose import CLUSTER, LOCAL, choose_engine
 from echelon.engines.recent import started_from
-from echelon.errors import EchelonError, UnknownRun
+from echelon.errors import EchelonError, UnknownRun, Unreachable
 from echelon.model.run import RunRef, parse_uri
 from echelon.sources import Target, find_surroundings, where_to_look
 
@@ -19,6 +19,10 @@ Found = tuple[RunRef, Engine]
 T = TypeVar("T")
 Tell = Callable[[str], object]
 _PATIENCE = 6.0  # seconds for a place that is only looked into because the run is not where it was expected
+
+
+class UnknownHere(UnknownRun):
+    """No run has that name in the default place, and the other one does not answer."""
 
 
 def find(
@@ -35,8 +39,12 @@ def find(
         return found
     try:
         return _read(uri, target, keep_stdin=keep_stdin)
-    except UnknownRun:
-        other = None if target.on is not None or "://" in uri else _in_other_place(uri, target)
+    except UnknownRun as error:
+        try:
+            other = None if target.on is not None or "://" in uri else _in_other_place(uri, target)
+        except Unreachable as silent:
+            unasked = f"the cluster could not be asked: {silent.message}"
+            raise UnknownHere(error.message, hint=f"{unasked}; {error.hint}") from None
         if other is None:
             raise
         tell(f"run {uri} is {other[0]}")
@@ -62,7 +70,7 @@ def _read(uri: str, target: Target, *, keep_stdin: bool = False) -> Found:
 
 def _in_other_place(name: str, target: Target) -> Found | None:
     """The user's own run of that name on the cluster, if this machine is the default, or the other way round;
-    None if there is none, or no answer within a moment: it was not asked for.
+    None if there is none.
     """
     default = where_to_look(target, find_surroundings()).on or LOCAL
     other = Target(
@@ -79,17 +87,28 @@ def _in_other_place(name: str, target: Target) -> Found | None:
 
 
 def look_elsewhere(look: Callable[[], T | None]) -> T | None:
-    """What a look into a place that was not asked for finds; None if it fails, or takes too long."""
+    """What a look into a place that was not asked for finds; None if it fails. Raises Unreachable if that
+    place cannot be reached, or has not answered within a moment.
+    """
     found: list[T] = []
+    silent: list[Unreachable] = []
 
     def try_it() -> None:
-        with suppress(EchelonError, OSError):
+        try:
             if (one := look()) is not None:
                 found.append(one)
+        except Unreachable as error:
+            silent.append(error)
+        except (EchelonError, OSError):
+            pass
 
     looking = threading.Thread(target=try_it, name="looking elsewhere", daemon=True)
     looking.start()
     looking.join(_PATIENCE)
+    if looking.is_alive():
+        raise Unreachable(f"it has not answered within {_PATIENCE:g} s")
+    if silent:
+        raise silent[0]
     return found[0] if found else None
 
 

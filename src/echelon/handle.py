@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -118,7 +118,7 @@ class Run:
         seconds = parse_duration("timeout", timeout) if isinstance(timeout, str) else timeout
         if show is None:
             show = in_notebook() and self._look().state not in FINAL
-        with self._shown() if show else nullcontext():
+        with self._noted_if_left(), self._shown() if show else nullcontext():
             until = None if seconds is None else time.monotonic() + seconds
             over = TakeOver(tell=tell, until=until) if take_over else None
             with tending(self._ref, self._engine, take_over=over, saving=Saving(tell=tell)) as tender:
@@ -135,9 +135,29 @@ class Run:
                 status = fold(status, [end])
             if status.state not in FINAL:
                 raise self._no_end(status, timeout)
-        if check and (failure := failure_of(status)) is not None:
+        if check and (failure := self._failure(status)) is not None:
             raise failure
         return status
+
+    def _failure(self, status: Status) -> RunFailed | None:
+        failure = failure_of(status)
+        if failure is not None and (advice := self.advice(status)):
+            failure.add_note(advice)
+        return failure
+
+    def advice(self, status: Status) -> str | None:
+        """What to do about a run that failed because a file did not travel with its code, as far as the
+        folder in which this process stands tells it.
+        """
+        error = status.root_cause.error if status.root_cause is not None else None
+        if error is None:
+            return None
+        from echelon.bundle.travel import misses_file, why_missing_here
+
+        if misses_file(error):
+            with suppress(EchelonError, OSError):
+                return why_missing_here(error, self.job(), Path.cwd())
+        return None
 
     def _no_end(self, status: Status, timeout: float | str | None) -> EchelonError:
         if status.state == "recorded":
@@ -149,6 +169,15 @@ class Run:
             f"run {self.name!r} is still {status.state} after {timeout} s",
             hint="it goes on; wait longer",
         )
+
+    @contextmanager
+    def _noted_if_left(self) -> Iterator[None]:
+        """Say in the traceback of a Ctrl-C, or of an interrupted cell, that it has not ended the run."""
+        try:
+            yield
+        except KeyboardInterrupt as interrupt:
+            interrupt.add_note(f"run {self.name!r} goes on; run.stop() or `echelon stop {self.name}` ends it")
+            raise
 
     def _shown(self) -> AbstractContextManager[None]:
         def several_ranks() -> bool:
@@ -162,7 +191,7 @@ class Run:
 
     def exception(self, timeout: float | str | None = None) -> RunFailed | None:
         """Wait for the end, and return why the run did not succeed; None if it did."""
-        return failure_of(self.wait(timeout))
+        return self._failure(self.wait(timeout))
 
     def result(self, rank: int = 0, timeout: float | str | None = None) -> Any:
         """Wait for the end, and return what the run's function returned on one rank.
@@ -396,12 +425,13 @@ def failure_of(status: Status) -> RunFailed | None:
         return None
     ended = status.state.replace("-", " ")
     reason = f": {status.reason}" if status.reason else ""
+    cause = status.root_cause
     failure = RunFailed(
         f"run {status.name!r} {'was ' if status.state in ('stopped', 'lost') else ''}{ended}{reason}",
-        hint=f"`echelon logs {status.name}` shows its output",
+        hint=(cause.hint if cause is not None else None) or f"`echelon logs {status.name}` shows its output",
         status=status,
     )
-    if (cause := status.root_cause) is not None and cause.tail:
+    if cause is not None and cause.tail:
         who = "the last lines" if cause.rank is None else f"the last lines of rank {cause.rank}"
         failure.add_note("\n  ".join([f"{who}:", *cause.tail]))
     return failure

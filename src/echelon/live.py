@@ -22,11 +22,17 @@ def in_notebook() -> bool:
     return ipython is not None and hasattr(ipython.get_ipython(), "kernel")
 
 
+def tell(note: str) -> None:
+    """Print a word to the user, where a cell and a script show it."""
+    with suppress(OSError, ValueError, AttributeError):  # standard error is closed, or there is none
+        sys.stderr.write(f"echelon: {' '.join(note.split())}\n")
+        sys.stderr.flush()
+
+
 def tell_waiting(event: Event) -> None:
     """Print why a run does not run yet."""
     if event.kind in ("queued", "waiting") and event.reason:
-        sys.stderr.write(f"echelon: {' '.join(event.reason.split())}\n")
-        sys.stderr.flush()
+        tell(event.reason)
 
 
 @contextmanager

@@ -6,7 +6,6 @@ the same."""
 
 from __future__ import annotations
 
-import difflib
 import os
 import shutil
 import string
@@ -14,14 +13,12 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from echelon.bundle.project import find_project
 from echelon.errors import CannotShip, InvalidJob
 from echelon.frameworks.detect import detect
-from echelon.frameworks.mpi import calls_launcher, source_calls_launcher
 from echelon.frameworks.torch import calls_torchrun
 from echelon.model.job import FUNCTIONS, NAME_LENGTH, ROLES, Job, is_unicode, suggest_name
 from echelon.model.pod import IMAGE
@@ -29,6 +26,14 @@ from echelon.model.settings import Settings, split_command, to_job
 from echelon.model.surroundings import Surroundings
 from echelon.model.traits import Traits
 from echelon.pods import settle_pods
+from echelon.programs import (
+    as_command,
+    check_script,
+    find_framework,
+    framework_of_function,
+    starts_ranks,
+    words_of,
+)
 from echelon.shipping import code_limit, notes_on_paths, settle_remote
 from echelon.values import frozen
 
@@ -37,7 +42,6 @@ if TYPE_CHECKING:
     from echelon.function import FunctionScript
 
 _SUFFIX = 4
-_SHELL_SCRIPTS = (".sh", ".bash")
 _ROLES_OF = {"torch": ("PyTorch", ()), "horovod": ("Horovod", ("chief",))}  # others have all of them
 
 
@@ -58,12 +62,12 @@ def prepare(settings: Settings, surroundings: Surroundings, traits: Traits) -> P
     if traits.remote:
         job = settle_pods(settle_remote(job, settings), settings, folder)
     if job.script is not None and not (traits.remote and (job.pod.code or settings.code == IMAGE)):
-        _check_script(Path(job.script), folder)
+        check_script(Path(job.script), folder)
     script, include = job.script, job.include
-    job = _as_command(job)
+    job = as_command(job)
     if job.framework == "auto":
-        job = replace(job, framework=_find_framework(job, folder))
-    job = replace(job, starts_ranks=job.framework == "mpi" and _calls_launcher(job, folder))
+        job = replace(job, framework=find_framework(job, folder))
+    job = replace(job, starts_ranks=job.framework == "mpi" and starts_ranks(job, folder))
     name, own = _ROLES_OF.get(job.framework, ("", ROLES))
     for role in job.roles:
         if role.name not in own and (not role.command or role.name == "launcher"):
@@ -111,7 +115,7 @@ def prepare_function(
     from echelon.function import script_of
 
     script = script_of(function, args, kwargs)
-    framework = partial(_framework_of_function, function, script.text, surroundings.folder)
+    framework = partial(framework_of_function, function, script.text, surroundings.folder)
     return _prepare_written(script, framework, settings, surroundings, traits)
 
 
@@ -185,7 +189,7 @@ def _check_shares(job: Job) -> None:
     """torchrun gives every worker as many ranks as any other."""
     if job.shape is None or job.shape.shares == "equal":
         return
-    if job.framework == "torchrun" or calls_torchrun(job.command or ("",)):
+    if job.framework == "torchrun" or calls_torchrun(words_of(job)):
         raise InvalidJob(
             "shares",
             job.shape.shares,
@@ -229,90 +233,6 @@ def _check_python(python: str, environment: Mapping[str, str]) -> None:
             f"did you mean {inside}?" if inside.exists() else "leave it out to use the active environment's"
         )
         raise InvalidJob("python", python, "is not a program", hint=hint)
-
-
-def _check_script(script: Path, folder: Path) -> None:
-    """Refuse what is no script; `script` is as the user wrote it, seen from `folder`."""
-    full = folder / script
-    if not full.exists():
-        near = difflib.get_close_matches(script.stem, [path.stem for path in _siblings(full)], n=1)
-        hint = (
-            f"did you mean {script.with_name(f'{near[0]}.py')}?"
-            if near
-            else "give the path of a Python file; -- COMMAND runs anything else"
-        )
-        raise InvalidJob("script", str(script), "does not exist", hint=hint)
-    if script.suffix == ".ipynb":
-        hint = f"`echelon notebook run {script}` runs it; `echelon.run(function)` in it trains a function"
-        raise InvalidJob("script", str(script), "is a notebook", hint=hint)
-    if script.suffix in (".yaml", ".yml", ".json"):
-        raise InvalidJob("script", str(script), "is not a script", hint=f"a job file is run with -f {script}")
-    if full.is_dir() and not (full / "__main__.py").exists():
-        raise InvalidJob("script", str(script), "is a folder", hint="name a file in it, or use -m MODULE")
-    if not os.access(full, os.R_OK):
-        raise InvalidJob("script", str(script), "cannot be read", hint=f"chmod +r {script}")
-
-
-def _siblings(script: Path) -> list[Path]:
-    try:
-        return list(script.parent.glob("*.py"))
-    except OSError:
-        return []
-
-
-def _as_command(job: Job) -> Job:
-    """A shell script is run by the shell."""
-    if job.script is None or not job.script.endswith(_SHELL_SCRIPTS):
-        return job
-    return replace(job, script=None, command=("bash", job.script))
-
-
-def _find_framework(job: Job, folder: Path) -> str:
-    """By the imports of what will run; a job with roles such as ps is TensorFlow's."""
-    if job.command and calls_torchrun(job.command):
-        return "torch"
-    if _calls_launcher(job, folder):
-        return "mpi"
-    source = next((path for path in _sources(job, folder) if path.is_file()), None)
-    alike = [role for role in job.roles if not role.command]  # the same program: TF_CONFIG has its role
-    found = "plain" if source is None else detect(source.read_bytes(), _roots(source, folder))
-    return "tensorflow" if found == "plain" and alike else found
-
-
-def _calls_launcher(job: Job, folder: Path) -> bool:
-    """Whether what will run is mpirun, or a script that calls it."""
-    if job.command and calls_launcher(job.command):
-        return True
-    scripts = [folder / word for word in job.command if word.endswith(_SHELL_SCRIPTS)]
-    source = next((path for path in [*_sources(job, folder), *scripts] if path.is_file()), None)
-    return source is not None and source_calls_launcher(source.read_bytes())
-
-
-def _sources(job: Job, folder: Path) -> list[Path]:
-    """Files that may be what the job runs, the likeliest first."""
-    if job.script is not None:
-        return [folder / job.script]
-    module = job.module or next((after for word, after in pairwise(job.command) if word == "-m"), None)
-    if module is not None:
-        relative = module.replace(".", "/")
-        roots = (folder, folder / "src")
-        return [root / path for root in roots for path in (f"{relative}.py", f"{relative}/__main__.py")]
-    return [folder / word for word in job.command if word.endswith(".py")]
-
-
-def _framework_of_function(function: Callable[..., object], text: str, folder: Path) -> str:
-    found = detect(text.encode(), (folder,))
-    code = getattr(function, "__code__", None)
-    file = Path(code.co_filename) if code is not None else None
-    if found == "plain" and file is not None and file.is_file():
-        return detect(file.read_bytes(), _roots(file.absolute(), folder))
-    return found
-
-
-def _roots(source: Path, folder: Path) -> tuple[Path, ...]:
-    """Where the modules that a file imports may be."""
-    project = find_project(source)
-    return (source.parent, folder, project, project / "src")
 
 
 def _in_snapshot(job: Job, project: Path, folder: Path) -> Job:

@@ -44,7 +44,7 @@ def test_what_stays_without_an_ignore_file_is_named_but_for_the_results_at_the_t
 def test_a_file_that_is_only_here(tmp_path: Path, error: str, folder: str) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data/a.csv").touch()
-    said = why_missing(error, bundle(data_=".gitignore"), folder, tmp_path)
+    said = why_missing(error, bundle(data_=".gitignore").withheld, folder, tmp_path)
     assert said is not None
     assert said.startswith("data/a.csv is here")
     assert ".gitignore" in said
@@ -53,7 +53,7 @@ def test_a_file_that_is_only_here(tmp_path: Path, error: str, folder: str) -> No
 
 def test_a_path_of_this_machine(tmp_path: Path) -> None:
     error = f"FileNotFoundError: [Errno 2] No such file or directory: '{tmp_path}'"
-    said = why_missing(error, bundle(), "", tmp_path)
+    said = why_missing(error, (), "", tmp_path)
     assert said is not None
     assert "--mount pvc:" in said
 
@@ -70,4 +70,4 @@ def test_a_path_of_this_machine(tmp_path: Path) -> None:
 def test_any_other_error(tmp_path: Path, error: str) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data/a.csv").touch()
-    assert why_missing(error, bundle(data_=".gitignore"), "", tmp_path) is None
+    assert why_missing(error, bundle(data_=".gitignore").withheld, "", tmp_path) is None

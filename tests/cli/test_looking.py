@@ -159,6 +159,24 @@ def test_waiting(call: Call, stay: str) -> None:
     assert (done.returncode, done.stdout) == (0, "fm succeeded\n")
 
 
+def test_what_helps_is_said_to_those_who_come_later(call: Call, write: Write) -> None:
+    """By `wait` and `status`, as at the end of a run in the foreground."""
+    write("train.py", "open('data/a.csv')")
+    write("torchless.py", "import no_such_package")
+    write(".gitignore", "data/")
+    write(".echelonignore", "")
+    Path("data").mkdir()
+    Path("data/a.csv").touch()
+    assert call("run", "-d", "--snapshot", "--name", "fm", "train.py").returncode == 0
+    waited = call("wait", "fm")
+    assert waited.stdout.startswith("fm failed: ")
+    assert "--include data/ ships it" in waited.stderr
+    assert "`echelon status fm` shows its last lines" in waited.stderr
+    assert "--include data/ ships it" in call("status", "fm").stdout
+    assert call("run", "-d", "--name", "no", "torchless.py").returncode == 0
+    assert "--python runs the ranks with another Python" in call("wait", "no").stderr
+
+
 def test_stopping(call: Call, stay: str) -> None:
     assert call("run", "-d", "-n", "2", "--name", "fm", stay).returncode == 0
     wait_for("runs/fm/pid-0", "runs/fm/pid-1")

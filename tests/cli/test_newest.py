@@ -59,6 +59,7 @@ def test_another_folder_has_its_own_newest(cli: Call, two: None) -> None:
 def test_an_ended_run_is_replaced_and_its_results_are_kept(cli: Call, two: None) -> None:
     refused = cli("run", "--name", "second", "train.py", "again", "0")
     assert (refused.returncode, "a run named 'second' exists" in refused.stderr) == (112, True)
+    assert "--replace takes its place" in refused.stderr
     done = cli("run", "--name", "second", "--replace", "train.py", "again", "0")
     assert (done.returncode, done.stdout) == (0, "again\n".replace("again", "as again")), done.stderr
     assert f"the results of the run before are in {Path.cwd() / 'runs/second.1'}" in done.stderr

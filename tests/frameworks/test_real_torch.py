@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.conftest import PATIENCE
@@ -56,9 +57,16 @@ def test_ranks_on_several_workers_find_each_other() -> None:
     ]
 
 
-def test_a_command_that_calls_torchrun_is_started_once_per_worker() -> None:
+@pytest.mark.parametrize("called", ["by a command", "by a script", "as a module"])
+def test_what_calls_torchrun_is_started_once_per_worker(called: str) -> None:
     Path("train.py").write_text(ALL_REDUCE)
-    run = echelon.run(command=["torchrun", "train.py"], workers=2, procs=2)
+    Path("launch.sh").write_text("torchrun train.py\n")
+    settings: dict[str, dict[str, Any]] = {
+        "by a command": {"command": ["torchrun", "train.py"]},
+        "by a script": {"script": "launch.sh"},
+        "as a module": {"module": "torch.distributed.run", "args": ["train.py"]},
+    }
+    run = echelon.run(**settings[called], workers=2, procs=2)
     status = run.wait(3 * PATIENCE)
     assert status.state == "succeeded", status
     lines = [line.text for line in run.logs() if line.text.startswith("rank")]

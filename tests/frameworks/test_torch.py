@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.frameworks.wiring import environments
 
-from echelon.frameworks.torch import calls_torchrun
+from echelon.frameworks.torch import calls_torchrun, shell_calls_torchrun
 from echelon.model.job import Job, Role
 from echelon.model.resources import Resources
 
@@ -112,3 +112,20 @@ def test_a_command_that_calls_torchrun_is_started_once_per_worker(
 )
 def test_other_commands_start_ranks(command: tuple[str, ...]) -> None:
     assert not calls_torchrun(command)
+
+
+@pytest.mark.parametrize(
+    ("text", "calls"),
+    [
+        ("#!/bin/sh\nexec torchrun train.py", True),
+        ("torchrun \\\n  --nproc_per_node=4 train.py", True),
+        ("NCCL_DEBUG=INFO /opt/conda/bin/torchrun train.py", True),
+        ("python -u -m torch.distributed.launch train.py", True),
+        ("# torchrun train.py\npython train.py", False),
+        ("echo 'once with torchrun train.py'\npython train.py", False),
+        ("./torchrun.sh", False),
+        ("python -m torch.distributed.running", False),
+    ],
+)
+def test_a_shell_that_calls_torchrun(text: str, calls: bool) -> None:
+    assert shell_calls_torchrun(text) is calls

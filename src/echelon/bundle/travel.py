@@ -5,14 +5,18 @@ from __future__ import annotations
 import posixpath
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from echelon.bundle.archive import Bundle
+from echelon.bundle.project import find_project
+from echelon.bundle.survey import survey
 from echelon.bundle.withheld import RESULTS, Withheld
 from echelon.errors import CannotShip
+from echelon.model.job import Job
 from echelon.model.resources import format_memory
 
+_CODE = "{code}"  # where a shipped project lies, in paths of its job
 _MISSING = "FileNotFoundError"  # as Python prints it before the message
 _QUOTED = re.compile(r"'([^']+)'|\"([^\"]+)\"")
 _NO_NEWS = Withheld(path=f"{RESULTS}/", why="results")
@@ -55,17 +59,34 @@ def cannot_send(bundle: Bundle, why: str) -> CannotShip:
     )
 
 
-def why_missing(error: str, bundle: Bundle, folder: str, project: Path) -> str | None:
+def misses_file(error: str | None) -> bool:
+    """Whether an exception, as Python prints it, says that a file is not there."""
+    return error is not None and error.startswith(_MISSING)
+
+
+def why_missing_here(error: str, job: Job, folder: Path) -> str | None:
+    """`why_missing` of a run of which only its job is known, seen from the folder from which it was started:
+    what did not travel is what would not travel now.
+    """
+    if not job.cwd.startswith(_CODE):
+        return None  # its code did not travel
+    script = None if job.script is None or job.script.startswith(_CODE) else job.script
+    project = find_project(folder / (script or "any"))
+    withheld = survey(project, include=job.include).withheld
+    return why_missing(error, withheld, job.cwd.removeprefix(_CODE).strip("/"), project)
+
+
+def why_missing(error: str, withheld: Sequence[Withheld], folder: str, project: Path) -> str | None:
     """What to do about a file that a rank did not find because it is only here; None for any other error.
 
     `error` is the exception as Python prints it, with the path in quotes; `folder` is where the rank ran,
     from the project's top."""
-    if not error.startswith(_MISSING):
+    if not misses_file(error):
         return None
     for found in _QUOTED.finditer(error):
         path = found[1] or found[2]
         for inside in _places(path, folder):
-            for each in bundle.withheld:
+            for each in withheld:
                 if f"{inside}/".startswith(f"{each.path.rstrip('/')}/") and (project / inside).exists():
                     why = f"{each.why} names it" if each.why.startswith(".") else "it was left out"
                     return f"{inside} is here and was not shipped, for {why}: --include {each.path} ships it"

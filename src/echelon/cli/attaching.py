@@ -9,7 +9,7 @@ from echelon.cli.options import find_engine, find_run, target_of
 
 if TYPE_CHECKING:
     from echelon.engines.base import Engine
-    from echelon.errors import EchelonError
+    from echelon.errors import EchelonError, UnknownRun
     from echelon.handle import Run
     from echelon.notebook.removing import Found, Holding
 
@@ -20,10 +20,8 @@ def find_run_or_steps(name: str | None, target: Mapping[str, str | None]) -> Run
 
     try:
         return find_run(name, target)
-    except UnknownRun:
-        from echelon.notebook.removing import find_pipeline
-
-        found = find_pipeline(name, target_of(target)) if name is not None else None
+    except UnknownRun as error:
+        found = _find_pipeline(name, target, error) if name is not None else None
         if found is None or not (found.rows or found.noted):
             raise
         return found
@@ -47,9 +45,9 @@ def attach_all(
             handles.append(Run(ref, engine))
             held += _holding(handles[-1], engine)
         except UnknownRun as error:
-            from echelon.notebook.removing import Holding, find_pipeline
+            from echelon.notebook.removing import Holding
 
-            found = find_pipeline(name, target_of(target))
+            found = _find_pipeline(name, target, error)
             if found is None:
                 trouble = trouble or error
                 continue
@@ -60,6 +58,14 @@ def attach_all(
         except EchelonError as error:
             trouble = trouble or error
     return handles, trouble
+
+
+def _find_pipeline(name: str, target: Mapping[str, str | None], unknown: UnknownRun) -> Found | None:
+    """The pipeline of a name that no run has; a place that did not answer is not asked again."""
+    from echelon.finding import UnknownHere
+    from echelon.notebook.removing import find_pipeline
+
+    return find_pipeline(name, target_of(target), elsewhere=not isinstance(unknown, UnknownHere))
 
 
 def _holding(run: Run, engine: Engine) -> list[Holding]:

@@ -43,12 +43,12 @@ def run_native(
     # A cluster that does not know the kind, or does not take the job, gets nothing of the rest either.
     *_, tried = objects.put([*manifest.objects, manifest.document], dry_run=True)
     if tried.done == "kept":
-        raise run_exists(address)
+        raise run_exists(address, replaceable=False)
     *done, made = objects.put([*manifest.objects, manifest.document], dry_run=dry_run)
     for note in tell_put(done, dry_run=dry_run):
         render.notice(note)
     if made.done == "kept":
-        raise run_exists(address)
+        raise run_exists(address, replaceable=False)
     if dry_run:
         render.notice(f"{made.kind} {made.name}: would be created")
         return 0

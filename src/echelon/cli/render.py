@@ -168,11 +168,20 @@ def ending(status: Status, recent: Recent | None = None, *, resumable: bool = Fa
         notice(f"`echelon resume {status.name}` starts it again, in the same results")
 
 
-def outcome(status: Status, format_: str) -> None:
-    """One line on how a run ended; where its results are is for people only."""
+def outcome(status: Status, format_: str, advice: str | None = None) -> None:
+    """One line on how a run ended; where its results are, and what helps if it failed, is for people only."""
     outcomes([status], format_)
-    if format_ == "text" and status.state == "succeeded" and status.reason is None:
-        notice(_whereabouts(status))
+    if format_ != "text":
+        return
+    if status.state == "succeeded":
+        if status.reason is None:
+            notice(_whereabouts(status))
+        return
+    cause = status.root_cause
+    for each in filter(None, (cause.hint if cause is not None else None, advice)):
+        notice(one_line(each))
+    if cause is not None and cause.tail:
+        notice(f"`echelon status {status.name}` shows its last lines")
 
 
 def _whereabouts(status: Status) -> str:
@@ -264,8 +273,8 @@ def _run_row(row: RunSummary) -> tuple[str, ...]:
     )
 
 
-def status(found: Status, format_: str) -> None:
-    """How a run stands."""
+def status(found: Status, format_: str, advice: str | None = None) -> None:
+    """How a run stands, and what helps if it failed."""
     if format_ != "text":
         data(found, format_)
         return
@@ -322,6 +331,8 @@ def status(found: Status, format_: str) -> None:
         say()
         for text in cause_lines(found.root_cause, with_tail=True):
             say(text)
+    if advice:
+        say(f"  hint: {one_line(advice)}")
 
 
 def _without_empty(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> tuple[list[str], list[list[str]]]:

@@ -207,7 +207,7 @@ def _advise(prepared: Prepared, status: Status) -> str | None:
     from echelon.bundle.travel import why_missing
 
     folder = (prepared.job.cwd or "").removeprefix("{code}").strip("/")
-    return why_missing(cause.error, prepared.bundle, folder, project)
+    return why_missing(cause.error, prepared.bundle.withheld, folder, project)
 
 
 def _check_kind(kind: str | None, traits: Traits) -> None:

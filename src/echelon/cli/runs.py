@@ -117,7 +117,7 @@ def status(name: str | None, **target: str | None) -> int:
 
     found, format_ = find_run_or_steps(name, target), target["format"] or "text"
     if isinstance(found, Run):
-        render.status(found.status(), format_)
+        render.status(seen := found.status(), format_, found.advice(seen))
     else:
         from echelon.cli.notebooks.pipelines import rows_of
 
@@ -166,7 +166,7 @@ def wait(name: str | None, timeout: str | None, take_over: bool, **target: str |
         tell=render.notice,
         collect=lambda: _collect(lambda: render.collecting(run), troubles),
     )
-    render.outcome(ended, target["format"] or "text")
+    render.outcome(ended, target["format"] or "text", run.advice(ended))
     return render.final_code(ended.exit_code or 0, troubles[0] if troubles else None)
 
 

@@ -356,9 +356,10 @@ def current_user() -> str:
         return str(os.getuid())  # a container's user need not have a name
 
 
-def run_exists(name: str) -> RunExists:
-    """The error for a name that is taken."""
-    hint = f"`echelon status {name}` shows it; once it has ended, `echelon rm {name}` frees the name"
+def run_exists(name: str, *, replaceable: bool = True) -> RunExists:
+    """The error for a name that is taken, by a run or by a job that `--replace` does not remove."""
+    instead = "--replace takes its place and keeps its results, or " if replaceable else ""
+    hint = f"`echelon status {name}` shows it; once it has ended, {instead}`echelon rm {name}` frees the name"
     return RunExists(f"a run named {name!r} exists", hint=hint)
 
 

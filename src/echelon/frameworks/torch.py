@@ -6,6 +6,7 @@ instead."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import PurePath
@@ -15,6 +16,10 @@ from echelon.model.plan import Launch
 from echelon.model.world import World, rank_count, worker_count
 
 _LAUNCHER_MODULES = ("torch.distributed.run", "torch.distributed.launch")
+_CALL = re.compile(
+    r"(?<![\w./-])(?:[\w./-]*/)?torchrun(?=\s|$)|(?<!\S)-m\s+torch\.distributed\.(?:run|launch)(?=\s|$)"
+)
+_NO_CALLS = ("#", "echo ", "printf ")  # lines of a shell script that only name it
 
 
 def launch(argv: Sequence[str], world: World, group: int) -> Launch:
@@ -63,3 +68,9 @@ def calls_torchrun(argv: Sequence[str]) -> bool:
     if PurePath(argv[0]).name == "torchrun":
         return True
     return any(flag == "-m" and module in _LAUNCHER_MODULES for flag, module in pairwise(argv))
+
+
+def shell_calls_torchrun(text: str) -> bool:
+    """Whether a line of a shell script, or of what a shell is given with -c, calls torchrun."""
+    lines = (line.strip() for line in text.splitlines())
+    return any(_CALL.search(line) for line in lines if not line.startswith(_NO_CALLS))

@@ -132,7 +132,10 @@ def _rows(status: Status) -> Rows:
         ("state", f"{status.state}: {status.reason}" if status.reason else status.state),
         ("first to fail", f"rank {cause.rank}" if cause is not None and cause.rank is not None else ""),
         ("command", status.command),
-        ("workers", f"{len(status.workers)}, with {ranks} ranks" if status.workers else ""),
+        (
+            "workers",
+            f"{len(status.workers)}, with {ranks} rank{'s' * (ranks != 1)}" if status.workers else "",
+        ),
         ("restarts", f"{status.restarts} of {status.restarts_allowed}" if status.restarts else ""),
         ("took", duration(status.ended - status.created) if status.ended is not None else ""),
         ("exit code", str(status.exit_code) if status.exit_code else ""),

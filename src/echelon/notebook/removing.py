@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 
 from echelon.engines.base import Engine, RunDamaged
 from echelon.engines.choose import CLUSTER, LOCAL, choose_engine
-from echelon.errors import StateTrouble
+from echelon.errors import StateTrouble, Unreachable
 from echelon.finding import look_elsewhere
 from echelon.handle import Run
 from echelon.model.job import PIPELINE
@@ -49,8 +50,10 @@ class Holding:
     made: str = ""
 
 
-def find_pipeline(name: str, target: Target) -> Found | None:
-    """The user's pipeline run of that name: in the default place, and unless one is named, in the other."""
+def find_pipeline(name: str, target: Target, *, elsewhere: bool = True) -> Found | None:
+    """The user's pipeline run of that name: in the default place and, unless one is named or `elsewhere` is
+    False, in the other.
+    """
     looked = where_to_look(target, find_surroundings())
     first = looked.on or LOCAL
     other = CLUSTER if first == LOCAL else LOCAL
@@ -65,7 +68,11 @@ def find_pipeline(name: str, target: Target) -> Found | None:
         return Found(pipeline=name, engine=engine, rows=rows, noted=known)
 
     here = look(first)
-    return here if here is not None or target.on is not None else look_elsewhere(lambda: look(other))
+    if here is not None or target.on is not None or not elsewhere:
+        return here
+    with suppress(Unreachable):
+        return look_elsewhere(lambda: look(other))
+    return None
 
 
 def steps_of(engine: Engine, name: str) -> tuple[RunSummary, ...]:

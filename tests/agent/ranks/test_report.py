@@ -89,6 +89,8 @@ def test_the_error_below_the_box_that_rich_draws(
         ("ModuleNotFoundError: No module named 'torch.distributed'", False, "/bin/python3; --python"),
         ("ModuleNotFoundError: No module named 'torch'", True, "--pip torch"),
         ("bdb.BdbQuit", False, "-n 1"),
+        ("EOFError: EOF when reading a line", False, "input() needs somebody who types"),
+        ("EOFError: Ran out of input", False, None),
     ],
 )
 def test_what_helps_against_it(error: str | None, in_pod: bool, words: str | None) -> None:

@@ -1,4 +1,4 @@
-"""What a job names, and which quota can never hold it."""
+"""What a job names, and what is read of it before anything is made."""
 
 from __future__ import annotations
 
@@ -11,17 +11,13 @@ from tests.engines.kubernetes.stand_in import Answer, StandIn, refuses, says
 
 from echelon.engines.kubernetes.client.access import Access
 from echelon.engines.kubernetes.client.api import Api
-from echelon.engines.kubernetes.prerequisites import beyond_quota, check, objects_named
+from echelon.engines.kubernetes.prerequisites import check, objects_named
 from echelon.errors import Unavailable, Unplaceable
-from echelon.model.settings import RoleSettings, Settings, to_job
+from echelon.model.settings import Settings, to_job
 
 
 def job(**said: Any) -> Any:
     return to_job(Settings(script="train.py", **said), name="fm")
-
-
-def quota(hard: dict[str, object], **spec: object) -> dict[str, Any]:
-    return {"metadata": {"name": "small"}, "spec": {"hard": hard, **spec}}
 
 
 def test_every_object_that_a_job_names() -> None:
@@ -55,54 +51,6 @@ def test_every_object_that_a_job_names() -> None:
     ]
     assert [each.kind for each in objects_named(job(output="new:1Gi:fast"))] == ["StorageClass"]
     assert not list(objects_named(job()))
-
-
-@pytest.mark.parametrize(
-    ("hard", "said"),
-    [
-        ({"pods": "1"}, {"workers": 2}),
-        ({"count/pods": 2}, {"workers": 2, "roles": {"ps": 1}}),
-        ({"requests.cpu": "3"}, {"workers": 2, "cpus": 2}),
-        ({"cpu": "1500m"}, {"workers": 2, "cpus": "800m"}),
-        ({"requests.memory": "3Gi"}, {"workers": 4, "memory": "1Gi"}),
-        ({"limits.memory": "3Gi"}, {"workers": 2, "memory": "1Gi:2Gi"}),
-        ({"requests.nvidia.com/gpu": "7"}, {"workers": 2, "gpus": 4}),
-        ({"requests.nvidia.com/gpu": "0"}, {"roles": {"chief": RoleSettings(gpus=1)}}),
-        ({"requests.storage": "1Gi"}, {"output": "new:2Gi"}),
-        ({"count/jobs.batch": "1"}, {"roles": {"ps": 1}}),
-    ],
-)
-def test_a_quota_that_can_never_hold_the_whole_run(hard: dict[str, object], said: dict[str, Any]) -> None:
-    found = beyond_quota(job(**said), quota(hard))
-    assert isinstance(found, Unplaceable)
-    assert "small" in found.message
-    assert str(next(iter(hard.values()))) in found.message
-    # Of some pods only: whether these are among them is not known.
-    assert beyond_quota(job(**said), quota(hard, scopes=["BestEffort"])) is None
-
-
-@pytest.mark.parametrize(
-    ("hard", "said"),
-    [
-        ({"pods": "2", "requests.cpu": "4"}, {"workers": 2, "cpus": 2}),
-        ({"requests.cpu": "1"}, {"workers": 9}),
-        ({"services": "0"}, {}),
-        ({"limits.cpu": "1"}, {"workers": 2, "cpus": 2}),
-        ({}, {"gpus": 8}),
-        ({"pods": "no amount"}, {}),
-    ],
-)
-def test_a_quota_that_can_hold_it_when_others_have_ended(
-    hard: dict[str, object], said: dict[str, Any]
-) -> None:
-    assert beyond_quota(job(**said), quota(hard)) is None
-
-
-def test_the_numbers_are_said() -> None:
-    found = beyond_quota(job(workers=3, memory="2Gi"), quota({"requests.memory": "4Gi"}))
-    assert found is not None
-    assert found.message == "quota small allows 4Gi memory in all, and the run's 3 workers need 6Gi"
-    assert "kubectl describe quota small" in found.hint
 
 
 # What is read, and what may not be
@@ -151,3 +99,26 @@ def test_an_ordinary_job_costs_two_reads(api: Api, stand_in: StandIn) -> None:
     answers(stand_in, {"resourcequotas": NO_QUOTA})
     assert check(api, job())
     assert len(stand_in.seen) == 2
+
+
+LIMITED = says(
+    200,
+    {
+        "kind": "ResourceQuotaList",
+        "metadata": {},
+        "items": [{"metadata": {"name": "team"}, "spec": {"hard": {"limits.memory": "64Gi"}}}],
+    },
+)
+NO_RANGE = says(200, {"kind": "LimitRangeList", "metadata": {}, "items": []})
+
+
+def test_a_quota_that_asks_for_limits_is_known_before_anything_is_made(api: Api, stand_in: StandIn) -> None:
+    answers(stand_in, {"resourcequotas": LIMITED, "limitranges": NO_RANGE})
+    with pytest.raises(Unplaceable, match="quota team lets in only pods that have limits: memory"):
+        check(api, job())
+    assert check(api, job(memory="1Gi:2Gi"))
+
+
+def test_whether_limits_are_filled_in_may_be_unknown(api: Api, stand_in: StandIn) -> None:
+    answers(stand_in, {"resourcequotas": LIMITED, "limitranges": FORBIDDEN})
+    assert check(api, job())

@@ -68,6 +68,8 @@ def test_a_file_that_stayed_here(terminal: Terminal) -> None:
     assert "2 ignored by .gitignore" in command.said
     assert ".env looks like a secret" in command.said
     assert "--include data/ ships it" in command.said
+    assert "--include data/ ships it" in terminal.call("status", "first").stdout
+    assert "--include data/ ships it" in terminal.call("wait", "first").stderr
     assert terminal.train("second", "--include", "data/", "train.py").wait() == 0
     for run in ("first", "second"):
         terminal.check_removal(run)

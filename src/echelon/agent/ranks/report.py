@@ -52,6 +52,8 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 # The box that rich draws around the frames, in Unicode or in ASCII; the exception stands below it.
 _BOX = tuple("╭│╰|+")
 _NO_MODULE = re.compile(r"ModuleNotFoundError: No module named '(\w+)")
+# How what reads from the keyboard ends where nobody types.
+_READS_KEYS = (("bdb.BdbQuit", "breakpoint()"), ("EOFError: EOF when reading a line", "input()"))
 _GROUP_FRAME = re.compile(r"^ *[|+](?: |-+$|$)")
 _SIGNAL_HINTS = {
     "SIGKILL": "out of memory?",
@@ -112,9 +114,10 @@ def find_hint(error: str | None, python: str, in_pod: bool) -> str | None:
         if in_pod:
             return "%s; --image chooses another image, --pip %s installs it" % (where, missing[1])
         return "%s; --python runs the ranks with another Python" % where
-    if error and error.startswith("bdb.BdbQuit"):
-        alone = "of one rank (-n 1), on this machine and in the foreground of a terminal"
-        return "breakpoint() needs somebody who types: use it in a run %s" % alone
+    for start, call in _READS_KEYS:
+        if error and error.startswith(start):
+            alone = "of one rank (-n 1), on this machine and in the foreground of a terminal"
+            return "%s needs somebody who types: use it in a run %s" % (call, alone)
     return None
 
 

@@ -2,23 +2,22 @@
 hold all of its workers. A run that lacks one of them would wait for ever, or be given up after minutes.
 
 Each is one small read, and all are made at once. What may not be read is unknown, not missing.
-`objects_named` and `beyond_quota` are pure."""
+`objects_named` is pure; what quotas allow is in `quotas.py`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TypeVar
 
 from echelon.engines.kubernetes import controllers, names
-from echelon.engines.kubernetes.client.api import Api, NotThere, Object
+from echelon.engines.kubernetes.client.api import Api, NotThere
 from echelon.engines.kubernetes.client.beside import beside
 from echelon.engines.kubernetes.priorities import most_priority
-from echelon.engines.kubernetes.quantities import Quantity, to_thousandths
-from echelon.errors import Denied, EchelonError, InvalidJob, Refused, Unavailable, Unplaceable
+from echelon.engines.kubernetes.quotas import beyond_quota, unsaid_limits, without_limits
+from echelon.errors import Denied, InvalidJob, Refused, Unavailable
 from echelon.model.job import Job
 from echelon.model.pod import split_claim
-from echelon.model.resources import Resources
 from echelon.values import frozen
 
 T = TypeVar("T")
@@ -82,6 +81,10 @@ def check(api: Api, job: Job) -> bool:
     for quota in quotas or ():
         if (beyond := beyond_quota(job, quota)) is not None:
             raise beyond
+    if any(unsaid_limits(job, quota) for quota in quotas or ()):
+        ranges = _unless_denied(lambda: api.list("LimitRange").items)
+        if ranges is not None and (refusal := without_limits(job, quotas or (), ranges)) is not None:
+            raise refusal
     if missing:
         said = "; ".join(each.message for each in missing)
         raise Unavailable(said, hint="; ".join(dict.fromkeys(each.hint for each in missing)))
@@ -161,84 +164,3 @@ def _unless_denied(look: Callable[[], T]) -> T | None:
         return look()
     except (Denied, Refused):  # also by what authorizes in the API server's place, in words of its own
         return None
-
-
-def beyond_quota(job: Job, quota: Object) -> EchelonError | None:
-    """The refusal if a quota, even an unused one, cannot hold all workers at once; None if it can. A quota
-    for some pods only (`scopes`) may not count these.
-    """
-    spec = quota.get("spec") or {}
-    if spec.get("scopes") or spec.get("scopeSelector"):
-        return None
-    needs = _needs(job)
-    for resource, hard in (spec.get("hard") or {}).items():
-        need = needs.get(_plain_name(resource), 0)
-        if _exceeds(need, hard):
-            about = quota["metadata"]
-            return Unplaceable(
-                f"quota {about['name']} allows {hard} {_plain_name(resource)} in all, and the run's "
-                f"{_workers(job)} need {_written(need)}",
-                hint=f"ask for fewer or smaller workers, or an administrator for more; "
-                f"`kubectl describe quota {about['name']}` shows it",
-            )
-    return None
-
-
-def _exceeds(need: int, hard: Quantity) -> bool:
-    try:
-        return need > to_thousandths(hard)
-    except ValueError:
-        return False  # no amount that Kubernetes knows
-
-
-def _plain_name(resource: str) -> str:
-    """A quota's name of a resource, as containers name it; limits keep their prefix."""
-    return {"count/pods": "pods", "count/jobs.batch": "jobs"}.get(
-        resource, resource.removeprefix("requests.")
-    )
-
-
-def _needs(job: Job) -> Mapping[str, int]:
-    """What all workers request together, in thousandths; what is left to the namespace's defaults is not in
-    it.
-    """
-    groups: Sequence[tuple[int, Resources]] = [
-        (job.workers, job.resources),
-        *((role.workers, role.resources) for role in job.roles),
-    ]
-    total: dict[str, int] = {"jobs": 1000 * len(groups)}
-    for workers, need in groups:
-        for name, amount in _of_worker(need):
-            total[name] = total.get(name, 0) + workers * amount
-    if job.pod.output is not None and job.pod.output.claim is None:
-        total |= {"persistentvolumeclaims": 1000, "storage": 1000 * job.pod.output.size}
-    return total
-
-
-def _of_worker(need: Resources) -> Iterator[tuple[str, int]]:
-    yield "pods", 1000
-    for name, amount in (("cpu", need.cpus), ("memory", need.memory)):
-        if amount is not None:
-            yield name, round(1000 * amount.request)
-            if amount.limit is not None:
-                yield f"limits.{name}", round(1000 * amount.limit)
-    if need.gpus:
-        yield names.GPU, 1000 * need.gpus
-    for name, count in need.other.items():
-        yield name, 1000 * count
-
-
-def _workers(job: Job) -> str:
-    count = job.workers + sum(role.workers for role in job.roles)
-    return f"{count} workers" if count != 1 else "worker"
-
-
-def _written(amount: int) -> str:
-    """Thousandths as Kubernetes writes an amount."""
-    whole, rest = divmod(amount, 1000)
-    if rest:
-        return f"{amount}m"
-    for suffix, size in (("Gi", 2**30), ("Mi", 2**20)):
-        if whole >= size and whole % size == 0:
-            return f"{whole // size}{suffix}"
-    return str(whole)

@@ -249,13 +249,16 @@ def test_quotas() -> None:
     assert only(environment.check_quotas(None, [])).level == "ok"
 
 
-def test_a_quota_that_makes_every_pod_say_what_it_needs() -> None:
-    counted = quota({"limits.memory": "64Gi", "cpu": "32"}, {})
+def test_a_quota_that_makes_every_pod_say_its_limits() -> None:
+    """Requests are made for every pod."""
+    assert len(list(environment.check_quotas([quota({"requests.memory": "64Gi", "cpu": "32"}, {})], []))) == 1
+    counted = quota({"limits.memory": "64Gi", "limits.cpu": "32"}, {})
     *_, demand = environment.check_quotas([counted], [])
-    assert demand.found == "every pod must say its cpu and memory"
-    assert "--cpus and --memory" in demand.fix
+    assert demand.found == "every pod must have limits: cpu and memory"
+    assert "--cpus REQUEST:LIMIT" in demand.fix
     defaults = {"spec": {"limits": [{"type": "Container", "default": {"cpu": "1", "memory": "1Gi"}}]}}
     assert len(list(environment.check_quotas([counted], [defaults]))) == 1
+    assert len(list(environment.check_quotas([counted], None))) == 1  # what may not be read is unknown
 
 
 def test_name_servers() -> None:

@@ -285,7 +285,7 @@ def test_a_namespace_with_rules(namespace: Kubectl, cluster: Target, echelon: Ec
             "apiVersion": "v1",
             "kind": "ResourceQuota",
             "metadata": {"name": "team"},
-            "spec": {"hard": {"requests.nvidia.com/gpu": "4", "requests.cpu": "2", "pods": "0"}},
+            "spec": {"hard": {"requests.nvidia.com/gpu": "4", "limits.cpu": "2", "pods": "0"}},
         },
     )
     namespace.wait_for(
@@ -296,7 +296,7 @@ def test_a_namespace_with_rules(namespace: Kubectl, cluster: Target, echelon: Ec
     assert found["Pod Security"]["found"].startswith("restricted")
     assert found["network policies"]["level"] == "degraded"
     assert "requests.nvidia.com/gpu 4 of 4" in found["quota"]["found"]
-    assert "every pod must say its cpu" in done.stdout
+    assert "every pod must have limits: cpu" in done.stdout
     # What the check-up advises is what helps, and the API server accepts it.
     advice = found["network policies"]["fix"]
     namespace("apply", "-f", "-", stdin=advice[advice.index("{") : advice.rindex("}") + 1])

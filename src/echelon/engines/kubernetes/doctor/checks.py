@@ -65,7 +65,7 @@ def _look(api: Api, image: str | None, user: str, workers: int) -> Iterator[Find
     yield from environment.check_storage(classes, claims)
     yield environment.check_security(namespace, api.namespace)
     quotas = _ask(lambda: api.list("ResourceQuota").items)
-    ranges = _ask(lambda: api.list("LimitRange").items) or []
+    ranges = _ask(lambda: api.list("LimitRange").items)
     yield from environment.check_quotas(quotas, ranges)
     yield _check_policies(api, namespace)
     yield from _check_image_and_names(api, image)

@@ -9,6 +9,7 @@ from typing import Any
 
 from echelon.engines.kubernetes import names, shapes
 from echelon.engines.kubernetes.quantities import amount_of
+from echelon.engines.kubernetes.quotas import limits_filled_in
 from echelon.engines.kubernetes.storage import shared_classes
 from echelon.model.cluster import Cluster, Node
 from echelon.model.finding import Finding
@@ -210,7 +211,7 @@ def check_security(namespace: Object | None, name: str) -> Finding:
     return Finding(level="ok", what=what, found=_LEVELS.get(level, level))
 
 
-def check_quotas(quotas: Sequence[Object] | None, ranges: Sequence[Object]) -> Iterator[Finding]:
+def check_quotas(quotas: Sequence[Object] | None, ranges: Sequence[Object] | None) -> Iterator[Finding]:
     """What the namespace may still use."""
     if quotas is None:
         yield Finding(
@@ -233,28 +234,23 @@ def check_quotas(quotas: Sequence[Object] | None, ranges: Sequence[Object]) -> I
             if spent
             else "",
         )
-    demanded = _demanded(quotas, ranges)
+    demanded = [] if ranges is None else _demanded(quotas, ranges)
     if demanded:
-        flags = " and ".join(f"--{'cpus' if name == 'cpu' else name}" for name in demanded)
         yield Finding(
             level="degraded",
             what="quota",
-            found=f"every pod must say its {' and '.join(demanded)}",
-            fix=f"runs without {flags} are refused: say {flags}, or have a LimitRange set defaults",
+            found=f"every pod must have limits: {' and '.join(demanded)}",
+            fix="say --cpus REQUEST:LIMIT and --memory REQUEST:LIMIT, or have a LimitRange set defaults",
         )
 
 
 def _demanded(quotas: Sequence[Object], ranges: Sequence[Object]) -> list[str]:
-    """What every pod must request, since a quota counts it and no LimitRange fills it in."""
-    limits = [limit for each in ranges for limit in each["spec"].get("limits") or ()]
-    filled = {
-        name
-        for limit in limits
-        if limit.get("type") == "Container"
-        for name in {**(limit.get("default") or {}), **(limit.get("defaultRequest") or {})}
-    }
-    counted = {name.rpartition(".")[2] for each in quotas for name in each["spec"].get("hard") or {}}
-    return [name for name in ("cpu", "memory") if name in counted - filled]
+    """What every pod must limit, since a quota counts it and no LimitRange fills it in. Requests are always
+    made.
+    """
+    counted = {name for each in quotas for name in each["spec"].get("hard") or {}}
+    filled = limits_filled_in(ranges)
+    return [name for name in ("cpu", "memory") if f"limits.{name}" in counted and name not in filled]
 
 
 def _amount(name: str, thousandths: int) -> str:
