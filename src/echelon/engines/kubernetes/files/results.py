@@ -20,9 +20,17 @@ from typing import TYPE_CHECKING
 from echelon.engines import durable
 from echelon.engines.base import current_user
 from echelon.engines.kubernetes import control, names, objects
-from echelon.engines.kubernetes.client.api import Api
+from echelon.engines.kubernetes.client.api import Api, NotThere
 from echelon.engines.kubernetes.files.gather import Gathered, Progressed, gather, root_of
-from echelon.engines.kubernetes.files.shards import Shard, describe, find_shards, incomplete
+from echelon.engines.kubernetes.files.shards import (
+    Shard,
+    check_copy,
+    describe,
+    find_shards,
+    incomplete,
+    left_out_of,
+    shards_now,
+)
 from echelon.engines.kubernetes.files.transfer import Opener, Progress, fetch_tree, pod_opener
 from echelon.engines.kubernetes.files.whereabouts import has_own_claim, keeps_results
 from echelon.engines.kubernetes.follow.follow import read_events
@@ -45,7 +53,7 @@ from echelon.errors import (
     Unreachable,
     from_os_error,
 )
-from echelon.model.copy import LeftOut
+from echelon.model.copy import Copied, LeftOut
 from echelon.model.event import Event
 from echelon.model.run import Record, RunRef
 from echelon.values import frozen
@@ -142,8 +150,10 @@ def _collect(
         gathered = replace(gathered, missing=())  # as was said before the start, so that it is no failure now
     elif has_own_claim(record) and view.jobs and _volume_of(api, record).status == "Bound":
         with _reached(api, record) as (opener, root):
-            fetch_tree(opener, root, folder, progress=_reporting(progress))
+            copied = fetch_tree(opener, root, folder, progress=_reporting(progress))
         brought = True
+        _check_came(ref, copied)
+        gathered = replace(gathered, left_out=(*gathered.left_out, *left_out_of(copied)))
     missing = tuple(map(describe, gathered.missing))
     if missing:
         # Another process of this machine may have all of it here, and have released the workers.
@@ -275,13 +285,29 @@ def fetch_results(
         leader = [pod for pod in workers.leader_pods(pods) if workers.is_running(pod)]
         if leader and stored.end is None:
             opener = _reach(api, record)(leader[-1]["metadata"]["name"])
-            return Path(fetch_tree(opener, names.RESULTS_VOLUME, target, path=path).target)
+            copied = fetch_tree(opener, names.RESULTS_VOLUME, target, path=path)
+            return _came(ref, copied, notice)
         if jobs_of(api, stored):
             with _reached(api, record, tell) as (opener, root):
-                return Path(fetch_tree(opener, root, target, path=path).target)
+                copied = fetch_tree(opener, root, target, path=path)
+            return _came(ref, copied, notice)
     elif any(map(workers.is_running, pods)) or _may_be_kept(api, stored):
         return _fetch_from_workers(api, ref, path, target, notice)
     raise _nowhere(record, path, collected)
+
+
+def _check_came(ref: RunRef, copied: Copied) -> None:
+    """Raise what was listed on a volume, and did not come: the volume has it, and nothing is given up."""
+    if (lacks := check_copy(None, None, copied)) is not None:
+        raise incomplete(ref.name, [describe(lacks)], hint="the volume keeps them; the same command goes on")
+
+
+def _came(ref: RunRef, copied: Copied, notice: Callable[[LeftOut], object]) -> Path:
+    """Where a copy from a volume is, all of it."""
+    for each in left_out_of(copied):
+        notice(each)
+    _check_came(ref, copied)
+    return Path(copied.target)
 
 
 def _may_be_kept(api: Api, stored: Stored) -> bool:
@@ -304,12 +330,7 @@ def _fetch_from_workers(
     view, record = seen.view, seen.view.stored.run
     shards = seen.shards()
     if not any(event.kind == "finished" for event in seen.events):
-        running = (mine[-1] for mine in workers.pods_by_worker(view.pods).values())
-        shards = [
-            Shard(worker=workers.worker_of(pod), pod=pod["metadata"]["name"])
-            for pod in running
-            if workers.is_running(pod)
-        ]
+        shards = shards_now(record.plan, view.pods)
     keeper = seen.keeper.pod if seen.keeper is not None else None
     reach = _reach(api, record, keeper)
     with control.attending(api, record, view.pods, keeper) as attend:
@@ -354,21 +375,27 @@ def _fetch_part(
         chosen, path = [of_worker[first]], rest or "."
     elif first == "logs":
         chosen = list(shards)
-    found = None
+    found, told, gone = None, [], []
     for shard in chosen:
         if shard.pod is None:
+            gone.append(f"worker {shard.worker}: {path} not fetched: {shard.why}")
             continue
         try:
             copied = fetch_tree(reach(shard.pod), root_of(shard, names.OUTPUT), target, path=path)
         except InvalidJob:
             continue
+        except NotThere:
+            gone.append(f"worker {shard.worker}: {path} not fetched: its pod is gone")
+            continue
         found = Path(copied.target)
-        for each in copied.left_out:
+        for each in left_out_of(copied):
             notice(each)
-    gone = [shard for shard in chosen if shard.pod is None]
-    if found is None and gone:
-        told = tuple(f"worker {shard.worker}: {path} not fetched: {shard.why}" for shard in gone)
-        raise incomplete(ref.name, told, hint="its other workers may still have theirs")
+        if (lacks := check_copy(shard.worker, None, copied)) is not None:
+            told.append(describe(lacks))
+    if found is None or path.rstrip("/") == "logs":  # else one worker has it, and it is here
+        told += gone
+    if told:
+        raise incomplete(ref.name, told, hint="what the other workers have of it is copied")
     if found is None:
         raise InvalidJob("path", path, "is not among the results", hint="check its spelling")
     return found
