@@ -102,7 +102,7 @@ class Cluster:
             if pod == KEEPER:
                 place /= str(Path(root).relative_to(names.KEPT))
             command = ["python3", "-I", str(self.archive), "files", action, str(place), *rest]
-            cuts = ("break", "delete", "kill", KEEPER)
+            cuts = ("away", "break", "delete", "kill", "stop", KEEPER)
             cut = fault.after if fault is not None and fault.kind in cuts else None
             channel = Local(command, cut)
             try:

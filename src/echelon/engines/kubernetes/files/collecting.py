@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +21,13 @@ from echelon.engines.kubernetes.files.gather import Gathered, Progressed, gather
 from echelon.engines.kubernetes.files.home import elsewhere, local_folder
 from echelon.engines.kubernetes.files.reaching import reach_output, reach_pods, volume_of
 from echelon.engines.kubernetes.files.seen import Seen, see
-from echelon.engines.kubernetes.files.shards import check_complete, describe, incomplete
+from echelon.engines.kubernetes.files.shards import (
+    check_came,
+    check_complete,
+    describe,
+    incomplete,
+    left_out_of,
+)
 from echelon.engines.kubernetes.files.transfer import Progress, fetch_tree
 from echelon.engines.kubernetes.files.waiting_for_owner import Wanted, wait_for_owner
 from echelon.engines.kubernetes.files.whereabouts import has_own_claim, keeps_results
@@ -32,6 +38,7 @@ from echelon.engines.kubernetes.state.whole import none_ran, other_jobs
 from echelon.engines.machine import Fetched, Submissions, process_name
 from echelon.errors import Denied, ResultsIncomplete, Unreachable, from_os_error
 from echelon.model.copy import LeftOut
+from echelon.model.event import Event
 from echelon.model.run import RunRef
 
 _NODES_RETURN = 60.0  # seconds that nodes may take to respond again after the API server was away
@@ -57,9 +64,15 @@ def collect_results(
         if wanted is not None:
             wait_for_owner(api, ref, wanted)
         return _collect(api, submissions, ref, progress)
+    except _NotLetGo:
+        raise
     except Unreachable as error:
         reason = f"the results of run {ref.name!r} were not fetched: {error.message}"
         raise ResultsIncomplete(reason, hint=_again(ref)) from error
+
+
+class _NotLetGo(Unreachable):
+    """The results are here, and the cluster could not be told."""
 
 
 def _collect(
@@ -71,13 +84,17 @@ def _collect(
     if not submitted and not taken_over:
         return ()
     created = stored.run.created
-    if (own := submissions.fetched(stored.uid, created)) is not None:
+    own = submissions.fetched(stored.uid, created)
+    if own is not None and stored.collected is not None:
         check_complete(ref, own.missing)
         return ()
     seen = _look_at_end(api, ref)
     view = seen.view
     end = next((event for event in seen.events if event.kind == "finished"), None)
     if end is None:
+        return ()
+    if own is not None:  # the command that fetched them was cut off before it let the workers go
+        _let_go(api, ref, view, seen.events, own)
         return ()
     if stored.collected is not None and not submitted and not any(each.pod for each in seen.shards()):
         check_complete(ref, stored.collected.missing)  # nothing but the record can say more of it
@@ -92,8 +109,10 @@ def _collect(
         gathered = replace(gathered, missing=())  # as was said before the start, so that it is no failure now
     elif has_own_claim(record) and view.jobs and volume_of(api, record).status == "Bound":
         with reach_output(api, record) as (opener, root):
-            fetch_tree(opener, root, folder, progress=_reporting(progress))
+            copied = fetch_tree(opener, root, folder, progress=_reporting(progress))
         brought = True
+        check_came(ref, copied)
+        gathered = replace(gathered, left_out=(*gathered.left_out, *left_out_of(copied)))
     missing = tuple(map(describe, gathered.missing))
     if missing:
         # Another process of this machine may have all of it here, and have released the workers.
@@ -109,19 +128,35 @@ def _collect(
             raise incomplete(ref.name, missing, hint=_again(ref) if now is None else elsewhere(now))
     if brought:
         _force_to_disk(folder)
-    where = str(folder) if brought else ""
-    submissions.note_fetched(stored.uid, created, Fetched(path=where, missing=missing))
-    collected = Collected(at=round(time.time(), 3), host=socket.gethostname(), path=where, missing=missing)
-    api.patch("ConfigMap", ref.name, finished(end, collected), uid=stored.uid)
-    objects.tie_record(api, stored, view.jobs)  # the client that made them may have been cut off right after
-    control.release_workers(api, record, view.jobs, view.pods)
-    if end.outcome != "succeeded" and none_ran(seen.events):  # of workers that never came, none was told
-        control.end_jobs(api, other_jobs(stored, view.jobs))
-    control.release_keeper(api, stored, view.jobs)
-    with suppress(Denied):
-        objects.drop_payload(api, stored)
-    check_complete(ref, missing)
+    own = Fetched(path=str(folder) if brought else "", missing=missing)
+    submissions.note_fetched(stored.uid, created, own)
+    _let_go(api, ref, view, seen.events, own)
     return gathered.left_out
+
+
+def _let_go(api: Api, ref: RunRef, view: View, events: Sequence[Event], own: Fetched) -> None:
+    """What comes once the results are on this machine, and may be done again: the record says so, and workers
+    are released. Raises what is missing for good.
+    """
+    stored, end = view.stored, next(event for event in events if event.kind == "finished")
+    collected = Collected(
+        at=round(time.time(), 3), host=socket.gethostname(), path=own.path, missing=own.missing
+    )
+    try:
+        api.patch("ConfigMap", ref.name, finished(end, collected), uid=stored.uid)
+        # The client that made the Jobs may have been cut off right after.
+        objects.tie_record(api, stored, view.jobs)
+        control.release_workers(api, stored.run, view.jobs, view.pods)
+        if end.outcome != "succeeded" and none_ran(events):  # of workers that never came, none was told
+            control.end_jobs(api, other_jobs(stored, view.jobs))
+        control.release_keeper(api, stored, view.jobs)
+        with suppress(Denied):
+            objects.drop_payload(api, stored)
+    except Unreachable as error:
+        where = f"are in {own.path}" if own.path else "are not needed any more"
+        reason = f"the results of run {ref.name!r} {where}, and its workers were not told: {error.message}"
+        raise _NotLetGo(reason, hint=f"`echelon get {ref.name}` lets them go") from error
+    check_complete(ref, own.missing)
 
 
 def _force_to_disk(folder: Path) -> None:

@@ -7,12 +7,21 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from echelon.engines.kubernetes import control, names
-from echelon.engines.kubernetes.client.api import Api
+from echelon.engines.kubernetes.client.api import Api, NotThere
 from echelon.engines.kubernetes.files.gather import gather, root_of
 from echelon.engines.kubernetes.files.home import elsewhere, local_folder
 from echelon.engines.kubernetes.files.reaching import reach_output, reach_pods
 from echelon.engines.kubernetes.files.seen import see
-from echelon.engines.kubernetes.files.shards import Shard, check_complete, describe, incomplete
+from echelon.engines.kubernetes.files.shards import (
+    Shard,
+    check_came,
+    check_complete,
+    check_copy,
+    describe,
+    incomplete,
+    left_out_of,
+    shards_now,
+)
 from echelon.engines.kubernetes.files.transfer import Opener, fetch_tree
 from echelon.engines.kubernetes.follow.keeper import find_keeper
 from echelon.engines.kubernetes.follow.view import jobs_of, pods_of, read_record
@@ -22,7 +31,7 @@ from echelon.engines.kubernetes.state import workers
 from echelon.engines.machine import Submissions
 from echelon.engines.results import check_inside, copy_result, holds_results
 from echelon.errors import InvalidJob
-from echelon.model.copy import LeftOut
+from echelon.model.copy import Copied, LeftOut
 from echelon.model.run import Record, RunRef
 
 
@@ -54,13 +63,22 @@ def fetch_results(
         leader = [pod for pod in workers.leader_pods(pods) if workers.is_running(pod)]
         if leader and stored.end is None:
             opener = reach_pods(api, record)(leader[-1]["metadata"]["name"])
-            return Path(fetch_tree(opener, names.RESULTS_VOLUME, target, path=path).target)
+            return _came(ref, fetch_tree(opener, names.RESULTS_VOLUME, target, path=path), notice)
         if jobs_of(api, stored):
             with reach_output(api, record, tell) as (opener, root):
-                return Path(fetch_tree(opener, root, target, path=path).target)
+                copied = fetch_tree(opener, root, target, path=path)
+            return _came(ref, copied, notice)
     elif any(map(workers.is_running, pods)) or _may_be_kept(api, stored):
         return _fetch_from_workers(api, ref, path, target, notice)
     raise _nowhere(record, path, collected)
+
+
+def _came(ref: RunRef, copied: Copied, notice: Callable[[LeftOut], object]) -> Path:
+    """Where a copy from a volume is, all of it."""
+    for each in left_out_of(copied):
+        notice(each)
+    check_came(ref, copied)
+    return Path(copied.target)
 
 
 def _may_be_kept(api: Api, stored: Stored) -> bool:
@@ -83,12 +101,7 @@ def _fetch_from_workers(
     view, record = seen.view, seen.view.stored.run
     shards = seen.shards()
     if not any(event.kind == "finished" for event in seen.events):
-        running = (mine[-1] for mine in workers.pods_by_worker(view.pods).values())
-        shards = [
-            Shard(worker=workers.worker_of(pod), pod=pod["metadata"]["name"])
-            for pod in running
-            if workers.is_running(pod)
-        ]
+        shards = shards_now(record.plan, view.pods)
     keeper = seen.keeper.pod if seen.keeper is not None else None
     reach = reach_pods(api, record, keeper)
     with control.attending(api, record, view.pods, keeper) as attend:
@@ -122,21 +135,27 @@ def _fetch_part(
         chosen, path = [of_worker[first]], rest or "."
     elif first == "logs":
         chosen = list(shards)
-    found = None
+    found, told, gone = None, [], []
     for shard in chosen:
         if shard.pod is None:
+            gone.append(f"worker {shard.worker}: {path} not fetched: {shard.why}")
             continue
         try:
             copied = fetch_tree(reach(shard.pod), root_of(shard, names.OUTPUT), target, path=path)
         except InvalidJob:
             continue
+        except NotThere:
+            gone.append(f"worker {shard.worker}: {path} not fetched: its pod is gone")
+            continue
         found = Path(copied.target)
-        for each in copied.left_out:
+        for each in left_out_of(copied):
             notice(each)
-    gone = [shard for shard in chosen if shard.pod is None]
-    if found is None and gone:
-        told = tuple(f"worker {shard.worker}: {path} not fetched: {shard.why}" for shard in gone)
-        raise incomplete(ref.name, told, hint="its other workers may still have theirs")
+        if (lacks := check_copy(shard.worker, None, copied)) is not None:
+            told.append(describe(lacks))
+    if found is None or path.rstrip("/") == "logs":  # else one worker has it, and it is here
+        told += gone
+    if told:
+        raise incomplete(ref.name, told, hint="what the other workers have of it is copied")
     if found is None:
         raise InvalidJob("path", path, "is not among the results", hint="check its spelling")
     return found

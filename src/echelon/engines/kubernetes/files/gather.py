@@ -11,7 +11,7 @@ from pathlib import Path
 from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.client.api import NotThere
 from echelon.engines.kubernetes.files.reconnect import Opener
-from echelon.engines.kubernetes.files.shards import Missing, Shard, check_copy, whole
+from echelon.engines.kubernetes.files.shards import Missing, Shard, check_copy, left_out_of, whole
 from echelon.engines.kubernetes.files.transfer import fetch_tree
 from echelon.errors import EchelonError, InvalidJob, Unreachable
 from echelon.model.copy import Copied, LeftOut, Manifest, Progress
@@ -123,13 +123,11 @@ class _Fetch:
                 self.unreachable = error.message
             return Gathered(missing=(self._all(error.message),), brought=self._listed)
         lacks = check_copy(self._shard.worker, stated, copied)
-        failed = {each.path for each in copied.failed}
         return Gathered(
             missing=(lacks,) if lacks is not None else (),
             left_out=tuple(
                 LeftOut(path=place_of(self._shard.worker, each.path), why=each.why)
-                for each in copied.left_out
-                if each.path not in failed
+                for each in left_out_of(copied)
             ),
             size=copied.size,
             brought=True,

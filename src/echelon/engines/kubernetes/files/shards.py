@@ -43,9 +43,11 @@ class Shard:
 
 @frozen
 class Missing:
-    """What of one worker is not here, and why; `files` and `size` are None where nothing says how much."""
+    """What of one worker, or of a volume, is not here, and why; `files` and `size` are None where nothing
+    says how much.
+    """
 
-    worker: int
+    worker: int | None
     why: str
     files: int | None = None
     size: int | None = None
@@ -87,6 +89,19 @@ def find_shards(
         for worker in range(worker_count(plan.world))
     ]
     return [_with_keeper(shard, keeper, shard.worker in given) for shard in found] if keeper else found
+
+
+def shards_now(plan: Plan | None, pods: Sequence[Object]) -> list[Shard]:
+    """The shards of a run that goes on: what each worker has made so far, in its pod."""
+    by_worker = workers.pods_by_worker(pods)
+    everyone = range(worker_count(plan.world)) if plan is not None else sorted(by_worker)
+    found = []
+    for worker in everyone:
+        newest = next(reversed(by_worker.get(worker, ())), None)
+        running = newest is not None and workers.is_running(newest)
+        name = newest["metadata"]["name"] if newest is not None and running else None
+        found.append(Shard(worker=worker, pod=name, why="" if running else "no pod of it runs now"))
+    return found
 
 
 def _with_keeper(shard: Shard, keeper: KeeperView, given: bool) -> Shard:
@@ -140,7 +155,7 @@ def whole(shard: Shard, why: str, *, lost: bool = False) -> Missing:
     )
 
 
-def check_copy(worker: int, stated: Manifest | None, copied: Copied) -> Missing | None:
+def check_copy(worker: int | None, stated: Manifest | None, copied: Copied) -> Missing | None:
     """What is missing after a copy that went through; None if it has all that the worker stated.
 
     Files that were written after the worker's part was over (a process that it left behind) are no loss."""
@@ -163,7 +178,8 @@ def check_copy(worker: int, stated: Manifest | None, copied: Copied) -> Missing 
 
 
 def describe(missing: Missing) -> str:
-    """One worker's missing files, as a person reads it."""
+    """Missing files of one worker, or of a volume, as a person reads it."""
+    of = "" if missing.worker is None else f"worker {missing.worker}: "
     what = "its files"
     if missing.files:
         what = f"{_amount(missing.files, missing.size)},"
@@ -172,7 +188,13 @@ def describe(missing: Missing) -> str:
     if missing.names:
         more = ", ..." if len(missing.names) > _NAMED else ""
         what += f" ({', '.join(missing.names[:_NAMED])}{more})"
-    return f"worker {missing.worker}: {what} not fetched: {missing.why}"
+    return f"{of}{what} not fetched: {missing.why}"
+
+
+def left_out_of(copied: Copied) -> tuple[LeftOut, ...]:
+    """What cannot be copied at all; files that were listed and did not come are missing instead."""
+    failed = {each.path for each in copied.failed}
+    return tuple(each for each in copied.left_out if each.path not in failed)
 
 
 def incomplete(run: str, missing: Sequence[str], *, hint: str) -> ResultsIncomplete:
@@ -188,6 +210,12 @@ def check_complete(ref: RunRef, missing: Sequence[str]) -> None:
     if missing:
         hint = "it is lost for good; --output keeps results on a volume, --linger workers for longer"
         raise incomplete(ref.name, missing, hint=hint)
+
+
+def check_came(ref: RunRef, copied: Copied) -> None:
+    """Raise what was listed on a volume, and did not come: the volume has it, and nothing is given up."""
+    if (lacks := check_copy(None, None, copied)) is not None:
+        raise incomplete(ref.name, [describe(lacks)], hint="the volume keeps them; the same command goes on")
 
 
 def _amount(files: int, size: int | None) -> str:
