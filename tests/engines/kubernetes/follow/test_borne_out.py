@@ -120,10 +120,10 @@ def cluster(stand_in: StandIn, log: bytes | None, *pods: Object, **more: Any) ->
     stand_in.answer_with(answer)
 
 
-def row_of(api: Api) -> RunSummary:
+def row_of(api: Api, *, known: bool = True) -> RunSummary:
     def look(_ref: RunRef) -> Status:
         end = failed("as its leader says", at=5.0, kind="rank", exit_code=3)
-        return fold(opening_status(stored().run), [end])
+        return fold(opening_status(stored().run), [end] if known else [])
 
     (row,) = list_runs(api, lambda _name: REF, look)
     return row
@@ -149,6 +149,12 @@ def test_ps_believes_a_record_where_nothing_else_can_tell(api: Api, stand_in: St
     cluster(stand_in, None, stranger)
     row_of(api)
     assert not any("/log" in path for path in stand_in.paths()), "it only carries the labels of a worker"
+
+
+def test_ps_believes_a_record_while_a_leader_that_was_replaced_learns(api: Api, stand_in: StandIn) -> None:
+    cluster(stand_in, AT_WORK, worker(0, RUNNING, losses=1))
+    assert row_of(api, known=False).state == "succeeded"
+    assert row_of(api).state == "failed"
 
 
 def test_upkeep_goes_on_and_the_end_is_written_over(api: Api, stand_in: StandIn) -> None:

@@ -39,7 +39,7 @@ def one_pod(name: str, by: tuple[str, str, str] | None, **labels: str) -> dict[s
     return {**made, "metadata": {**about, "labels": labels}}
 
 
-def serve(stand_in: StandIn, denied: tuple[str, ...] = (), **lists: list[dict[str, Any]]) -> None:
+def serve(stand_in: StandIn, lists: dict[str, list[dict[str, Any]]], denied: tuple[str, ...] = ()) -> None:
     """Answer lists with these objects, as far as the selector's first label is theirs."""
 
     def answer(handler: BaseHTTPRequestHandler) -> None:
@@ -96,14 +96,14 @@ TUNING = [
 
 @pytest.mark.core
 def test_a_trainjobs_pods_are_those_of_its_jobsets_jobs(api: Api, stand_in: StandIn) -> None:
-    serve(stand_in, pods=TUNING, **TIERS)
+    serve(stand_in, {"pods": TUNING, **TIERS})
     seen = read_one(api, parse_address("trainjob/tune"), TRAINJOB)
     assert {number: each["metadata"]["name"] for number, each in seen.pods.items()} == {0: "tune-node-0-0-a"}
     assert seen.restarts == 2, "as its own JobSet says"
 
 
 def test_without_the_right_to_see_what_is_between_labels_count(api: Api, stand_in: StandIn) -> None:
-    serve(stand_in, ("jobsets",), pods=[TUNING[0]], **TIERS)
+    serve(stand_in, {"pods": [TUNING[0]], **TIERS}, denied=("jobsets",))
     seen = read_one(api, parse_address("trainjob/tune"), TRAINJOB)
     assert list(seen.pods) == [0]
 
@@ -124,7 +124,7 @@ def test_pods_that_a_controller_makes_itself(api: Api, stand_in: StandIn, word: 
         of("launcher", ("Job", "bert-launcher", "j3"), "launcher"),
         of("an-earlier-launcher", ("Job", "bert-launcher-2", "j4"), "launcher"),
     ]
-    serve(stand_in, pods=pods, **TIERS)
+    serve(stand_in, {"pods": pods, **TIERS})
     specs = {"mpiReplicaSpecs": {"Launcher": {"replicas": 1}, "Worker": {"replicas": 1}}}
     seen = read_one(api, parse_address(f"{word}/bert"), thing("bert", "m1", spec=specs))
     found = sorted(each["metadata"]["name"] for each in seen.pods.values())
@@ -134,7 +134,7 @@ def test_pods_that_a_controller_makes_itself(api: Api, stand_in: StandIn, word: 
 def test_all_jobs_take_no_more_lists_than_one(api: Api, stand_in: StandIn) -> None:
     def count(number: int) -> list[str]:
         jobs = [thing(f"tune-{each}", f"t{each}", spec={}) for each in range(number)]
-        serve(stand_in, pods=TUNING, trainjobs=[TRAINJOB, *jobs], **TIERS)
+        serve(stand_in, {"pods": TUNING, "trainjobs": [TRAINJOB, *jobs], **TIERS})
         stand_in.seen.clear()
         assert len(read_all(api)) == number + 1
         return [path.partition("?")[0] for path in stand_in.paths() if "/namespaces/" in path]

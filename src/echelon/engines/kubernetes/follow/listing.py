@@ -218,8 +218,12 @@ def _check_end(api: Api, view: View, row: RunSummary, look: Callable[[RunRef], S
     if end is not None:
         return _row_of_end(run, end)
     with suppress(EchelonError):
-        return row if is_refuted(api, view) else summarise(run, look(run.ref))
-    return _row_of_end(run, claimed)
+        if is_refuted(api, view):
+            return row
+        status = look(run.ref)
+        if status.state in FINAL or status.state == "running":
+            return summarise(run, status)
+    return _row_of_end(run, claimed)  # a leader that was replaced may not know of it yet
 
 
 def _ask_leader(
