@@ -112,8 +112,12 @@ def _least(shape: OpenShape | None) -> dict[str, int]:
         return {}
     gpus = min(numbers(shape))
     workers = shape.workers or gpus // (shape.gpus or gpus)
-    amounts = {"pods": workers, names.GPU: gpus}
-    amounts |= {"cpu": gpus * (shape.cpus_per_gpu or 0), "memory": gpus * (shape.memory_per_gpu or 0)}
+    amounts: dict[str, float] = {
+        "pods": workers,
+        names.GPU: gpus,
+        "cpu": gpus * (shape.cpus_per_gpu or 0),
+        "memory": gpus * (shape.memory_per_gpu or 0),
+    }
     return {name: round(1000 * amount) for name, amount in amounts.items()}
 
 
