@@ -192,6 +192,16 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
         store(tmp_path).load("a", "x", "x")
 
 
+@pytest.mark.parametrize(
+    "noise", [b"", b"\xb4\x00", b"[]", b"[" * 100_000, b'{"seal": "\xc3\xa4"}', b"null"], ids=range(6)
+)
+def test_noise_where_a_variable_is_described_is_damage(tmp_path: Path, noise: bytes) -> None:
+    store(tmp_path).publish("a", {"x": 3}, {})
+    (tmp_path / "a" / "x" / "meta.json").write_bytes(noise)
+    with pytest.raises(Damaged, match="x of step a"):
+        store(tmp_path).load("a", "x", "x")
+
+
 def test_a_secret_that_others_can_read_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "secret"
     path.write_bytes(b"x")

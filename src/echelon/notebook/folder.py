@@ -230,14 +230,14 @@ def read_record(folder: PipelineFolder) -> PipelineRecord:
         return decode(path.read_bytes(), PipelineRecord)
     except OSError as error:
         raise from_os_error(error, path) from None
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise StateTrouble(f"{path} cannot be read: {error}", hint="run the notebook anew") from None
 
 
 def write_record(folder: PipelineFolder, record: PipelineRecord) -> None:
-    """Replace the record of a pipeline run."""
+    """Replace the record of a pipeline run; `--from` goes on by it, after a power cut too."""
     content = msgspec.json.format(msgspec.json.encode(record), indent=1)
-    replace_file(folder.path / "pipeline.json", content, sync=False)
+    replace_file(folder.path / "pipeline.json", content)
 
 
 def with_step(record: PipelineRecord, step: str, **changes: Any) -> PipelineRecord:
@@ -250,7 +250,7 @@ def published(folder: PipelineFolder, step: str) -> dict[str, Any]:
     """What a step has handed on: its variables and metrics; nothing if it has not run."""
     try:
         found = msgspec.json.decode((folder.values / step / "published.json").read_bytes())
-    except (OSError, msgspec.DecodeError):
+    except (OSError, msgspec.DecodeError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
 

@@ -37,17 +37,18 @@ def _outputs(pipeline: Pipeline, folder: PipelineFolder) -> dict[int, list[dict[
     found: dict[int, list[dict[str, Any]]] = {}
     for step in pipeline.steps:
         try:
-            lines = (folder.results(step.name) / "cells.jsonl").read_text("utf-8").splitlines()
+            lines = (folder.results(step.name) / "cells.jsonl").read_bytes().splitlines()
         except OSError:
             continue
         own = {code.cell for code in step.cells}
         for line in lines:
             try:
                 told = json.loads(line)
-            except ValueError:  # the step was killed in the middle of it
-                continue
-            if told["cell"] in own or told["cell"] not in found:
-                found[told["cell"]] = told["outputs"]
+                cell, outputs = int(told["cell"]), [dict(each) for each in told["outputs"]]
+            except (ValueError, KeyError, TypeError, RecursionError):
+                continue  # the step, or the machine, was killed in the middle of it
+            if cell in own or cell not in found:
+                found[cell] = outputs
     return found
 
 

@@ -191,14 +191,14 @@ class Store:
 
     def _meta(self, step: str, entry: str) -> Dict[str, Any]:
         folder = self._folder / step / entry
-        meta: Dict[str, Any] = json.loads((folder / META).read_text("utf-8"))
-        seal = str(meta.pop("seal", ""))
-        mine = self._seal(meta)
-        if not hmac.compare_digest(seal, mine) or (meta["run"], meta["step"], meta["entry"]) != (
-            self._run,
-            step,
-            entry,
-        ):
+        try:
+            meta: Dict[str, Any] = json.loads((folder / META).read_text("utf-8"))
+            seal = str(meta.pop("seal", ""))
+        except (ValueError, TypeError, AttributeError, RecursionError) as error:
+            changed = "%s of step %s: %s has changed since it was written"
+            raise Damaged(changed % (entry, step, META)) from error
+        sealed = hmac.compare_digest(seal.encode("utf-8", "replace"), self._seal(meta).encode())
+        if not sealed or (meta["run"], meta["step"], meta["entry"]) != (self._run, step, entry):
             raise Damaged("%s of step %s was not written by this pipeline run" % (entry, step))
         return meta
 
