@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from echelon.bundle import Bundle
     from echelon.engines.local.checkup import LocalCheckup
     from echelon.engines.local.shell import LocalShell
+    from echelon.engines.local.samples import LocalSampling
     from echelon.engines.local.usage import LocalMeter
 
 _SUPERVISOR_END = 5.0  # seconds that a supervisor may take from the end of its run to its own
@@ -116,6 +117,13 @@ class LocalEngine:
         from echelon.engines.local.usage import LocalMeter
 
         return LocalMeter(self)
+
+    @property
+    def sampling(self) -> LocalSampling:
+        """What the ranks of a run use."""
+        from echelon.engines.local.samples import LocalSampling
+
+        return LocalSampling(self.store)
 
     def names(self) -> Sequence[str]:
         """The names of all runs."""
