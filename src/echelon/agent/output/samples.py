@@ -22,7 +22,7 @@ NAME = "samples.json"
 SOON = 0.2  # seconds within which samples that come together are written together
 PER_WORKER = 0.002  # seconds for each worker of the gang between two writes
 LOOK = 0.5  # seconds between two looks of one that follows
-SIGN = 5.0  # seconds without a change after which an empty line is printed
+SIGN = 2.0  # seconds without a change after which an empty line is printed
 MISSING = 30.0  # seconds without a file after which one that follows ends
 
 

@@ -8,7 +8,7 @@ import os
 import re
 
 from echelon.agent.loop import Loop
-from echelon.agent.ranks import stacks
+from echelon.agent.ranks import interpreter, stacks
 from echelon.agent.ranks.child import Child
 from echelon.agent.ranks.processes import descendants, state_of
 
@@ -31,7 +31,7 @@ _STATES = {
     "Z": "has ended",
     "I": "is idle",
 }
-_THREAD = re.compile(r'^Thread .*: "MainThread"$')
+_MAIN_THREAD = re.compile(r'Thread (?P<id>\S+) .*?(?P<named>: "MainThread")?$')
 _FRAME = re.compile(r"^    (?P<function>.*) \((?P<file>.*):(?P<line>\d+)\)$")
 
 
@@ -115,7 +115,10 @@ def _spy(
             if not asked:
                 finish()
 
-        argv = [program, "dump", "--full-filenames", "--subprocesses", "--pid", str(pid)]
+        target = next(filter(_is_python, [pid, *descendants(pid)]), None)
+        if target is None:
+            return
+        argv = [program, "dump", "--full-filenames", "--subprocesses", "--pid", str(target)]
         try:
             asked[rank] = Child(loop, children, argv, env, on_data, on_end)
         except OSError:
@@ -126,13 +129,22 @@ def _spy(
     loop.call_later(PATIENCE if asked else 0, finish)
 
 
+def _is_python(pid: int) -> bool:
+    try:
+        return interpreter.is_python(os.readlink("/proc/%d/exe" % pid))
+    except OSError:
+        return False
+
+
 def find_place(text: bytes) -> str | None:
     """Where the main thread of the first process is, of what py-spy writes: the innermost function, and the
     line of the user's own code.
     """
     lines = iter(text.decode("utf-8", "replace").splitlines())
+    process = next(lines, "").partition(":")[0].rpartition(" ")[2]
     for line in lines:
-        if _THREAD.match(line):
+        thread = _MAIN_THREAD.match(line)
+        if thread is not None and (thread["named"] or thread["id"] == process):
             break
     frames = []
     for line in lines:
