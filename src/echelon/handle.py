@@ -292,8 +292,8 @@ class Run:
         return {column: [row[at] for row in rows] for at, column in enumerate(COLUMNS)}
 
     def usage(self) -> RunUsage:
-        """What its workers use now, as their agents measure it every few seconds: cores, memory, GPUs, of each
-        worker and rank.
+        """What its workers use now, as their agents measure it every few seconds: cores, memory and GPUs, of
+        each worker and rank.
         """
         sampling = required(self._engine.sampling, "samples of what runs use", self._engine.traits)
         return usage_of(self.status(), sampling.newest(self._ref))

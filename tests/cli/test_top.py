@@ -1,4 +1,5 @@
-"""`echelon top RUN` and `--stall`, with real runs on this machine. GPUs are those of a stand-in for `nvidia-smi`."""
+"""`echelon top RUN` and `--stall`, with real runs on this machine. GPUs are those of a stand-in for
+`nvidia-smi`."""
 
 from __future__ import annotations
 

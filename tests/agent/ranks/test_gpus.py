@@ -1,5 +1,5 @@
-"""GPUs that a worker's ranks see: asked of a stand-in for `nvidia-smi`, a program on the PATH that answers from a
-file, since the machines that run the tests have no GPU."""
+"""GPUs that a worker's ranks see: asked of a stand-in for `nvidia-smi`, a program on the PATH that answers
+from a file, since the machines that run the tests have no GPU."""
 
 from __future__ import annotations
 

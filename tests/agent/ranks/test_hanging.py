@@ -102,13 +102,13 @@ def ranks(asking: Asking, tmp_path: Path) -> Iterator[Ranks]:
 
 def spy_folder() -> str:
     """Where py-spy is; it is asked of a process first, since a machine may forbid it."""
-    found = shutil.which("py-spy", path=os.pathsep.join([os.path.dirname(sys.executable), os.defpath]))
+    found = shutil.which("py-spy", path=os.pathsep.join([str(Path(sys.executable).parent), os.defpath]))
     if found is None:
         pytest.skip("needs py-spy")
     done = subprocess.run([found, "dump", "--pid", str(os.getpid())], capture_output=True, check=False)
     if done.returncode:
         pytest.skip("needs the right to look into processes")
-    return os.path.dirname(found)
+    return str(Path(found).parent)
 
 
 def test_py_spy_where_the_environment_has_it(ranks: Ranks) -> None:

@@ -12,5 +12,7 @@ from tests.engines.conformance.results import ResultConformance
 from tests.engines.conformance.sampling import SamplingConformance
 
 
-class EngineConformance(RecordConformance, LifeConformance, ResultConformance, LineConformance, SamplingConformance):
+class EngineConformance(
+    RecordConformance, LifeConformance, ResultConformance, LineConformance, SamplingConformance
+):
     """The whole suite. A subclass gives `harness`."""

@@ -371,7 +371,9 @@ class Gang:
             self._stopped_all(now)
 
     def _order_busy_to_stop(self, now: float, signal: str, stacks: str = "") -> None:
-        self._deadline = now + stopping.time_left(signal, self._task.grace) + (10.0 if stacks == "all" else 5.0)
+        self._deadline = (
+            now + stopping.time_left(signal, self._task.grace) + (10.0 if stacks == "all" else 5.0)
+        )
         for number, worker in enumerate(sorted(self._busy)):
             order = {"say": "stop", "generation": self.generation, "signal": signal}
             self.outbox.append(

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from echelon.agent.ranks.rendezvous import Rendezvous
     from echelon.agent.ranks.sampler import Sampler
 
-SAMPLED_AFTER = 1.0  # seconds after the start of the ranks, which have the processors for themselves till then
+SAMPLED_AFTER = (
+    1.0  # seconds after the start of the ranks, which have the processors for themselves till then
+)
 
 
 class Member:

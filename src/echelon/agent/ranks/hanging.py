@@ -1,6 +1,6 @@
-"""Where the ranks of a stuck gang are, found out by what there is: py-spy where the ranks' environment has it,
-which shows a rank's children too; else the rank's own Python (`stacks.py`); else what the kernel tells of its
-processes. All of it becomes part of the rank's output."""
+"""Where the ranks of a stuck gang are, found out by what there is: py-spy where the ranks' environment has
+it, which shows a rank's children too; else the rank's own Python (`stacks.py`); else what the kernel tells of
+its processes. All of it becomes part of the rank's output."""
 
 from __future__ import annotations
 

@@ -33,10 +33,7 @@ class PodSampling:
 
     def newest(self, ref: RunRef) -> Samples:
         """Ask the leader's pod once; nothing if it does not run."""
-        found = Samples()
-        for found in self._printed(ref, threading.Event()):
-            pass
-        return found
+        return next(self._printed(ref, threading.Event()), Samples())
 
     def follow(self, ref: RunRef, left: threading.Event) -> Iterator[Samples]:
         """Have the leader's pod print them as they change; a leader that is replaced is looked for again.

@@ -62,8 +62,8 @@ from echelon.values import frozen
 if TYPE_CHECKING:
     from echelon.bundle import Bundle
     from echelon.engines.local.checkup import LocalCheckup
-    from echelon.engines.local.shell import LocalShell
     from echelon.engines.local.samples import LocalSampling
+    from echelon.engines.local.shell import LocalShell
     from echelon.engines.local.usage import LocalMeter
 
 _SUPERVISOR_END = 5.0  # seconds that a supervisor may take from the end of its run to its own

@@ -37,8 +37,8 @@ from echelon.model.event import Event, Kind
 from echelon.model.job import Job
 from echelon.model.log import LogLine
 from echelon.model.plan import Plan
-from echelon.model.sample import Samples
 from echelon.model.run import Record, RunRef, StopSignal, opening_status, summarise
+from echelon.model.sample import Samples
 from echelon.model.status import RunSummary, fold
 from echelon.model.traits import Traits
 from echelon.model.world import members
