@@ -1,5 +1,6 @@
 """What it costs to find metrics: for the reader of a run, line by line, against reading alone; and for a
-training process whose run is observed, against one that nobody looks at.
+training process whose run is observed, against one that nobody looks at. And what the agent's samples of a
+training process cost beside it.
 
 Metrics are found when they are read, so a training process can only notice that another process reads. It
 measures itself: the time that its own steps take, while `echelon events -f` follows it or not.
@@ -7,11 +8,13 @@ measures itself: the time that its own steps take, while `echelon events -f` fol
 
 from __future__ import annotations
 
+import json
 import time
 from functools import partial
 from pathlib import Path
 
 from measure.figures import Figure, Line, Target, show
+from measure.processes import processor_time_of
 from measure.rounds import PATIENCE, Workspace, program, run, take_turns, workspace
 
 ROUNDS = 5
@@ -45,12 +48,21 @@ for step in range(1500):
     print(f"step={step} loss={1 / (step + 1):.6f} accuracy=0.5", flush=True)
 print("took", time.process_time() - began, flush=True)
 """
+# It prints nothing: all that its agent does meanwhile is to look at it.
+_COMPUTE = """\
+import time
+ended = time.monotonic() + 30
+while time.monotonic() < ended:
+    sum(number * number for number in range(20_000))
+"""
+BEGIN, LOOK = 5.0, 15.0  # seconds after the start of a run, and for which its agent is looked at
 
 
 def main() -> None:
     with workspace() as place:
         _show_reading(place)
         _show_training(place)
+        _show_sampling(place)
 
 
 def _show_reading(place: Workspace) -> None:
@@ -102,6 +114,36 @@ def _train(place: Workspace, script: Path, *, observe: bool) -> float:
     run(place, [echelon, "wait", name, "--timeout", f"{PATIENCE:.0f}s"])
     last = run(place, [echelon, "logs", name, "--tail", "1"]).decode()
     return float(last.split()[-1])
+
+
+def _show_sampling(place: Workspace) -> None:
+    script = place.path / "compute.py"
+    script.write_text(_COMPUTE)
+    shares = take_turns(2, {"samples": partial(_sample, place, script)})["samples"]
+    show(
+        f"An agent that samples a rank which computes and prints nothing ({LOOK:g} s, 2 rounds)",
+        [
+            Line(
+                figure=Figure(name="processor time of the agent, of a processor", samples=shares, unit="%"),
+                target=Target(limit=1.0, sense="at most", of="figure"),
+            )
+        ],
+    )
+
+
+def _sample(place: Workspace, script: Path) -> float:
+    """Per cent of a processor that the agent takes, `nvidia-smi` included where it has ended."""
+    name = f"sampled-{time.monotonic_ns()}"
+    echelon = program("echelon")
+    run(place, [echelon, "run", "-d", "--stall", "10m", "--name", name, str(script)])
+    time.sleep(BEGIN)
+    status = json.loads(run(place, [echelon, "status", name, "-o", "json"]))
+    pid = int(status["workers"][0]["pid"])
+    before = processor_time_of(pid, children=True)
+    time.sleep(LOOK)
+    share = 100 * (processor_time_of(pid, children=True) - before) / LOOK
+    run(place, [echelon, "stop", "--now", name])
+    return share
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,9 +28,14 @@ def peak_of(pid: int) -> float:
     return _kilobytes(Path(f"/proc/{pid}/status"))["VmHWM"]
 
 
-def processor_time_of(pid: int) -> float:
-    """Seconds that the process's first thread (the only one of an agent) has run, without its children."""
-    return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9
+def processor_time_of(pid: int, *, children: bool = False) -> float:
+    """Seconds that the process's first thread (the only one of an agent) has run, with `children` those too
+    of its children that have ended.
+    """
+    own = int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    ended = sum(int(field) for field in fields[13:15]) / os.sysconf("SC_CLK_TCK")
+    return own + ended if children else own
 
 
 def _kilobytes(path: Path) -> dict[str, float]:

@@ -17,7 +17,8 @@ Foreign errors (OSError, YAML, HTTP) are translated where they enter, so that th
     ├── Unreachable                  120  the cluster does not answer
     ├── Denied                       121  the cluster does not know the user, or does not let them
     ├── Refused                      122  the cluster refused the request: quota, webhook, invalid
-    └── ResultsIncomplete            123  not all results of a run are here: of which worker, and why
+    ├── ResultsIncomplete            123  not all results of a run are here: of which worker, and why
+    └── RunStuck                     124  no rank printed or computed for the time of --stall
 
 A run's own failure is not an error of echelon: `run` and `wait` exit with the code of the first failing rank
 (128+n for a signal); in Python it is `RunFailed`, with that code (`handle.py`). 2 is a usage error, 130 an
@@ -133,6 +134,12 @@ class ResultsIncomplete(EchelonError):
     """Not all results of a run that is over are where they belong. The run itself may have succeeded."""
 
     exit_code = 123
+
+
+class RunStuck(EchelonError):
+    """The ranks of a run neither printed nor computed for the time of --stall."""
+
+    exit_code = 124
 
 
 def from_output_error(error: OSError, stream: str = "standard output") -> OutputFailed:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from echelon.agent import stopping
-from echelon.engines.abilities import CopyWatch
+from echelon.engines.abilities import CopyWatch, required
 from echelon.engines.base import Engine, RunDamaged, Saving, TakeOver
 from echelon.errors import EchelonError, InvalidJob, ResultsIncomplete, RunTimedOut, StateTrouble
 from echelon.live import in_notebook, shown, tell_waiting
@@ -23,11 +23,13 @@ from echelon.model.plan import Plan
 from echelon.model.resources import parse_duration
 from echelon.model.run import RunRef, StopSignal, opening_status
 from echelon.model.status import FINAL, Status, fold
+from echelon.model.usage import RunUsage, usage_of
 from echelon.model.world import rank_count
 from echelon.tending import Tending, tending
 
 if TYPE_CHECKING:
     from echelon.model.metric import Metric
+    from echelon.sampling import LiveUsage, NewestSamples
 
 STOP_PATIENCE = 60.0  # seconds that a run may take to end after the order to stop
 
@@ -326,6 +328,26 @@ class Run:
             and (rank is None or each.rank == rank)
         ]
         return {column: [row[at] for row in rows] for at, column in enumerate(COLUMNS)}
+
+    def usage(self) -> RunUsage:
+        """What its workers use now, as their agents measure it every few seconds: cores, memory and GPUs, of
+        each worker and rank.
+        """
+        sampling = required(self._engine.sampling, "samples of what runs use", self._engine.traits)
+        return usage_of(self.status(), sampling.newest(self._ref))
+
+    def live_usage(self) -> LiveUsage:
+        """The same inside of a context, kept up to date: `now()` has it at any moment."""
+        from echelon.sampling import LiveUsage
+
+        required(self._engine.sampling, "samples of what runs use", self._engine.traits)
+        return LiveUsage(self._engine, self._ref)
+
+    def samples(self) -> NewestSamples:
+        """The newest sample of each worker inside of a context, for one who knows the rest of the run."""
+        from echelon.sampling import NewestSamples
+
+        return NewestSamples(self._engine, self._ref)
 
     def tending(
         self, *, take_over: bool = False, saving: Saving | None = None

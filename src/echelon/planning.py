@@ -147,6 +147,7 @@ def make_plan(job: Job, world: World, placement: Placement, cluster: Cluster) ->
         threads=tuple(threads_per_rank(world, placement, cluster)),
         restarts=job.restarts,
         timeout=job.timeout,
+        stall=job.stall,
         gpu_models=gpu_models(world, cluster),
         gpu_resource=cluster.gpu_resource,
     )

@@ -32,11 +32,19 @@ class StandIn:
         self.show(0)
 
     def show(
-        self, count: int, *, models: Sequence[str] = ("NVIDIA Imagined",), used: Sequence[int] = (0,)
+        self,
+        count: int,
+        *,
+        models: Sequence[str] = ("NVIDIA Imagined",),
+        used: Sequence[int] = (0,),
+        busy: Sequence[int] = (0,),
     ) -> None:
-        """Have that many GPUs of 80 GiB; models and memory in use are repeated as often as it takes."""
+        """Have that many GPUs of 80 GiB; models, memory in use and per cent are repeated as often as it
+        takes.
+        """
         rows = [
-            f"{index}, {uuid(index)}, {models[index % len(models)]}, {80 * GIB}, {used[index % len(used)]}, 0"
+            f"{index}, {uuid(index)}, {models[index % len(models)]}, {80 * GIB}, {used[index % len(used)]},"
+            f" {busy[index % len(busy)]}"
             for index in range(count)
         ]
         self._gpus.write_text("".join(f"{row}\n" for row in rows))

@@ -26,6 +26,8 @@ SCRIPTS = {
     ),
     "measures.py": "for step in (1, 2, 4): print(f'step={step} loss={1 / step}')\n",
     "lasts.py": "print('ready')\n" + LAST,
+    # Uses a processor, and says nothing.
+    "computes.py": "while time.process_time() < 4.0: pass\n",
     # Says so when it is interrupted, however often, and ends at the first harder signal.
     "saves.py": (
         "def save(*_): print('saved', flush=True)\n"

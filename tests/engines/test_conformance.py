@@ -46,6 +46,7 @@ PLAYS: dict[str, Program] = {
     "fails.py": fails,
     "measures.py": Act(lines=tuple(f"step={step} loss={1 / step}" for step in (1, 2, 4))),
     "lasts.py": Act(lines=("ready",), lasts=True),
+    "computes.py": Act(cpus=1.0),
     "saves.py": Act(lines=("ready",), lasts=True, interrupted=("saved",)),
     "refuses.py": Act(lines=("ready",), lasts=True),
     "writes.py": Act(

@@ -121,3 +121,26 @@ def test_everything_at_once_is_no_loss(home: Path, seed: int, workers: int) -> N
     assert (status.state, status.restarts, status.reason) == ("running", 0, None)
     assert [event.kind for event in run._engine.events(run._ref)].count("worker-lost") == 0
     run.stop()
+
+
+TICKS = """
+import time
+for _ in range(200):
+    time.sleep(0.1)
+    print("tick", flush=True)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", seeds())
+def test_everything_at_once_is_no_stall(home: Path, seed: int) -> None:
+    """A laptop that is suspended for longer than ranks may do nothing."""
+    chance, stall = random.Random(seed), 4.0
+    Path("ticks.py").write_text(TICKS)
+    run = echelon.run("ticks.py", workers=2, stall=stall)
+    wait_until(lambda: all(worker.cpus is not None for worker in run.usage().workers), "a sample of each")
+    everything = processes_of(home)
+    with stopped(*chance.sample(everything, len(everything))):
+        time.sleep(2 * stall)
+    status = ended(run, home)
+    assert (status.state, status.restarts) == ("succeeded", 0), status.reason

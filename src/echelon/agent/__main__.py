@@ -6,9 +6,10 @@ carries orders of the supervisor, and its closing means that the supervisor is g
 the terminal of a user who sits before a single rank. In a pod its number and the failures before it come from
 the environment. `keeper TASK` lives as the run's keeper, in a pod of its own. More commands are run beside an
 agent, on its machine: `control SOCKET ORDER [JSON]` gives it an order, `files ...` sends and receives files,
-`shell TASK RANK [COMMAND...]` becomes a command with a rank's environment, `unpack FILE DIGEST TARGET`
-unpacks code for the agent itself; and what a launcher calls: `ssh FOLDER SECRET ...` is its remote shell,
-`rank FOLDER SECRET COMMAND...` starts a rank, `horovodrun FOLDER ...` tells the real one the workers."""
+`samples FILE [follow]` prints what the workers use, `shell TASK RANK [COMMAND...]` becomes a command with a
+rank's environment, `unpack FILE DIGEST TARGET` unpacks code for the agent itself; and what a launcher calls:
+`ssh FOLDER SECRET ...` is its remote shell, `rank FOLDER SECRET COMMAND...` starts a rank, `horovodrun FOLDER
+...` tells the real one the workers."""
 
 from __future__ import annotations
 
@@ -25,6 +26,7 @@ _BESIDE = {
     "files": "echelon.agent.files.command",
     "horovodrun": "echelon.agent.remote.horovodrun_program",
     "rank": "echelon.agent.remote.rank_program",
+    "samples": "echelon.agent.output.samples",
     "shell": "echelon.agent.ranks.shell",
     "ssh": "echelon.agent.remote.shell_program",
     "unpack": "echelon.agent.setup.unpack",

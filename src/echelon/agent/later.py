@@ -14,5 +14,7 @@ def import_rest() -> None:
     import shutil  # noqa: F401
 
     import echelon.agent.output.painting
+    import echelon.agent.ranks.hanging
     import echelon.agent.ranks.report
+    import echelon.agent.ranks.sampler
     import echelon.agent.ranks.stacks  # noqa: F401

@@ -69,6 +69,8 @@ class Task:
         self.restarts: int = raw.get("restarts", 0)
         self.earlier: int = raw.get("earlier", 0)  # starts of the run before it was resumed
         self.timeout: float | None = raw.get("timeout")
+        # Seconds after which a gang is stuck whose ranks neither print nor compute.
+        self.stall: float | None = raw.get("stall")
         self.grace: float = raw.get("grace", 10.0)
         self.join_timeout: float = raw.get("join_timeout", 60.0)
         self.heartbeat: float = raw.get("heartbeat", 1.0)

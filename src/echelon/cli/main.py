@@ -32,7 +32,7 @@ COMMANDS = {
     "convert": ("manifests", "Print a job of Kubeflow's as a job file."),
     "notebook": ("notebooks.commands", "Run a notebook's tagged cells as a pipeline."),
     "image": ("image", "Build an image of the project, without Docker."),
-    "top": ("top", "Show devices and who uses them, live."),
+    "top": ("top", "Show devices and who uses them, live; or the workers of a run."),
     "queue": ("queueing.queue", "Show the queue: positions, reasons, when runs could start."),
     "ui": ("ui", "Show runs in the browser: logs, curves, who holds what."),
     "doctor": ("doctor", "Say what this machine has, and what is missing for what."),

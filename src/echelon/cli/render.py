@@ -437,12 +437,17 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     Console().print(drawn)
 
 
+def clear() -> None:
+    """Begin again at the top of the screen."""
+    click.clear()
+
+
 def repeatedly(look: Callable[[], T], show: Callable[[T], object], every: float | None) -> None:
     """Look and show once, or again and again on a cleared screen until Ctrl-C."""
     while True:
         seen = look()
         if every is not None and sys.stdout.isatty():
-            click.clear()
+            clear()
         show(seen)
         if every is None:
             return

@@ -1,11 +1,12 @@
 """What some engines can do and others cannot: a shell beside a rank, ports of workers, volumes, a check-up,
-usage, objects beside a job, code that is sent later.
+usage, samples, objects beside a job, code that is sent later.
 
 Each is a small protocol, and an engine holds one object for each that it has. `required` turns a missing one
 into the one error that all commands give."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from echelon.model.job import Job
     from echelon.model.pod import PodOptions
     from echelon.model.queue import HoldingRun, QueuedRun
+    from echelon.model.sample import Samples
     from echelon.model.usage import ClusterUsage, MachineUsage
     from echelon.model.volume import Volume
 
@@ -184,6 +186,18 @@ class Usage(Protocol):
 
     def measure(self) -> MachineUsage | ClusterUsage:
         """Look at everything, now."""
+        ...
+
+
+class Sampling(Protocol):
+    """What the ranks of a run use, as their agents measure it every few seconds. Reading changes nothing."""
+
+    def newest(self, ref: RunRef) -> Samples:
+        """The newest sample of every worker whose ranks run."""
+        ...
+
+    def follow(self, ref: RunRef, left: threading.Event) -> Iterator[Samples]:
+        """The same again whenever it has changed, until the run has ended or `left` is set."""
         ...
 
 

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         Manifests,
         Ports,
         Queueing,
+        Sampling,
         Shell,
         Usage,
         Volumes,
@@ -146,6 +147,11 @@ class Engine(Protocol):
     @property
     def usage(self) -> Usage | None:
         """Who uses what."""
+        ...
+
+    @property
+    def sampling(self) -> Sampling | None:
+        """What the ranks of a run use."""
         ...
 
     @property

@@ -75,6 +75,7 @@ def make_task(
         "restarts": plan.restarts,
         **({"earlier": record.job.earlier} if record.job.earlier else {}),
         "timeout": plan.timeout,
+        **({"stall": plan.stall} if plan.stall is not None else {}),
         "grace": GRACE,
         "join_timeout": join_timeout,
         "heartbeat": HEARTBEAT,

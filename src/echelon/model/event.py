@@ -47,6 +47,7 @@ CauseKind = Literal[
     "worker-left",  # a worker's agent was ended by SIGTERM, as when its pod is deleted
     "worker-evicted",  # the cluster took a worker away that was well: `disruption` says how
     "worker-absent",  # a worker did not come in time
+    "stuck",  # no rank printed or computed for the time of --stall
     "given-up",  # what the run waits for will not come
     "run-lost",  # the run ended, and nothing is left that says how
 ]

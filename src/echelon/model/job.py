@@ -76,6 +76,7 @@ class Job:
     python: str | None = None
     restarts: int = 0
     timeout: float | None = None
+    stall: float | None = None  # seconds without output and computing after which its ranks are stuck
     queue_timeout: float = QUEUE_TIMEOUT  # seconds after which a run that is not admitted ends
     no_wait: bool = False  # once it was admitted, it is not queued again
     priority: int = 0  # in a queue, before age: the higher, the sooner

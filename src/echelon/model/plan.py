@@ -83,5 +83,6 @@ class Plan:
     threads: tuple[int, ...] = ()  # per rank, for each group
     restarts: int = 0
     timeout: float | None = None
+    stall: float | None = None
     gpu_models: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     gpu_resource: str = GPU_RESOURCE

@@ -131,6 +131,10 @@ class Settings:
     )
     restarts: int | None = _setting("start the workers again after a failure, up to N times (default 0)")
     timeout: Text | None = _setting("end the run after this time, e.g. 90m", metavar="TIME")
+    stall: Text | None = _setting(
+        "if no rank prints or computes for this time, e.g. 10m, show where they are, and end or restart",
+        metavar="TIME",
+    )
     priority: int | None = _setting(
         "in the queue, before runs of less (default 0); a cluster's namespace says how much is allowed"
     )
@@ -299,6 +303,7 @@ def to_job(settings: Settings, *, name: str) -> Job:
         python=settings.python,
         restarts=_number("restarts", settings.restarts, 0),
         timeout=None if settings.timeout is None else parse_duration("timeout", settings.timeout),
+        stall=None if settings.stall is None else parse_duration("stall", settings.stall),
         priority=_number("priority", settings.priority, 0),
         queue_timeout=QUEUE_TIMEOUT
         if settings.queue_timeout is None

@@ -1,14 +1,18 @@
 """Who uses what at one moment (`echelon top`): a machine in processes, a cluster in what pods ask for.
 
-Two shapes, because two different things are known: a machine measures what its processes use, a cluster
+A run of either is shown by its workers (`RunUsage`), as their agents measure it. Of the whole there are two
+shapes, because two different things are known: a machine measures what its processes use, a cluster
 counts what its pods have requested, by node.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Literal
 
+from echelon.model.sample import GpuSample, RankSample, Samples
+from echelon.model.status import State, Status, WorkerState
 from echelon.values import frozen
 
 
@@ -111,3 +115,53 @@ class ClusterUsage:
     nodes: tuple[NodeUse, ...] | None
     runs: tuple[ClusterRun, ...]
     holders: tuple[Holder, ...] = ()
+
+
+@frozen
+class WorkerUse:
+    """One worker of a run: how it stands, and what it uses; that is None where there is no sample of it (its
+    ranks do not run, or have only just begun).
+    """
+
+    worker: int
+    role: str
+    state: WorkerState
+    node: str | None = None
+    cpus: float | None = None
+    memory: int | None = None
+    memory_limit: int | None = None
+    idle: float | None = None
+    ranks: tuple[RankSample, ...] = ()
+    gpus: tuple[GpuSample, ...] = ()
+
+
+@frozen
+class RunUsage:
+    """A run at one moment."""
+
+    name: str
+    state: State
+    workers: tuple[WorkerUse, ...] = ()
+
+
+def usage_of(status: Status, samples: Samples) -> RunUsage:
+    """How the workers of a run stand, with the newest samples. One of a worker that does not run any more is
+    no longer true.
+    """
+    newest = {sample.worker: sample for sample in samples.workers}
+    found = []
+    for worker in status.workers:
+        use = WorkerUse(worker=worker.worker, role=worker.role, state=worker.state, node=worker.node)
+        sample = newest.get(worker.worker)
+        if sample is not None and worker.state == "running":
+            use = replace(
+                use,
+                cpus=sample.cpus,
+                memory=sample.memory,
+                memory_limit=sample.memory_limit,
+                idle=sample.idle,
+                ranks=sample.ranks,
+                gpus=sample.gpus,
+            )
+        found.append(use)
+    return RunUsage(name=status.name, state=status.state, workers=tuple(found))

@@ -119,7 +119,7 @@ def test_a_rank_that_ended_early_is_named_when_the_time_is_over() -> None:
     made.ended_well(0, 1, 12.0, NOW)
     made.done(1, 0, NOW + 12)
     made.tick(NOW + 20)
-    assert [(worker, message["stacks"]) for worker, message in made.outbox] == [(0, True), (2, True)]
+    assert [(worker, message["stacks"]) for worker, message in made.outbox] == [(0, "python"), (2, "python")]
     made.stopped(0, 0, NOW + 21, {"0": "init_process_group (train.py:3)", "x": "nonsense"})
     made.stopped(2, 0, NOW + 21)
     assert made.verdict is not None

@@ -9,7 +9,10 @@ from tests.engines.conformance.line import LineConformance
 from tests.engines.conformance.lives import LifeConformance
 from tests.engines.conformance.records import RecordConformance
 from tests.engines.conformance.results import ResultConformance
+from tests.engines.conformance.sampling import SamplingConformance
 
 
-class EngineConformance(RecordConformance, LifeConformance, ResultConformance, LineConformance):
+class EngineConformance(
+    RecordConformance, LifeConformance, ResultConformance, LineConformance, SamplingConformance
+):
     """The whole suite. A subclass gives `harness`."""

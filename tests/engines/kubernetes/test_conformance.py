@@ -12,6 +12,7 @@ from tests.engines.conformance.line import LineConformance
 from tests.engines.conformance.lives import LifeConformance
 from tests.engines.conformance.records import RecordConformance
 from tests.engines.conformance.results import ResultConformance
+from tests.engines.conformance.sampling import SamplingConformance
 from tests.engines.programs import ASK, LAST, SCRIPTS
 
 from echelon.engines.kubernetes.engine import KubernetesEngine
@@ -80,7 +81,7 @@ def place(
     return lambda give: KubernetesHarness(namespace, image("python"), give)
 
 
-class TestKubernetes(RecordConformance, LifeConformance, ResultConformance):
+class TestKubernetes(RecordConformance, LifeConformance, ResultConformance, SamplingConformance):
     @pytest.fixture
     def harness(self, place: Callable[..., KubernetesHarness]) -> KubernetesHarness:
         return place(lambda _count: pytest.fail("GPUs are for the tests of the line"))

@@ -19,6 +19,7 @@ from echelon.agent.gang.verdict import (
     OUTCOMES,
     cause_of_absence,
     cause_of_loss,
+    cause_of_stall,
     describe_peers,
     find_cause,
     make_verdict,
@@ -67,6 +68,8 @@ class Gang:
         self._running: list[int] = []  # those that ran when they were stopped
         self._places: dict[str, str] = {}  # where those were that were asked
         self._lost: list[tuple[int, str, str]] = []  # worker, reason, kind
+        self._quiet: dict[int, float] = {}  # for how long the ranks of each worker did nothing
+        self._stuck = False  # none of them did for too long
         self._outcome: str | None = None  # set when the run must end after stopping
         self._reason: str | None = None
         self._final_cause: dict[str, object] | None = None  # a cause that no restart would remove
@@ -171,6 +174,20 @@ class Gang:
             if rank == 0 and self._has_chief:
                 self._ends.clear()  # consequences only, or the ranks would have been stopped
                 self._deadline = now + self._task.grace
+
+    def quiet(self, worker: int, seconds: object, now: float) -> None:
+        """The running ranks of a worker have neither printed nor computed for so many seconds. If that is so
+        of all workers for long enough, the gang is stuck.
+        """
+        limit = self._task.stall
+        if limit is None or self.phase != "running" or not isinstance(seconds, (int, float)):
+            return
+        self._quiet[worker] = seconds
+        if self._busy and all(self._quiet.get(each, 0.0) >= limit for each in self._busy):
+            self._stuck = True
+            reason = "no rank has printed or computed for %g s (--stall): its ranks are ended" % limit
+            self.events.append({"kind": "note", "reason": reason})
+            self._stop(now)
 
     def stopped(self, worker: int, generation: int, now: float, places: object = None) -> None:
         """No process of the worker's ranks is left; `places` are where those were that were asked."""
@@ -306,6 +323,8 @@ class Gang:
         self._done.clear()
         self._ends.clear()
         self._lost.clear()
+        self._quiet.clear()
+        self._stuck = False
         self._well.clear()
         self._running, self._places = [], {}
         self._deadline = now + self._task.join_timeout
@@ -345,18 +364,20 @@ class Gang:
         if was_running and self._busy:
             self._running = ranks_left(self._task.places, self._busy, self._well, self._ends)
             # Others may have waited for the ranks of a failed generation that ended well.
-            stacks = self._outcome == "timed-out" or (self._outcome is None and bool(self._well))
-            self._order_busy_to_stop(now, signal, stacks)
+            asked = self._outcome == "timed-out" or (self._outcome is None and bool(self._well))
+            self._order_busy_to_stop(now, signal, "all" if self._stuck else "python" if asked else "")
         else:
             self._busy.clear()
             self._stopped_all(now)
 
-    def _order_busy_to_stop(self, now: float, signal: str, stacks: bool = False) -> None:
-        self._deadline = now + stopping.time_left(signal, self._task.grace) + 5.0
+    def _order_busy_to_stop(self, now: float, signal: str, stacks: str = "") -> None:
+        self._deadline = (
+            now + stopping.time_left(signal, self._task.grace) + (10.0 if stacks == "all" else 5.0)
+        )
         for number, worker in enumerate(sorted(self._busy)):
             order = {"say": "stop", "generation": self.generation, "signal": signal}
             self.outbox.append(
-                (worker, dict(order, stacks=True) if stacks and number < MOST_ASKED else order)
+                (worker, dict(order, stacks=stacks) if stacks and number < MOST_ASKED else order)
             )
 
     def _chief_ended(self) -> bool:
@@ -369,8 +390,11 @@ class Gang:
                 self._reason = "%s; %s" % (self._reason, peers)
             self._conclude(self._outcome, self._final_cause)
             return
-        cause = find_cause(self._ends, self._lost)
-        if self._well:
+        if self._stuck:
+            cause = cause_of_stall(self._task.stall or 0.0, self._ends)
+        else:
+            cause = find_cause(self._ends, self._lost)
+        if peers and (self._well or self._stuck):
             cause["peers"] = peers
         self.events.append({"kind": "failed", "cause": cause})
         if self._is_spared(cause):

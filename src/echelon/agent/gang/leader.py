@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from typing import Callable
 
     from echelon.agent.gang.member import Member
+    from echelon.agent.output.samples import Board
 
 LEAVE_TIME = 5.0  # seconds that the members get to leave before the leader does
 
@@ -61,6 +62,7 @@ class Leader:
         self._giving: dict[int, float] = {}  # peers that send their results to the keeper, and the same
         self._ended: set[int] = set()  # peers that have sent their last event
         self._own: Member | None = None
+        self._board: Board | None = None  # the newest samples, from the first one on
         self._address = address
         self._timer: Timer | None = None
         self._deadline: float | None = None
@@ -110,9 +112,13 @@ class Leader:
         elif say == "failed":
             self.gang.failed(worker, generation, message["end"], now)  # type: ignore[arg-type]
         elif say == "done":
+            self._drop_sample(worker)
             self.gang.done(worker, generation, now)  # type: ignore[arg-type]
         elif say == "stopped":
+            self._drop_sample(worker)
             self.gang.stopped(worker, generation, now, message.get("places"))  # type: ignore[arg-type]
+        elif say == "sample":
+            self._receive_sample(worker, generation, message.get("sample"), now)
         elif say == "well":
             self.gang.ended_well(generation, message.get("rank"), message.get("seconds"), now)
         elif say == "unfit":
@@ -134,6 +140,21 @@ class Leader:
             self._receive_other(worker, message, now)
             return
         self.act()
+
+    def _receive_sample(self, worker: int, generation: object, sample: object, now: float) -> None:
+        """Keep a worker's newest sample for those who look; the gang may be stuck."""
+        if generation != self.gang.generation or self.gang.phase != "running" or not isinstance(sample, dict):
+            return
+        if self._board is None:
+            from echelon.agent.output.samples import Board  # what only running ranks need
+
+            self._board = Board(self._loop, self._task.reports, len(self._task.places))
+        self._board.put(worker, sample)
+        self.gang.quiet(worker, sample.get("idle"), now)
+
+    def _drop_sample(self, worker: int) -> None:
+        if self._board is not None:
+            self._board.drop(worker)
 
     def _receive_other(self, worker: int, message: dict[str, object], now: float) -> None:
         """A message on which the gang has nothing to decide."""
@@ -183,6 +204,8 @@ class Leader:
         self._set_clock()
         if self.gang.verdict is not None and self.on_over is not None:
             announce, self.on_over = self.on_over, None
+            if self._board is not None:
+                self._board.close()
             announce(self.gang.verdict)
 
     def is_copying(self) -> bool:
@@ -353,6 +376,7 @@ class Leader:
     def _on_gone(self, worker: int, connection: Connection, reason: str) -> None:
         if self._peers.get(worker) is connection:
             del self._peers[worker]
+            self._drop_sample(worker)
             self.on_gone(worker)
             self.gang.lost(worker, reason, time.monotonic())
             self.act()

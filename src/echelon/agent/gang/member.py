@@ -22,6 +22,11 @@ if TYPE_CHECKING:
     from typing import Callable
 
     from echelon.agent.ranks.rendezvous import Rendezvous
+    from echelon.agent.ranks.sampler import Sampler
+
+SAMPLED_AFTER = (
+    1.0  # seconds after the start of the ranks, which have the processors for themselves till then
+)
 
 
 class Member:
@@ -35,6 +40,7 @@ class Member:
         self._place = place
         self._generation = -1
         self._reservation: ports.Reservation | None = None
+        self._sampler: Sampler | None = None  # while ranks run
         self._rendezvous: Rendezvous | None = None  # of the generation's ranks, if this worker serves one
         self.last_started = last_started
         self.spared = 0  # restarts that do not count, as the leader has said
@@ -64,7 +70,7 @@ class Member:
         elif order == "spared":
             self._note_spared(message.get("count"))
         elif order == "stop":
-            asks = message.get("stacks") is True
+            asks = str(message.get("stacks") or "")
             self.stop_ranks(self._report_stopped, stopping.asked_for(message), ask_first=asks)
         elif order == "command":
             self.on_command(message)
@@ -74,9 +80,9 @@ class Member:
             self.on_finish(message)
 
     def stop_ranks(
-        self, then: Callable[[], object], signal: str = stopping.TERMINATE, ask_first: bool = False
+        self, then: Callable[[], object], signal: str = stopping.TERMINATE, ask_first: str = ""
     ) -> None:
-        """Stop the ranks, if any run, and call `then()`."""
+        """Stop the ranks, if any run, and call `then()`. With `ask_first` they tell where they are before."""
         if self.busy:
             self.ranks.stop(signal, lambda: self._stopped(then), ask_first)
         else:
@@ -137,6 +143,21 @@ class Member:
         self._reservation.open_up()
         roll = Roll(self._task, message["addresses"], message["ports"], message.get("own"))  # type: ignore[arg-type]
         self.ranks.start(self._generation, roll)
+        generation = self._generation
+        self._loop.call_later(SAMPLED_AFTER, lambda: self._begin_samples(generation))
+
+    def _begin_samples(self, generation: int) -> None:
+        if self.busy and self._generation == generation and self._sampler is None:
+            from echelon.agent.ranks.sampler import Sampler  # what only running ranks need
+
+            self._sampler = Sampler(
+                self._loop, self._task, self.ranks, lambda sample: self._report("sample", sample=sample)
+            )
+
+    def _end_samples(self) -> None:
+        if self._sampler is not None:
+            self._sampler.end()
+            self._sampler = None
 
     def _note_spared(self, count: object) -> None:
         if type(count) is int and count > self.spared:
@@ -147,10 +168,12 @@ class Member:
 
     def _on_done(self) -> None:
         self.busy = False
+        self._end_samples()
         self._report("done")
 
     def _stopped(self, then: Callable[[], object]) -> None:
         self.busy = False
+        self._end_samples()
         self._close_rendezvous()
         then()
 

@@ -14,9 +14,16 @@ if TYPE_CHECKING:
 OUTCOMES = ("succeeded", "failed", "stopped", "timed-out")
 LOST_EXIT_CODE = 117  # of a run that lost a worker: there is no rank's exit code to pass on
 TIMEOUT_EXIT_CODE = 118
+STUCK_EXIT_CODE = 124  # of a run whose ranks did nothing for too long
 STOPPED_EXIT_CODE = 143
 # Kinds of causes that are no rank's, as the client's `model/event.py` lists them.
-LOST, LEFT, ABSENT, LAUNCHER = "worker-lost", "worker-left", "worker-absent", "launcher"
+LOST, LEFT, ABSENT, LAUNCHER, STUCK = (
+    "worker-lost",
+    "worker-left",
+    "worker-absent",
+    "launcher",
+    "stuck",
+)
 _MOST_PLACES = 4
 _EXIT_CODES = {"succeeded": 0, "stopped": STOPPED_EXIT_CODE, "timed-out": TIMEOUT_EXIT_CODE}
 
@@ -65,6 +72,17 @@ def cause_of_absence(missing: list[int], verb: str, patience: float) -> dict[str
     """The cause for workers that did not come in time."""
     names = ("worker " if len(missing) == 1 else "workers ") + _listed(missing)
     return _without_rank("%s %s within %g s" % (names, verb, patience), missing[0], ABSENT)
+
+
+def cause_of_stall(limit: float, ends: list[dict[str, Any]]) -> dict[str, Any]:
+    """The cause for ranks that did nothing for so many seconds; `ends` are theirs, when they were stopped."""
+    return {
+        "summary": "the run was stuck: no rank printed or computed for %g s (--stall)" % limit,
+        "kind": STUCK,
+        "exit_code": STUCK_EXIT_CODE,
+        "hint": "the last lines of the ranks' output tell where each of them was",
+        "others": _outlines(ends),
+    }
 
 
 def describe_peers(well: dict[int, float], running: list[int], places: dict[str, str]) -> str:

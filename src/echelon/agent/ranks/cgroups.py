@@ -14,6 +14,10 @@ if TYPE_CHECKING:
 
 _TOP = "sys/fs/cgroup"
 _MEMORY = (("memory.events", "memory.max"), ("memory/memory.oom_control", "memory/memory.limit_in_bytes"))
+_IN_USE = (
+    ("memory.current", "memory.stat", "inactive_file"),
+    ("memory/memory.usage_in_bytes", "memory/memory.stat", "total_inactive_file"),
+)
 _NO_LIMIT = 1 << 60  # the first version of control groups writes a number near 2**63 for it
 _UNITS = (("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10))
 
@@ -53,15 +57,37 @@ def memory_kills(root: str = "/") -> int:
 
 def memory_limit(root: str = "/") -> str:
     """That group's limit, as Kubernetes writes it; "" if there is none."""
+    size = memory_limit_bytes(root)
+    if size is None:
+        return ""
+    for unit, factor in _UNITS:
+        if size % factor == 0 and size:
+            return "%d%s" % (size // factor, unit)
+    return str(size)
+
+
+def memory_limit_bytes(root: str = "/") -> int | None:
+    """That group's limit in bytes; None if there is none."""
     for _, name in _MEMORY:
         text = _read(os.path.join(root, _TOP, name)).strip()
         if text.isdigit() and int(text) < _NO_LIMIT:
-            size = int(text)
-            for unit, factor in _UNITS:
-                if size % factor == 0 and size:
-                    return "%d%s" % (size // factor, unit)
-            return str(size)
-    return ""
+            return int(text)
+    return None
+
+
+def memory_in_use(root: str = "/") -> int | None:
+    """What that group uses, without files that the kernel would drop first, as Kubernetes counts it; None
+    where it is not told.
+    """
+    for used, stat, idle in _IN_USE:
+        text = _read(os.path.join(root, _TOP, used)).strip()
+        if text.isdigit():
+            for line in _read(os.path.join(root, _TOP, stat)).splitlines():
+                name, _, count = line.partition(" ")
+                if name == idle and count.isdigit():
+                    return max(0, int(text) - int(count))
+            return int(text)
+    return None
 
 
 def _cpu_limit(group: str, unified: bool) -> float | None:

@@ -56,6 +56,7 @@ class Ranks:
         self.on_done: Callable[[], object] = lambda: None
         self.on_interrupted: Callable[[], object] = lambda: None  # Ctrl-C at its terminal ended the rank
         self.terminal: RankTerminal | None = None  # of a single rank that the user sits before
+        self.printed = 0.0  # when a rank last wrote anything, as time.monotonic() counts
         self.places: dict[str, str] = {}  # where ranks were that were asked before they were stopped
         self._began = time.monotonic()
         self.ahead: dict[str, str] = {}  # what is put before the value of a variable of the ranks
@@ -95,6 +96,10 @@ class Ranks:
         if not self._all and not launch.serves(self._task, self._place):
             self._loop.call_later(0, self._done_without_ranks)  # it stays in the gang until the run ends
 
+    def pids(self) -> dict[int, int]:
+        """The number of each rank that runs, by its process."""
+        return {pid: rank.number for pid, rank in self._ranks.items() if not rank.apart}
+
     def reap(self) -> None:
         """Collect every process that has ended: ranks, and orphans that came to us."""
         while True:
@@ -108,9 +113,10 @@ class Ranks:
             if pid in self.children:
                 self.children.pop(pid)(code)
 
-    def stop(self, name: str, on_stopped: Callable[[], object], ask_first: bool = False) -> None:
+    def stop(self, name: str, on_stopped: Callable[[], object], ask_first: str = "") -> None:
         """Send every rank that signal, and the harder ones to what is left, each after the task's grace; then
-        call `on_stopped()`. With `ask_first` Python ranks write their stacks before.
+        call `on_stopped()`. With `ask_first` Python ranks write their stacks before; if that is "all", of
+        every rank what can be found out is written.
 
         Several callers may ask; all are called, and the hardest signal counts.
         """
@@ -120,9 +126,16 @@ class Ranks:
             running = {
                 rank.number: (pid, rank.streams[-1]) for pid, rank in self._ranks.items() if not rank.launcher
             }
+            then = partial(self._stop_after_answers, name)
             from echelon.agent.ranks import stacks
 
-            stacks.ask(self._loop, running, partial(self._stop_after_answers, name))
+            if ask_first == "all":
+                from echelon.agent.ranks import hanging
+
+                env = launch.with_ahead(dict(os.environ), self.ahead)
+                hanging.ask(self._loop, self.children, running, env, self._python(), then)
+            else:
+                stacks.ask(self._loop, running, then)
         elif stopping.is_harder(name, self._sent):
             self._stop_with(name)
         self.on_stopping()
@@ -237,7 +250,7 @@ class Ranks:
     # Reading
 
     def _on_data(self, rank: Rank, stream: int, data: bytes) -> None:
-        full = self._sink.full
+        full, self.printed = self._sink.full, time.monotonic()
         if self.terminal is not None and rank.plain is not None:
             self.terminal.show(data)
             full = full or self.terminal.full

@@ -77,9 +77,14 @@ def find_place(text: bytes) -> str | None:
         frame = _FRAME.match(line)
         if frame is None:
             break
-        frames.append(frame)
+        frames.append((frame["function"], frame["file"], frame["line"]))
+    return describe_place(frames)
+
+
+def describe_place(frames: list[tuple[str, str, str]]) -> str | None:
+    """A stack in a few words, the innermost of its functions with their files and lines first."""
     if not frames:
         return None
-    own = next((frame for frame in frames if not _LIBRARY.search(frame["file"])), frames[0])
-    place = "%s (%s:%s)" % (frames[0]["function"], os.path.basename(own["file"]), own["line"])
+    own = next((frame for frame in frames if not _LIBRARY.search(frame[1])), frames[0])
+    place = "%s (%s:%s)" % (frames[0][0], os.path.basename(own[1]), own[2])
     return place[:_LONGEST]

@@ -123,6 +123,7 @@ SENT = f"{SPACE}/sent"  # an archive of code that was sent when the agent had st
 OUTPUT = f"{SPACE}/output"
 STATE = f"{SPACE}/state"  # what the agent keeps for itself
 CONTROL = f"{STATE}/control.sock"
+SAMPLES = f"{STATE}/samples.json"  # what the workers use, in the leader's pod
 KEPT = f"{SPACE}/kept"  # in the keeper: a folder for each worker, and in it one for each of its folders
 CODE_VOLUME = f"{ROOT}/code"  # code that lies on a volume
 CODE_STORE = f"{ROOT}/store"  # a volume with archives of code

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from echelon.engines.kubernetes.notebook.servers import PodNotebooks
     from echelon.engines.kubernetes.ports import PodPorts
     from echelon.engines.kubernetes.queue.looking import ClusterQueue
+    from echelon.engines.kubernetes.samples import PodSampling
     from echelon.engines.kubernetes.shell import PodShell
 
 
@@ -65,6 +66,13 @@ class Offers:
     def usage(self) -> abilities.ClusterMeter:
         """Who uses the cluster."""
         return abilities.ClusterMeter(lambda: self.api)
+
+    @cached_property
+    def sampling(self) -> PodSampling:
+        """What the ranks of a run use."""
+        from echelon.engines.kubernetes.samples import PodSampling
+
+        return PodSampling(lambda: self.api)
 
     @cached_property
     def queueing(self) -> ClusterQueue:

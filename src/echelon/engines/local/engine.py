@@ -63,6 +63,7 @@ from echelon.values import frozen
 if TYPE_CHECKING:
     from echelon.bundle import Bundle
     from echelon.engines.local.checkup import LocalCheckup
+    from echelon.engines.local.samples import LocalSampling
     from echelon.engines.local.shell import LocalShell
     from echelon.engines.local.usage import LocalMeter
 
@@ -117,6 +118,13 @@ class LocalEngine:
         from echelon.engines.local.usage import LocalMeter
 
         return LocalMeter(self)
+
+    @property
+    def sampling(self) -> LocalSampling:
+        """What the ranks of a run use."""
+        from echelon.engines.local.samples import LocalSampling
+
+        return LocalSampling(self.store)
 
     def names(self) -> Sequence[str]:
         """The names of all runs."""

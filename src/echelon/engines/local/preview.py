@@ -17,6 +17,8 @@ def preview(job: Job, plan: Plan) -> str:
         lines.append(f"up to {plan.restarts} restart{'s' * (plan.restarts != 1)}")
     if plan.timeout is not None:
         lines.append(f"ended after {plan.timeout:g} s")
+    if plan.stall is not None:
+        lines.append(f"stuck after {plan.stall:g} s without output and computing")
     for number, (group, launch) in enumerate(zip(plan.world.groups, plan.launches, strict=True)):
         starts = group.procs if launch.per == "rank" else 1
         where = "on worker 0 alone" if launch.per == "leader" else "each"

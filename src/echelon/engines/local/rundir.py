@@ -34,6 +34,7 @@ class RunDir:
         self.events = path / "events.jsonl"
         self.final = path / "final.json"
         self.stop = path / "stop.json"
+        self.samples = path / "samples.json"
         self.supervisor = path / "supervisor.json"
         self.supervisor_lock = path / "supervisor.lock"
         self.supervisor_log = path / "supervisor.log"

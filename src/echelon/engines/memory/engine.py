@@ -26,6 +26,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 
 from echelon.bundle import Bundle
+from echelon.engines.abilities import Sampling
 from echelon.engines.base import (
     Saving,
     Taken,
@@ -35,7 +36,7 @@ from echelon.engines.base import (
     run_exists,
     unknown_run,
 )
-from echelon.engines.memory.script import Act, Happening, Program, interrupt, one_node, perform
+from echelon.engines.memory.script import Act, Happening, Program, interrupt, one_node, perform, sample
 from echelon.errors import InvalidJob, StateTrouble
 from echelon.model import ends
 from echelon.model.cluster import Cluster
@@ -45,11 +46,13 @@ from echelon.model.job import Job
 from echelon.model.log import LogLine
 from echelon.model.plan import Plan
 from echelon.model.run import Record, RunRef, StopSignal, opening_status, summarise
+from echelon.model.sample import Samples
 from echelon.model.status import RunSummary, fold
 from echelon.model.traits import Traits
 from echelon.model.world import members
 
 T = TypeVar("T", Event, LogLine)
+_LOOK = 0.05  # seconds between two looks whether a run that is sampled has ended
 
 
 @dataclass(slots=True, eq=False)
@@ -68,6 +71,26 @@ class _Run:
     def untouched(self) -> bool:
         """Recorded, and neither started nor queued."""
         return {event.kind for event in self.events} <= {"recorded", "finished"}
+
+
+class _Scripted:
+    """The samples of scripted runs, which change only at their end."""
+
+    def __init__(self, engine: MemoryEngine) -> None:
+        self._engine = engine
+
+    def newest(self, ref: RunRef) -> Samples:
+        """What its script says."""
+        return self._engine.sample(ref)
+
+    def follow(self, ref: RunRef, left: threading.Event) -> Iterator[Samples]:
+        """The same, once, and nothing at the end."""
+        found = self._engine.sample(ref)
+        yield found
+        while found.workers and not left.wait(_LOOK):
+            found = self._engine.sample(ref)
+        if not left.is_set():
+            yield found
 
 
 class MemoryEngine:
@@ -96,6 +119,21 @@ class MemoryEngine:
         self._runs: dict[str, _Run] = {}
         self._clock = time.time()
         self._changed = threading.Condition()  # one thread of the caller's may follow what another one stops
+
+    @property
+    def sampling(self) -> Sampling:
+        """What scripted ranks use."""
+        return _Scripted(self)
+
+    def sample(self, ref: RunRef) -> Samples:
+        """What the ranks of a run use that last."""
+        with self._changed:
+            run = self._find(ref)
+            plan = run.record.plan
+            if plan is None or run.ended:
+                return Samples()
+            restart = max((event.restart or 0 for event in run.events), default=0)
+            return sample(self._program(run), plan, restart, self._clock)
 
     def platforms(self) -> None:
         """Nothing: no program runs."""

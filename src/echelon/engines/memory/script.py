@@ -10,13 +10,14 @@ from dataclasses import field
 from typing import Any
 
 from echelon.agent.gang import verdict
-from echelon.agent.ranks import report
+from echelon.agent.ranks import quiet, report
 from echelon.engines.decoding import convert
 from echelon.model import ends
 from echelon.model.cluster import Cluster, Gpu, Node
 from echelon.model.event import Event, RootCause
 from echelon.model.log import LogLine
 from echelon.model.plan import Plan
+from echelon.model.sample import RankSample, Samples, WorkerSample
 from echelon.model.world import members
 from echelon.values import frozen
 
@@ -25,7 +26,8 @@ from echelon.values import frozen
 class Act:
     """What one rank does once it is started: write lines and result files, then end, or last until stopped.
 
-    `interrupted` are the lines of one that lasts, when it gets SIGINT.
+    `interrupted` are the lines of one that lasts, when it gets SIGINT; `cpus` and `memory` are what it uses
+    meanwhile: one that lasts and uses no CPU is stuck, where the run has a time for that.
     `error` is its last line, on stderr, and makes it fail. A negative exit code is the signal that kills it.
     """
 
@@ -34,6 +36,8 @@ class Act:
     exit_code: int = 0
     lasts: bool = False
     interrupted: tuple[str, ...] = ()
+    cpus: float = 0.0
+    memory: int = 0
     files: Mapping[str, bytes] = field(default_factory=dict)
 
 
@@ -57,8 +61,12 @@ def perform(program: Program, plan: Plan, now: Callable[[], float]) -> Iterator[
         yield Event(kind="worker-started", at=now(), worker=member.worker)
     for restart in range(plan.restarts + 1):
         lasts, failures = yield from _perform_once(program, plan, restart, now)
-        if failures:
-            cause = convert(verdict.choose_cause(failures), RootCause)
+        stuck = lasts and not failures and plan.stall is not None and not computes(program, plan, restart)
+        if failures or stuck:
+            chosen = (
+                verdict.choose_cause(failures) if failures else verdict.cause_of_stall(plan.stall or 0, [])
+            )
+            cause = convert(chosen, RootCause)
             yield Event(kind="failed", at=now(), cause=cause)
             if restart < plan.restarts:
                 yield Event(kind="restarting", at=now(), restart=restart + 1, cause=cause)
@@ -73,6 +81,39 @@ def perform(program: Program, plan: Plan, now: Callable[[], float]) -> Iterator[
             yield Event(kind="stopping", at=now(), reason=reason)
             yield ends.timed_out(reason, at=now())
         return
+
+
+def acts_of(program: Program, plan: Plan, restart: int) -> Iterator[tuple[int, int, Act]]:
+    """The worker and the rank of every act."""
+    for member in members(plan.world):
+        for rank in range(member.first_rank, member.first_rank + member.procs):
+            yield member.worker, rank, program if isinstance(program, Act) else program(rank, restart)
+
+
+def computes(program: Program, plan: Plan, restart: int) -> bool:
+    """Whether a rank that lasts uses the CPU."""
+    acts = acts_of(program, plan, restart)
+    return quiet.computes([act.cpus for _, _, act in acts if act.lasts], [])
+
+
+def sample(program: Program, plan: Plan, restart: int, now: float) -> Samples:
+    """What the ranks use that last, a sample for each worker that has one."""
+    found: dict[int, list[RankSample]] = {}
+    for worker, rank, act in acts_of(program, plan, restart):
+        if act.lasts:
+            found.setdefault(worker, []).append(RankSample(rank=rank, cpus=act.cpus, memory=act.memory))
+    return Samples(
+        workers=tuple(
+            WorkerSample(
+                worker=worker,
+                at=now,
+                ranks=tuple(ranks),
+                cpus=sum(each.cpus for each in ranks),
+                memory=sum(each.memory for each in ranks),
+            )
+            for worker, ranks in found.items()
+        )
+    )
 
 
 def interrupt(program: Program, plan: Plan, now: Callable[[], float]) -> Iterator[Happening]:

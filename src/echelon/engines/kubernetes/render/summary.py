@@ -78,6 +78,7 @@ def _facts(
         ("secrets", ", ".join(plan.secrets)),
         ("restarts", f"up to {plan.restarts}" if plan.restarts else ""),
         ("time limit", f"{plan.timeout:g} s" if plan.timeout is not None else ""),
+        ("stuck after", f"{plan.stall:g} s" if plan.stall is not None else ""),
     ):
         if text:
             yield name, text

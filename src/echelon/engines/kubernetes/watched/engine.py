@@ -52,7 +52,7 @@ class WatchedJobs:
     """The jobs of one namespace."""
 
     shell = ports = delivery = volumes = checkup = usage = manifests = queueing = None
-    notebooks = None
+    notebooks = sampling = None
     traits = Traits(place="the cluster", remote=True, shared=True, foreign=True)
 
     def __init__(self, *, context: str | None = None, namespace: str | None = None) -> None:
