@@ -122,8 +122,8 @@ def test_a_users_pattern() -> None:
 
 LINES = st.sampled_from(
     ["Epoch 1/3", "Epoch 0/3", "Epoch 3/1", "step 5/2", "step 0/0", "step 1/4 loss=nan", "epoch=2 step=1 a=1",
-     " 50%|#| 5/10 [00:01<00:01, 5.00it/s]", "epochs: 0%| 0/0 [00:00<?, ?it/s]", "━ 45% 0:00:02", "{'epoch': 2}",
-     "1/4 ━━ 1s 0ms/step", "text", "", "Train Epoch: 1 [1/6 (1%)]"]
+     " 50%|#| 5/10 [00:01<00:01, 5.00it/s]", "epochs: 0%| 0/0 [00:00<?, ?it/s]", "━ 45% 0:00:02",
+     "{'epoch': 2}", "1/4 ━━ 1s 0ms/step", "text", "", "Train Epoch: 1 [1/6 (1%)]"]
 )  # fmt: skip
 
 

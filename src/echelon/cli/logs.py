@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -54,8 +55,10 @@ def logs(
     from echelon.cli import render
     from echelon.cli.follow import report_waiting
     from echelon.cli.lines import DataPrinter, LinePrinter
+    from echelon.cli.worker_lines import WorkerLines, are_possible
     from echelon.handle import Run
     from echelon.model.resources import parse_duration
+    from echelon.model.status import FINAL
 
     found = find_run_or_steps(name, target)
     runs = [found] if isinstance(found, Run) else found.steps
@@ -73,14 +76,21 @@ def logs(
             render.notice(f"run {run.name}")
         lines = run.logs(rank=rank, worker=worker, follow=follow, tail=tail, since=start)
         printer: DataPrinter | LinePrinter
+        status = run.status(progress=False)
+        workers: WorkerLines | None = None
         if format_ == "text":
-            ranks = [rank for each in run.status().workers for rank in each.ranks]
-            printer = LinePrinter(prefix=len(ranks) != 1, timestamps=timestamps, at_once=follow, raw=raw)
+            if follow and not raw and status.state not in FINAL and are_possible():
+                workers = WorkerLines(run, run.job().metric_patterns)
+            ranks = [rank for each in status.workers for rank in each.ranks]
+            printer = LinePrinter(
+                prefix=len(ranks) != 1, timestamps=timestamps, at_once=follow, raw=raw, workers=workers
+            )
         else:
             printer = DataPrinter(format_, at_once=follow)
         if follow:
-            report_waiting(run)
-        _print(run, lines, printer)
+            report_waiting(run, workers)
+        with workers or contextlib.nullcontext():
+            _print(run, lines, printer)
     return 0
 
 
@@ -117,6 +127,6 @@ def _print(run: Run, lines: Iterable[LogLine], printer: DataPrinter | LinePrinte
         printer.show(line)
         torn = torn or is_gap(line)  # it stands for others, which the cluster no longer has
     printer.finish()
-    folder = Path(run.status().results or "") if torn else None
+    folder = Path(run.status(progress=False).results or "") if torn else None
     if folder is not None and (folder / "logs").is_dir() and not is_streamed(folder):
         render.notice(f"all output is in {near(str(folder))}/logs")

@@ -70,6 +70,11 @@ def see(text: str, found: Found | None = None) -> Seen:
     return seen if left is None else seen._replace(left=_seconds(left[1]))
 
 
+def is_place(seen: Seen) -> bool:
+    """Whether a line says where the training stands."""
+    return seen.step is not None or seen.epoch is not None or seen.part is not None
+
+
 def _see_tqdm(text: str, seen: Seen) -> Seen | None:
     if "[" not in text:
         return None

@@ -1,7 +1,7 @@
 """From a run's output, in the pieces that engines give, to how far its ranks have come.
 
 Only the newest lines matter, so a reader keeps them as they are and looks at them when it is asked: a client
-that draws ten times a second pays for ten looks, however much is printed. The clock is the one of the lines."""
+that draws five times a second pays for five looks, however much is printed. The lines have the time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from echelon.metrics.bars import Seen, see
+from echelon.metrics.bars import Seen, is_place, see
 from echelon.metrics.reader import apply
 from echelon.metrics.text import SEEN, may_measure
 from echelon.metrics.words import is_loss
@@ -84,6 +84,7 @@ class _Rank:
     def __init__(self, rank: int, patterns: Sequence[MetricPattern]) -> None:
         self._rank, self._patterns = rank, patterns
         self._newest: deque[tuple[float, str]] = deque(maxlen=_NEWEST)
+        self._epoch_line: tuple[float, str] | None = None
         self._now = Seen()
         self._at = 0.0
         self._counted_at = 0.0  # when it gave a count with its end
@@ -94,14 +95,18 @@ class _Rank:
 
     def take(self, at: float, text: str) -> None:
         if may_measure(text) or "━" in text or "[" in text:
+            if len(self._newest) == _NEWEST and "poch" in (oldest := self._newest[0])[1]:
+                self._epoch_line = oldest  # it may be the only line that says it
             self._newest.append((at, text))
 
     def progress(self) -> Progress | None:
-        while self._newest:
-            at, text = self._newest.popleft()
+        newest = list(self._newest) if self._epoch_line is None else [self._epoch_line, *self._newest]
+        self._epoch_line = None
+        self._newest.clear()
+        for at, text in newest:
             self._look(at, see(text, apply(self._patterns, text) if self._patterns else None))
         now = self._now
-        if now.step is None and now.epoch is None and now.part is None and not self._metrics:
+        if not is_place(now) and not self._metrics:
             return None
         done, of = self._done()
         rate = now.rate or self._pace("amount")
@@ -124,12 +129,12 @@ class _Rank:
             self._metrics = tuple(sorted(seen.pairs, key=lambda pair: not is_loss(pair[0])))
             self._at = at
         now = self._now
+        if not is_place(seen):
+            return
         counts = seen.step is not None or seen.part is not None
         ends = now.steps is not None and at - self._counted_at < _FORGOTTEN
         if seen.step is not None and seen.steps is None and ends:
             return  # such as `step=5` between two states of a bar
-        if not counts and seen.epoch is None:
-            return
         self._at = at
         if seen.steps is not None:
             self._counted_at = at

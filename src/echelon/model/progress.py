@@ -1,4 +1,4 @@
-"""How far a training has come, as the output of one of its ranks tells; and how that is written for people."""
+"""How far a training has come, as the output of one of its ranks tells, and how people read it."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ def words(progress: Progress) -> list[str]:
     if progress.done is not None:
         found.append(f"{int(progress.done * 100 + 1e-6)}%")
     if progress.rate:
-        per_second = progress.rate >= 1
-        found.append(f"{progress.rate:.3g}/s" if per_second else f"{progress.rate * 60:.3g}/min")
+        rate, unit = (progress.rate, "s") if progress.rate >= 1 else (progress.rate * 60, "min")
+        found.append(f"{rate:.3g}/{unit}" if rate < 1000 else f"{rate:.0f}/{unit}")
     if progress.left is not None:
         of = " of the epoch" if progress.of == "epoch" else ""
         found.append(f"{_about(progress.left)} left{of}")

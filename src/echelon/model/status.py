@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from echelon.model.display import Rows, as_html, as_text, duration
 from echelon.model.event import Event, Outcome, RootCause
+from echelon.model.progress import Progress, words
 from echelon.values import frozen
 
 State = Literal[
@@ -90,6 +91,7 @@ class Status:
     owner: str = ""
     agents_since: float | None = None  # when the last of its agents began to run
     training_since: float | None = None  # when all of its ranks ran, after the last restart
+    progress: Progress | None = None  # how far the lowest rank has come whose output tells it
 
     def __repr__(self) -> str:
         return as_text(_rows(self))
@@ -132,6 +134,7 @@ def _rows(status: Status) -> Rows:
         ("state", f"{status.state}: {status.reason}" if status.reason else status.state),
         ("first to fail", f"rank {cause.rank}" if cause is not None and cause.rank is not None else ""),
         ("command", status.command),
+        ("progress", ", ".join(words(status.progress)) if status.progress is not None else ""),
         ("workers", f"{len(status.workers)}, with {ranks} ranks" if status.workers else ""),
         ("restarts", f"{status.restarts} of {status.restarts_allowed}" if status.restarts else ""),
         ("took", duration(status.ended - status.created) if status.ended is not None else ""),

@@ -12,12 +12,15 @@ from echelon.engines.kubernetes.files.kept_logs import kept_logs
 from echelon.engines.kubernetes.files.whereabouts import stay_on_volume
 from echelon.engines.kubernetes.follow import view as views
 from echelon.engines.kubernetes.follow.follow import follow_logs
+from echelon.engines.kubernetes.follow.logs import read_recent
 from echelon.engines.kubernetes.follow.mirror import Mirrors
 from echelon.engines.kubernetes.follow.saved_logs import read_with_saved
 from echelon.engines.kubernetes.follow.streamed_logs import StreamedLogs
 from echelon.engines.kubernetes.record import Stored
 from echelon.engines.kubernetes.render import dialects
+from echelon.engines.kubernetes.state.workers import has_started, pods_by_worker
 from echelon.engines.machine import Submissions
+from echelon.engines.results import recent_lines
 from echelon.model.log import Line, LogLine, is_gap
 from echelon.model.run import opening_status
 
@@ -40,6 +43,14 @@ class RunLogs:
                 ranks is None or line.rank in ranks or (is_gap(line) and line.worker in chosen)
             ):
                 yield line
+
+    def recent(self, worker: int) -> Iterator[LogLine]:
+        """The last lines of one worker."""
+        pods = pods_by_worker(views.pods_of(self._api, self._stored)).get(worker, [])
+        if started := [pod for pod in pods if has_started(pod)]:
+            return read_recent(self._api, started[-1])
+        ranks = [rank for each in self._workers if each.worker == worker for rank in each.ranks]
+        return recent_lines(self._home, worker, ranks)
 
     def _follow(self, saving: Saving | None) -> Iterator[Line]:
         stored = self._stored
