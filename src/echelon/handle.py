@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +21,7 @@ from echelon.model.log import LogBlock, LogLine
 from echelon.model.plan import Plan
 from echelon.model.resources import parse_duration
 from echelon.model.run import Record, RunRef, StopSignal, opening_status
-from echelon.model.status import FINAL, Status, fold
+from echelon.model.status import FINAL, Status, fold, with_progress
 from echelon.model.world import rank_count
 from echelon.tending import Tending, tending
 
@@ -81,7 +80,7 @@ class Run:
             from echelon.observing import progress_of
 
             with suppress(EchelonError):  # its output cannot be read, or may not: the rest is known
-                return replace(status, progress=progress_of(self._engine, record, status))
+                return with_progress(status, progress_of(self._engine, record, status))
         return status
 
     def _look(self) -> Status:

@@ -10,7 +10,6 @@ import heapq
 import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -22,7 +21,7 @@ from echelon.model.event import Event
 from echelon.model.metric import Metric
 from echelon.model.progress import Progress
 from echelon.model.run import Record, RunRef
-from echelon.model.status import FINAL, Status
+from echelon.model.status import Status
 
 Item = Event | Metric
 Batches = Iterator[Sequence[Item]]
@@ -120,7 +119,7 @@ def progress_of(engine: Engine, record: Record, status: Status) -> Progress | No
             if line.rank is not None:
                 reader.of(line.rank)  # line by line: what was said once, such as the epoch, is remembered
         if (found := reader.lowest(worker.ranks)) is not None:
-            return replace(found, rate=None, left=None) if status.state in FINAL else found
+            return found
     return None
 
 

@@ -56,6 +56,12 @@ def test_epochs_from_zero() -> None:
     assert after("Epoch 0/9  ━━━╸━━━ 5/10 0:00:05 • 0:00:06 7.50it/s").done == pytest.approx(0.05)
 
 
+def test_an_epoch_that_is_counted_in_two_ways() -> None:
+    bars = "epochs:  33%| 1/3 [00:00<00:01,  3.00it/s]  steps:  50%| 10/20 [00:00<00:00, 41.00it/s]"
+    found = after("epoch 0: loss: 0.1", bars, "epoch 1: loss: 0.2")
+    assert (found.epoch, found.epochs, found.done, found.metrics) == (2.0, 3, 0.5, {"loss": 0.2})
+
+
 def test_steps_that_go_on_from_epoch_to_epoch() -> None:
     found = after("epoch 1 step 100/1000", "epoch 2 step 200/1000", "epoch 2 step 300/1000")
     assert (found.done, found.of) == (0.3, "run")
@@ -109,8 +115,6 @@ def test_pieces_blocks_and_ranks() -> None:
     assert (last.step, last.steps) == (399, 500)
     assert reader.lowest([1, 2]) == last
     assert reader.of(2) is None
-    reader.forget()
-    assert reader.lowest() is None
 
 
 def test_a_users_pattern() -> None:

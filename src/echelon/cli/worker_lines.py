@@ -114,9 +114,6 @@ class WorkerLines:
             status = apply(self._status, event)
         with self._lock:
             self._status = status
-            if event.kind == "restarting":
-                self._reader.forget()
-                self._painted.clear()
 
     def lines(self) -> list[WorkerLine]:
         """What is to be drawn now: nothing before a worker runs, nor after the end."""

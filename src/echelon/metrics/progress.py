@@ -52,11 +52,6 @@ class ProgressReader:
             for each in rest.rsplit("\n", _NEWEST)[-_NEWEST:]:
                 rank.take(line.at, each)
 
-    def forget(self) -> None:
-        """The ranks start again."""
-        self._ranks.clear()
-        self._begun.clear()
-
     def of(self, rank: int) -> Progress | None:
         """How far a rank has come; None if its output does not tell."""
         found = self._ranks.get(rank)
@@ -129,6 +124,8 @@ class _Rank:
             self._metrics = tuple(sorted(seen.pairs, key=lambda pair: not is_loss(pair[0])))
             self._at = at
         now = self._now
+        if seen.epochs is None and now.epochs is not None:
+            seen = seen._replace(epoch=None)  # it may count them from another number on
         if not is_place(seen):
             return
         counts = seen.step is not None or seen.part is not None
@@ -138,7 +135,7 @@ class _Rank:
         self._at = at
         if seen.steps is not None:
             self._counted_at = at
-        if seen.epoch == 0 and not seen.beside:
+        if seen.epoch == 0 and seen.epochs is not None:
             self._first_epoch = 0
         new_epoch = seen.epoch is not None and seen.epoch != now.epoch
         if new_epoch and seen.step is not None and now.step is not None and seen.steps == now.steps:
@@ -153,8 +150,7 @@ class _Rank:
             now = now._replace(epoch=seen.epoch, beside=True)
         elif new_epoch or (seen.pairs and now.steps is None):
             # It begins; or, if the line says how it went, it is over.
-            epochs = now.epochs if seen.epochs is None else seen.epochs
-            now = seen._replace(part=1.0 if seen.pairs else None, epochs=epochs)
+            now = seen._replace(part=1.0 if seen.pairs else None)
         self._now = now._replace(pairs=())
         self._remember(at)
 

@@ -39,6 +39,8 @@ _BAR = re.compile(
 )
 _JSON = r"-?+(?:0|[1-9]\d{0,39}+)(?:\.\d{1,40}+)?+(?:[eE][+-]?+\d{1,4}+)?+"
 _MEMBER = re.compile(rf'"([^"\\]{{1,200}}+)"\s{{0,8}}+:\s{{0,8}}+({_JSON})(?=\s{{0,8}}+[,}}])')
+# A bar of tqdm that was cut to the terminal's width: the number at its end may lack digits.
+_CUT_BAR = re.compile(r"\[[\d:]{4,12}<[^\]]{0,4096}\Z")
 _COLOUR = re.compile("\x1b\\[[0-9;:]{0,32}[mK]")
 # A quick look at what may be before a value, and at what may say where the training stands.
 _MAYBE_PAIR = re.compile(r"""(?:=\s{0,8}|["']\s{0,8}:\s{0,8}|:\s{1,8})(?:tensor\()?[-+.\dnNiI]""")
@@ -112,6 +114,8 @@ def parse_with_slots(text: str) -> tuple[Found, list[Slot] | None]:
                 unsure.append((name, value, slots))
     if sure or place:
         pairs += unsure
+    cut = bool(pairs) and "<" in text and _CUT_BAR.search(text) is not None
+    pairs = [each for each in pairs if not cut or each[2][-1].end < len(text.rstrip())]
     if not pairs and not place:
         return NOTHING, None
     numbers = {use: float(text[slot.start : slot.end]) for use, slot in place.items()}
@@ -121,7 +125,7 @@ def parse_with_slots(text: str) -> tuple[Found, list[Slot] | None]:
         epoch=numbers.get("epoch"),
         steps=int(numbers["steps"]) if "steps" in numbers else None,
     )
-    if any(slot.name for slot in place.values()) or (text.startswith("{") and '"' in text):
+    if cut or any(slot.name for slot in place.values()) or (text.startswith("{") and '"' in text):
         # As in `step=-5`: with another number, more of the line may say where it stands, or it may be JSON.
         return found, None
     return found, [*(slot for *_, slots in pairs for slot in slots), *place.values()]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Literal
 
 from echelon.model.display import duration
@@ -29,6 +29,11 @@ class Progress:
     rate: float | None = None  # steps a second
     left: float | None = None
     metrics: Mapping[str, float] = field(default_factory=dict)
+
+
+def at_end(progress: Progress) -> Progress:
+    """How far a run had come that is over: there is no speed, nor time left."""
+    return replace(progress, rate=None, left=None)
 
 
 _MOST_METRICS = 3  # that are written

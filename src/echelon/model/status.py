@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from echelon.model.display import Rows, as_html, as_text, duration
 from echelon.model.event import Event, Outcome, RootCause
-from echelon.model.progress import Progress, words
+from echelon.model.progress import Progress, at_end, words
 from echelon.values import frozen
 
 State = Literal[
@@ -123,6 +123,13 @@ class RunSummary:
     user: str = ""  # the local user, where `owner` is the name in a cluster
     own: bool = True  # whether it is the asking user's
     pipeline: str | None = None  # the pipeline run that it is a step of
+
+
+def with_progress(status: Status, progress: Progress | None) -> Status:
+    """The status with how far the training has come."""
+    if progress is not None and status.state in FINAL:
+        progress = at_end(progress)
+    return replace(status, progress=progress)
 
 
 def _rows(status: Status) -> Rows:
