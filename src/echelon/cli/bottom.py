@@ -108,6 +108,12 @@ class BottomLines:
         return "\n".join(lines)
 
 
+def are_possible(*, to_stderr: bool = False) -> bool:
+    """Whether lines can stand below what ranks print: all of it is on one terminal, whose cursor moves."""
+    one_terminal = sys.stderr.isatty() and (to_stderr or sys.stdout.isatty())
+    return one_terminal and os.environ.get("TERM", "dumb") != "dumb"
+
+
 def fit(lines: list[tuple[str, str]], columns: int, rows: int) -> list[str]:
     """Heads and texts as lines that no terminal of that size breaks, at most half of its rows."""
     most = max(1, rows // 2)

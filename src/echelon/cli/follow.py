@@ -9,15 +9,16 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 from echelon.agent import stopping
 from echelon.cli import render
+from echelon.cli.bottom import are_possible
 from echelon.cli.lines import LinePrinter
 from echelon.cli.progress import CopyProgress
 from echelon.cli.recent import Recent
 from echelon.cli.terminal import Terminal
 from echelon.cli.words import one_line
-from echelon.cli.worker_lines import WorkerLines, are_possible
 from echelon.engines.base import Saving
 from echelon.engines.task import GRACE
 from echelon.errors import EchelonError, OutputFailed, ResultsIncomplete, RunLost, UnknownRun
@@ -29,6 +30,9 @@ from echelon.model.run import StopSignal
 from echelon.model.status import FINAL, Status
 from echelon.model.world import rank_count
 from echelon.tending import Tending
+
+if TYPE_CHECKING:
+    from echelon.cli.worker_lines import WorkerLines
 
 _LINE_PATIENCE = 5.0  # seconds that a message about a failure waits for the rank's last line
 _SHOWN_ANYWAY = (
@@ -71,8 +75,11 @@ def follow(
     with run.tending() as tender:
         with stopping_on_signals(run) as signals:
             render.notice(render.headline(job, run))
-            live = not raw and are_possible(to_stderr=format_ != "text")
-            workers = WorkerLines(run, job.metric_patterns) if live else None
+            workers: WorkerLines | None = None
+            if terminal is None and not raw and are_possible(to_stderr=format_ != "text"):
+                from echelon.cli.worker_lines import WorkerLines
+
+                workers = WorkerLines(run, job.metric_patterns)
             watcher = threading.Thread(
                 target=_attend, args=(run, tender, _LastLine(recent, only), workers), daemon=True
             )

@@ -17,8 +17,10 @@ from echelon.model.log import is_gap
 
 if TYPE_CHECKING:
     from echelon.cli.lines import DataPrinter, LinePrinter
+    from echelon.cli.worker_lines import WorkerLines
     from echelon.handle import Run
     from echelon.model.log import LogLine
+    from echelon.model.status import Status
     from echelon.notebook.removing import Found
 
 
@@ -46,6 +48,9 @@ def logs(
     """Show what the ranks wrote, each line with its rank; without RUN, of the newest run of this folder. Of a
     notebook's pipeline, one step after the other; with -f, each line with its step.
 
+    With -f on a terminal, a line for each worker stands below the output: its state, how far its training has
+    come, and the newest metrics.
+
     \b
     Examples:
       echelon logs RUN --rank 1 --tail 50
@@ -55,10 +60,8 @@ def logs(
     from echelon.cli import render
     from echelon.cli.follow import report_waiting
     from echelon.cli.lines import DataPrinter, LinePrinter
-    from echelon.cli.worker_lines import WorkerLines, are_possible
     from echelon.handle import Run
     from echelon.model.resources import parse_duration
-    from echelon.model.status import FINAL
 
     found = find_run_or_steps(name, target)
     runs = [found] if isinstance(found, Run) else found.steps
@@ -76,11 +79,10 @@ def logs(
             render.notice(f"run {run.name}")
         lines = run.logs(rank=rank, worker=worker, follow=follow, tail=tail, since=start)
         printer: DataPrinter | LinePrinter
-        status = run.status(progress=False)
         workers: WorkerLines | None = None
         if format_ == "text":
-            if follow and not raw and status.state not in FINAL and are_possible():
-                workers = WorkerLines(run, run.job().metric_patterns)
+            status = run.status(progress=False)
+            workers = _worker_lines(run, status) if follow and not raw else None
             ranks = [rank for each in status.workers for rank in each.ranks]
             printer = LinePrinter(
                 prefix=len(ranks) != 1, timestamps=timestamps, at_once=follow, raw=raw, workers=workers
@@ -92,6 +94,18 @@ def logs(
         with workers or contextlib.nullcontext():
             _print(run, lines, printer)
     return 0
+
+
+def _worker_lines(run: Run, status: Status) -> WorkerLines | None:
+    """Lines for the workers of a run that goes on, if they can stand below its output."""
+    from echelon.cli.bottom import are_possible
+    from echelon.model.status import FINAL
+
+    if status.state in FINAL or status.state == "damaged" or not are_possible():
+        return None
+    from echelon.cli.worker_lines import WorkerLines
+
+    return WorkerLines(run, run.job().metric_patterns)
 
 
 def _follow_steps(found: Found, wanted: Callable[[Run], Iterable[LogLine]], format_: str) -> None:

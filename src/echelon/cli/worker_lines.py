@@ -6,9 +6,7 @@ paints a few times a second, so that much output is not slowed down, and what ca
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -144,12 +142,3 @@ class WorkerLines:
                 lines = {(each.worker.worker, ""): (each.head(), each.text()) for each in self.lines()}
                 self.bottom.put_all({**{key: ("", "") for key in drawn if key not in lines}, **lines})
                 drawn = lines
-
-
-def are_possible(*, to_stderr: bool = False) -> bool:
-    """Whether lines can stand below what ranks print: all of it is on one terminal, which can move up."""
-    return (
-        sys.stderr.isatty()
-        and (to_stderr or sys.stdout.isatty())
-        and os.environ.get("TERM", "dumb") not in ("dumb", "")
-    )
