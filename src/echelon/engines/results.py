@@ -37,12 +37,12 @@ RECENT = 64 * 1024
 """Bytes at the end of an output that are its last lines."""
 
 
-def recent_lines(results: Path, worker: int, ranks: Iterable[int]) -> Iterator[LogLine]:
-    """The last lines of a worker's ranks, from the logs among the results; as their time, when the file was
-    written last.
+def recent_lines(logs: Path, worker: int, ranks: Iterable[int]) -> Iterator[LogLine]:
+    """The last lines of a worker's ranks, from the folder `logs` among the results; as their time, when the
+    file was written last.
     """
     for rank in ranks:
-        with suppress(OSError), (results / "logs" / f"rank-{rank}.log").open("rb") as file:
+        with suppress(OSError), (logs / f"rank-{rank}.log").open("rb") as file:
             about = os.fstat(file.fileno())
             file.seek(max(0, about.st_size - RECENT))
             for raw in file.read(RECENT).split(b"\n"):

@@ -120,7 +120,6 @@ def test_the_last_lines_of_a_worker(folder: RunDir) -> None:
 
 
 def test_the_last_lines_among_the_results(tmp_path: Path) -> None:
-    (tmp_path / "logs").mkdir()
-    (tmp_path / "logs" / "rank-3.log").write_bytes(b"x" * RECENT + b"\n1%\r2%\r3%\nend\n")
+    (tmp_path / "rank-3.log").write_bytes(b"x" * RECENT + b"\n1%\r2%\r3%\nend\n")
     *_, bar, end, _ = recent_lines(tmp_path, 1, [2, 3])
     assert (bar.text, end.text, end.rank, end.worker) == ("1%\r2%\r3%", "end", 3, 1)

@@ -314,7 +314,7 @@ class LocalEngine:
         ranks = [
             rank for each in opening_status(record).workers if each.worker == worker for rank in each.ranks
         ]
-        return recent_lines(Path(record.results), worker, ranks)
+        return recent_lines(Path(record.results) / "logs", worker, ranks)
 
     def fetch(
         self,

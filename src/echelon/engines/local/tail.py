@@ -82,14 +82,14 @@ def follow_logs(
 
 
 def recent_output(folder: RunDir, worker: int) -> Iterator[LogLine] | None:
-    """The last lines of a worker's agent; None where there is no such file, or it was compressed."""
+    """The last lines of a worker's agent; None where no such file can be read, or it was compressed."""
     paths = [path for number, _failures, path in folder.worker_logs() if number == worker]
     try:
         with paths[-1].open("rb") as file:
             start = max(0, file.seek(0, os.SEEK_END) - RECENT)
             file.seek(start)
             lines = file.read(RECENT).split(b"\n")[1 if start else 0 : -1]  # those that are whole
-    except (IndexError, FileNotFoundError):
+    except (IndexError, OSError):
         return None
     found = (parse_line(raw, worker) for raw in lines)
     return (line for line in found if isinstance(line, LogLine))

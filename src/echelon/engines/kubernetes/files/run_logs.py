@@ -49,8 +49,9 @@ class RunLogs:
         pods = pods_by_worker(views.pods_of(self._api, self._stored)).get(worker, [])
         if started := [pod for pod in pods if has_started(pod)]:
             return read_recent(self._api, started[-1])
+        logs = self._logs_here()
         ranks = [rank for each in self._workers if each.worker == worker for rank in each.ranks]
-        return recent_lines(self._home, worker, ranks)
+        return iter(()) if logs is None else recent_lines(logs, worker, ranks)
 
     def _follow(self, saving: Saving | None) -> Iterator[Line]:
         stored = self._stored
@@ -64,14 +65,18 @@ class RunLogs:
         """The lines of the pods and of this machine's folder; where there is none, of the keeper's."""
         stored = self._stored
         pods = views.pods_of(self._api, stored)
-        here = self._submissions.results_of(stored.uid) is not None
-        here = here or results.fetched_to(stored, self._submissions) is not None
-        logs = self._home / "logs"
-        if here and logs.is_dir():
+        if (logs := self._logs_here()) is not None:
             yield from read_with_saved(self._api, pods, logs, self._workers)
             return
         with kept_logs(self._api, stored, pods, self._workers) as kept:
             yield from read_with_saved(self._api, pods, kept, self._workers)
+
+    def _logs_here(self) -> Path | None:
+        """The folder with the run's logs, where this machine has one; another's of that name is none."""
+        here = self._submissions.results_of(self._stored.uid) is not None
+        here = here or results.fetched_to(self._stored, self._submissions) is not None
+        logs = self._home / "logs"
+        return logs if here and logs.is_dir() else None
 
     def _is_left_to_keeper(self) -> bool:
         """Whether a run is over, its pods are gone, and its keeper may have what they wrote."""
