@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from echelon.engines.memory.engine import MemoryEngine
-from echelon.engines.memory.script import Act
-from echelon.errors import InvalidJob, Unreachable
+from echelon.engines.memory.script import Act, Program
+from echelon.errors import Denied, InvalidJob, Unreachable
 from echelon.handle import Run
 from echelon.model.event import Event
 from echelon.model.job import Job
+from echelon.model.log import LogLine
 from echelon.model.metric import Metric
 from echelon.observing import Item, merged
 from echelon.submit import Prepared, submit
@@ -22,7 +23,7 @@ from tests.conftest import PATIENCE, wait_until
 from tests.metrics.event_files import event, record
 
 
-def start(act: Act, **more: Any) -> Run:
+def start(act: Program, **more: Any) -> Run:
     job = Job(name="fm", script="train.py", framework="plain", **more)
     return submit(Prepared(job=job), MemoryEngine({"train.py": act}))
 
@@ -87,3 +88,35 @@ def test_a_stream_that_is_left_lets_its_sources_go() -> None:
     stream.close()  # type: ignore[attr-defined]
     wait_until(gone.is_set, "the source to end")
     assert gone.wait(PATIENCE)
+
+
+def test_how_far_a_run_has_come() -> None:
+    run = start(Act(lines=("Epoch 3/10", "12/24 ━━━ 1s 100ms/step - loss: 0.5"), lasts=True), workers=2)
+    progress = run.status().progress
+    assert progress is not None
+    assert (progress.rank, progress.epoch, progress.epochs, progress.step) == (0, 3.0, 10, 12)
+    assert (progress.done, progress.metrics) == (0.25, {"loss": 0.5})
+    assert progress.left == pytest.approx(18.0)
+    assert run.status(progress=False).progress is None
+    assert "progress  epoch 3/10, 12/24, 25%, 10/s, 18 s left, loss 0.5" in repr(run.status())
+    run.stop()
+    ended = run.status().progress
+    assert ended is not None
+    assert (ended.done, ended.rate, ended.left) == (0.25, None, None)
+
+
+def test_the_lowest_rank_that_tells_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = start(lambda rank, _: Act(lines=(f"step {rank}/8",) if rank in (2, 3, 7) else ()), workers=8)
+    progress = run.status().progress
+    assert progress is not None
+    assert (progress.rank, progress.step) == (2, 2)
+
+    def denied(*_: object) -> Iterator[LogLine]:
+        raise Denied("not for you")
+
+    monkeypatch.setattr(MemoryEngine, "recent", denied)
+    assert (run.status().progress, run.status().state) == (None, "succeeded")
+
+
+def test_a_run_that_tells_nothing_of_it() -> None:
+    assert start(Act(lines=("hello", "port: 8080")), workers=2).status().progress is None

@@ -21,8 +21,8 @@ from echelon.model.job import Job
 from echelon.model.log import LogBlock, LogLine
 from echelon.model.plan import Plan
 from echelon.model.resources import parse_duration
-from echelon.model.run import RunRef, StopSignal, opening_status
-from echelon.model.status import FINAL, Status, fold
+from echelon.model.run import Record, RunRef, StopSignal, opening_status
+from echelon.model.status import FINAL, Status, fold, with_progress
 from echelon.model.usage import RunUsage, usage_of
 from echelon.model.world import rank_count
 from echelon.tending import Tending, tending
@@ -70,23 +70,34 @@ class Run:
         """The run's name."""
         return self._ref.name
 
-    def status(self) -> Status:
-        """How the run stands now."""
+    def status(self, *, progress: bool = True) -> Status:
+        """How the run stands now; with `progress`, also how far its training has come, which is read from the
+        last lines of its output.
+        """
         try:
-            return self._look()
+            record, status = self._read()
         except RunDamaged as error:
             reason = f"{error.problem}; {error.hint}"
             return Status(name=self.name, uri=str(self._ref), state="damaged", reason=reason)
+        if progress and status.started is not None:
+            from echelon.observing import progress_of
+
+            with suppress(EchelonError):  # its output cannot be read, or may not: the rest is known
+                return with_progress(status, progress_of(self._engine, record, status))
+        return status
 
     def _look(self) -> Status:
+        return self._read()[1]
+
+    def _read(self) -> tuple[Record, Status]:
         record = self._engine.read(self._ref)
         while True:
             status = fold(opening_status(record), self._engine.events(self._ref))
             if record.plan is not None:
-                return status
+                return record, status
             record = self._engine.read(self._ref)
             if record.plan is None:
-                return status
+                return record, status
             # It was admitted while its events were read: they speak of workers that only the plan names.
 
     def job(self) -> Job:
@@ -415,7 +426,7 @@ class Run:
         """
         from echelon.resuming import resume
 
-        resume(self._ref, self._engine, self.status(), no_wait=no_wait, stays=stays)
+        resume(self._ref, self._engine, self.status(progress=False), no_wait=no_wait, stays=stays)
         return self
 
     def deliver(self, watch: CopyWatch) -> None:

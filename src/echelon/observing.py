@@ -1,4 +1,5 @@
-"""A run's events and metrics as one stream: what is known, or what comes until the run ends. It only reads.
+"""A run's events and metrics as one stream: what is known, or what comes until the run ends; and how far its
+training has come. It only reads.
 
 The lines, the events and TensorBoard's files of a run are three sources that each may be silent for hours. To
 follow them, each has a thread."""
@@ -14,15 +15,19 @@ from pathlib import Path
 
 from echelon.engines.base import Engine
 from echelon.metrics.event_files import EventFiles
+from echelon.metrics.progress import ProgressReader
 from echelon.metrics.reader import MetricReader, read_all
 from echelon.model.event import Event
 from echelon.model.metric import Metric
+from echelon.model.progress import Progress
 from echelon.model.run import Record, RunRef
+from echelon.model.status import Status
 
 Item = Event | Metric
 Batches = Iterator[Sequence[Item]]
 _LOOK = 1.0  # seconds between two looks at TensorBoard's files
 _WAITING = 16  # batches that wait for a slow reader before the sources wait: each may be thousands of metrics
+_LOOKED_AT = 4  # workers: the first rank nearly always tells how far it is
 _CLOCKS = 60.0  # seconds by which clocks of two machines may differ
 
 
@@ -101,6 +106,21 @@ def _end_last(items: Iterator[Item]) -> Iterator[Item]:
             yield item
     if end is not None:
         yield end
+
+
+def progress_of(engine: Engine, record: Record, status: Status) -> Progress | None:
+    """How far the training has come: of the lowest rank that tells it, as far as its last lines do. Of many
+    workers only the first ones are looked at.
+    """
+    reader = ProgressReader(record.job.metric_patterns)
+    for worker in status.workers[:_LOOKED_AT]:
+        for line in engine.recent(record.ref, worker.worker):
+            reader.read(line)
+            if line.rank is not None:
+                reader.of(line.rank)  # line by line: what was said once, such as the epoch, is remembered
+        if (found := reader.lowest(worker.ranks)) is not None:
+            return found
+    return None
 
 
 def merged(sources: Sequence[Callable[[], Batches]]) -> Iterator[Item]:

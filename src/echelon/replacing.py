@@ -22,7 +22,7 @@ def free_name(job: Job, engine: Engine, tell: Callable[[str], object]) -> None:
     if record is None:
         return
     run = Run(record.ref, engine)
-    state = run.status().state
+    state = run.status(progress=False).state
     if state not in (*FINAL, "recorded"):
         raise RunExists(
             f"run {job.name!r} is {state}: only a run that has ended is replaced",

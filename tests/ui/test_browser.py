@@ -21,7 +21,7 @@ rank = os.environ["ECHELON_WORKER"]
 print("hello from", rank, flush=True)
 print("<script>document.title='taken'</script> \\x1b]0;taken\\x07\\x1b[31mred\\x1b[0m", flush=True)
 for step in range(100_000):
-    print(f"step={step} loss={1 / (step + 1):.4f}", flush=True)
+    print(f"step={step}/100000 loss={1 / (step + 1):.4f}", flush=True)
     time.sleep(0.5)
 """
 

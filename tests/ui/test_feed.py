@@ -26,6 +26,23 @@ def test_all_share_it_and_an_old_list_makes_no_second_one() -> None:
     reading.feeds.close()
 
 
+def test_how_far_a_run_has_come() -> None:
+    act = Act(lines=("Epoch 2/4", "5/10 ━━━ 1s 100ms/step - loss: 0.5 - <b>: 1"), lasts=True)
+    reading = Reading(engine_with(fm=act))
+    view = RunView(reading, "fm")
+    told: list[dict] = []
+
+    def knows(text: str) -> bool:
+        told.extend(each["progress"] for each in view.news() if each["kind"] == "progress")
+        return bool(told) and told[-1] == {"done": 0.375, "rank": 0, "text": text}
+
+    wait_until(lambda: knows("epoch 2/4, 5/10, 37%, 10/s, 2 s left, loss 0.5"), "the page to be told")
+    assert reading.run("fm")["status"]["progress"]["steps"] == 10
+    reading.attach(reading.row("fm")).stop()
+    wait_until(lambda: knows("epoch 2/4, 5/10, 37%, loss 0.5"), "no time left")
+    reading.feeds.close()
+
+
 def test_only_so_many_are_kept() -> None:
     reading = Reading(engine_with(fm=training))
     row, feeds = reading.row("fm"), Feeds()

@@ -28,6 +28,8 @@ def visit(page: Page, address: str, shots: Path) -> None:
     assert page.title() == "fm · echelon"
     expect(page.get_by_role("img", name=re.compile("curve of loss"))).to_be_visible()
     assert page.locator("figure canvas").count() == 1
+    expect(page.get_by_role("progressbar", name="progress")).to_be_visible()
+    expect(page.get_by_text(re.compile(r"\d+/100000, 0%, .* left, loss "))).to_be_visible()
     page.screenshot(path=shots / "run.png", full_page=True)
     print("seen", flush=True)
 

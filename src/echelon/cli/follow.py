@@ -9,9 +9,11 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 from echelon.agent import stopping
 from echelon.cli import render
+from echelon.cli.bottom import are_possible
 from echelon.cli.lines import LinePrinter
 from echelon.cli.progress import CopyProgress
 from echelon.cli.recent import Recent
@@ -28,6 +30,9 @@ from echelon.model.run import StopSignal
 from echelon.model.status import FINAL, Status
 from echelon.model.world import rank_count
 from echelon.tending import Tending
+
+if TYPE_CHECKING:
+    from echelon.cli.worker_lines import WorkerLines
 
 _LINE_PATIENCE = 5.0  # seconds that a message about a failure waits for the rank's last line
 _SHOWN_ANYWAY = (
@@ -70,21 +75,19 @@ def follow(
     with run.tending() as tender:
         with stopping_on_signals(run) as signals:
             render.notice(render.headline(job, run))
-            printer: LinePrinter | None = None
+            workers: WorkerLines | None = None
+            if terminal is None and not raw and are_possible(to_stderr=format_ != "text"):
+                from echelon.cli.worker_lines import WorkerLines
+
+                workers = WorkerLines(run, job.metric_patterns)
             watcher = threading.Thread(
-                target=_attend, args=(run, tender, _LastLine(recent, only)), daemon=True
+                target=_attend, args=(run, tender, _LastLine(recent, only), workers), daemon=True
             )
             watcher.start()
             try:
-                relayed = terminal is not None and terminal.relay()
-                for piece in () if relayed else run.raw_logs(Saving(tell=render.notice)):
-                    printer = printer or _printer(run, format_, raw=raw, only=only, recent=recent)
-                    if isinstance(piece, LogBlock):
-                        printer.show_block(piece)
-                    else:
-                        printer.show(piece)
-                if printer is not None:
-                    printer.finish()
+                if terminal is None or not terminal.relay():
+                    with workers or contextlib.nullcontext():
+                        _show(run, format_, raw=raw, only=only, recent=recent, workers=workers)
             except (BrokenPipeError, OutputFailed) as error:
                 if not signals:
                     why = "no reader is left" if isinstance(error, BrokenPipeError) else error.message
@@ -93,7 +96,7 @@ def follow(
                 raise
         try:
             trouble = _collect(run, watcher)
-            status = run.status()
+            status = run.status(progress=False)
         except UnknownRun:
             raise RunLost(
                 f"run {run.name!r} was removed while it was followed, and its results with it",
@@ -115,19 +118,40 @@ def follow(
     return render.final_code(code, trouble)
 
 
-def _printer(run: Run, format_: str, *, raw: bool, only: Collection[int], recent: Recent) -> LinePrinter:
-    """Show a single rank's lines as it wrote them. Made for the first line: until then there may be no
-    plan.
-    """
-    plan = run.plan()
-    only_rank = plan is not None and rank_count(plan.world) == 1
-    return LinePrinter(prefix=not only_rank, to_stderr=format_ != "text", raw=raw, only=only, recent=recent)
+def _show(
+    run: Run,
+    format_: str,
+    *,
+    raw: bool,
+    only: Collection[int],
+    recent: Recent,
+    workers: WorkerLines | None,
+) -> None:
+    """Print the run's lines as they come; those of a single rank as it wrote them."""
+    printer: LinePrinter | None = None
+    for piece in run.raw_logs(Saving(tell=render.notice)):
+        if printer is None:  # until the first line there may be no plan
+            plan = run.plan()
+            printer = LinePrinter(
+                prefix=plan is None or rank_count(plan.world) != 1,
+                to_stderr=format_ != "text",
+                raw=raw,
+                only=only,
+                recent=recent,
+                workers=workers,
+            )
+        if isinstance(piece, LogBlock):
+            printer.show_block(piece)
+        else:
+            printer.show(piece)
+    if printer is not None:
+        printer.finish()
 
 
-def report_waiting(run: Run) -> None:
+def report_waiting(run: Run, workers: WorkerLines | None = None) -> None:
     """Report, in a thread of its own, why a run that another command follows does not run yet."""
     kinds = ("queued", "waiting")
-    threading.Thread(target=_report_events, args=(run, kinds), name="events", daemon=True).start()
+    threading.Thread(target=_report_events, args=(run, kinds, workers), name="events", daemon=True).start()
 
 
 class _LastLine:
@@ -145,7 +169,7 @@ class _LastLine:
             self._recent.wait_for(cause.rank, cause.tail[-1], _LINE_PATIENCE)
 
 
-def _attend(run: Run, tender: Tending, last_line: _LastLine) -> None:
+def _attend(run: Run, tender: Tending, last_line: _LastLine, workers: WorkerLines | None) -> None:
     """Report events, and fetch the results as soon as the run is over: a slow reader of its output, such as a
     pager, may still be reading when the workers have gone.
     """
@@ -154,6 +178,7 @@ def _attend(run: Run, tender: Tending, last_line: _LastLine) -> None:
         on_end=lambda end: tender.finish(end, lambda: render.collecting(run)),
         on_restart=last_line.wait,
         on_leader=lambda: _deliver(run),
+        workers=workers,
     )
 
 
@@ -243,6 +268,7 @@ def _next_signal(number: int, asked: StopSignal | None) -> StopSignal:
 def _report_events(
     run: Run,
     kinds: Sequence[str] | None = None,
+    workers: WorkerLines | None = None,
     on_end: Callable[[Event], object] = lambda _: None,
     on_restart: Callable[[Event], object] = lambda _: None,
     on_leader: Callable[[], object] = lambda: None,
@@ -250,6 +276,8 @@ def _report_events(
     queued = False
     with contextlib.suppress(EchelonError, OSError):  # reading the lines fails in the same way
         for event in run.events():
+            if workers is not None:
+                workers.take(event)
             if event.kind == "finished":
                 on_end(event)
             elif event.kind == "restarting":

@@ -5,20 +5,24 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Collection
+from typing import TYPE_CHECKING
 
 from echelon.cli.bottom import BottomLines
 from echelon.cli.recent import Recent
 from echelon.cli.say import shown, split_at_cut, style, tamed, tamed_lines
+from echelon.cli.words import RANK_COLOURS
 from echelon.errors import from_output_error
 from echelon.model.log import LogBlock, LogLine
 
+if TYPE_CHECKING:
+    from echelon.cli.worker_lines import WorkerLines
+
 _PROGRESS_EVERY = 5.0  # seconds between two lines of a rank's progress where it cannot be painted over
-_COLOURS = ("cyan", "green", "yellow", "magenta", "blue", "bright_red", "bright_cyan", "bright_green")
 
 
 class LinePrinter:
-    """Prints log lines, each with its rank; of a single rank, as it wrote them. Progress of several ranks is
-    at the bottom of the terminal, one line for each; elsewhere it is a line now and then.
+    """Prints log lines, each with its rank; of a single rank, as it wrote them. Where the workers have lines
+    at the bottom of the terminal, bars of several ranks are there; elsewhere they are a line now and then.
 
     Unless `raw`, what would do more to a terminal than colour the line and paint it over is left out."""
 
@@ -32,12 +36,16 @@ class LinePrinter:
         raw: bool = False,
         only: Collection[int] = (),
         recent: Recent | None = None,
+        workers: WorkerLines | None = None,
     ) -> None:
-        """`only` are the ranks to print, if not all; `recent` is told what was printed."""
+        """`only` are the ranks to print, if not all; `recent` is told what was printed, `workers` what was
+        read.
+        """
         self._only = frozenset(only)
         self._recent = recent
         self._prefix = prefix
         self._timestamps = timestamps
+        self._as_written = not prefix and not timestamps
         self._to_stderr = to_stderr
         self._tamed = (lambda text: text) if raw else tamed
         self._tamed_lines = (lambda text: text) if raw else tamed_lines
@@ -47,22 +55,25 @@ class LinePrinter:
         self._terminal = {"stdout": sys.stdout.isatty(), "stderr": sys.stderr.isatty()}
         self._open_line = False
         self._painted = False
-        self._bottom = BottomLines()
+        self._workers = workers
+        self._bottom = BottomLines() if workers is None else workers.bottom
         self._progress_at: dict[tuple[int | None, str], float] = {}
 
     def show(self, line: LogLine) -> None:
         """Print one line, or a piece of one."""
+        if self._workers is not None:
+            self._workers.read(line)
+        self._show(line)
+
+    def _show(self, line: LogLine) -> None:
         import dataclasses
 
         if line.progress and not self._is_shown(line):
             return
-        if not self._prefix and not self._timestamps:
+        if self._as_written:
             self._show_as_written(line)
             return
         key = (line.rank, line.stream)
-        if line.progress and self._on_terminal(line):
-            self._bottom.put(key, self._head(line), line.text)
-            return
         begun = self._begun.pop(key, None)
         if begun is not None:
             line = dataclasses.replace(line, text=begun.text + line.text)
@@ -73,14 +84,15 @@ class LinePrinter:
 
     def show_block(self, block: LogBlock) -> None:
         """Print lines that came at once, in one write. The first may continue what was begun before."""
-        self.show(block.first)
+        if self._workers is not None:
+            self._workers.read(block)
+        self._show(block.first)
         head = self._head(block.first)
         rest = self._tamed_lines(block.rest)
         self._write(block.first, head + (rest.replace("\n", "\n" + head) if head else rest) + "\n")
 
     def finish(self) -> None:
         """Print what was begun and never ended."""
-        self._bottom.close()
         for line in self._begun.values():
             self._write(line, f"{self._head(line)}{self._tamed(line.text)}\n")
         if self._open_line and sys.stdout.isatty():
@@ -94,9 +106,9 @@ class LinePrinter:
         text = self._cut.pop((line.rank, line.stream), "") + line.text
         if line.unfinished:
             text, self._cut[line.rank, line.stream] = split_at_cut(text)
-        self._write(line, again + self._tamed(text) + ("" if line.unfinished or paints else "\n"))
-        self._painted = paints
         self._open_line = line.unfinished or paints
+        self._write(line, again + self._tamed(text) + ("" if self._open_line else "\n"))
+        self._painted = paints
 
     def _write(self, line: LogLine, text: str) -> None:
         if self._only and line.rank is not None and line.rank not in self._only:
@@ -105,7 +117,7 @@ class LinePrinter:
         if self._recent is not None:
             self._recent.note(line.rank, text, seen=stream is sys.stderr or self._terminal["stdout"])
         try:
-            with self._bottom.hidden():
+            with self._bottom.hidden(open_line=self._open_line):
                 stream.write(text)
                 if self._at_once:
                     stream.flush()
@@ -122,8 +134,10 @@ class LinePrinter:
         """Whether to show a sight of a progress bar: all where it is painted over, else one now and then."""
         if self._only and line.rank not in self._only:
             return False
-        if self._on_terminal(line) and self._at_once:
+        if self._as_written and self._on_terminal(line) and self._at_once:
             return True
+        if self._workers is not None:
+            return False  # it is there
         key = (line.rank, line.stream)
         if not line.text or line.at - self._progress_at.get(key, 0.0) < _PROGRESS_EVERY:
             return False
@@ -141,7 +155,7 @@ class LinePrinter:
             return f"{stamp}[agent {line.worker}] "
         name = f"[{line.rank}]"
         if self._on_terminal(line):
-            name = shown(style(name, fg=_COLOURS[line.rank % len(_COLOURS)]))
+            name = shown(style(name, fg=RANK_COLOURS[line.rank % len(RANK_COLOURS)]))
         return f"{stamp}{name} "
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -16,8 +17,10 @@ from echelon.model.log import is_gap
 
 if TYPE_CHECKING:
     from echelon.cli.lines import DataPrinter, LinePrinter
+    from echelon.cli.worker_lines import WorkerLines
     from echelon.handle import Run
     from echelon.model.log import LogLine
+    from echelon.model.status import Status
     from echelon.notebook.removing import Found
 
 
@@ -44,6 +47,9 @@ def logs(
 ) -> int:
     """Show what the ranks wrote, each line with its rank; without RUN, of the newest run of this folder. Of a
     notebook's pipeline, one step after the other; with -f, each line with its step.
+
+    With -f on a terminal, a line for each worker stands below the output: its state, how far its training has
+    come, and the newest metrics.
 
     \b
     Examples:
@@ -73,15 +79,33 @@ def logs(
             render.notice(f"run {run.name}")
         lines = run.logs(rank=rank, worker=worker, follow=follow, tail=tail, since=start)
         printer: DataPrinter | LinePrinter
+        workers: WorkerLines | None = None
         if format_ == "text":
-            ranks = [rank for each in run.status().workers for rank in each.ranks]
-            printer = LinePrinter(prefix=len(ranks) != 1, timestamps=timestamps, at_once=follow, raw=raw)
+            status = run.status(progress=False)
+            workers = _worker_lines(run, status) if follow and not raw else None
+            ranks = [rank for each in status.workers for rank in each.ranks]
+            printer = LinePrinter(
+                prefix=len(ranks) != 1, timestamps=timestamps, at_once=follow, raw=raw, workers=workers
+            )
         else:
             printer = DataPrinter(format_, at_once=follow)
         if follow:
-            report_waiting(run)
-        _print(run, lines, printer)
+            report_waiting(run, workers)
+        with workers or contextlib.nullcontext():
+            _print(run, lines, printer)
     return 0
+
+
+def _worker_lines(run: Run, status: Status) -> WorkerLines | None:
+    """Lines for the workers of a run that goes on, if they can stand below its output."""
+    from echelon.cli.bottom import are_possible
+    from echelon.model.status import FINAL
+
+    if status.state in FINAL or status.state == "damaged" or not are_possible():
+        return None
+    from echelon.cli.worker_lines import WorkerLines
+
+    return WorkerLines(run, run.job().metric_patterns)
 
 
 def _follow_steps(found: Found, wanted: Callable[[Run], Iterable[LogLine]], format_: str) -> None:
@@ -117,6 +141,6 @@ def _print(run: Run, lines: Iterable[LogLine], printer: DataPrinter | LinePrinte
         printer.show(line)
         torn = torn or is_gap(line)  # it stands for others, which the cluster no longer has
     printer.finish()
-    folder = Path(run.status().results or "") if torn else None
+    folder = Path(run.status(progress=False).results or "") if torn else None
     if folder is not None and (folder / "logs").is_dir() and not is_streamed(folder):
         render.notice(f"all output is in {near(str(folder))}/logs")

@@ -23,6 +23,7 @@ from echelon.engines.results import holds_results, is_streamed
 from echelon.handle import Run
 from echelon.model.job import Job, asks_for_gpus, workers_asked
 from echelon.model.plan import Plan
+from echelon.model.progress import words
 from echelon.model.resources import format_memory
 from echelon.model.status import RunSummary, Status
 from echelon.model.world import rank_count, worker_count
@@ -292,6 +293,7 @@ def status(found: Status, format_: str, advice: str | None = None) -> None:
         ("started", time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(found.created))),
         ("elapsed", duration((found.ended or now) - (found.started or found.created))),
         ("phases", phases(found, now)),
+        ("progress", _progress(found)),
         ("restarts", _restarts(found)),
         ("results", near(found.results)),
     ]
@@ -339,6 +341,14 @@ def _without_empty(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> tuple
     """A table without the columns in which no row has anything."""
     kept = [at for at in range(len(heads)) if any(row[at] not in ("", "-") for row in rows)]
     return [heads[at] for at in kept], [[row[at] for at in kept] for row in rows]
+
+
+def _progress(found: Status) -> str:
+    """How far its training has come, and which rank tells it, unless it is the first."""
+    if found.progress is None:
+        return ""
+    rank = f" (rank {found.progress.rank})" if found.progress.rank else ""
+    return ", ".join(words(found.progress)) + rank
 
 
 def _restarts(found: Status) -> str:

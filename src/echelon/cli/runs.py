@@ -104,7 +104,8 @@ def _last_is_remote() -> bool:
 @click.argument("name", metavar="[RUN]", required=False, shell_complete=complete_runs)
 @target_options
 def status(name: str | None, **target: str | None) -> int:
-    """Say how a run stands: its workers, its restarts, and, if it failed, the rank that failed first.
+    """Say how a run stands: its workers, its restarts, how far its training has come (as its output tells),
+    and, if it failed, the rank that failed first.
     Without RUN, the newest run of this folder. Of a notebook's pipeline, its steps are listed.
 
     \b

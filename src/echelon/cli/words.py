@@ -10,8 +10,19 @@ from echelon.model.display import duration
 from echelon.model.event import RootCause
 from echelon.model.status import Status
 
-__all__ = ["cause_lines", "duration", "named_ranks", "near", "one_line", "phases", "ranges", "state"]
+__all__ = [
+    "RANK_COLOURS",
+    "cause_lines",
+    "duration",
+    "named_ranks",
+    "near",
+    "one_line",
+    "phases",
+    "ranges",
+    "state",
+]
 
+RANK_COLOURS = ("cyan", "green", "yellow", "magenta", "blue", "bright_red", "bright_cyan", "bright_green")
 _STATE_COLOURS = {
     "running": "green", "succeeded": "green", "failed": "red", "lost": "red", "timed-out": "red",
     "damaged": "red", "queued": "yellow", "restarting": "yellow", "stopping": "yellow",

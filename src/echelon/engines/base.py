@@ -260,6 +260,10 @@ class Engine(Protocol):
         """As `logs`, of all ranks; lines that a rank wrote at once may come as one block."""
         ...
 
+    def recent(self, ref: RunRef, worker: int) -> Iterator[LogLine]:
+        """The last lines that the ranks of a worker wrote, some hundred, for a look that must cost little."""
+        ...
+
     def fetch(
         self,
         ref: RunRef,

@@ -4,12 +4,15 @@ every engine.
 
 from __future__ import annotations
 
+import os
 import shutil
 import uuid
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from echelon.errors import InvalidJob, StateTrouble, from_os_error
+from echelon.model.log import LogLine, decode
 
 STREAMED = ".streamed"
 """A folder among the logs, with notes on those that were streamed while the run went on: they may lack lines,
@@ -28,6 +31,22 @@ def holds_results(folder: Path) -> bool:
 def is_streamed(folder: Path) -> bool:
     """Whether some of the logs in a results folder were streamed, and may lack lines."""
     return (folder / "logs" / STREAMED).is_dir()
+
+
+RECENT = 64 * 1024
+"""Bytes at the end of an output that are its last lines."""
+
+
+def recent_lines(logs: Path, worker: int, ranks: Iterable[int]) -> Iterator[LogLine]:
+    """The last lines of a worker's ranks, from the folder `logs` among the results; as their time, when the
+    file was written last.
+    """
+    for rank in ranks:
+        with suppress(OSError), (logs / f"rank-{rank}.log").open("rb") as file:
+            about = os.fstat(file.fileno())
+            file.seek(max(0, about.st_size - RECENT))
+            for raw in file.read(RECENT).split(b"\n"):
+                yield LogLine(text=decode(raw), at=about.st_mtime, worker=worker, rank=rank)
 
 
 def check_inside(results: Path, path: str) -> Path:

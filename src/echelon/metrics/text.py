@@ -22,21 +22,25 @@ DIGITS = r"[+-]?+(?:\d{1,40}+(?:\.\d{0,40}+)?+|\.\d{1,40}+)(?:[eE][+-]?+\d{1,4}+
 COUNT = r"\d{1,15}+"
 PLACE = rf"{COUNT}(?:\.\d{{1,20}}+)?+"
 _NUMBER = rf"(?:{DIGITS}|[+-]?+(?i:nan|inf(?:inity)?+))"
-_END = r"""(?=%?+(?:[\s)\]}>|;'"\x1b]|,(?!\d)|\.(?!\S)|\Z))"""
+_END = r"""(?!%\|)(?=%?+(?:[\s)\]}>|;'"\x08\x1b]|,(?!\d)|\.(?!\S)|\Z))"""
 _PAIR = re.compile(
     r"""(?<![\w./@?&=%+~$\#\\-])([A-Za-z][\w./@-]{0,63}+)(["']?)\s{0,8}+(=|:)(\s{0,8}+)(?:tensor\()?+"""
     rf"({_NUMBER})(?:/({COUNT})\s\(\d{{1,3}}(?:\.\d{{1,9}})?%\))?+{_END}"
 )
 _POSITION = re.compile(
     r"""(?<![\w/.@-])(epoch|global[_ ]step|step|iteration|iter)["']?\s{0,4}+[:=#]?\s{0,4}+\[?\s{0,4}+"""
-    rf"({PLACE})(?:\s?/\s{{0,4}}+({COUNT}))?+(?![\w.]\w)"
+    rf"({PLACE})(?:(?:\s?/|\sof)\s{{0,8}}+({COUNT}))?+(?!%|[\w.]\w)"
     rf"(?:\]?\s{{0,4}}\[\s{{0,8}}({COUNT})\s?/\s{{0,4}}({COUNT})(?!\d))?",
     re.IGNORECASE,
 )
-# The bars of tqdm (`| 41/100 [`) and of Keras (`938/938 [====`, `938/938 ━━━━`).
-_BAR = re.compile(rf"(?:\|\s{{0,8}}|\A\s{{0,8}})({COUNT})/({COUNT})\s(?=\[(?:[\d=>.?]|<)|━)")
+# The bars of tqdm (`| 41/100 [`) and of Keras (`938/938 [====`, `938/938 ━━━━`, `938/938 - 5s`).
+_BAR = re.compile(
+    rf"(?:\|\s{{0,8}}|\A\s{{0,8}})({COUNT})/({COUNT})\s(?=\[(?:[\d=>.?]|<)|━|-\s\d{{1,9}}m?s\s)"
+)
 _JSON = r"-?+(?:0|[1-9]\d{0,39}+)(?:\.\d{1,40}+)?+(?:[eE][+-]?+\d{1,4}+)?+"
 _MEMBER = re.compile(rf'"([^"\\]{{1,200}}+)"\s{{0,8}}+:\s{{0,8}}+({_JSON})(?=\s{{0,8}}+[,}}])')
+# A bar of tqdm that was cut to the terminal's width: the number at its end may lack digits.
+_CUT_BAR = re.compile(r"\[[\d:]{4,12}<[^\]]{0,4096}\Z")
 _COLOUR = re.compile("\x1b\\[[0-9;:]{0,32}[mK]")
 # A quick look at what may be before a value, and at what may say where the training stands.
 _MAYBE_PAIR = re.compile(r"""(?:=\s{0,8}|["']\s{0,8}:\s{0,8}|:\s{1,8})(?:tensor\()?[-+.\dnNiI]""")
@@ -110,6 +114,8 @@ def parse_with_slots(text: str) -> tuple[Found, list[Slot] | None]:
                 unsure.append((name, value, slots))
     if sure or place:
         pairs += unsure
+    cut = bool(pairs) and "<" in text and _CUT_BAR.search(text) is not None
+    pairs = [each for each in pairs if not cut or each[2][-1].end < len(text.rstrip())]
     if not pairs and not place:
         return NOTHING, None
     numbers = {use: float(text[slot.start : slot.end]) for use, slot in place.items()}
@@ -119,7 +125,7 @@ def parse_with_slots(text: str) -> tuple[Found, list[Slot] | None]:
         epoch=numbers.get("epoch"),
         steps=int(numbers["steps"]) if "steps" in numbers else None,
     )
-    if any(slot.name for slot in place.values()) or (text.startswith("{") and '"' in text):
+    if cut or any(slot.name for slot in place.values()) or (text.startswith("{") and '"' in text):
         # As in `step=-5`: with another number, more of the line may say where it stands, or it may be JSON.
         return found, None
     return found, [*(slot for *_, slots in pairs for slot in slots), *place.values()]

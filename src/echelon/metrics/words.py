@@ -34,3 +34,9 @@ def is_known_metric(name: str) -> bool:
     """Whether it is a metric by its name alone: `loss`, `val_loss`, `Accuracy`, `top1`."""
     lowered = name.lower()
     return lowered.endswith(_METRIC_ENDS) or not _METRIC_WORDS.isdisjoint(re.split(r"[^a-z0-9]+", lowered))
+
+
+@lru_cache(maxsize=1024)
+def is_loss(name: str) -> bool:
+    """Whether it is a loss by its name: `loss`, `train/loss`, `Loss`."""
+    return name.lower().endswith("loss")

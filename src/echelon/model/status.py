@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from echelon.model.display import Rows, as_html, as_text, duration
 from echelon.model.event import Event, Outcome, RootCause
+from echelon.model.progress import Progress, at_end, words
 from echelon.values import frozen
 
 State = Literal[
@@ -90,6 +91,7 @@ class Status:
     owner: str = ""
     agents_since: float | None = None  # when the last of its agents began to run
     training_since: float | None = None  # when all of its ranks ran, after the last restart
+    progress: Progress | None = None  # how far the lowest rank has come whose output tells it
 
     def __repr__(self) -> str:
         return as_text(_rows(self))
@@ -123,6 +125,13 @@ class RunSummary:
     pipeline: str | None = None  # the pipeline run that it is a step of
 
 
+def with_progress(status: Status, progress: Progress | None) -> Status:
+    """The status with how far the training has come."""
+    if progress is not None and status.state in FINAL:
+        progress = at_end(progress)
+    return replace(status, progress=progress)
+
+
 def _rows(status: Status) -> Rows:
     """What there is to say of a run in a few rows."""
     ranks = sum(len(worker.ranks) for worker in status.workers)
@@ -132,6 +141,7 @@ def _rows(status: Status) -> Rows:
         ("state", f"{status.state}: {status.reason}" if status.reason else status.state),
         ("first to fail", f"rank {cause.rank}" if cause is not None and cause.rank is not None else ""),
         ("command", status.command),
+        ("progress", ", ".join(words(status.progress)) if status.progress is not None else ""),
         (
             "workers",
             f"{len(status.workers)}, with {ranks} rank{'s' * (ranks != 1)}" if status.workers else "",

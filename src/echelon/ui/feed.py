@@ -13,10 +13,12 @@ from typing import TypeVar
 
 from echelon.errors import EchelonError, Unavailable
 from echelon.handle import Run
+from echelon.metrics.progress import ProgressReader
 from echelon.model.event import Event
 from echelon.model.log import LogLine
 from echelon.model.metric import Metric
-from echelon.model.status import FINAL, RunSummary, Status
+from echelon.model.progress import Progress
+from echelon.model.status import FINAL, RunSummary, Status, with_progress
 from echelon.ui.curves import Curves
 from echelon.ui.polled import Polled
 from echelon.ui.spool import Spool
@@ -41,7 +43,9 @@ class Feed:
         self.events_seen = 0
         self.trouble: EchelonError | None = None
         self.job: str | None = None  # as text, once it was read
-        self._status = Polled(run.status, every=0.5)
+        self._status = Polled(lambda: run.status(progress=False), every=0.5)
+        self._reader = ProgressReader(_patterns_of(run))
+        self._reading = threading.Lock()
         self._closed = False
         self._opened = self._line_at = time.monotonic()
         self._threads = [
@@ -65,8 +69,13 @@ class Feed:
         return self.events_seen > 0 or self.complete or time.monotonic() - self._opened > _PATIENCE
 
     def status(self) -> Status:
-        """How the run stands."""
-        return self._status.get()[0]
+        """How the run stands, and how far it has come by the lines that were read."""
+        return with_progress(self._status.get()[0], self.progress())
+
+    def progress(self) -> Progress | None:
+        """How far the lowest rank has come that tells it."""
+        with self._reading:
+            return self._reader.lowest()
 
     def forget_status(self) -> None:
         """Something was done to the run."""
@@ -99,6 +108,8 @@ class Feed:
 
     def _take_line(self, line: LogLine) -> None:
         self.lines.append(line)
+        with self._reading:
+            self._reader.read(line)
         self._line_at = time.monotonic()
 
     def _take(self, item: Event | Metric) -> None:
@@ -108,6 +119,13 @@ class Feed:
         self.timeline.add(item)
         self.events.append(item)
         self.events_seen += 1
+
+
+def _patterns_of(run: Run) -> tuple[str, ...]:
+    try:
+        return run.job().metric_patterns
+    except EchelonError:  # a damaged run, whose output may be there
+        return ()
 
 
 class Feeds:

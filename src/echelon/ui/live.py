@@ -12,9 +12,9 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from echelon.engines.decoding import decode
 from echelon.errors import EchelonError, InvalidJob
-from echelon.model.status import RunSummary
+from echelon.model.status import FINAL, RunSummary
 from echelon.ui.feed import Feed
-from echelon.ui.reading import PAGE, Reading, error_data
+from echelon.ui.reading import PAGE, Reading, error_data, progress_data
 from echelon.ui.spool import Wanted
 
 _TICK = 0.25  # seconds between two looks for news
@@ -82,6 +82,7 @@ class RunView:
         self._line: int | None = None  # the next one; None: all are to be sent anew
         self._stands: object = None
         self._values, self._drawn = -1, 0.0
+        self._come: dict[str, Any] | None = None  # how far it has come, as the page knows it
 
     def ask(self, wanted: Wanted) -> None:
         """Send the last of these lines, and those that come."""
@@ -94,7 +95,13 @@ class RunView:
         feed = self._reading.feeds.of(row, lambda: self._reading.attach(row))
         if feed is not self._feed:
             self._feed, self._line, self._stands, self._values = feed, None, None, -1
-        return [*self._how_it_stands(row, feed), *self._lines(feed), *self._curves(feed)]
+            self._come = None
+        return [
+            *self._how_it_stands(row, feed),
+            *self._progress(row, feed),
+            *self._lines(feed),
+            *self._curves(feed),
+        ]
 
     def _how_it_stands(self, row: RunSummary, feed: Feed) -> News:
         stands = (feed.events_seen, row.state, row.reason, feed.trouble, feed.complete)
@@ -103,6 +110,13 @@ class RunView:
         self._stands = stands
         feed.forget_status()  # it may be from before what has happened
         return [{"kind": "run", "run": self._reading.run_of(feed)}]
+
+    def _progress(self, row: RunSummary, feed: Feed) -> News:
+        come = progress_data(feed.progress(), over=row.state in FINAL)
+        if come == self._come:
+            return []
+        self._come = come
+        return [{"kind": "progress", "progress": come}]
 
     def _lines(self, feed: Feed) -> News:
         count = feed.lines.count

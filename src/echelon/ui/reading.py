@@ -13,6 +13,7 @@ from echelon.engines.base import Engine, RunDamaged, unknown_run
 from echelon.errors import EchelonError
 from echelon.handle import Run
 from echelon.model.job import Job
+from echelon.model.progress import Progress, at_end, words
 from echelon.model.run import parse_uri
 from echelon.model.status import RunSummary
 from echelon.queueing.looking import look, standing
@@ -132,6 +133,14 @@ class Reading:
             "queue": [msgspec.to_builtins(each) for each in standing(snapshot, time.time())],
             "holding": [msgspec.to_builtins(each) for each in snapshot.holding],
         }
+
+
+def progress_data(progress: Progress | None, *, over: bool) -> dict[str, Any] | None:
+    """How far a run has come as a page shows it: a bar and words."""
+    if progress is None:
+        return None
+    text = ", ".join(words(at_end(progress) if over else progress))
+    return {"done": progress.done, "rank": progress.rank, "text": text}
 
 
 def error_data(error: EchelonError) -> dict[str, str]:

@@ -56,6 +56,11 @@ class LifeConformance:
         run.wait(PATIENCE)
         columns = run.metrics("loss", rank=1)
         assert (columns["step"], columns["value"]) == ([1, 2, 4], [1.0, 0.5, 0.25])
+        progress = run.status().progress
+        assert progress is not None
+        assert (progress.rank, progress.step, progress.metrics) == (0, 4, {"loss": 0.25})
+        recent = [line for line in harness.engine.recent(ref_of(run), 1) if line.rank is not None]
+        assert {(line.rank, line.worker) for line in recent} == {(1, 1)}
 
     @pytest.mark.core
     def test_a_run_that_ends_well(self, harness: Harness) -> None:

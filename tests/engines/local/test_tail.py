@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from tests.properties import examples
 
 from echelon.engines.local.rundir import RunDir
-from echelon.engines.local.tail import follow_logs
+from echelon.engines.local.tail import follow_logs, recent_output
+from echelon.engines.results import RECENT, recent_lines
 from echelon.model.log import LogLine, each_line
 
 
@@ -103,3 +104,22 @@ def test_however_the_bytes_arrive_the_lines_are_the_same(
         return not ends
 
     assert [line.text for line in read(folder, is_last_look)] == texts
+
+
+def test_the_last_lines_of_a_worker(folder: RunDir) -> None:
+    write(folder, 0, "1.000 1 [0] of a worker that was replaced\n")
+    write(folder, 0, "".join(f"2.000 {number} [0] line {number}\n" for number in range(9999)), failures=1)
+    write(folder, 0, "3.000 9999 [event] {}\n3.000 9999 [0] one that is still being wri", failures=1)
+    write(folder, 1, "1.000 1 [1] the only one\n")
+    found = list(recent_output(folder, 0) or ())
+    assert found[-1].text == "line 9998"
+    assert [line.sequence for line in found] == list(range(9999 - len(found), 9999))
+    assert RECENT / 40 < len(found) < 9999
+    assert [line.text for line in recent_output(folder, 1) or ()] == ["the only one"]
+    assert recent_output(folder, 2) is None
+
+
+def test_the_last_lines_among_the_results(tmp_path: Path) -> None:
+    (tmp_path / "rank-3.log").write_bytes(b"x" * RECENT + b"\n1%\r2%\r3%\nend\n")
+    *_, bar, end, _ = recent_lines(tmp_path, 1, [2, 3])
+    assert (bar.text, end.text, end.rank, end.worker) == ("1%\r2%\r3%", "end", 3, 1)

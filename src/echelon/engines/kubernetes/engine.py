@@ -85,6 +85,13 @@ class KubernetesEngine(Submitting):
         """The lines of every pod, merged."""
         return self.logs(ref, follow=follow, saving=saving)
 
+    def recent(self, ref: RunRef, worker: int) -> Iterator[LogLine]:
+        """The last lines of a worker's newest pod; where it has none, of the logs on this machine."""
+        from echelon.engines.kubernetes.files.run_logs import RunLogs
+
+        stored = views.read_record(self.api, self._ref(ref.name))
+        return RunLogs(self.api, self._submissions, stored, self._mirrors).recent(worker)
+
     def fetch(
         self,
         ref: RunRef,

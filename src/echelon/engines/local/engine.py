@@ -42,9 +42,9 @@ from echelon.engines.local.supervision import (
     settle,
     spawn_supervisor,
 )
-from echelon.engines.local.tail import follow_logs
+from echelon.engines.local.tail import follow_logs, recent_output
 from echelon.engines.local.task import write_task
-from echelon.engines.results import copy_result
+from echelon.engines.results import copy_result, recent_lines
 from echelon.engines.terminal_size import size_for
 from echelon.errors import StateTrouble
 from echelon.model import ends
@@ -313,6 +313,17 @@ class LocalEngine:
         del saving  # the workers write to the results themselves
         folder = self.store.find(ref.name)
         return follow_logs(folder, lambda: not follow or nothing_comes(folder), POLL)
+
+    def recent(self, ref: RunRef, worker: int) -> Iterator[LogLine]:
+        """Read the end of an agent's output file; once the run is over, of the logs among the results."""
+        found = recent_output(self.store.find(ref.name), worker)
+        if found is not None:
+            return found
+        record = self.read(ref)
+        ranks = [
+            rank for each in opening_status(record).workers if each.worker == worker for rank in each.ranks
+        ]
+        return recent_lines(Path(record.results) / "logs", worker, ranks)
 
     def fetch(
         self,

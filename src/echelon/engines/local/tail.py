@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import os
 import time
 from collections.abc import Callable, Iterator
 from itertools import chain
@@ -10,6 +11,7 @@ from pathlib import Path
 
 from echelon.agent.ranks.processes import allow_descriptors
 from echelon.engines.local.rundir import RunDir, open_log
+from echelon.engines.results import RECENT
 from echelon.model.log import EventLine, LogBlock, LogLine, parse_blocks, parse_line
 
 _PIECE = 1024 * 1024
@@ -77,6 +79,20 @@ def follow_logs(
     finally:
         for tail in tails.values():
             tail.close()
+
+
+def recent_output(folder: RunDir, worker: int) -> Iterator[LogLine] | None:
+    """The last lines of a worker's agent; None where no such file can be read, or it was compressed."""
+    paths = [path for number, _failures, path in folder.worker_logs() if number == worker]
+    try:
+        with paths[-1].open("rb") as file:
+            start = max(0, file.seek(0, os.SEEK_END) - RECENT)
+            file.seek(start)
+            lines = file.read(RECENT).split(b"\n")[1 if start else 0 : -1]  # those that are whole
+    except (IndexError, OSError):
+        return None
+    found = (parse_line(raw, worker) for raw in lines)
+    return (line for line in found if isinstance(line, LogLine))
 
 
 def _time(piece: LogLine | LogBlock) -> float:

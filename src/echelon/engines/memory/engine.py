@@ -259,6 +259,10 @@ class MemoryEngine:
         """What the ranks write."""
         return self.logs(ref, follow=follow, saving=saving)
 
+    def recent(self, ref: RunRef, worker: int) -> Iterator[LogLine]:
+        """What a worker's ranks wrote."""
+        return (line for line in self.logs(ref) if line.worker == worker)
+
     def fetch(
         self,
         ref: RunRef,

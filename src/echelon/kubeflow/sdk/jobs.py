@@ -41,7 +41,7 @@ class Selection:
 
 def describe(engine: Engine, ref: RunRef) -> Shape:
     """A run as a job of its kind."""
-    status = Run(ref, engine).status()
+    status = Run(ref, engine).status(progress=False)
     return Shape(describe_job(engine.read(ref), status, namespace=status.namespace or "default"))
 
 
@@ -50,7 +50,7 @@ def await_pods(engine: Engine, ref: RunRef, chosen: Selection, patience: float) 
     deadline = time.monotonic() + patience
     while True:
         found = [pod for _, pod in find_pods(engine, ref, chosen)]
-        status = Run(ref, engine).status()
+        status = Run(ref, engine).status(progress=False)
         wanted = _chosen_of(kind_of(engine.read(ref).job), ref, status, chosen)
         if len(found) >= len(wanted) or status.state != "starting" or time.monotonic() >= deadline:
             return found
@@ -59,7 +59,7 @@ def await_pods(engine: Engine, ref: RunRef, chosen: Selection, patience: float) 
 
 def find_pods(engine: Engine, ref: RunRef, chosen: Selection) -> list[tuple[Replica, Shape]]:
     """The pods of a job; where its workers are no pods, what stands for them."""
-    status = Run(ref, engine).status()
+    status = Run(ref, engine).status(progress=False)
     kind = kind_of(engine.read(ref).job)
     where = status.namespace or "default"
     real = engine.manifests.pods(ref) if engine.manifests is not None else None
@@ -98,7 +98,7 @@ def read_logs(engine: Engine, ref: RunRef, chosen: Selection, *, follow: bool) -
     """What pods wrote, by their names; with `follow` it is printed as it comes, until the end."""
     run = Run(ref, engine)
     kind = kind_of(engine.read(ref).job)
-    wanted = {each.worker: each for each in _chosen_of(kind, ref, run.status(), chosen)}
+    wanted = {each.worker: each for each in _chosen_of(kind, ref, run.status(progress=False), chosen)}
     pods: dict[int, str] = {}
     found: dict[int, list[str]] = {}
 
@@ -161,9 +161,9 @@ def wait(
 
 def _await_change(run: Run, patience: float) -> None:
     """Wait until the run has another state, at most so long."""
-    last = run.status().state
+    last = run.status(progress=False).state
     deadline = time.monotonic() + patience
-    while (left := deadline - time.monotonic()) > 0 and run.status().state == last:
+    while (left := deadline - time.monotonic()) > 0 and run.status(progress=False).state == last:
         time.sleep(min(_LOOKS, left))
 
 
@@ -171,7 +171,7 @@ def carry_out(change: Change | None, run: Run, job: RunJob) -> None:
     """Stop a run of this job, or start one again that was stopped. What is so already stays. One that could
     not go on is not stopped.
     """
-    state = run.status().state
+    state = run.status(progress=False).state
     if change == "suspend" and state not in FINAL:
         if not run.resumable(job):
             hint = 'output = "pvc:CLAIM" in [tool.echelon] keeps them there; delete_job ends the run'
@@ -184,7 +184,7 @@ def carry_out(change: Change | None, run: Run, job: RunJob) -> None:
 
 def delete(run: Run) -> None:
     """Stop a run, bring what its workers still keep to where its results belong, and forget it."""
-    if run.status().state not in FINAL:
+    if run.status(progress=False).state not in FINAL:
         run.stop()
     with suppress(ResultsIncomplete):  # what is lost for good keeps no job from being deleted
         run.collect()

@@ -177,7 +177,7 @@ class TrainerClient(Reach):
         run = Run(ref, engine)
 
         def holding(job: TrainJob) -> dict[str, str]:
-            return {job.status: f"TrainJob {name} has failed: {why_failed(run.status())}"}
+            return {job.status: f"TrainJob {name} has failed: {why_failed(run.status(progress=False))}"}
 
         return jobs.wait(
             run,
@@ -197,7 +197,7 @@ class TrainerClient(Reach):
 
     def _described(self, engine: Engine, name: str) -> TrainJob:
         ref = self._ref(name)
-        status = Run(ref, engine).status()
+        status = Run(ref, engine).status(progress=False)
         framework = status.framework or "torch"
         runtime = next((each for each, its in RUNTIMES.items() if its == framework), framework)
         pods = jobs.find_pods(engine, ref, Selection())

@@ -13,12 +13,14 @@ export function Run({ name, readOnly }) {
   const [lines, setLines] = useState([]);
   const [count, setCount] = useState(0);
   const [charts, setCharts] = useState([]);
+  const [progress, setProgress] = useState(null);
   const [wanted, setWanted] = useState({ rank: null, search: "" });
   const [asking, setAsking] = useState(null);
   const { connected, ask } = useLive(`page=run&name=${encodeURIComponent(name)}`, (message) => {
     if (message.kind === "run") setRun(message.run);
     if (message.kind === "trouble") setTrouble(message);
     if (message.kind === "metrics") setCharts(message.metrics);
+    if (message.kind === "progress") setProgress(message.progress);
     if (message.kind === "lines") {
       setLines((now) => taken(now, message));
       setCount(message.count);
@@ -38,6 +40,7 @@ export function Run({ name, readOnly }) {
     <dl class="facts">
       <dt>Command</dt><dd><code>${plain(status.command)}</code></dd>
       <dt>Started</dt><dd>${moment(status.created)}${status.owner ? ` by ${status.owner}` : ""}</dd>
+      ${progress ? html`<dt>Progress</dt><dd><${Progress} ...${progress} /></dd>` : null}
       ${status.restarts ? html`<dt>Restarts</dt><dd>${status.restarts} of ${status.restarts_allowed}</dd>` : null}
       ${status.exit_code === null ? null : html`<dt>Exit code</dt><dd>${status.exit_code}</dd>`}
       ${status.results ? html`<dt>Results</dt><dd><code>${status.results}</code></dd>` : null}
@@ -59,6 +62,9 @@ export function Run({ name, readOnly }) {
     <details><summary>What happened</summary><${Events} path=${path} state=${status.state} /></details>
     <details><summary>Job</summary><pre>${run.job || "It cannot be read."}</pre></details>`;
 }
+
+const Progress = ({ done, text, rank }) => html`
+  ${done === null ? null : html`<progress aria-label="progress" max="1" value=${done}></progress> `}${plain(text)}${rank ? ` (rank ${rank})` : ""}`;
 
 const Cause = ({ cause }) => cause ? html`
   <section class="cause" aria-label="root cause"><h2>Why it failed</h2>

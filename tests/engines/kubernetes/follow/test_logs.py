@@ -17,7 +17,7 @@ from tests.engines.kubernetes.stand_in import Answer, StandIn, cuts, refuses, sa
 from echelon.engines.kubernetes.client.access import Access
 from echelon.engines.kubernetes.client.api import Api, Object
 from echelon.engines.kubernetes.client.stream import split_lines
-from echelon.engines.kubernetes.follow.logs import _Read, is_last_line, read_all, read_pod
+from echelon.engines.kubernetes.follow.logs import _Read, is_last_line, read_all, read_pod, read_recent
 from echelon.errors import Denied, Unreachable
 from echelon.model.log import EventLine, LogLine, is_gap, parse_line
 
@@ -134,6 +134,16 @@ def test_a_log_that_nobody_can_read_any_more(api: Api, stand_in: StandIn) -> Non
     assert got[0] == "line 0"
     assert len(got) == 2
     assert "cannot be read" in got[1]
+
+
+def test_the_last_lines_of_a_pod(api: Api, stand_in: StandIn) -> None:
+    event = b'1003.500 4 [event] {"kind": "note"}'
+    stand_in.answer_with(
+        streams([log(line(2), line(3), event) + b"1004.5"]), refuses(404, "NotFound", "no such pod")
+    )
+    assert texts(read_recent(api, pod(state=RUNNING))) == ["line 2", "line 3"]
+    assert "tailLines=300" in stand_in.paths()[0]
+    assert texts(read_recent(api, pod(state=RUNNING))) == []
 
 
 def test_a_log_that_we_may_not_read(api: Api, stand_in: StandIn) -> None:

@@ -12,12 +12,15 @@ from echelon.engines.kubernetes.files.kept_logs import kept_logs
 from echelon.engines.kubernetes.files.whereabouts import stay_on_volume
 from echelon.engines.kubernetes.follow import view as views
 from echelon.engines.kubernetes.follow.follow import follow_logs
+from echelon.engines.kubernetes.follow.logs import read_recent
 from echelon.engines.kubernetes.follow.mirror import Mirrors
 from echelon.engines.kubernetes.follow.saved_logs import read_with_saved
 from echelon.engines.kubernetes.follow.streamed_logs import StreamedLogs
 from echelon.engines.kubernetes.record import Stored
 from echelon.engines.kubernetes.render import dialects
+from echelon.engines.kubernetes.state.workers import has_started, pods_by_worker
 from echelon.engines.machine import Submissions
+from echelon.engines.results import recent_lines
 from echelon.model.log import Line, LogLine, is_gap
 from echelon.model.run import opening_status
 
@@ -41,6 +44,15 @@ class RunLogs:
             ):
                 yield line
 
+    def recent(self, worker: int) -> Iterator[LogLine]:
+        """The last lines of one worker."""
+        pods = pods_by_worker(views.pods_of(self._api, self._stored)).get(worker, [])
+        if started := [pod for pod in pods if has_started(pod)]:
+            return read_recent(self._api, started[-1])
+        logs = self._logs_here()
+        ranks = [rank for each in self._workers if each.worker == worker for rank in each.ranks]
+        return iter(()) if logs is None else recent_lines(logs, worker, ranks)
+
     def _follow(self, saving: Saving | None) -> Iterator[Line]:
         stored = self._stored
         streamed = None
@@ -53,14 +65,18 @@ class RunLogs:
         """The lines of the pods and of this machine's folder; where there is none, of the keeper's."""
         stored = self._stored
         pods = views.pods_of(self._api, stored)
-        here = self._submissions.results_of(stored.uid) is not None
-        here = here or fetched_to(stored, self._submissions) is not None
-        logs = self._home / "logs"
-        if here and logs.is_dir():
+        if (logs := self._logs_here()) is not None:
             yield from read_with_saved(self._api, pods, logs, self._workers)
             return
         with kept_logs(self._api, stored, pods, self._workers) as kept:
             yield from read_with_saved(self._api, pods, kept, self._workers)
+
+    def _logs_here(self) -> Path | None:
+        """The folder with the run's logs, where this machine has one; another's of that name is none."""
+        here = self._submissions.results_of(self._stored.uid) is not None
+        here = here or fetched_to(self._stored, self._submissions) is not None
+        logs = self._home / "logs"
+        return logs if here and logs.is_dir() else None
 
     def _is_left_to_keeper(self) -> bool:
         """Whether a run is over, its pods are gone, and its keeper may have what they wrote."""

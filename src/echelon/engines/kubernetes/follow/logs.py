@@ -24,6 +24,7 @@ from echelon.model.log import GAP, LOOSE, EventLine, Line, LogLine, may_be_event
 _AGAIN = 1.0  # seconds before a stream that broke off is opened again
 _SOON = 0.2  # seconds before one that has brought nothing yet is: a short run's pods go soon
 _OVERLAP = 2.0  # seconds of log that are asked for again then: the kubelet's clock counts whole ones
+_RECENT = 300  # lines that a look at the last ones asks for
 _TRIES = 3  # how often the log of a container that has ended is asked for in vain
 
 
@@ -114,6 +115,16 @@ def read_pod(
             if not follow or was_ended:
                 return
         leave.wait(0.0 if ended() and not failed else _AGAIN if read.at else _SOON)
+
+
+def read_recent(api: Api, pod: Object) -> Iterator[LogLine]:
+    """The last lines that a pod's ranks wrote; nothing if it is gone."""
+    worker, name, container = worker_of(pod), pod["metadata"]["name"], container_name(pod)
+    with suppress(NotThere), api.logs(name, container=container, tail=_RECENT, stamped=True) as stream:
+        for raw in itertools.chain.from_iterable(split_batches(stream, with_rest=has_ended(pod))):
+            line = parse_line(raw, worker)
+            if isinstance(line, LogLine):
+                yield line
 
 
 def gap(worker: int, count: int, at: float) -> LogLine:

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from echelon.bundle import Bundle
 
 _LOOK = 1.0  # seconds between two looks at a job that is followed
+_RECENT = 300  # lines that a look at the last ones asks for
 _TAIL = 10  # lines of the rank that failed first
 
 
@@ -106,6 +107,11 @@ class WatchedJobs:
     ) -> Iterator[LogLine | LogBlock]:
         """The same of all ranks."""
         return self.logs(ref, follow=follow, saving=saving)
+
+    def recent(self, ref: RunRef, worker: int) -> Iterator[LogLine]:
+        """The last lines of one pod."""
+        pod = self._see(ref).pods.get(worker)
+        return iter(()) if pod is None else read_lines(self.api, worker, pod, tail=_RECENT)
 
     def stop(self, ref: RunRef, *, signal: StopSignal = "SIGTERM") -> str | None:  # noqa: ARG002 - the controller's
         """Suspend the job: its controller deletes the pods, and keeps the job. Kueue is told first."""

@@ -18,14 +18,16 @@ from echelon.model.log import LogLine, decode
 _LOOK = 1.0  # seconds between two looks for pods that were not there yet
 
 
-def read_lines(api: Api, number: int, pod: Object, *, follow: bool = False) -> Iterator[LogLine]:
-    """What a pod's container wrote; nothing where it has not begun, or is gone. Lines that are followed go on
-    after a connection was lost.
+def read_lines(
+    api: Api, number: int, pod: Object, *, follow: bool = False, tail: int | None = None
+) -> Iterator[LogLine]:
+    """What a pod's container wrote, or the last lines of it; nothing where it has not begun, or is gone.
+    Lines that are followed go on after a connection was lost.
     """
     given = 0
     while True:
         try:
-            for count, line in enumerate(_lines(api, pod, follow=follow)):
+            for count, line in enumerate(_lines(api, pod, follow=follow, tail=tail)):
                 if count >= given:
                     given = count + 1
                     yield _line(number, given, line)
@@ -39,12 +41,13 @@ def read_lines(api: Api, number: int, pod: Object, *, follow: bool = False) -> I
             return
 
 
-def _lines(api: Api, pod: Object, *, follow: bool) -> Iterator[bytes]:
+def _lines(api: Api, pod: Object, *, follow: bool, tail: int | None) -> Iterator[bytes]:
     about, rest = pod["metadata"], b""
     with api.logs(
         str(about["name"]),
         container=container_of(pod),
         follow=follow,
+        tail=tail,
         stamped=True,
         namespace=about.get("namespace"),
     ) as stream:
