@@ -8,10 +8,10 @@ this is never more than a shortcut. What does not fit it is parsed."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import pairwise, repeat
 
-from echelon.metrics.text import Slot, is_finite, ratio, whole_number
+from echelon.metrics.text import COUNT, Slot, is_finite, ratio, whole_number
 from echelon.model.metric import Metric
 
 _LONGEST = 1000  # characters of a line that is worth it
@@ -42,6 +42,8 @@ class Shape:
         self._match_many = re.compile(f"(?:{''.join(parts)})++").match
         uses = {slot.start: number for number, slot in enumerate(ordered)}
         self._width = len(ordered)
+        counts = any(slot.use == "step" and slot.form == COUNT for slot in slots)
+        self._count: Callable[[str], int | None] = int if counts else _count
         self._values = [(slot.name, uses[slot.start]) for slot in slots if slot.use == "value"]
         self._wholes = {
             uses[before.start]: uses[slot.start] for before, slot in pairwise(slots) if slot.use == "whole"
@@ -89,35 +91,35 @@ class Shape:
         found = self._match_many(text, start)
         assert found is not None  # one line was matched already
         rows = self._find_all(text, start, found.end())
-        texts = zip(*rows, strict=True) if self._width > 1 else (rows,)
-        columns = [list(map(float, column)) for column in texts]
-        for part, whole in self._wholes.items():
-            columns[part] = list(map(ratio, columns[part], columns[whole]))
+        texts = list(zip(*rows, strict=True)) if self._width > 1 else [rows]
         step, epoch, steps = stands
         every_step: Iterable[int | None] = repeat(step)
         every_epoch: Iterable[float | None] = repeat(epoch)
         every_steps: Iterable[int | None] = repeat(steps)
         if self._step is not None:
-            counted = list(map(whole_number, columns[self._step]))
+            counted = list(map(self._count, texts[self._step]))
             if None in counted:
                 return None
             every_step, step = counted, counted[-1]
             every_steps, steps = repeat(None), None
         if self._epoch is not None:
-            epochs = columns[self._epoch]
+            epochs = list(map(float, texts[self._epoch]))
             if not all(map(is_finite, epochs)):
                 return None
             every_epoch, epoch = epochs, epochs[-1]
         if self._steps is not None:
-            all_steps = list(map(int, columns[self._steps]))
+            all_steps = list(map(int, texts[self._steps]))
             every_steps, steps = all_steps, all_steps[-1]
         first, width = len(into), len(self._values)
         into.extend(repeat(_NONE, len(rows) * width))
         for number, (name, place) in enumerate(self._values):
+            values = list(map(float, texts[place]))
+            if place in self._wholes:
+                values = list(map(ratio, values, map(float, texts[self._wholes[place]])))
             into[first + number :: width] = map(
                 Metric,
                 repeat(name),
-                columns[place],
+                values,
                 repeat(at),
                 repeat(rank),
                 every_step,
@@ -126,6 +128,10 @@ class Shape:
             )
         end = found.end()
         return (step, epoch, steps), _after(text) if end == len(text) else end
+
+
+def _count(text: str) -> int | None:
+    return whole_number(float(text))
 
 
 def _after(text: str) -> int:
