@@ -1,6 +1,6 @@
 """The lines of a run that a page shows, on disk and not in memory: by number, by rank, and searched.
 
-The file has no name and is gone with this process. In memory are 29 bytes for each line."""
+The file has no name and is gone with this process. In memory are 24 bytes for each line."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import os
 import tempfile
 import threading
 from array import array
-from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, islice, repeat
 from typing import NamedTuple
@@ -18,7 +17,7 @@ from echelon.model.log import LogBlock, LogLine
 LONGEST = 16_384  # characters of a line that a page shows
 BLOCK = 4096  # lines that are read at a time
 _PENDING = 1 << 18  # bytes that are written at a time
-_NOBODY = -1  # the rank of a message of an agent
+Who = tuple[int | None, int, str]  # rank, worker, stream
 
 
 class Row(NamedTuple):
@@ -51,10 +50,10 @@ class Spool:
         self._pending = bytearray()
         self._ends = array("Q", [0])  # where each line begins, and where the last one ends
         self._at = array("d")
-        self._ranks = array("i")
-        self._workers = array("i")
-        self._errors = bytearray()
-        self._of_rank: dict[int, array[int]] = {}
+        self._who = array("I")
+        self._whos: list[Who] = []
+        self._known: dict[Who, int] = {}  # where each is in that list
+        self._of_rank: dict[int | None, array[int]] = {}
 
     @property
     def count(self) -> int:
@@ -113,15 +112,16 @@ class Spool:
             self._file.close()
 
     def _add(self, like: LogLine, raw: list[bytes]) -> None:
-        rank = _NOBODY if like.rank is None else like.rank
         with self._lock:
             first, many = self.count, len(raw)
             self._pending += b"".join(raw)
             self._ends.extend(islice(accumulate(map(len, raw), initial=self._ends[-1]), 1, None))
-            self._ranks.extend(repeat(rank, many))
-            self._workers.extend(repeat(like.worker, many))
-            self._errors.extend(repeat(like.stream == "stderr", many))
-            self._of_rank.setdefault(rank, array("I")).extend(range(first, first + many))
+            who = (like.rank, like.worker, like.stream)
+            if who not in self._known:
+                self._known[who] = len(self._whos)
+                self._whos.append(who)
+            self._who.extend(repeat(self._known[who], many))
+            self._of_rank.setdefault(like.rank, array("I")).extend(range(first, first + many))
             self._at.extend(repeat(like.at, many))  # the last: it is what counts them
             if len(self._pending) > _PENDING:
                 self._flush()
@@ -132,26 +132,29 @@ class Spool:
             numbers = self._search(start, end, wanted.search)
         if wanted.rank is None:
             return numbers
-        ranks, rank = self._ranks, wanted.rank
-        return (number for number in numbers if ranks[number] == rank)
+        wrote, ours = self._who, {at for who, at in self._known.items() if who[0] == wanted.rank}
+        return (number for number in numbers if wrote[number] in ours)
 
     def _search(self, start: int, end: int, text: str) -> Iterator[int]:
-        sought = text.encode("utf-8", "backslashreplace").lower()
-        base, raw = self._ends[start], self._bytes(start, end).lower()
+        sought = _raw(text)[:-1].lower()
+        raw = self._bytes(start, end).lower()
+        number, line = start, 0  # of the line that was looked at last, and where it begins
         at = raw.find(sought)
         while at >= 0:
-            number = bisect_right(self._ends, base + at, start, end + 1) - 1
+            number += raw.count(b"\n", line, at)
             yield number
-            at = raw.find(sought, self._ends[number + 1] - base)
+            line = raw.find(b"\n", at + len(sought) - 1) + 1
+            number += 1
+            at = raw.find(sought, line)
 
     def _row(self, number: int) -> Row:
-        rank = self._ranks[number]
+        rank, worker, stream = self._whos[self._who[number]]
         return Row(
             number=number,
             at=self._at[number],
-            rank=None if rank == _NOBODY else rank,
-            worker=self._workers[number],
-            stream="stderr" if self._errors[number] else "stdout",
+            rank=rank,
+            worker=worker,
+            stream=stream,
             text=self._bytes(number, number + 1)[:-1].decode(),
         )
 

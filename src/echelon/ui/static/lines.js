@@ -33,7 +33,8 @@ export function Lines({ found, ranks, wanted, ask }) {
   const move = (to) => setTop(to >= lowest ? null : Math.max(first, to));
   const put = useRef(0); // where this page has scrolled to by itself
   useLayoutEffect(() => {
-    if (Math.abs(scrolled - put.current) < 1) return; // the user has scrolled there, and may go on
+    // Where the user has scrolled, and may go on, the page does not scroll: its event is here, or on its way.
+    if (Math.abs(scrolled - put.current) < 1 || Math.abs(box.current.scrollTop - put.current) >= 2) return;
     box.current.scrollTop = scrolled;
     put.current = box.current.scrollTop;
   }, [scrolled, tall]);
