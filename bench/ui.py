@@ -1,6 +1,6 @@
 """How soon the dashboard answers under load: 200 runs, and one of 64 ranks that has a million stored lines
 and prints 10,000 more a second. Times are a real browser's, from what a user does until the answer is drawn,
-each the slowest of a round. And how long it takes until all stored lines are there, and what the server holds.
+each the slowest of a round. Then how long it takes until all stored lines are there, and the server's memory.
 
 Needs Playwright and Chromium (`python -m testbed browser`); without them the script says so and exits.
 """
