@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from echelon.agent import stopping
 from echelon.engines.abilities import CopyWatch, required
@@ -470,18 +470,24 @@ def failure_of(status: Status) -> RunFailed | None:
     return failure
 
 
-def whole_lines(lines: Iterator[LogLine]) -> Iterator[LogLine]:
-    """Put lines together that came in pieces."""
+_Piece = TypeVar("_Piece", LogLine, LogLine | LogBlock)
+
+
+def whole_lines(pieces: Iterable[_Piece]) -> Iterator[_Piece]:
+    """Put lines together that came in pieces. What is whole, as lines of a block are, stays as it is."""
     import dataclasses
 
     begun: dict[tuple[int, int | None, str], list[LogLine]] = {}
-    for line in lines:
+    for piece in pieces:
+        line = piece if isinstance(piece, LogLine) else piece.first
         key = (line.worker, line.rank, line.stream)
         if line.unfinished:
             begun.setdefault(key, []).append(line)
         elif key in begun:
-            yield dataclasses.replace(line, text="".join(each.text for each in [*begun.pop(key), line]))
+            text = "".join(each.text for each in [*begun.pop(key), line])
+            whole = dataclasses.replace(line, text=text)
+            yield whole if isinstance(piece, LogLine) else dataclasses.replace(piece, first=whole)
         else:
-            yield line
-    for pieces in begun.values():
-        yield dataclasses.replace(pieces[-1], text="".join(each.text for each in pieces), unfinished=False)
+            yield piece
+    for lines in begun.values():
+        yield dataclasses.replace(lines[-1], text="".join(each.text for each in lines), unfinished=False)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from echelon.errors import InvalidJob
+from echelon.metrics import shape
 from echelon.metrics.reader import MetricReader, read_all
 from echelon.metrics.shape import AT_START, advance
 from echelon.metrics.text import SEEN_JSON, parse
@@ -99,12 +101,14 @@ REPEATED = st.lists(
 ).map(lambda groups: "\n".join(shape.format(*numbers) for shape, rows in groups for numbers in rows))
 
 
+@pytest.mark.parametrize("together", [1, 2, 100])
 @given(st.lists(REPEATED | LINES, min_size=1, max_size=4))
-def test_what_is_read_at_once_is_what_parsing_every_line_gives(texts: list[str]) -> None:
+def test_what_is_read_at_once_is_what_parsing_every_line_gives(together: int, texts: list[str]) -> None:
     """Shapes of lines are learned on the way: they must never change what is found."""
     reader = MetricReader()
     stands_by_oracle = by_parsing("\n".join(texts))
-    read = [metric for text in texts for metric in reader.read(as_block(text))]
+    with patch.object(shape, "_TOGETHER", together):
+        read = [metric for text in texts for metric in reader.read(as_block(text))]
     assert list(map(repr, read)) == list(map(repr, stands_by_oracle))
 
 

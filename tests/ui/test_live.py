@@ -65,8 +65,12 @@ def test_a_page_gets_the_runs_and_one_run_with_the_lines_that_it_asks_for(
     assert found["run"]["run"]["status"]["state"] == "succeeded"
     page.ask("no JSON")
     page.ask('{"rank": 1, "search": "needle"}')
-    asked = next(each for each in page.messages() if each["kind"] == "lines" and len(each["lines"]) == 1)
-    assert (asked["anew"], asked["lines"][0][5]) == (True, "only rank 1: Needle")
+    asked = next(each for each in page.messages() if each["kind"] == "lines" and each["lines"])
+    assert (asked["end"] - asked["first"], asked["complete"]) == (1, True)
+    assert [line[5] for line in asked["lines"]] == ["only rank 1: Needle"]
+    page.ask('{"at": 3}')
+    asked = next(each for each in page.messages() if each["kind"] == "lines" and each["at"] == 3)
+    assert (asked["start"], len(asked["lines"]), asked["count"]) == (0, 14, 14)  # all that there are fit
     page.close()
     page = Page(client, "page=run&name=none")
     assert next(page.messages())["kind"] == "trouble"
@@ -76,4 +80,4 @@ def test_a_page_gets_the_runs_and_one_run_with_the_lines_that_it_asks_for(
 @pytest.mark.parametrize("text", ["", "[]", '{"rank": "x"}', '{"search": 3}', "\x00"])
 def test_what_is_no_question_is_not_heard(text: str) -> None:
     assert read_wanted(text) is None
-    assert read_wanted('{"rank": 2}') == Wanted(rank=2)
+    assert read_wanted('{"rank": 2, "at": -7}') == Wanted(rank=2, at=-7)

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import http.client
 import re
 import socket
+import subprocess
+import sys
 from collections.abc import Callable
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 
 import pytest
@@ -179,7 +183,7 @@ def test_half_requests_do_not_keep_others_out(
     serve: Serve, trained: MemoryEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connections, "MOST", 20)
-    monkeypatch.setattr(connections, "HEAD_PATIENCE", 0.5)
+    monkeypatch.setattr(connections, "REQUEST_PATIENCE", 0.5)
     client = serve(trained).enter()
     held = [socket.create_connection(("127.0.0.1", client.port), PATIENCE) for _ in range(60)]
     try:
@@ -200,6 +204,100 @@ def test_half_requests_do_not_keep_others_out(
     finally:
         for each in held:
             each.close()
+
+
+def test_bodies_that_come_byte_by_byte_are_ended(
+    serve: Serve, trained: MemoryEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "REQUEST_PATIENCE", 0.5)
+    client = serve(trained).enter()
+    head = f"GET / HTTP/1.1\r\nHost: {client.host}\r\nContent-Length: 1000000\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", client.port), PATIENCE) as made:
+        made.sendall(head.encode())
+
+        def is_ended() -> bool:
+            try:
+                made.sendall(b"x")  # more of the body, which nobody asked for
+            except OSError:
+                return True
+            return False
+
+        wait_until(is_ended, "a body that never ends to be ended")
+    assert client.get("/api/runs")[0] == 200
+
+
+SLOW = """
+import select, socket, sys
+port, many = int(sys.argv[1]), int(sys.argv[2])
+held, total = [], 0
+while not select.select([sys.stdin], [], [], 0.5)[0]:
+    for each in held[:]:
+        if select.select([each], [], [], 0)[0]:  # the server has ended it
+            held.remove(each)
+            each.close()
+    for _ in range(min(100, many - len(held))):
+        made = socket.socket()
+        made.setblocking(False)
+        made.connect_ex(("127.0.0.1", port))
+        held.append(made)
+        total += 1
+    for each in select.select([], held, [], 0)[1]:
+        try:
+            each.send(b"GET / HTTP/1.1\\r\\nHost: ")
+        except OSError:
+            pass
+    print(total, flush=True)
+"""
+
+
+@pytest.mark.slow
+def test_thousands_of_slow_connections(home: Path, tmp_path: Path) -> None:
+    """At the real bounds, against the real command with 1,024 descriptors."""
+    said = tmp_path / "said"
+    command = [sys.executable, "-m", "echelon.cli.main", "ui", "--no-browser"]
+    with said.open("w") as out, ExitStack() as stack:
+        server = subprocess.Popen(
+            ["sh", "-c", 'ulimit -n 1024; exec "$@"', "sh", *command],
+            stdout=subprocess.PIPE,
+            stderr=out,
+            text=True,
+        )
+        stack.callback(server.wait, PATIENCE)
+        stack.callback(server.kill)
+        assert server.stdout is not None
+        with server.stdout:
+            origin, _, token = server.stdout.readline().strip().partition("/#token=")
+        port = int(origin.rpartition(":")[2])
+
+        def answers() -> bool:
+            asked = http.client.HTTPConnection("127.0.0.1", port, timeout=2.0)
+            try:
+                asked.request("GET", "/api/runs", headers={"authorization": f"Bearer {token}"})
+                return asked.getresponse().status == 200
+            except (OSError, http.client.HTTPException):
+                return False
+            finally:
+                asked.close()
+
+        wait_until(answers, "the dashboard to answer")
+        crowds = []
+        for _ in range(4):  # each process has 1,024 descriptors as well
+            crowd = subprocess.Popen(
+                [sys.executable, "-c", SLOW, str(port), "800"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            stack.callback(crowd.wait, PATIENCE)
+            stack.callback(crowd.kill)
+            stack.enter_context(crowd.stdin or nullcontext())
+            crowds.append(stack.enter_context(crowd.stdout or nullcontext()))
+        for crowd in crowds:
+            assert any(int(line) >= 1000 for line in crowd)
+        for _ in range(3):
+            wait_until(answers, "an answer beside thousands of slow connections")
+        assert server.poll() is None
+    assert len(said.read_text().splitlines()) == 1  # how to open it
 
 
 def is_closed(made: socket.socket) -> bool:

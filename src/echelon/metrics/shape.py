@@ -8,13 +8,16 @@ this is never more than a shortcut. What does not fit it is parsed."""
 from __future__ import annotations
 
 import re
-from itertools import pairwise
+from collections.abc import Callable, Iterable
+from itertools import pairwise, repeat
 
-from echelon.metrics.text import Slot, is_finite, ratio, whole_number
+from echelon.metrics.text import COUNT, Slot, is_finite, ratio, whole_number
 from echelon.model.metric import Metric
 
 _LONGEST = 1000  # characters of a line that is worth it
+_TOGETHER = 8  # lines of one shape in a row, after which those that follow are read together
 _DIGITS = re.compile(r"\d+")
+_NONE = Metric("", 0.0, 0.0)  # where one is about to be
 Stands = tuple[int | None, float | None, int | None]
 """Where a training stands: step, epoch, steps in all."""
 Read = tuple[Stands, int]
@@ -32,9 +35,15 @@ class Shape:
         for slot in ordered:
             parts += [_literal(text, at, slot.start, names), f"({slot.form})"]
             at = slot.end
-        parts.append(_literal(text, at, len(text), names))
-        self._match = re.compile("".join(parts) + r"(?:\n|\Z)").match
+        parts += [_literal(text, at, len(text), names), r"(?:\n|\Z)"]
+        line = re.compile("".join(parts))
+        self._match, self._find_all = line.match, line.findall
+        parts[1:-1:2] = [f"(?:{slot.form})" for slot in ordered]
+        self._match_many = re.compile(f"(?:{''.join(parts)})++").match
         uses = {slot.start: number for number, slot in enumerate(ordered)}
+        self._width = len(ordered)
+        counts = any(slot.use == "step" and slot.form == COUNT for slot in slots)
+        self._count: Callable[[str], int | None] = int if counts else _count
         self._values = [(slot.name, uses[slot.start]) for slot in slots if slot.use == "value"]
         self._wholes = {
             uses[before.start]: uses[slot.start] for before, slot in pairwise(slots) if slot.use == "whole"
@@ -48,7 +57,11 @@ class Shape:
         """
         match, values, wholes = self._match, self._values, self._wholes
         step_at, epoch_at, steps_at = self._step, self._epoch, self._steps
+        lines = 0
         while (found := match(text, start)) is not None:
+            lines += 1
+            if lines == _TOGETHER and (together := self._read_many(text, start, stands, rank, at, into)):
+                return together
             numbers = list(map(float, found.groups()))
             step = epoch = steps = None
             if step_at is not None and (step := whole_number(numbers[step_at])) is None:
@@ -63,11 +76,67 @@ class Shape:
             for name, place in values:
                 into.append(Metric(name, numbers[place], at, rank, step, epoch, steps))
             start = found.end()
-            if start == len(text) and text[start - 1] != "\n":
-                return stands, start + 1
             if start == len(text):
-                break
+                return stands, _after(text)
         return stands, start
+
+    def _read_many(
+        self, text: str, start: int, stands: Stands, rank: int, at: float, into: list[Metric]
+    ) -> Read | None:
+        """Read lines column by column, which takes half the time; None where what a line says of its place
+        depends on the line before it, or is no number that can be one.
+        """
+        if self._step is None and self._epoch is not None:
+            return None
+        found = self._match_many(text, start)
+        assert found is not None  # one line was matched already
+        rows = self._find_all(text, start, found.end())
+        texts = list(zip(*rows, strict=True)) if self._width > 1 else [rows]
+        step, epoch, steps = stands
+        every_step: Iterable[int | None] = repeat(step)
+        every_epoch: Iterable[float | None] = repeat(epoch)
+        every_steps: Iterable[int | None] = repeat(steps)
+        if self._step is not None:
+            counted = list(map(self._count, texts[self._step]))
+            if None in counted:
+                return None
+            every_step, step = counted, counted[-1]
+            every_steps, steps = repeat(None), None
+        if self._epoch is not None:
+            epochs = list(map(float, texts[self._epoch]))
+            if not all(map(is_finite, epochs)):
+                return None
+            every_epoch, epoch = epochs, epochs[-1]
+        if self._steps is not None:
+            all_steps = list(map(int, texts[self._steps]))
+            every_steps, steps = all_steps, all_steps[-1]
+        first, width = len(into), len(self._values)
+        into.extend(repeat(_NONE, len(rows) * width))
+        for number, (name, place) in enumerate(self._values):
+            values = list(map(float, texts[place]))
+            if place in self._wholes:
+                values = list(map(ratio, values, map(float, texts[self._wholes[place]])))
+            into[first + number :: width] = map(
+                Metric,
+                repeat(name),
+                values,
+                repeat(at),
+                repeat(rank),
+                every_step,
+                every_epoch,
+                every_steps,
+            )
+        end = found.end()
+        return (step, epoch, steps), _after(text) if end == len(text) else end
+
+
+def _count(text: str) -> int | None:
+    return whole_number(float(text))
+
+
+def _after(text: str) -> int:
+    """Where to go on after the last line: beyond the end, if no newline ends it."""
+    return len(text) if text.endswith("\n") else len(text) + 1
 
 
 def advance(stands: Stands, step: int | None, epoch: float | None, steps: int | None) -> Stands:

@@ -1,7 +1,8 @@
 """Connections of the server: a bounded number, none of which may take long to say what it wants.
 
-uvicorn has no limit for the time that a request's head takes; half requests would use up all descriptors.
-This uses its internals, so its minor version is pinned."""
+uvicorn has no limit for the time that a request takes to come: half requests would use up all descriptors,
+and so would bodies of which a byte comes now and then, since each byte ends uvicorn's own wait for the next
+request. This uses its internals, so its minor version is pinned."""
 
 from __future__ import annotations
 
@@ -11,39 +12,45 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 MOST = 512
-HEAD_PATIENCE = 5.0  # seconds
+REQUEST_PATIENCE = 5.0  # seconds for a request, from its first byte to its last
 
 
 class BoundedProtocol(H11Protocol):
     """HTTP, with these bounds."""
 
-    _head: asyncio.TimerHandle | None = None
+    _request: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Take a connection, unless there are too many."""
+        """Take a connection; of too many, the one goes that has not said for longest what it wants."""
         super().connection_made(transport)
+        self._expect_request()
         if len(self.connections) > MOST:
-            transport.abort()
-            return
-        self._expect_head()
+            waiting = [each for each in self.connections if getattr(each, "_request", None) is not None]
+            slowest = min(waiting, key=lambda each: each._request.when())  # noqa: SLF001 - of this class
+            slowest.connection_refused()
+
+    def connection_refused(self) -> None:
+        """Make room for another."""
+        self._forget_request()
+        self.transport.abort()
 
     def data_received(self, data: bytes) -> None:
         """Read on."""
-        self._expect_head()
+        self._expect_request()
         super().data_received(data)
-        if self.conn.their_state is not h11.IDLE:  # the head is complete
-            self._forget_head()
+        if self.conn.their_state not in (h11.IDLE, h11.SEND_BODY):  # it is complete
+            self._forget_request()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """It is over."""
-        self._forget_head()
+        self._forget_request()
         super().connection_lost(exc)
 
-    def _expect_head(self) -> None:
-        if self._head is None:
-            self._head = self.loop.call_later(HEAD_PATIENCE, self.transport.abort)
+    def _expect_request(self) -> None:
+        if self._request is None:
+            self._request = self.loop.call_later(REQUEST_PATIENCE, self.transport.abort)
 
-    def _forget_head(self) -> None:
-        if self._head is not None:
-            self._head.cancel()
-            self._head = None
+    def _forget_request(self) -> None:
+        if self._request is not None:
+            self._request.cancel()
+            self._request = None

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import threading
+from array import array
 from typing import Any
 
 from echelon.metrics.series import Key, curves, first_ranks
@@ -14,27 +16,29 @@ _MOST_CHARTS = 48
 
 
 class _Series:
-    """Points at equal distances, and the last one."""
+    """Points at equal distances, and the last one. A run may have hundreds of series, so a point is four
+    numbers: a quarter of what a Metric takes.
+    """
 
     def __init__(self) -> None:
-        self._points: list[Metric] = []
+        self._columns = [array("d"), array("d"), array("d"), array("d")]
         self._every = 1
         self._seen = 0
-        self._last: Metric | None = None
+        self._last: Metric | None = None  # unless it is one of the points
 
     def add(self, metric: Metric) -> None:
-        if self._seen % self._every == 0:
-            self._points.append(metric)
-            if len(self._points) > _MOST_POINTS:
-                self._points = self._points[::2]
+        self._last = None if self._seen % self._every == 0 else metric
+        if self._last is None:
+            for column, number in zip(self._columns, _numbers(metric), strict=True):
+                column.append(number)
+            if len(self._columns[0]) > _MOST_POINTS:
+                self._columns = [column[::2] for column in self._columns]
                 self._every *= 2
         self._seen += 1
-        self._last = metric
 
     def points(self) -> list[Metric]:
-        if self._last is None or self._points[-1] is self._last:
-            return list(self._points)
-        return [*self._points, self._last]
+        found = [_metric(*numbers) for numbers in zip(*self._columns, strict=True)]
+        return found if self._last is None else [*found, self._last]
 
 
 class Curves:
@@ -42,12 +46,12 @@ class Curves:
 
     def __init__(self) -> None:
         self.count = 0
-        self._series: dict[Key, _Series] = {}
+        self._series: dict[tuple[str, int | None, str | None], _Series] = {}
         self._lock = threading.Lock()
 
     def add(self, metric: Metric) -> None:
         """Add a value; of more series than can be shown, the first ones are."""
-        key = Key("", metric.name, metric.rank, metric.source)
+        key = (metric.name, metric.rank, metric.source)
         with self._lock:
             series = self._series.get(key)
             if series is None:
@@ -60,9 +64,9 @@ class Curves:
     def charts(self, rank: int | None = None) -> list[dict[str, Any]]:
         """A chart for each metric: its axis, and the curves of one rank, or of the lowest that has it."""
         with self._lock:
-            keys = [key for key in self._series if rank is None or key.rank == rank]
+            keys = [Key("", *key) for key in self._series if rank is None or key[1] == rank]
             chosen = first_ranks(keys)
-            points = {key: self._series[key].points() for key in chosen}
+            points = {key: self._series[key[1:]].points() for key in chosen}
         found: dict[str, list[Key]] = {}
         for key in chosen:
             found.setdefault(key.name, []).append(key)
@@ -83,3 +87,25 @@ class Curves:
 
 def _label(key: Key) -> str:
     return key.source or ("" if key.rank is None else f"rank {key.rank}")
+
+
+def _numbers(metric: Metric) -> tuple[float, float, float, float]:
+    """What a curve needs of a value; NaN for a place that is not known."""
+    step, epoch, steps = metric.step, metric.epoch, metric.steps
+    return (
+        metric.value,
+        math.nan if step is None else step,
+        math.nan if epoch is None else epoch,
+        math.nan if steps is None else steps,
+    )
+
+
+def _metric(value: float, step: float, epoch: float, steps: float) -> Metric:
+    return Metric(
+        name="",
+        value=value,
+        at=0.0,
+        step=None if math.isnan(step) else int(step),
+        epoch=None if math.isnan(epoch) else epoch,
+        steps=None if math.isnan(steps) else int(steps),
+    )

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from echelon.errors import EchelonError, Unavailable
-from echelon.handle import Run
+from echelon.handle import Run, whole_lines
 from echelon.metrics.progress import ProgressReader
 from echelon.model.event import Event
-from echelon.model.log import LogLine
+from echelon.model.log import LogBlock, LogLine
 from echelon.model.metric import Metric
 from echelon.model.progress import Progress
 from echelon.model.status import FINAL, RunSummary, Status, with_progress
@@ -51,7 +51,7 @@ class Feed:
         self._threads = [
             threading.Thread(target=self._follow, args=work, name=f"feed of {run.name}", daemon=True)
             for work in (
-                (lambda: run.logs(follow=True), self._take_line),
+                (lambda: whole_lines(run.raw_logs()), self._take_output),
                 (lambda: run.observe(follow=True), self._take),
             )
         ]
@@ -106,10 +106,10 @@ class Feed:
             if not self._closed:  # the spool's file was closed below it
                 raise
 
-    def _take_line(self, line: LogLine) -> None:
-        self.lines.append(line)
+    def _take_output(self, piece: LogLine | LogBlock) -> None:
+        self.lines.append(piece)
         with self._reading:
-            self._reader.read(line)
+            self._reader.read(piece)
         self._line_at = time.monotonic()
 
     def _take(self, item: Event | Metric) -> None:

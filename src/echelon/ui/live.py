@@ -14,12 +14,14 @@ from echelon.engines.decoding import decode
 from echelon.errors import EchelonError, InvalidJob
 from echelon.model.status import FINAL, RunSummary
 from echelon.ui.feed import Feed
-from echelon.ui.reading import PAGE, Reading, error_data, progress_data
+from echelon.ui.reading import Reading, error_data, progress_data
+from echelon.ui.selection import Selection
 from echelon.ui.spool import Wanted
 
 _TICK = 0.25  # seconds between two looks for news
 _CURVES = 1.0  # the same for curves
-_BEHIND = 5000  # lines; a page that is further behind gets the last ones anew
+_LINES = 200  # that a page has at a time
+_STALE = 1.0  # seconds after which a page that only asks for lines is told the rest, too
 
 News = list[dict[str, Any]]
 
@@ -79,22 +81,29 @@ class RunView:
         self._reading, self._name = reading, name
         self._feed: Feed | None = None
         self._wanted = Wanted()
-        self._line: int | None = None  # the next one; None: all are to be sent anew
+        self._selection: Selection | None = None
+        self._asked, self._looked = False, 0.0
+        self._told: object = None  # of the lines
         self._stands: object = None
-        self._values, self._drawn = -1, 0.0
+        self._values: tuple[int | None, ...] = ()
+        self._drawn = 0.0
         self._come: dict[str, Any] | None = None  # how far it has come, as the page knows it
 
     def ask(self, wanted: Wanted) -> None:
-        """Send the last of these lines, and those that come."""
-        self._wanted, self._line = wanted, None
-        self._values = -1
+        """Send these lines: from a place on, or the last, and those that come."""
+        self._wanted, self._asked = wanted, True
 
     def news(self) -> News:
-        """What is new of each."""
+        """What is new of each. Lines that the page asks for come at once, before all else."""
+        now = time.monotonic()
+        asked, self._asked = self._asked, False
+        if asked and self._feed is not None and now - self._looked < _STALE:
+            return self._lines(self._feed)
+        self._looked = now
         row = self._reading.row(self._name)
         feed = self._reading.feeds.of(row, lambda: self._reading.attach(row))
         if feed is not self._feed:
-            self._feed, self._line, self._stands, self._values = feed, None, None, -1
+            self._feed, self._selection, self._stands, self._values = feed, None, None, ()
             self._come = None
         return [
             *self._how_it_stands(row, feed),
@@ -119,24 +128,40 @@ class RunView:
         return [{"kind": "progress", "progress": come}]
 
     def _lines(self, feed: Feed) -> News:
-        count = feed.lines.count
-        if self._line is None or count - self._line > _BEHIND:
-            if count == 0 and self._line == 0:
-                return []
-            self._line = count
-            lines = feed.lines.last(PAGE, self._wanted, count)
-            return [{"kind": "lines", "anew": True, "lines": lines, "count": count}]
-        if count == self._line:
+        wanted, selection = self._wanted, self._selection
+        if selection is None or selection.wanted[:2] != wanted[:2]:
+            selection = self._selection = Selection(feed.lines, wanted)
+            self._told = None
+        selection.look()
+        first, end = selection.first, selection.end
+        last = max(first, end - _LINES)
+        start = last if wanted.at is None else min(max(first, wanted.at), last)
+        shown = (start, min(end, start + _LINES), wanted.at)
+        told = (*shown, first, end, feed.lines.count, selection.complete)
+        if told == self._told:
             return []
-        lines, self._line = feed.lines.since(self._line, _BEHIND, self._wanted)
-        return [{"kind": "lines", "anew": False, "lines": lines, "count": self._line}]
+        same = isinstance(self._told, tuple) and self._told[:3] == shown
+        self._told = told
+        return [
+            {
+                "kind": "lines",
+                "at": wanted.at,
+                "start": start,
+                "lines": None if same else selection.rows(start, start + _LINES),  # as they were
+                "first": first,
+                "end": end,
+                "count": feed.lines.count,
+                "complete": selection.complete,
+            }
+        ]
 
     def _curves(self, feed: Feed) -> News:
-        now = time.monotonic()
-        if feed.curves.count == self._values or (self._values >= 0 and now - self._drawn < _CURVES):
+        now, rank = time.monotonic(), self._wanted.rank
+        values = (feed.curves.count, rank)
+        if values == self._values or (values[1:] == self._values[1:] and now - self._drawn < _CURVES):
             return []
-        self._values, self._drawn = feed.curves.count, now
-        return [{"kind": "metrics", "metrics": feed.curves.charts(self._wanted.rank)}]
+        self._values, self._drawn = values, now
+        return [{"kind": "metrics", "metrics": feed.curves.charts(rank)}]
 
 
 def view_of(reading: Reading, page: str, name: str) -> View:
@@ -186,7 +211,8 @@ async def serve(socket: WebSocket, reading: Reading) -> None:
                     told = []
             for each in news:
                 await socket.send_text(msgspec.json.encode(each).decode())
-            with anyio.move_on_after(_TICK):
+            searching = any(each.get("complete") is False for each in news)
+            with anyio.move_on_after(0 if searching else _TICK):
                 await asked.wait()
             asked = anyio.Event()
 
@@ -210,6 +236,7 @@ async def _until_gone(work: Any, scope: anyio.CancelScope) -> None:
 class _Asked(msgspec.Struct):
     rank: int | None = None
     search: str = ""
+    at: int | None = None
 
 
 def read_wanted(text: str) -> Wanted | None:
@@ -218,4 +245,4 @@ def read_wanted(text: str) -> Wanted | None:
         found = decode(text, _Asked)
     except msgspec.DecodeError:
         return None
-    return Wanted(rank=found.rank, search=found.search[:200])
+    return Wanted(rank=found.rank, search=found.search[:200], at=found.at)

@@ -1,62 +1,110 @@
-// What the ranks wrote: the last lines, live, and earlier ones on demand. The page never holds more than MOST.
+// What the ranks wrote: any of a million lines, and the last ones as they come. The page holds the lines around
+// those that it shows; the server finds them, by their places among those that are wanted (ui/selection.py).
 
-import { html, useEffect, useRef, useState } from "/static/preact.js";
-import { get } from "/static/server.js";
+import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "/static/preact.js";
 import { clock, plain } from "/static/words.js";
 
-const MOST = 2000;
+const TALLEST = 8e6; // pixels; browsers cut what is much taller, so beyond it a pixel is more than one
+const MARGIN = 30; // lines beyond those in sight that should be there
 const [NUMBER, AT, RANK, WORKER, STREAM, TEXT] = [0, 1, 2, 3, 4, 5];
 
-// Lines after a message of the server.
-export function taken(lines, message) {
-  return message.anew ? message.lines : [...lines, ...message.lines].slice(-MOST);
-}
+export const NO_LINES = { lines: [], start: 0, first: 0, end: 0, count: 0, complete: true, at: null };
 
-export function Lines({ name, lines, setLines, count, ranks, wanted, ask }) {
+// Lines after a message of the server, which leaves out those that are as they were.
+export const taken = (now, message) => ({ ...message, lines: message.lines ?? now.lines });
+
+export function Lines({ found, ranks, wanted, ask }) {
+  const { lines, start, first, end, count } = found;
   const box = useRef(null);
-  const [following, setFollowing] = useState(true);
+  const shown = useRef(null);
   const [text, setText] = useState(wanted.search);
-  const [trouble, setTrouble] = useState("");
+  const [size, setSize] = useState({ line: 20, box: 384 });
+  const [top, setTop] = useState(null); // the place of the line at the top of the box; null: the last ones are followed
+  const following = top === null;
+
+  const inSight = size.box / size.line;
+  const whole = Math.max(size.box, (end - first) * size.line);
+  const tall = Math.min(whole, TALLEST);
+  const scale = tall > size.box ? (whole - size.box) / (tall - size.box) : 1;
+  const lowest = Math.max(first, end - inSight);
+  const place = following ? lowest : Math.min(Math.max(first, top), lowest);
+  const scrolled = (place - first) * size.line / scale;
+
+  const move = (to) => setTop(to >= lowest ? null : Math.max(first, to));
+  const put = useRef(0); // where this page has scrolled to by itself
+  useLayoutEffect(() => {
+    // Where the user has scrolled, and may go on, the page does not scroll: its event is here, or on its way.
+    if (Math.abs(scrolled - put.current) < 1 || Math.abs(box.current.scrollTop - put.current) >= 2) return;
+    box.current.scrollTop = scrolled;
+    put.current = box.current.scrollTop;
+  }, [scrolled, tall]);
+  useLayoutEffect(() => {
+    const measure = () => {
+      const line = shown.current?.firstElementChild?.getBoundingClientRect().height || size.line;
+      const height = box.current.clientHeight;
+      if (line !== size.line || height !== size.box) setSize({ line, box: height });
+    };
+    measure();
+    const watch = new ResizeObserver(measure);
+    watch.observe(box.current);
+    return () => watch.disconnect();
+  }, [lines.length > 0, size]);
+
+  // The lines that are asked for, when those in sight come near to the end of what is here.
+  const lacks = !following && (start > Math.max(first, place - MARGIN) ||
+    start + lines.length < Math.min(end, place + inSight + MARGIN));
+  let at = wanted.at;
+  if (following) at = null;
+  else if (at === null) at = start; // these stay, whatever comes
+  else if (lacks && found.at === at) at = Math.floor(place + inSight / 2 - lines.length / 2);
   useEffect(() => {
-    if (following) box.current.scrollTop = box.current.scrollHeight;
-  }, [lines, following]);
-  useEffect(() => {
-    if (text === wanted.search) return undefined;
-    const timer = setTimeout(() => ask({ ...wanted, search: text }), 200);
-    return () => clearTimeout(timer);
-  }, [text]);
-  const earlier = async () => {
-    const query = new URLSearchParams({ before: lines.length ? lines[0][NUMBER] : count, search: wanted.search });
-    if (wanted.rank !== null) query.set("rank", wanted.rank);
-    try {
-      const found = await get(`/api/runs/${encodeURIComponent(name)}/logs?${query}`);
-      setFollowing(false);
-      setTrouble(found.lines.length ? "" : "There are no earlier lines.");
-      setLines((now) => [...found.lines, ...now].slice(0, MOST));
-      box.current.scrollTop = 0;
-    } catch (error) {
-      setTrouble(error.message);
-    }
+    if (at !== wanted.at) ask({ ...wanted, at });
+  }, [at]);
+
+  const onScroll = () => {
+    const now = box.current.scrollTop;
+    if (Math.abs(now - put.current) < 2) return;
+    put.current = now;
+    move(now >= tall - size.box - 1 ? end : first + now * scale / size.line);
   };
-  const follow = (on) => {
-    setFollowing(on);
-    if (on) ask({ ...wanted }); // earlier lines make way for the newest
+  const onWheel = (event) => {
+    const to = place + (event.deltaMode === 1 ? event.deltaY : event.deltaY / size.line);
+    if (scale === 1 || event.ctrlKey || !event.deltaY || (to > lowest && following) || (to < first && place === first)) return;
+    event.preventDefault();
+    move(to);
   };
+  const onKeyDown = (event) => {
+    const page = Math.max(1, Math.floor(inSight) - 1);
+    const to = { ArrowUp: place - 1, ArrowDown: place + 1, PageUp: place - page, PageDown: place + page, Home: first, End: end }[event.key];
+    if (to === undefined || event.ctrlKey || event.altKey || event.metaKey) return;
+    event.preventDefault();
+    move(to);
+  };
+  const choose = (what) => { setTop(null); ask({ ...wanted, ...what, at: null }); };
+
+  const rows = useMemo(() => lines.map((line) => html`<div key=${line[NUMBER]} class=${`line ${line[STREAM]}`}>
+    <span class="who">${clock(line[AT])} ${line[RANK] === null ? `agent ${line[WORKER]}` : `[${line[RANK]}]`}${line[STREAM] === "stderr" ? "!" : " "}</span>
+    <span class="text">${plain(line[TEXT])}</span></div>`), [lines]);
+  const offset = scrolled - (place - start) * size.line;
+  const filtered = wanted.search || wanted.rank !== null;
+  const many = end - first;
   return html`
     <form class="filters" onSubmit=${(event) => event.preventDefault()}>
       <label>Rank <select value=${wanted.rank ?? ""} onChange=${(event) =>
-        ask({ ...wanted, rank: event.target.value === "" ? null : Number(event.target.value) })}>
+        choose({ rank: event.target.value === "" ? null : Number(event.target.value) })}>
         <option value="">all</option>${ranks.map((rank) => html`<option value=${rank}>${rank}</option>`)}
       </select></label>
-      <label>Search <input type="search" value=${text} maxlength="200" onInput=${(event) => setText(event.target.value)} /></label>
-      <label><input type="checkbox" checked=${following} onChange=${(event) => follow(event.target.checked)} /> follow</label>
-      <button type="button" onClick=${earlier}>Earlier lines</button>
-      <span role="status">${trouble || `${count} lines in all`}</span>
+      <label>Search <input type="search" value=${text} maxlength="200" onInput=${(event) => {
+        setText(event.target.value);
+        choose({ search: event.target.value });
+      }} /></label>
+      <label><input type="checkbox" checked=${following} onChange=${(event) => setTop(event.target.checked ? null : place)} /> follow</label>
+      <span role="status">${filtered ? `${many} of ` : ""}${count} lines${found.complete ? "" : ", searching …"}</span>
     </form>
-    <div class="lines" ref=${box} tabindex="0" role="log" aria-live="off" aria-label="output of the ranks">
-      ${lines.length === 0 ? html`<p>${wanted.search || wanted.rank !== null ? "No line is like that." : "Nothing was written so far."}</p>` : null}
-      ${lines.map((line) => html`<div key=${line[NUMBER]} class=${line[STREAM]}>
-        <span class="who">${clock(line[AT])} ${line[RANK] === null ? `agent ${line[WORKER]}` : `[${line[RANK]}]`}${line[STREAM] === "stderr" ? "!" : " "}</span>
-        <span class="text">${plain(line[TEXT])}</span></div>`)}
+    <div class="lines" ref=${box} tabindex="0" role="log" aria-live="off" aria-label="output of the ranks"
+      onScroll=${onScroll} onWheel=${onWheel} onKeyDown=${onKeyDown}>
+      ${many === 0 && found.complete ? html`<p>${filtered ? "No line is like that." : "Nothing was written so far."}</p>` : null}
+      <div class="tall" style=${{ height: `${many === 0 ? 0 : tall}px` }}>
+        <div ref=${shown} style=${{ transform: `translateY(${offset}px)` }}>${rows}</div></div>
     </div>`;
 }

@@ -4,27 +4,23 @@ import { html, useEffect, useState } from "/static/preact.js";
 import { get, post, useLive } from "/static/server.js";
 import { Away, Confirm, State, Table, Trouble } from "/static/parts.js";
 import { Curves } from "/static/curves.js";
-import { Lines, taken } from "/static/lines.js";
+import { Lines, NO_LINES, taken } from "/static/lines.js";
 import { bytes, clock, duration, isOver, moment, plain } from "/static/words.js";
 
 export function Run({ name, readOnly }) {
   const [run, setRun] = useState(null);
   const [trouble, setTrouble] = useState({});
-  const [lines, setLines] = useState([]);
-  const [count, setCount] = useState(0);
+  const [lines, setLines] = useState(NO_LINES);
   const [charts, setCharts] = useState([]);
   const [progress, setProgress] = useState(null);
-  const [wanted, setWanted] = useState({ rank: null, search: "" });
+  const [wanted, setWanted] = useState({ rank: null, search: "", at: null });
   const [asking, setAsking] = useState(null);
   const { connected, ask } = useLive(`page=run&name=${encodeURIComponent(name)}`, (message) => {
     if (message.kind === "run") setRun(message.run);
     if (message.kind === "trouble") setTrouble(message);
     if (message.kind === "metrics") setCharts(message.metrics);
     if (message.kind === "progress") setProgress(message.progress);
-    if (message.kind === "lines") {
-      setLines((now) => taken(now, message));
-      setCount(message.count);
-    }
+    if (message.kind === "lines") setLines((now) => taken(now, message));
   });
   useEffect(() => { document.title = `${name} · echelon`; }, [name]);
   const choose = (what) => { setWanted(what); ask(what); };
@@ -56,7 +52,7 @@ export function Run({ name, readOnly }) {
     <h2>Where the time went</h2><${Phases} phases=${run.phases} skew=${Date.now() / 1000 - run.now} over=${over} />
     <h2>Curves</h2><${Curves} charts=${charts} />
     <h2>Output</h2>
-    <${Lines} name=${name} lines=${lines} setLines=${setLines} count=${count} ranks=${ranks} wanted=${wanted} ask=${choose} />
+    <${Lines} found=${lines} ranks=${ranks} wanted=${wanted} ask=${choose} />
     <h2>Workers</h2><${Workers} workers=${status.workers} />
     <h2>Results</h2><${Results} path=${path} name=${name} state=${status.state} />
     <details><summary>What happened</summary><${Events} path=${path} state=${status.state} /></details>
