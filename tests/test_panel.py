@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import unquote
 
 import pytest
+
 from tests.notebooks import run_cells
 
 # The kernel's own libraries warn about what is none of our business.
@@ -78,6 +79,7 @@ def test_a_run_is_drawn_while_it_goes_on_and_at_its_end(home: Path) -> None:
         assert len(picture.findall(".//{*}polyline")) == 2
 
 
+@pytest.mark.slow
 def test_a_cell_that_waits_shows_curves_as_they_come_and_once(home: Path) -> None:
     Path("train.py").write_text(TRAIN)
     Path("go-on").touch()

@@ -28,7 +28,7 @@ class Panel:
     def __init__(
         self, text: str, look: Callable[[], str], observe: Callable[[], Iterator[Event | Metric]]
     ) -> None:
-        """`look` gives the table of how the run stands; `observe` what happens and is measured, to the end."""
+        """`look` gives the table of how the run stands, `observe` what happens and is measured."""
         self.curves = Curves()
         self.over = threading.Event()
         self._text, self._look, self._observe = text, look, observe

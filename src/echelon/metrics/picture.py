@@ -1,7 +1,7 @@
 """Curves as one picture, an SVG that stands alone: a small chart for each metric. Pure.
 
-It has a ground of its own, so that it can be read wherever it is shown, and follows the system's dark setting.
-Its size is bounded, however many values there are."""
+It has a ground of its own, so that it can be read wherever it is shown, and is dark where the system is. Its
+size is bounded, however many values there are."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ _ACROSS = 3
 _WIDE, _HIGH, _GAP = 250, 150, 10  # of a chart, in pixels, and between charts
 _LEFT, _TOP, _RIGHT, _BOTTOM = 52, 28, 10, 24  # from the chart's edge to its field
 _LONGEST = 26  # characters of a name
+_LEGEND = 4  # curves of a chart that are named
 _DASHES = ("", "6 3", "2 3", "8 3 2 3")  # curves differ without colour, too
 _STYLE = (
     ".g{fill:#fff}.c{fill:none;stroke:#d0d7de}.t{fill:#1b1f24}.s{fill:#57606a}"
@@ -48,9 +49,11 @@ def as_svg(charts: Sequence[Chart]) -> str:
     width = across * (_WIDE + _GAP) + _GAP
     height = -(-len(shown) // across) * (_HIGH + _GAP) + _GAP
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" '
-        f'height="{height}" font-family="sans-serif" font-size="11"><style>{_STYLE}</style>'
-        f'<rect class="g" width="{width}" height="{height}" rx="8"/>'
+        (
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" '
+            f'height="{height}" font-family="sans-serif" font-size="11"><style>{_STYLE}</style>'
+            f'<rect class="g" width="{width}" height="{height}" rx="8"/>'
+        )
     ]
     for at, chart in enumerate(shown):
         row, column = divmod(at, across)
@@ -65,7 +68,8 @@ def _chart(chart: Chart) -> list[str]:
         f'<text class="t" x="8" y="17" font-size="12" font-weight="bold">{html.escape(_name(chart))}</text>',
         f'<text class="t" x="{_WIDE - 8}" y="17" text-anchor="end">{number(chart["last"])}</text>',
     ]
-    drawn = [(bounded(each["x"]), bounded(each["y"])) for each in chart["curves"] if each["x"]]
+    labelled = [each for each in chart["curves"] if each["x"]]
+    drawn = [(bounded(each["x"]), bounded(each["y"])) for each in labelled]
     if not drawn:
         return [*parts, '<text class="s" x="8" y="60">no value is a finite number</text>']
     low, high = value_range([y for _, ys in drawn for y in ys])
@@ -87,6 +91,10 @@ def _chart(chart: Chart) -> list[str]:
             places = [(x - 2, y), (x + 2, y)]  # one value is a short line, which can be seen
         points = " ".join(f"{x:.0f},{y:.1f}" for x, y in places)
         parts.append(f'<polyline class="p p{at % 4}"{dash} points="{points}"/>')
+        if len(drawn) > 1 and at < _LEGEND:
+            y = _TOP + 6 + 12 * at
+            parts.append(f'<path class="p p{at % 4}"{dash} d="M{right - 24} {y}H{right}"/>')
+            parts.append(_label(right - 28, y + 3, "end", _short(labelled[at]["label"], 16)))
     return parts
 
 
@@ -112,5 +120,9 @@ def _label(x: int, y: int, anchor: str, text: str) -> str:
 
 
 def _name(chart: Chart) -> str:
-    name = one_line(str(chart["name"]))
-    return name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…"
+    return _short(str(chart["name"]), _LONGEST)
+
+
+def _short(text: str, most: int) -> str:
+    text = one_line(text)
+    return text if len(text) <= most else f"{text[: most - 1]}…"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from echelon.metrics.text import is_finite
+
 _LARGEST = 1e300
 
 
@@ -23,6 +25,6 @@ def value_range(values: Sequence[float]) -> tuple[float, float]:
 
 def number(value: float) -> str:
     """A value as an axis has it."""
-    if value != value or value in (float("inf"), float("-inf")):
+    if not is_finite(value):
         return str(value)
     return f"{value:.0f}" if value == int(value) and abs(value) < 1e7 else f"{value:.4g}"

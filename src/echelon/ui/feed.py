@@ -13,11 +13,11 @@ from typing import TypeVar
 
 from echelon.errors import EchelonError, Unavailable
 from echelon.handle import Run
+from echelon.metrics.curves import Curves
 from echelon.model.event import Event
 from echelon.model.log import LogLine
 from echelon.model.metric import Metric
 from echelon.model.status import FINAL, RunSummary, Status
-from echelon.metrics.curves import Curves
 from echelon.ui.polled import Polled
 from echelon.ui.spool import Spool
 from echelon.ui.timeline import Timeline
