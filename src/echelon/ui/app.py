@@ -99,6 +99,8 @@ def make_app(reading: Reading, keys: Keys) -> Guard:
     read: dict[str, Callable[[Request], object]] = {
         "/api/about": lambda _request: reading.about(),
         "/api/runs": lambda _request: reading.runs(),
+        "/api/pipelines": lambda _request: reading.pipelines.get()[0],
+        "/api/pipelines/{name}": lambda request: reading.pipeline(_name(request)),
         "/api/cluster": lambda _request: reading.cluster(),
         "/api/runs/{name}": lambda request: reading.run(_name(request)),
         "/api/runs/{name}/events": lambda request: reading.events(_name(request)),

@@ -19,6 +19,7 @@ from echelon.ui.spool import Wanted
 
 _TICK = 0.25  # seconds between two looks for news
 _CURVES = 1.0  # the same for curves
+_PIPELINE = 1.0  # the same for the steps of a pipeline
 _BEHIND = 5000  # lines; a page that is further behind gets the last ones anew
 
 News = list[dict[str, Any]]
@@ -40,15 +41,40 @@ class RunsView:
     """The list of runs."""
 
     def __init__(self, reading: Reading) -> None:
-        self._reading, self._seen = reading, -1
+        self._reading, self._seen = reading, (-1, -1)
 
     def news(self) -> News:
         """The whole list, when any of it has changed."""
+        pipelines, theirs = self._reading.pipelines.get()
         _, version = self._reading.rows.get()
-        if version == self._seen:
+        if (version, theirs) == self._seen:
             return []
-        self._seen = version
-        return [{"kind": "runs", "runs": self._reading.runs()}]
+        self._seen = (version, theirs)
+        return [{"kind": "runs", "runs": self._reading.runs(), "pipelines": pipelines}]
+
+    def ask(self, wanted: Wanted) -> None:
+        """There are no lines."""
+
+
+class PipelineView:
+    """A notebook's pipeline run: its graph, and how each step stands."""
+
+    def __init__(self, reading: Reading, name: str) -> None:
+        self._reading, self._name = reading, name
+        self._looked, self._told = 0.0, b""
+
+    def news(self) -> News:
+        """All of it, when it has changed."""
+        now = time.monotonic()
+        if self._told and now - self._looked < _PIPELINE:
+            return []
+        self._looked = now
+        found = self._reading.pipeline(self._name)
+        said = msgspec.json.encode({key: value for key, value in found.items() if key != "now"})
+        if said == self._told:
+            return []
+        self._told = said
+        return [{"kind": "pipeline", "pipeline": found}]
 
     def ask(self, wanted: Wanted) -> None:
         """There are no lines."""
@@ -102,7 +128,7 @@ class RunView:
             return []
         self._stands = stands
         feed.forget_status()  # it may be from before what has happened
-        return [{"kind": "run", "run": self._reading.run_of(feed)}]
+        return [{"kind": "run", "run": self._reading.run_of(feed, row)}]
 
     def _lines(self, feed: Feed) -> News:
         count = feed.lines.count
@@ -133,7 +159,9 @@ def view_of(reading: Reading, page: str, name: str) -> View:
         return PlaceView(reading)
     if page == "run":
         return RunView(reading, name)
-    raise InvalidJob("page", page, "is none", hint="runs, run or cluster")
+    if page == "pipeline":
+        return PipelineView(reading, name)
+    raise InvalidJob("page", page, "is none", hint="runs, run, pipeline or cluster")
 
 
 async def serve(socket: WebSocket, reading: Reading) -> None:

@@ -17,6 +17,7 @@ from echelon.model.run import parse_uri
 from echelon.model.status import RunSummary
 from echelon.queueing.looking import look, standing
 from echelon.ui.feed import Feed, Feeds
+from echelon.ui.pipelines import list_pipelines, read_pipeline_run
 from echelon.ui.polled import Polled
 from echelon.ui.spool import Wanted
 
@@ -32,6 +33,9 @@ class Reading:
         self.read_only = read_only
         every = _ELSEWHERE if engine.traits.remote else _HERE
         self.rows: Polled[list[RunSummary]] = Polled(lambda: list(engine.runs()), every)
+        self.pipelines: Polled[list[dict[str, Any]]] = Polled(
+            lambda: list_pipelines(engine, self.rows.get()[0]), 2 * every
+        )
         self.place: Polled[dict[str, Any]] = Polled(self._look_at_place, 2 * every)
         self.feeds = Feeds()
 
@@ -43,6 +47,10 @@ class Reading:
         """All runs, the newest first."""
         found = self.rows.get()[0]
         return [msgspec.to_builtins(row) for row in found]
+
+    def pipeline(self, name: str) -> dict[str, Any]:
+        """A notebook's pipeline run. Raises UnknownRun."""
+        return read_pipeline_run(self._engine, self.rows.get()[0], name)
 
     def row(self, name: str) -> RunSummary:
         """The run of that name: only one that is listed can be named. Raises UnknownRun."""
@@ -68,11 +76,12 @@ class Reading:
         """All of a run but its lines, metrics and results."""
         feed = self.feed(name)
         feed.catch_up()
-        return self.run_of(feed)
+        return self.run_of(feed, self.row(name))
 
-    def run_of(self, feed: Feed) -> dict[str, Any]:
+    def run_of(self, feed: Feed, row: RunSummary) -> dict[str, Any]:
         """The same of a feed as far as it has come."""
         found: dict[str, Any] = {
+            "pipeline": row.pipeline,
             "status": msgspec.to_builtins(feed.status()),
             "phases": [msgspec.to_builtins(phase) for phase in list(feed.timeline.phases)],
             "now": time.time(),

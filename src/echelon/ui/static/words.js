@@ -1,5 +1,7 @@
 // Values as words. What runs wrote is always set as text; here it loses what would only disturb.
 
+import { useEffect, useState } from "/static/preact.js";
+
 const SIGNS = {
   succeeded: "✓", failed: "✗", lost: "✗", damaged: "✗", "timed-out": "✗", stopped: "■", running: "▶",
   queued: "…", recorded: "…", starting: "↑", restarting: "↻", stopping: "■",
@@ -36,6 +38,16 @@ export function bytes(count) {
   let at = 0;
   while (count >= 1024 && at < units.length - 1) { count /= 1024; at += 1; }
   return `${at && count < 100 ? count.toFixed(1) : Math.round(count)} ${units[at]}`;
+}
+
+// Draw again every second, for times that go on.
+export function useTick(on = true) {
+  const [, setTick] = useState(0);
+  useEffect(() => {
+    if (!on) return undefined;
+    const timer = setInterval(() => setTick((tick) => tick + 1), 1000);
+    return () => clearInterval(timer);
+  }, [on]);
 }
 
 export const clock = (at) => at ? new Date(at * 1000).toTimeString().slice(0, 8) : "--:--:--";
