@@ -67,11 +67,14 @@ def test_it_is_listed_and_its_page_has_the_graph(serve: Serve, pipeline: Pipelin
         None,
     )
     assert (train["after"], train["gets"]) == (["load"], {"load": ["x"]})
-    drawn = ET.fromstring(found["svg"])
+    status, headers, content = client.get("/api/pipelines/book-1/graph")
+    assert (status, headers["content-type"].partition(";")[0]) == (200, "image/svg+xml")
+    drawn = ET.fromstring(content)
     assert [link.attrib["href"] for link in drawn.findall(".//{*}a")] == ["#/run/book-1-load"]
     assert "✓ succeeded" in [each.text for each in drawn.iter()]
     assert client.data("/api/runs/book-1-load")["pipeline"] == "book-1"
-    assert client.get("/api/pipelines/other")[0] == 404
+    for path in ("", "/graph"):
+        assert client.get(f"/api/pipelines/other{path}")[0] == 404
 
 
 def test_a_page_is_told_of_its_steps_as_they_go(serve: Serve, pipeline: PipelineFolder) -> None:

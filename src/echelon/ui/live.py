@@ -14,6 +14,7 @@ from echelon.engines.decoding import decode
 from echelon.errors import EchelonError, InvalidJob
 from echelon.model.status import RunSummary
 from echelon.ui.feed import Feed
+from echelon.ui.pipelines import pipeline_data
 from echelon.ui.reading import PAGE, Reading, error_data
 from echelon.ui.spool import Wanted
 
@@ -69,7 +70,7 @@ class PipelineView:
         if self._told and now - self._looked < _PIPELINE:
             return []
         self._looked = now
-        found = self._reading.pipeline(self._name)
+        found = pipeline_data(self._reading.pipeline(self._name))
         said = msgspec.json.encode({key: value for key, value in found.items() if key != "now"})
         if said == self._told:
             return []

@@ -12,7 +12,7 @@ from echelon.engines.base import Engine, unknown_run
 from echelon.model.status import RunSummary
 from echelon.notebook.folder import is_held
 from echelon.notebook.noted import Noted, all_noted, noted
-from echelon.notebook.standing import PipelineStanding, drawing_of, standing_of
+from echelon.notebook.standing import PipelineStanding, standing_of
 
 
 def list_pipelines(engine: Engine, rows: Sequence[RunSummary]) -> list[dict[str, Any]]:
@@ -23,21 +23,20 @@ def list_pipelines(engine: Engine, rows: Sequence[RunSummary]) -> list[dict[str,
     return [_in_short(each) for each in sorted(found, key=lambda each: each.created, reverse=True)]
 
 
-def read_pipeline_run(engine: Engine, rows: Sequence[RunSummary], name: str) -> dict[str, Any]:
-    """One of them with its steps and its drawing; raises UnknownRun."""
+def find_pipeline_run(engine: Engine, rows: Sequence[RunSummary], name: str) -> PipelineStanding:
+    """One of them; raises UnknownRun."""
     known = noted(name)
     if known is not None and not _is_here(known, engine):
         known = None
     if known is None and not any(row.pipeline == name for row in rows):
         raise unknown_run(name, [row.pipeline for row in rows if row.pipeline is not None])
-    found = _standing(name, known, rows)
-    return {
-        **_in_short(found),
-        "notebook": found.notebook,
-        "steps": [_step(found, at) for at in range(len(found.steps))],
-        "svg": drawing_of(found),
-        "now": time.time(),
-    }
+    return _standing(name, known, rows)
+
+
+def pipeline_data(found: PipelineStanding) -> dict[str, Any]:
+    """One of them with its steps."""
+    steps = [_step(found, at) for at in range(len(found.steps))]
+    return {**_in_short(found), "notebook": found.notebook, "steps": steps, "now": time.time()}
 
 
 def _standing(name: str, known: Noted | None, rows: Sequence[RunSummary]) -> PipelineStanding:

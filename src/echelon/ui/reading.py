@@ -15,9 +15,10 @@ from echelon.handle import Run
 from echelon.model.job import Job
 from echelon.model.run import parse_uri
 from echelon.model.status import RunSummary
+from echelon.notebook.standing import PipelineStanding
 from echelon.queueing.looking import look, standing
 from echelon.ui.feed import Feed, Feeds
-from echelon.ui.pipelines import list_pipelines, read_pipeline_run
+from echelon.ui.pipelines import find_pipeline_run, list_pipelines
 from echelon.ui.polled import Polled
 from echelon.ui.spool import Wanted
 
@@ -48,9 +49,9 @@ class Reading:
         found = self.rows.get()[0]
         return [msgspec.to_builtins(row) for row in found]
 
-    def pipeline(self, name: str) -> dict[str, Any]:
+    def pipeline(self, name: str) -> PipelineStanding:
         """A notebook's pipeline run. Raises UnknownRun."""
-        return read_pipeline_run(self._engine, self.rows.get()[0], name)
+        return find_pipeline_run(self._engine, self.rows.get()[0], name)
 
     def row(self, name: str) -> RunSummary:
         """The run of that name: only one that is listed can be named. Raises UnknownRun."""

@@ -26,7 +26,7 @@ export function Pipeline({ name }) {
       <dt>Took</dt><dd>${duration((found.ended ?? now) - found.created)}${isOver(found.state) ? "" : " so far"}</dd>
       <dt>Steps</dt><dd>${found.done} of ${found.steps.length} done</dd>
     </dl>
-    <h2>Graph</h2><${Graph} svg=${found.svg} name=${name} />
+    <h2>Graph</h2><${Graph} name=${name} steps=${found.steps} />
     <h2>Steps</h2>
     <${Table} heads=${["Step", "State", "Took", "After", "Gets", "What"]} rows=${found.steps.map((step) => ({ key: step.name, cells: [
       step.run ? html`<a href=${`#/run/${encodeURIComponent(step.run)}`}>${step.name}</a>` : step.name,
@@ -42,14 +42,47 @@ function what(step) {
   return plain([`${where}${step.reason}`, step.hint, step.size].filter(Boolean).join("; ")) || "-";
 }
 
-// The server's drawing. Its links are the page's own; the one that has the focus keeps it.
-function Graph({ svg, name }) {
+// The server's drawing: again whenever a step stands otherwise. The link that has the focus keeps it.
+function Graph({ name, steps }) {
   const place = useRef(null);
   useEffect(() => {
-    const drawn = document.importNode(new DOMParser().parseFromString(svg, "image/svg+xml").documentElement, true);
-    const focused = place.current.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
-    place.current.replaceChildren(drawn);
-    if (focused) [...drawn.querySelectorAll("a")].find((link) => link.getAttribute("href") === focused)?.focus();
-  }, [svg]);
+    let left = false;
+    picture(`/api/pipelines/${encodeURIComponent(name)}/graph`).then((drawn) => {
+      if (left || !drawn) return;
+      const focused = document.activeElement?.closest(".graph a")?.getAttribute("href");
+      place.current.replaceChildren(copied(drawn));
+      if (focused) place.current.querySelector(`a[href="${CSS.escape(focused)}"]`)?.focus();
+    });
+    return () => { left = true; };
+  }, [name, JSON.stringify(steps.map((step) => [step.state, step.run]))]);
   return html`<div class="graph" ref=${place} role="group" aria-label=${`graph of ${name}`} tabindex="0"></div>`;
+}
+
+// As a document, which no other request gives under the policy of this page.
+function picture(path) {
+  return new Promise((resolve) => {
+    const asked = new XMLHttpRequest();
+    asked.open("GET", path);
+    asked.responseType = "document";
+    asked.onloadend = () => resolve(asked.status === 200 ? asked.response?.documentElement : null);
+    asked.send();
+  });
+}
+
+const SVG = "http://www.w3.org/2000/svg";
+const PARTS = new Set(["svg", "defs", "marker", "path", "rect", "text", "title", "g", "a"]);
+const FIELDS = new Set(["viewBox", "width", "height", "x", "y", "rx", "d", "fill", "stroke", "class", "id", "font-family", "font-size",
+  "text-anchor", "refX", "refY", "markerWidth", "markerHeight", "orient", "marker-end"]);
+
+// Nothing but what a drawing is made of, and links to runs.
+function copied(part) {
+  const made = document.createElementNS(SVG, part.localName);
+  for (const { name, value } of part.attributes) {
+    if (FIELDS.has(name) || (name === "href" && value.startsWith("#/run/"))) made.setAttribute(name, value);
+  }
+  for (const child of part.childNodes) {
+    if (child.nodeType === Node.TEXT_NODE) made.append(plain(child.data));
+    else if (PARTS.has(child.localName)) made.append(copied(child));
+  }
+  return made;
 }

@@ -75,8 +75,8 @@ const row = (run, now, isStep = false) => ({
   cells: [
     html`<a class=${isStep ? "step" : ""} href=${`#/run/${encodeURIComponent(run.name)}`}>${run.name}</a>`,
     html`<${State} state=${run.state} />`, run.workers, run.gpus || "-",
-    html`<span title=${moment(run.created)}>${duration(now - run.created)}</span>`,
-    duration((run.ended ?? now) - run.created),
+    html`<span class="time" title=${moment(run.created)}>${duration(now - run.created)}</span>`,
+    html`<span class="time">${duration((run.ended ?? now) - run.created)}</span>`,
     html`<code>${plain(run.command)}</code>`, plain(run.reason || ""),
   ],
 });
@@ -84,11 +84,12 @@ const row = (run, now, isStep = false) => ({
 const pipelineRow = ({ run, steps }, now, isOpen, toggle) => ({
   key: `pipeline ${run.name}`,
   cells: [
-    html`<a href=${`#/pipeline/${encodeURIComponent(run.name)}`}>${run.name}</a> ${steps.length ? html`<button type="button" class="fold"
-      aria-expanded=${isOpen ? "true" : "false"} aria-label=${`steps of ${run.name}`} onClick=${toggle}>${isOpen ? "▾" : "▸"}</button>` : null}`,
+    html`<span class="folder">${steps.length ? html`<button type="button" class="fold" aria-expanded=${isOpen ? "true" : "false"}
+      aria-label=${`steps of ${run.name}`} onClick=${toggle}>${isOpen ? "▾" : "▸"}</button>` : null}
+      <a href=${`#/pipeline/${encodeURIComponent(run.name)}`}>${run.name}</a></span>`,
     html`<${State} state=${run.state} />`, "-", "-",
-    html`<span title=${moment(run.created)}>${duration(now - run.created)}</span>`,
-    duration((run.ended ?? now) - run.created),
+    html`<span class="time" title=${moment(run.created)}>${duration(now - run.created)}</span>`,
+    html`<span class="time">${duration((run.ended ?? now) - run.created)}</span>`,
     `notebook, ${run.done} of ${run.steps} steps done`, plain(run.reason || ""),
   ],
 });

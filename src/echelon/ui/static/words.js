@@ -27,9 +27,9 @@ function visible(found) {
 export function duration(seconds) {
   const whole = Math.max(0, seconds);
   if (whole < 10) return `${whole.toFixed(1)} s`;
-  if (whole < 60) return `${Math.round(whole)} s`;
-  if (whole < 3600) return `${Math.floor(whole / 60)} min ${Math.round(whole % 60)} s`;
-  if (whole < 172800) return `${Math.floor(whole / 3600)} h ${Math.round((whole % 3600) / 60)} min`;
+  if (whole < 60) return `${Math.floor(whole)} s`;
+  if (whole < 3600) return `${Math.floor(whole / 60)} min ${Math.floor(whole % 60)} s`;
+  if (whole < 172800) return `${Math.floor(whole / 3600)} h ${Math.floor((whole % 3600) / 60)} min`;
   return `${Math.floor(whole / 86400)} days`;
 }
 
