@@ -24,7 +24,7 @@ $(READY): pyproject.toml constraints.txt
 	@test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet --constraint constraints.txt uv
 	@echo "setting up $(VENV): torch and TensorFlow among it, several GB the first time"
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python --constraint constraints.txt --compile-bytecode \
-		--editable . --group frameworks --group check --group test
+		--editable . --group frameworks --group check --group test --group browser
 	@touch $@
 
 demo: $(READY) $(DATA)/.complete ## train the example on two workers of this machine

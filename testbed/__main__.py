@@ -1,4 +1,4 @@
-"""The command: `python -m testbed up|down|status|reset|kubeconfig|node|api|image|controller|registry`."""
+"""The command: `python -m testbed up|down|status|reset|build|kubeconfig|node|api|image|controller|...`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 
 from echelon.errors import EchelonError
-from testbed import cluster, controllers, debian, images, programs, pypi, registry, versions
+from testbed import chromium, cluster, controllers, debian, images, programs, pypi, registry, versions
 from testbed.paths import KUBECONFIG
 
 
@@ -35,6 +35,7 @@ def main() -> int:
         "controller start": lambda: controllers.start(words.name),
         "controller stop": lambda: controllers.stop(words.name),
         "registry start": registry.start,
+        "browser": chromium.install,
     }
     try:
         answer = actions[" ".join(filter(None, (words.command, getattr(words, "action", ""))))]()
@@ -78,6 +79,7 @@ def _parser() -> argparse.ArgumentParser:
         "reset": "back to how it was after `up`",
         "kubeconfig": "the path of the administrator's kubeconfig",
         "build": "build every program and image that is missing, and start nothing",
+        "browser": "install Chromium if there is none, and print its path",
     }.items():
         command = commands.add_parser(name, help=text)
         if name in ("up", "build"):

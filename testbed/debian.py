@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from echelon.errors import Unavailable
@@ -63,16 +64,21 @@ def install_packages() -> None:
     if reason := missing():
         raise Unavailable(reason, hint="or set ECHELON_TEST_KUBECONFIG to use a cluster that exists")
     if absent := absent_packages():
-        env = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
-        run_long(
-            "apt-get update",
-            [tool("apt-get"), "update", "-q"],
-            log=CACHE / "logs" / "apt-update.log",
-            env=env,
-        )
-        run_long(
-            f"installing {', '.join(absent)}",
-            [tool("apt-get"), "install", "-q", "-y", "--no-install-recommends", *absent],
-            log=CACHE / "logs" / "apt-install.log",
-            env=env,
-        )
+        install(absent)
+
+
+def install(packages: Sequence[str]) -> None:
+    """Install Debian packages; the lists of what there is are fetched first, since a new machine has none."""
+    env = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
+    run_long(
+        "apt-get update",
+        [tool("apt-get"), "update", "-q"],
+        log=CACHE / "logs" / "apt-update.log",
+        env=env,
+    )
+    run_long(
+        f"installing {', '.join(packages)}",
+        [tool("apt-get"), "install", "-q", "-y", "--no-install-recommends", *packages],
+        log=CACHE / "logs" / "apt-install.log",
+        env=env,
+    )

@@ -26,7 +26,7 @@ from testbed.fixtures import FOREIGN, has_cluster_tests, in_ci, running
 from testbed.patience import VARIABLE as PATIENCE
 
 from echelon.errors import EchelonError
-from testbed import cluster
+from testbed import chromium, cluster
 from tests import leftovers, part, properties
 
 MOST_SECOND_TRIES = 8
@@ -77,9 +77,11 @@ class Part:
 
 MAKE = ("make", "--no-print-directory")
 BUILD = (sys.executable, "-m", "testbed", "build")
+BROWSER = Part(name="browser", command=(sys.executable, "-m", "testbed", "browser"))
 GATE = (
     Part(name="checks", command=(*MAKE, "check")),
     Part(name="builds", command=(*BUILD, "--core"), needs_cluster=True, limit=60 * MINUTE),
+    BROWSER,
     Part(name="local", marks="gate and not cluster", options=BESIDE_EACH_OTHER),
     Part(
         name="cluster", marks="gate and cluster and not alone", options=BESIDE_EACH_OTHER, needs_cluster=True
@@ -91,6 +93,7 @@ EVERYTHING = (
     Part(name="checks", command=(*MAKE, "check")),
     Part(name="data", command=(*MAKE, "data")),
     Part(name="builds", command=BUILD, needs_cluster=True, limit=LONG),
+    BROWSER,
     Part(name="local", marks="not soak and not cluster", options=BESIDE_EACH_OTHER, limit=LONG),
     Part(
         name="cluster",
@@ -176,6 +179,12 @@ def main() -> int:
         parts = [each for each in parts if not each.needs_cluster]
     elif not ours:
         parts = [each for each in parts if each.name != "builds"]
+    if any(each.name == BROWSER.name for each in parts) and (reason := chromium.missing()):
+        if in_ci():
+            print(f"there is no browser, and CI must have one: {reason}")
+            return 1
+        print(f"the tests in a browser are skipped: {reason}", flush=True)
+        parts = [each for each in parts if each.name != BROWSER.name]
     leftovers.mark_this_run()
     if ended := leftovers.end_leftovers():
         print(f"ended what an earlier test run has left: processes {', '.join(map(str, ended))}", flush=True)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from testbed.fixtures import FOREIGN
 
-from testbed import cluster
+from testbed import chromium, cluster
 from tests import parts
 
 TESTS = """
@@ -209,6 +209,21 @@ def test_a_pass_is_noted_with_its_commit(project: Path, monkeypatch: pytest.Monk
         "tests": 2,
         "second_tries": ["test_small.py::test_once"],
     }
+
+
+def test_without_a_browser_its_part_is_left_out_and_in_ci_the_gate_fails(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(FOREIGN, "/some/kubeconfig")  # so that no cluster is started
+    monkeypatch.setattr(sys, "argv", ["parts"])
+    monkeypatch.setattr(chromium, "missing", lambda: "needs Chromium")
+    monkeypatch.setitem(parts.CHOICES, "gate", (parts.BROWSER, small("local")))
+    monkeypatch.setenv("CI", "")
+    assert parts.main() == 0
+    assert "the tests in a browser are skipped: needs Chromium" in capsys.readouterr().out
+    monkeypatch.setenv("CI", "true")
+    assert parts.main() == 1
+    assert all(any(each.name == parts.BROWSER.name for each in every) for every in (parts.GATE, parts.ALL))
 
 
 def test_the_commit_that_is_tested(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:

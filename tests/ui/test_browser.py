@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from tests.conftest import PATIENCE, wait_until
-from tests.ui.chromium import find_chromium
+from tests.ui.chromium import start_visitor, the_chromium
 
 Call = Callable[..., subprocess.CompletedProcess[str]]
 TRAIN = """
@@ -46,32 +46,60 @@ def tell(visitor: subprocess.Popen[str], line: str) -> None:
         visitor.stdin.flush()
 
 
+@pytest.fixture
+def shots(tmp_path: Path) -> Path:
+    """Where screenshots are kept."""
+    folder = Path(os.environ.get("ECHELON_SCREENSHOTS") or tmp_path / "screenshots")
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+@contextmanager
+def ended(*processes: subprocess.Popen[str]) -> Iterator[None]:
+    """End processes after a block, however it went."""
+    try:
+        yield
+    finally:
+        for each in processes:
+            if each.stdin is not None:
+                each.stdin.close()
+            if each.poll() is None:
+                each.kill()
+                each.wait(PATIENCE)
+
+
+@pytest.mark.core
+def test_a_run_appears_is_watched_and_is_stopped_in_a_browser(
+    cli: Call, home: Path, tmp_path: Path, shots: Path
+) -> None:
+    chromium = the_chromium()
+    Path("train.py").write_text(TRAIN)
+    said = tmp_path / "said"
+    dashboard, address = start_dashboard()
+    with said.open("w") as out, ended(dashboard):
+        visitor = start_visitor("watch", chromium, address, shots, out=out)
+        with ended(visitor):
+            wait_until(
+                lambda: "looking" in said.read_text() or visitor.poll() is not None, "the visitor to look"
+            )
+            assert cli("run", "-d", "-n", "2", "--name", "fm", "train.py").returncode == 0
+            assert visitor.wait(PATIENCE) == 0, said.read_text()
+    assert '"state":"stopped"' in cli("status", "fm", "-o", "json").stdout.replace(" ", "")
+
+
 @pytest.mark.slow
-def test_a_run_is_watched_and_stopped_in_a_browser(cli: Call, home: Path, tmp_path: Path) -> None:
-    if importlib.util.find_spec("playwright") is None:
-        pytest.skip("needs Playwright: uv pip install playwright")
-    chromium = find_chromium()
-    if chromium is None:
-        pytest.skip("needs Chromium: apt-get install chromium-headless-shell, or ECHELON_CHROMIUM")
+def test_a_run_is_watched_and_stopped_in_a_browser(
+    cli: Call, home: Path, tmp_path: Path, shots: Path
+) -> None:
+    chromium = the_chromium()
     Path("train.py").write_text(TRAIN)
     Path("bad.py").write_text("raise ValueError('no luck')\n")
     assert cli("run", "--name", "bad", "bad.py").returncode == 1
     assert cli("run", "-d", "-n", "2", "--name", "fm", "train.py").returncode == 0
-    shots = Path(os.environ.get("ECHELON_SCREENSHOTS") or tmp_path / "screenshots")
-    shots.mkdir(parents=True, exist_ok=True)
     said = tmp_path / "said"
-    root = Path(__file__).parents[2]
     dashboard, address = start_dashboard()
     with said.open("w") as out:
-        visitor = subprocess.Popen(
-            [sys.executable, "-m", "tests.ui.visit", chromium, address, str(shots)],
-            stdin=subprocess.PIPE,
-            stdout=out,
-            stderr=subprocess.STDOUT,
-            text=True,
-            cwd=root,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join([str(root), str(root / "src")])},
-        )
+        visitor = start_visitor("visit", chromium, address, shots, out=out)
         assert visitor.stdin is not None
         with visitor.stdin:
             try:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from playwright.sync_api import Page, expect, sync_playwright
@@ -80,7 +81,8 @@ def visit(page: Page, address: str, shots: Path) -> None:
     print("together again", flush=True)
 
 
-def main(chromium: str, address: str, shots: Path) -> None:
+def main(chromium: str, address: str, shots: Path, look: Callable[[Page, str, Path], None] = visit) -> None:
+    """Open a browser and look; what the page's scripts complain of is an error."""
     troubles: list[str] = []
     expect.set_options(timeout=SECONDS * 1000)
     with sync_playwright() as playwright:
@@ -92,7 +94,7 @@ def main(chromium: str, address: str, shots: Path) -> None:
             "console", lambda said: troubles.append(said.text) if "Content Security" in said.text else None
         )
         try:
-            visit(page, address, shots)
+            look(page, address, shots)
         except BaseException:
             page.screenshot(path=shots / "trouble.png", full_page=True)
             raise
