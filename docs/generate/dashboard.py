@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from docs.generate import scene
-from tests.ui.chromium import find_chromium
+from testbed.chromium import find_chromium
 
 from echelon.ui.server import Server
 
@@ -32,7 +32,7 @@ PAGES = {  # their addresses, and what is there once they are drawn
     "cluster": ("#/cluster", "Who holds GPUs"),
 }
 _WIDE, _PHONE = (1200, 860), (390, 844)
-_COLOURS = 96  # of a picture: enough, and a third of the bytes
+_COLOURS = 160  # of a picture: enough, and a third of the bytes
 _DRAWN = 700  # milliseconds, for curves
 
 

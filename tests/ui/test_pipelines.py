@@ -73,8 +73,9 @@ def test_it_is_listed_and_its_page_has_the_graph(serve: Serve, pipeline: Pipelin
     assert [link.attrib["href"] for link in drawn.findall(".//{*}a")] == ["#/run/book-1-load"]
     assert "✓ succeeded" in [each.text for each in drawn.iter()]
     assert client.data("/api/runs/book-1-load")["pipeline"] == "book-1"
-    for path in ("", "/graph"):
-        assert client.get(f"/api/pipelines/other{path}")[0] == 404
+    for name in ("other", "..", "%2e%2e%2fbook-1", "%00", "book-1.json"):
+        for path in ("", "/graph"):
+            assert client.get(f"/api/pipelines/{name}{path}")[0] == 404
 
 
 def test_a_page_is_told_of_its_steps_as_they_go(serve: Serve, pipeline: PipelineFolder) -> None:
