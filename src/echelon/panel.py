@@ -107,7 +107,8 @@ class Panel:
             self._stale = False
             self._table = self._look()
         data = {"text/plain": self._text, "text/html": _joined(self._table, self.curves)}
-        publish_display_data(data, transient={"display_id": self._id}, update=update)
+        publish: Any = publish_display_data  # it has no types
+        publish(data, transient={"display_id": self._id}, update=update)
 
 
 def drawn(table: str, panel: Panel | None, read: Callable[[], Iterator[Event | Metric]]) -> str:

@@ -107,7 +107,7 @@ def _places(
     for at, (x, y) in enumerate(zip(xs, ys, strict=True)):
         column = round((x - along[0]) / (along[1] - along[0]) * wide) if along[1] > along[0] else wide // 2
         columns.setdefault(column, []).append((at, y))
-    found = []
+    found: list[tuple[float, float]] = []
     for column, values in columns.items():
         ends = {min(values, key=lambda each: each[1]), max(values, key=lambda each: each[1])}
         for _, y in sorted(ends):

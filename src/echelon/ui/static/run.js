@@ -58,7 +58,7 @@ export function Run({ name, readOnly }) {
     <h2>Workers</h2><${Workers} workers=${status.workers} />
     <h2>Results</h2><${Results} path=${path} name=${name} state=${status.state} />
     <details><summary>What happened</summary><${Events} path=${path} state=${status.state} /></details>
-    <details><summary>Job</summary><pre>${run.job || "It cannot be read."}</pre></details>`;
+    <details><summary>Job file</summary><pre>${run.job || "It cannot be read."}</pre></details>`;
 }
 
 const Cause = ({ cause }) => cause ? html`
