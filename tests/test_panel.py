@@ -91,8 +91,11 @@ def test_a_cell_that_waits_shows_curves_as_they_come_and_once(home: Path) -> Non
         "echelon.run('quiet.py').wait().state",
     ]
     _, magic, waited, quiet = run_cells(cells, Path.cwd()).cells
-    [shown] = [each for each in magic.outputs if each["output_type"] != "stream"]
+    shown, *rest = magic.outputs  # above what the ranks write
+    assert {each["output_type"] for each in rest} == {"stream"}
     assert "succeeded" in shown["data"]["text/html"]  # its last drawing; the run is not shown twice
     assert "loss" in texts_of(image_of(shown["data"]["text/html"]))
     assert kinds(waited) == {"stream", "display_data", "execute_result"}
-    assert kinds(quiet) == {"stream", "execute_result"}
+    place, *rest = quiet.outputs
+    assert place["data"]["text/html"] == ""  # nothing is measured: nothing is seen
+    assert {each["output_type"] for each in rest} == {"stream", "execute_result"}

@@ -34,7 +34,7 @@ class Panel:
         self._text, self._look, self._observe = text, look, observe
         self._id = f"echelon-{os.getpid()}-{next(_NUMBERS)}"
         self._cells: set[int] = set()  # that show it
-        self._waiting: int | None = None  # the cell that shows it once there is a curve
+        self._kept: int | None = None  # the cell that has a place for it, empty until there is a curve
         self._table = ""
         self._stale = True  # whether the table is from before the last event
         self._news = threading.Event()
@@ -47,13 +47,20 @@ class Panel:
 
     def show(self) -> None:
         """Show it in this cell."""
-        self._display(_this_cell())
+        self._publish(update=False)
+        self._cells.add(_this_cell())
         self._follow()
 
     def show_curves(self) -> None:
-        """Show it in this cell as soon as there is a curve; `settle` comes before the cell's end."""
+        """Keep a place for it in this cell, above what the ranks write, and show it there as soon as there is
+        a curve; `settle` comes before the cell's end.
+        """
         if not self.is_here:
-            self._waiting = _this_cell()
+            if not self._cells:
+                self._send({"text/plain": "", "text/html": ""}, update=False)
+            else:
+                self._publish(update=False)
+            self._kept = _this_cell()
         self._follow()
 
     def settle(self) -> None:
@@ -88,25 +95,24 @@ class Panel:
             self._news.clear()
             last = self.over.is_set()  # before the look: what comes later is drawn once more
             with suppress(EchelonError, OSError):
-                if self._waiting is not None and self.curves.count:
-                    self._display(self._waiting)
-                    self._waiting = None
-                elif self._cells:
+                if self._kept is not None and self.curves.count:
+                    self._cells.add(self._kept)
+                    self._kept = None
+                if self._cells:
                     self._publish(update=True)
             if not last:
                 self.over.wait(_PAUSE)
 
-    def _display(self, cell: int) -> None:
-        self._publish(update=False)
-        self._cells.add(cell)
-
     def _publish(self, *, update: bool) -> None:
-        from IPython.display import publish_display_data
-
         if self._stale:
             self._stale = False
             self._table = self._look()
-        data = {"text/plain": self._text, "text/html": _joined(self._table, self.curves)}
+        page = _joined(self._table, self.curves)
+        self._send({"text/plain": self._text, "text/html": page}, update=update)
+
+    def _send(self, data: dict[str, str], *, update: bool) -> None:
+        from IPython.display import publish_display_data
+
         publish: Any = publish_display_data  # it has no types
         publish(data, transient={"display_id": self._id}, update=update)
 
