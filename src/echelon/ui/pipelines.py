@@ -28,8 +28,8 @@ class Pipelines:
         known = {name: found for name in noted_names() if (found := self._noted(name)) is not None}
         self._read = {name: self._read[name] for name in known}
         names = dict.fromkeys([*known, *(row.pipeline for row in rows if row.pipeline is not None)])
-        found = [_standing(name, known.get(name), rows) for name in names]
-        return [_in_short(each) for each in sorted(found, key=lambda each: each.created, reverse=True)]
+        every = [_standing(name, known.get(name), rows) for name in names]
+        return [_in_short(each) for each in sorted(every, key=lambda each: each.created, reverse=True)]
 
     def one(self, rows: Sequence[RunSummary], name: str) -> PipelineStanding:
         """One of them; raises UnknownRun."""
