@@ -29,6 +29,7 @@ from echelon.tending import Tending, tending
 
 if TYPE_CHECKING:
     from echelon.model.metric import Metric
+    from echelon.panel import Panel
     from echelon.sampling import LiveUsage, NewestSamples
 
 STOP_PATIENCE = 60.0  # seconds that a run may take to end after the order to stop
@@ -52,6 +53,7 @@ class Run:
     def __init__(self, ref: RunRef, engine: Engine) -> None:
         self._ref = ref
         self._engine = engine
+        self._panel: Panel | None = None  # how it shows itself in a notebook, once it has
 
     def __str__(self) -> str:
         return str(self._ref)
@@ -60,6 +62,31 @@ class Run:
         return f"<Run {self._ref}>"
 
     def _repr_html_(self) -> str:
+        """How it stands, and its curves so far."""
+        from echelon.panel import drawn
+
+        return drawn(self._table(), self._panel, lambda: self.observe(events=False))
+
+    def _ipython_display_(self) -> None:
+        """In a notebook, a run that goes on is drawn anew as it does; otherwise IPython asks for the HTML."""
+        if not in_notebook():
+            raise NotImplementedError
+        if self._panel is not None and self._panel.is_here:
+            return
+        with suppress(EchelonError):
+            if self.status().state not in (*FINAL, "damaged"):
+                self._live().show()
+                return
+        raise NotImplementedError
+
+    def _live(self) -> Panel:
+        from echelon.panel import Panel
+
+        if self._panel is None or self._panel.over.is_set():  # it may have been resumed since
+            self._panel = Panel(repr(self), self._table, lambda: self.observe(follow=True))
+        return self._panel
+
+    def _table(self) -> str:
         try:
             return self.status()._repr_html_()
         except EchelonError as error:
@@ -192,7 +219,8 @@ class Run:
             interrupt.add_note(f"run {self.name!r} goes on; run.stop() or `echelon stop {self.name}` ends it")
             raise
 
-    def _shown(self) -> AbstractContextManager[None]:
+    @contextmanager
+    def _shown(self) -> Iterator[None]:
         def several_ranks() -> bool:
             plan = self.plan()
             return plan is None or rank_count(plan.world) > 1
@@ -200,7 +228,14 @@ class Run:
         def lines() -> Iterator[LogLine]:
             return whole_lines(self._engine.logs(self._ref, follow=True))
 
-        return shown(lines, prefix=several_ranks)
+        with shown(lines, prefix=several_ranks):
+            if not in_notebook():
+                yield
+                return
+            panel = self._live()
+            panel.show_curves()
+            yield
+            panel.settle()
 
     def exception(self, timeout: float | str | None = None) -> RunFailed | None:
         """Wait for the end, and return why the run did not succeed; None if it did."""

@@ -11,6 +11,7 @@ from tests.notebook.books import Cells, read_book
 from echelon.notebook.cells import InvalidNotebook
 from echelon.notebook.drawing import as_mermaid, as_svg, as_text
 from echelon.notebook.flow import flow_of
+from echelon.notebook.graph import graph_of
 from echelon.notebook.parameters import Code
 
 
@@ -171,17 +172,17 @@ def test_drawings(tmp_path: Path) -> None:
             ("step:look prev:load", "1"),
         ],
     )
-    assert as_text(pipeline) == [
+    assert as_text(graph_of(pipeline)) == [
         "step       after  gets",
         "load",
         "  └ train  load   x from load  2 workers, torch",
         "  └ look   load",
     ]
-    assert "load -->|x| train" in as_mermaid(pipeline)
-    assert "load --> look" in as_mermaid(pipeline)
+    assert "load -->|x| train" in as_mermaid(graph_of(pipeline))
+    assert "load --> look" in as_mermaid(graph_of(pipeline))
     reserved = read_book(tmp_path, [("step:graph", "x = 1"), ("step:end prev:graph", "print(x)")])
-    assert 'END["end"]' in as_mermaid(reserved)
-    assert "GRAPH -->|x| END" in as_mermaid(reserved)
+    assert 'END["end"]' in as_mermaid(graph_of(reserved))
+    assert "GRAPH -->|x| END" in as_mermaid(graph_of(reserved))
     import xml.etree.ElementTree as ET
 
-    assert len(ET.fromstring(as_svg(pipeline)).findall(".//{*}rect")) == 3
+    assert len(ET.fromstring(as_svg(graph_of(pipeline))).findall(".//{*}rect")) == 3

@@ -43,6 +43,26 @@ def test_a_run_that_waits_restarts_and_ends() -> None:
     ]
 
 
+def test_an_image_on_its_way_is_a_phase_of_its_own() -> None:
+    timeline = Timeline()
+    for event in (
+        Event(kind="admitted", at=1.0),
+        Event(kind="waiting", at=2.0, trouble="silent"),
+        Event(kind="waiting", at=3.0, trouble="pulling", reason="image big is being pulled"),
+        Event(kind="worker-started", at=90.0, worker=0),
+        Event(kind="worker-running", at=91.0, worker=0),
+    ):
+        timeline.add(event)
+    assert [phase.name for phase in timeline.phases] == [
+        "placed",
+        "waiting",
+        "pulling",
+        "starting",
+        "training",
+    ]
+    assert timeline.phases[2].reason == "image big is being pulled"
+
+
 def test_one_that_goes_on_has_an_open_phase() -> None:
     assert phases(("recorded", 0.0, None), ("stopping", 1.0, None)) == [
         ("recorded", 0.0, 1.0),

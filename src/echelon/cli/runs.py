@@ -50,9 +50,9 @@ def ps(
     """
     from echelon.api import engine_at, watched_at
     from echelon.cli import render, render_cluster
-    from echelon.cli.folding import fold_pipelines
     from echelon.engines.base import current_user
     from echelon.model.status import FINAL
+    from echelon.notebook.folding import fold_pipelines
 
     engine, me = engine_at(target_of(target)), current_user()
     watched = watched_at(target_of(target)) if all_kinds else None

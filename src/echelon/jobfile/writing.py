@@ -19,6 +19,12 @@ class _Dumper(yaml.SafeDumper):
         """Write everything out."""
         return True
 
+    def serialize(self, node: yaml.Node) -> None:
+        """Give each setting a line of its own, also where none of them holds others."""
+        if isinstance(node, yaml.MappingNode):
+            node.flow_style = False
+        super().serialize(node)
+
 
 def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
     style = None

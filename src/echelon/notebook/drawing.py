@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from urllib.parse import quote
 
-from echelon.notebook.pipeline import Pipeline, Step
+from echelon.notebook.graph import Graph, Node, levels_of
+from echelon.notebook.layout import lay_out
+from echelon.values import frozen
 
 # Names that mean something to Mermaid; in capitals they do not, and no step has capitals.
 _MERMAIDS = (
@@ -21,17 +24,28 @@ _MERMAIDS = (
     "style",
     "subgraph",
 )
-_WIDE, _HIGH, _GAP_X, _GAP_Y = 150, 44, 90, 26  # of a box in the SVG, and between boxes
+_NARROWEST, _HIGH, _GAP_X, _GAP_Y = 150, 48, 90, 26  # of a box in the SVG, and between boxes
+_LONGEST = 40  # characters of a name
+_LETTER = 8  # pixels
 
 
-def as_text(pipeline: Pipeline) -> list[str]:
+@frozen
+class Mark:
+    """What is told of a step in its box: how it stands, and the run that its box leads to."""
+
+    state: str
+    sign: str
+    run: str | None = None
+
+
+def as_text(graph: Graph) -> list[str]:
     """One line for each step, in an order in which they can run: what comes before it, and what it gets."""
-    levels = _levels(pipeline)
+    levels = levels_of(graph)
     rows = []
-    for step in pipeline.steps:
-        mark = f"{'  ' * levels[step.name]}{'└ ' if step.after else ''}{step.name}"
-        gets = [f"{names} from {source}" for source, names in _edges(step)]
-        rows.append((mark, " and ".join(step.after), "; ".join(gets), _size(step)))
+    for node in graph:
+        mark = f"{'  ' * levels[node.name]}{'└ ' if node.after else ''}{node.name}"
+        gets = [f"{', '.join(names)} from {source}" for source, names in node.gets.items()]
+        rows.append((mark, " and ".join(node.after), "; ".join(gets), node.size))
     widths = [max(len(row[column]) for row in [("step", "after", "gets", ""), *rows]) for column in range(3)]
     heads = ("step", "after", "gets", "")
     return [
@@ -40,17 +54,16 @@ def as_text(pipeline: Pipeline) -> list[str]:
     ]
 
 
-def as_mermaid(pipeline: Pipeline) -> str:
+def as_mermaid(graph: Graph) -> str:
     """A flowchart, which many viewers of Markdown draw."""
     lines = ["flowchart LR"]
-    for step in pipeline.steps:
-        size = _size(step)
-        lines.append(f'    {_id(step.name)}["{step.name}{f"<br/>{size}" if size else ""}"]')
-    for step in pipeline.steps:
-        labels = dict(_edges(step))
-        for source in dict.fromkeys([*step.after, *labels]):
-            label = f"|{labels[source]}|" if source in labels else ""
-            lines.append(f"    {_id(source)} -->{label} {_id(step.name)}")
+    lines += [
+        f'    {_id(node.name)}["{node.name}{f"<br/>{node.size}" if node.size else ""}"]' for node in graph
+    ]
+    for node in graph:
+        for source in node.sources:
+            label = f"|{', '.join(node.gets[source])}|" if source in node.gets else ""
+            lines.append(f"    {_id(source)} -->{label} {_id(node.name)}")
     return "\n".join(lines) + "\n"
 
 
@@ -58,18 +71,18 @@ def _id(step: str) -> str:
     return step.upper() if step in _MERMAIDS else step
 
 
-def as_svg(pipeline: Pipeline) -> str:
-    """A picture: steps from left to right, and the variables beside the lines."""
-    levels = _levels(pipeline)
-    places: dict[str, tuple[int, int]] = {}
-    filled: dict[int, int] = {}
-    for step in pipeline.steps:
-        level = levels[step.name]
-        row = filled.get(level, 0)
-        filled[level] = row + 1
-        places[step.name] = (20 + level * (_WIDE + _GAP_X), 20 + row * (_HIGH + _GAP_Y))
-    width = 40 + (max(levels.values()) + 1) * (_WIDE + _GAP_X) - _GAP_X
-    height = 40 + max(filled.values()) * (_HIGH + _GAP_Y) - _GAP_Y
+def as_svg(graph: Graph, marks: Mapping[str, Mark] | None = None) -> str:
+    """A picture: steps from left to right, and the variables beside the lines. With `marks` it is for the
+    dashboard: each box has its step's state, leads to its run, and takes its colours from the page.
+    """
+    layout = lay_out(graph)
+    wide = max([_NARROWEST, *(_LETTER * len(_short(node.name)) + 30 for node in graph)])
+
+    def corner(place: tuple[int, float]) -> tuple[int, int]:
+        return 20 + place[0] * (wide + _GAP_X), 20 + round(place[1] * (_HIGH + _GAP_Y))
+
+    width = 40 + max(1, layout.columns) * (wide + _GAP_X) - _GAP_X
+    height = round(40 + max(1.0, layout.rows) * (_HIGH + _GAP_Y) - _GAP_Y)
     parts = [
         (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" '
@@ -80,62 +93,65 @@ def as_svg(pipeline: Pipeline) -> str:
             'orient="auto"><path d="M0 0L8 4L0 8z" fill="#888"/></marker></defs>'
         ),
     ]
-    for step in pipeline.steps:
-        labels = dict(_edges(step))
-        for source in dict.fromkeys([*step.after, *labels]):
-            parts += _line(places[source], places[step.name], labels.get(source, ""))
-    for step in pipeline.steps:
-        left, top = places[step.name]
-        parts.append(
-            f'<rect x="{left}" y="{top}" width="{_WIDE}" height="{_HIGH}" rx="6" fill="#fff" stroke="#446"/>'
-            f'<text x="{left + _WIDE // 2}" y="{top + (18 if _size(step) else 27)}" text-anchor="middle">'
-            f"{html.escape(step.name)}</text>"
-        )
-        if _size(step):
-            parts.append(
-                f'<text x="{left + _WIDE // 2}" y="{top + 36}" text-anchor="middle" font-size="11" '
-                f'fill="#666">{html.escape(_size(step))}</text>'
-            )
+    for node in graph:
+        for source in node.sources:
+            if source in layout.steps:
+                ways = layout.lines[source, node.name]
+                places = [corner(each) for each in (layout.steps[source], *ways, layout.steps[node.name])]
+                parts += _line(places, wide, ", ".join(node.gets.get(source, ())))
+    for node in graph:
+        mark = None if marks is None else marks.get(node.name)
+        parts += _box(node, corner(layout.steps[node.name]), wide, mark)
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
-def _line(source: tuple[int, int], target: tuple[int, int], label: str) -> Iterator[str]:
-    begin = (source[0] + _WIDE, source[1] + _HIGH // 2)
-    end = (target[0], target[1] + _HIGH // 2)
-    yield (
-        f'<line x1="{begin[0]}" y1="{begin[1]}" x2="{end[0]}" y2="{end[1]}" stroke="#888" '
-        'marker-end="url(#end)"/>'
+def _box(node: Node, place: tuple[int, int], wide: int, mark: Mark | None) -> Iterator[str]:
+    (left, top), middle = place, place[0] + wide // 2
+    name, below = html.escape(_short(node.name)), html.escape(_short(node.size))
+    if mark is None:
+        yield (
+            f'<rect x="{left}" y="{top}" width="{wide}" height="{_HIGH}" rx="6" fill="#fff" stroke="#446"/>'
+            f'<text x="{middle}" y="{top + (20 if below else 29)}" text-anchor="middle">{name}</text>'
+        )
+        if below:
+            yield (
+                f'<text x="{middle}" y="{top + 38}" text-anchor="middle" font-size="11" fill="#666">'
+                f"{below}</text>"
+            )
+        return
+    told = html.escape(f"{mark.sign} {mark.state.replace('-', ' ')}")
+    drawn = (
+        f"<title>{html.escape(node.name)}{f' ({below})' if below else ''}</title>"
+        f'<rect class="step {html.escape(mark.state)}" x="{left}" y="{top}" width="{wide}" height="{_HIGH}" '
+        f'rx="6"/><text x="{middle}" y="{top + 20}" text-anchor="middle">{name}</text>'
+        f'<text class="state {html.escape(mark.state)}" x="{middle}" y="{top + 38}" text-anchor="middle" '
+        f'font-size="12">{told}</text>'
     )
+    link = "" if mark.run is None else html.escape(f"#/run/{quote(mark.run, safe='')}")
+    yield f'<a href="{link}">{drawn}</a>' if link else f"<g>{drawn}</g>"
+
+
+def _line(places: Sequence[tuple[int, int]], wide: int, label: str) -> Iterator[str]:
+    """From the right of the first box to the left of the last, straight past the columns between them."""
+    half = _HIGH // 2
+    at = (places[0][0] + wide, places[0][1] + half)
+    path, first = f"M{at[0]} {at[1]}", at
+    for number, (left, top) in enumerate(places[1:], 1):
+        target, turn = (left, top + half), (at[0] + left) // 2
+        path += f"C{turn} {at[1]} {turn} {target[1]} {target[0]} {target[1]}"
+        at = target
+        if number < len(places) - 1:
+            at = (left + wide, top + half)
+            path += f"H{at[0]}"
+    yield f'<path d="{path}" fill="none" stroke="#888" marker-end="url(#end)"/>'
     if label:
         short = label if len(label) <= 24 else f"{label[:23]}…"
+        second = (places[1][0], places[1][1] + half)
         yield (
-            f'<text x="{(begin[0] + end[0]) // 2}" y="{(begin[1] + end[1]) // 2 - 5}" text-anchor="middle" '
-            f'font-size="11" fill="#555">{html.escape(short)}</text>'
+            f'<text class="flow" x="{(first[0] + second[0]) // 2}" y="{(first[1] + second[1]) // 2 - 5}" '
+            f'text-anchor="middle" font-size="11" fill="#555">{html.escape(short)}</text>'
         )
 
 
-def _levels(pipeline: Pipeline) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for step in pipeline.steps:
-        found[step.name] = max((found[name] + 1 for name in step.after), default=0)
-    return found
-
-
-def _edges(step: Step) -> list[tuple[str, str]]:
-    """The steps that a step gets variables from, and which."""
-    found: dict[str, list[str]] = {}
-    for name, source in step.flow.inputs.items():
-        found.setdefault(source, []).append(name)
-    return [(source, ", ".join(sorted(names))) for source, names in found.items()]
-
-
-def _size(step: Step) -> str:
-    size = step.size
-    parts = []
-    if size.workers > 1 or size.coordinated:
-        parts.append(f"{size.workers} workers, {size.framework}")
-    if size.parameter_servers:
-        parts.append(f"{size.parameter_servers} parameter servers")
-    if size.gpus:
-        parts.append(f"{size.gpus} GPU{'s' * (size.gpus > 1)}")
-    return ", ".join(parts)
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"

@@ -30,6 +30,7 @@ from echelon.engines.decoding import decode
 from echelon.engines.durable import replace_file, write_file
 from echelon.errors import RunExists, StateTrouble, from_os_error
 from echelon.model.job import NAME_LENGTH
+from echelon.notebook.graph import Node
 from echelon.notebook.volume import RunVolume
 from echelon.values import frozen
 
@@ -73,6 +74,7 @@ class PipelineRecord:
     on: str = ""  # where its steps run: "" is this machine
     volume: RunVolume | None = None  # in a cluster, what holds their values and files
     image: str = ""  # in a cluster, that of every step that names none; "" is the cluster's default
+    graph: tuple[Node, ...] = ()  # of the notebook as it was then
     schema: int = SCHEMA
 
 

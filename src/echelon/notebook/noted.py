@@ -67,22 +67,35 @@ def forget_pipeline(name: str) -> None:
 
 def noted(name: str) -> Noted | None:
     """The pipeline run of that name; None if this machine knows of none, or its folder is gone."""
-    if Path(name).name != name:  # an address, perhaps
+    folder = noted_folder(name)
+    if folder is None:
         return None
-    with suppress(OSError, EchelonError, ValueError, KeyError, TypeError, RecursionError):
-        folder = PipelineFolder(Path(json.loads((_place() / f"{name}.json").read_bytes())["folder"]))
+    with suppress(OSError, EchelonError, RecursionError):
         record = read_record(folder)
         return Noted(folder=folder, record=record) if record.name == name else None
     return None
 
 
-def cached_pipelines() -> list[Noted]:
-    """Those that came wholly from the cache, in no order."""
+def noted_folder(name: str) -> PipelineFolder | None:
+    """Where the pipeline run of that name is, or was."""
+    if Path(name).name != name:  # an address, perhaps
+        return None
+    with suppress(OSError, StateTrouble, ValueError, KeyError, TypeError, RecursionError):
+        return PipelineFolder(Path(json.loads((_place() / f"{name}.json").read_bytes())["folder"]))
+    return None
+
+
+def noted_names() -> list[str]:
+    """The names of all that this machine has started, in no order."""
     try:
-        names = [path.stem for path in _place().glob("*.json")]
+        return [path.stem for path in _place().glob("*.json")]
     except (OSError, StateTrouble):
         return []
-    return [found for name in names if (found := noted(name)) is not None and found.is_cached]
+
+
+def cached_pipelines() -> list[Noted]:
+    """Those that came wholly from the cache, in no order."""
+    return [found for name in noted_names() if (found := noted(name)) is not None and found.is_cached]
 
 
 def _place() -> Path:

@@ -29,6 +29,7 @@ from echelon.notebook.folder import (
     run_name,
     write_record,
 )
+from echelon.notebook.graph import graph_of
 from echelon.notebook.noted import note_pipeline
 from echelon.notebook.pipeline import Pipeline, read_pipeline, step_named
 from echelon.notebook.report import write_reports
@@ -103,6 +104,7 @@ def run_notebook(request: Request, engine: Engine, watcher: Watcher) -> Finished
                 on=engine.traits.place if engine.traits.remote else "",
                 volume=choice.open_volume(folder.name),
                 image=choice.image or "",
+                graph=graph_of(pipeline),
             )
             write_record(folder, record)
         except BaseException:  # nothing has run: nothing is left
@@ -204,4 +206,4 @@ def _continued(
         else replace(record.steps[step.name], state="kept")
         for step in pipeline.steps
     }
-    return folder, replace(record, steps=steps), frozenset(todo)
+    return folder, replace(record, steps=steps, graph=graph_of(pipeline)), frozenset(todo)

@@ -22,7 +22,9 @@ from starlette.websockets import WebSocket
 from echelon.engines.decoding import decode
 from echelon.errors import Denied, EchelonError, InvalidJob, Refused, UnknownRun, Unreachable
 from echelon.handle import STOP_PATIENCE, Run
+from echelon.notebook.standing import drawing_of
 from echelon.ui import live
+from echelon.ui.pipelines import pipeline_data
 from echelon.ui.reading import Reading, error_data
 from echelon.ui.results import list_results, open_result
 from echelon.ui.safety import SESSION, Guard, Keys
@@ -75,6 +77,9 @@ def make_app(reading: Reading, keys: Keys) -> Guard:
             },
         )
 
+    def drawing(request: Request) -> Response:
+        return Response(drawing_of(reading.pipeline(_name(request))), media_type="image/svg+xml")
+
     def logs(request: Request) -> Response:
         wanted = Wanted(_number(request, "rank"), request.query_params.get("search", "")[:200])
         after, before = _number(request, "after"), _number(request, "before")
@@ -99,6 +104,8 @@ def make_app(reading: Reading, keys: Keys) -> Guard:
     read: dict[str, Callable[[Request], object]] = {
         "/api/about": lambda _request: reading.about(),
         "/api/runs": lambda _request: reading.runs(),
+        "/api/pipelines": lambda _request: reading.pipelines.get()[0],
+        "/api/pipelines/{name}": lambda request: pipeline_data(reading.pipeline(_name(request))),
         "/api/cluster": lambda _request: reading.cluster(),
         "/api/runs/{name}": lambda request: reading.run(_name(request)),
         "/api/runs/{name}/events": lambda request: reading.events(_name(request)),
@@ -110,6 +117,7 @@ def make_app(reading: Reading, keys: Keys) -> Guard:
         Route("/favicon.ico", lambda _request: Response(status_code=204)),
         Route(SESSION, session, methods=["POST"]),
         *(Route(path, _reads(what)) for path, what in read.items()),
+        Route("/api/pipelines/{name}/graph", drawing),
         Route("/api/runs/{name}/logs", logs),
         Route("/api/runs/{name}/results", results),
         Route("/api/runs/{name}/results/{path:path}", result),

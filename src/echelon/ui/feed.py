@@ -13,13 +13,13 @@ from typing import TypeVar
 
 from echelon.errors import EchelonError, Unavailable
 from echelon.handle import Run, whole_lines
+from echelon.metrics.curves import Curves
 from echelon.metrics.progress import ProgressReader
 from echelon.model.event import Event
 from echelon.model.log import LogBlock, LogLine
 from echelon.model.metric import Metric
 from echelon.model.progress import Progress
 from echelon.model.status import FINAL, RunSummary, Status, with_progress
-from echelon.ui.curves import Curves
 from echelon.ui.polled import Polled
 from echelon.ui.spool import Spool
 from echelon.ui.timeline import Timeline

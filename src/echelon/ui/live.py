@@ -14,12 +14,14 @@ from echelon.engines.decoding import decode
 from echelon.errors import EchelonError, InvalidJob
 from echelon.model.status import FINAL, RunSummary
 from echelon.ui.feed import Feed
+from echelon.ui.pipelines import pipeline_data
 from echelon.ui.reading import Reading, error_data, progress_data
 from echelon.ui.selection import Selection
 from echelon.ui.spool import Wanted
 
 _TICK = 0.25  # seconds between two looks for news
 _CURVES = 1.0  # the same for curves
+_PIPELINE = 1.0  # the same for the steps of a pipeline
 _LINES = 200  # that a page has at a time
 _STALE = 1.0  # seconds after which a page that only asks for lines is told the rest, too
 
@@ -42,15 +44,40 @@ class RunsView:
     """The list of runs."""
 
     def __init__(self, reading: Reading) -> None:
-        self._reading, self._seen = reading, -1
+        self._reading, self._seen = reading, (-1, -1)
 
     def news(self) -> News:
         """The whole list, when any of it has changed."""
+        pipelines, theirs = self._reading.pipelines.get()
         _, version = self._reading.rows.get()
-        if version == self._seen:
+        if (version, theirs) == self._seen:
             return []
-        self._seen = version
-        return [{"kind": "runs", "runs": self._reading.runs()}]
+        self._seen = (version, theirs)
+        return [{"kind": "runs", "runs": self._reading.runs(), "pipelines": pipelines}]
+
+    def ask(self, wanted: Wanted) -> None:
+        """There are no lines."""
+
+
+class PipelineView:
+    """A notebook's pipeline run: its graph, and how each step stands."""
+
+    def __init__(self, reading: Reading, name: str) -> None:
+        self._reading, self._name = reading, name
+        self._looked, self._told = 0.0, b""
+
+    def news(self) -> News:
+        """All of it, when it has changed."""
+        now = time.monotonic()
+        if self._told and now - self._looked < _PIPELINE:
+            return []
+        self._looked = now
+        found = pipeline_data(self._reading.pipeline(self._name))
+        said = msgspec.json.encode({key: value for key, value in found.items() if key != "now"})
+        if said == self._told:
+            return []
+        self._told = said
+        return [{"kind": "pipeline", "pipeline": found}]
 
     def ask(self, wanted: Wanted) -> None:
         """There are no lines."""
@@ -118,7 +145,7 @@ class RunView:
             return []
         self._stands = stands
         feed.forget_status()  # it may be from before what has happened
-        return [{"kind": "run", "run": self._reading.run_of(feed)}]
+        return [{"kind": "run", "run": self._reading.run_of(feed, row)}]
 
     def _progress(self, row: RunSummary, feed: Feed) -> News:
         come = progress_data(feed.progress(), over=row.state in FINAL)
@@ -172,7 +199,9 @@ def view_of(reading: Reading, page: str, name: str) -> View:
         return PlaceView(reading)
     if page == "run":
         return RunView(reading, name)
-    raise InvalidJob("page", page, "is none", hint="runs, run or cluster")
+    if page == "pipeline":
+        return PipelineView(reading, name)
+    raise InvalidJob("page", page, "is none", hint="runs, run, pipeline or cluster")
 
 
 async def serve(socket: WebSocket, reading: Reading) -> None:

@@ -12,12 +12,14 @@ from echelon import __version__
 from echelon.engines.base import Engine, RunDamaged, unknown_run
 from echelon.errors import EchelonError
 from echelon.handle import Run
-from echelon.model.job import Job
+from echelon.jobfile.of_job import job_file_of
 from echelon.model.progress import Progress, at_end, words
 from echelon.model.run import parse_uri
 from echelon.model.status import RunSummary
+from echelon.notebook.standing import PipelineStanding
 from echelon.queueing.looking import look, standing
 from echelon.ui.feed import Feed, Feeds
+from echelon.ui.pipelines import Pipelines
 from echelon.ui.polled import Polled
 from echelon.ui.spool import Wanted
 
@@ -33,6 +35,10 @@ class Reading:
         self.read_only = read_only
         every = _ELSEWHERE if engine.traits.remote else _HERE
         self.rows: Polled[list[RunSummary]] = Polled(lambda: list(engine.runs()), every)
+        self._pipelines = Pipelines(engine)
+        self.pipelines: Polled[list[dict[str, Any]]] = Polled(
+            lambda: self._pipelines.listed(self.rows.get()[0]), 2 * every
+        )
         self.place: Polled[dict[str, Any]] = Polled(self._look_at_place, 2 * every)
         self.feeds = Feeds()
 
@@ -44,6 +50,10 @@ class Reading:
         """All runs, the newest first."""
         found = self.rows.get()[0]
         return [msgspec.to_builtins(row) for row in found]
+
+    def pipeline(self, name: str) -> PipelineStanding:
+        """A notebook's pipeline run. Raises UnknownRun."""
+        return self._pipelines.one(self.rows.get()[0], name)
 
     def row(self, name: str) -> RunSummary:
         """The run of that name: only one that is listed can be named. Raises UnknownRun."""
@@ -69,11 +79,12 @@ class Reading:
         """All of a run but its lines, metrics and results."""
         feed = self.feed(name)
         feed.catch_up()
-        return self.run_of(feed)
+        return self.run_of(feed, self.row(name))
 
-    def run_of(self, feed: Feed) -> dict[str, Any]:
+    def run_of(self, feed: Feed, row: RunSummary) -> dict[str, Any]:
         """The same of a feed as far as it has come."""
         found: dict[str, Any] = {
+            "pipeline": row.pipeline,
             "status": msgspec.to_builtins(feed.status()),
             "phases": [msgspec.to_builtins(phase) for phase in list(feed.timeline.phases)],
             "now": time.time(),
@@ -149,30 +160,10 @@ def error_data(error: EchelonError) -> dict[str, str]:
 
 
 def _job_of(feed: Feed) -> str:
-    """What the run was asked to do, as YAML; "" where that cannot be read."""
+    """The run as a job file; "" where it cannot be read."""
     if feed.job is None:
         try:
-            feed.job = _as_yaml(feed.run.job())
+            feed.job = job_file_of(feed.run.job())
         except EchelonError:
             feed.job = ""
     return feed.job
-
-
-def _as_yaml(job: Job) -> str:
-    """The fields that are not as they would be anyway. A secret's value is none of them."""
-    import yaml
-
-    given = msgspec.to_builtins(job)
-    default = msgspec.to_builtins(Job(name=""))
-    return yaml.safe_dump(_differing(given, default), sort_keys=False, allow_unicode=True, width=100)
-
-
-def _differing(given: dict[str, Any], default: dict[str, Any]) -> dict[str, Any]:
-    found = {}
-    for key, value in given.items():
-        usual = default.get(key)
-        if value == usual:
-            continue
-        both = isinstance(value, dict) and isinstance(usual, dict)
-        found[key] = _differing(value, usual) if both else value  # type: ignore[arg-type]
-    return found

@@ -47,6 +47,8 @@ class Timeline:
             self._running.add(event.worker)
             if self._running >= self._started:
                 self._begin("training", event.at, None)
+        elif event.kind == "waiting" and event.trouble == "pulling":
+            self._begin("pulling", event.at, event.reason)
         elif (name := _BEGINS.get(event.kind)) is not None:
             if event.kind in ("admitted", "gave-way", "restarting", "queued"):
                 self._started.clear()

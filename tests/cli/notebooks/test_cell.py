@@ -22,7 +22,7 @@ class Kernel:
         self._manager, self._client = manager, client
 
     def run(self, cell: str, on_text: Callable[[str], object] = lambda _: None) -> tuple[str, str, str]:
-        """What a cell prints, its result as HTML or text, and its error as the notebook shows it."""
+        """What a cell prints, what it shows as HTML or text, and its error as the notebook shows it."""
         asked = self._client.execute(cell)
         printed = result = error = ""
         while True:
@@ -33,7 +33,7 @@ class Kernel:
             if kind == "stream":
                 printed += content["text"]
                 on_text(printed)
-            elif kind == "execute_result":
+            elif kind in ("execute_result", "display_data") and content["data"].get("text/html") != "":
                 result = content["data"].get("text/html") or content["data"]["text/plain"]
             elif kind == "error":
                 error = "\n".join(content["traceback"])

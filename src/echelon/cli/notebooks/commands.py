@@ -198,6 +198,7 @@ def graph(notebook: Path, kind: str, **options: Any) -> int:
     """
     from echelon.cli import render
     from echelon.notebook import drawing
+    from echelon.notebook.graph import graph_of
     from echelon.notebook.pipeline import read_pipeline
 
     pipeline = read_pipeline(notebook)
@@ -217,10 +218,11 @@ def graph(notebook: Path, kind: str, **options: Any) -> int:
         ]
         render.data(steps, options["format"])
     elif kind == "text":
-        for line in drawing.as_text(pipeline):
+        for line in drawing.as_text(graph_of(pipeline)):
             say(line)
     else:
-        click.echo(drawing.as_svg(pipeline) if kind == "svg" else drawing.as_mermaid(pipeline), nl=False)
+        draw = drawing.as_svg if kind == "svg" else drawing.as_mermaid
+        click.echo(draw(graph_of(pipeline)), nl=False)
     return 0
 
 

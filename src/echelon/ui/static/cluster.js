@@ -5,6 +5,8 @@ import { useLive } from "/static/server.js";
 import { Away, State, Table, Trouble } from "/static/parts.js";
 import { bytes, duration, moment, plain } from "/static/words.js";
 
+const MOST = 500; // nodes, or holders, at a time
+
 const link = (name) => html`<a href=${`#/run/${encodeURIComponent(name.replace(/^.*\//, ""))}`}>${name}</a>`;
 
 export function Cluster() {
@@ -47,19 +49,32 @@ const Machine = ({ usage }) => html`
       key: run.name, cells: [link(run.name), html`<${State} state=${run.state} />`, run.processes,
         run.cpus.toFixed(2), bytes(run.memory), run.gpus.join(", ") || "-"] }))} />`}`;
 
+// A square for each GPU: the letter of who holds it on that node, or empty where it is free.
+function Gpus({ node }) {
+  const held = Object.values(node.users || {}).flatMap((count, at) => Array(count).fill(letter(at)));
+  const used = node.gpus_used ?? 0;
+  const squares = [...held, ...Array(Math.max(0, used - held.length)).fill("?")].slice(0, node.gpus);
+  return html`<span class="gpus" role="img" aria-label=${`${node.gpus_used ?? "an unknown number"} of ${node.gpus} GPUs used`}>
+    ${squares.map((text) => html`<span class="gpu held">${text}</span>`)}
+    ${Array(node.gpus - squares.length).fill(null).map(() => html`<span class="gpu"></span>`)}</span>`;
+}
+
+const known = (usage, name) => usage.runs.some((run) => run.name === name) ? link(name) : name;
+const letter = (at) => at < 26 ? String.fromCharCode(65 + at) : "+";
+
 const Nodes = ({ usage }) => html`
   <h2>Nodes</h2>
   ${usage.nodes === null ? html`<p>You may not list them; <code>echelon doctor --on k8s</code> says what is missing.</p>` : html`
-    <ul class="map">${usage.nodes.map((node) => html`
+    <ul class="map">${usage.nodes.slice(0, MOST).map((node) => html`
       <li class=${node.state === "ready" ? "free" : "held"}><strong>${node.node}</strong> ${node.state}<br />
         ${node.model ? html`${node.model}<br />` : null}
-        ${node.gpus ? html`<span class="gpus" role="img" aria-label=${`${node.gpus_used ?? "?"} of ${node.gpus} GPUs used`}>
-          ${"■".repeat(node.gpus_used ?? 0)}${"□".repeat(Math.max(0, node.gpus - (node.gpus_used ?? 0)))}</span><br />` : null}
+        ${node.gpus ? html`<${Gpus} node=${node} />` : null}
         ${node.cpus_used ?? "?"} of ${node.cpus} CPUs, ${node.memory_used === null ? "?" : bytes(node.memory_used)} of ${bytes(node.memory)}
-        ${Object.entries(node.users || {}).map(([name, count]) => html`<br />${name}: ${count} GPU${count === 1 ? "" : "s"}`)}</li>`)}</ul>`}
+        ${Object.entries(node.users || {}).map(([name, count], at) => html`<br /><span class="gpu held">${letter(at)}</span> ${known(usage, name)}: ${count} GPU${count === 1 ? "" : "s"}`)}</li>`)}</ul>
+    ${usage.nodes.length > MOST ? html`<p>and ${usage.nodes.length - MOST} more nodes: <code>echelon top --on k8s</code> lists them.</p>` : null}`}
   ${usage.holders.length === 0 ? null : html`<h2>Who holds GPUs</h2>
-    <${Table} heads=${["Node", "Held by", "Pod", "GPUs", "For", "State"]} rows=${usage.holders.map((each) => ({
-      key: each.node + each.pod + each.name, cells: [each.node, each.name, each.pod || "-", each.gpus || "-",
+    <${Table} heads=${["Node", "Held by", "Pod", "GPUs", "For", "State"]} rows=${usage.holders.slice(0, MOST).map((each) => ({
+      key: each.node + each.pod + each.name, cells: [each.node, known(usage, each.name), each.pod || "-", each.gpus || "-",
         each.since === null ? "?" : duration(Date.now() / 1000 - each.since),
         each.state === "lingering" ? "idle: its run is over, its results are not fetched" : each.state] }))} />`}
   <h2>Runs</h2>

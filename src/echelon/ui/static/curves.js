@@ -42,7 +42,7 @@ function Chart({ chart }) {
     const plot = new window.uPlot({
       width: place.current.clientWidth || 320, height: 200,
       scales: { x: { time: false } },
-      axes: [{ stroke: ink, grid, label: chart.axis, labelSize: 18 }, { stroke: ink, grid, size: 62 }],
+      axes: [{ stroke: ink, grid, label: chart.axis, labelSize: 18 }, { stroke: ink, grid, size: 62, values: (_, places) => places.map(number) }],
       series: [{ label: chart.axis }, ...chart.curves.map((curve, at) => ({
         label: plain(curve.label) || plain(chart.name), width: 2, spanGaps: true,
         stroke: style.getPropertyValue(COLOURS[at % COLOURS.length]).trim(), dash: DASHES[at % DASHES.length],

@@ -3,6 +3,7 @@
 import { html, render, useEffect, useState } from "/static/preact.js";
 import { enter, get } from "/static/server.js";
 import { Cluster } from "/static/cluster.js";
+import { Pipeline } from "/static/pipeline.js";
 import { Run } from "/static/run.js";
 import { Runs } from "/static/runs.js";
 import { Trouble } from "/static/parts.js";
@@ -14,8 +15,8 @@ function Page({ about }) {
     addEventListener("hashchange", changed);
     return () => removeEventListener("hashchange", changed);
   }, []);
-  const run = /^#\/run\/([^/]+)$/.exec(hash);
-  const here = run ? "run" : hash === "#/cluster" ? "cluster" : "runs";
+  const [, kind, name] = /^#\/(run|pipeline)\/([^/]+)$/.exec(hash) || [];
+  const here = kind || (hash === "#/cluster" ? "cluster" : "runs");
   const current = (page) => here === page ? "page" : undefined;
   return html`
     <a class="skip" href="#main" onClick=${(event) => { event.preventDefault(); document.querySelector("main").focus(); }}>To the content</a>
@@ -23,7 +24,8 @@ function Page({ about }) {
       <a href="#/" aria-current=${current("runs")}>Runs</a>
       <a href="#/cluster" aria-current=${current("cluster")}>Devices and queue</a></nav>
       <span>${about.place}${about.read_only ? ", only to look" : ""}</span></header>
-    <main tabindex="-1">${run ? html`<${Run} key=${run[1]} name=${decodeURIComponent(run[1])} readOnly=${about.read_only} />`
+    <main tabindex="-1">${kind === "run" ? html`<${Run} key=${name} name=${decodeURIComponent(name)} readOnly=${about.read_only} />`
+      : kind === "pipeline" ? html`<${Pipeline} key=${name} name=${decodeURIComponent(name)} />`
       : here === "cluster" ? html`<${Cluster} />` : html`<${Runs} />`}</main>`;
 }
 

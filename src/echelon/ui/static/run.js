@@ -5,7 +5,7 @@ import { get, post, useLive } from "/static/server.js";
 import { Away, Confirm, State, Table, Trouble } from "/static/parts.js";
 import { Curves } from "/static/curves.js";
 import { Lines, NO_LINES, taken } from "/static/lines.js";
-import { bytes, clock, duration, isOver, moment, plain } from "/static/words.js";
+import { bytes, clock, duration, isOver, moment, plain, useTick } from "/static/words.js";
 
 export function Run({ name, readOnly }) {
   const [run, setRun] = useState(null);
@@ -34,6 +34,7 @@ export function Run({ name, readOnly }) {
     <h1>${name} <${State} state=${status.state} /></h1>
     ${status.reason ? html`<p class="reason">${plain(status.reason)}</p>` : null}
     <dl class="facts">
+      ${run.pipeline ? html`<dt>Step of</dt><dd><a href=${`#/pipeline/${encodeURIComponent(run.pipeline)}`}>${run.pipeline}</a></dd>` : null}
       <dt>Command</dt><dd><code>${plain(status.command)}</code></dd>
       <dt>Started</dt><dd>${moment(status.created)}${status.owner ? ` by ${status.owner}` : ""}</dd>
       ${progress ? html`<dt>Progress</dt><dd><${Progress} ...${progress} /></dd>` : null}
@@ -56,7 +57,7 @@ export function Run({ name, readOnly }) {
     <h2>Workers</h2><${Workers} workers=${status.workers} />
     <h2>Results</h2><${Results} path=${path} name=${name} state=${status.state} />
     <details><summary>What happened</summary><${Events} path=${path} state=${status.state} /></details>
-    <details><summary>Job</summary><pre>${run.job || "It cannot be read."}</pre></details>`;
+    <details><summary>Job file</summary><pre>${run.job || "It cannot be read."}</pre></details>`;
 }
 
 const Progress = ({ done, text, rank }) => html`
@@ -71,12 +72,7 @@ const Cause = ({ cause }) => cause ? html`
   </section>` : null;
 
 function Phases({ phases, skew, over }) {
-  const [, setTick] = useState(0);
-  useEffect(() => {
-    if (over) return undefined;
-    const timer = setInterval(() => setTick((tick) => tick + 1), 1000);
-    return () => clearInterval(timer);
-  }, [over]);
+  useTick(!over);
   const now = Date.now() / 1000 - skew;
   const took = (phase) => Math.max(0, (phase.end ?? now) - phase.start);
   const all = phases.reduce((sum, phase) => sum + took(phase), 0) || 1;

@@ -1,5 +1,7 @@
 // Values as words. What runs wrote is always set as text; here it loses what would only disturb.
 
+import { useEffect, useState } from "/static/preact.js";
+
 const SIGNS = {
   succeeded: "✓", failed: "✗", lost: "✗", damaged: "✗", "timed-out": "✗", stopped: "■", running: "▶",
   queued: "…", recorded: "…", starting: "↑", restarting: "↻", stopping: "■",
@@ -25,9 +27,9 @@ function visible(found) {
 export function duration(seconds) {
   const whole = Math.max(0, seconds);
   if (whole < 10) return `${whole.toFixed(1)} s`;
-  if (whole < 60) return `${Math.round(whole)} s`;
-  if (whole < 3600) return `${Math.floor(whole / 60)} min ${Math.round(whole % 60)} s`;
-  if (whole < 172800) return `${Math.floor(whole / 3600)} h ${Math.round((whole % 3600) / 60)} min`;
+  if (whole < 60) return `${Math.floor(whole)} s`;
+  if (whole < 3600) return `${Math.floor(whole / 60)} min ${Math.floor(whole % 60)} s`;
+  if (whole < 172800) return `${Math.floor(whole / 3600)} h ${Math.floor((whole % 3600) / 60)} min`;
   return `${Math.floor(whole / 86400)} days`;
 }
 
@@ -36,6 +38,16 @@ export function bytes(count) {
   let at = 0;
   while (count >= 1024 && at < units.length - 1) { count /= 1024; at += 1; }
   return `${at && count < 100 ? count.toFixed(1) : Math.round(count)} ${units[at]}`;
+}
+
+// Draw again every second, for times that go on.
+export function useTick(on = true) {
+  const [, setTick] = useState(0);
+  useEffect(() => {
+    if (!on) return undefined;
+    const timer = setInterval(() => setTick((tick) => tick + 1), 1000);
+    return () => clearInterval(timer);
+  }, [on]);
 }
 
 export const clock = (at) => at ? new Date(at * 1000).toTimeString().slice(0, 8) : "--:--:--";

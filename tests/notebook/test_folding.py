@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from echelon.cli.folding import fold_pipelines
 from echelon.model.status import RunSummary, State
+from echelon.notebook.folding import fold_pipelines
 
 
 def row(name: str, state: State = "succeeded", pipeline: str | None = None, at: float = 0.0) -> RunSummary:

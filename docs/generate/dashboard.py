@@ -1,0 +1,122 @@
+"""Makes the pictures of the dashboard in `docs/pictures`: `python -m docs.generate.dashboard`.
+
+The pages are the real ones, in a real browser (Playwright and Chromium), over runs that are played
+(`scene.py`): so they look the same on every machine, and show nothing of it. With a folder, all pages come
+there instead: wide and as a phone has them, light and dark.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from docs.generate import scene
+from testbed.chromium import find_chromium
+
+from echelon.ui.server import Server
+
+PICTURES = Path(__file__).parents[1] / "pictures"
+PAGES = {  # their addresses, and what is there once they are drawn
+    "runs": ("#/", "notebook, 3 of 6 steps done"),
+    "run": ("#/run/fashion", "now 0."),
+    "failed": ("#/run/resnet", "Why it failed"),
+    "pipeline": ("#/pipeline/titanic-2", "▶ running"),
+    "cluster": ("#/cluster", "Who holds GPUs"),
+}
+_WIDE, _PHONE = (1200, 860), (390, 844)
+_COLOURS = 160  # of a picture: enough, and a third of the bytes
+_DRAWN = 700  # milliseconds, for curves
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A page as it is shown."""
+
+    name: str
+    page: str
+    size: tuple[int, int]
+    colours: str
+    whole: bool = True  # also what a reader would have to scroll to
+
+
+SHOWN = (
+    Picture("dashboard-runs", "runs", (1200, 500), "light"),
+    Picture("dashboard-run", "run", (1200, 1330), "light", whole=False),
+    Picture("dashboard-failed", "failed", (1200, 640), "dark", whole=False),
+    Picture("dashboard-pipeline", "pipeline", (1200, 800), "light"),
+    Picture("dashboard-cluster", "cluster", (1200, 800), "dark"),
+    Picture("dashboard-phone", "run", _PHONE, "dark", whole=False),
+)
+
+
+def every_form() -> Iterator[Picture]:
+    """All pages in all forms."""
+    for page in PAGES:
+        for colours in ("light", "dark"):
+            for form, size in (("wide", _WIDE), ("phone", _PHONE)):
+                yield Picture(f"{page}-{form}-{colours}", page, size, colours)
+
+
+def take(browser: Any, address: str, picture: Picture, path: Path) -> None:
+    """Open a page in a browser that has no other, and write it down."""
+    from PIL import Image
+
+    width, height = picture.size
+    context = browser.new_context(
+        locale="en-US",
+        timezone_id="UTC",
+        color_scheme=picture.colours,
+        viewport={"width": width, "height": height},
+    )
+    page = context.new_page()
+    page.goto(address)
+    page.get_by_role("heading", name="Runs").wait_for()
+    place, there = PAGES[picture.page]
+    page.evaluate("(place) => { location.hash = place }", place)
+    page.get_by_text(there).first.wait_for()
+    page.wait_for_timeout(_DRAWN)
+    found = page.evaluate("document.documentElement.scrollWidth")
+    if found > width:
+        raise SystemExit(f"{picture.name}: the page is {found} pixels wide, the screen {width}")
+    page.screenshot(path=path, full_page=picture.whole)
+    context.close()
+    with Image.open(path) as image:
+        small = image.convert("RGB").quantize(_COLOURS, dither=Image.Dither.NONE)
+    small.save(path, optimize=True)
+
+
+def main(folder: Path | None = None) -> None:
+    """Serve what is played, and take the pictures."""
+    from playwright.sync_api import sync_playwright
+
+    target = folder or PICTURES
+    target.mkdir(parents=True, exist_ok=True)
+    now = time.time()
+    with ExitStack() as stack:
+        made = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        os.environ["ECHELON_HOME"] = str(made / "state")
+        stack.enter_context(scene.pipeline(made, now))
+        server = Server(scene.play(now))
+        thread = threading.Thread(target=server.run, daemon=True)
+        thread.start()
+        stack.callback(thread.join, 10.0)
+        stack.callback(server.stop)
+        playwright = stack.enter_context(sync_playwright())
+        browser = playwright.chromium.launch(executable_path=find_chromium())
+        stack.callback(browser.close)
+        for picture in SHOWN if folder is None else every_form():
+            path = target / f"{picture.name}.png"
+            take(browser, server.address, picture, path)
+            sys.stdout.write(f"{path.name}\n")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]) if len(sys.argv) > 1 else None)

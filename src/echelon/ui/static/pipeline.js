@@ -1,0 +1,88 @@
+// A notebook's pipeline: its graph, and how each step stands.
+
+import { html, useEffect, useRef, useState } from "/static/preact.js";
+import { useLive } from "/static/server.js";
+import { Away, State, Table, Trouble } from "/static/parts.js";
+import { duration, isOver, moment, plain, useTick } from "/static/words.js";
+
+export function Pipeline({ name }) {
+  const [found, setFound] = useState(null);
+  const [trouble, setTrouble] = useState({});
+  const { connected } = useLive(`page=pipeline&name=${encodeURIComponent(name)}`, (message) => {
+    if (message.kind === "pipeline") setFound({ ...message.pipeline, skew: Date.now() / 1000 - message.pipeline.now });
+    if (message.kind === "trouble") setTrouble(message);
+  });
+  useEffect(() => { document.title = `${name} · echelon`; }, [name]);
+  useTick(found !== null && !isOver(found.state));
+  if (found === null) return html`<${Away} connected=${connected} /><${Trouble} ...${trouble} /><h1>${name}</h1>${trouble.error ? null : html`<p role="status">Looking …</p>`}`;
+  const now = Date.now() / 1000 - found.skew;
+  return html`
+    <${Away} connected=${connected} /><${Trouble} ...${trouble} />
+    <h1>${name} <${State} state=${found.state} /></h1>
+    ${found.reason ? html`<p class="reason">${plain(found.reason)}</p>` : null}
+    <dl class="facts">
+      ${found.notebook ? html`<dt>Notebook</dt><dd><code>${plain(found.notebook)}</code></dd>` : null}
+      <dt>Started</dt><dd>${moment(found.created)}${found.own ? "" : ` by ${found.owner}`}</dd>
+      <dt>Took</dt><dd>${duration((found.ended ?? now) - found.created)}${isOver(found.state) ? "" : " so far"}</dd>
+      <dt>Steps</dt><dd>${found.done} of ${found.steps.length} done</dd>
+    </dl>
+    <h2>Graph</h2><${Graph} name=${name} steps=${found.steps} />
+    <h2>Steps</h2>
+    <${Table} heads=${["Step", "State", "Took", "After", "Gets", "What"]} rows=${found.steps.map((step) => ({ key: step.name, cells: [
+      step.run ? html`<a href=${`#/run/${encodeURIComponent(step.run)}`}>${step.name}</a>` : step.name,
+      html`<${State} state=${step.state} mark=${step.sign} />`,
+      step.started === null ? "-" : duration((step.ended ?? now) - step.started),
+      (step.after || []).join(", ") || "-", gets(step) || "-", what(step)] }))} />`;
+}
+
+const gets = (step) => Object.entries(step.gets || {}).map(([from, names]) => `${names.join(", ")} from ${from}`).join("; ");
+
+function what(step) {
+  const where = step.cell === null ? "" : `cell ${step.cell}${step.line === null ? "" : `, line ${step.line}`}: `;
+  return plain([`${where}${step.reason}`, step.hint, step.size].filter(Boolean).join("; ")) || "-";
+}
+
+// The server's drawing: again whenever a step stands otherwise. The link that has the focus keeps it.
+function Graph({ name, steps }) {
+  const place = useRef(null);
+  useEffect(() => {
+    let left = false;
+    picture(`/api/pipelines/${encodeURIComponent(name)}/graph`).then((drawn) => {
+      if (left || !drawn) return;
+      const focused = document.activeElement?.closest(".graph a")?.getAttribute("href");
+      place.current.replaceChildren(copied(drawn));
+      if (focused) place.current.querySelector(`a[href="${CSS.escape(focused)}"]`)?.focus();
+    });
+    return () => { left = true; };
+  }, [name, JSON.stringify(steps.map((step) => [step.state, step.run]))]);
+  return html`<div class="graph" ref=${place} role="group" aria-label=${`graph of ${name}`} tabindex="0"></div>`;
+}
+
+// As a document, which no other request gives under the policy of this page.
+function picture(path) {
+  return new Promise((resolve) => {
+    const asked = new XMLHttpRequest();
+    asked.open("GET", path);
+    asked.responseType = "document";
+    asked.onloadend = () => resolve(asked.status === 200 ? asked.response?.documentElement : null);
+    asked.send();
+  });
+}
+
+const SVG = "http://www.w3.org/2000/svg";
+const PARTS = new Set(["svg", "defs", "marker", "path", "rect", "text", "title", "g", "a"]);
+const FIELDS = new Set(["viewBox", "width", "height", "x", "y", "rx", "d", "fill", "stroke", "class", "id", "font-family", "font-size",
+  "text-anchor", "refX", "refY", "markerWidth", "markerHeight", "orient", "marker-end"]);
+
+// Nothing but what a drawing is made of, and links to runs.
+function copied(part) {
+  const made = document.createElementNS(SVG, part.localName);
+  for (const { name, value } of part.attributes) {
+    if (FIELDS.has(name) || (name === "href" && value.startsWith("#/run/"))) made.setAttribute(name, value);
+  }
+  for (const child of part.childNodes) {
+    if (child.nodeType === Node.TEXT_NODE) made.append(plain(child.data));
+    else if (PARTS.has(child.localName)) made.append(copied(child));
+  }
+  return made;
+}
