@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field
 
 from echelon.function.names import names_used
+from echelon.notebook.cells import Place
 from echelon.notebook.guards import assigned_inside, guarded_names
 from echelon.notebook.magics import OWN
 from echelon.notebook.parameters import Code
@@ -26,17 +27,6 @@ _CHANGING = frozenset((
     "setdefault", "sort", "step", "train_on_batch", "update", "write", "zero_grad",
 ))  # fmt: skip
 _LEAVING = (ast.Raise, ast.Return, ast.Continue, ast.Break)
-
-
-@frozen
-class Place:
-    """Where a name is read."""
-
-    cell: int
-    line: int
-
-    def __str__(self) -> str:
-        return f"cell {self.cell}, line {self.line}"
 
 
 @frozen
