@@ -87,6 +87,7 @@ def as_svg(pipeline: Pipeline) -> str:
     for step in pipeline.steps:
         left, top = places[step.name]
         parts.append(
+            f'<g class="step" data-step="{html.escape(step.name)}">'
             f'<rect x="{left}" y="{top}" width="{_WIDE}" height="{_HIGH}" rx="6" fill="#fff" stroke="#446"/>'
             f'<text x="{left + _WIDE // 2}" y="{top + (18 if _size(step) else 27)}" text-anchor="middle">'
             f"{html.escape(step.name)}</text>"
@@ -96,6 +97,7 @@ def as_svg(pipeline: Pipeline) -> str:
                 f'<text x="{left + _WIDE // 2}" y="{top + 36}" text-anchor="middle" font-size="11" '
                 f'fill="#666">{html.escape(_size(step))}</text>'
             )
+        parts.append("</g>")
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 

@@ -10,6 +10,7 @@ import ast
 import builtins
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field
+from functools import lru_cache
 
 from echelon.function.names import names_used
 from echelon.notebook.cells import Place
@@ -50,6 +51,11 @@ class Flow:
 
 def flow_of(cells: Sequence[Code], classes: Iterable[str] = ()) -> Flow:
     """Walk the cells; `classes` are those that the prelude defines."""
+    return _walked(tuple(cells), frozenset(classes))
+
+
+@lru_cache(maxsize=1024)  # an editor asks again after every change, which is one of a single step
+def _walked(cells: tuple[Code, ...], classes: frozenset[str]) -> Flow:
     walk = _Walk(set(classes))
     bound: set[str] = set()
     for code in cells:

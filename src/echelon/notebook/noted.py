@@ -76,13 +76,18 @@ def noted(name: str) -> Noted | None:
     return None
 
 
-def cached_pipelines() -> list[Noted]:
-    """Those that came wholly from the cache, in no order."""
+def noted_pipelines() -> list[Noted]:
+    """All of them, in no order."""
     try:
         names = [path.stem for path in _place().glob("*.json")]
     except (OSError, StateTrouble):
         return []
-    return [found for name in names if (found := noted(name)) is not None and found.is_cached]
+    return [found for name in names if (found := noted(name)) is not None]
+
+
+def cached_pipelines() -> list[Noted]:
+    """Those that came wholly from the cache, in no order."""
+    return [found for found in noted_pipelines() if found.is_cached]
 
 
 def _place() -> Path:
