@@ -104,7 +104,7 @@ def test_what_is_no_notebook_is_refused() -> None:
                 "limit:memory:4Gi",
                 "limit:nvidia.com/gpu:2",
                 "limit:amd.com/gpu:1",
-            ),  # fmt: skip
+            ),
         ),
         (
             (),

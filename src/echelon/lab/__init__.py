@@ -5,6 +5,7 @@
     analysis.py   a notebook as the panel shows it: what each cell is, what does not fit, the graph. Pure
     state.py      a pipeline run as the panel shows it
     starting.py   pipeline runs as processes that go on without the server
+    requests.py   what the panel sends. Pure
     handlers.py   the addresses, below /echelon/ of the Jupyter server
     front/        the panel itself: JavaScript without a build, installed by the wheel where JupyterLab looks
 

@@ -23,49 +23,12 @@ from echelon.engines.decoding import decode
 from echelon.errors import EchelonError
 from echelon.lab import state
 from echelon.lab.analysis import analyse, problem_of
+from echelon.lab.requests import Asked, Document, Named, Tagging, within
 from echelon.lab.starting import Start, Starter
 from echelon.notebook.cells import read_notebook
-from echelon.notebook.tagging import Choice, retagged
-from echelon.values import frozen
+from echelon.notebook.tagging import retagged
 
 _REFUSED = 422  # what the user asked for cannot be; the answer says why
-
-
-@frozen
-class Document:
-    """A notebook as it is in the editor, saved or not."""
-
-    path: str
-    document: dict[str, Any]
-
-
-@frozen
-class Tagging:
-    """A cell, and what was chosen for it."""
-
-    cell: int
-    tags: tuple[str, ...]
-    choice: Choice
-
-
-@frozen
-class Asked:
-    """A run of a saved notebook."""
-
-    path: str
-    parameters: dict[str, str] = {}  # noqa: RUF012 - decoded anew for each request
-    in_cluster: bool = False
-    start: str | None = None
-    image: str | None = None
-
-
-@frozen
-class Named:
-    """A notebook, one of its runs, and a step of that."""
-
-    path: str
-    name: str | None = None
-    step: str | None = None
 
 
 class _Handler(APIHandler):
@@ -110,14 +73,6 @@ class _Handler(APIHandler):
             return sys.executable
         first = spec.argv[0] if spec.argv and spec.language.lower() == "python" else ""
         return first if os.path.isabs(first) else sys.executable  # noqa: PTH117 - a text of others
-
-
-def within(root: Path, path: str) -> Path | None:
-    """The notebook below the root that a path of the contents names; None if it leads elsewhere."""
-    base = Path(os.path.abspath(root.expanduser()))  # noqa: PTH100 - links stay: Jupyter follows them too
-    found = Path(os.path.abspath(base / path.lstrip("/")))  # noqa: PTH100
-    is_one = found.suffix == ".ipynb" and "\0" not in path
-    return found if is_one and found.is_relative_to(base) else None
 
 
 def _analyse(_handler: _Handler, body: bytes) -> object:
