@@ -8,8 +8,9 @@ import { TagForm } from "./tagging.js";
 const PAUSE = 400;  // ms without a change
 
 export class Panel {
-  constructor(ServerConnection) {
+  constructor(ServerConnection, isVisible) {
     this.ask = asker(ServerConnection);
+    this.isVisible = isVisible;
     this.marks = new Marks();
     this.analysis = null;
     this.form = new TagForm(choice => this.tag(choice));
@@ -41,7 +42,7 @@ export class Panel {
     this.body.hidden = !current;
     this.empty.hidden = Boolean(current);
     this.form.none();
-    this.running.watch();
+    this.running.watch(this.isVisible());
     current?.context.ready.then(() => {
       if (current !== this.current || current.isDisposed) return;
       this.model = current.content.model;
@@ -65,9 +66,20 @@ export class Panel {
     return { cells, metadata: { kubeflow_notebook: this.model.getMetadata("kubeflow_notebook") ?? null } };
   }
 
+  // Who has not opened the panel, and no tagged notebook, is left alone.
+  isWanted() {
+    const ours = tag => /^(step|block):/.test(tag);
+    return this.isVisible() || this.content.widgets.some(({ model }) => (model.getMetadata("tags") || []).some(ours));
+  }
+
+  shown() {
+    this.schedule();
+    this.running.watch(true);
+  }
+
   async analyse() {
     const current = this.current;
-    if (!this.model || current.isDisposed) return;
+    if (!this.model || current.isDisposed || !this.isWanted()) return;
     const turn = this.turn = Symbol("turn");
     try {
       const found = await this.ask("analyse", { path: current.context.path, document: this.document() });
@@ -100,7 +112,8 @@ export class Panel {
     for (const each of this.analysis?.problems || []) {
       if (each.cell) problems.set(each.cell, [...(problems.get(each.cell) || []), each]);
     }
-    this.marks.update(this.content, this.views || new Map(), problems, this.running.failures());
+    const tagged = this.analysis?.cells.some(({ choice }) => choice.kind || choice.steps.length);
+    this.marks.update(this.content, tagged ? this.views : new Map(), tagged ? problems : new Map(), this.running.failures());
     this.graph.colour(this.running.states());
   }
 

@@ -17,8 +17,10 @@ export function makePlugin(jupyter) {
       style.href = new URL("style.css", import.meta.url).href;
       document.head.append(style);
 
-      const panel = new Panel(jupyter.services.ServerConnection);
-      const widget = new jupyter.widgets.Widget({ node: panel.node });
+      const panel = new Panel(jupyter.services.ServerConnection, () => widget.isVisible);
+      const widget = new (class extends jupyter.widgets.Widget {
+        onAfterShow() { panel.shown(); }
+      })({ node: panel.node });
       widget.id = "echelon-panel";
       widget.title.label = "Pipeline";
       widget.title.caption = "Tag cells as steps, and run them as a pipeline";

@@ -29,14 +29,14 @@ export class Running {
   }
 
   // Another notebook is in front: show its newest run.
-  async watch() {
+  async watch(look) {
     clearTimeout(this.timer);
     this.turn = Symbol("turn");
     this.run = null;
     this.open.clear();
     this.steps.replaceChildren();
     this.show(null);
-    if (this.jupyter.path()) await this.look(this.turn);
+    if (look && this.jupyter.path()) await this.look(this.turn);
   }
 
   ask(parameters) {
