@@ -97,6 +97,9 @@ def jupyter(root: Path, scratch: Path, module: str = "jupyter_server") -> Iterat
         "JUPYTERLAB_WORKSPACES_DIR": str(scratch / "workspaces"),
         "PYTHONPATH": str(Path(echelon.lab.__file__).parents[2]),
     }
+    news = scratch / "jupyterlab_settings_dir/@jupyterlab/apputils-extension/notification.jupyterlab-settings"
+    news.parent.mkdir(parents=True)
+    news.write_text('{"fetchNews": "false"}')  # the question would cover a corner
     words = [
         "--no-browser",
         "--allow-root",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import urllib.request
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.conftest import wait_until
+from tests.conftest import PATIENCE, wait_until
 from tests.lab.served import Served, jupyter
 from tests.lab.test_analysis import document_of
 from tests.notebook.books import write_book
@@ -92,6 +93,10 @@ def test_a_notebook_is_looked_at_tagged_run_and_continued(home: Path, tmp_path: 
         assert [step["state"] for step in run["steps"]] == ["kept", "succeeded"]
         assert run["metrics"] == {"total": 3}
         assert served.ask("state", {"path": "sub/book.ipynb"})[1]["run"]["name"] == "book-1"
+        address = served.ask("dashboard", {})[1]["address"]
+        assert served.ask("dashboard", {})[1] == {"address": address}
+        with urllib.request.urlopen(address, timeout=PATIENCE) as answer:
+            assert b"echelon" in answer.read()
 
 
 @pytest.mark.slow

@@ -6,6 +6,7 @@
     state.py      a pipeline run as the panel shows it
     starting.py   pipeline runs as processes that go on without the server
     requests.py   what the panel sends. Pure
+    dashboard.py  the dashboard, for the panel's link
     handlers.py   the addresses, below /echelon/ of the Jupyter server
     front/        the panel itself: JavaScript without a build, installed by the wheel where JupyterLab looks
 

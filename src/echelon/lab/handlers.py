@@ -23,7 +23,8 @@ from echelon.engines.decoding import decode
 from echelon.errors import EchelonError
 from echelon.lab import state
 from echelon.lab.analysis import analyse, problem_of
-from echelon.lab.requests import Asked, Document, Named, Tagging, within
+from echelon.lab.dashboard import Dashboards
+from echelon.lab.requests import Asked, Document, Named, Place, Tagging, within
 from echelon.lab.starting import Start, Starter
 from echelon.notebook.cells import read_notebook
 from echelon.notebook.tagging import retagged
@@ -36,9 +37,11 @@ class _Handler(APIHandler):
 
     auth_resource = "kernels"  # whoever may not run code here may not run a notebook either
 
-    def initialize(self, answer: Callable[[_Handler, bytes], object], starter: Starter) -> None:
+    def initialize(
+        self, answer: Callable[[_Handler, bytes], object], starter: Starter, dashboards: Dashboards
+    ) -> None:
         """Take what the route was made with."""
-        self.answer, self.starter = answer, starter
+        self.answer, self.starter, self.dashboards = answer, starter, dashboards
 
     @authenticated
     @authorized
@@ -117,6 +120,10 @@ def _stop(handler: _Handler, body: bytes) -> object:
     return {"troubles": state.stop(state.run_of(handler.notebook(asked.path), asked.name or ""))}
 
 
+def _dashboard(handler: _Handler, body: bytes) -> object:
+    return {"address": handler.dashboards.address(in_cluster=decode(body, Place).in_cluster)}
+
+
 _ANSWERS = {
     "analyse": _analyse,
     "tags": _tags,
@@ -124,15 +131,16 @@ _ANSWERS = {
     "state": _state,
     "output": _output,
     "stop": _stop,
+    "dashboard": _dashboard,
 }
 
 
 def add_handlers(server: Any) -> None:
     """Give a Jupyter server the addresses."""
-    starter = Starter()
+    shared = {"starter": Starter(), "dashboards": Dashboards()}
     base = server.web_app.settings["base_url"]
     routes = [
-        (url_path_join(base, "echelon", name), _Handler, {"answer": answer, "starter": starter})
+        (url_path_join(base, "echelon", name), _Handler, {"answer": answer, **shared})
         for name, answer in _ANSWERS.items()
     ]
     server.web_app.add_handlers(".*$", routes)

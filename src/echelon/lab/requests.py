@@ -48,6 +48,13 @@ class Named:
     step: str | None = None
 
 
+@frozen
+class Place:
+    """Where runs are looked at."""
+
+    in_cluster: bool = False
+
+
 def within(root: Path, path: str) -> Path | None:
     """The notebook below the root that a path of the contents names; None if it leads elsewhere."""
     base = Path(os.path.abspath(root.expanduser()))  # noqa: PTH100 - links stay: Jupyter follows them too

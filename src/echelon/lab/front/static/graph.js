@@ -13,7 +13,9 @@ export class Graph {
     if (svg !== this.drawn) {
       this.drawn = svg;
       const parsed = svg && new DOMParser().parseFromString(svg, "image/svg+xml").documentElement;
-      this.picture.replaceChildren(...(parsed ? [document.importNode(parsed, true)] : []));
+      const picture = parsed && document.importNode(parsed, true);
+      if (picture) picture.style.minWidth = `${0.75 * Number(picture.getAttribute("width"))}px`;  // to be read; it scrolls
+      this.picture.replaceChildren(...(picture ? [picture] : []));
       for (const box of this.boxes()) {
         box.setAttribute("tabindex", "0");
         box.setAttribute("role", "button");

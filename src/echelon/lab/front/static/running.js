@@ -19,13 +19,15 @@ export class Running {
     this.stop = make("button", { onclick: () => this.end(), hidden: true }, "Stop");
     this.said = make("p", { role: "status", className: "echelon-quiet" });
     this.trouble = make("pre", { className: "echelon-trouble", role: "alert", hidden: true });
+    this.dashboard = make("button", { onclick: () => this.openDashboard(), hidden: true }, "Open in the dashboard");
+    this.address = make("p", { className: "echelon-quiet", hidden: true });
     this.steps = make("ul", { className: "echelon-steps" });
     this.more = make("p", { className: "echelon-quiet" });
     this.node = make("section", { "aria-label": "Run" },
       make("h3", {}, "Run"), this.fields,
       make("details", {}, make("summary", {}, "For the cluster"), labelled("Image", this.image)),
       make("div", { className: "echelon-buttons" }, this.here, this.there, this.stop),
-      this.trouble, this.said, this.steps, this.more);
+      this.trouble, this.said, this.steps, this.more, this.dashboard, this.address);
   }
 
   // Another notebook is in front: show its newest run.
@@ -34,6 +36,7 @@ export class Running {
     this.turn = Symbol("turn");
     this.run = null;
     this.open.clear();
+    this.address.hidden = true;
     this.steps.replaceChildren();
     this.show(null);
     if (look && this.jupyter.path()) await this.look(this.turn);
@@ -87,6 +90,26 @@ export class Running {
     }
   }
 
+  // The dashboard is on a port of the server's machine, which no other machine reaches.
+  async openDashboard() {
+    this.address.hidden = false;
+    const place = this.run.in_cluster ? " --on k8s" : "";
+    if (!["localhost", "127.0.0.1", "[::1]"].includes(location.hostname)) {
+      const where = this.run.in_cluster ? "on your own machine" : "where Jupyter runs";
+      this.address.textContent = `At a terminal ${where}: echelon ui${place}`;
+      return;
+    }
+    try {
+      const { address } = await this.jupyter.ask("dashboard", { in_cluster: this.run.in_cluster });
+      const link = make("a", { href: address, target: "_blank", rel: "noopener" }, "The dashboard");
+      this.address.replaceChildren(link, ` has the runs of ${this.run.name}.`);
+      link.focus();
+      window.open(address, "_blank", "noopener");
+    } catch (error) {
+      this.address.textContent = [error.message, error.hint].filter(Boolean).join(": ");
+    }
+  }
+
   async look(turn, name = null) {
     clearTimeout(this.timer);
     let again = false;
@@ -107,6 +130,7 @@ export class Running {
   show(run) {
     this.run = run;
     this.stop.hidden = !run || run.over;
+    this.dashboard.hidden = !run;
     this.said.textContent = run ? `${run.name}${run.in_cluster ? " in the cluster" : ""}: ${summary(run)}` : "";
     const shown = new Map([...this.steps.children].map(item => [item.dataset.step, item]));
     const items = (run?.steps || []).map(step => this.item(step, shown.get(step.name)));

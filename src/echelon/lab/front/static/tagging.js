@@ -44,12 +44,11 @@ export class TagForm {
       labelled("Runs as", this.strategy),
       this.ofWorkers = labelled("Workers", this.workers),
       this.ofServers = labelled("Parameter servers", this.servers),
-      labelled("GPUs per worker", this.gpus),
-      labelled("CPUs per worker", this.cpu),
-      labelled("Memory per worker", this.memory));
+      make("p", { className: "echelon-quiet" }, "Each worker has at most:"),
+      labelled("GPUs", this.gpus), labelled("CPUs", this.cpu), labelled("Memory", this.memory));
     this.ofName = labelled("Step", this.name, this.known);
     this.node = make("section", { "aria-label": "Selected cell" },
-      this.title, labelled("It", this.kind), this.ofName, this.ofStep, this.tags, this.trouble);
+      this.title, labelled("This cell", this.kind), this.ofName, this.ofStep, this.tags, this.trouble);
     this.node.addEventListener("change", event => this.changed(event.target));
     this.shown = "";
     this.none();
