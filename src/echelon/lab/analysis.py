@@ -94,7 +94,7 @@ def analyse(document: Mapping[str, Any], path: Path) -> Analysis:
             for step in gathered.steps
         ),
         parameters=tuple(map(_parameter, gathered.parameters)),
-        svg=as_svg(drawn) if drawn is not None else "",
+        svg=as_svg(drawn, downwards=True) if drawn is not None else "",
     )
 
 

@@ -21,7 +21,7 @@ _MERMAIDS = (
     "style",
     "subgraph",
 )
-_WIDE, _HIGH, _GAP_X, _GAP_Y = 150, 44, 90, 26  # of a box in the SVG, and between boxes
+_WIDE, _HIGH, _GAP_X, _GAP_Y, _GAP_DOWN = 150, 44, 90, 26, 34  # of a box in the SVG, and between boxes
 
 
 def as_text(pipeline: Pipeline) -> list[str]:
@@ -58,8 +58,8 @@ def _id(step: str) -> str:
     return step.upper() if step in _MERMAIDS else step
 
 
-def as_svg(pipeline: Pipeline) -> str:
-    """A picture: steps from left to right, and the variables beside the lines."""
+def as_svg(pipeline: Pipeline, *, downwards: bool = False) -> str:
+    """A picture: steps from left to right, or from top to bottom, and the variables beside the lines."""
     levels = _levels(pipeline)
     places: dict[str, tuple[int, int]] = {}
     filled: dict[int, int] = {}
@@ -67,9 +67,25 @@ def as_svg(pipeline: Pipeline) -> str:
         level = levels[step.name]
         row = filled.get(level, 0)
         filled[level] = row + 1
-        places[step.name] = (20 + level * (_WIDE + _GAP_X), 20 + row * (_HIGH + _GAP_Y))
-    width = 40 + (max(levels.values()) + 1) * (_WIDE + _GAP_X) - _GAP_X
-    height = 40 + max(filled.values()) * (_HIGH + _GAP_Y) - _GAP_Y
+        places[step.name] = (
+            (20 + row * (_WIDE + _GAP_Y), 20 + level * (_HIGH + _GAP_DOWN))
+            if downwards
+            else (20 + level * (_WIDE + _GAP_X), 20 + row * (_HIGH + _GAP_Y))
+        )
+    lines: list[str] = []
+    for step in pipeline.steps:
+        labels = dict(_edges(step))
+        for source in dict.fromkeys([*step.after, *labels]):
+            ends, label = (places[source], places[step.name]), labels.get(source, "")
+            if downwards and levels[step.name] - levels[source] > 1:
+                between = range(levels[source], levels[step.name] + 1)
+                right = max(places[each][0] for each, level in levels.items() if level in between) + _WIDE
+                lines += _bow(*ends, label, right)
+            else:
+                lines += _line(*ends, label, downwards=downwards)
+    room = 170 if downwards else 20  # for what stands beside the lines
+    width = room + max(left for left, _top in places.values()) + _WIDE
+    height = 20 + max(top for _left, top in places.values()) + _HIGH
     parts = [
         (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" '
@@ -79,39 +95,58 @@ def as_svg(pipeline: Pipeline) -> str:
             '<defs><marker id="end" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="8" markerHeight="8" '
             'orient="auto"><path d="M0 0L8 4L0 8z" fill="#888"/></marker></defs>'
         ),
+        *lines,
+        *(part for step in pipeline.steps for part in _box(step, *places[step.name])),
     ]
-    for step in pipeline.steps:
-        labels = dict(_edges(step))
-        for source in dict.fromkeys([*step.after, *labels]):
-            parts += _line(places[source], places[step.name], labels.get(source, ""))
-    for step in pipeline.steps:
-        left, top = places[step.name]
-        parts.append(
-            f'<g class="step" data-step="{html.escape(step.name)}">'
-            f'<rect x="{left}" y="{top}" width="{_WIDE}" height="{_HIGH}" rx="6" fill="#fff" stroke="#446"/>'
-            f'<text x="{left + _WIDE // 2}" y="{top + (18 if _size(step) else 27)}" text-anchor="middle">'
-            f"{html.escape(step.name)}</text>"
-        )
-        if _size(step):
-            parts.append(
-                f'<text x="{left + _WIDE // 2}" y="{top + 36}" text-anchor="middle" font-size="11" '
-                f'fill="#666">{html.escape(_size(step))}</text>'
-            )
-        parts.append("</g>")
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
-def _line(source: tuple[int, int], target: tuple[int, int], label: str) -> Iterator[str]:
-    begin = (source[0] + _WIDE, source[1] + _HIGH // 2)
-    end = (target[0], target[1] + _HIGH // 2)
+def _box(step: Step, left: int, top: int) -> Iterator[str]:
+    yield (
+        f'<g class="step" data-step="{html.escape(step.name)}">'
+        f'<rect x="{left}" y="{top}" width="{_WIDE}" height="{_HIGH}" rx="6" fill="#fff" stroke="#446"/>'
+        f'<text x="{left + _WIDE // 2}" y="{top + (18 if _size(step) else 27)}" text-anchor="middle">'
+        f"{html.escape(step.name)}</text>"
+    )
+    if _size(step):
+        yield (
+            f'<text x="{left + _WIDE // 2}" y="{top + 36}" text-anchor="middle" font-size="11" '
+            f'fill="#666">{html.escape(_size(step))}</text>'
+        )
+    yield "</g>"
+
+
+def _line(source: tuple[int, int], target: tuple[int, int], label: str, *, downwards: bool) -> Iterator[str]:
+    if downwards:
+        begin, end = (source[0] + _WIDE // 2, source[1] + _HIGH), (target[0] + _WIDE // 2, target[1])
+    else:
+        begin, end = (source[0] + _WIDE, source[1] + _HIGH // 2), (target[0], target[1] + _HIGH // 2)
     yield (
         f'<line x1="{begin[0]}" y1="{begin[1]}" x2="{end[0]}" y2="{end[1]}" stroke="#888" '
         'marker-end="url(#end)"/>'
     )
+    at = ((begin[0] + end[0]) // 2, (begin[1] + end[1]) // 2)
+    yield from _label((at[0] + 6, at[1] + 4) if downwards else (at[0], at[1] - 5), label, downwards=downwards)
+
+
+def _bow(source: tuple[int, int], target: tuple[int, int], label: str, right: int) -> Iterator[str]:
+    """A line downwards around the steps that stand between; `right` is where they end."""
+    begin, end = (source[0] + _WIDE, source[1] + _HIGH // 2), (target[0] + _WIDE, target[1] + _HIGH // 2)
+    outer = (right + 14) * 4 // 3 - (
+        begin[0] + end[0]
+    ) // 6  # so that the middle of the curve is at right + 14
+    yield (
+        f'<path d="M{begin[0]} {begin[1]}C{outer} {begin[1]} {outer} {end[1]} {end[0]} {end[1]}" fill="none" '
+        'stroke="#888" marker-end="url(#end)"/>'
+    )
+    yield from _label((right + 18, (begin[1] + end[1]) // 2 + 4), label, downwards=True)
+
+
+def _label(at: tuple[int, int], label: str, *, downwards: bool) -> Iterator[str]:
     if label:
         short = label if len(label) <= 24 else f"{label[:23]}…"
         yield (
-            f'<text x="{(begin[0] + end[0]) // 2}" y="{(begin[1] + end[1]) // 2 - 5}" text-anchor="middle" '
+            f'<text x="{at[0]}" y="{at[1]}" text-anchor="{"start" if downwards else "middle"}" '
             f'font-size="11" fill="#555">{html.escape(short)}</text>'
         )
 

@@ -14,7 +14,7 @@ export class Graph {
       this.drawn = svg;
       const parsed = svg && new DOMParser().parseFromString(svg, "image/svg+xml").documentElement;
       const picture = parsed && document.importNode(parsed, true);
-      if (picture) picture.style.minWidth = `${0.75 * Number(picture.getAttribute("width"))}px`;  // to be read; it scrolls
+      if (picture) picture.style.minWidth = `${0.65 * Number(picture.getAttribute("width"))}px`;  // to be read; it scrolls
       this.picture.replaceChildren(...(picture ? [picture] : []));
       for (const box of this.boxes()) {
         box.setAttribute("tabindex", "0");
