@@ -23,7 +23,17 @@ def show(page: Page, shots: Path, name: str) -> None:
     page.screenshot(path=shots / f"{name}.png")
 
 
+def close_theme_trouble(page: Page) -> None:
+    """Chromium drops requests when an interface of the machine comes or goes, as pods' do; JupyterLab then
+    cannot load its theme, and says so."""
+    page.add_locator_handler(
+        page.get_by_role("dialog").filter(has_text="Error Loading Theme"),
+        lambda dialog: dialog.get_by_role("button").last.click(),
+    )
+
+
 def visit(page: Page, shots: Path) -> None:
+    close_theme_trouble(page)
     panel = page.locator(".echelon-panel")
     expect(cell(page, 2).locator(".jp-InputArea-editor")).to_be_visible()
     page.get_by_role("tab", name="Pipeline").click()

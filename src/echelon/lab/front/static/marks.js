@@ -4,21 +4,22 @@ import { make } from "./parts.js";
 export class Marks {
   constructor() { this.known = new WeakMap(); }
 
-  // `views` by number, `problems` by number, `failures` by the cell's id. Cells whose mark is the same are not touched.
-  update(notebook, views, problems, failures) {
-    notebook.widgets.forEach((cell, index) => {
-      const number = index + 1;
+  // `numbers` by the cell's id, `views` by number, `problems` by number, `failures` by the cell's id. Cells whose mark is the same are not touched.
+  update(notebook, numbers, views, problems, failures) {
+    for (const cell of notebook.widgets) {
+      const number = numbers.get(cell.model.id);
       const step = label(views.get(number));
       const notes = [...(problems.get(number) || []), ...(failures.get(cell.model.id) || [])];
       const key = JSON.stringify([step, notes]);
-      if (this.known.get(cell) === key) return;
-      if (!this.known.has(cell) && !step && !notes.length) return;
+      if (this.known.get(cell) === key) continue;
+      if (!this.known.has(cell) && !step && !notes.length) continue;
       this.known.set(cell, key);
       if (step) cell.node.dataset.echelonStep = step;
       else delete cell.node.dataset.echelonStep;
-      cell.node.querySelector(":scope > .echelon-notes")?.remove();
+      for (const old of cell.node.querySelectorAll(":scope > :is(.echelon-mark, .echelon-notes)")) old.remove();
+      if (step) cell.node.prepend(make("div", { className: "echelon-mark" }, step));
       if (notes.length) cell.node.append(make("div", { className: "echelon-notes" }, ...notes.map(note)));
-    });
+    }
   }
 }
 

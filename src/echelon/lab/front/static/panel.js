@@ -1,11 +1,12 @@
 // The panel: it follows the notebook in front, and asks the server about it once after every pause in typing.
 import { Graph } from "./graph.js";
 import { Marks } from "./marks.js";
-import { asker, make } from "./parts.js";
+import { Refused, asker, make } from "./parts.js";
 import { Running } from "./running.js";
 import { TagForm } from "./tagging.js";
 
 const PAUSE = 400;  // ms without a change
+const RETRY = 3000;
 
 export class Panel {
   constructor(ServerConnection, isVisible) {
@@ -19,7 +20,7 @@ export class Panel {
       ask: this.ask,
       path: () => this.current?.context.path,
       save: () => this.current.context.save(),
-      cells: () => this.content?.widgets.map(cell => cell.model.id) || [],
+      cells: () => this.cells().map(model => model.id),
       go: number => this.go(number),
       changed: () => this.mark(),
     });
@@ -51,14 +52,16 @@ export class Panel {
     });
   }
 
-  schedule() {
+  schedule(pause = PAUSE) {
     clearTimeout(this.timer);
-    this.timer = setTimeout(() => this.analyse(), PAUSE);
+    this.timer = setTimeout(() => this.analyse(), pause);
   }
+
+  cells() { return this.model ? Array.from({ length: this.model.cells.length }, (_, at) => this.model.cells.get(at)) : []; }
 
   // The notebook as it is now, without its outputs.
   document() {
-    const cells = this.content.widgets.map(({ model }) => ({
+    const cells = this.cells().map(model => ({
       cell_type: model.type,
       source: model.type === "code" ? model.sharedModel.getSource() : "",
       metadata: { tags: model.getMetadata("tags") || [] },
@@ -69,7 +72,7 @@ export class Panel {
   // Who has not opened the panel, and no tagged notebook, is left alone.
   isWanted() {
     const ours = tag => /^(step|block):/.test(tag);
-    return this.isVisible() || this.content.widgets.some(({ model }) => (model.getMetadata("tags") || []).some(ours));
+    return this.isVisible() || this.cells().some(model => (model.getMetadata("tags") || []).some(ours));
   }
 
   shown() {
@@ -92,6 +95,7 @@ export class Panel {
     } catch (error) {
       if (turn !== this.turn) return;
       this.tellProblems([{ text: error.message, hint: error.hint || "" }], []);
+      if (!(error instanceof Refused)) this.schedule(RETRY);  // the connection broke
     }
     this.cellChanged();
     this.mark();
@@ -113,7 +117,8 @@ export class Panel {
       if (each.cell) problems.set(each.cell, [...(problems.get(each.cell) || []), each]);
     }
     const tagged = this.analysis?.cells.some(({ choice }) => choice.kind || choice.steps.length);
-    this.marks.update(this.content, tagged ? this.views : new Map(), tagged ? problems : new Map(), this.running.failures());
+    const numbers = new Map(this.cells().map((model, at) => [model.id, at + 1]));
+    this.marks.update(this.content, numbers, tagged ? this.views : new Map(), tagged ? problems : new Map(), this.running.failures());
     this.graph.colour(this.running.states());
   }
 

@@ -23,7 +23,7 @@ export function makePlugin(jupyter) {
       })({ node: panel.node });
       widget.id = "echelon-panel";
       widget.title.label = "Pipeline";
-      widget.title.caption = "Tag cells as steps, and run them as a pipeline";
+      widget.title.caption = "Pipeline";  // Notebook 7 has it in its menu: Show Pipeline
       widget.title.closable = true;
       app.shell.add(widget, "right", { rank: 900 });
       restorer?.add(widget, "echelon-panel");
@@ -31,7 +31,7 @@ export function makePlugin(jupyter) {
       const command = "echelon:show-panel";
       app.commands.addCommand(command, {
         label: "Show the Pipeline Panel",
-        caption: widget.title.caption,
+        caption: "Tag cells as steps, and run them as a pipeline",
         execute: () => { app.shell.activateById(widget.id); panel.focus(); },
       });
       palette?.addItem({ command, category: "Notebook Operations" });

@@ -1,5 +1,5 @@
 // Running: the parameters, the buttons, and how the newest run of the notebook stands.
-import { labelled, make } from "./parts.js";
+import { Refused, labelled, make } from "./parts.js";
 
 const PULSE = 1000;  // ms between two looks at a run that goes on
 const COLOURS = /\x1b\[[0-9;:]*[A-Za-z]/g;
@@ -122,9 +122,9 @@ export class Running {
     } catch (error) {
       if (turn !== this.turn) return;
       this.said.textContent = error.message;
-      again = Boolean(this.run && !this.run.over);  // the server may come back
+      again = !(error instanceof Refused);  // the server may come back
     }
-    if (again && turn === this.turn) this.timer = setTimeout(() => this.look(turn, this.run?.name), PULSE);
+    if (again && turn === this.turn) this.timer = setTimeout(() => this.look(turn, this.run?.name || name), PULSE);
   }
 
   show(run) {

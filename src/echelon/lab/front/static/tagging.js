@@ -2,7 +2,7 @@
 import { labelled, make } from "./parts.js";
 
 const KINDS = [
-  ["", "goes with the cell before"],
+  ["", "joins the cell before"],
   ["step", "is a step"],
   ["imports", "imports: runs in every step"],
   ["functions", "functions: runs in every step"],
