@@ -83,6 +83,7 @@ def test_a_notebook_is_looked_at_tagged_run_and_continued(home: Path, tmp_path: 
         load, train = run["steps"]
         assert (load["state"], train["state"], train["cell"], train["line"]) == ("succeeded", "failed", 3, 2)
         assert "AssertionError: too large" in train["traceback"]
+        assert train["cell_id"] == "cell-2"  # wherever it is in the editor by now
         status, found = served.ask("output", {"path": "sub/book.ipynb", "name": "book-1", "step": "load"})
         assert found == {"lines": ["loaded 3"]}
         assert served.ask("state", {"path": "other.ipynb", "name": "book-1"})[0] == 422

@@ -20,6 +20,7 @@ from echelon.notebook.noted import Noted, noted_pipelines
 from echelon.values import frozen
 
 _PULSE = 0.1  # seconds between two looks for the run
+_PATIENCE = 120.0  # seconds until a run must be there
 _SHOWN = 4000  # characters of what a command said that did not come to start
 
 
@@ -77,7 +78,12 @@ class Starter:
                 start_new_session=True,
             )
             self._processes.append(process)
+            deadline = time.monotonic() + _PATIENCE
             while process.poll() is None:
+                if time.monotonic() > deadline:
+                    raise StartFailed(
+                        "the run is not there yet", hint="the command goes on; look again later"
+                    )
                 if (found := _begun(asked, before)) is not None:
                     return found.record.name
                 time.sleep(_PULSE)

@@ -4,7 +4,7 @@ started at a terminal is shown as well."""
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from echelon.errors import EchelonError, UnknownRun
 from echelon.handle import Run
 from echelon.model.run import parse_uri
 from echelon.model.status import FINAL
+from echelon.notebook.cells import read_notebook
 from echelon.notebook.folder import PipelineRecord, StepRecord, is_held
 from echelon.notebook.noted import Noted, noted, noted_pipelines
 from echelon.notebook.removing import steps_of
@@ -34,6 +35,7 @@ class StepState:
     ended: float | None = None
     cell: int | None = None
     line: int | None = None
+    cell_id: str = ""  # once the run is over, where the notebook has ids
     reason: str = ""
     hint: str = ""
     traceback: str = ""
@@ -71,12 +73,13 @@ def state_of(found: Noted) -> RunState:
     over = not is_held(found.folder)
     if over:  # its end may have come between two looks
         found = noted(found.record.name) or found
+    ids = _cell_ids(found) if over else ()
     return RunState(
         name=found.record.name,
         over=over,
         in_cluster=bool(found.record.on),
         results=str(found.folder.path),
-        steps=tuple(_step(name, step, over=over) for name, step in found.record.steps.items()),
+        steps=tuple(_step(name, step, ids, over=over) for name, step in found.record.steps.items()),
         metrics={key: value for step in found.record.steps.values() for key, value in step.metrics.items()},
     )
 
@@ -116,7 +119,20 @@ def _is_of(found: Noted, notebook: Path) -> bool:
     return Path(found.record.notebook).resolve() == notebook.resolve()
 
 
-def _step(name: str, step: StepRecord, *, over: bool) -> StepState:
+def _cell_ids(found: Noted) -> Sequence[str]:
+    """The ids of the cells that ran, by the executed notebook: in the editor they may have moved since."""
+    if not any(step.cell for step in found.record.steps.values()):
+        return ()
+    try:
+        return [
+            str(cell.get("id", ""))
+            for cell in read_notebook(found.folder.path / "notebook.ipynb").document["cells"]
+        ]
+    except EchelonError:
+        return ()
+
+
+def _step(name: str, step: StepRecord, ids: Sequence[str], *, over: bool) -> StepState:
     lost = over and step.state in _NOT_OVER
     return StepState(
         name=name,
@@ -125,6 +141,7 @@ def _step(name: str, step: StepRecord, *, over: bool) -> StepState:
         ended=step.ended,
         cell=step.cell,
         line=step.line,
+        cell_id=ids[step.cell - 1] if step.cell is not None and step.cell <= len(ids) else "",
         reason="the command that ran it has ended" if lost else step.reason,
         hint=step.hint,
         traceback=step.traceback,

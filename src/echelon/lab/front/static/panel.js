@@ -14,11 +14,11 @@ export class Panel {
     this.isVisible = isVisible;
     this.marks = new Marks();
     this.analysis = null;
-    this.form = new TagForm(choice => this.tag(choice));
+    this.form = new TagForm((choice, model) => this.tag(choice, model));
     this.graph = new Graph(number => this.go(number));
     this.running = new Running({
       ask: this.ask,
-      path: () => this.current?.context.path,
+      path: () => this.path(),
       save: () => this.current.context.save(),
       cells: () => this.cells().map(model => model.id),
       go: number => this.go(number),
@@ -37,12 +37,12 @@ export class Panel {
   watch(current) {
     if (current === this.current) return;
     this.model?.contentChanged.disconnect(this.changed);
+    this.form.none();  // before the notebook changes: what was typed counts
     this.current = current;
     this.model = null;
     this.analysis = null;
     this.body.hidden = !current;
     this.empty.hidden = Boolean(current);
-    this.form.none();
     this.running.watch(this.isVisible());
     current?.context.ready.then(() => {
       if (current !== this.current || current.isDisposed) return;
@@ -56,6 +56,9 @@ export class Panel {
     clearTimeout(this.timer);
     this.timer = setTimeout(() => this.analyse(), pause);
   }
+
+  // Without the name of a drive, which documents that several people edit have.
+  path() { return this.current?.context.localPath ?? this.current?.context.path; }
 
   cells() { return this.model ? Array.from({ length: this.model.cells.length }, (_, at) => this.model.cells.get(at)) : []; }
 
@@ -85,7 +88,7 @@ export class Panel {
     if (!this.model || current.isDisposed || !this.isWanted()) return;
     const turn = this.turn = Symbol("turn");
     try {
-      const found = await this.ask("analyse", { path: current.context.path, document: this.document() });
+      const found = await this.ask("analyse", { path: this.path(), document: this.document() });
       if (turn !== this.turn || current !== this.current) return;
       this.analysis = found;
       this.views = new Map(found.cells.map(view => [view.number, view]));
@@ -123,24 +126,24 @@ export class Panel {
   }
 
   cellChanged() {
-    const view = this.analysis && this.views.get((this.content?.activeCellIndex ?? -1) + 1);
-    if (view) this.form.show(view, this.analysis.steps.map(step => step.name));
+    const at = this.content?.activeCellIndex ?? -1;
+    const view = this.analysis && this.views.get(at + 1);
+    if (view) this.form.show(view, this.analysis.steps.map(step => step.name), this.cells()[at]);
     else this.form.none();
   }
 
-  async tag(choice) {
-    const cell = this.content.activeCell;
-    if (!cell) return;
-    const number = this.content.activeCellIndex + 1;
+  async tag(choice, model) {
+    const number = this.cells().indexOf(model) + 1;
+    if (!number) return;  // the cell is gone
     try {
-      const { tags } = await this.ask("tags", { cell: number, tags: cell.model.getMetadata("tags") || [], choice });
+      const { tags } = await this.ask("tags", { cell: number, tags: model.getMetadata("tags") || [], choice });
       this.form.tell("");
-      if (tags.length) cell.model.setMetadata("tags", tags);
-      else cell.model.deleteMetadata("tags");
+      if (tags.length) model.setMetadata("tags", tags);
+      else model.deleteMetadata("tags");
       clearTimeout(this.timer);
       await this.analyse();
     } catch (error) {
-      this.form.tell([error.message, error.hint].filter(Boolean).join(": "));
+      this.form.tell(`Cell ${number}: ${[error.message, error.hint].filter(Boolean).join(": ")}`);
     }
   }
 
@@ -151,5 +154,5 @@ export class Panel {
     this.content.activate();
   }
 
-  focus() { this.node.querySelector("select, input, button")?.focus(); }
+  focus() { [...this.node.querySelectorAll("select, input, button")].find(each => each.offsetParent)?.focus(); }
 }

@@ -20,6 +20,7 @@ export function makePlugin(jupyter) {
       const panel = new Panel(jupyter.services.ServerConnection, () => widget.isVisible);
       const widget = new (class extends jupyter.widgets.Widget {
         onAfterShow() { panel.shown(); }
+        onActivateRequest() { setTimeout(() => panel.focus(), 100); }  // the palette gives the focus back when it closes
       })({ node: panel.node });
       widget.id = "echelon-panel";
       widget.title.label = "Pipeline";
@@ -32,7 +33,7 @@ export function makePlugin(jupyter) {
       app.commands.addCommand(command, {
         label: "Show the Pipeline Panel",
         caption: "Tag cells as steps, and run them as a pipeline",
-        execute: () => { app.shell.activateById(widget.id); panel.focus(); },
+        execute: () => app.shell.activateById(widget.id),
       });
       palette?.addItem({ command, category: "Notebook Operations" });
       panel.leave = () => tracker.currentWidget && app.shell.activateById(tracker.currentWidget.id);

@@ -197,11 +197,11 @@ export class Running {
     }
   }
 
-  // Where a failed step's cell is now: cells may have come and gone since the run was started.
+  // Where a failed step's cell is now: cells may have come and gone since the run was started. Old notebooks keep no ids.
   cellOf(step) {
     if (!step.cell) return null;
-    const order = this.order.get(this.run.name);
-    return order ? this.jupyter.cells().indexOf(order[step.cell - 1]) + 1 || null : step.cell;
+    const id = step.cell_id || this.order.get(this.run.name)?.[step.cell - 1];
+    return id ? this.jupyter.cells().indexOf(id) + 1 || null : step.cell;
   }
 
   // Failures by the id of their cell.

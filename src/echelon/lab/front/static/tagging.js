@@ -23,9 +23,11 @@ const count = min => make("input", { type: "number", min, step: 1 });
 const number = field => (field.value === "" ? null : Number(field.value));
 
 export class TagForm {
-  // `chosen(choice)` is called with what the form says, after every change.
+  // `chosen(choice, cell)` is called with what the form says, after every change.
   constructor(chosen) {
     this.chosen = chosen;
+    this.cell = null;  // the model of the cell that the form is about
+    this.was = new Map();  // what was put into each field
     this.kind = make("select", {}, ...options(KINDS));
     this.name = make("input", { type: "text", spellcheck: false, list: "echelon-steps", placeholder: "such as train" });
     this.known = make("datalist", { id: "echelon-steps" });
@@ -50,29 +52,42 @@ export class TagForm {
     this.node = make("section", { "aria-label": "Selected cell" },
       this.title, labelled("This cell", this.kind), this.ofName, this.ofStep, this.tags, this.trouble);
     this.node.addEventListener("change", event => this.changed(event.target));
-    this.shown = "";
     this.none();
   }
 
   none() {
+    this.turnTo(null);
     this.shown = "";
     this.title.textContent = "Select a code cell to tag it.";
     for (const child of this.node.children) child.hidden = child !== this.title;
   }
 
+  // Another cell was selected: what was typed for the one before still counts, though the field was not left.
+  turnTo(cell) {
+    if (cell === this.cell) return;
+    this.tell("");
+    if (this.cell && this.isChanged()) this.send();
+    this.cell = cell;
+  }
+
+  isChanged() { return [...this.was].some(([field, value]) => field.value !== value); }
+
   // Show a cell; what is being typed is left alone unless another cell was selected.
-  show(view, steps) {
+  show(view, steps, cell) {
+    const same = this.cell === cell && this.node.contains(document.activeElement);
+    this.turnTo(cell);
     const others = [...new Set([...steps.filter(name => !view.choice.steps.includes(name)), ...view.choice.after])];
     const key = JSON.stringify([view.number, view.choice, others, view.steps, view.tags]);
-    if (key === this.shown) return;
-    const same = this.number === view.number && this.node.contains(document.activeElement);
+    if (key === this.shown || (same && this.isChanged())) return;
     const typing = same ? document.activeElement : null;
     this.shown = key;
-    this.number = view.number;
     for (const child of this.node.children) child.hidden = child === this.trouble && !child.textContent;
     const { choice } = view;
     this.title.textContent = `Cell ${view.number}${told(view)}`;
-    const put = (field, value) => { if (field !== typing) field.value = value ?? ""; };
+    const put = (field, value) => {
+      if (field !== typing) field.value = value ?? "";
+      this.was.set(field, String(value ?? ""));
+    };
     put(this.kind, choice.kind ?? (choice.steps.length ? "step" : ""));
     put(this.name, choice.steps.join(" "));
     put(this.strategy, choice.distribute);
@@ -109,12 +124,14 @@ export class TagForm {
 
   changed(field) {
     this.arrange();
-    const kind = this.kind.value;
-    if (kind === "step" && !this.name.value.trim()) {
-      if (field === this.kind) this.name.focus();
-      return;  // it has no name yet
-    }
-    const step = kind === "step";
+    if (field === this.kind && this.kind.value === "step" && !this.name.value.trim()) this.name.focus();
+    this.send();
+  }
+
+  send() {
+    const kind = this.kind.value, step = kind === "step";
+    if (step && !this.name.value.trim()) return;  // it has no name yet
+    for (const field of this.was.keys()) this.was.set(field, field.value);
     this.chosen({
       kind: step || kind === "" ? null : kind,
       steps: step ? this.name.value.trim().split(/[\s,]+/) : [],
@@ -125,7 +142,7 @@ export class TagForm {
       gpus: step ? number(this.gpus) || null : null,
       cpu: step ? this.cpu.value.trim() : "",
       memory: step ? this.memory.value.trim() : "",
-    });
+    }, this.cell);
   }
 
   tell(text) {
