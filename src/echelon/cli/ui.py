@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
 
 import click
 
 from echelon.cli.options import target_of, target_options
-
-if TYPE_CHECKING:
-    from types import ModuleType
 
 
 @click.command("ui", short_help="Show runs in the browser: logs, curves, who holds what.")
@@ -40,8 +36,9 @@ def ui(port: int, read_only: bool, no_browser: bool, **target: str | None) -> in
     from echelon.api import engine_at
     from echelon.cli import render
     from echelon.cli.say import say
+    from echelon.ui import load_server
 
-    server = _server().Server(engine_at(target_of(target)), port=port, read_only=read_only)
+    server = load_server().Server(engine_at(target_of(target)), port=port, read_only=read_only)
     format_ = target["format"] or "text"
     if format_ != "text":
         render.data({"address": server.address}, format_)
@@ -55,17 +52,3 @@ def ui(port: int, read_only: bool, no_browser: bool, **target: str | None) -> in
             stack.enter_context(opened(server.address))
         server.run()
     return 0
-
-
-def _server() -> ModuleType:
-    from echelon.errors import Unavailable
-
-    try:
-        from echelon.ui import server
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in ("starlette", "uvicorn"):
-            raise
-        raise Unavailable(
-            f"the dashboard needs {error.name}, which is not installed", hint="pip install 'echelon[ui]'"
-        ) from None
-    return server

@@ -16,12 +16,25 @@ from echelon.values import frozen
 _BROKEN = "open it in Jupyter and save it again, or name another file"
 
 
+@frozen
+class Place:
+    """A cell, or a line of it."""
+
+    cell: int
+    line: int | None = None
+
+    def __str__(self) -> str:
+        return f"cell {self.cell}" if self.line is None else f"cell {self.cell}, line {self.line}"
+
+
 class InvalidNotebook(InvalidJob):
     """A notebook that cannot run; it says in which cell, and what to do."""
 
-    def __init__(self, where: str, problem: str, *, hint: str = "") -> None:
+    def __init__(self, where: str | Place, problem: str, *, hint: str = "") -> None:
         EchelonError.__init__(self, f"{where}: {problem}", hint=hint)
-        self.field, self.value = where, None
+        self.field, self.value = str(where), None
+        self.problem = problem
+        self.place = where if isinstance(where, Place) else None  # None: it is not of one cell
 
 
 @frozen
@@ -73,7 +86,12 @@ def looks_above(notebook: Notebook) -> bool:
 
 def read_notebook(path: Path) -> Notebook:
     """Read a notebook; raises InvalidNotebook if it is none."""
-    document = _read(path)
+    return notebook_of(_read(path), path)
+
+
+def notebook_of(document: Mapping[str, Any], path: Path) -> Notebook:
+    """The notebook of a document, which may differ from the file; raises InvalidNotebook if it is none."""
+    _check(document, path)
     cells = [
         Cell(number=number, text=_text(cell.get("source", "")), tags=_tags(cell))
         for number, cell in enumerate(document["cells"], 1)
@@ -89,11 +107,11 @@ def write_tags(path: Path, number: int, add: Sequence[str], remove: Sequence[str
     document = _read(path)
     cells = document["cells"]
     if not 1 <= number <= len(cells):
-        raise InvalidNotebook(f"cell {number}", "there is no such cell", hint=f"they are 1 to {len(cells)}")
+        raise InvalidNotebook(Place(cell=number), "there is no such cell", hint=f"they are 1 to {len(cells)}")
     cell = cells[number - 1]
     if cell.get("cell_type") != "code":
         raise InvalidNotebook(
-            f"cell {number}", "it holds no code", hint=f"`echelon notebook show {path}` lists the cells"
+            Place(cell=number), "it holds no code", hint=f"`echelon notebook show {path}` lists the cells"
         )
     kept = [tag for tag in _tags(cell) if tag not in remove]
     tags = list(dict.fromkeys([*kept, *add]))
@@ -121,12 +139,16 @@ def _read(path: Path) -> dict[str, Any]:
         document = json.loads(text)
     except ValueError as error:
         raise InvalidNotebook(str(path), f"it is not JSON: {error}", hint=_BROKEN) from None
+    _check(document, path)
+    assert isinstance(document, dict)
+    return document
+
+
+def _check(document: Any, path: Path) -> None:
     cells = document.get("cells") if isinstance(document, dict) else None
     if not isinstance(cells, list) or not all(isinstance(cell, dict) for cell in cells):
         hint = "open it in Jupyter and save it, which brings it to version 4"
         raise InvalidNotebook(str(path), "it is no notebook of version 4", hint=hint)
-    assert isinstance(document, dict)
-    return document
 
 
 def _text(source: Any) -> str:

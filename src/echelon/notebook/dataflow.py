@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from echelon.notebook.beside.sources import Unordered, last_of
-from echelon.notebook.cells import InvalidNotebook
+from echelon.notebook.cells import InvalidNotebook, Place
 from echelon.notebook.flow import BUILTIN, Flow, flow_of
 from echelon.notebook.steps import Gathered, StepCells
 from echelon.values import frozen
@@ -125,8 +125,7 @@ def _inputs(step: StepCells, wanted: set[str], known: _Known) -> dict[str, str]:
         if place is None and name in flow.binds and len(last) > 1:
             continue  # it binds the name itself, most likely before it reads it
         if len(last) > 1:
-            where = str(place) if place else f"step {step.name}"
-            raise _two_branches(where, name, sorted(last), "may both change")
+            raise _two_branches(place or f"step {step.name}", name, sorted(last), "may both change")
         if last:
             found[name] = last[0]
             _warn_of_race(step, name, last[0], known)
@@ -144,13 +143,13 @@ def _refuse(step: StepCells, name: str, known: _Known) -> None:
     others = [each for each in makers if each != step.name]
     if others:
         raise InvalidNotebook(
-            str(place),
+            place,
             f"step {step.name!r} reads {name!r}, which step {others[-1]!r} makes; it does not come after it",
             hint=f"tag it prev:{others[-1]}: `echelon notebook tag FILE {step.cells[0].cell} "
             f"prev:{others[-1]}`",
         )
     problem = f"{name!r} is defined nowhere" if not makers else f"{name!r} is read before it is defined"
-    raise InvalidNotebook(str(place), problem, hint="define it in a step before, or correct its name")
+    raise InvalidNotebook(place, problem, hint="define it in a step before, or correct its name")
 
 
 def _check_prelude(known: _Known) -> None:
@@ -159,7 +158,7 @@ def _check_prelude(known: _Known) -> None:
         return
     for name, place in prelude.needs.items():
         raise InvalidNotebook(
-            str(place),
+            place,
             f"{name!r} is not defined in the cells that every step runs first",
             hint="those are the imports, functions and pipeline-parameters; tag this cell as a step",
         )
@@ -167,7 +166,7 @@ def _check_prelude(known: _Known) -> None:
     for name, place in prelude.later.items():
         if name not in bound and not any(flow.stars for flow in known.flows.values()):
             raise InvalidNotebook(
-                str(place), f"{name!r} is defined nowhere", hint="define it, or correct its name"
+                place, f"{name!r} is defined nowhere", hint="define it, or correct its name"
             )
 
 
@@ -185,7 +184,7 @@ def _check_kept(step: str, outputs: Iterable[str], known: _Known) -> None:
         place = known.flows[step].generators.get(name)
         if place is not None:
             raise InvalidNotebook(
-                str(place),
+                place,
                 f"step {step!r} hands {name!r} on, a generator or an open file, which cannot be kept",
                 hint="make a list of it, or make it in the step that reads it",
             )
@@ -204,7 +203,7 @@ def _warn_of_race(step: StepCells, name: str, source: str, known: _Known) -> Non
             )
 
 
-def _two_branches(where: str, name: str, steps: Sequence[str], what: str) -> InvalidNotebook:
+def _two_branches(where: str | Place, name: str, steps: Sequence[str], what: str) -> InvalidNotebook:
     both = " and ".join(repr(each) for each in steps[:2])
     return InvalidNotebook(
         where,

@@ -25,6 +25,7 @@ _MERMAIDS = (
     "subgraph",
 )
 _NARROWEST, _HIGH, _GAP_X, _GAP_Y = 150, 48, 90, 26  # of a box in the SVG, and between boxes
+_GAP_DOWN, _BESIDE = 34, 150  # between boxes from top to bottom; room for what stands beside their lines
 _LONGEST = 40  # characters of a name
 _LETTER = 8  # pixels
 
@@ -71,18 +72,22 @@ def _id(step: str) -> str:
     return step.upper() if step in _MERMAIDS else step
 
 
-def as_svg(graph: Graph, marks: Mapping[str, Mark] | None = None) -> str:
-    """A picture: steps from left to right, and the variables beside the lines. With `marks` it is for the
-    dashboard: each box has its step's state, leads to its run, and takes its colours from the page.
+def as_svg(graph: Graph, marks: Mapping[str, Mark] | None = None, *, downwards: bool = False) -> str:
+    """A picture: steps from left to right, or from top to bottom, and the variables beside the lines. With
+    `marks` it is for the dashboard: each box has its step's state, leads to its run, and takes its colours
+    from the page.
     """
     layout = lay_out(graph)
     wide = max([_NARROWEST, *(_LETTER * len(_short(node.name)) + 30 for node in graph)])
 
-    def corner(place: tuple[int, float]) -> tuple[int, int]:
-        return 20 + place[0] * (wide + _GAP_X), 20 + round(place[1] * (_HIGH + _GAP_Y))
+    def corner(place: tuple[float, float]) -> tuple[int, int]:
+        along, across = place
+        if downwards:
+            return 20 + round(across * (wide + _GAP_Y)), 20 + round(along * (_HIGH + _GAP_DOWN))
+        return 20 + round(along * (wide + _GAP_X)), 20 + round(across * (_HIGH + _GAP_Y))
 
-    width = 40 + max(1, layout.columns) * (wide + _GAP_X) - _GAP_X
-    height = round(40 + max(1.0, layout.rows) * (_HIGH + _GAP_Y) - _GAP_Y)
+    right, bottom = corner((max(1, layout.columns) - 1, max(1.0, layout.rows) - 1))
+    width, height = right + wide + (_BESIDE if downwards else 20), bottom + _HIGH + 20
     parts = [
         (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" '
@@ -98,7 +103,7 @@ def as_svg(graph: Graph, marks: Mapping[str, Mark] | None = None) -> str:
             if source in layout.steps:
                 ways = layout.lines[source, node.name]
                 places = [corner(each) for each in (layout.steps[source], *ways, layout.steps[node.name])]
-                parts += _line(places, wide, ", ".join(node.gets.get(source, ())))
+                parts += _line(places, wide, ", ".join(node.gets.get(source, ())), downwards=downwards)
     for node in graph:
         mark = None if marks is None else marks.get(node.name)
         parts += _box(node, corner(layout.steps[node.name]), wide, mark)
@@ -110,6 +115,7 @@ def _box(node: Node, place: tuple[int, int], wide: int, mark: Mark | None) -> It
     name, below = html.escape(_short(node.name)), html.escape(_short(node.size))
     if mark is None:
         yield (
+            f'<g class="step" data-step="{html.escape(node.name)}">'
             f'<rect x="{left}" y="{top}" width="{wide}" height="{_HIGH}" rx="6" fill="#fff" stroke="#446"/>'
             f'<text x="{middle}" y="{top + (20 if below else 29)}" text-anchor="middle">{name}</text>'
         )
@@ -118,6 +124,7 @@ def _box(node: Node, place: tuple[int, int], wide: int, mark: Mark | None) -> It
                 f'<text x="{middle}" y="{top + 38}" text-anchor="middle" font-size="11" fill="#666">'
                 f"{below}</text>"
             )
+        yield "</g>"
         return
     told = html.escape(f"{mark.sign} {mark.state.replace('-', ' ')}")
     drawn = (
@@ -131,25 +138,38 @@ def _box(node: Node, place: tuple[int, int], wide: int, mark: Mark | None) -> It
     yield f'<a href="{link}">{drawn}</a>' if link else f"<g>{drawn}</g>"
 
 
-def _line(places: Sequence[tuple[int, int]], wide: int, label: str) -> Iterator[str]:
-    """From the right of the first box to the left of the last, straight past the columns between them."""
-    half = _HIGH // 2
-    at = (places[0][0] + wide, places[0][1] + half)
-    path, first = f"M{at[0]} {at[1]}", at
-    for number, (left, top) in enumerate(places[1:], 1):
-        target, turn = (left, top + half), (at[0] + left) // 2
-        path += f"C{turn} {at[1]} {turn} {target[1]} {target[0]} {target[1]}"
-        at = target
+def _line(places: Sequence[tuple[int, int]], wide: int, label: str, *, downwards: bool) -> Iterator[str]:
+    """From the end of the first box to the beginning of the last, straight past what is between them."""
+
+    def enter(place: tuple[int, int]) -> tuple[int, int]:
+        return (place[0] + wide // 2, place[1]) if downwards else (place[0], place[1] + _HIGH // 2)
+
+    def leave(place: tuple[int, int]) -> tuple[int, int]:
+        x, y = enter(place)
+        return (x, y + _HIGH) if downwards else (x + wide, y)
+
+    first = at = leave(places[0])
+    path = f"M{at[0]} {at[1]}"
+    for number, place in enumerate(places[1:], 1):
+        to = enter(place)
+        if downwards:
+            turn = (at[1] + to[1]) // 2
+            path += f"C{at[0]} {turn} {to[0]} {turn} {to[0]} {to[1]}"
+        else:
+            turn = (at[0] + to[0]) // 2
+            path += f"C{turn} {at[1]} {turn} {to[1]} {to[0]} {to[1]}"
         if number < len(places) - 1:
-            at = (left + wide, top + half)
-            path += f"H{at[0]}"
+            at = leave(place)
+            path += f"L{at[0]} {at[1]}"
     yield f'<path d="{path}" fill="none" stroke="#888" marker-end="url(#end)"/>'
     if label:
         short = label if len(label) <= 24 else f"{label[:23]}…"
-        second = (places[1][0], places[1][1] + half)
+        second = enter(places[1])
+        x, y = (first[0] + second[0]) // 2, (first[1] + second[1]) // 2
+        x, y, anchor = (x + 6, y + 4, "start") if downwards else (x, y - 5, "middle")
         yield (
-            f'<text class="flow" x="{(first[0] + second[0]) // 2}" y="{(first[1] + second[1]) // 2 - 5}" '
-            f'text-anchor="middle" font-size="11" fill="#555">{html.escape(short)}</text>'
+            f'<text class="flow" x="{x}" y="{y}" text-anchor="{anchor}" font-size="11" fill="#555">'
+            f"{html.escape(short)}</text>"
         )
 
 

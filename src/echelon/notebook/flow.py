@@ -10,8 +10,10 @@ import ast
 import builtins
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field
+from functools import lru_cache
 
 from echelon.function.names import names_used
+from echelon.notebook.cells import Place
 from echelon.notebook.guards import assigned_inside, guarded_names
 from echelon.notebook.magics import OWN
 from echelon.notebook.parameters import Code
@@ -26,17 +28,6 @@ _CHANGING = frozenset((
     "setdefault", "sort", "step", "train_on_batch", "update", "write", "zero_grad",
 ))  # fmt: skip
 _LEAVING = (ast.Raise, ast.Return, ast.Continue, ast.Break)
-
-
-@frozen
-class Place:
-    """Where a name is read."""
-
-    cell: int
-    line: int
-
-    def __str__(self) -> str:
-        return f"cell {self.cell}, line {self.line}"
 
 
 @frozen
@@ -60,6 +51,11 @@ class Flow:
 
 def flow_of(cells: Sequence[Code], classes: Iterable[str] = ()) -> Flow:
     """Walk the cells; `classes` are those that the prelude defines."""
+    return _walked(tuple(cells), frozenset(classes))
+
+
+@lru_cache(maxsize=1024)  # an editor asks again after every change, which is one of a single step
+def _walked(cells: tuple[Code, ...], classes: frozenset[str]) -> Flow:
     walk = _Walk(set(classes))
     bound: set[str] = set()
     for code in cells:

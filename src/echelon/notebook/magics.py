@@ -12,7 +12,7 @@ import re
 import shlex
 import warnings
 
-from echelon.notebook.cells import InvalidNotebook
+from echelon.notebook.cells import InvalidNotebook, Place
 
 OWN = "_echelon_"
 # They change how a notebook looks, or what its kernel does: nothing that a step needs.
@@ -28,7 +28,7 @@ _HELP = re.compile(r"\s*(\?{1,2}[\w.]+|[\w.*]+\?{1,2})\s*$")
 _FIELD = re.compile(r"(?<![$\w{]){(\w+)}")
 
 
-def plain_code(text: str, where: str) -> str:
+def plain_code(text: str, where: str | Place) -> str:
     """The same cell in plain Python; raises InvalidNotebook for a magic that is not known, or for text that
     is no Python."""
     if text.lstrip().startswith("%%"):
@@ -43,7 +43,7 @@ def plain_code(text: str, where: str) -> str:
         magic = next((line for line in (at, at - 1) if line >= 0 and _is_magic(lines[line])), None)
         if magic is None:
             raise InvalidNotebook(
-                f"{where}, line {at + 1}",
+                _on_line(where, at + 1),
                 f"this is no Python: {problem.msg}",
                 hint=f"the line is {lines[at].strip()[:60]!r}",
             )
@@ -67,7 +67,7 @@ def _is_magic(line: str) -> bool:
     return _LINE.fullmatch(line) is not None or _HELP.fullmatch(line) is not None
 
 
-def _replace(lines: list[str], at: int, where: str) -> None:
+def _replace(lines: list[str], at: int, where: str | Place) -> None:
     """Replace a magic and the lines that it is continued on."""
     blank = 0
     while lines[at].endswith("\\") and at + 1 < len(lines):
@@ -79,11 +79,11 @@ def _replace(lines: list[str], at: int, where: str) -> None:
     if found is None:  # help
         lines[at] = f"{_indent(lines[at])}pass"
         return
-    new = _line_magic(found, f"{where}, line {at + 1}")
+    new = _line_magic(found, _on_line(where, at + 1))
     lines[at] = f"{found['indent']}{new}"
 
 
-def _line_magic(found: re.Match[str], where: str) -> str:
+def _line_magic(found: re.Match[str], where: str | Place) -> str:
     target, rest = (found["target"] or "").strip(), found["rest"]
     given = f"{target} = " if target else ""
     if found["sign"] == "!":
@@ -110,7 +110,7 @@ def _line_magic(found: re.Match[str], where: str) -> str:
     raise InvalidNotebook(where, f"the magic %{name} is not known here", hint=_instead(name))
 
 
-def _cell_magic(text: str, where: str) -> str:
+def _cell_magic(text: str, where: str | Place) -> str:
     lines = text.split("\n")
     first = next(at for at, line in enumerate(lines) if line.strip())
     name, _, words = lines[first].strip().removeprefix("%%").partition(" ")
@@ -126,8 +126,12 @@ def _cell_magic(text: str, where: str) -> str:
     if name in ("time", "timeit", "prun", "memit") or (name == "capture" and _only_flags(words)):
         return f"{above}pass\n{plain_code(body, where)}"
     raise InvalidNotebook(
-        f"{where}, line {first + 1}", f"the magic %%{name} is not known here", hint=_instead(name)
+        _on_line(where, first + 1), f"the magic %%{name} is not known here", hint=_instead(name)
     )
+
+
+def _on_line(where: str | Place, line: int) -> str | Place:
+    return Place(cell=where.cell, line=line) if isinstance(where, Place) else f"{where}, line {line}"
 
 
 def _only_flags(words: str) -> bool:

@@ -93,9 +93,14 @@ def noted_names() -> list[str]:
         return []
 
 
+def noted_pipelines() -> list[Noted]:
+    """All of them, in no order."""
+    return [found for name in noted_names() if (found := noted(name)) is not None]
+
+
 def cached_pipelines() -> list[Noted]:
     """Those that came wholly from the cache, in no order."""
-    return [found for name in noted_names() if (found := noted(name)) is not None and found.is_cached]
+    return [found for found in noted_pipelines() if found.is_cached]
 
 
 def _place() -> Path:

@@ -63,7 +63,11 @@ class Pipeline:
 def read_pipeline(path: Path, parameters: Mapping[str, str] | None = None) -> Pipeline:
     """Read a notebook as a pipeline; raises InvalidNotebook, naming the cell. `parameters` are values as
     text; without them, one that has no value is none yet."""
-    notebook = read_notebook(path)
+    return pipeline_of(read_notebook(path), parameters)
+
+
+def pipeline_of(notebook: Notebook, parameters: Mapping[str, str] | None = None) -> Pipeline:
+    """The same of a notebook that was read."""
     gathered = gather_steps(notebook)
     values: dict[str, Any] = {}
     if parameters is not None:
@@ -89,7 +93,7 @@ def read_pipeline(path: Path, parameters: Mapping[str, str] | None = None) -> Pi
             )
         )
     return Pipeline(
-        name=_name_of(notebook.about.name or path.stem),
+        name=_name_of(notebook.about.name or notebook.path.stem),
         notebook=notebook,
         steps=tuple(steps),
         prelude=gathered.prelude,

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from echelon.notebook.cells import InvalidNotebook, Notebook
+from echelon.notebook.cells import InvalidNotebook, Notebook, Place
 from echelon.notebook.magics import plain_code
 from echelon.notebook.parameters import Code, Parameter, replace_values
 from echelon.notebook.tags import Kind, Options, merge_options, read_tag_list, read_tags
@@ -64,10 +64,10 @@ def gather_steps(notebook: Notebook, values: Mapping[str, Any] | None = None) ->
         ]
         if tags.kind == "skip" or not cell.text.strip():
             continue
-        code = Code(cell=cell.number, text=plain_code(cell.text, f"cell {cell.number}"))
+        code = Code(cell=cell.number, text=plain_code(cell.text, Place(cell=cell.number)))
         if tags.kind is not None and tags.steps:
             problem = f"it is tagged both {tags.kind} and step:{tags.steps[0]}"
-            raise InvalidNotebook(f"cell {cell.number}", problem, hint="keep one of them")
+            raise InvalidNotebook(Place(cell=cell.number), problem, hint="keep one of them")
         if tags.kind is not None or tags.steps:
             current = tags.kind or tags.steps
         elif not isinstance(current, tuple):
@@ -150,7 +150,7 @@ def _settle_order(steps: Mapping[str, _Step]) -> None:
                 f"did you mean prev:{near[0]}?" if near and near[0] != name else f"the other steps: {known}"
             )
             problem = "cannot come after itself" if before == name else "is no step"
-            raise InvalidNotebook(f"cell {cell}", f"prev:{before}: {before!r} {problem}", hint=hint)
+            raise InvalidNotebook(Place(cell=cell), f"prev:{before}: {before!r} {problem}", hint=hint)
         if START in steps and name != START and not step.after:
             step.after[START] = step.first_cell
 
@@ -165,7 +165,7 @@ def _in_order(steps: Mapping[str, _Step]) -> Iterable[str]:
         if ready is None:
             circle = _circle({n: list(s.after) for n, s in steps.items() if n not in done})
             raise InvalidNotebook(
-                f"cell {steps[circle[0]].first_cell}",
+                Place(cell=steps[circle[0]].first_cell),
                 f"the steps wait for each other: {' after '.join([*circle, circle[0]])}",
                 hint="take one of the prev: tags away",
             )

@@ -1,1 +1,20 @@
 """The dashboard: a web page on the user's own machine. It reads through the same handles as the commands."""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+
+def load_server() -> ModuleType:
+    """The module `server`; raises Unavailable where what it needs is not installed."""
+    from echelon.errors import Unavailable
+
+    try:
+        from echelon.ui import server
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in ("starlette", "uvicorn"):
+            raise
+        raise Unavailable(
+            f"the dashboard needs {error.name}, which is not installed", hint="pip install 'echelon[ui]'"
+        ) from None
+    return server

@@ -40,6 +40,30 @@ def test_modules_of_the_ranks_python_not_of_ours(home: Path, tmp_path: Path) -> 
     assert "pip install torch" in found["torch"].fix
 
 
+def test_the_panel_in_jupyterlab(home: Path, tmp_path: Path) -> None:
+    site = tmp_path / "site"
+    for name in ("jupyterlab", "jupyter_core", "echelon"):
+        (site / name).mkdir(parents=True)
+        (site / name / "__init__.py").touch()
+    (site / "jupyter_core" / "paths.py").write_text(
+        f"def jupyter_path(name): return [{str(tmp_path)!r} + '/share/' + name]\n"
+        f"def jupyter_config_path(): return [{str(tmp_path)!r} + '/etc']\n"
+    )
+    python = tmp_path / "python"
+    start = f'#!/bin/sh\nexport PYTHONPATH={site}\nexec {sys.executable} -S "$@"\n'
+    python.write_text(start)
+    python.chmod(0o755)
+    what = "panel in JupyterLab"
+    assert findings(str(python))[what].found == "JupyterLab ? does not have it"
+    assert "echelon[notebook]" in findings(str(python))[what].fix
+    for name in ("share/labextensions/echelon/package.json", "etc/jupyter_server_config.d/echelon.json"):
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).touch()
+    assert findings(str(python))[what] == Finding(level="ok", what=what, found="JupyterLab ? has it")
+    shutil.rmtree(site / "jupyterlab")
+    assert findings(str(python))[what].found == "no JupyterLab"
+
+
 @pytest.mark.parametrize("body", [None, "exit 3", "echo not JSON", "kill -9 $$"])
 def test_a_python_that_does_not_work(home: Path, tmp_path: Path, body: str | None) -> None:
     python = tmp_path / "python"

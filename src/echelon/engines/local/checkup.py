@@ -27,8 +27,9 @@ _MODULES = {
     "tf_keras": "model.fit on several TensorFlow workers: pip install tf_keras",
     "tensorboard": "TensorBoard logs: pip install tensorboard",
 }
+_LAB = "jupyterlab"
 _PROBE = """
-import importlib.metadata as m, importlib.util as u, json, sys
+import importlib.metadata as m, importlib.util as u, json, os, sys
 names = sys.argv[1:]
 found = {}
 for name in names:
@@ -37,7 +38,16 @@ for name in names:
             found[name] = m.version(name.replace("_", "-"))
         except m.PackageNotFoundError:
             found[name] = "?"
-print(json.dumps({"version": "%d.%d.%d" % sys.version_info[:3], "modules": found}))
+panel = u.find_spec("echelon") is not None
+try:
+    from jupyter_core.paths import jupyter_config_path, jupyter_path
+    looked = [(jupyter_path("labextensions"), "echelon/package.json")]
+    looked += [(jupyter_config_path(), "jupyter_server_config.d/echelon.json")]
+    for folders, name in looked:
+        panel = panel and any(os.path.exists(os.path.join(each, name)) for each in folders)
+except ImportError:
+    panel = False
+print(json.dumps({"version": "%d.%d.%d" % sys.version_info[:3], "modules": found, "panel": panel}))
 """
 
 
@@ -76,7 +86,7 @@ def check_up(python: str, environment: Mapping[str, str] = os.environ) -> Iterat
 def _check_python(python: str) -> Iterator[Finding]:
     try:
         answer = subprocess.run(
-            [python, "-c", _PROBE, *_MODULES],
+            [python, "-c", _PROBE, *_MODULES, _LAB],
             capture_output=True,
             timeout=_PATIENCE,
             check=True,
@@ -98,6 +108,19 @@ def _check_python(python: str) -> Iterator[Finding]:
             yield Finding(level="ok", what=module, found=version)
         else:
             yield Finding(level="degraded", what=module, found="not installed", fix=use)
+    yield _check_panel(found["modules"].get(_LAB), there=found["panel"])
+
+
+def _check_panel(lab: str | None, *, there: bool) -> Finding:
+    """The panel that tags and runs notebooks (`lab/`)."""
+    what, use = "panel in JupyterLab", "notebooks by buttons: pip install"
+    if lab is None:
+        fix = f"{use} jupyterlab 'echelon[notebook]'"
+        return Finding(level="degraded", what=what, found="no JupyterLab", fix=fix)
+    if not there:
+        fix = f"{use} 'echelon[notebook]' beside JupyterLab"
+        return Finding(level="degraded", what=what, found=f"JupyterLab {lab} does not have it", fix=fix)
+    return Finding(level="ok", what=what, found=f"JupyterLab {lab} has it")
 
 
 def _check_gpus(environment: Mapping[str, str]) -> Finding:

@@ -1,0 +1,40 @@
+// What stands at the cells themselves: the step that a cell belongs to, what does not fit, the traceback of a run.
+import { make } from "./parts.js";
+
+export class Marks {
+  constructor() { this.known = new WeakMap(); }
+
+  // `numbers` by the cell's id, `views` by number, `problems` by number, `failures` by the cell's id. Cells whose mark is the same are not touched.
+  update(notebook, numbers, views, problems, failures) {
+    for (const cell of notebook.widgets) {
+      const number = numbers.get(cell.model.id);
+      const step = label(views.get(number));
+      const notes = [...(problems.get(number) || []), ...(failures.get(cell.model.id) || [])];
+      const key = JSON.stringify([step, notes]);
+      if (this.known.get(cell) === key) continue;
+      if (!this.known.has(cell) && !step && !notes.length) continue;
+      this.known.set(cell, key);
+      if (step) cell.node.dataset.echelonStep = step;
+      else delete cell.node.dataset.echelonStep;
+      for (const old of cell.node.querySelectorAll(":scope > :is(.echelon-mark, .echelon-notes)")) old.remove();
+      if (step) cell.node.prepend(make("div", { className: "echelon-mark" }, step));
+      if (notes.length) cell.node.append(make("div", { className: "echelon-notes" }, ...notes.map(note)));
+    }
+  }
+}
+
+function label(view) {
+  if (!view) return "";
+  if (view.choice.kind === "skip") return "does not run";
+  if (view.everywhere) return view.choice.kind === "pipeline-parameters" ? "parameters" : "every step";
+  if (view.choice.kind) return view.choice.kind;
+  return view.steps.join(", ");
+}
+
+function note(given) {
+  const where = given.line ? `line ${given.line}: ` : "";
+  return make("div", { className: "echelon-note", role: "alert" },
+    make("strong", {}, `${given.title ? `${given.title}: ` : ""}${where}${given.text}`),
+    given.hint ? make("p", {}, given.hint) : null,
+    given.traceback ? make("pre", { tabIndex: 0 }, given.traceback) : null);
+}

@@ -1,0 +1,158 @@
+// The panel: it follows the notebook in front, and asks the server about it once after every pause in typing.
+import { Graph } from "./graph.js";
+import { Marks } from "./marks.js";
+import { Refused, asker, make } from "./parts.js";
+import { Running } from "./running.js";
+import { TagForm } from "./tagging.js";
+
+const PAUSE = 400;  // ms without a change
+const RETRY = 3000;
+
+export class Panel {
+  constructor(ServerConnection, isVisible) {
+    this.ask = asker(ServerConnection);
+    this.isVisible = isVisible;
+    this.marks = new Marks();
+    this.analysis = null;
+    this.form = new TagForm((choice, model) => this.tag(choice, model));
+    this.graph = new Graph(number => this.go(number));
+    this.running = new Running({
+      ask: this.ask,
+      path: () => this.path(),
+      save: () => this.current.context.save(),
+      cells: () => this.cells().map(model => model.id),
+      go: number => this.go(number),
+      changed: () => this.mark(),
+    });
+    this.problems = make("section", { "aria-label": "Problems", className: "echelon-problems", hidden: true });
+    this.body = make("div", { hidden: true }, this.form.node, this.problems, this.graph.node, this.running.node);
+    this.empty = make("p", { className: "echelon-quiet" }, "Open a notebook to run it as a pipeline.");
+    this.node = make("div", { className: "echelon-panel" }, make("h2", {}, "Pipeline"), this.empty, this.body);
+    this.node.addEventListener("keydown", event => { if (event.key === "Escape") this.leave?.(); });
+    this.changed = () => this.schedule();
+  }
+
+  get content() { return this.current?.content; }
+
+  watch(current) {
+    if (current === this.current) return;
+    this.model?.contentChanged.disconnect(this.changed);
+    this.form.none();  // before the notebook changes: what was typed counts
+    this.current = current;
+    this.model = null;
+    this.analysis = null;
+    this.body.hidden = !current;
+    this.empty.hidden = Boolean(current);
+    this.running.watch(this.isVisible());
+    current?.context.ready.then(() => {
+      if (current !== this.current || current.isDisposed) return;
+      this.model = current.content.model;
+      this.model.contentChanged.connect(this.changed);
+      this.analyse();
+    });
+  }
+
+  schedule(pause = PAUSE) {
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => this.analyse(), pause);
+  }
+
+  // Without the name of a drive, which documents that several people edit have.
+  path() { return this.current?.context.localPath ?? this.current?.context.path; }
+
+  cells() { return this.model ? Array.from({ length: this.model.cells.length }, (_, at) => this.model.cells.get(at)) : []; }
+
+  // The notebook as it is now, without its outputs.
+  document() {
+    const cells = this.cells().map(model => ({
+      cell_type: model.type,
+      source: model.type === "code" ? model.sharedModel.getSource() : "",
+      metadata: { tags: model.getMetadata("tags") || [] },
+    }));
+    return { cells, metadata: { kubeflow_notebook: this.model.getMetadata("kubeflow_notebook") ?? null } };
+  }
+
+  // Who has not opened the panel, and no tagged notebook, is left alone.
+  isWanted() {
+    const ours = tag => /^(step|block):/.test(tag);
+    return this.isVisible() || this.cells().some(model => (model.getMetadata("tags") || []).some(ours));
+  }
+
+  shown() {
+    this.schedule();
+    this.running.watch(true);
+  }
+
+  async analyse() {
+    const current = this.current;
+    if (!this.model || current.isDisposed || !this.isWanted()) return;
+    const turn = this.turn = Symbol("turn");
+    try {
+      const found = await this.ask("analyse", { path: this.path(), document: this.document() });
+      if (turn !== this.turn || current !== this.current) return;
+      this.analysis = found;
+      this.views = new Map(found.cells.map(view => [view.number, view]));
+      this.graph.draw(found.svg, found.steps);
+      this.running.ask(found.parameters);
+      this.tellProblems(found.problems, found.warnings);
+    } catch (error) {
+      if (turn !== this.turn) return;
+      this.tellProblems([{ text: error.message, hint: error.hint || "" }], []);
+      if (!(error instanceof Refused)) this.schedule(RETRY);  // the connection broke
+    }
+    this.cellChanged();
+    this.mark();
+  }
+
+  tellProblems(problems, warnings) {
+    this.problems.hidden = !problems.length && !warnings.length;
+    this.problems.replaceChildren(
+      ...problems.map(({ text, hint, cell }) => make("div", { className: "echelon-note" },
+        make("p", {}, cell ? make("button", { onclick: () => this.go(cell) }, `Cell ${cell}`) : null, ` ${text}`),
+        hint ? make("p", { className: "echelon-quiet" }, hint) : null)),
+      ...warnings.map(text => make("p", { className: "echelon-quiet" }, `Note: ${text}`)));
+  }
+
+  mark() {
+    if (!this.content || this.content.isDisposed) return;
+    const problems = new Map();
+    for (const each of this.analysis?.problems || []) {
+      if (each.cell) problems.set(each.cell, [...(problems.get(each.cell) || []), each]);
+    }
+    const tagged = this.analysis?.cells.some(({ choice }) => choice.kind || choice.steps.length);
+    const numbers = new Map(this.cells().map((model, at) => [model.id, at + 1]));
+    this.marks.update(this.content, numbers, tagged ? this.views : new Map(), tagged ? problems : new Map(), this.running.failures());
+    this.graph.colour(this.running.states());
+  }
+
+  cellChanged() {
+    const at = this.content?.activeCellIndex ?? -1;
+    const view = this.analysis && this.views.get(at + 1);
+    if (view) this.form.show(view, this.analysis.steps.map(step => step.name), this.cells()[at]);
+    else this.form.none();
+  }
+
+  async tag(choice, model) {
+    const number = this.cells().indexOf(model) + 1;
+    if (!number) return;  // the cell is gone
+    try {
+      const { tags } = await this.ask("tags", { cell: number, tags: model.getMetadata("tags") || [], choice });
+      this.form.tell("");
+      if (tags.length) model.setMetadata("tags", tags);
+      else model.deleteMetadata("tags");
+      clearTimeout(this.timer);
+      await this.analyse();
+    } catch (error) {
+      this.form.tell(`Cell ${number}: ${[error.message, error.hint].filter(Boolean).join(": ")}`);
+    }
+  }
+
+  go(number) {
+    if (!number || !this.content) return;
+    this.content.activeCellIndex = number - 1;
+    this.content.scrollToItem?.(number - 1);
+    this.content.activate();
+  }
+
+  focus() { [...this.node.querySelectorAll("select, input, button")].find(each => each.offsetParent)?.focus(); }
+}

@@ -1,0 +1,239 @@
+// Running: the parameters, the buttons, and how the newest run of the notebook stands.
+import { Refused, labelled, make } from "./parts.js";
+
+const PULSE = 1000;  // ms between two looks at a run that goes on
+const COLOURS = /\x1b\[[0-9;:]*[A-Za-z]/g;
+
+export class Running {
+  // `jupyter`: ask(what, body), path(), save(), cells() with the ids in order, go(number), changed().
+  constructor(jupyter) {
+    this.jupyter = jupyter;
+    this.run = null;
+    this.order = new Map();  // by run: the ids of the cells when it was started
+    this.open = new Set();
+    this.parameters = "";
+    this.fields = make("div");
+    this.image = make("input", { type: "text", placeholder: "the notebook's, else the cluster's default" });
+    this.here = make("button", { className: "echelon-main", onclick: () => this.start(false) }, "Run here");
+    this.there = make("button", { onclick: () => this.start(true) }, "Run in the cluster");
+    this.stop = make("button", { onclick: () => this.end(), hidden: true }, "Stop");
+    this.said = make("p", { role: "status", className: "echelon-quiet" });
+    this.trouble = make("pre", { className: "echelon-trouble", role: "alert", hidden: true });
+    this.dashboard = make("button", { onclick: () => this.openDashboard(), hidden: true }, "Open in the dashboard");
+    this.address = make("p", { className: "echelon-quiet", hidden: true });
+    this.steps = make("ul", { className: "echelon-steps" });
+    this.more = make("p", { className: "echelon-quiet" });
+    this.node = make("section", { "aria-label": "Run" },
+      make("h3", {}, "Run"), this.fields,
+      make("details", {}, make("summary", {}, "For the cluster"), labelled("Image", this.image)),
+      make("div", { className: "echelon-buttons" }, this.here, this.there, this.stop),
+      this.trouble, this.said, this.steps, this.more, this.dashboard, this.address);
+  }
+
+  // Another notebook is in front: show its newest run.
+  async watch(look) {
+    clearTimeout(this.timer);
+    this.turn = Symbol("turn");
+    this.run = null;
+    this.open.clear();
+    this.address.hidden = true;
+    this.steps.replaceChildren();
+    this.show(null);
+    if (look && this.jupyter.path()) await this.look(this.turn);
+  }
+
+  ask(parameters) {
+    const key = JSON.stringify(parameters);
+    if (key === this.parameters) return;
+    this.parameters = key;
+    const typed = this.values();
+    this.fields.replaceChildren(...parameters.map(each => labelled(each.name, make("input", {
+      type: "text", name: each.name, value: typed[each.name] ?? "", required: each.required,
+      placeholder: each.required ? `${each.kind}, needed` : `${each.text} (${each.kind})`,
+    }))));
+  }
+
+  values() {
+    const fields = [...this.fields.querySelectorAll("input")].filter(field => field.value !== "");
+    return Object.fromEntries(fields.map(field => [field.name, field.value]));
+  }
+
+  async start(in_cluster, start = null) {
+    const turn = this.turn;
+    this.tell("");
+    this.busy(true);
+    this.said.textContent = "Starting …";
+    try {
+      await this.jupyter.save();
+      const order = this.jupyter.cells();
+      const asked = { path: this.jupyter.path(), in_cluster, start, image: in_cluster ? this.image.value.trim() || null : null };
+      const { name } = await this.jupyter.ask("run", { ...asked, parameters: start ? {} : this.values() });
+      this.order.set(name, order);
+      if (turn === this.turn) await this.look(turn, name);
+    } catch (error) {
+      this.tell([error.message, error.hint].filter(Boolean).join("\n"));
+      this.said.textContent = "";
+    } finally {
+      this.busy(false);
+    }
+  }
+
+  async end() {
+    this.stop.disabled = true;
+    try {
+      const { troubles } = await this.jupyter.ask("stop", { path: this.jupyter.path(), name: this.run.name });
+      this.tell(troubles.join("\n"));
+    } catch (error) {
+      this.tell(error.message);
+    } finally {
+      this.stop.disabled = false;
+    }
+  }
+
+  // The dashboard is on a port of the server's machine, which no other machine reaches.
+  async openDashboard() {
+    this.address.hidden = false;
+    const place = this.run.in_cluster ? " --on k8s" : "";
+    if (!["localhost", "127.0.0.1", "[::1]"].includes(location.hostname)) {
+      const where = this.run.in_cluster ? "on your own machine" : "where Jupyter runs";
+      this.address.textContent = `At a terminal ${where}: echelon ui${place}`;
+      return;
+    }
+    try {
+      const { address } = await this.jupyter.ask("dashboard", { in_cluster: this.run.in_cluster });
+      const link = make("a", { href: address, target: "_blank", rel: "noopener" }, "The dashboard");
+      this.address.replaceChildren(link, ` has the runs of ${this.run.name}.`);
+      link.focus();
+      window.open(address, "_blank", "noopener");
+    } catch (error) {
+      this.address.textContent = [error.message, error.hint].filter(Boolean).join(": ");
+    }
+  }
+
+  async look(turn, name = null) {
+    clearTimeout(this.timer);
+    let again = false;
+    try {
+      const { run } = await this.jupyter.ask("state", { path: this.jupyter.path(), name });
+      if (turn !== this.turn) return;
+      this.show(run);
+      again = Boolean(run && !run.over);
+      await this.outputs(turn);
+    } catch (error) {
+      if (turn !== this.turn) return;
+      this.said.textContent = error.message;
+      again = !(error instanceof Refused);  // the server may come back
+    }
+    if (again && turn === this.turn) this.timer = setTimeout(() => this.look(turn, this.run?.name || name), PULSE);
+  }
+
+  show(run) {
+    this.run = run;
+    this.stop.hidden = !run || run.over;
+    this.dashboard.hidden = !run;
+    this.said.textContent = run ? `${run.name}${run.in_cluster ? " in the cluster" : ""}: ${summary(run)}` : "";
+    const shown = new Map([...this.steps.children].map(item => [item.dataset.step, item]));
+    const items = (run?.steps || []).map(step => this.item(step, shown.get(step.name)));
+    if (items.length !== this.steps.children.length || items.some((item, at) => item !== this.steps.children[at])) {
+      this.steps.replaceChildren(...items);
+    }
+    const metrics = Object.entries(run?.metrics || {}).map(([name, value]) => `${name}: ${value}`);
+    this.more.textContent = run ? [...metrics, run.over ? `Results: ${run.results}` : ""].filter(Boolean).join(" · ") : "";
+    this.jupyter.changed();
+  }
+
+  item(step, before) {
+    const key = JSON.stringify([step, this.run.name, this.run.over, this.open.has(step.name)]);
+    if (before?.dataset.key === key) return before;
+    const focus = before?.contains(document.activeElement) ? document.activeElement.textContent : null;
+    const open = this.open.has(step.name);
+    const button = (text, onclick, given = {}) => make("button", { onclick, ...given }, text);
+    const number = this.cellOf(step);
+    const item = make("li", {},
+      make("div", { className: "echelon-step" },
+        make("span", { className: "echelon-state", "aria-hidden": "true" }),
+        make("strong", {}, step.name), ` ${step.state.replace("-", " ")}${took(step)}`),
+      step.reason ? make("p", { className: "echelon-quiet" }, step.reason) : null,
+      step.hint ? make("p", { className: "echelon-quiet" }, step.hint) : null,
+      make("div", { className: "echelon-buttons" },
+        step.has_output ? button("Output", () => this.toggle(step.name), { ariaExpanded: String(open) }) : null,
+        number ? button(`Show cell ${number}`, () => this.jupyter.go(number)) : null,
+        this.run.over && ["failed", "stopped", "lost"].includes(step.state)
+          ? button("Continue from here", () => this.start(this.run.in_cluster, step.name)) : null),
+      open ? make("pre", { className: "echelon-output", tabIndex: 0, role: "log", ariaLabel: `Output of ${step.name}` },
+        before?.querySelector(".echelon-output")?.textContent || "") : null);
+    item.dataset.step = step.name;
+    item.dataset.state = step.state;
+    item.dataset.key = key;
+    before?.replaceWith(item);
+    if (focus !== null) [...item.querySelectorAll("button")].find(each => each.textContent === focus)?.focus();
+    return item;
+  }
+
+  async toggle(step) {
+    if (this.open.has(step)) this.open.delete(step);
+    else this.open.add(step);
+    this.show(this.run);
+    await this.outputs(this.turn);
+  }
+
+  // The last lines of the steps whose output is open.
+  async outputs(turn) {
+    for (const step of this.open) {
+      const shown = () => [...this.steps.children].find(item => item.dataset.step === step)?.querySelector(".echelon-output");
+      if (!shown()) continue;
+      let text;
+      try {
+        const { lines } = await this.jupyter.ask("output", { path: this.jupyter.path(), name: this.run.name, step });
+        text = lines.join("\n").replace(COLOURS, "") || "It has written nothing.";
+      } catch (error) {
+        text = error.message;
+      }
+      const node = shown();
+      if (turn !== this.turn || !node || node.textContent === text) continue;
+      const atEnd = node.scrollTop + node.clientHeight >= node.scrollHeight - 4;
+      node.textContent = text;
+      if (atEnd) node.scrollTop = node.scrollHeight;
+    }
+  }
+
+  // Where a failed step's cell is now: cells may have come and gone since the run was started. Old notebooks keep no ids.
+  cellOf(step) {
+    if (!step.cell) return null;
+    const id = step.cell_id || this.order.get(this.run.name)?.[step.cell - 1];
+    return id ? this.jupyter.cells().indexOf(id) + 1 || null : step.cell;
+  }
+
+  // Failures by the id of their cell.
+  failures() {
+    const found = new Map();
+    for (const step of this.run?.steps || []) {
+      const number = step.state === "failed" ? this.cellOf(step) : null;
+      if (!number) continue;
+      const { line, hint, traceback } = step;
+      found.set(this.jupyter.cells()[number - 1],
+        [{ title: `step ${step.name} failed`, line, text: step.reason, hint, traceback: traceback.replace(COLOURS, "") }]);
+    }
+    return found;
+  }
+
+  states() { return Object.fromEntries((this.run?.steps || []).map(step => [step.name, step.state])); }
+
+  busy(is) { for (const each of [this.here, this.there]) each.disabled = is; }
+
+  tell(text) {
+    this.trouble.textContent = text;
+    this.trouble.hidden = !text;
+  }
+}
+
+function summary(run) {
+  const count = run.steps.filter(step => ["succeeded", "cached", "kept"].includes(step.state)).length;
+  const all = `${count} of ${run.steps.length} steps done`;
+  if (!run.over) return `running, ${all}`;
+  return count === run.steps.length ? "succeeded" : `did not succeed, ${all}`;
+}
+
+function took(step) {
+  return step.started && step.ended ? ` in ${(step.ended - step.started).toFixed(1)} s` : "";
+}

@@ -1,0 +1,146 @@
+"""The addresses that the panel calls, below /echelon/ of the Jupyter server. Who may call them, Jupyter
+decides: its token or cookie, its check of the Origin and its XSRF check stand before each of them.
+
+A request names a notebook by the path that the server's own contents have; nothing outside of its root is
+reached."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from jupyter_server.auth.decorator import authorized
+from jupyter_server.base.handlers import APIHandler
+from jupyter_server.utils import url_path_join
+from tornado.web import HTTPError, authenticated
+
+from echelon.engines.decoding import decode
+from echelon.errors import EchelonError
+from echelon.lab import state
+from echelon.lab.analysis import analyse, problem_of
+from echelon.lab.dashboard import Dashboards
+from echelon.lab.requests import Asked, Document, Named, Place, Tagging, within
+from echelon.lab.starting import Start, Starter
+from echelon.notebook.cells import read_notebook
+from echelon.notebook.tagging import retagged
+
+_REFUSED = 422  # what the user asked for cannot be; the answer says why
+
+
+class _Handler(APIHandler):
+    """One address: a JSON object in, one out."""
+
+    auth_resource = "kernels"  # whoever may not run code here may not run a notebook either
+
+    def initialize(
+        self, answer: Callable[[_Handler, bytes], object], starter: Starter, dashboards: Dashboards
+    ) -> None:
+        """Take what the route was made with."""
+        self.answer, self.starter, self.dashboards = answer, starter, dashboards
+
+    @authenticated
+    @authorized
+    async def post(self) -> None:
+        """Answer in a thread: a look at a large notebook or at a cluster takes a while."""
+        try:
+            found = await asyncio.to_thread(self.answer, self, self.request.body)
+        except msgspec.DecodeError as error:
+            raise HTTPError(400, f"{error}") from None
+        except EchelonError as error:
+            self.set_status(_REFUSED)
+            found = problem_of(error)
+        self.finish(msgspec.json.encode(found))
+
+    def notebook(self, path: str) -> Path:
+        """The file that a path of the contents means."""
+        root = getattr(self.contents_manager, "root_dir", None)
+        if not root:
+            raise EchelonError("this server keeps no files", hint="download the notebook, and run it there")
+        found = within(Path(root), path)
+        if found is None:
+            raise HTTPError(404, "there is no such notebook")
+        return found
+
+    def python_of(self, notebook: Path) -> str:
+        """The Python of the notebook's kernel, where that is known, else the server's own."""
+        named = (read_notebook(notebook).document.get("metadata") or {}).get("kernelspec")
+        name = named.get("name") if isinstance(named, Mapping) else None
+        try:
+            spec = self.kernel_spec_manager.get_kernel_spec(str(name))
+        except (KeyError, ValueError, OSError):  # NoSuchKernel is a KeyError
+            return sys.executable
+        first = spec.argv[0] if spec.argv and spec.language.lower() == "python" else ""
+        return first if os.path.isabs(first) else sys.executable  # noqa: PTH117 - a text of others
+
+
+def _analyse(_handler: _Handler, body: bytes) -> object:
+    asked = decode(body, Document)
+    return analyse(asked.document, Path(asked.path))
+
+
+def _tags(_handler: _Handler, body: bytes) -> object:
+    asked = decode(body, Tagging)
+    return {"tags": retagged(asked.tags, asked.choice, asked.cell)}
+
+
+def _run(handler: _Handler, body: bytes) -> object:
+    asked = decode(body, Asked)
+    notebook = handler.notebook(asked.path)
+    start = Start(
+        notebook=notebook,
+        parameters=asked.parameters,
+        in_cluster=asked.in_cluster,
+        start=asked.start,
+        image=asked.image or None,
+        python=None if asked.in_cluster else handler.python_of(notebook),
+    )
+    return {"name": handler.starter.start(start)}
+
+
+def _state(handler: _Handler, body: bytes) -> object:
+    asked = decode(body, Named)
+    notebook = handler.notebook(asked.path)
+    found = state.newest_run(notebook) if asked.name is None else state.run_of(notebook, asked.name)
+    return {"run": None if found is None else state.state_of(found)}
+
+
+def _output(handler: _Handler, body: bytes) -> object:
+    asked = decode(body, Named)
+    found = state.run_of(handler.notebook(asked.path), asked.name or "")
+    return {"lines": state.last_lines(found, asked.step or "")}
+
+
+def _stop(handler: _Handler, body: bytes) -> object:
+    asked = decode(body, Named)
+    return {"troubles": state.stop(state.run_of(handler.notebook(asked.path), asked.name or ""))}
+
+
+def _dashboard(handler: _Handler, body: bytes) -> object:
+    return {"address": handler.dashboards.address(in_cluster=decode(body, Place).in_cluster)}
+
+
+_ANSWERS = {
+    "analyse": _analyse,
+    "tags": _tags,
+    "run": _run,
+    "state": _state,
+    "output": _output,
+    "stop": _stop,
+    "dashboard": _dashboard,
+}
+
+
+def add_handlers(server: Any) -> None:
+    """Give a Jupyter server the addresses."""
+    shared = {"starter": Starter(), "dashboards": Dashboards()}
+    base = server.web_app.settings["base_url"]
+    routes = [
+        (url_path_join(base, "echelon", name), _Handler, {"answer": answer, **shared})
+        for name, answer in _ANSWERS.items()
+    ]
+    server.web_app.add_handlers(".*$", routes)

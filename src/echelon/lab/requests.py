@@ -1,0 +1,63 @@
+"""What the panel sends, as values, and the notebook that a path means. Pure."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import field
+from pathlib import Path
+from typing import Any
+
+from echelon.notebook.tagging import Choice
+from echelon.values import frozen
+
+
+@frozen
+class Document:
+    """A notebook as it is in the editor, saved or not."""
+
+    path: str
+    document: dict[str, Any]
+
+
+@frozen
+class Tagging:
+    """A cell, and what was chosen for it."""
+
+    cell: int
+    tags: tuple[str, ...]
+    choice: Choice
+
+
+@frozen
+class Asked:
+    """A run of a saved notebook."""
+
+    path: str
+    parameters: dict[str, str] = field(default_factory=dict)
+    in_cluster: bool = False
+    start: str | None = None
+    image: str | None = None
+
+
+@frozen
+class Named:
+    """A notebook, one of its runs, and a step of that."""
+
+    path: str
+    name: str | None = None
+    step: str | None = None
+
+
+@frozen
+class Place:
+    """Where runs are looked at."""
+
+    in_cluster: bool = False
+
+
+def within(root: Path, path: str) -> Path | None:
+    """The notebook below the root that a path of the contents names; None if it leads elsewhere."""
+    base = Path(os.path.abspath(root.expanduser()))  # noqa: PTH100 - links stay: Jupyter follows them too
+    found = Path(os.path.abspath(base / path.lstrip("/")))  # noqa: PTH100
+    is_one = found.suffix == ".ipynb" and "\0" not in path
+    return found if is_one and found.is_relative_to(base) else None

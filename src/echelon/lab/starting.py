@@ -1,0 +1,105 @@
+"""Pipeline runs that the panel starts: each is the command `echelon notebook run`, as a process that goes on
+when the Jupyter server or the browser ends."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import field
+from pathlib import Path
+from typing import IO
+
+from echelon.engines.choose import CLUSTER, LOCAL
+from echelon.errors import EchelonError, RunExists
+from echelon.lab.state import newest_run
+from echelon.notebook.folder import is_held
+from echelon.notebook.noted import Noted, noted_pipelines
+from echelon.values import frozen
+
+_PULSE = 0.1  # seconds between two looks for the run
+_PATIENCE = 120.0  # seconds until a run must be there
+_SHOWN = 4000  # characters of what a command said that did not come to start
+
+
+@frozen
+class Start:
+    """What is asked for: the values of parameters as text; `start` is the step to go on from."""
+
+    notebook: Path
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    in_cluster: bool = False
+    start: str | None = None
+    image: str | None = None
+    python: str | None = None
+
+
+class StartFailed(EchelonError):
+    """The command ended before there was a run; the message is what it said."""
+
+
+def command_of(start: Start) -> list[str]:
+    """The command, as a user would type it in the notebook's folder."""
+    words = [sys.executable, "-m", "echelon", "notebook", "run", str(start.notebook)]
+    words += ["--on", CLUSTER if start.in_cluster else LOCAL]
+    for name, text in start.parameters.items():
+        words += ["--param", f"{name}={text}"]
+    if start.start is not None:
+        words += ["--from", start.start]
+    if start.image is not None and start.in_cluster:
+        words += ["--image", start.image]
+    if start.python is not None and not start.in_cluster:
+        words += ["--python", start.python]
+    return words
+
+
+class Starter:
+    """Starts pipeline runs, and remembers their processes, so that none stays a zombie."""
+
+    def __init__(self) -> None:
+        self._processes: list[subprocess.Popen[bytes]] = []
+
+    def start(self, asked: Start) -> str:
+        """Start a run and return its name; raises StartFailed if the command refuses."""
+        self._processes = [each for each in self._processes if each.poll() is None]
+        newest = newest_run(asked.notebook)
+        if asked.start is not None and newest is not None and is_held(newest.folder):
+            raise RunExists(f"{newest.record.name} runs now", hint="wait for its end, or stop it")
+        before = {found.record.name for found in noted_pipelines()}
+        with tempfile.TemporaryFile() as said:
+            process = subprocess.Popen(
+                command_of(asked),
+                cwd=asked.notebook.parent,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,  # of the ranks: their runs keep it
+                stderr=said,
+                start_new_session=True,
+            )
+            self._processes.append(process)
+            deadline = time.monotonic() + _PATIENCE
+            while process.poll() is None:
+                if time.monotonic() > deadline:
+                    raise StartFailed(
+                        "the run is not there yet", hint="the command goes on; look again later"
+                    )
+                if (found := _begun(asked, before)) is not None:
+                    return found.record.name
+                time.sleep(_PULSE)
+            found = newest_run(asked.notebook)
+            if found is not None and (found.record.name not in before or process.returncode == 0):
+                return found.record.name  # it was quick
+            raise StartFailed(_told(said))
+
+
+def _begun(asked: Start, before: Collection[str]) -> Noted | None:
+    found = newest_run(asked.notebook)
+    if found is None or (asked.start is None and found.record.name in before):
+        return None
+    return found if is_held(found.folder) else None
+
+
+def _told(said: IO[bytes]) -> str:
+    said.seek(0)
+    return said.read().decode("utf-8", "replace")[-_SHOWN:].strip() or "the command said nothing"

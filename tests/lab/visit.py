@@ -1,0 +1,148 @@
+"""A visit to a notebook in a real JupyterLab and a real browser, as a process of its own: Playwright keeps a
+loop running, which other tests of the same process would stumble over.
+
+`python -m tests.lab.visit CHROMIUM ADDRESS FOLDER`; what it has done is told line by line on standard output,
+screenshots come to the folder."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from playwright.sync_api import Locator, Page, expect, sync_playwright
+from testbed.patience import FACTOR
+
+SECONDS = 60.0 * FACTOR
+
+
+def cell(page: Page, number: int) -> Locator:
+    return page.locator(".jp-Notebook .jp-Cell").nth(number - 1)
+
+
+def show(page: Page, shots: Path, name: str) -> None:
+    page.screenshot(path=shots / f"{name}.png")
+
+
+def close_theme_trouble(page: Page) -> None:
+    """Chromium drops requests when an interface of the machine comes or goes, as pods' do; JupyterLab then
+    cannot load its theme, and says so."""
+    page.add_locator_handler(
+        page.get_by_role("dialog").filter(has_text="Error Loading Theme"),
+        lambda dialog: dialog.get_by_role("button").last.click(),
+    )
+
+
+def visit(page: Page, shots: Path) -> None:
+    close_theme_trouble(page)
+    panel = page.locator(".echelon-panel")
+    expect(cell(page, 2).locator(".jp-InputArea-editor")).to_be_visible()
+    page.get_by_role("tab", name="Pipeline").click()
+    expect(panel.get_by_role("heading", name="Cell 1")).to_be_visible()
+    expect(page.locator("[data-echelon-step]")).to_have_count(0)  # nothing is tagged yet
+    show(page, shots, "opened")
+    panel.get_by_label("This cell").select_option("pipeline-parameters")
+    expect(cell(page, 1)).to_have_attribute("data-echelon-step", "parameters")
+    print("opened", flush=True)
+
+    # Two cells become steps, by clicks; the second reads what the first makes.
+    cell(page, 2).locator(".jp-InputArea-editor").click()
+    panel.get_by_label("This cell").select_option("step")
+    panel.get_by_label("Step", exact=True).fill("load")
+    page.keyboard.press("Enter")
+    expect(cell(page, 2)).to_have_attribute("data-echelon-step", "load")
+    # The second one by the keyboard alone: from the cell to the panel, through its fields, and back.
+    cell(page, 3).locator(".jp-InputArea-editor").click()
+    expect(panel.get_by_role("heading", name="Cell 3: step load")).to_be_visible()
+    page.keyboard.press("Escape")
+    page.keyboard.press("Control+Shift+C")
+    expect(page.locator(".lm-CommandPalette-search input")).to_be_focused()
+    page.keyboard.type("pipeline panel")
+    expect(page.locator(".lm-CommandPalette-item.lm-mod-active")).to_contain_text("Show the Pipeline Panel")
+    page.keyboard.press("Enter")
+    expect(panel.get_by_label("This cell")).to_be_focused()
+    page.keyboard.press("ArrowDown")
+    expect(panel.get_by_label("Step", exact=True)).to_be_focused()
+    page.keyboard.type("train")
+    page.keyboard.press("Enter")
+    expect(cell(page, 3)).to_contain_text("it does not come after it")  # what does not fit, at the cell
+    show(page, shots, "problem")
+    page.keyboard.press("Tab")
+    expect(panel.get_by_role("group", name="After").get_by_label("load")).to_be_focused()
+    page.keyboard.press("Space")
+    expect(cell(page, 3)).not_to_contain_text("it does not come after it")
+    expect(panel.get_by_text("Tags: step:train prev:load")).to_be_visible()
+    expect(panel.locator(".echelon-graph")).to_contain_text("data")  # the variable between the steps
+    show(page, shots, "tagged")
+    # What is typed counts also if the field is left for another cell.
+    panel.get_by_label("Memory").fill("1Gi")
+    cell(page, 1).locator(".jp-InputArea-editor").click()
+    expect(panel.get_by_role("heading", name="Cell 1")).to_be_visible()
+    cell(page, 3).locator(".jp-InputArea-editor").click()
+    expect(panel.get_by_text("Tags: step:train prev:load limit:memory:1Gi")).to_be_visible()
+    panel.get_by_label("Memory").fill("1 elephant")
+    page.keyboard.press("Enter")
+    expect(panel.get_by_text("Cell 3: limit:memory")).to_be_visible()
+    panel.get_by_label("Memory").fill("")
+    page.keyboard.press("Enter")
+    expect(panel.get_by_text("Tags: step:train prev:load", exact=True)).to_be_visible()
+    print("tagged", flush=True)
+
+    panel.get_by_label("factor").fill("3")
+    panel.get_by_role("button", name="Run here").click()
+    for step in ("load", "train"):
+        expect(panel.locator(f"li[data-step={step}]")).to_have_attribute("data-state", "succeeded")
+        expect(panel.locator(f"g[data-step={step}]")).to_have_attribute("data-state", "succeeded")
+    expect(panel.get_by_role("status")).to_contain_text("book-1: succeeded")
+    panel.locator("li[data-step=train]").get_by_role("button", name="Output").click()
+    expect(panel.get_by_role("log", name="Output of train")).to_contain_text("total 18")
+    show(page, shots, "run")
+    with page.context.expect_page() as opened:
+        panel.get_by_role("button", name="Open in the dashboard").click()
+    expect(opened.value.get_by_role("link", name="book-1-train")).to_be_visible()
+    opened.value.close()
+    print("run", flush=True)
+
+    # A cell that fails says so where it stands; mended, the run goes on from there.
+    cell(page, 3).locator(".cm-content").click()
+    page.keyboard.press("Control+End")
+    page.keyboard.type("\nraise ValueError('no luck')")
+    panel.get_by_role("button", name="Run here").click()
+    expect(panel.locator("li[data-step=train]")).to_have_attribute("data-state", "failed")
+    expect(cell(page, 3).locator(".echelon-notes")).to_contain_text("ValueError: no luck")
+    expect(cell(page, 3).locator(".echelon-notes pre")).to_contain_text("Traceback")
+    expect(panel.get_by_role("status")).to_contain_text("did not succeed")
+    show(page, shots, "failed")
+    cell(page, 3).locator(".cm-content").click()
+    page.keyboard.press("Control+End")
+    page.keyboard.press("Shift+Home")
+    page.keyboard.press("Delete")
+    panel.get_by_role("button", name="Continue from here").focus()
+    page.keyboard.press("Enter")  # by the keyboard alone
+    expect(panel.locator("li[data-step=train]")).to_have_attribute("data-state", "succeeded")
+    expect(panel.locator("li[data-step=load]")).to_have_attribute("data-state", "kept")
+    expect(cell(page, 3).locator(".echelon-notes")).to_have_count(0)
+    print("continued", flush=True)
+
+
+def main(chromium: str, address: str, shots: Path) -> None:
+    troubles: list[str] = []
+    expect.set_options(timeout=SECONDS * 1000)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium)
+        page = browser.new_context(locale="en-US", viewport={"width": 1280, "height": 900}).new_page()
+        page.set_default_timeout(SECONDS * 1000)
+        page.on("pageerror", lambda error: troubles.append(str(error)))
+        page.on("console", lambda said: troubles.append(said.text) if said.type == "error" else None)
+        try:
+            page.goto(address)
+            visit(page, shots)
+        except BaseException:
+            page.screenshot(path=shots / "trouble.png")
+            raise
+        finally:
+            browser.close()
+    assert not [each for each in troubles if "echelon" in each], troubles
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], Path(sys.argv[3]))
