@@ -58,8 +58,8 @@ export function Lines({ found, ranks, wanted, ask }) {
   else if (at === null) at = start; // these stay, whatever comes
   else if (lacks && found.at === at) at = Math.floor(place + inSight / 2 - lines.length / 2);
   useEffect(() => {
-    if (at !== wanted.at) ask({ ...wanted, at });
-  }, [at]);
+    if (at !== wanted.at) ask({ at });
+  }, [at, wanted.at]);
 
   const onScroll = () => {
     const now = box.current.scrollTop;
@@ -80,7 +80,7 @@ export function Lines({ found, ranks, wanted, ask }) {
     event.preventDefault();
     move(to);
   };
-  const choose = (what) => { setTop(null); ask({ ...wanted, ...what, at: null }); };
+  const choose = (what) => { setTop(null); ask({ ...what, at: null }); };
 
   const rows = useMemo(() => lines.map((line) => html`<div key=${line[NUMBER]} class=${`line ${line[STREAM]}`}>
     <span class="who">${clock(line[AT])} ${line[RANK] === null ? `agent ${line[WORKER]}` : `[${line[RANK]}]`}${line[STREAM] === "stderr" ? "!" : " "}</span>

@@ -1,6 +1,6 @@
 // One run.
 
-import { html, useEffect, useState } from "/static/preact.js";
+import { html, useEffect, useRef, useState } from "/static/preact.js";
 import { get, post, useLive } from "/static/server.js";
 import { Away, Confirm, State, Table, Trouble } from "/static/parts.js";
 import { Curves } from "/static/curves.js";
@@ -23,7 +23,12 @@ export function Run({ name, readOnly }) {
     if (message.kind === "lines") setLines((now) => taken(now, message));
   });
   useEffect(() => { document.title = `${name} · echelon`; }, [name]);
-  const choose = (what) => { setWanted(what); ask(what); };
+  const newest = useRef(wanted);
+  const choose = (change) => { // of what is wanted now, also by a part of the page that was drawn before it
+    newest.current = { ...newest.current, ...change };
+    setWanted(newest.current);
+    ask(newest.current);
+  };
   const path = `/api/runs/${encodeURIComponent(name)}`;
   if (run === null) return html`<${Away} connected=${connected} /><${Trouble} ...${trouble} /><h1>${name}</h1>${trouble.error ? null : html`<p role="status">Looking …</p>`}`;
   const status = run.status;
