@@ -7,9 +7,10 @@ screenshots come to the folder."""
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from pathlib import Path
 
-from playwright.sync_api import Locator, Page, expect, sync_playwright
+from playwright.sync_api import Error, Locator, Page, expect, sync_playwright
 from testbed.patience import FACTOR
 
 SECONDS = 60.0 * FACTOR
@@ -23,19 +24,23 @@ def show(page: Page, shots: Path, name: str) -> None:
     page.screenshot(path=shots / f"{name}.png")
 
 
-def close_theme_trouble(page: Page) -> None:
-    """Chromium drops requests when an interface of the machine comes or goes, as pods' do; JupyterLab then
-    cannot load its theme, and says so."""
+def open_lab(page: Page, address: str) -> None:
+    """Chromium drops requests when an interface of the machine comes or goes, as pods' do. Then JupyterLab
+    cannot load its theme, and says so, or has not all extensions."""
     page.add_locator_handler(
         page.get_by_role("dialog").filter(has_text="Error Loading Theme"),
         lambda dialog: dialog.get_by_role("button").last.click(),
     )
+    for _ in range(3):
+        page.goto(address)
+        expect(cell(page, 2).locator(".jp-InputArea-editor")).to_be_visible()
+        with suppress(Error):
+            page.get_by_role("tab", name="Pipeline").wait_for()
+            return
 
 
 def visit(page: Page, shots: Path) -> None:
-    close_theme_trouble(page)
     panel = page.locator(".echelon-panel")
-    expect(cell(page, 2).locator(".jp-InputArea-editor")).to_be_visible()
     page.get_by_role("tab", name="Pipeline").click()
     expect(panel.get_by_role("heading", name="Cell 1")).to_be_visible()
     expect(page.locator("[data-echelon-step]")).to_have_count(0)  # nothing is tagged yet
@@ -134,7 +139,7 @@ def main(chromium: str, address: str, shots: Path) -> None:
         page.on("pageerror", lambda error: troubles.append(str(error)))
         page.on("console", lambda said: troubles.append(said.text) if said.type == "error" else None)
         try:
-            page.goto(address)
+            open_lab(page, address)
             visit(page, shots)
         except BaseException:
             page.screenshot(path=shots / "trouble.png")

@@ -28,12 +28,19 @@ export class Refused extends Error {
   }
 }
 
+const AGAIN = 1000;  // ms until a question is repeated whose connection broke, as when a laptop changes networks
+
 export function asker(ServerConnection) {
   return async (what, body) => {
     const settings = ServerConnection.makeSettings();
     const base = settings.baseUrl.endsWith("/") ? settings.baseUrl : `${settings.baseUrl}/`;
     const asked = { method: "POST", body: JSON.stringify(body) };
-    const answer = await ServerConnection.makeRequest(`${base}echelon/${what}`, asked, settings);
+    const send = () => ServerConnection.makeRequest(`${base}echelon/${what}`, asked, settings);
+    const answer = await send().catch(async error => {
+      if (what === "run") throw error;  // it may have begun
+      await new Promise(resolve => { setTimeout(resolve, AGAIN); });
+      return send();
+    });
     const found = await answer.json().catch(() => ({}));
     if (answer.ok) return found;
     if (answer.status === 422) throw new Refused(found);

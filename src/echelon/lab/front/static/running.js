@@ -73,6 +73,7 @@ export class Running {
     } catch (error) {
       this.tell([error.message, error.hint].filter(Boolean).join("\n"));
       this.said.textContent = "";
+      if (!(error instanceof Refused) && turn === this.turn) await this.look(turn);  // it may have begun
     } finally {
       this.busy(false);
     }
