@@ -49,7 +49,13 @@ def test_memory_is_bounded(call: Call, home: Path, count: int) -> None:
     first, *rest = file.read_text().splitlines()
     more = events(count)
     file.write_text("\n".join([first, *more, *rest]) + "\n")
-    for words in (["status", "week", "-o", "json"], ["ps", "-a"], ["wait", "week"], ["logs", "week"]):
+    for words in (
+        ["status", "week", "-o", "json"],
+        ["ps", "-a"],
+        ["wait", "week"],
+        ["logs", "week"],
+        ["events", "week", "-o", "json"],
+    ):
         done = subprocess.run(
             [sys.executable, "-c", MEASURED, *words],
             capture_output=True,
