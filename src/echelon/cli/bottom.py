@@ -86,8 +86,8 @@ class BottomLines:
         """Show nothing any more."""
         with self._lock:
             self._lines.clear()
-            _write(self._erasing())
             say.give_way = contextlib.nullcontext
+            _write(self._erasing())
 
     def _erasing(self) -> str:
         painted, self._painted = self._painted, []

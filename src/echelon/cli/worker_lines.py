@@ -91,7 +91,8 @@ class WorkerLines:
         self._left.set()
         self.bottom.missing.set()
         self._thread.join()
-        self.bottom.close()
+        with contextlib.suppress(OSError):  # the terminal is gone
+            self.bottom.close()
         signal.signal(signal.SIGCONT, self._handler)
 
     def read(self, piece: LogLine | LogBlock) -> None:
@@ -139,6 +140,8 @@ class WorkerLines:
                 if time.monotonic() < due:
                     continue
                 due = time.monotonic() + _EVERY
-                lines = {(each.worker.worker, ""): (each.head(), each.text()) for each in self.lines()}
+                lines: dict[Key, tuple[str, str]] = {
+                    (each.worker.worker, ""): (each.head(), each.text()) for each in self.lines()
+                }
                 self.bottom.put_all({**{key: ("", "") for key in drawn if key not in lines}, **lines})
                 drawn = lines
