@@ -12,7 +12,7 @@ import pytest
 from tests.conftest import PATIENCE
 from tests.lab.served import TOKEN, jupyter
 from tests.notebook.books import write_book
-from tests.ui.chromium import find_chromium
+from tests.ui.chromium import the_chromium
 
 BOOK = [
     ("", "factor = 2"),
@@ -23,12 +23,9 @@ BOOK = [
 
 @pytest.mark.slow
 def test_cells_are_tagged_and_run_by_buttons(home: Path, tmp_path: Path) -> None:
-    for module in ("jupyterlab", "playwright"):
-        if importlib.util.find_spec(module) is None:
-            pytest.skip(f"needs {module}: uv pip install --group browser")
-    chromium = find_chromium()
-    if chromium is None:
-        pytest.skip("needs Chromium: apt-get install chromium-headless-shell, or ECHELON_CHROMIUM")
+    chromium = the_chromium()
+    if importlib.util.find_spec("jupyterlab") is None:
+        pytest.skip("needs JupyterLab: uv pip install --group browser")
     kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
     write_book(Path("book.ipynb"), BOOK, {"kernelspec": kernel})
     shots = Path(os.environ.get("ECHELON_SCREENSHOTS") or tmp_path / "screenshots")

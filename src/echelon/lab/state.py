@@ -18,7 +18,8 @@ from echelon.notebook.cells import read_notebook
 from echelon.notebook.folder import PipelineRecord, StepRecord, is_held
 from echelon.notebook.noted import Noted, noted, noted_pipelines
 from echelon.notebook.removing import steps_of
-from echelon.sources import Surroundings, Target, where_to_look
+from echelon.model.surroundings import Surroundings
+from echelon.sources import Target, where_to_look
 from echelon.values import frozen
 
 _LINES = 200  # of a step's output: what a panel can show
