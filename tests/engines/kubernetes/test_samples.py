@@ -35,19 +35,18 @@ wait_for_ever()
 @pytest.fixture
 def place(
     namespace: Kubectl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, image: Callable[[str], str]
-) -> str:
+) -> dict[str, str]:
     monkeypatch.setenv("KUBECONFIG", str(namespace.kubeconfig))
-    monkeypatch.setenv("ECHELON_NAMESPACE", str(namespace.namespace))
     monkeypatch.chdir(tmp_path)
-    return image("python")
+    return {"image": image("python"), "namespace": str(namespace.namespace)}
 
 
-def start(image: str, text: str, **more: object) -> echelon.Run:
+def start(place: dict[str, str], text: str, **more: str) -> echelon.Run:
     Path("train.py").write_text(text)
-    return echelon.run("train.py", on="k8s", image=image, workers=2, name="fm", **more)  # type: ignore[arg-type]
+    return echelon.run("train.py", on="k8s", workers=2, name="fm", **place, **more)
 
 
-def test_what_the_workers_of_a_run_use(place: str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_what_the_workers_of_a_run_use(place: dict[str, str], capfd: pytest.CaptureFixture[str]) -> None:
     run = start(place, COMPUTES, memory="512Mi:512Mi")
 
     def computing(usage: RunUsage) -> bool:
@@ -62,14 +61,14 @@ def test_what_the_workers_of_a_run_use(place: str, capfd: pytest.CaptureFixture[
     with run.live_usage() as live:
         wait_until(lambda: computing(live.now()), "the same, live")
         capfd.readouterr()
-        assert main.call(["top", "fm", "--on", "k8s", "-o", "json"]) == 0
+        assert main.call(["top", str(run), "-o", "json"]) == 0
         assert [each["state"] for each in json.loads(capfd.readouterr().out)["workers"]] == ["running"] * 2
         run.stop()
         wait_until(live.ended.is_set, "the end", 120.0)
     assert [each.cpus for each in run.usage().workers] == [None, None]
 
 
-def test_a_gang_that_hangs_in_pods_is_stuck_and_shows_where(place: str) -> None:
+def test_a_gang_that_hangs_in_pods_is_stuck_and_shows_where(place: dict[str, str]) -> None:
     run = start(place, HANGS, stall="5s")
     status = run.wait(4 * PATIENCE)
     assert (status.state, status.exit_code) == ("failed", 124)

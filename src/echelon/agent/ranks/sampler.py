@@ -45,6 +45,7 @@ class Sampler:
         self._before: dict[int | None, float] = {}
         self._expected = min(FIRST, quiet.pause(self._stall, 0.0))
         self._gpus.ask()
+        self._asked = self._last  # when the GPUs were
         self._timer: Timer = loop.call_later(self._expected, self._sample)
 
     def end(self) -> None:
@@ -65,7 +66,9 @@ class Sampler:
         idle = self._quiet.note(now, self._expected, busy, self._ranks.printed)
         self._last = now
         self._on_sample(self._described(trees, cpus, idle))
-        self._gpus.ask()
+        if now - self._asked >= quiet.pause_for_gpus(self._stall):
+            self._asked = now
+            self._gpus.ask()
         self._expected = quiet.pause(self._stall, time.thread_time() - began)
         self._timer = self._loop.call_later(self._expected, self._sample)
 
