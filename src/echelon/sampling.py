@@ -64,8 +64,13 @@ class LiveUsage:
         self._newest = NewestSamples(engine, ref)
         self._status: Status = opening_status(engine.read(ref))
         self._left = threading.Event()
+        self._trouble: EchelonError | None = None
         self.ended = threading.Event()
-        self.trouble: EchelonError | None = None
+
+    @property
+    def trouble(self) -> EchelonError | None:
+        """What keeps its events or its samples from being read."""
+        return self._trouble or self._newest.trouble
 
     def now(self) -> RunUsage:
         """What is known at this moment."""
@@ -86,7 +91,7 @@ class LiveUsage:
         try:
             self._fold()
         except EchelonError as error:
-            self.trouble = error
+            self._trouble = error
         finally:
             self.ended.set()
 

@@ -52,10 +52,10 @@ def _show_run(name: str, target: Mapping[str, str | None], *, live: bool) -> Non
         ended = False
         while not ended:
             ended = usage.ended.wait(_EVERY)
+            if usage.trouble is not None:
+                raise usage.trouble
             render.clear()
             run_usage(usage.now(), format_)
-        if usage.trouble is not None:
-            raise usage.trouble
 
 
 def _show_place(target: Mapping[str, str | None], *, live: bool) -> None:

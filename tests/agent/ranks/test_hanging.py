@@ -20,9 +20,7 @@ from echelon.agent.ranks import hanging, launch
 __all__ = ["asking"]
 HANG = """
 import time
-def wait_for_ever():
-    print("up", flush=True)
-    time.sleep(1000)
+def wait_for_ever(): print("up", flush=True); time.sleep(1000)
 wait_for_ever()
 """
 SPIED = b"""Process 77: python train.py
@@ -116,7 +114,7 @@ def test_py_spy_where_the_environment_has_it(ranks: Ranks) -> None:
     ranks.start(sys.executable, "hang.py")
     ranks.start("sh", "-c", f"{sys.executable} hang.py; true")
     places, (text, other) = ranks.ask(f"{folder}:/usr/bin:/bin")
-    assert places == {"0": "wait_for_ever (hang.py:5)", "1": "wait_for_ever (hang.py:5)"}
+    assert places == {"0": "wait_for_ever (hang.py:3)", "1": "wait_for_ever (hang.py:3)"}
     assert "wait_for_ever" in text
     assert "wait_for_ever" in other
 
@@ -125,7 +123,7 @@ def test_py_spy_beside_the_python_that_runs_the_ranks(ranks: Ranks) -> None:
     folder = spy_folder()
     ranks.start(sys.executable, "hang.py")
     places, _ = ranks.ask("/usr/bin:/bin", python=f"{folder}/python")
-    assert places == {"0": "wait_for_ever (hang.py:5)"}
+    assert places == {"0": "wait_for_ever (hang.py:3)"}
 
 
 @pytest.mark.parametrize("spy", [None, "exit 1", "echo nothing of use", "exec sleep 1000"])
@@ -170,7 +168,7 @@ def test_else_the_ranks_own_python(
     process.kill()
     process.communicate()
     log.close()
-    assert found == [{"0": "wait_for_ever (hang.py:5)"}]
+    assert found == [{"0": "wait_for_ever (hang.py:3)"}]
 
 
 def test_else_what_the_kernel_tells(ranks: Ranks) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from echelon.agent.ranks.quiet import BUSY, COMPUTES, EVERY, GAP, Quiet, computes, pause
+from echelon.agent.ranks.quiet import BUSY, COMPUTES, EVERY, GAP, Quiet, computes, pause, pause_for_gpus
 
 
 @pytest.mark.parametrize(
@@ -53,4 +53,5 @@ def test_looks_cost_a_fraction_of_a_per_cent() -> None:
 def test_a_stall_is_noticed_in_time() -> None:
     for stall in (1.0, 10.0, 600.0):
         assert pause(stall, 1.0) <= max(stall / 4, EVERY)
+        assert pause_for_gpus(stall) <= max(stall / 4, 0.1)
     assert pause(600.0, 0.001) == EVERY

@@ -47,7 +47,9 @@ class Gpus:
         def on_end(code: int) -> None:
             self._asked, self.pids = None, frozenset()
             self._failures = self._failures + 1 if code else 0
-            if code == 0:
+            if self._failures >= MOST_FAILURES:
+                self.newest = []  # what was true once is not any more
+            elif code == 0:
                 self.newest = visible_gpus(output.decode("utf-8", "replace"), self.visible)
 
         argv = [self._program, _QUESTION, "--format=csv,noheader,nounits"]

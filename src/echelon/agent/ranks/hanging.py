@@ -89,7 +89,7 @@ def _spy(
     """Call `then()` with the ranks of which py-spy could not tell where they are."""
     unknown = dict(ranks)
     asked: dict[int, Child] = {}
-    over = []
+    over: list[bool] = []
 
     def finish() -> None:
         if not over:

@@ -13,6 +13,7 @@ COMPUTES = 0.05  # of a core: what a process that only waits stays below, with i
 BUSY = 3  # per cent: what a GPU stays below that only draws a desktop
 GAP = 3  # times the time between two looks after which the agent stood still, too
 EVERY = 3.0  # seconds between two looks
+GPUS_EVERY = 6.0  # the same at GPUs: `nvidia-smi` takes about 20 ms of a processor
 _COST = 300  # times as long as a look takes, the next one is waited for at least
 
 
@@ -27,6 +28,11 @@ def pause(stall: float | None, cost: float) -> float:
     """
     every = EVERY if stall is None else min(EVERY, max(0.1, stall / 4))
     return max(every, _COST * cost) if stall is None else max(every, min(_COST * cost, stall / 4))
+
+
+def pause_for_gpus(stall: float | None) -> float:
+    """The seconds after which the GPUs are looked at again."""
+    return GPUS_EVERY if stall is None else min(GPUS_EVERY, max(0.1, stall / 4))
 
 
 class Quiet:

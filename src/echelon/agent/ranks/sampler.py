@@ -45,6 +45,7 @@ class Sampler:
         self._before: dict[int | None, float] = {}
         self._expected = min(FIRST, quiet.pause(self._stall, 0.0))
         self._gpus.ask()
+        self._asked = self._last  # when the GPUs were
         self._timer: Timer = loop.call_later(self._expected, self._sample)
 
     def end(self) -> None:
@@ -54,18 +55,22 @@ class Sampler:
 
     def _sample(self) -> None:
         began, now = time.thread_time(), time.monotonic()
-        trees = self._looks.look(self._ranks.pids(), self._gpus.pids)
+        pids = self._ranks.pids()
+        trees = self._looks.look(pids, self._gpus.pids)
         passed = max(now - self._last, 0.001)
         cpus = {
             rank: max(0.0, tree.seconds - self._before.get(rank, 0.0)) / passed
             for rank, tree in trees.items()
         }
         self._before = {rank: tree.seconds for rank, tree in trees.items()}
-        busy = quiet.computes(cpus.values(), [gpu["busy"] for gpu in self._gpus.newest])
+        unseen = bool(pids) and not trees  # where there is no /proc, a rank may compute
+        busy = unseen or quiet.computes(cpus.values(), [gpu["busy"] for gpu in self._gpus.newest])
         idle = self._quiet.note(now, self._expected, busy, self._ranks.printed)
         self._last = now
         self._on_sample(self._described(trees, cpus, idle))
-        self._gpus.ask()
+        if now - self._asked >= quiet.pause_for_gpus(self._stall):
+            self._asked = now
+            self._gpus.ask()
         self._expected = quiet.pause(self._stall, time.thread_time() - began)
         self._timer = self._loop.call_later(self._expected, self._sample)
 
