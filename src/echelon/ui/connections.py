@@ -30,7 +30,7 @@ class BoundedProtocol(H11Protocol):
             min(ours, key=BoundedProtocol.due).make_room()
 
     def due(self) -> float:
-        """When it is ended, if its request has not come; one that has said what it wants is the last to go."""
+        """When it is ended, if its request has not come; who has said what it wants goes last."""
         return math.inf if self._request is None else self._request.when()
 
     def make_room(self) -> None:
