@@ -5,6 +5,7 @@
   const status = document.querySelector(".filters [role=status]");
   const frame = () => new Promise((done) => requestAnimationFrame(done));
   const at = (part) => {
+    box.scrollIntoView({ block: "center" }); // curves may have come above it
     const { x, y } = box.getBoundingClientRect();
     return document.elementFromPoint(x + 50, y + 5 + part * (box.clientHeight - 10))?.closest(".line");
   };
@@ -22,7 +23,7 @@
     const began = performance.now();
     act();
     do { await frame(); } while (!seen() && performance.now() - began < 60000);
-    if (!seen()) throw new Error(`no answer to ${act}`);
+    if (!seen()) throw new Error(`no answer to ${act}: ${status.textContent}, ${box.scrollTop} of ${box.scrollHeight}`);
     return performance.now() - began;
   };
   const count = () => {
@@ -31,7 +32,6 @@
   };
   window.most = 0;
   count();
-  box.scrollIntoView({ block: "center" });
   window.visit = {
     scroll: (part) => step(() => { box.scrollTop = part * (box.scrollHeight - box.clientHeight); }, full),
     key: (key) => {

@@ -7,7 +7,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, overload
 
 from echelon.agent import stopping
 from echelon.engines.abilities import CopyWatch, required
@@ -505,10 +505,11 @@ def failure_of(status: Status) -> RunFailed | None:
     return failure
 
 
-_Piece = TypeVar("_Piece", LogLine, LogLine | LogBlock)
-
-
-def whole_lines(pieces: Iterable[_Piece]) -> Iterator[_Piece]:
+@overload
+def whole_lines(pieces: Iterable[LogLine]) -> Iterator[LogLine]: ...
+@overload
+def whole_lines(pieces: Iterable[LogLine | LogBlock]) -> Iterator[LogLine | LogBlock]: ...
+def whole_lines(pieces: Iterable[LogLine | LogBlock]) -> Iterator[LogLine | LogBlock]:
     """Put lines together that came in pieces. What is whole, as lines of a block are, stays as it is."""
     import dataclasses
 

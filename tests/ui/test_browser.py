@@ -22,7 +22,7 @@ print("hello from", rank, flush=True)
 print("<script>document.title='taken'</script> \\x1b]0;taken\\x07\\x1b[31mred\\x1b[0m", flush=True)
 for step in range(100_000):
     print(f"step={step}/100000 loss={1 / (step + 1):.4f}", flush=True)
-    time.sleep(0.5)
+    time.sleep(0.5 if step < 20 else 10)  # so that a page has all lines, however long it takes to look
 """
 
 

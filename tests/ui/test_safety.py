@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -290,10 +290,12 @@ def test_thousands_of_slow_connections(home: Path, tmp_path: Path) -> None:
             )
             stack.callback(crowd.wait, PATIENCE)
             stack.callback(crowd.kill)
-            stack.enter_context(crowd.stdin or nullcontext())
-            crowds.append(stack.enter_context(crowd.stdout or nullcontext()))
-        for crowd in crowds:
-            assert any(int(line) >= 1000 for line in crowd)
+            assert crowd.stdin is not None
+            assert crowd.stdout is not None
+            stack.enter_context(crowd.stdin)
+            crowds.append(stack.enter_context(crowd.stdout))
+        for said_by in crowds:
+            assert any(int(line) >= 1000 for line in said_by)
         for _ in range(3):
             wait_until(answers, "an answer beside thousands of slow connections")
         assert server.poll() is None

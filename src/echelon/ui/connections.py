@@ -7,6 +7,7 @@ request. This uses its internals, so its minor version is pinned."""
 from __future__ import annotations
 
 import asyncio
+import math
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -25,12 +26,15 @@ class BoundedProtocol(H11Protocol):
         super().connection_made(transport)
         self._expect_request()
         if len(self.connections) > MOST:
-            waiting = [each for each in self.connections if getattr(each, "_request", None) is not None]
-            slowest = min(waiting, key=lambda each: each._request.when())  # noqa: SLF001 - of this class
-            slowest.connection_refused()
+            ours = [each for each in self.connections if isinstance(each, BoundedProtocol)]
+            min(ours, key=BoundedProtocol.due).make_room()
 
-    def connection_refused(self) -> None:
-        """Make room for another."""
+    def due(self) -> float:
+        """When it is ended, if its request has not come; who has said what it wants goes last."""
+        return math.inf if self._request is None else self._request.when()
+
+    def make_room(self) -> None:
+        """End it, for another one."""
         self._forget_request()
         self.transport.abort()
 
