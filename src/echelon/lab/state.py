@@ -14,11 +14,12 @@ from echelon.errors import EchelonError, UnknownRun
 from echelon.handle import Run
 from echelon.model.run import parse_uri
 from echelon.model.status import FINAL
+from echelon.model.surroundings import Surroundings
 from echelon.notebook.cells import read_notebook
 from echelon.notebook.folder import PipelineRecord, StepRecord, is_held
 from echelon.notebook.noted import Noted, noted, noted_pipelines
 from echelon.notebook.removing import steps_of
-from echelon.sources import Surroundings, Target, where_to_look
+from echelon.sources import Target, where_to_look
 from echelon.values import frozen
 
 _LINES = 200  # of a step's output: what a panel can show
@@ -49,7 +50,7 @@ class RunState:
     name: str
     over: bool
     in_cluster: bool
-    results: str
+    results: str  # seen from the notebook's folder
     steps: tuple[StepState, ...]
     metrics: Mapping[str, Any]
 
@@ -78,7 +79,7 @@ def state_of(found: Noted) -> RunState:
         name=found.record.name,
         over=over,
         in_cluster=bool(found.record.on),
-        results=str(found.folder.path),
+        results=_near(found.folder.path, Path(found.record.notebook).parent),
         steps=tuple(_step(name, step, ids, over=over) for name, step in found.record.steps.items()),
         metrics={key: value for step in found.record.steps.values() for key, value in step.metrics.items()},
     )
@@ -113,6 +114,10 @@ def _engine_of(record: PipelineRecord) -> Engine:
     here = Surroundings(folder=Path(record.notebook).parent, environment=dict(os.environ))
     place = where_to_look(Target(on=CLUSTER if record.on else LOCAL), here)
     return choose_engine(place.on, context=place.context, namespace=place.namespace)
+
+
+def _near(path: Path, folder: Path) -> str:
+    return str(path.relative_to(folder) if path.is_relative_to(folder) else path)
 
 
 def _is_of(found: Noted, notebook: Path) -> bool:

@@ -73,17 +73,19 @@ def as_svg(pipeline: Pipeline, *, downwards: bool = False) -> str:
             else (20 + level * (_WIDE + _GAP_X), 20 + row * (_HIGH + _GAP_Y))
         )
     lines: list[str] = []
+    far = False
     for step in pipeline.steps:
         labels = dict(_edges(step))
         for source in dict.fromkeys([*step.after, *labels]):
             ends, label = (places[source], places[step.name]), labels.get(source, "")
             if downwards and levels[step.name] - levels[source] > 1:
+                far = True
                 between = range(levels[source], levels[step.name] + 1)
                 right = max(places[each][0] for each, level in levels.items() if level in between) + _WIDE
                 lines += _bow(*ends, label, right)
             else:
                 lines += _line(*ends, label, downwards=downwards)
-    room = 170 if downwards else 20  # for what stands beside the lines
+    room = (170 if far else 80) if downwards else 20  # for what stands beside the lines
     width = room + max(left for left, _top in places.values()) + _WIDE
     height = 20 + max(top for _left, top in places.values()) + _HIGH
     parts = [
