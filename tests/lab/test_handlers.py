@@ -81,6 +81,7 @@ def test_a_notebook_is_looked_at_tagged_run_and_continued(home: Path, tmp_path: 
         assert (status, found) == (200, {"name": "book-1"})
         run = run_of(served, "book-1")
         load, train = run["steps"]
+        assert run["results"] == "runs/book-1"
         assert (load["state"], train["state"], train["cell"], train["line"]) == ("succeeded", "failed", 3, 2)
         assert "AssertionError: too large" in train["traceback"]
         assert train["cell_id"] == "cell-2"  # wherever it is in the editor by now

@@ -21,7 +21,8 @@ def cell(page: Page, number: int) -> Locator:
 
 
 def show(page: Page, shots: Path, name: str) -> None:
-    page.screenshot(path=shots / f"{name}.png")
+    """The notebook and the panel, without the list of files and the menus."""
+    page.screenshot(path=shots / f"{name}.png", clip={"x": 284, "y": 28, "width": 996, "height": 848})
 
 
 def open_lab(page: Page, address: str) -> None:

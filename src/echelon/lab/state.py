@@ -50,7 +50,7 @@ class RunState:
     name: str
     over: bool
     in_cluster: bool
-    results: str
+    results: str  # seen from the notebook's folder
     steps: tuple[StepState, ...]
     metrics: Mapping[str, Any]
 
@@ -79,7 +79,7 @@ def state_of(found: Noted) -> RunState:
         name=found.record.name,
         over=over,
         in_cluster=bool(found.record.on),
-        results=str(found.folder.path),
+        results=_near(found.folder.path, Path(found.record.notebook).parent),
         steps=tuple(_step(name, step, ids, over=over) for name, step in found.record.steps.items()),
         metrics={key: value for step in found.record.steps.values() for key, value in step.metrics.items()},
     )
@@ -114,6 +114,10 @@ def _engine_of(record: PipelineRecord) -> Engine:
     here = Surroundings(folder=Path(record.notebook).parent, environment=dict(os.environ))
     place = where_to_look(Target(on=CLUSTER if record.on else LOCAL), here)
     return choose_engine(place.on, context=place.context, namespace=place.namespace)
+
+
+def _near(path: Path, folder: Path) -> str:
+    return str(path.relative_to(folder) if path.is_relative_to(folder) else path)
 
 
 def _is_of(found: Noted, notebook: Path) -> bool:

@@ -25,7 +25,7 @@ _MERMAIDS = (
     "subgraph",
 )
 _NARROWEST, _HIGH, _GAP_X, _GAP_Y = 150, 48, 90, 26  # of a box in the SVG, and between boxes
-_GAP_DOWN, _BESIDE = 34, 150  # between boxes from top to bottom; room for what stands beside their lines
+_GAP_DOWN, _BESIDE = 34, 90  # between boxes from top to bottom; room for what stands beside their lines
 _LONGEST = 40  # characters of a name
 _LETTER = 8  # pixels
 
