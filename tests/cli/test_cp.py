@@ -75,6 +75,17 @@ def test_results_of_a_local_run(call: Call, hello: str) -> None:
     assert (done.returncode, "did you mean 'fm'?" in done.stderr) == (111, True)
 
 
+def test_what_cannot_be_copied_of_results_is_told_and_it_may_be_said_again(call: Call) -> None:
+    makes = "cd $ECHELON_OUTPUT; mkdir a; echo x > a/x; ln -s $ECHELON_OUTPUT/a/x a/latest; mkfifo a/pipe"
+    assert call("run", "--name", "fm", "--", "sh", "-c", makes).returncode == 0
+    for words in (("cp", "fm:a/.", "copy"), ("cp", "fm:a/.", "copy"), ("get", "fm", "a", "--to", "to")):
+        done = call(*words)
+        assert done.returncode == 0, done.stderr
+        assert "not copied: pipe: a pipe" in done.stderr
+    for folder in (Path("copy"), Path("to/a")):
+        assert (folder / "latest").readlink() == Path("x")
+
+
 def test_no_cluster(call: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
     Path("data").mkdir()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -16,7 +16,7 @@ from echelon.values import frozen
 
 if TYPE_CHECKING:
     from echelon.handle import Run
-    from echelon.model.copy import Copied
+    from echelon.model.copy import Copied, LeftOut
     from echelon.model.pod import PodOptions
 
 _SHOWN = 20  # files that are named when something is left out
@@ -120,25 +120,37 @@ def _from_run(source: Place, destination: Place, target: Mapping[str, str | None
     from echelon.cli import render
 
     began = time.monotonic()
-    fetched = _fetch(find_run(source.name, target), source, Path(destination.text))
+    left_out: list[LeftOut] = []
+    try:
+        fetched = _fetch(find_run(source.name, target), source, Path(destination.text), left_out.append)
+    finally:
+        render.left_out(left_out)
     render.fetched(fetched, time.monotonic() - began, target["format"] or "text")
     return 0
 
 
-def _fetch(run: Run, source: Place, to: Path) -> Path:
+def _fetch(run: Run, source: Place, to: Path, notice: Callable[[LeftOut], object]) -> Path:
     """Copy from a run's results by the rule of `cp -r`; `get` itself always copies into a folder."""
     if source.path == "." or (to.is_dir() and not source.content):
-        return run.get(source.path, to)
-    import shutil
+        return run.get(source.path, to, notice=notice)
     import tempfile
+
+    from echelon.engines.results import copy_result
+    from echelon.errors import ResultsIncomplete
 
     to.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=to.parent, prefix=".echelon-partial-") as folder:
-        found = run.get(source.path, folder)
+        trouble = None
+        try:
+            found = run.get(source.path, folder, notice=notice)
+        except ResultsIncomplete as error:  # what came is copied
+            found, trouble = Path(folder) / Path(source.path).name, error
         if found.is_dir():
-            shutil.copytree(found, to, symlinks=True, dirs_exist_ok=True)
-        else:
+            copy_result(found, ".", to)
+        elif trouble is None:
             found.replace(to)
+    if trouble is not None:
+        raise trouble
     return to
 
 

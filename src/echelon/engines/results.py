@@ -7,11 +7,12 @@ from __future__ import annotations
 import os
 import shutil
 import uuid
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from echelon.errors import InvalidJob, StateTrouble, from_os_error
+from echelon.errors import InvalidJob, from_os_error
+from echelon.model.copy import LeftOut
 from echelon.model.log import LogLine, decode
 
 STREAMED = ".streamed"
@@ -57,34 +58,71 @@ def check_inside(results: Path, path: str) -> Path:
     return source
 
 
-def copy_result(results: Path, path: str, to: Path, *, leave_out: Collection[str] = ()) -> Path:
+def copy_result(
+    results: Path,
+    path: str,
+    to: Path,
+    *,
+    leave_out: Collection[str] = (),
+    notice: Callable[[LeftOut], object] = lambda _: None,
+) -> Path:
     """Copy a file or folder of the results (all of them for `.`, but those to `leave_out`) to `to`; returns
-    where it is.
+    where it is. `notice` gets what cannot be copied.
 
     What is there already is not copied onto itself."""
     source = check_inside(results, path)
     if not source.exists():
         raise InvalidJob("path", path, "is not among the results", hint=f"look into {results}")
-    target = to if source == results.resolve() else to / source.name
+    whole = source == results.resolve()
+    target = to if whole else to / source.name
     if target.resolve() == source:
         return target
     try:
         if source.is_dir():
-            own = [each for each in leave_out if source == results.resolve()]
-
-            def ignored(folder: str, _names: list[str]) -> list[str]:
-                return own if Path(folder) == source else []
-
-            shutil.copytree(source, target, dirs_exist_ok=True, symlinks=True, ignore=ignored)
+            _copy_folder(source, target, leave_out if whole else (), notice)
         else:
             target.parent.mkdir(parents=True, exist_ok=True)
-            partial = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
-            shutil.copy2(source, partial)
-            partial.replace(target)
-    except shutil.Error as error:
-        raise StateTrouble(
-            f"cannot copy {source}: {error}", hint="choose another folder with --to"
-        ) from error
+            _copy_file(source, target)
     except OSError as error:
         raise from_os_error(error, target) from error
     return target
+
+
+def _copy_folder(
+    source: Path, target: Path, leave_out: Collection[str], notice: Callable[[LeftOut], object]
+) -> None:
+    """As results come from a cluster: links inside stay links, and what is no file is told. Links to outside
+    stay, too: they lead to the same place of this machine.
+    """
+    from echelon.agent.files import tree
+
+    target.mkdir(parents=True, exist_ok=True)
+    skipped = target.resolve()  # it may be inside of what is copied
+    for entry in tree.walk(str(source)):
+        here, there = source / entry.path, target / entry.path
+        if entry.path.split("/")[0] in leave_out or here == skipped or skipped in here.parents:
+            continue
+        if entry.kind == tree.LINK:
+            _put(there, lambda partial, link=entry.link: partial.symlink_to(link))  # type: ignore[misc]
+        elif entry.why_not:
+            notice(LeftOut(path=entry.path, why=entry.why_not))
+        elif entry.kind == tree.FOLDER:
+            there.mkdir(exist_ok=True)
+        else:
+            _copy_file(here, there)
+
+
+def _copy_file(source: Path, target: Path) -> None:
+    _put(target, lambda partial: shutil.copy2(source, partial))
+
+
+def _put(target: Path, make: Callable[[Path], object]) -> None:
+    """Make something under another name, and give it its own in one step."""
+    partial = target.with_name(f".{target.name[:100]}.{uuid.uuid4().hex}")
+    try:
+        make(partial)
+        partial.replace(target)
+    except OSError:
+        if os.path.lexists(partial):
+            partial.unlink()
+        raise

@@ -334,8 +334,8 @@ class LocalEngine:
         tell: Callable[[str], object] = lambda _: None,
     ) -> Path:
         """Copy from the results folder; what is there already is not copied onto itself."""
-        del notice, tell
-        return copy_result(Path(self.read(ref).results), path, to)
+        del tell
+        return copy_result(Path(self.read(ref).results), path, to, notice=notice)
 
     def collect(self, ref: RunRef, progress: Callable[[int, int], object] | None = None) -> Sequence[LeftOut]:
         """Ranks write to the results folder themselves; of a run that was lost, what is left is ended."""

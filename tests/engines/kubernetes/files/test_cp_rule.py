@@ -54,14 +54,14 @@ def test_results_of_a_run(tmp_path: Path, source: str, target: str) -> None:
     class Results:
         """A run whose results are in a folder; `get` copies into one, as it does everywhere."""
 
-        def get(self, path: str, to: Path | str) -> Path:
+        def get(self, path: str, to: Path | str, **_: object) -> Path:
             subprocess.run(["mkdir", "-p", str(to)], check=True)
             subprocess.run(["cp", "-r", str(mine / path), str(to)], check=True)
             return Path(to, Path(path).name)
 
     place = parse_place(f"fm:{source}")
     assert isinstance(place, Place)
-    _fetch(Results(), place, mine / target)  # type: ignore[arg-type]
+    _fetch(Results(), place, mine / target, lambda _: None)  # type: ignore[arg-type]
     assert found(mine) == by_cp(tmp_path, source, target)
 
 

@@ -54,7 +54,7 @@ def fetch_results(
     collected, own = stored.collected, submissions.fetched(stored.uid, record.created)
     stays = output is not None and output.claim is not None
     if own is not None and not stays and (own.path == str(folder) or holds_results(folder)):
-        found = copy_result(folder, path, to)
+        found = copy_result(folder, path, to, notice=notice)
         check_complete(ref, own.missing)
         return found
     target = to if path in (".", "") else to / Path(path).name
