@@ -20,6 +20,7 @@ from typing import Any
 
 from docs.generate import scene
 from testbed.chromium import find_chromium
+from testbed.patience import FACTOR
 
 from echelon.ui.server import Server
 
@@ -65,29 +66,37 @@ def every_form() -> Iterator[Picture]:
                 yield Picture(f"{page}-{form}-{colours}", page, size, colours)
 
 
-def take(browser: Any, address: str, picture: Picture, path: Path) -> None:
-    """Open a page in a browser that has no other, and write it down."""
-    from PIL import Image
-
-    width, height = picture.size
+def open_page(browser: Any, address: str, size: tuple[int, int], colours: str) -> Any:
+    """The dashboard in a window of that size."""
     context = browser.new_context(
         locale="en-US",
         timezone_id="UTC",
-        color_scheme=picture.colours,
-        viewport={"width": width, "height": height},
+        color_scheme=colours,
+        viewport={"width": size[0], "height": size[1]},
     )
     page = context.new_page()
+    page.set_default_timeout(60_000 * FACTOR)
     page.goto(address)
     page.get_by_role("heading", name="Runs").wait_for()
+    return page
+
+
+def take(page: Any, picture: Picture, path: Path) -> None:
+    """Turn to a page of the dashboard, and write it down."""
     place, there = PAGES[picture.page]
     page.evaluate("(place) => { location.hash = place }", place)
     page.get_by_text(there).first.wait_for()
     page.wait_for_timeout(_DRAWN)
-    found = page.evaluate("document.documentElement.scrollWidth")
+    found, width = page.evaluate("document.documentElement.scrollWidth"), picture.size[0]
     if found > width:
         raise SystemExit(f"{picture.name}: the page is {found} pixels wide, the screen {width}")
     page.screenshot(path=path, full_page=picture.whole)
-    context.close()
+
+
+def make_small(path: Path) -> None:
+    """The same picture in fewer bytes."""
+    from PIL import Image
+
     with Image.open(path) as image:
         small = image.convert("RGB").quantize(_COLOURS, dither=Image.Dither.NONE)
     small.save(path, optimize=True)
@@ -112,9 +121,14 @@ def main(folder: Path | None = None) -> None:
         playwright = stack.enter_context(sync_playwright())
         browser = playwright.chromium.launch(executable_path=find_chromium())
         stack.callback(browser.close)
+        pages: dict[tuple[tuple[int, int], str], Any] = {}
         for picture in SHOWN if folder is None else every_form():
-            path = target / f"{picture.name}.png"
-            take(browser, server.address, picture, path)
+            path, form = target / f"{picture.name}.png", (picture.size, picture.colours)
+            if form not in pages:
+                pages[form] = open_page(browser, server.address, *form)
+            take(pages[form], picture, path)
+            if folder is None:
+                make_small(path)
             sys.stdout.write(f"{path.name}\n")
 
 

@@ -65,7 +65,7 @@ def test_every_page_in_every_form(home: Path, tmp_path: Path) -> None:
         [sys.executable, "-m", "docs.generate.dashboard", str(folder)],
         capture_output=True,
         text=True,
-        timeout=2 * PATIENCE,
+        timeout=5 * PATIENCE,
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")])},
         check=False,
