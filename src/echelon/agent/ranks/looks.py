@@ -17,13 +17,16 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 class Tree:
-    """The processes of one rank: their number, processor seconds so far, and bytes of memory."""
+    """The processes of one rank: their number, processor seconds so far, and bytes of memory. `waited` are
+    seconds for which they could have run, and others had the processors.
+    """
 
-    __slots__ = ("memory", "processes", "seconds", "shared")
+    __slots__ = ("memory", "processes", "seconds", "shared", "waited")
 
     def __init__(self) -> None:
         self.processes = 0
         self.seconds = 0.0
+        self.waited = 0.0
         self.memory = 0
         self.shared = 0  # of one process: what most of them have in common, such as libraries
 
@@ -82,6 +85,11 @@ def _processes() -> list[int]:
 def _add(tree: Tree, pid: int, seconds: float) -> None:
     tree.processes += 1
     tree.seconds += seconds
+    try:
+        with open("/proc/%d/schedstat" % pid, "rb") as file:  # of its first thread
+            tree.waited += int(file.read().split()[1]) / 1e9
+    except (OSError, ValueError, IndexError):
+        pass  # a kernel that does not count it
     try:
         with open("/proc/%d/statm" % pid, "rb") as file:
             fields = file.read().split()

@@ -43,6 +43,7 @@ class Sampler:
         self._last = time.monotonic()
         self._quiet = quiet.Quiet(self._last)
         self._before: dict[int | None, float] = {}
+        self._waited: dict[int | None, float] = {}
         self._expected = min(FIRST, quiet.pause(self._stall, 0.0))
         self._gpus.ask()
         self._asked = self._last  # when the GPUs were
@@ -62,9 +63,15 @@ class Sampler:
             rank: max(0.0, tree.seconds - self._before.get(rank, 0.0)) / passed
             for rank, tree in trees.items()
         }
+        # One that computes on a machine with too much to do gets little of it, but waits for more.
+        wanted = {
+            rank: cpus[rank] + max(0.0, tree.waited - self._waited.get(rank, tree.waited)) / passed
+            for rank, tree in trees.items()
+        }
         self._before = {rank: tree.seconds for rank, tree in trees.items()}
+        self._waited = {rank: tree.waited for rank, tree in trees.items()}
         unseen = bool(pids) and not trees  # where there is no /proc, a rank may compute
-        busy = unseen or quiet.computes(cpus.values(), [gpu["busy"] for gpu in self._gpus.newest])
+        busy = unseen or quiet.computes(wanted.values(), [gpu["busy"] for gpu in self._gpus.newest])
         idle = self._quiet.note(now, self._expected, busy, self._ranks.printed)
         self._last = now
         self._on_sample(self._described(trees, cpus, idle))
