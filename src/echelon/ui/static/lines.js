@@ -34,10 +34,13 @@ export function Lines({ found, ranks, wanted, ask }) {
   const put = useRef(0); // where this page has scrolled to by itself
   useLayoutEffect(() => {
     // Where the user has scrolled, and may go on, the page does not scroll: its event is here, or on its way.
-    if (Math.abs(scrolled - put.current) < 1 || Math.abs(box.current.scrollTop - put.current) >= 2) return;
+    // But a box whose place in the document changes, when something comes above it, is at 0 without any event.
+    const now = box.current.scrollTop;
+    const forgotten = now === 0 && put.current !== 0;
+    if (!forgotten && (Math.abs(scrolled - put.current) < 1 || Math.abs(now - put.current) >= 2)) return;
     box.current.scrollTop = scrolled;
     put.current = box.current.scrollTop;
-  }, [scrolled, tall]);
+  });
   useLayoutEffect(() => {
     const measure = () => {
       const line = shown.current?.firstElementChild?.getBoundingClientRect().height || size.line;
