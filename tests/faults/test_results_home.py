@@ -226,7 +226,7 @@ def attempt(cluster: Cluster, home: Path, fault: Fault | None) -> None:
         check(cluster, home, outcome)
     if fault is None:
         assert outcome is not None
-        assert {cluster.pod_of(each.worker) for each in outcome.missing} <= cluster.deleted
+        assert {cluster.pod_of(each.worker or 0) for each in outcome.missing} <= cluster.deleted
         assert all(each.lost for each in outcome.missing), "what is left can never come"
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from echelon.engines.choose import LOCAL
 from echelon.engines.results import copy_result
 from echelon.errors import InvalidJob, RunTimedOut
 from echelon.handle import Run
+from echelon.model.copy import LeftOut
 from echelon.model.run import parse_uri
 from echelon.model.status import Status
 from echelon.notebook.folder import HAS_VALUES, is_held
@@ -53,16 +54,20 @@ def exit_code(found: Found, ended: Sequence[Status]) -> int:
     return next((step.exit_code for step in steps if step.exit_code), next(iter(codes), 1))
 
 
-def get_results(found: Found, path: str, to: Path | None) -> list[Path]:
+def get_results(
+    found: Found, path: str, to: Path | None, notice: Callable[[LeftOut], object] = lambda _: None
+) -> list[Path]:
     """Bring a file or folder of its folder, or all of it, to the folder `to`; returns where that is. Where
-    another machine has started it, the results of each step, each in a folder of its own.
+    another machine has started it, the results of each step, each in a folder of its own. `notice` gets what
+    cannot be copied.
     """
     if found.noted is not None:
         for step in found.steps:
-            step.collect()
+            for each in step.collect():
+                notice(each)
         folder = found.noted.folder.path
         target = folder / Path(path).parent if to is None else to
-        return [copy_result(folder, path, target, leave_out=_OWN)]
+        return [copy_result(folder, path, target, leave_out=_OWN, notice=notice)]
     if path != ".":
         raise InvalidJob(
             "path",
@@ -70,4 +75,4 @@ def get_results(found: Found, path: str, to: Path | None) -> list[Path]:
             f"cannot be looked for in {found.pipeline!r}, which another machine has started",
             hint=f"name a step's run, such as {found.rows[0].name}",
         )
-    return [step.get(".", None if to is None else to / step.name) for step in found.steps]
+    return [step.get(".", None if to is None else to / step.name, notice=notice) for step in found.steps]

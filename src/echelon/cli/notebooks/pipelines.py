@@ -20,6 +20,7 @@ from echelon.notebook.noted import cached_pipelines
 if TYPE_CHECKING:
     from echelon.engines.base import Engine
     from echelon.handle import Run
+    from echelon.model.copy import LeftOut
     from echelon.model.log import LogLine
     from echelon.model.status import RunSummary, Status
     from echelon.notebook.removing import Found
@@ -76,7 +77,12 @@ def wait_for(found: Found, seconds: float | None, format_: str, *, take_over: bo
 def get(found: Found, path: str, to: str | None, format_: str) -> int:
     """Bring results, and tell where they are."""
     started = time.monotonic()
-    for where in get_results(found, path, None if to is None else Path(to)):
+    left_out: list[LeftOut] = []
+    try:
+        places = get_results(found, path, None if to is None else Path(to), left_out.append)
+    finally:
+        render.left_out(left_out)
+    for where in places:
         render.fetched(where, time.monotonic() - started, format_)
     return 0
 
