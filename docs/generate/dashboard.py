@@ -26,11 +26,11 @@ from echelon.ui.server import Server
 
 PICTURES = Path(__file__).parents[1] / "pictures"
 PAGES = {  # their addresses, and what is there once they are drawn
-    "runs": ("#/", "notebook, 3 of 6 steps done"),
-    "run": ("#/run/fashion", "now 0."),
-    "failed": ("#/run/resnet", "Why it failed"),
-    "pipeline": ("#/pipeline/titanic-2", "▶ running"),
-    "cluster": ("#/cluster", "Who holds GPUs"),
+    "runs": ("#/", "text=3 of 6 steps done"),
+    "run": ("#/run/fashion", ".charts .u-over"),
+    "failed": ("#/run/resnet", ".cause"),
+    "pipeline": ("#/pipeline/titanic-2", ".graph rect"),
+    "cluster": ("#/cluster", ".gpu.held"),
 }
 _WIDE, _PHONE = (1200, 860), (390, 844)
 _COLOURS = 160  # of a picture: enough, and a third of the bytes
@@ -85,7 +85,7 @@ def take(page: Any, picture: Picture, path: Path) -> None:
     """Turn to a page of the dashboard, and write it down."""
     place, there = PAGES[picture.page]
     page.evaluate("(place) => { location.hash = place }", place)
-    page.get_by_text(there).first.wait_for()
+    page.locator(there).first.wait_for()
     page.wait_for_timeout(_DRAWN)
     found, width = page.evaluate("document.documentElement.scrollWidth"), picture.size[0]
     if found > width:
