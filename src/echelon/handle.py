@@ -380,7 +380,7 @@ class Run:
         each worker and rank.
         """
         sampling = required(self._engine.sampling, "samples of what runs use", self._engine.traits)
-        return usage_of(self.status(), sampling.newest(self._ref))
+        return usage_of(self.status(progress=False), sampling.newest(self._ref))
 
     def live_usage(self) -> LiveUsage:
         """The same inside of a context, kept up to date: `now()` has it at any moment."""

@@ -12,7 +12,7 @@ from echelon.model.resources import format_memory
 from echelon.model.sample import gpus_of
 
 if TYPE_CHECKING:
-    from echelon.model.sample import GpuSample
+    from echelon.model.sample import GpuSample, WorkerSample
     from echelon.model.usage import RunUsage, WorkerUse
 
 _HEADS = ("WORKER", "RANK", "STATE", "NODE", "CPU", "MEMORY", "GPU", "GPU MEMORY")
@@ -36,6 +36,15 @@ def run_usage(found: RunUsage, format_: str) -> None:
         [_HEADS[number] for number in shown],
         [tuple(row[number] or "-" for number in shown) for row in rows],
     )
+
+
+def use_in_words(sample: WorkerSample | None) -> str:
+    """What one worker uses, for the line that it has below the logs."""
+    if sample is None:
+        return ""
+    busy, memory = _gpu_cells(sample.gpus)
+    parts = [f"CPU {_percent(sample.cpus)}", format_memory(sample.memory)]
+    return "  ".join([*parts, f"GPU {' '.join(filter(None, (busy, memory)))}"] if memory else parts)
 
 
 def _rows(worker: WorkerUse) -> Iterator[tuple[str, ...]]:
