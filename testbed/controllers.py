@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import shutil
 import socket
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,7 +23,9 @@ from testbed.debian import tool
 from testbed.images import reference
 from testbed.kubectl import Kubectl
 from testbed.locking import held, tried
-from testbed.paths import KUBECONFIG, STATE, write
+from testbed.paths import KUBECONFIG, LOGS, STATE, write
+
+_PORT_PATIENCE = 60.0  # seconds
 
 
 def start(name: str) -> None:
@@ -150,14 +153,29 @@ def _start_mpi_operator() -> None:
     home = programs.folder("job-controllers")
     _install(home / "github.com/kubeflow/mpi-operator/manifests/base/kubeflow.org_mpijobs.yaml")
     _kubectl().apply(_KUBEFLOW)
-    processes.start(
-        "controller-mpi-operator",
-        [
-            home / "mpi-operator",
-            f"--kubeConfig={_kubeconfig('mpi-operator')}",
-            "--lock-namespace=kubeflow",
-        ],
-    )
+    command = [
+        home / "mpi-operator",
+        f"--kubeConfig={_kubeconfig('mpi-operator')}",
+        "--lock-namespace=kubeflow",
+    ]
+    # It ends at once where something else has port 8080 for a while, which no flag of it changes.
+    deadline = time.monotonic() + _PORT_PATIENCE
+    while not _stays(processes.start("controller-mpi-operator", command)):
+        if time.monotonic() > deadline:
+            raise Unavailable(
+                "mpi-operator ends as soon as it is started",
+                hint=f"see {LOGS / 'controller-mpi-operator.log'}; it needs port 8080",
+            )
+
+
+def _stays(daemon: processes.Record) -> bool:
+    """Whether a daemon outlives the first seconds."""
+    until = time.monotonic() + 2.0
+    while processes.is_alive(daemon):
+        if time.monotonic() > until:
+            return True
+        time.sleep(0.1)
+    return False
 
 
 def _start_jobset() -> None:
