@@ -4,6 +4,7 @@ file, which a command in its pod prints. One command serves a follower for as lo
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 
 import msgspec
@@ -15,12 +16,13 @@ from echelon.engines.kubernetes.client.execute import Exec
 from echelon.engines.kubernetes.follow.view import look
 from echelon.engines.kubernetes.render import dialects
 from echelon.engines.kubernetes.state import workers
-from echelon.errors import Denied, EchelonError, UnknownRun
+from echelon.errors import Denied, EchelonError, UnknownRun, Unreachable
 from echelon.model.run import RunRef
 from echelon.model.sample import Samples
 
 _ANSWER = 20.0  # seconds within which the command answers
 _LOOK = 0.5  # seconds between two looks whether the follower has left
+_ENDING = 5.0  # seconds that a pod may count as running after its container has ended
 _AGAIN = 3.0  # seconds until a leader is looked for again
 _LONGEST = 32 << 20  # bytes of all samples of a run
 
@@ -32,8 +34,17 @@ class PodSampling:
         self._connect = connect
 
     def newest(self, ref: RunRef) -> Samples:
-        """Ask the leader's pod once; nothing if it does not run."""
-        return next(self._printed(ref, threading.Event()), Samples())
+        """Ask the leader's pod once; nothing if it does not run. It counts as running for a moment after its
+        container has ended, which is then waited for.
+        """
+        deadline = time.monotonic() + _ENDING
+        while True:
+            try:
+                return next(self._printed(ref, threading.Event()), Samples())
+            except Unreachable:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(_LOOK)
 
     def follow(self, ref: RunRef, left: threading.Event) -> Iterator[Samples]:
         """Have the leader's pod print them as they change; a leader that is replaced is looked for again.
