@@ -153,7 +153,7 @@ def _start_mpi_operator() -> None:
     home = programs.folder("job-controllers")
     _install(home / "github.com/kubeflow/mpi-operator/manifests/base/kubeflow.org_mpijobs.yaml")
     _kubectl().apply(_KUBEFLOW)
-    command = [
+    command: list[str | Path] = [
         home / "mpi-operator",
         f"--kubeConfig={_kubeconfig('mpi-operator')}",
         "--lock-namespace=kubeflow",
