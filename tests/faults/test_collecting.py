@@ -19,12 +19,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from tests.conftest import PATIENCE
 from tests.engines.kubernetes.small import stored
 from tests.faults import test_results_home as pods_as_folders
-from tests.faults.test_results_home import KEEPER, Fault, Killed, absent, full_disk
+from tests.faults.test_results_home import KEEPER, Fault, Killed, absent, at_random, full_disk
 
 from echelon.agent.linger import Linger
 from echelon.engines.kubernetes import control, names, objects
@@ -285,19 +283,7 @@ def story(folder: Path, faults: list[Fault], seed: int) -> None:
         attempt(ending, None)
 
 
-_FAULTS = st.lists(
-    st.builds(Fault, kind=st.sampled_from(FAULTS), after=st.integers(0, 1_000_000)), min_size=1, max_size=4
-)
-Story = Callable[[pytest.TempPathFactory, list[Fault], int], None]
-
-
-def _property(examples: int) -> Callable[[Story], Story]:
-    quiet = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large]
-    chosen = settings(max_examples=examples, deadline=None, suppress_health_check=quiet)
-    return lambda test: chosen(given(faults=_FAULTS, seed=st.integers(0, 2**32))(test))
-
-
-@_property(8)
+@at_random(FAULTS, most=4, examples=8)
 def test_everything_is_at_home_or_named(
     tmp_path_factory: pytest.TempPathFactory, faults: list[Fault], seed: int
 ) -> None:
@@ -305,7 +291,7 @@ def test_everything_is_at_home_or_named(
 
 
 @pytest.mark.soak
-@_property(300)
+@at_random(FAULTS, most=4, examples=300)
 def test_everything_is_at_home_or_named_many_times(
     tmp_path_factory: pytest.TempPathFactory, faults: list[Fault], seed: int
 ) -> None:

@@ -246,19 +246,19 @@ def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reconnect, "FIRST_DELAY", 0.01)
 
 
-_FAULTS = st.lists(
-    st.builds(Fault, kind=st.sampled_from(FAULTS), after=st.integers(0, 1_000_000)), min_size=1, max_size=3
-)
 Story = Callable[[pytest.TempPathFactory, list[Fault], int], None]
 
 
-def _property(examples: int) -> Callable[[Story], Story]:
+def at_random(kinds: Sequence[str], *, most: int, examples: int) -> Callable[[Story], Story]:
+    """Have a story told so many times, each with other faults, at most so many, and another seed."""
+    fault = st.builds(Fault, kind=st.sampled_from(kinds), after=st.integers(0, 1_000_000))
+    faults = st.lists(fault, min_size=1, max_size=most)
     quiet = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large]
     chosen = settings(max_examples=examples, deadline=None, suppress_health_check=quiet)
-    return lambda test: chosen(given(faults=_FAULTS, seed=st.integers(0, 2**32))(test))
+    return lambda test: chosen(given(faults=faults, seed=st.integers(0, 2**32))(test))
 
 
-@_property(8)
+@at_random(FAULTS, most=3, examples=8)
 def test_everything_is_at_home_or_named(
     tmp_path_factory: pytest.TempPathFactory, faults: list[Fault], seed: int
 ) -> None:
@@ -266,7 +266,7 @@ def test_everything_is_at_home_or_named(
 
 
 @pytest.mark.soak
-@_property(300)
+@at_random(FAULTS, most=3, examples=300)
 def test_everything_is_at_home_or_named_many_times(
     tmp_path_factory: pytest.TempPathFactory, faults: list[Fault], seed: int
 ) -> None:

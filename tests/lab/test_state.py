@@ -9,7 +9,8 @@ import pytest
 from tests.notebook.books import write_book
 
 from echelon.errors import UnknownRun
-from echelon.lab.starting import Start, command_of
+from echelon.lab.requests import Asked
+from echelon.lab.starting import command_of
 from echelon.lab.state import last_lines, newest_run, run_of, state_of
 from echelon.notebook.folder import (
     PipelineFolder,
@@ -77,11 +78,19 @@ def test_a_failure_names_the_cell_that_ran_by_its_id(home: Path, tmp_path: Path)
 
 
 def test_the_command_that_a_button_means() -> None:
-    notebook = Path("/work/my book.ipynb")
-    start = Start(notebook=notebook, parameters={"lr": "0.1 or so"}, python="/usr/bin/python3", image="x")
-    words = [sys.executable, "-m", "echelon", "notebook", "run", "/work/my book.ipynb"]
-    assert command_of(start) == [
+    notebook = Path("books", "my book.ipynb")
+    asked = Asked(path="my book.ipynb", parameters={"lr": "0.1 or so"}, image="x")
+    words = [sys.executable, "-m", "echelon", "notebook", "run", "books/my book.ipynb"]
+    assert command_of(notebook, asked, "/usr/bin/python3") == [
         *words, "--on", "local", "--param", "lr=0.1 or so", "--python", "/usr/bin/python3",
     ]  # fmt: skip
-    start = Start(notebook=notebook, in_cluster=True, start="train", image="my/torch", python="python3")
-    assert command_of(start) == [*words, "--on", "k8s", "--from", "train", "--image", "my/torch"]
+    asked = Asked(path="my book.ipynb", in_cluster=True, start="train", image="my/torch")
+    assert command_of(notebook, asked, "python3") == [
+        *words,
+        "--on",
+        "k8s",
+        "--from",
+        "train",
+        "--image",
+        "my/torch",
+    ]

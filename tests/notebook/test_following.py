@@ -92,7 +92,7 @@ def test_a_pipeline_that_goes_on(cli: Call, tmp_path: Path) -> None:
     assert got.returncode == 0, got.stderr
     assert Path("out/made.txt").read_text() == "by load"
     assert cli("get", "two-1").stdout.strip() == "runs/two-1"
-    os.mkfifo("runs/two-1/work/pipe")
+    os.mkfifo(Path("runs", "two-1", "work", "pipe"))
     assert "not copied: work/pipe: a pipe" in cli("get", "two-1", "--to", "all").stderr
     assert Path("all", "work", "made.txt").exists()
     assert not Path("all/secret").exists()

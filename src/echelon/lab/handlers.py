@@ -25,7 +25,7 @@ from echelon.lab import state
 from echelon.lab.analysis import analyse, problem_of
 from echelon.lab.dashboard import Dashboards
 from echelon.lab.requests import Asked, Document, Named, Place, Tagging, within
-from echelon.lab.starting import Start, Starter
+from echelon.lab.starting import Starter
 from echelon.notebook.cells import read_notebook
 from echelon.notebook.tagging import retagged
 
@@ -91,15 +91,8 @@ def _tags(_handler: _Handler, body: bytes) -> object:
 def _run(handler: _Handler, body: bytes) -> object:
     asked = decode(body, Asked)
     notebook = handler.notebook(asked.path)
-    start = Start(
-        notebook=notebook,
-        parameters=asked.parameters,
-        in_cluster=asked.in_cluster,
-        start=asked.start,
-        image=asked.image or None,
-        python=None if asked.in_cluster else handler.python_of(notebook),
-    )
-    return {"name": handler.starter.start(start)}
+    python = None if asked.in_cluster else handler.python_of(notebook)
+    return {"name": handler.starter.start(notebook, asked, python)}
 
 
 def _state(handler: _Handler, body: bytes) -> object:

@@ -30,7 +30,7 @@ class Tagging:
 
 @frozen
 class Asked:
-    """A run of a saved notebook."""
+    """A run of a saved notebook: the values of parameters as text; `start` is the step to go on from."""
 
     path: str
     parameters: dict[str, str] = field(default_factory=dict)

@@ -7,51 +7,38 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Collection, Mapping
-from dataclasses import field
+from collections.abc import Collection
 from pathlib import Path
 from typing import IO
 
 from echelon.engines.choose import CLUSTER, LOCAL
 from echelon.errors import EchelonError, RunExists
+from echelon.lab.requests import Asked
 from echelon.lab.state import newest_run
 from echelon.notebook.folder import is_held
 from echelon.notebook.noted import Noted, noted_pipelines
-from echelon.values import frozen
 
 _PULSE = 0.1  # seconds between two looks for the run
 _PATIENCE = 120.0  # seconds until a run must be there
 _SHOWN = 4000  # characters of what a command said that did not come to start
 
 
-@frozen
-class Start:
-    """What is asked for: the values of parameters as text; `start` is the step to go on from."""
-
-    notebook: Path
-    parameters: Mapping[str, str] = field(default_factory=dict)
-    in_cluster: bool = False
-    start: str | None = None
-    image: str | None = None
-    python: str | None = None
-
-
 class StartFailed(EchelonError):
     """The command ended before there was a run; the message is what it said."""
 
 
-def command_of(start: Start) -> list[str]:
-    """The command, as a user would type it in the notebook's folder."""
-    words = [sys.executable, "-m", "echelon", "notebook", "run", str(start.notebook)]
-    words += ["--on", CLUSTER if start.in_cluster else LOCAL]
-    for name, text in start.parameters.items():
+def command_of(notebook: Path, asked: Asked, python: str | None) -> list[str]:
+    """The command, as a user would type it in the notebook's folder; `python` is for its steps here."""
+    words = [sys.executable, "-m", "echelon", "notebook", "run", str(notebook)]
+    words += ["--on", CLUSTER if asked.in_cluster else LOCAL]
+    for name, text in asked.parameters.items():
         words += ["--param", f"{name}={text}"]
-    if start.start is not None:
-        words += ["--from", start.start]
-    if start.image is not None and start.in_cluster:
-        words += ["--image", start.image]
-    if start.python is not None and not start.in_cluster:
-        words += ["--python", start.python]
+    if asked.start is not None:
+        words += ["--from", asked.start]
+    if asked.image and asked.in_cluster:
+        words += ["--image", asked.image]
+    if python is not None and not asked.in_cluster:
+        words += ["--python", python]
     return words
 
 
@@ -61,17 +48,17 @@ class Starter:
     def __init__(self) -> None:
         self._processes: list[subprocess.Popen[bytes]] = []
 
-    def start(self, asked: Start) -> str:
+    def start(self, notebook: Path, asked: Asked, python: str | None) -> str:
         """Start a run and return its name; raises StartFailed if the command refuses."""
         self._processes = [each for each in self._processes if each.poll() is None]
-        newest = newest_run(asked.notebook)
+        newest = newest_run(notebook)
         if asked.start is not None and newest is not None and is_held(newest.folder):
             raise RunExists(f"{newest.record.name} runs now", hint="wait for its end, or stop it")
         before = {found.record.name for found in noted_pipelines()}
         with tempfile.TemporaryFile() as said:
             process = subprocess.Popen(
-                command_of(asked),
-                cwd=asked.notebook.parent,
+                command_of(notebook, asked, python),
+                cwd=notebook.parent,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,  # of the ranks: their runs keep it
                 stderr=said,
@@ -84,17 +71,17 @@ class Starter:
                     raise StartFailed(
                         "the run is not there yet", hint="the command goes on; look again later"
                     )
-                if (found := _begun(asked, before)) is not None:
+                if (found := _begun(notebook, asked, before)) is not None:
                     return found.record.name
                 time.sleep(_PULSE)
-            found = newest_run(asked.notebook)
+            found = newest_run(notebook)
             if found is not None and (found.record.name not in before or process.returncode == 0):
                 return found.record.name  # it was quick
             raise StartFailed(_told(said))
 
 
-def _begun(asked: Start, before: Collection[str]) -> Noted | None:
-    found = newest_run(asked.notebook)
+def _begun(notebook: Path, asked: Asked, before: Collection[str]) -> Noted | None:
+    found = newest_run(notebook)
     if found is None or (asked.start is None and found.record.name in before):
         return None
     return found if is_held(found.folder) else None

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 
+from echelon.agent.ranks.processes import all_processes, stat_of
+
 TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank its first milliseconds
 if TYPE_CHECKING:
     from typing import Mapping
@@ -53,7 +55,7 @@ class Looks:
         self._count += 1
         known: dict[int, tuple[float, int]] = {}
         children: dict[int, list[int]] = {}
-        for pid in _processes():
+        for pid in all_processes():
             if pid not in self._foreign:
                 found = _read_stat(pid)
                 if found is not None:
@@ -73,13 +75,6 @@ class Looks:
                 _add(trees.setdefault(rank, Tree()), pid, known[pid][0])
         self._foreign.update(known.keys() - own)
         return trees
-
-
-def _processes() -> list[int]:
-    try:
-        return [int(name) for name in os.listdir("/proc") if name.isdigit()]
-    except OSError:
-        return []
 
 
 def _add(tree: Tree, pid: int, seconds: float) -> None:
@@ -104,10 +99,8 @@ def _read_stat(pid: int) -> tuple[float, int] | None:
     """The processor seconds of a process, those of children that it has waited for included, and its parent;
     None if it has ended.
     """
+    fields = stat_of(pid)
     try:
-        with open("/proc/%d/stat" % pid, "rb") as file:
-            # The name in parentheses may hold anything; what follows the last one does not.
-            fields = file.read().rpartition(b")")[2].split()
         return sum(int(field) for field in fields[11:15]) / _TICKS, int(fields[1])
-    except (OSError, ValueError, IndexError):
+    except (ValueError, IndexError):
         return None

@@ -53,15 +53,10 @@ def descendants(root: int, but: set[int] | None = None) -> list[int]:
     if root == os.getpid() and not _has_children():
         return []  # at once: elsewhere on this machine there may be thousands of processes to look at
     children: dict[int, list[int]] = {}
-    try:
-        entries = os.listdir("/proc")
-    except OSError:
-        return []
-    for entry in entries:
-        if entry.isdigit():
-            parent, state = _parent_and_state(entry)
-            if parent is not None and state != "Z":
-                children.setdefault(parent, []).append(int(entry))
+    for pid in all_processes():
+        parent, state = _parent_and_state(pid)
+        if parent is not None and state != "Z":
+            children.setdefault(parent, []).append(pid)
     found: list[int] = []
     unseen = [root]
     while unseen:
@@ -85,13 +80,29 @@ def _has_children() -> bool:
     return True
 
 
-def _parent_and_state(pid: str) -> tuple[int | None, str]:
+def all_processes() -> list[int]:
+    """The ids of all processes of this machine, or of this container; none where there is no /proc."""
     try:
-        with open("/proc/%s/stat" % pid, "rb") as file:
+        return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    except OSError:
+        return []
+
+
+def stat_of(pid: int) -> list[bytes]:
+    """What /proc tells of a process, from its state on; nothing if it has ended."""
+    try:
+        with open("/proc/%d/stat" % pid, "rb") as file:
             # The name in parentheses may hold anything; what follows the last one does not.
-            fields = file.read().rpartition(b")")[2].split()
+            return file.read().rpartition(b")")[2].split()
+    except OSError:
+        return []
+
+
+def _parent_and_state(pid: int) -> tuple[int | None, str]:
+    try:
+        fields = stat_of(pid)
         return int(fields[1]), fields[0].decode()
-    except (OSError, ValueError, IndexError):
+    except (ValueError, IndexError):
         return None, ""
 
 
@@ -99,7 +110,7 @@ def state_of(pid: int) -> str:
     """The kernel's letter for what a process does: T is stopped, D waits for a disk; nothing where it is not
     known.
     """
-    return _parent_and_state(str(pid))[1]
+    return _parent_and_state(pid)[1]
 
 
 def interrupted(pid: int) -> list[int]:
@@ -113,7 +124,7 @@ def interrupted(pid: int) -> list[int]:
         name = b""
     if name not in _SHELLS:
         return [pid]
-    return [pid] + [each for each in descendants(pid) if _parent_and_state(str(each))[0] == pid]
+    return [pid] + [each for each in descendants(pid) if _parent_and_state(each)[0] == pid]
 
 
 def send(pid: int, number: int) -> bool:

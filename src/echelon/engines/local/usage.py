@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from echelon.agent.ranks.processes import descendants
+from echelon.agent.ranks.processes import descendants, stat_of
 from echelon.engines.local import devices, rundir
 from echelon.engines.local.store import RunStore
 from echelon.model.status import FINAL, RunSummary
@@ -96,10 +96,10 @@ def _cpu_seconds(trees: Mapping[str, Sequence[int]]) -> dict[str, float]:
 
 
 def _cpu_of(pid: int) -> float:
+    fields = stat_of(pid)
     try:
-        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-    except (OSError, IndexError, ValueError):
+    except (IndexError, ValueError):
         return 0.0
 
 
