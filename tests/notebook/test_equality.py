@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from tests.notebook.books import Cells, new_folder, read_book, run_in_order, run_inside
 from tests.properties import examples
@@ -112,6 +112,7 @@ def piped_result_of(cells: Cells, *, refuse_races: bool = False) -> str:
 
 @settings(max_examples=examples(200))
 @given(st.lists(st.lists(STATEMENTS, min_size=1, max_size=4), min_size=1, max_size=5))
+@example([["Own.held = l0"], ["d = {'x': l0}"], ["l0.append(0)"]])  # a class that shares what others change
 def test_steps_in_a_chain_give_what_cells_in_order_give(cuts: list[list[str]]) -> None:
     cells = [("functions", FUNCTIONS), ("step:first", START)]
     before = "first"

@@ -39,8 +39,15 @@ class Changes:
         there = [name for name in names if name in self._namespace]
         changed = {name: self._namespace[name] for name in there if not self._stays(name, tell)}
         same = {name: self._namespace[name] for name in there if name not in changed}
-        changed.update(_sharing(changed, same))
+        kept = {name: value for name, value in same.items() if self._goes(name, value)}
+        changed.update(_sharing(changed, kept))
         return changed
+
+    def _goes(self, name: str, value: Any) -> bool:
+        """Whether steps hand a value on at all: of definitions, those that a step has made."""
+        if not isinstance(value, _DEFINITIONS):
+            return True
+        return getattr(value, "__module__", None) == "__main__" and self._made.get(name) is not value
 
     def _stays(self, name: str, tell: Callable[[str], object]) -> bool:
         if name not in self._first:
@@ -92,7 +99,7 @@ def _sharing(handed: Dict[str, Any], others: Dict[str, Any]) -> Dict[str, Any]:
     parts: Set[int] = set()
     for value in handed.values():
         parts.update(alike.reach(value))
-    data = {name: alike.reach(value) for name, value in others.items() if not isinstance(value, _DEFINITIONS)}
+    data = {name: alike.reach(value) for name, value in others.items()}
     found: Dict[str, Any] = {}
     while True:
         new = [name for name, own in data.items() if name not in found and not parts.isdisjoint(own)]
