@@ -51,6 +51,12 @@ def test_ignore_files_count_without_a_repository(root: Path) -> None:
     assert shipped(root) == [".gitignore", "keep.log", "sub/.gitignore", "sub/z.tmp"]
 
 
+def test_the_state_folder_stays(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(root, "train.py", "state/submitted/a.tar.gz", "sub/state/b")
+    monkeypatch.setenv("ECHELON_HOME", f"{root}/sub/../state/")
+    assert shipped(root) == ["sub/state/b", "train.py"]
+
+
 def test_below_an_ignored_folder_nothing_comes_back(root: Path) -> None:
     write(root, "data/keep.csv", "train.py")
     (root / ".gitignore").write_text("data/\n!data/keep.csv\n")

@@ -202,11 +202,17 @@ def _entries(root: Path, folder: str) -> list[os.DirEntry[str]]:
 
 
 def _is_never_shipped(entry: os.DirEntry[str], path: str) -> bool:
-    if entry.name in _NEVER or entry.name.endswith(".pyc"):
+    if entry.name in _NEVER or entry.name.endswith(".pyc") or _is_state(entry.path):
         return True
     if entry.is_symlink():
         return path == RESULTS or holds(Path(entry.path), _ENVIRONMENT)
     return False
+
+
+def _is_state(path: str) -> bool:
+    """Whether it is echelon's own state folder, which holds what earlier runs shipped."""
+    home = os.environ.get("ECHELON_HOME")
+    return bool(home) and os.path.abspath(path) == os.path.abspath(home or "")
 
 
 def _is_environment_or_cache(folder: Path, names: set[str]) -> bool:

@@ -7,7 +7,8 @@ import { bytes, duration, moment, plain } from "/static/words.js";
 
 const MOST = 500; // nodes, or holders, at a time
 
-const link = (name) => html`<a href=${`#/run/${encodeURIComponent(name.replace(/^.*\//, ""))}`}>${name}</a>`;
+// A run of another namespace, which has no page here, is called NAMESPACE/NAME.
+const link = (name) => name.includes("/") ? name : html`<a href=${`#/run/${encodeURIComponent(name)}`}>${name}</a>`;
 
 export function Cluster() {
   const [found, setFound] = useState(null);
@@ -72,9 +73,9 @@ const Nodes = ({ usage }) => html`
         ${node.cpus_used ?? "?"} of ${node.cpus} CPUs, ${node.memory_used === null ? "?" : bytes(node.memory_used)} of ${bytes(node.memory)}
         ${Object.entries(node.users || {}).map(([name, count], at) => html`<br /><span class="gpu held">${letter(at)}</span> ${known(usage, name)}: ${count} GPU${count === 1 ? "" : "s"}`)}</li>`)}</ul>
     ${usage.nodes.length > MOST ? html`<p>and ${usage.nodes.length - MOST} more nodes: <code>echelon top --on k8s</code> lists them.</p>` : null}`}
-  ${usage.holders.length === 0 ? null : html`<h2>Who holds GPUs</h2>
-    <${Table} heads=${["Node", "Held by", "Pod", "GPUs", "For", "State"]} rows=${usage.holders.slice(0, MOST).map((each) => ({
-      key: each.node + each.pod + each.name, cells: [each.node, known(usage, each.name), each.pod || "-", each.gpus || "-",
+  ${!usage.holders.some((each) => each.gpus) ? null : html`<h2>Who holds GPUs</h2>
+    <${Table} heads=${["Node", "Held by", "Pod", "GPUs", "For", "State"]} rows=${usage.holders.filter((each) => each.gpus).slice(0, MOST).map((each) => ({
+      key: each.node + each.pod + each.name, cells: [each.node, known(usage, each.name), each.pod || "-", each.gpus,
         each.since === null ? "?" : duration(Date.now() / 1000 - each.since),
         each.state === "lingering" ? "idle: its run is over, its results are not fetched" : each.state] }))} />`}
   <h2>Runs</h2>
