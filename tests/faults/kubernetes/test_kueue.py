@@ -1,6 +1,6 @@
 """`--queue` with the real Kueue and the real training operator: a run that fills the quota, others that wait
 for it and then run, as one Job, as two and as a PyTorchJob, and those that are stopped before; a PyTorchJob
-that was written by hand, and one that is stopped. One test, since the controllers take long to start.
+that was written by hand, and one that is stopped; and one of two Jobs whose quota is taken back.
 """
 
 from __future__ import annotations
@@ -112,6 +112,30 @@ def test_runs_wait_for_kueues_quota_and_then_run(queue: str, terminal: Terminal)
     ours = ("workloads", "-l", "echelon.dev/run=several")
     wait_until(lambda: not terminal.kubectl.items(*ours), "its quota to be given back", PATIENCE)
     assert terminal.status(halted)["state"] == "stopped", "Kueue does not start it"
+
+
+def test_a_run_of_two_jobs_whose_quota_is_taken_back_waits_and_runs_again(
+    queue: str, own_cluster: Target, terminal: Terminal
+) -> None:
+    def hold(policy: str) -> None:
+        """Let the administrator stop the queue, which evicts what it has admitted, or open it again."""
+        patch = json.dumps({"spec": {"stopPolicy": policy}})
+        own_cluster.kubectl("patch", f"clusterqueue/{space}", "--type=merge", "-p", patch)
+
+    space = terminal.kubectl.namespace
+    terminal.write("train.py", SCRIPT)
+    plain = ("--queue", queue, "--framework", "plain", "--cpus", "500m")
+    command = terminal.train("several", *plain, "-n", "1", "--role", "evaluator=1", "train.py")
+    wait_for_one(terminal, {"several": 2})
+    hold("HoldAndDrain")
+    wait_until(lambda: terminal.status("several")["state"] == "queued", "it to wait again", PATIENCE)
+    wait_until(lambda: not running_pods(terminal, "several"), "its pods to be gone", PATIENCE)
+    hold("None")
+    wait_for_one(terminal, {"several": 2})
+    end_pods(terminal, "several")
+    assert command.wait() == 0, command
+    assert terminal.status("several")["state"] == "succeeded"
+    assert terminal.read("several", "model") == "trained"
 
 
 def by_hand(name: str, image: str, queue: str) -> dict[str, Any]:
