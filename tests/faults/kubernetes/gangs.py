@@ -101,7 +101,7 @@ class Kubelet:
         at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         for name in self._nodes:
             change = {"status": {"conditions": [{**_READY, "lastHeartbeatTime": at}]}}
-            self._api.patch("Node", name, change, how="strategic", subresource="status")
+            self._api.patch("Node", name, change, subresource="status")
 
     def _watch_jobs(self) -> None:
         """Every change of a Job, without a gap: how often it was started, and suspended again."""
@@ -171,7 +171,11 @@ class Kubelet:
         ready = "True" if phase == "Running" else "False"
         status = {
             "phase": phase,
-            "conditions": [{"type": "Ready", "status": ready}, {"type": "ContainersReady", "status": ready}],
+            "conditions": [
+                {"type": "PodScheduled", "status": "True"},
+                {"type": "Ready", "status": ready},
+                {"type": "ContainersReady", "status": ready},
+            ],
             "containerStatuses": [
                 {
                     "name": names.CONTAINER,
@@ -184,9 +188,7 @@ class Kubelet:
             ],
         }
         with suppress(EchelonError):  # it is gone, or has changed: the next look sees
-            self._api.patch(
-                "Pod", pod["metadata"]["name"], {"status": status}, how="strategic", subresource="status"
-            )
+            self._api.patch("Pod", pod["metadata"]["name"], {"status": status}, subresource="status")
 
 
 def _now() -> str:
