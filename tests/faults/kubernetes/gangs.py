@@ -19,6 +19,7 @@ from tests.conftest import PATIENCE
 from echelon import tending
 from echelon.engines.kubernetes import names, tend
 from echelon.engines.kubernetes.client.api import Api, Object
+from echelon.engines.kubernetes.client.place import Place
 from echelon.engines.kubernetes.engine import KubernetesEngine
 from echelon.engines.kubernetes.follow.view import read_record
 from echelon.errors import EchelonError, RunExists, Unreachable
@@ -214,7 +215,7 @@ def main() -> None:
     namespace, name, workers, gpus = sys.argv[1:]
     tend.BINDING, tend._NOT_OURS, tend._LOOK_AROUND = 6.0, 3.0, 2.0
     tending._ADMISSION = 0.5, 2.0
-    engine = KubernetesEngine(namespace=namespace)
+    engine = KubernetesEngine(Place(namespace=namespace))
     ref = RunRef(engine="k8s", name=name, namespace=namespace)
     print("begins", flush=True)
     _submit(job_of(name, int(workers), int(gpus)), engine)
