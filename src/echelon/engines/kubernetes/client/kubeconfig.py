@@ -19,7 +19,7 @@ from echelon.engines.kubernetes.client.access import MODES, PLUGIN_VERSIONS, Acc
 from echelon.engines.kubernetes.client.border import Each, Shape, fit
 from echelon.errors import Unavailable
 
-__all__ = ["Access", "context_names", "load_access"]
+__all__ = ["Access", "load_access"]
 
 Section = Mapping[str, Any]
 
@@ -103,12 +103,6 @@ def is_configured(environment: Mapping[str, str] | None = None) -> bool:
     if variables.get("KUBECONFIG") or in_cluster(variables) is not None:
         return True
     return any((_read(path) or "").strip() for path in kubeconfig_files(variables))
-
-
-def context_names(environment: Mapping[str, str] | None = None) -> list[str]:
-    """The names of all contexts, for completion and messages."""
-    files = kubeconfig_files(os.environ if environment is None else environment)
-    return sorted(merged([(path, text) for path in files if (text := _read(path)) is not None])["contexts"])
 
 
 def kubeconfig_files(variables: Mapping[str, str]) -> list[Path]:

@@ -11,7 +11,6 @@ from echelon.engines.kubernetes.kubeflow_labels import JOBSET, PREFIX
 from echelon.errors import InvalidJob
 from echelon.values import frozen
 
-Object = dict[str, Any]
 _INDEX = "batch.kubernetes.io/job-completion-index"
 _SIDE = ("istio-proxy", "istio-init")
 _MOST = 10_000  # workers; what says more is not believed
