@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from types import TracebackType
 from typing import Self
 
 from echelon.cli.bottom import BottomLines, Key
@@ -87,11 +86,9 @@ class WorkerLines:
             self._samples.__enter__()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *how: object) -> None:
         if self._samples is not None:
-            self._samples.__exit__(kind, error, trace)
+            self._samples.__exit__(*how)
         self._left.set()
         self.bottom.missing.set()
         self._thread.join()

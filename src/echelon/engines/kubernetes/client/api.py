@@ -9,7 +9,6 @@ import math
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
-from types import TracebackType
 from typing import Self, TypeVar
 
 import msgspec
@@ -321,9 +320,7 @@ class Api:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _read(self, content: bytes, kind: str) -> Object:
