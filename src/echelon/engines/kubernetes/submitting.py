@@ -15,21 +15,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from echelon.engines.base import (
-    Taken,
-    check_results,
-    current_user,
-    read_secrets,
-    run_exists,
-)
-from echelon.engines.kubernetes import (
-    controllers,
-    names,
-    objects,
-    pod_security,
-    prerequisites,
-    record,
-)
+from echelon.engines.base import Taken, check_results, current_user, read_secrets, run_exists
+from echelon.engines.kubernetes import controllers, names, objects, pod_security, prerequisites, record
 from echelon.engines.kubernetes.client import identity
 from echelon.engines.kubernetes.client.api import AlreadyThere, Api, Conflict, NotThere, Object
 from echelon.engines.kubernetes.client.beside import beside
