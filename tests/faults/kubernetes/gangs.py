@@ -22,6 +22,7 @@ from echelon.engines.kubernetes.client.api import Api, Object
 from echelon.engines.kubernetes.client.place import Place
 from echelon.engines.kubernetes.engine import KubernetesEngine
 from echelon.engines.kubernetes.follow.view import read_record
+from echelon.engines.kubernetes.upkeep import decisions
 from echelon.errors import EchelonError, RunExists, Unreachable
 from echelon.handle import Run
 from echelon.model.job import Job
@@ -213,7 +214,7 @@ def job_of(name: str, workers: int, gpus: int) -> Job:
 def main() -> None:
     """Submit NAMESPACE NAME WORKERS GPUS, or stay with that run, until its end is kept."""
     namespace, name, workers, gpus = sys.argv[1:]
-    tend.BINDING, tend._NOT_OURS, tend._LOOK_AROUND = 6.0, 3.0, 2.0
+    decisions.BINDING, decisions.NOT_OURS, tend._LOOK_AROUND = 6.0, 3.0, 2.0
     tending._ADMISSION = 0.5, 2.0
     engine = KubernetesEngine(Place(namespace=namespace))
     ref = RunRef(engine="k8s", name=name, namespace=namespace)
