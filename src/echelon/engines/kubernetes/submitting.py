@@ -15,7 +15,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from echelon.engines.base import Taken, check_results, current_user, read_secrets, run_exists
+from echelon.engines.base import Taken, current_user, run_exists
+from echelon.engines.job_secrets import read_secrets
 from echelon.engines.kubernetes import controllers, names, objects, pod_security, prerequisites, record
 from echelon.engines.kubernetes.client import identity
 from echelon.engines.kubernetes.client.api import AlreadyThere, Api, Conflict, NotThere, Object
@@ -34,6 +35,7 @@ from echelon.engines.kubernetes.render.payload import Payload, load, weigh
 from echelon.engines.kubernetes.render.pod import RESTRICTED, to_toleration
 from echelon.engines.kubernetes.state import whole
 from echelon.engines.machine import Submissions
+from echelon.engines.results import check_results
 from echelon.engines.terminal_size import size_for
 from echelon.errors import EchelonError
 from echelon.model.cluster import Cluster
