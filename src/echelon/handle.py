@@ -14,6 +14,7 @@ from echelon.agent import stopping
 from echelon.engines.abilities import CopyWatch, required
 from echelon.engines.base import Engine, RunDamaged, Saving, TakeOver
 from echelon.errors import EchelonError, InvalidJob, ResultsIncomplete, RunTimedOut, StateTrouble
+from echelon.failure import RunFailed, failure_of
 from echelon.live import in_notebook, shown, tell_waiting
 from echelon.model.copy import LeftOut
 from echelon.model.event import Event
@@ -33,15 +34,6 @@ if TYPE_CHECKING:
     from echelon.sampling import LiveUsage, NewestSamples
 
 STOP_PATIENCE = 60.0  # seconds that a run may take to end after the order to stop
-
-
-class RunFailed(EchelonError):
-    """A run did not succeed: `status` is how it ended, `exit_code` what `echelon wait` would exit with."""
-
-    def __init__(self, message: str, *, status: Status, hint: str = "") -> None:
-        super().__init__(message, hint=hint)
-        self.status = status
-        self.exit_code = status.exit_code or 1
 
 
 class Run:
@@ -463,21 +455,3 @@ class Run:
         was left, since it is not the run's own.
         """
         return self._engine.remove(self._ref, tell)
-
-
-def failure_of(status: Status) -> RunFailed | None:
-    """How a run that is over failed, as an error with the root cause; None if it succeeded."""
-    if status.state == "succeeded":
-        return None
-    ended = status.state.replace("-", " ")
-    reason = f": {status.reason}" if status.reason else ""
-    cause = status.root_cause
-    failure = RunFailed(
-        f"run {status.name!r} {'was ' if status.state in ('stopped', 'lost') else ''}{ended}{reason}",
-        hint=(cause.hint if cause is not None else None) or f"`echelon logs {status.name}` shows its output",
-        status=status,
-    )
-    if cause is not None and cause.tail:
-        who = "the last lines" if cause.rank is None else f"the last lines of rank {cause.rank}"
-        failure.add_note("\n  ".join([f"{who}:", *cause.tail]))
-    return failure
