@@ -165,11 +165,6 @@ class Display:
         yield
         panel.settle()
 
-    def settle(self) -> None:
-        """The run is over: have the last of it shown."""
-        if self._panel is not None:
-            self._panel.settle()
-
     def _live(self) -> Panel:
         if self._panel is None or self._panel.over.is_set():  # it may have been resumed since
             self._panel = Panel(self._run)
