@@ -9,7 +9,7 @@ import pytest
 from echelon.engines.base import Engine
 from echelon.engines.memory.engine import MemoryEngine
 from echelon.errors import RunTimedOut
-from echelon.handle import Run, whole_lines
+from echelon.handle import Run
 from echelon.model.ends import worker_lost
 from echelon.model.event import Event
 from echelon.model.job import Job
@@ -48,23 +48,6 @@ def test_the_last_lines_and_then_what_comes(tail: int) -> None:
     shown = [each.text for each in handle(before, after).logs(tail=tail, follow=True)]
     expected = [each.text for each in before][-tail or len(before) :] + [each.text for each in after]
     assert shown == expected
-
-
-def test_pieces_become_lines() -> None:
-    pieces = [
-        line("a", unfinished=True),
-        line("x", worker=1),
-        line("b", unfinished=True),
-        line("c", at=2.0),
-        line("d", unfinished=True, at=3.0),
-    ]
-    made = list(whole_lines(iter(pieces)))
-    assert [(each.text, each.worker, each.at) for each in made] == [
-        ("x", 1, 1.0),
-        ("abc", 0, 2.0),
-        ("d", 0, 3.0),
-    ]
-    assert not any(each.unfinished for each in made)
 
 
 class Forgetful(Growing):

@@ -61,7 +61,7 @@ def test_a_run_is_drawn_while_it_goes_on_and_at_its_end(home: Path) -> None:
         drawn_early = "succeeded" not in seen[-1][1]
         open("go-on", "w").close()
         run.wait(show=False)
-        run._panel.settle()
+        run._display._panel.settle()
         print(drawn_early, [update for update, _ in seen][:2])
     """
     cells = [textwrap.dedent(cell).strip("\n") for cell in (watch, meanwhile, "run", "echelon.attach('fm')")]

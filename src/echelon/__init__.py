@@ -13,7 +13,7 @@ _HOMES = {
     "EchelonError": "echelon.errors",
     "LogLine": "echelon.model.log",
     "Run": "echelon.handle",
-    "RunFailed": "echelon.handle",
+    "RunFailed": "echelon.failure",
     "Status": "echelon.model.status",
     "attach": "echelon.api",
     "run": "echelon.api",

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any
 
 from echelon.agent import stopping
 from echelon.engines.abilities import CopyWatch, required
 from echelon.engines.base import Engine, RunDamaged, Saving, TakeOver
 from echelon.errors import EchelonError, InvalidJob, ResultsIncomplete, RunTimedOut, StateTrouble
+from echelon.failure import RunFailed, failure_of
 from echelon.live import in_notebook, shown, tell_waiting
 from echelon.model.copy import LeftOut
-from echelon.model.display import as_html
 from echelon.model.event import Event
 from echelon.model.job import Job
-from echelon.model.log import LogBlock, LogLine
+from echelon.model.log import LogBlock, LogLine, whole_lines
 from echelon.model.plan import Plan
 from echelon.model.resources import parse_duration
 from echelon.model.run import Record, RunRef, StopSignal, opening_status
@@ -29,19 +30,10 @@ from echelon.tending import Tending, tending
 
 if TYPE_CHECKING:
     from echelon.model.metric import Metric
-    from echelon.panel import Panel
+    from echelon.panel import Display
     from echelon.sampling import LiveUsage, NewestSamples
 
 STOP_PATIENCE = 60.0  # seconds that a run may take to end after the order to stop
-
-
-class RunFailed(EchelonError):
-    """A run did not succeed: `status` is how it ended, `exit_code` what `echelon wait` would exit with."""
-
-    def __init__(self, message: str, *, status: Status, hint: str = "") -> None:
-        super().__init__(message, hint=hint)
-        self.status = status
-        self.exit_code = status.exit_code or 1
 
 
 class Run:
@@ -53,7 +45,6 @@ class Run:
     def __init__(self, ref: RunRef, engine: Engine) -> None:
         self._ref = ref
         self._engine = engine
-        self._panel: Panel | None = None  # how it shows itself in a notebook, once it has
 
     def __str__(self) -> str:
         return str(self._ref)
@@ -63,34 +54,18 @@ class Run:
 
     def _repr_html_(self) -> str:
         """How it stands, and its curves so far."""
-        from echelon.panel import drawn
-
-        return drawn(self._table(), self._panel, lambda: self.observe(events=False))
+        return self._display.page()
 
     def _ipython_display_(self) -> None:
         """In a notebook, a run that goes on is drawn anew as it does; otherwise IPython asks for the HTML."""
-        if not in_notebook():
+        if not (in_notebook() and self._display.show()):
             raise NotImplementedError
-        if self._panel is not None and self._panel.is_here:
-            return
-        with suppress(EchelonError):
-            if self.status().state not in (*FINAL, "damaged"):
-                self._live().show()
-                return
-        raise NotImplementedError
 
-    def _live(self) -> Panel:
-        from echelon.panel import Panel
+    @cached_property
+    def _display(self) -> Display:
+        from echelon.panel import Display
 
-        if self._panel is None or self._panel.over.is_set():  # it may have been resumed since
-            self._panel = Panel(repr(self), self._table, lambda: self.observe(follow=True))
-        return self._panel
-
-    def _table(self) -> str:
-        try:
-            return self.status()._repr_html_()
-        except EchelonError as error:
-            return as_html([("run", str(self._ref)), ("state", str(error))])
+        return Display(self)
 
     @property
     def name(self) -> str:
@@ -228,14 +203,9 @@ class Run:
         def lines() -> Iterator[LogLine]:
             return whole_lines(self._engine.logs(self._ref, follow=True))
 
-        with shown(lines, prefix=several_ranks):
-            if not in_notebook():
-                yield
-                return
-            panel = self._live()
-            panel.show_curves()
+        curves = self._display.curves() if in_notebook() else nullcontext()
+        with shown(lines, prefix=several_ranks), curves:
             yield
-            panel.settle()
 
     def exception(self, timeout: float | str | None = None) -> RunFailed | None:
         """Wait for the end, and return why the run did not succeed; None if it did."""
@@ -485,45 +455,3 @@ class Run:
         was left, since it is not the run's own.
         """
         return self._engine.remove(self._ref, tell)
-
-
-def failure_of(status: Status) -> RunFailed | None:
-    """How a run that is over failed, as an error with the root cause; None if it succeeded."""
-    if status.state == "succeeded":
-        return None
-    ended = status.state.replace("-", " ")
-    reason = f": {status.reason}" if status.reason else ""
-    cause = status.root_cause
-    failure = RunFailed(
-        f"run {status.name!r} {'was ' if status.state in ('stopped', 'lost') else ''}{ended}{reason}",
-        hint=(cause.hint if cause is not None else None) or f"`echelon logs {status.name}` shows its output",
-        status=status,
-    )
-    if cause is not None and cause.tail:
-        who = "the last lines" if cause.rank is None else f"the last lines of rank {cause.rank}"
-        failure.add_note("\n  ".join([f"{who}:", *cause.tail]))
-    return failure
-
-
-@overload
-def whole_lines(pieces: Iterable[LogLine]) -> Iterator[LogLine]: ...
-@overload
-def whole_lines(pieces: Iterable[LogLine | LogBlock]) -> Iterator[LogLine | LogBlock]: ...
-def whole_lines(pieces: Iterable[LogLine | LogBlock]) -> Iterator[LogLine | LogBlock]:
-    """Put lines together that came in pieces. What is whole, as lines of a block are, stays as it is."""
-    import dataclasses
-
-    begun: dict[tuple[int, int | None, str], list[LogLine]] = {}
-    for piece in pieces:
-        line = piece if isinstance(piece, LogLine) else piece.first
-        key = (line.worker, line.rank, line.stream)
-        if line.unfinished:
-            begun.setdefault(key, []).append(line)
-        elif key in begun:
-            text = "".join(each.text for each in [*begun.pop(key), line])
-            whole = dataclasses.replace(line, text=text)
-            yield whole if isinstance(piece, LogLine) else dataclasses.replace(piece, first=whole)
-        else:
-            yield piece
-    for lines in begun.values():
-        yield dataclasses.replace(lines[-1], text="".join(each.text for each in lines), unfinished=False)

@@ -8,30 +8,41 @@ import itertools
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import suppress
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, Protocol
 
 from echelon.errors import EchelonError
 from echelon.metrics.curves import Curves
+from echelon.model.display import as_html
 from echelon.model.event import Event
 from echelon.model.metric import Metric
+from echelon.model.status import FINAL, Status
 
 _PAUSE = 1.0  # seconds between two drawings
 _LAST = 30.0  # seconds that the last drawing of a run that is over may take to come
 _NUMBERS = itertools.count(1)
 
 
+class Shown(Protocol):
+    """A run, as far as it is shown."""
+
+    def status(self) -> Status:
+        """How it stands."""
+        ...
+
+    def observe(self, *, follow: bool = False, events: bool = True) -> Iterator[Event | Metric]:
+        """What happens and is measured."""
+        ...
+
+
 class Panel:
     """One run, followed from the first time that it is shown."""
 
-    def __init__(
-        self, text: str, look: Callable[[], str], observe: Callable[[], Iterator[Event | Metric]]
-    ) -> None:
-        """`look` gives the table of how the run stands, `observe` what happens and is measured."""
+    def __init__(self, run: Shown) -> None:
         self.curves = Curves()
         self.over = threading.Event()
-        self._text, self._look, self._observe = text, look, observe
+        self._run = run
         self._id = f"echelon-{os.getpid()}-{next(_NUMBERS)}"
         self._cells: set[int] = set()  # that show it
         self._kept: int | None = None  # the cell that has a place for it, empty until there is a curve
@@ -77,7 +88,7 @@ class Panel:
     def _take(self) -> None:
         try:
             with suppress(EchelonError, OSError):  # the table says how the run stands
-                for item in self._observe():
+                for item in self._run.observe(follow=True):
                     if isinstance(item, Metric):
                         self.curves.add(item)
                     else:
@@ -106,9 +117,9 @@ class Panel:
     def _publish(self, *, update: bool) -> None:
         if self._stale:
             self._stale = False
-            self._table = self._look()
+            self._table = _table(self._run)
         page = _joined(self._table, self.curves)
-        self._send({"text/plain": self._text, "text/html": page}, update=update)
+        self._send({"text/plain": repr(self._run), "text/html": page}, update=update)
 
     def _send(self, data: dict[str, str], *, update: bool) -> None:
         from IPython.display import publish_display_data
@@ -117,16 +128,54 @@ class Panel:
         publish(data, transient={"display_id": self._id}, update=update)
 
 
-def drawn(table: str, panel: Panel | None, read: Callable[[], Iterator[Event | Metric]]) -> str:
-    """A run as HTML as it stands, after its table; what a panel has read to the end is not read again."""
-    if panel is not None and panel.over.is_set():
-        return _joined(table, panel.curves)
-    curves = Curves()
-    with suppress(EchelonError, OSError):  # the table says how the run stands
-        for item in read():
-            if isinstance(item, Metric):
-                curves.add(item)
-    return _joined(table, curves)
+class Display:
+    """How a run shows itself: as one panel for all cells while it goes on, and as a page at any time."""
+
+    def __init__(self, run: Shown) -> None:
+        self._run = run
+        self._panel: Panel | None = None
+
+    def page(self) -> str:
+        """The run as HTML as it stands; what a panel has read to the end is not read again."""
+        table = _table(self._run)
+        if self._panel is not None and self._panel.over.is_set():
+            return _joined(table, self._panel.curves)
+        curves = Curves()
+        with suppress(EchelonError, OSError):  # the table says how the run stands
+            for item in self._run.observe(events=False):
+                if isinstance(item, Metric):
+                    curves.add(item)
+        return _joined(table, curves)
+
+    def show(self) -> bool:
+        """Show a run that goes on in this cell, if it does."""
+        if self._panel is not None and self._panel.is_here:
+            return True
+        with suppress(EchelonError):
+            if self._run.status().state not in (*FINAL, "damaged"):
+                self._live().show()
+                return True
+        return False
+
+    @contextmanager
+    def curves(self) -> Iterator[None]:
+        """Show its curves in this cell, as soon as there are some, while the block waits for its end."""
+        panel = self._live()
+        panel.show_curves()
+        yield
+        panel.settle()
+
+    def _live(self) -> Panel:
+        if self._panel is None or self._panel.over.is_set():  # it may have been resumed since
+            self._panel = Panel(self._run)
+        return self._panel
+
+
+def _table(run: Shown) -> str:
+    try:
+        return run.status()._repr_html_()
+    except EchelonError as error:
+        return as_html([("run", str(run)), ("state", str(error))])
 
 
 def _joined(table: str, curves: Curves) -> str:

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import threading
 from dataclasses import replace
-from types import TracebackType
 from typing import Self
 
 from echelon.engines.base import Engine
@@ -38,9 +37,7 @@ class NewestSamples:
             threading.Thread(target=self._follow, name="samples", daemon=True).start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._left.set()
 
     def _follow(self) -> None:
@@ -81,11 +78,9 @@ class LiveUsage:
         threading.Thread(target=self._follow, name="usage", daemon=True).start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *how: object) -> None:
         self._left.set()
-        self._newest.__exit__(kind, error, trace)
+        self._newest.__exit__(*how)
 
     def _follow(self) -> None:
         try:

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from echelon.bundle import find_project, list_files, pack
+from echelon.bundle import find_project, pack
+from echelon.bundle.survey import survey
 from echelon.errors import CannotShip
 
 
@@ -96,7 +97,7 @@ def test_the_home_is_not_shipped_by_accident(home: Path) -> None:
             pack(refused)
         assert ".echelonignore" in caught.value.hint
     (home / ".echelonignore").write_text("id_rsa\n")
-    assert list_files(home) == [Path(".echelonignore"), Path("train.py")]
+    assert [each.path for each in survey(home).found] == [".echelonignore", "train.py"]
 
 
 def test_what_is_no_folder_is_named(home: Path) -> None:

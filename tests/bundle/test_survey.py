@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import socket
+import stat
 import subprocess
 import tarfile
 import tempfile
@@ -16,7 +17,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.properties import examples
 
-from echelon.bundle import list_files
 from echelon.bundle.survey import survey
 from echelon.errors import CannotShip, InvalidJob
 
@@ -36,7 +36,9 @@ def write(root: Path, *paths: str, text: str = "") -> None:
 
 
 def shipped(root: Path, *include: str) -> list[str]:
-    return [str(path) for path in list_files(root, include=include)]
+    """The files and links of a project that are shipped."""
+    found = survey(root, include=include).found
+    return [each.path for each in found if not stat.S_ISDIR(each.status.st_mode)]
 
 
 def test_everything_of_a_plain_folder_sorted(root: Path) -> None:
@@ -330,7 +332,7 @@ def test_an_include_without_a_match_is_named(root: Path, pattern: str, problem: 
     write(root, "a.py", "__pycache__/a.pyc", "real/file")
     (root / "link").symlink_to("real")
     with pytest.raises(InvalidJob, match=problem) as caught:
-        list_files(root, include=["a.py", pattern])
+        survey(root, include=["a.py", pattern])
     assert caught.value.field == "include"
     assert caught.value.value == pattern
     assert caught.value.hint
@@ -363,12 +365,12 @@ def test_what_cannot_be_read_is_named_unless_ignored(as_nobody: Path) -> None:
     as_owner(lambda: write(as_nobody, "a.py", "secret.key", "closed/x", "fine/y"))
     as_owner(lambda: (as_nobody / "secret.key").chmod(0))
     with pytest.raises(CannotShip, match=r"secret\.key cannot be read: Permission denied"):
-        list_files(as_nobody)
+        survey(as_nobody)
     as_owner(lambda: (as_nobody / ".gitignore").write_text("*.key\n"))
     assert shipped(as_nobody) == [".gitignore", "a.py", "closed/x", "fine/y"]
     as_owner(lambda: (as_nobody / "closed").chmod(0))
     with pytest.raises(CannotShip, match="closed cannot be read"):
-        list_files(as_nobody)
+        survey(as_nobody)
     as_owner(lambda: (as_nobody / ".echelonignore").write_text("closed/\n"))
     assert shipped(as_nobody) == [".echelonignore", ".gitignore", "a.py", "fine/y"]
     as_owner(lambda: (as_nobody / "closed").chmod(0o755))

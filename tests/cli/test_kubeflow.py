@@ -12,6 +12,7 @@ from textwrap import dedent
 from typing import Any
 
 import pytest
+from tests.kubeflow.calling_torchrun import calling_torchrun
 from tests.kubeflow.test_pytorchjob import DIFFERENT, MNIST
 from tests.kubeflow.test_tfjob import DIST_MNIST
 from tests.kubeflow.test_trainjob import JOB, RUNTIME, joined
@@ -25,44 +26,25 @@ from echelon.model.settings import to_job
 Call = Callable[..., subprocess.CompletedProcess[str]]
 Write = Callable[..., Path]
 
-TORCHRUN = """
+HELPERS = """
     apiVersion: v1
     kind: ConfigMap
     metadata: {name: helpers}
     data:
       greeting.txt: hello
-    ---
-    apiVersion: kubeflow.org/v1
-    kind: PyTorchJob
-    metadata: {name: mnist}
-    spec:
-      nprocPerNode: "1"
-      elasticPolicy: {rdzvBackend: c10d}
-      pytorchReplicaSpecs:
-        Worker:
-          replicas: 2
-          restartPolicy: Never
-          template:
-            spec:
-              containers:
-                - name: pytorch
-                  image: my/torch:2
-                  command: [sh, -c]
-                  args:
-                    - >-
-                      torchrun --rdzv_id ${PET_RDZV_ID} --rdzv_backend ${PET_RDZV_BACKEND}
-                      --rdzv_endpoint ${PET_RDZV_ENDPOINT} --nnodes ${PET_NNODES}
-                      --nproc_per_node ${PET_NPROC_PER_NODE}
-                      /opt/mnist/src/train.py --greeting /etc/helpers/greeting.txt --nodes $(PET_NNODES)
-                  volumeMounts:
-                    - {name: src, mountPath: /opt/mnist/src}
-                    - {name: helpers, mountPath: /etc/helpers}
-              volumes:
-                - name: src
-                  hostPath: {path: /mnt/src}
-                - name: helpers
-                  configMap: {name: helpers}
 """
+TORCHRUN = joined(
+    HELPERS,
+    calling_torchrun(
+        "/opt/mnist/src/train.py --greeting /etc/helpers/greeting.txt --nodes $(PET_NNODES)",
+        "my/torch:2",
+        procs=1,
+        volumes={
+            "/opt/mnist/src": "hostPath: {path: /mnt/src}",
+            "/etc/helpers": "configMap: {name: helpers}",
+        },
+    ),
+)
 TRAIN = """
     import os, sys
 

@@ -278,11 +278,11 @@ def test_a_name_that_is_wrong_does_not_keep_the_others_waiting(call: Call) -> No
 
 
 def test_status_says_what_of_the_results_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
-    from echelon.cli import render
+    from echelon.cli.render_status import show_status
     from echelon.model.status import Status
 
     lost = tuple(f"worker {worker}: 3 files not fetched: its pod is gone" for worker in range(10))
-    render.status(Status(name="fm", uri="k8s://fm", state="succeeded", missing=lost), "text")
+    show_status(Status(name="fm", uri="k8s://fm", state="succeeded", missing=lost), "text")
     lines = [line.split(None, 1) for line in capsys.readouterr().out.splitlines() if "missing" in line]
     assert lines == [*(["missing", each] for each in lost[:8]), ["missing", "results of 2 more workers"]]
 

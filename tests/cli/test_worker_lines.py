@@ -22,6 +22,7 @@ from echelon.handle import Run
 from echelon.model.job import Job
 from echelon.model.log import LogLine
 from echelon.model.progress import Progress
+from echelon.model.sample import Samples, WorkerSample
 from echelon.model.status import WorkerStatus
 from echelon.submit import Prepared, submit
 
@@ -139,14 +140,16 @@ def texts(lines: WorkerLines) -> list[str]:
 
 def test_lines_of_a_run_from_its_start_to_its_end() -> None:
     run = start(Act(lines=("step 1/4 loss=0.5",), lasts=True))
-    lines = WorkerLines(run, (), use=lambda number: f"CPU {number}%")
+    samples = run.samples()
+    samples.all = Samples(workers=tuple(WorkerSample(worker=each, at=0.0, cpus=each) for each in range(2)))
+    lines = WorkerLines(run, (), samples)
     assert texts(lines) == []
     for event in run._engine.events(run._ref):
         lines.take(event)
-    assert texts(lines) == ["running  CPU 0%", "running  CPU 1%"]
+    assert texts(lines) == ["running  CPU 0%  0 B", "running  CPU 100%  0 B"]
     for each in run.logs():
         lines.read(each)
-    assert texts(lines)[1] == "running  1/4  25%  loss 0.5  CPU 1%"
+    assert texts(lines)[1] == "running  1/4  25%  loss 0.5  CPU 100%  0 B"
     run.stop()
     for event in run.events():
         lines.take(event)

@@ -107,7 +107,7 @@ def test_the_platform_is_asked_of_the_cluster(
     asked: list[object] = []
 
     def connect(engine: KubernetesEngine) -> Nodes:
-        asked.append(engine._context)
+        asked.append(engine._place.context)
         return Nodes(("linux", "arm64"))
 
     monkeypatch.setattr(KubernetesEngine, "api", property(connect))

@@ -3,11 +3,14 @@ TrainJob under Kubeflow's Trainer. The image has PyPI's torch: torchrun wants li
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable
 
 import pytest
 import yaml
 from tests.faults.kubernetes.terminal import Terminal
+from tests.kubeflow.calling_torchrun import calling_torchrun
+from tests.kubeflow.test_trainjob import RUNTIME, joined
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
@@ -28,61 +31,6 @@ data:
     dist.barrier()
     dist.destroy_process_group()
 """
-PYTORCH_JOB = """\
-apiVersion: kubeflow.org/v1
-kind: PyTorchJob
-metadata: {name: elastic}
-spec:
-  nprocPerNode: "2"
-  elasticPolicy: {rdzvBackend: c10d}
-  pytorchReplicaSpecs:
-    Worker:
-      replicas: 2
-      restartPolicy: Never
-      template:
-        spec:
-          containers:
-            - name: pytorch
-              image: IMAGE
-              command: [sh, -c]
-              args:
-                - >-
-                  torchrun --rdzv_id ${PET_RDZV_ID} --rdzv_backend ${PET_RDZV_BACKEND}
-                  --rdzv_endpoint ${PET_RDZV_ENDPOINT} --nnodes ${PET_NNODES}
-                  --nproc_per_node ${PET_NPROC_PER_NODE} /opt/src/train.py
-              env: [{name: OMP_NUM_THREADS, value: "1"}]
-              volumeMounts: [{name: src, mountPath: /opt/src}]
-          volumes: [{name: src, configMap: {name: train-src}}]
-"""
-RUNTIME = """\
-apiVersion: trainer.kubeflow.org/v1alpha1
-kind: TrainingRuntime
-metadata:
-  name: torch-pypi
-  labels: {trainer.kubeflow.org/framework: torch}
-spec:
-  mlPolicy:
-    numNodes: 1
-    torch: {numProcPerNode: 2}
-  template:
-    spec:
-      replicatedJobs:
-        - name: node
-          template:
-            metadata:
-              labels: {trainer.kubeflow.org/trainjob-ancestor-step: trainer}
-            spec:
-              backoffLimit: 0
-              template:
-                spec:
-                  restartPolicy: Never
-                  containers:
-                    - name: node
-                      image: IMAGE
-                      env: [{name: OMP_NUM_THREADS, value: "1"}]
-                      volumeMounts: [{name: src, mountPath: /opt/src}]
-                  volumes: [{name: src, configMap: {name: train-src}}]
-"""
 TRAIN_JOB = """\
 apiVersion: trainer.kubeflow.org/v1alpha1
 kind: TrainJob
@@ -101,6 +49,28 @@ def told(output: str) -> list[str]:
     return sorted("rank " + line.partition("rank ")[2] for line in output.splitlines() if "rank " in line)
 
 
+def runtime(image: str) -> str:
+    """Trainer's runtime for the program above."""
+    made = yaml.safe_load(textwrap.dedent(RUNTIME))
+    made["kind"] = "TrainingRuntime"
+    made["metadata"] = {"name": "torch-pypi", "labels": {"trainer.kubeflow.org/framework": "torch"}}
+    made["spec"]["mlPolicy"]["torch"]["numProcPerNode"] = 2
+    job = made["spec"]["template"]["spec"]["replicatedJobs"][0]["template"]["spec"]
+    job["backoffLimit"] = 0
+    container = {
+        "name": "node",
+        "image": image,
+        "env": [{"name": "OMP_NUM_THREADS", "value": "1"}],
+        "volumeMounts": [{"name": "src", "mountPath": "/opt/src"}],
+    }
+    job["template"]["spec"] = {
+        "restartPolicy": "Never",
+        "containers": [container],
+        "volumes": [{"name": "src", "configMap": {"name": "train-src"}}],
+    }
+    return str(yaml.safe_dump(made))
+
+
 @pytest.fixture
 def pypi(image: Callable[[str], str]) -> str:
     return image("torch-pypi")
@@ -108,21 +78,23 @@ def pypi(image: Callable[[str], str]) -> str:
 
 def test_a_shell_that_calls_torchrun(terminal: Terminal, pypi: str) -> None:
     """Which pod is node 0, their order of arrival says."""
-    terminal.write("job.yaml", "---\n".join((SOURCE, PYTORCH_JOB.replace("IMAGE", pypi))))
+    volumes = {"/opt/src": "configMap: {name: train-src}"}
+    job = calling_torchrun("/opt/src/train.py", pypi, procs=2, volumes=volumes)
+    terminal.write("job.yaml", joined(SOURCE, job))
     done = terminal.call("run", "-f", "job.yaml", patience=300)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     assert told(done.stdout) == SAID
 
 
 def test_a_train_job_without_a_controller(terminal: Terminal, pypi: str) -> None:
-    terminal.write("job.yaml", "---\n".join((SOURCE, RUNTIME.replace("IMAGE", pypi), TRAIN_JOB)))
+    terminal.write("job.yaml", joined(SOURCE, runtime(pypi), TRAIN_JOB))
     done = terminal.call("run", "-f", "job.yaml", patience=300)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     assert told(done.stdout) == SAID
 
 
 def test_a_train_job_under_the_trainer(trainer: None, terminal: Terminal, pypi: str) -> None:
-    for text in (SOURCE, RUNTIME.replace("IMAGE", pypi), TRAIN_JOB):
+    for text in (SOURCE, runtime(pypi), TRAIN_JOB):
         terminal.kubectl.create(yaml.safe_load(text))
     address = f"k8s://{terminal.kubectl.namespace}/trainjob/trained"
     waited = terminal.call("wait", address, patience=300)

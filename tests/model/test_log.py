@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 from echelon.agent.loop import Loop, Timer
 from echelon.agent.output import sink
 from echelon.agent.output.sink import RankLog, Sink, Stream
-from echelon.handle import whole_lines
 from echelon.model.log import (
     LOOSE,
     EventLine,
@@ -28,6 +27,7 @@ from echelon.model.log import (
     may_be_event,
     parse_blocks,
     parse_line,
+    whole_lines,
 )
 
 STREAMS = [(rank, letter) for rank in (0, 1, 12) for letter in "oe"]
@@ -327,3 +327,23 @@ def test_a_line(raw: bytes, line: LogLine) -> None:
 def test_what_an_agent_runs_before_its_ranks_belongs_to_no_rank() -> None:
     line = parse_line(b"1763173621.250 17 [-] Collecting numpy", 2)
     assert line == LogLine(text="Collecting numpy", at=1763173621.25, worker=2, rank=None, sequence=17)
+
+
+def test_pieces_become_lines() -> None:
+    def line(text: str, *, worker: int = 0, at: float = 1.0, unfinished: bool = False) -> LogLine:
+        return LogLine(text=text, at=at, worker=worker, rank=worker, unfinished=unfinished)
+
+    pieces = [
+        line("a", unfinished=True),
+        line("x", worker=1),
+        line("b", unfinished=True),
+        line("c", at=2.0),
+        line("d", unfinished=True, at=3.0),
+    ]
+    made = list(whole_lines(iter(pieces)))
+    assert [(each.text, each.worker, each.at) for each in made] == [
+        ("x", 1, 1.0),
+        ("abc", 0, 2.0),
+        ("d", 0, 3.0),
+    ]
+    assert not any(each.unfinished for each in made)

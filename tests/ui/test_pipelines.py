@@ -15,7 +15,7 @@ from tests.ui.test_live import Page
 from echelon.engines.memory.engine import MemoryEngine
 from echelon.engines.memory.script import Act
 from echelon.model.job import PIPELINE, Job
-from echelon.notebook.folder import PipelineFolder, PipelineRecord, StepRecord, held, with_step, write_record
+from echelon.notebook.folder import PipelineFolder, PipelineRecord, StepRecord, held, write_record
 from echelon.notebook.graph import Node
 from echelon.notebook.noted import note_pipeline
 from echelon.prepare import Prepared
@@ -92,10 +92,13 @@ def test_a_page_is_told_of_its_steps_as_they_go(serve: Serve, pipeline: Pipeline
             name="book-1",
             notebook="",
             created=1.0,
-            steps={"load": StepRecord(state="succeeded")},
+            steps={
+                "load": StepRecord(state="succeeded"),
+                "train": StepRecord(state="running", run="book-1-train"),
+            },
             graph=GRAPH,
         )
-        write_record(pipeline, with_step(record, "train", state="running", run="book-1-train"))
+        write_record(pipeline, record)
         later = next(messages)["pipeline"]
         assert [step["state"] for step in later["steps"]] == ["succeeded", "running"]
     runs = Page(client, "page=runs")

@@ -11,14 +11,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from echelon.bundle.archive import Bundle, pack, pack_files
     from echelon.bundle.project import find_project
-    from echelon.bundle.survey import list_files
 
-__all__ = ["Bundle", "find_project", "list_files", "pack", "pack_files"]
+__all__ = ["Bundle", "find_project", "pack", "pack_files"]
 
 _HOMES = {
     "Bundle": "archive",
     "find_project": "project",
-    "list_files": "survey",
     "pack": "archive",
     "pack_files": "archive",
 }

@@ -139,20 +139,20 @@ def _archive(root: Path, members: Mapping[str, Found | bytes]) -> Iterator[bytes
 def _header(path: str, member: Found | bytes) -> bytes:
     import tarfile  # imported only when packing
 
-    info = tarfile.TarInfo(_portable(path))
+    info = tarfile.TarInfo(portable(path))
     info.size = _size(member)
     if isinstance(member, bytes):
         info.mode = 0o644
     elif _is_folder(member):
         info.type, info.mode = tarfile.DIRTYPE, 0o755
     elif stat.S_ISLNK(member.status.st_mode):
-        info.type, info.mode, info.linkname = tarfile.SYMTYPE, 0o777, _portable(member.target)
+        info.type, info.mode, info.linkname = tarfile.SYMTYPE, 0o777, portable(member.target)
     else:
         info.mode = 0o755 if member.status.st_mode & stat.S_IXUSR else 0o644
     return info.tobuf(tarfile.PAX_FORMAT, "utf-8", "surrogateescape")
 
 
-def _portable(path: str) -> str:
+def portable(path: str) -> str:
     """A name by its bytes, independent of this machine's encoding."""
     return os.fsencode(path).decode("utf-8", "surrogateescape")
 

@@ -79,12 +79,6 @@ class _Folder:
     kept: bool = False  # by a `!` in `.echelonignore`
 
 
-def list_files(root: Path, *, include: Sequence[str] = ()) -> list[Path]:
-    """The files and links of a project that are shipped, relative to it and sorted."""
-    found = survey(root, include=include).found
-    return [Path(each.path) for each in found if not stat.S_ISDIR(each.status.st_mode)]
-
-
 def survey(root: Path, *, include: Sequence[str] = ()) -> Survey:
     """All files, links and empty folders of a project that are shipped.
 

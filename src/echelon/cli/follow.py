@@ -76,23 +76,17 @@ def follow(
         with stopping_on_signals(run) as signals:
             render.notice(render.headline(job, run))
             workers: WorkerLines | None = None
-            samples = run.samples()
             if terminal is None and not raw and are_possible(to_stderr=format_ != "text"):
-                from echelon.cli.render_usage import use_in_words
                 from echelon.cli.worker_lines import WorkerLines
 
-                patterns = job.metric_patterns
-                workers = WorkerLines(run, patterns, use=lambda worker: use_in_words(samples.of(worker)))
+                workers = WorkerLines(run, job.metric_patterns, run.samples())
             watcher = threading.Thread(
                 target=_attend, args=(run, tender, _LastLine(recent, only), workers), daemon=True
             )
             watcher.start()
             try:
                 if terminal is None or not terminal.relay():
-                    with (
-                        workers or contextlib.nullcontext(),
-                        samples if workers else contextlib.nullcontext(),
-                    ):
+                    with workers or contextlib.nullcontext():
                         _show(run, format_, raw=raw, only=only, recent=recent, workers=workers)
             except (BrokenPipeError, OutputFailed) as error:
                 if not signals:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from echelon.cli.render import data, table
 from echelon.cli.say import say, style
 from echelon.cli.words import duration, state
+from echelon.model.display import some_of
 from echelon.model.resources import format_memory
 
 if TYPE_CHECKING:
@@ -116,7 +117,7 @@ def _run_row(each: ClusterRun) -> tuple[str, ...]:
         f"{each.cpus:g}",
         format_memory(each.memory),
         str(each.gpus or "-"),
-        _some(list(each.nodes)) or "-",
+        some_of(each.nodes, _NAMED) or "-",
     )
 
 
@@ -145,12 +146,7 @@ def _holder_row(each: Holder, now: float) -> tuple[str, ...]:
 def _users(users: Mapping[str, int]) -> str:
     """Who has GPUs here, those with the most first."""
     most = sorted(users.items(), key=lambda each: (-each[1], each[0]))
-    return _some([f"{name} ({count})" for name, count in most])
-
-
-def _some(names: list[str]) -> str:
-    more = len(names) - _NAMED
-    return ", ".join(names) if more <= 1 else f"{', '.join(names[:_NAMED])} and {more} more"
+    return some_of([f"{name} ({count})" for name, count in most], _NAMED)
 
 
 def _rows(heads: tuple[str, ...], rows: list[tuple[str, ...]], room: int | None, what: str) -> None:

@@ -113,13 +113,15 @@ def status(name: str | None, **target: str | None) -> int:
       echelon status RUN
       echelon status RUN -o json
     """
-    from echelon.cli import render
     from echelon.handle import Run
 
     found, format_ = find_run_or_steps(name, target), target["format"] or "text"
     if isinstance(found, Run):
-        render.status(seen := found.status(), format_, found.advice(seen))
+        from echelon.cli.render_status import show_status
+
+        show_status(seen := found.status(), format_, found.advice(seen))
     else:
+        from echelon.cli import render
         from echelon.cli.notebooks.pipelines import rows_of
 
         render.runs(rows_of(found), format_, ended_too=True)

@@ -39,10 +39,10 @@ _CUT = re.compile("\x1b(?:\\[[0-9;:]{0,32})?\\Z")
 give_way: Callable[[], AbstractContextManager[object]] = contextlib.nullcontext
 
 
-def say(text: str = "", *, err: bool = False, nl: bool = True) -> None:
+def say(text: str = "", *, err: bool = False) -> None:
     """Print text for a person; colours are left out where there is no terminal."""
     with give_way():
-        click.echo(shown(text), err=err, nl=nl)
+        click.echo(shown(text), err=err)
 
 
 def shown(text: str) -> str:

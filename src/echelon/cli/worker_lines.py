@@ -9,12 +9,12 @@ import contextlib
 import signal
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from types import TracebackType
 from typing import Self
 
 from echelon.cli.bottom import BottomLines, Key
+from echelon.cli.render_usage import use_in_words
 from echelon.cli.say import shown, style
 from echelon.cli.words import RANK_COLOURS, ranges
 from echelon.errors import EchelonError
@@ -25,6 +25,7 @@ from echelon.model.event import Event
 from echelon.model.log import LogBlock, LogLine
 from echelon.model.progress import Progress, words
 from echelon.model.status import FINAL, Status, WorkerStatus, apply
+from echelon.sampling import NewestSamples
 from echelon.values import frozen
 
 _EVERY = 0.2  # seconds between two paintings
@@ -66,13 +67,11 @@ class WorkerLine:
 class WorkerLines:
     """The lines of a run's workers, from the first that runs until the run's end or the end of this context.
 
-    Lines and events come from several threads. `use` gives a few words on what a worker uses."""
+    Lines and events come from several threads. With `samples` they have a few words on what a worker uses."""
 
-    def __init__(
-        self, run: Run, patterns: Sequence[str], *, use: Callable[[int], str] = lambda _worker: ""
-    ) -> None:
+    def __init__(self, run: Run, patterns: Sequence[str], samples: NewestSamples | None = None) -> None:
         self.bottom = BottomLines()
-        self._run, self._use = run, use
+        self._run, self._samples = run, samples
         self._status = Status(name=run.name, uri=run.uri)
         self._reader = ProgressReader(patterns)
         self._painted: dict[int, str] = {}  # what a rank has painted last, if it is a bar of its own
@@ -83,11 +82,13 @@ class WorkerLines:
     def __enter__(self) -> Self:
         self._handler = signal.signal(signal.SIGCONT, lambda _number, _frame: self.bottom.lose())
         self._thread.start()
+        if self._samples is not None:
+            self._samples.__enter__()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *how: object) -> None:
+        if self._samples is not None:
+            self._samples.__exit__(*how)
         self._left.set()
         self.bottom.missing.set()
         self._thread.join()
@@ -127,7 +128,8 @@ class WorkerLines:
         painted = next((text for rank in worker.ranks if (text := self._painted.get(rank))), "")
         if painted and is_place(see(painted)):
             painted = ""
-        return WorkerLine(worker=worker, progress=progress, painted=painted, use=self._use(worker.worker))
+        use = use_in_words(self._samples.of(worker.worker)) if self._samples is not None else ""
+        return WorkerLine(worker=worker, progress=progress, painted=painted, use=use)
 
     def _paint(self) -> None:
         drawn: dict[Key, tuple[str, str]] = {}

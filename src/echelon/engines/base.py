@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from echelon.errors import InvalidJob, RunExists, StateTrouble, UnknownRun, from_os_error
+from echelon.errors import RunExists, StateTrouble, UnknownRun
 from echelon.model.cluster import Cluster
 from echelon.model.copy import LeftOut
 from echelon.model.event import Event
@@ -307,53 +307,6 @@ class Engine(Protocol):
     def runs(self) -> Sequence[RunSummary]:
         """Every run, the newest first, without reading a log."""
         ...
-
-
-def read_secrets(job: Job, environment: Mapping[str, str]) -> dict[str, str]:
-    """The values of a job's secrets, from the environment or from files."""
-    values = {}
-    for secret in job.secrets:
-        if secret.file is not None:
-            try:
-                values[secret.name] = Path(secret.file).read_text("utf-8").strip()
-            except (OSError, UnicodeDecodeError) as error:
-                reason = getattr(error, "strerror", None) or "it is not text"
-                raise InvalidJob(
-                    "secret",
-                    f"{secret.name}=@{secret.file}",
-                    f"cannot be read: {reason}",
-                    hint="name a file that holds it",
-                ) from None
-        elif secret.name in environment:
-            values[secret.name] = environment[secret.name]
-        else:
-            raise InvalidJob(
-                "secret",
-                secret.name,
-                "is not in your environment",
-                hint=f"export {secret.name}=..., or use {secret.name}=@FILE",
-            )
-    return values
-
-
-def check_results(results: Path, *, resume: bool) -> None:
-    """Raise now if the results of a run could not be written to its folder, or would mix with others'."""
-    try:
-        occupied = results.exists() and (not results.is_dir() or any(results.iterdir()))
-        nearest = next(folder for folder in (results, *results.parents) if folder.exists())
-    except OSError as error:
-        raise from_os_error(error, results) from error
-    if occupied and not results.is_dir():
-        raise StateTrouble(f"{results} is not a folder", hint="choose another with --results")
-    if occupied and not resume:
-        raise StateTrouble(
-            f"the results folder {results} is not empty",
-            hint="--resume goes on in it; --results chooses another; --replace renames a folder runs/NAME",
-        )
-    if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
-        raise StateTrouble(
-            f"results cannot be written to {results}", hint="choose another folder with --results"
-        )
 
 
 def current_user() -> str:

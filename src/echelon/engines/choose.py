@@ -40,12 +40,15 @@ def choose_engine(
         from echelon.engines.local.engine import LocalEngine
 
         return LocalEngine(keep_stdin=keep_stdin, terminal=terminal)
-    if name == CLUSTER and watched:
-        from echelon.engines.kubernetes.watched.engine import WatchedJobs
-
-        return WatchedJobs(context=context, namespace=namespace)
     if name == CLUSTER:
+        from echelon.engines.kubernetes.client.place import Place
+
+        place = Place(context=context, namespace=namespace, kubeconfig=kubeconfig)
+        if watched:
+            from echelon.engines.kubernetes.watched.engine import WatchedJobs
+
+            return WatchedJobs(place)
         from echelon.engines.kubernetes.engine import KubernetesEngine
 
-        return KubernetesEngine(context=context, namespace=namespace, kubeconfig=kubeconfig, shown=keep_stdin)
+        return KubernetesEngine(place, shown=keep_stdin)
     raise InvalidJob("on", name, "is not known", hint=f"{LOCAL} or {CLUSTER}")

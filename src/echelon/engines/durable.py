@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import time
+from contextlib import suppress
 from pathlib import Path
 
 _FLAGS = os.O_CLOEXEC | os.O_NONBLOCK  # a pipe in the place of a damaged run's file is not waited for
@@ -28,6 +29,14 @@ def replace_file(path: Path, content: bytes, *, sync: bool = True) -> None:
         raise
     if sync:
         sync_folder(path.parent)
+
+
+def forget_older(folder: Path, seconds: float) -> None:
+    """Remove the files of a folder that were written longer ago."""
+    for entry in folder.iterdir():
+        with suppress(OSError):  # another process was faster, or it is none of ours
+            if time.time() - entry.stat().st_mtime > seconds:
+                entry.unlink(missing_ok=True)
 
 
 def write_file(path: Path, content: bytes, *, sync: bool = True) -> None:

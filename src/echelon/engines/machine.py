@@ -10,7 +10,6 @@ import hashlib
 import json
 import os
 import re
-import time
 import uuid
 from contextlib import suppress
 from functools import cache
@@ -63,7 +62,7 @@ class Submissions:
         with suppress(OSError, StateTrouble):
             folder = state_home() / "submitted"
             durable.make_folder(folder)
-            _forget_old(folder)
+            durable.forget_older(folder, _KEPT)
             durable.replace_file(_file(folder, uid), json.dumps({"results": str(results)}).encode())
 
     def results_of(self, uid: str) -> Path | None:
@@ -196,10 +195,3 @@ def _file(folder: Path, uid: str, ending: str = "json") -> Path:
     if not _UID.fullmatch(uid):  # it comes from the cluster, and becomes a path
         raise ValueError(uid)
     return folder / f"{uid}.{ending}"
-
-
-def _forget_old(folder: Path) -> None:
-    for entry in folder.iterdir():
-        with suppress(OSError):  # another process was faster, or it is none of ours
-            if time.time() - entry.stat().st_mtime > _KEPT:
-                entry.unlink(missing_ok=True)

@@ -6,7 +6,6 @@ nothing is read to write."""
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -26,7 +25,7 @@ def note_started(uri: str) -> None:
         folder = Path.cwd()
         place = _place_of(folder)
         durable.make_folder(place)
-        _forget_old(place)
+        durable.forget_older(place, _KEPT)
         content = json.dumps({"uri": uri, "folder": str(folder)}).encode()
         durable.replace_file(place / f"{_short(uri)}.json", content, sync=False)
 
@@ -52,10 +51,3 @@ def _short(text: str) -> str:
     import hashlib  # it loads OpenSSL: not before a run is started
 
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:24]
-
-
-def _forget_old(place: Path) -> None:
-    for entry in place.iterdir():
-        with suppress(OSError):  # another process was faster
-            if time.time() - entry.stat().st_mtime > _KEPT:
-                entry.unlink(missing_ok=True)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from echelon.errors import InvalidJob, from_os_error
+from echelon.errors import InvalidJob, StateTrouble, from_os_error
 from echelon.model.copy import LeftOut
 from echelon.model.log import LogLine, decode
 
@@ -32,6 +32,26 @@ def holds_results(folder: Path) -> bool:
 def is_streamed(folder: Path) -> bool:
     """Whether some of the logs in a results folder were streamed, and may lack lines."""
     return (folder / "logs" / STREAMED).is_dir()
+
+
+def check_results(results: Path, *, resume: bool) -> None:
+    """Raise now if the results of a run could not be written to its folder, or would mix with others'."""
+    try:
+        occupied = results.exists() and (not results.is_dir() or any(results.iterdir()))
+        nearest = next(folder for folder in (results, *results.parents) if folder.exists())
+    except OSError as error:
+        raise from_os_error(error, results) from error
+    if occupied and not results.is_dir():
+        raise StateTrouble(f"{results} is not a folder", hint="choose another with --results")
+    if occupied and not resume:
+        raise StateTrouble(
+            f"the results folder {results} is not empty",
+            hint="--resume goes on in it; --results chooses another; --replace renames a folder runs/NAME",
+        )
+    if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
+        raise StateTrouble(
+            f"results cannot be written to {results}", hint="choose another folder with --results"
+        )
 
 
 RECENT = 64 * 1024

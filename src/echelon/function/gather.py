@@ -18,14 +18,7 @@ from typing import Any
 
 from echelon.errors import CannotShip
 from echelon.function.calls import RETURN, Call, CellCode, Gathered
-from echelon.function.definitions import (
-    STORED,
-    Definition,
-    Stored,
-    closure,
-    definition,
-    expression,
-)
+from echelon.function.definitions import STORED, Definition, Stored, closure, definition, expression
 from echelon.function.modules import can_import, import_path, local_root, local_root_by_name, look_up, same
 from echelon.function.names import Names
 from echelon.function.pieces import Piece, in_order

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from echelon.bundle.archive import compress, read_content
+from echelon.bundle.archive import compress, portable, read_content
 from echelon.bundle.survey import Found, unreadable
 from echelon.image import oci
 from echelon.image.compose import Layer
@@ -99,15 +99,10 @@ def _folders(name: str, seen: set[str]) -> Iterator[bytes]:
 
 
 def _header(name: str, kind: bytes, mode: int, *, size: int = 0, target: str = "") -> bytes:
-    info = tarfile.TarInfo(_portable(name))
+    info = tarfile.TarInfo(portable(name))
     info.type, info.mode, info.size, info.mtime = kind, mode, size, _EPOCH
-    info.linkname = _portable(target)
+    info.linkname = portable(target)
     return info.tobuf(tarfile.PAX_FORMAT, "utf-8", "surrogateescape")
-
-
-def _portable(path: str) -> str:
-    """A name by its bytes, independent of this machine's encoding."""
-    return os.fsencode(path).decode("utf-8", "surrogateescape")
 
 
 def _hashed(into: hashlib._Hash, pieces: Iterable[bytes]) -> Iterator[bytes]:

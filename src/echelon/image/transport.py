@@ -65,7 +65,6 @@ class Transport:
         headers = {"User-Agent": "echelon", "Accept-Encoding": "identity"}
         self._client = httpx2.Client(timeout=httpx2.Timeout(**_TIMEOUTS), headers=headers)
         self._origin = ""
-        self._challenge: Challenge | None = None
         self._authorization = ""
         self._credential: Credential | None = None
         self._looked_up = False

@@ -12,14 +12,7 @@ from echelon.kubeflow.nodes import Node, child, fields, is_true, note, number, o
 from echelon.kubeflow.outside import Outside
 from echelon.kubeflow.pod import Reader, Worker
 from echelon.kubeflow.policy import read_metadata, read_policy
-from echelon.kubeflow.replicas import (
-    Part,
-    read_replicas,
-    settings_of,
-    unknown_env_of,
-    volumes_of,
-    workdir_of,
-)
+from echelon.kubeflow.replicas import Part, manifest_of, read_replicas, settings_of
 from echelon.model.pod import IMAGE
 from echelon.model.settings import Settings
 
@@ -76,14 +69,7 @@ def _read(document: Node, known: tuple[str, ...], outside: Outside) -> Manifest:
         **settings_of([_as_launcher(part, launcher) for part in replicas], notes),
         **read_policy(parts.get("runPolicy"), [launcher], notes),
     )
-    return Manifest(
-        kind="MPIJob",
-        settings=settings,
-        notes=tuple(notes),
-        volumes=volumes_of(replicas),
-        workdir=workdir_of(replicas),
-        unknown_env=unknown_env_of(replicas),
-    )
+    return manifest_of("MPIJob", settings, replicas, notes)
 
 
 def _with_entrypoint(worker: Worker, outside: Outside, notes: list[str]) -> Worker:

@@ -11,18 +11,7 @@ from dataclasses import field
 from typing import Any
 
 from echelon.kubeflow.expansion import fill, fill_command
-from echelon.kubeflow.nodes import (
-    Node,
-    child,
-    fields,
-    items,
-    note,
-    optional_text,
-    plain,
-    refuse,
-    text,
-    texts,
-)
+from echelon.kubeflow.nodes import Node, child, fields, items, note, optional_text, plain, refuse, text, texts
 from echelon.kubeflow.outside import NOWHERE, Outside
 from echelon.kubeflow.pod_fields import CONTAINER_FIELDS, POD_FIELDS
 from echelon.kubeflow.resources import Needs, read_needs

@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 from echelon.errors import InvalidJob
+from echelon.kubeflow.manifest import Manifest
 from echelon.kubeflow.nodes import Node, child, fields, number, one_of, refuse
 from echelon.kubeflow.pod import Reader, Worker, read_pod
-from echelon.kubeflow.volumes import Volume
-from echelon.model.settings import RoleSettings
+from echelon.model.settings import RoleSettings, Settings
 from echelon.values import frozen
 
 WORKER = "worker"
@@ -131,17 +131,14 @@ def _mounts(worker: Worker) -> list[str]:
     return [each.mount for each in worker.volumes if each.memory is None]
 
 
-def volumes_of(parts: Sequence[Part]) -> tuple[Volume, ...]:
-    """The volumes of all parts, each path once."""
-    found = {each.path: each for part in reversed(parts) for each in part.worker.volumes}
-    return tuple(found.values())
-
-
-def workdir_of(parts: Sequence[Part]) -> str | None:
-    """The working directory in the containers."""
-    return next((part.worker.workdir for part in parts if part.worker.workdir), None)
-
-
-def unknown_env_of(parts: Sequence[Part]) -> tuple[str, ...]:
-    """Variables whose values only the cluster has."""
-    return tuple(dict.fromkeys(name for part in parts for name in part.worker.unknown_env))
+def manifest_of(kind: str, settings: Settings, parts: Sequence[Part], notes: Sequence[str]) -> Manifest:
+    """A job of these parts."""
+    volumes = {each.path: each for part in reversed(parts) for each in part.worker.volumes}
+    return Manifest(
+        kind=kind,
+        settings=settings,
+        notes=tuple(notes),
+        volumes=tuple(volumes.values()),
+        workdir=next((part.worker.workdir for part in parts if part.worker.workdir), None),
+        unknown_env=tuple(dict.fromkeys(name for part in parts for name in part.worker.unknown_env)),
+    )

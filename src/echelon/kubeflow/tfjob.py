@@ -7,7 +7,7 @@ from echelon.kubeflow.nodes import Node, child, fields, is_true, note, text
 from echelon.kubeflow.outside import Outside
 from echelon.kubeflow.pod import Reader
 from echelon.kubeflow.policy import read_metadata, read_policy
-from echelon.kubeflow.replicas import read_replicas, settings_of, unknown_env_of, volumes_of, workdir_of
+from echelon.kubeflow.replicas import manifest_of, read_replicas, settings_of
 from echelon.model.pod import IMAGE
 from echelon.model.settings import Settings
 
@@ -37,11 +37,4 @@ def read_tfjob(document: Node, outside: Outside) -> Manifest:
         **made,
         **read_policy(parts.get("runPolicy"), replicas, notes),
     )
-    return Manifest(
-        kind="TFJob",
-        settings=settings,
-        notes=tuple(notes),
-        volumes=volumes_of(replicas),
-        workdir=workdir_of(replicas),
-        unknown_env=unknown_env_of(replicas),
-    )
+    return manifest_of("TFJob", settings, replicas, notes)

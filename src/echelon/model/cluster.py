@@ -66,6 +66,11 @@ class Cluster:
     gpu_resource: str = GPU_RESOURCE
 
 
+def free_gpus(node: Node) -> int:
+    """How many GPUs of a node nobody holds."""
+    return sum(gpu.holder is None for gpu in node.gpus)
+
+
 def matches_type(gpu_type: str, model: str) -> bool:
     """Whether a GPU is of the requested type: `a100` is part of `NVIDIA-A100-SXM4-80GB`.
 

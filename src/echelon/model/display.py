@@ -21,6 +21,12 @@ def duration(seconds: float) -> str:
     return f"{hours // 24} d {hours % 24} h"
 
 
+def some_of(names: Sequence[str], most: int) -> str:
+    """Names in a sentence: the first of them and how many more there are, unless that is one."""
+    more = len(names) - most
+    return ", ".join(names) if more <= 1 else f"{', '.join(names[:most])} and {more} more"
+
+
 def as_text(rows: Rows) -> str:
     """A table for a prompt; what is empty is left out."""
     rows = [(head, one_line(text)) for head, text in rows if text]

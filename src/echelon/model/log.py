@@ -20,7 +20,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import datetime
-from typing import Literal
+from typing import Literal, overload
 
 from echelon.values import frozen
 
@@ -148,6 +148,28 @@ def each_line(pieces: Iterable[LogLine | LogBlock]) -> Iterator[LogLine]:
         yield first
         for number, text in enumerate(piece.rest.split("\n"), first.sequence + 1):
             yield replace(first, text=text, sequence=number)
+
+
+@overload
+def whole_lines(pieces: Iterable[LogLine]) -> Iterator[LogLine]: ...
+@overload
+def whole_lines(pieces: Iterable[LogLine | LogBlock]) -> Iterator[LogLine | LogBlock]: ...
+def whole_lines(pieces: Iterable[LogLine | LogBlock]) -> Iterator[LogLine | LogBlock]:
+    """Put lines together that came in pieces. What is whole, as lines of a block are, stays as it is."""
+    begun: dict[tuple[int, int | None, str], list[LogLine]] = {}
+    for piece in pieces:
+        line = piece if isinstance(piece, LogLine) else piece.first
+        key = (line.worker, line.rank, line.stream)
+        if line.unfinished:
+            begun.setdefault(key, []).append(line)
+        elif key in begun:
+            text = "".join(each.text for each in [*begun.pop(key), line])
+            whole = replace(line, text=text)
+            yield whole if isinstance(piece, LogLine) else replace(piece, first=whole)
+        else:
+            yield piece
+    for lines in begun.values():
+        yield replace(lines[-1], text="".join(each.text for each in lines), unfinished=False)
 
 
 Line = LogLine | EventLine

@@ -20,7 +20,7 @@ import re
 import secrets
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -240,12 +240,6 @@ def write_record(folder: PipelineFolder, record: PipelineRecord) -> None:
     """Replace the record of a pipeline run; `--from` goes on by it, after a power cut too."""
     content = msgspec.json.format(msgspec.json.encode(record), indent=1)
     replace_file(folder.path / "pipeline.json", content)
-
-
-def with_step(record: PipelineRecord, step: str, **changes: Any) -> PipelineRecord:
-    """The record with some fields of a step changed."""
-    known = record.steps.get(step, StepRecord())
-    return replace(record, steps={**record.steps, step: replace(known, **changes)})
 
 
 def published(folder: PipelineFolder, step: str) -> dict[str, Any]:

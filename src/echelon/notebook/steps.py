@@ -190,9 +190,3 @@ def _metric_names(cells: Iterable[Code]) -> Iterable[str]:
                 node.func.id = ""  # the function is no metric
             elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id:
                 yield node.id
-
-
-def used_cells(gathered: Gathered) -> set[int]:
-    """The cells that run."""
-    codes = [*gathered.prelude, *(code for step in gathered.steps for code in step.cells)]
-    return {code.cell for code in codes}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from echelon.model.cluster import Cluster, Node
+from echelon.model.cluster import Cluster, free_gpus
 from echelon.model.job import Job
 from echelon.model.open_shape import Shares
 from echelon.model.plan import Plan
@@ -30,7 +30,7 @@ def draw(job: Job, plan: Plan, cluster: Cluster) -> list[str]:
         ranks.setdefault(seat.node, []).append(str(member.worker))
     if not any(taken.values()) or "" in taken:
         return []
-    free = {node.name: _free(node) for node in cluster.nodes if node.gpus}
+    free = {node.name: free_gpus(node) for node in cluster.nodes if node.gpus}
     shown = sorted(free, key=lambda name: (-taken.get(name, 0), -free[name], name))
     used = sum(1 for name in shown if taken.get(name))
     rows = [("node", "free", "takes", "left", "", "workers")]
@@ -66,7 +66,7 @@ def _reasons(job: Job, cluster: Cluster) -> list[str]:
     if len(shares) == 1:
         why[0] += ", which is never split"
     else:
-        largest = max(_free(node) for node in cluster.nodes)
+        largest = max(free_gpus(node) for node in cluster.nodes)
         why[0] += f": no node has {total} free (at most {largest}); {len(shares)} nodes are the fewest"
         if job.shape.shares == "equal":
             why[0] += " with equal shares"
@@ -104,10 +104,6 @@ def _span(chosen: Chosen) -> str:
     if chosen.span == 0:
         return "one node"
     return f"one {_PARTS[len(chosen.domain) - 1]}" if chosen.domain else "the cluster"
-
-
-def _free(node: Node) -> int:
-    return sum(gpu.holder is None for gpu in node.gpus)
 
 
 def _written(shares: Sequence[int]) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from echelon.errors import Unplaceable
-from echelon.model.cluster import Cluster, Gpu, Node, matches_type
+from echelon.model.cluster import Cluster, Gpu, Node, free_gpus, matches_type
+from echelon.model.display import some_of
 from echelon.model.resources import Resources, format_memory
 from echelon.model.world import World
 
@@ -124,7 +125,7 @@ def what_is_missing(world: World, cluster: Cluster) -> str:
         return joined(f"waiting for {wanted} of memory: {promised} not promised to other runs", left_out)
     if gpus:  # too few, or of another model, or on different nodes
         holders = sorted({gpu.holder for gpu in have if gpu.holder is not None})
-        held = f", held by {_some(holders)}" if holders else ""
+        held = f", held by {some_of(holders, _NAMED)}" if holders else ""
         apart = _apart(cluster) if gpus <= len(free) else ""
         return joined(f"waiting for {counted(gpus)}: {len(free)} of {len(have)} free{apart}{held}", left_out)
     return joined("waiting until one node has room for a worker", left_out)
@@ -132,7 +133,7 @@ def what_is_missing(world: World, cluster: Cluster) -> str:
 
 def _apart(cluster: Cluster) -> str:
     """On how many nodes the free GPUs are, which are enough in all."""
-    free = [sum(gpu.holder is None for gpu in node.gpus) for node in cluster.nodes]
+    free = [free_gpus(node) for node in cluster.nodes]
     free = sorted(filter(None, free), reverse=True)
     if len(free) < 2:
         return ""
@@ -155,13 +156,8 @@ def name_left_out(cluster: Cluster, *, gpus: bool) -> str:
     for each in cluster.left_out:
         if each.node.gpus or not gpus:
             why.setdefault(joined(each.why, each.hint), []).append(each.node.name)
-    told = (f"{_some(names)} ({reason})" for reason, names in why.items())
+    told = (f"{some_of(names, _NAMED)} ({reason})" for reason, names in why.items())
     return f"left out: {', '.join(told)}" if why else ""
-
-
-def _some(names: Sequence[str]) -> str:
-    more = len(names) - _NAMED
-    return ", ".join(names) if more <= 1 else f"{', '.join(names[:_NAMED])} and {more} more"
 
 
 def joined(first: str, second: str) -> str:

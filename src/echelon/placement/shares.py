@@ -65,7 +65,6 @@ class Part:
     model: str
     free: int = 0
     classes: dict[tuple[int, int], list[str]] = field(default_factory=dict)
-    at_least: list[int] = field(default_factory=list)  # how many nodes could give so many GPUs
 
 
 @frozen

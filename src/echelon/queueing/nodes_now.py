@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from echelon.model.cluster import Cluster, Node
+from echelon.model.cluster import Cluster, Node, free_gpus
 from echelon.model.plan import Plan
 from echelon.model.resources import Resources
 from echelon.model.world import members
@@ -64,7 +64,7 @@ class Origin:
         nodes = tuple(_as_now(node, self._view.gpu_resource, changes) for node in self._view.nodes)
         free: dict[int, int] = {}
         for node in nodes:
-            count = _count_free(node)
+            count = free_gpus(node)
             free[count] = free.get(count, 0) + 1
         return Nodes(cluster=replace(self._view, nodes=nodes), free=free)
 
@@ -75,9 +75,9 @@ class Origin:
             at = self._at.get(name)
             if at is None:
                 continue  # a node that this view does not have
-            free[_count_free(nodes[at])] -= 1
+            free[free_gpus(nodes[at])] -= 1
             nodes[at] = _as_now(self._view.nodes[at], self._view.gpu_resource, changes)
-            count = _count_free(nodes[at])
+            count = free_gpus(nodes[at])
             free[count] = free.get(count, 0) + 1
         return Nodes(cluster=replace(before.cluster, nodes=tuple(nodes)), free=free)
 
@@ -92,10 +92,6 @@ def takes(holder: str, plan: Plan) -> Iterator[Taken]:
             resource=plan.gpu_resource,
             need=plan.world.groups[member.group].resources,
         )
-
-
-def _count_free(node: Node) -> int:
-    return sum(gpu.holder is None for gpu in node.gpus)
 
 
 def _as_now(node: Node, resource: str, changes: Changes) -> Node:

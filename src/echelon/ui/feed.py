@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from echelon.errors import EchelonError, Unavailable
-from echelon.handle import Run, whole_lines
+from echelon.handle import Run
 from echelon.metrics.curves import Curves
 from echelon.metrics.progress import ProgressReader
 from echelon.model.event import Event
-from echelon.model.log import LogBlock, LogLine
+from echelon.model.log import LogBlock, LogLine, whole_lines
 from echelon.model.metric import Metric
 from echelon.model.progress import Progress
 from echelon.model.status import FINAL, RunSummary, Status, with_progress

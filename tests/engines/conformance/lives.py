@@ -24,10 +24,10 @@ from echelon.errors import (
     RunExists,
     RunTimedOut,
 )
-from echelon.handle import Run, whole_lines
+from echelon.handle import Run
 from echelon.model.event import Event, RankEnd
 from echelon.model.job import Role
-from echelon.model.log import each_line
+from echelon.model.log import each_line, whole_lines
 from echelon.model.metric import Metric
 from echelon.model.resources import Resources
 from echelon.model.status import FINAL

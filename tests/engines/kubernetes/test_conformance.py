@@ -15,6 +15,7 @@ from tests.engines.conformance.results import ResultConformance
 from tests.engines.conformance.sampling import SamplingConformance
 from tests.engines.programs import ASK, LAST, SCRIPTS
 
+from echelon.engines.kubernetes.client.place import Place
 from echelon.engines.kubernetes.engine import KubernetesEngine
 from echelon.model.job import Job
 from echelon.model.pod import Mount, PodOptions
@@ -44,7 +45,7 @@ class KubernetesHarness:
     names_devices = False  # the kubelet hands them out
 
     def __init__(self, namespace: Kubectl, image: str, give_gpus: Callable[[int], None]) -> None:
-        self.engine = KubernetesEngine(namespace=namespace.namespace)
+        self.engine = KubernetesEngine(Place(namespace=namespace.namespace))
         self._image = image
         self.provide_gpus = give_gpus
         namespace.create(

@@ -19,8 +19,10 @@ from tests.conftest import PATIENCE
 from echelon import tending
 from echelon.engines.kubernetes import names, tend
 from echelon.engines.kubernetes.client.api import Api, Object
+from echelon.engines.kubernetes.client.place import Place
 from echelon.engines.kubernetes.engine import KubernetesEngine
 from echelon.engines.kubernetes.follow.view import read_record
+from echelon.engines.kubernetes.upkeep import decisions
 from echelon.errors import EchelonError, RunExists, Unreachable
 from echelon.handle import Run
 from echelon.model.job import Job
@@ -101,7 +103,7 @@ class Kubelet:
         at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         for name in self._nodes:
             change = {"status": {"conditions": [{**_READY, "lastHeartbeatTime": at}]}}
-            self._api.patch("Node", name, change, how="strategic", subresource="status")
+            self._api.patch("Node", name, change, subresource="status")
 
     def _watch_jobs(self) -> None:
         """Every change of a Job, without a gap: how often it was started, and suspended again."""
@@ -171,7 +173,11 @@ class Kubelet:
         ready = "True" if phase == "Running" else "False"
         status = {
             "phase": phase,
-            "conditions": [{"type": "Ready", "status": ready}, {"type": "ContainersReady", "status": ready}],
+            "conditions": [
+                {"type": "PodScheduled", "status": "True"},
+                {"type": "Ready", "status": ready},
+                {"type": "ContainersReady", "status": ready},
+            ],
             "containerStatuses": [
                 {
                     "name": names.CONTAINER,
@@ -184,9 +190,7 @@ class Kubelet:
             ],
         }
         with suppress(EchelonError):  # it is gone, or has changed: the next look sees
-            self._api.patch(
-                "Pod", pod["metadata"]["name"], {"status": status}, how="strategic", subresource="status"
-            )
+            self._api.patch("Pod", pod["metadata"]["name"], {"status": status}, subresource="status")
 
 
 def _now() -> str:
@@ -210,9 +214,9 @@ def job_of(name: str, workers: int, gpus: int) -> Job:
 def main() -> None:
     """Submit NAMESPACE NAME WORKERS GPUS, or stay with that run, until its end is kept."""
     namespace, name, workers, gpus = sys.argv[1:]
-    tend.BINDING, tend._NOT_OURS, tend._LOOK_AROUND = 6.0, 3.0, 2.0
+    decisions.BINDING, decisions.NOT_OURS, tend._LOOK_AROUND = 6.0, 3.0, 2.0
     tending._ADMISSION = 0.5, 2.0
-    engine = KubernetesEngine(namespace=namespace)
+    engine = KubernetesEngine(Place(namespace=namespace))
     ref = RunRef(engine="k8s", name=name, namespace=namespace)
     print("begins", flush=True)
     _submit(job_of(name, int(workers), int(gpus)), engine)

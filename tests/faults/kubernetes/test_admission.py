@@ -17,9 +17,10 @@ from tests.conftest import wait_until
 from tests.engines.kubernetes.test_conformance import KubernetesHarness
 
 from echelon.admission import find_plan, shape_to_hold, way_of
-from echelon.engines.kubernetes import leases, tend
+from echelon.engines.kubernetes import leases
 from echelon.engines.kubernetes.engine import KubernetesEngine
 from echelon.engines.kubernetes.queue import admitting
+from echelon.engines.kubernetes.upkeep import decisions
 from echelon.errors import Denied
 from echelon.handle import Run
 from echelon.model.job import Job
@@ -47,7 +48,7 @@ def harness(
 ) -> KubernetesHarness:
     monkeypatch.setenv("KUBECONFIG", str(namespace.kubeconfig))
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(tend, "BINDING", 8.0)
+    monkeypatch.setattr(decisions, "BINDING", 8.0)
     for node in real_nodes[:2]:
         give_gpus(node, 4)
     return KubernetesHarness(namespace, image("python"), lambda _count: None)

@@ -17,6 +17,7 @@ from tests.engines.kubernetes.real import access_of
 from tests.faults.kubernetes.gangs import Kubelet, add_nodes
 
 from echelon.engines.kubernetes.client.api import Api
+from echelon.engines.kubernetes.client.place import Place
 from echelon.engines.kubernetes.engine import KubernetesEngine
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
@@ -78,7 +79,7 @@ def test_no_gang_is_lost_admitted_twice_or_left_partly_bound(
                     assert process.returncode == 0, said[-2000:]
                     del going[name]
         stories = kubelet.stories
-    states = {row.name: row.state for row in KubernetesEngine(namespace=namespace.namespace).runs()}
+    states = {row.name: row.state for row in KubernetesEngine(Place(namespace=namespace.namespace)).runs()}
     assert states == dict.fromkeys(shapes, "succeeded")
     assert {name: story.twice for name, story in stories.items() if story.twice} == {}
     assert {name for name, story in stories.items() if story.starts != story.stops + 1} == set()

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from echelon.engines.base import Saving, TakeOver, current_user
 from echelon.engines.kubernetes import abilities
 from echelon.engines.kubernetes.client import identity
+from echelon.engines.kubernetes.client.place import USUAL, Place
 from echelon.engines.kubernetes.follow import view as views
 from echelon.engines.kubernetes.follow.mirror import Mirrors
 from echelon.engines.kubernetes.render.image import image_of
@@ -37,15 +38,8 @@ class KubernetesEngine(Submitting):
 
     traits = abilities.TRAITS
 
-    def __init__(
-        self,
-        *,
-        context: str | None = None,
-        namespace: str | None = None,
-        kubeconfig: str | None = None,
-        shown: bool = False,
-    ) -> None:
-        super().__init__(context=context, namespace=namespace, kubeconfig=kubeconfig, shown=shown)
+    def __init__(self, place: Place = USUAL, *, shown: bool = False) -> None:
+        super().__init__(place, shown=shown)
         self._mirrors = Mirrors()
         self._wanted: dict[str, Wanted] = {}  # claims of other processes that are to be taken over
 

@@ -53,6 +53,11 @@ def has_conditions(obj: Mapping[str, Any]) -> bool:
     return bool((obj.get("status") or {}).get("conditions"))
 
 
+def annotation(obj: Mapping[str, Any], name: str) -> str:
+    """An annotation of an object; "" if it has none of that name."""
+    return str((obj["metadata"].get("annotations") or {}).get(name, ""))
+
+
 def whole_number(text: object) -> int | None:
     """A count or a number of something, as annotations and variables write it; None for anything else."""
     written = str(text)

@@ -15,25 +15,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from echelon.engines.base import (
-    Taken,
-    check_results,
-    current_user,
-    read_secrets,
-    run_exists,
-)
-from echelon.engines.kubernetes import (
-    controllers,
-    names,
-    objects,
-    pod_security,
-    prerequisites,
-    record,
-)
+from echelon.engines.base import Taken, current_user, run_exists
+from echelon.engines.job_secrets import read_secrets
+from echelon.engines.kubernetes import controllers, names, objects, pod_security, prerequisites, record
 from echelon.engines.kubernetes.client import identity
 from echelon.engines.kubernetes.client.api import AlreadyThere, Api, Conflict, NotThere, Object
 from echelon.engines.kubernetes.client.beside import beside
-from echelon.engines.kubernetes.client.kubeconfig import load_access
+from echelon.engines.kubernetes.client.place import USUAL, Place
 from echelon.engines.kubernetes.files import whereabouts
 from echelon.engines.kubernetes.follow import view as views
 from echelon.engines.kubernetes.follow.view import View
@@ -47,6 +35,7 @@ from echelon.engines.kubernetes.render.payload import Payload, load, weigh
 from echelon.engines.kubernetes.render.pod import RESTRICTED, to_toleration
 from echelon.engines.kubernetes.state import whole
 from echelon.engines.machine import Submissions
+from echelon.engines.results import check_results
 from echelon.engines.terminal_size import size_for
 from echelon.errors import EchelonError
 from echelon.model.cluster import Cluster
@@ -62,17 +51,8 @@ if TYPE_CHECKING:
 class Submitting(Offers):
     """The runs of one namespace of one cluster, as far as they are made."""
 
-    def __init__(
-        self,
-        *,
-        context: str | None = None,
-        namespace: str | None = None,
-        kubeconfig: str | None = None,
-        shown: bool = False,
-    ) -> None:
-        self._context = context
-        self._kubeconfig = kubeconfig  # instead of the one in the environment
-        self._namespace = namespace
+    def __init__(self, place: Place = USUAL, *, shown: bool = False) -> None:
+        self._place = place
         self._shown = shown  # on the caller's terminal, if it has one
         self._submissions = Submissions()
         self._starting = ""  # the run that this process starts, or was cut off in starting
@@ -83,9 +63,7 @@ class Submitting(Offers):
     @cached_property
     def api(self) -> Api:
         """The way to the cluster; nothing is read or asked before it is needed."""
-        given = {} if self._kubeconfig is None else {"KUBECONFIG": self._kubeconfig}
-        environment = {**os.environ, **given}
-        return Api(load_access(context=self._context, namespace=self._namespace, environment=environment))
+        return self._place.connect()
 
     def cluster(self, *, gpus: bool = True, job: Job | None = None) -> Cluster:
         """The cluster's nodes that the job may use and who holds what of them, as far as we may look."""
@@ -327,7 +305,7 @@ class Submitting(Offers):
         return local_folder(stored, self._submissions)
 
     def _ref(self, name: str) -> RunRef:
-        return RunRef(engine="k8s", name=name, namespace=self.api.namespace, context=self._context)
+        return RunRef(engine="k8s", name=name, namespace=self.api.namespace, context=self._place.context)
 
     def _as_it_can_be(self, job: Job) -> Job:
         """The job, whose workers hold no results where the user may not fetch them."""

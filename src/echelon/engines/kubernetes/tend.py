@@ -1,9 +1,8 @@
 """Upkeep of a run from outside: what no controller of the cluster does for it.
 
-`decide` is the whole policy: from what is there to what is to be done, pure. `carry_out` does one action.
-`Tender` calls both for a command that stays with its run, while it holds the run's claim; every other reader
-of the run changes nothing. Actions may be repeated and interrupted anywhere: each is decided again from what
-is there."""
+`upkeep/decisions.py` is the whole policy, pure. `carry_out` does one action. `Tender` calls both for a
+command that stays with its run, while it holds the run's claim; every other reader of the run changes
+nothing. Actions may be repeated and interrupted anywhere: each is decided again from what is there."""
 
 from __future__ import annotations
 
@@ -15,16 +14,14 @@ from dataclasses import replace
 from echelon.engines import machine
 from echelon.engines.kubernetes import control, names, objects, record
 from echelon.engines.kubernetes.client.api import Api, Conflict, NotThere, Object
-from echelon.engines.kubernetes.diagnose import Trouble, gives_up
-from echelon.engines.kubernetes.diagnose.kueue import waits_in
 from echelon.engines.kubernetes.follow import view as views
 from echelon.engines.kubernetes.follow.borne_out import is_refuted
 from echelon.engines.kubernetes.follow.troubles import find_troubles, is_well
 from echelon.engines.kubernetes.follow.view import View
 from echelon.engines.kubernetes.queue import admitting, starting, workload
-from echelon.engines.kubernetes.record import Claim, Stop, Stored
-from echelon.engines.kubernetes.render import dialects
-from echelon.engines.kubernetes.state import outcome, whole, workers
+from echelon.engines.kubernetes.record import Claim, Stored
+from echelon.engines.kubernetes.state import outcome, whole
+from echelon.engines.kubernetes.upkeep import decisions
 from echelon.engines.kubernetes.upkeep.actions import (
     Action,
     CompleteStart,
@@ -40,153 +37,16 @@ from echelon.engines.kubernetes.upkeep.actions import (
     TieRecord,
     Withdraw,
 )
+from echelon.engines.kubernetes.upkeep.decisions import RunView, decide, decide_admission
 from echelon.errors import Denied, EchelonError
-from echelon.model import ends
 from echelon.model.event import Event
 from echelon.model.plan import Plan
 from echelon.model.run import RunRef
-from echelon.values import frozen
 
 CLAIM_LASTS = 90.0  # seconds after its last renewal
 _RENEW = 30.0
-_STOP_PATIENCE = 45.0  # seconds that the agents have for an orderly end, once a stop is in the record
-BINDING = 30.0  # seconds that an admitted gang has to get all of its nodes: the scheduler takes one
-_NOT_OURS = 15.0  # more of them, before a process that is not the run's tender undoes its admission
 _LOOK_AROUND = 20.0  # seconds between two looks at the other runs of the namespace
-_FORSAKEN = 3600.0  # seconds without a try, after which a queued run of another process is looked at
 _PAUSE, _WELL_PAUSE = 2.0, 5.0  # seconds between two looks: while something is missing, and while all is well
-
-
-@frozen
-class RunView:
-    """What upkeep is decided on: the run's objects, what keeps it from running, and the Jobs of all runs of
-    its namespace, where they were looked at.
-    """
-
-    objects: View
-    troubles: Sequence[Trouble] = ()
-    around: Sequence[Object] = ()
-
-
-def decide(view: RunView, now: float) -> list[Action]:
-    """What the run needs done to it now."""
-    stored, jobs, pods = view.objects.stored, view.objects.jobs, view.objects.pods
-    late = late_runs(view.around, now)
-    found: list[Action] = [LookAfter(run=run) for run in late if run != stored.run.ref.name]
-    if stored.deleted is not None:
-        return found
-    if whole.is_cut_off(stored, jobs, now):
-        found.append(CompleteStart())
-    elif _is_untied(view.objects):
-        found.append(TieRecord())
-    if stored.stop is not None and view.objects.waiting:
-        found.append(Withdraw(stop=stored.stop))  # the client that stopped it was killed before it did so
-    # While workers stay for their results, objects show no end, and the record's is believed: `Tender` has
-    # asked the leader before.
-    end = outcome.settled_end(stored, jobs, pods, view.objects.waiting) or stored.end
-    if end is None:
-        stuck = (pod["metadata"] for pod in pods if workers.is_stuck(pod, now))
-        found += [FreePod(pod=about["name"], uid=about.get("uid") or "") for about in stuck]
-        hopeless = gives_up(view.troubles, now)
-        if stored.stop is None and hopeless is not None:
-            found.append(GiveUp(reason=hopeless.sentence))
-        elif stored.stop is None:
-            found += decide_admission(view, now)
-        elif _is_overdue(stored.stop, jobs, pods, now):
-            found.append(EndJobs())
-    elif end != stored.end and (jobs or stored.held):
-        found.append(KeepEnd(end=end))
-    elif stored.end is not None and _have_ended(jobs):
-        found.append(DropPayload())
-    if end is not None and whole.left_over(end, stored, jobs, pods):
-        found.append(EndLeftOver())
-    return found
-
-
-def decide_admission(view: RunView, now: float) -> list[Action]:
-    """What a run that goes on, and is not stopped, needs of admission: an admitted gang gets all of its nodes
-    in time or waits again, and none waits for ever. Needs no right but to patch Jobs.
-    """
-    stored, jobs, pods = view.objects.stored, view.objects.jobs, view.objects.pods
-    if not jobs:
-        end = _end_of_waiting(stored, now)
-        return [] if end is None else [Withdraw(stop=end)]
-    plan = stored.run.plan
-    if not stored.held or stored.whole or stored.admitted is None or plan is None:
-        return []
-    if not any(seat.node for seat in plan.placement.seats):
-        return []  # it was started without a place, for an autoscaler to add nodes
-    if _have_nodes(jobs, pods) or any(map(workers.was_replaced, pods)) or any(map(_lost_any, jobs)):
-        return [SeeWhole()]
-    if now - stored.admitted < BINDING:
-        return []
-    return [RollBack(reason=_why_not_whole(jobs, pods, view.troubles))]
-
-
-def _end_of_waiting(stored: Stored, now: float) -> Stop | None:
-    """The end of a queued run that may not wait any more, or, once it was rolled back, not at all."""
-    at, job = round(now, 3), stored.run.job
-    if not stored.queued:
-        return None
-    if job.no_wait and any(each.admitted is not None for each in stored.queued):
-        why = ends.not_waiting(stored.queued[-1].reason, at=at)
-    elif now >= stored.run.created + job.queue_timeout:
-        why = ends.not_admitted(job.queue_timeout, at=at)
-    else:
-        return None
-    return Stop(at=at, reason=why.reason or "", outcome="timed-out")
-
-
-def _have_nodes(jobs: Sequence[Object], pods: Sequence[Object]) -> bool:
-    """Whether every worker has a pod that is on a node, or was."""
-    if any(dialects.of(job).is_suspended(job) for job in jobs):
-        return False
-    placed = [mine for mine in workers.pods_by_worker(pods).values() if any(map(_has_node, mine))]
-    return len(placed) == dialects.wanted(jobs)
-
-
-def _has_node(pod: Object) -> bool:
-    return bool((pod.get("spec") or {}).get("nodeName"))
-
-
-def _lost_any(job: Object) -> bool:
-    status = job.get("status") or {}
-    return bool(status.get("failed") or status.get("succeeded") or status.get("failedIndexes"))
-
-
-def _why_not_whole(jobs: Sequence[Object], pods: Sequence[Object], troubles: Sequence[Trouble]) -> str:
-    total = dialects.wanted(jobs)
-    placed = sum(any(map(_has_node, mine)) for mine in workers.pods_by_worker(pods).values())
-    why = f": {troubles[0].sentence}" if troubles else ""
-    return f"{placed} of {total} workers found a node in {BINDING:g} s, so all of them wait again{why}"
-
-
-def _is_untied(view: View) -> bool:
-    """Whether the record would stay when the run's Jobs go; it shall stay when they wait for Kueue and a stop
-    deletes them.
-    """
-    if view.stored.stop is not None and waits_in(view.jobs):
-        return False
-    if view.stored.stop is None and whole.is_half_made(view.stored, view.jobs):
-        return False
-    mine = [*view.jobs, *view.waiting]
-    if view.stored.held:
-        mine = [job for job in mine if job["metadata"]["name"] == view.stored.run.ref.name]
-    return not {job["metadata"]["uid"] for job in mine} <= view.stored.owners
-
-
-def _have_ended(jobs: Sequence[Object]) -> bool:
-    """Whether every Job is complete or has failed: none makes another pod, and no pod runs any more."""
-    ends = [dialects.end_of([job]) for job in jobs]
-    return bool(ends) and all(end is not None and end.final for end in ends)
-
-
-def _is_overdue(stop: Stop, jobs: Sequence[Object], pods: Sequence[Object], now: float) -> bool:
-    """Whether nothing carries a stop out: the client that asked for it was killed, or the leader is stuck."""
-    if not jobs or dialects.end_of(jobs) is not None:
-        return False
-    leads = any(map(workers.is_running, workers.leader_pods(pods)))
-    return stop.outcome == "failed" or now - stop.at > (_STOP_PATIENCE if leads else record.SUBMISSION)
 
 
 def carry_out(api: Api, view: View, action: Action) -> None:
@@ -238,30 +98,8 @@ def _look_after(api: Api, run: str) -> None:
         view = views.look(api, RunRef(engine="k8s", name=run, namespace=api.namespace))
         stored = view.stored
         if stored.deleted is None and stored.end is None and stored.stop is None:
-            for action in decide_admission(RunView(objects=view), now - _NOT_OURS):
+            for action in decide_admission(RunView(objects=view), now - decisions.NOT_OURS):
                 carry_out(api, view, action)
-
-
-def late_runs(jobs: Sequence[Object], now: float) -> list[str]:
-    """The runs that are admitted, and that no process has seen whole in time; or that wait, and have not been
-    tried for so long that they may have expired. Pure.
-    """
-    found = []
-    for job in jobs:
-        notes, name = job["metadata"].get("annotations") or {}, job["metadata"]["name"]
-        if names.PLAN not in notes or name != (job["metadata"].get("labels") or {}).get(names.RUN):
-            continue
-        if dialects.of(job).is_withdrawn(job):
-            continue
-        if dialects.of(job).is_suspended(job):
-            last = record.read_moment(notes.get(names.TRIED))
-            if last is not None and now - last > _FORSAKEN:
-                found.append(name)
-        elif names.WHOLE not in notes:
-            admitted = record.read_moment(notes.get(names.ADMITTED))
-            if admitted is not None and now - admitted > BINDING + _NOT_OURS:
-                found.append(name)
-    return found
 
 
 def may_take(claim: Claim | None, holder: str, now: float) -> bool:

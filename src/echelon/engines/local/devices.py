@@ -77,28 +77,26 @@ def choose_visible(gpus: Sequence[GpuReading], visible: str) -> list[GpuReading]
     return chosen
 
 
-def holder_of(reading: GpuReading, held: Mapping[str, str], own_pids: frozenset[int]) -> str | None:
+def holder_of(reading: GpuReading, held: Mapping[str, str]) -> str | None:
     """The holder of a GPU: a run of ours, or another process; None if it is free."""
     if reading.index in held:
         return held[reading.index]
-    for pid, name in reading.processes:
-        if pid not in own_pids:
-            return f"{name} (pid {pid})"
-    if not reading.processes and reading.memory and reading.used > _BUSY_SHARE * reading.memory:
+    if reading.processes:
+        pid, name = reading.processes[0]
+        return f"{name} (pid {pid})"
+    if reading.memory and reading.used > _BUSY_SHARE * reading.memory:
         return "an unknown process"
     return None
 
 
-def to_gpus(
-    readings: Sequence[GpuReading], held: Mapping[str, str], own_pids: frozenset[int] = frozenset()
-) -> tuple[Gpu, ...]:
+def to_gpus(readings: Sequence[GpuReading], held: Mapping[str, str]) -> tuple[Gpu, ...]:
     """The GPUs as placement needs them."""
     return tuple(
         Gpu(
             id=reading.index,
             model=reading.model,
             memory=reading.memory,
-            holder=holder_of(reading, held, own_pids),
+            holder=holder_of(reading, held),
         )
         for reading in readings
     )

@@ -18,16 +18,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from echelon.engines import durable
-from echelon.engines.base import (
-    RunDamaged,
-    Saving,
-    Taken,
-    TakeOver,
-    check_results,
-    current_user,
-    read_secrets,
-    run_exists,
-)
+from echelon.engines.base import RunDamaged, Saving, Taken, TakeOver, current_user, run_exists
+from echelon.engines.job_secrets import read_secrets
 from echelon.engines.local import devices, processes, rundir, store
 from echelon.engines.local.events import EventFile, read_events
 from echelon.engines.local.reopening import reopen
@@ -44,7 +36,7 @@ from echelon.engines.local.supervision import (
 )
 from echelon.engines.local.tail import follow_logs, recent_output
 from echelon.engines.local.task import write_task
-from echelon.engines.results import copy_result, recent_lines
+from echelon.engines.results import check_results, copy_result, recent_lines
 from echelon.engines.terminal_size import size_for
 from echelon.errors import StateTrouble
 from echelon.model import ends

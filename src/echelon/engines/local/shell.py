@@ -12,7 +12,7 @@ from pathlib import Path
 
 from echelon.agent.ranks import shell
 from echelon.engines.abilities import choose_rank
-from echelon.engines.base import read_secrets
+from echelon.engines.job_secrets import read_secrets
 from echelon.engines.local import store
 from echelon.engines.local.store import RunStore
 from echelon.errors import InvalidJob, Unavailable

@@ -13,7 +13,8 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from echelon.engines.base import RunDamaged, read_secrets
+from echelon.engines.base import RunDamaged
+from echelon.engines.job_secrets import read_secrets
 from echelon.engines.local import processes, rundir, store
 from echelon.engines.local.events import read_events
 from echelon.engines.local.rundir import RunDir

@@ -27,15 +27,8 @@ from typing import Any, TypeVar
 
 from echelon.bundle import Bundle
 from echelon.engines.abilities import Sampling
-from echelon.engines.base import (
-    Saving,
-    Taken,
-    TakeOver,
-    current_user,
-    read_secrets,
-    run_exists,
-    unknown_run,
-)
+from echelon.engines.base import Saving, Taken, TakeOver, current_user, run_exists, unknown_run
+from echelon.engines.job_secrets import read_secrets
 from echelon.engines.memory.script import Act, Happening, Program, interrupt, one_node, perform, sample
 from echelon.errors import InvalidJob, StateTrouble
 from echelon.model import ends

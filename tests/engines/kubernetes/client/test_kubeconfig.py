@@ -10,13 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from echelon.engines.kubernetes.client.kubeconfig import (
-    Access,
-    context_names,
-    in_cluster,
-    kubeconfig_files,
-    load_access,
-)
+from echelon.engines.kubernetes.client.access import Access
+from echelon.engines.kubernetes.client.kubeconfig import in_cluster, kubeconfig_files, load_access
 from echelon.errors import Unavailable
 
 V1 = "client.authentication.k8s.io/v1"
@@ -84,8 +79,6 @@ def test_of_several_files_the_first_entry_counts_whole(tmp_path: Path) -> None:
     assert (access.context, access.server) == ("red", "https://first.example")
     assert (access.login.token, access.namespace) == ("", "default")  # nothing of the second red is mixed in
     assert load(*files, context="blue").server == "https://second.example"
-    paths = os.pathsep.join(map(str, files))
-    assert context_names({"KUBECONFIG": paths}) == ["blue", "green", "red"]
 
 
 def test_empty_words_and_repeated_files_in_the_variable_are_nothing(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from echelon.agent.files import landing, receiver
 from echelon.engines import durable
 from echelon.engines.base import TakeOver
 from echelon.engines.kubernetes import control, objects
+from echelon.engines.kubernetes.client.place import Place
 from echelon.engines.kubernetes.engine import KubernetesEngine
 from echelon.engines.kubernetes.files import collecting
 from echelon.engines.kubernetes.files.gather import Gathered
@@ -204,7 +205,7 @@ def test_a_claim_that_the_fetch_has_taken_is_given_back(apart: pytest.MonkeyPatc
 def engine(namespace: Kubectl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> KubernetesEngine:
     monkeypatch.setenv("KUBECONFIG", str(namespace.kubeconfig))
     monkeypatch.chdir(tmp_path)
-    return KubernetesEngine(namespace=namespace.namespace)
+    return KubernetesEngine(Place(namespace=namespace.namespace))
 
 
 @pytest.fixture
@@ -283,7 +284,7 @@ class TestOnACluster:
         (tmp_path / "laptop").mkdir()
         (tmp_path / "other").mkdir()
         list(run.events())
-        mine = KubernetesEngine(namespace=engine.api.namespace)
+        mine = KubernetesEngine(Place(namespace=engine.api.namespace))
         with monkeypatch.context() as elsewhere:
             elsewhere.chdir(tmp_path / "other")
             elsewhere.setenv("ECHELON_HOME", str(tmp_path / "of-another-machine"))
@@ -303,7 +304,9 @@ class TestOnACluster:
         monkeypatch.chdir(tmp_path)
         monkeypatch.setenv("ECHELON_HOME", str(tmp_path / "of-another-machine"))
         monkeypatch.setattr("socket.gethostname", lambda: "a-third-machine")
-        theirs = Run(RunRef(engine="k8s", name="demo"), KubernetesEngine(namespace=engine.api.namespace))
+        theirs = Run(
+            RunRef(engine="k8s", name="demo"), KubernetesEngine(Place(namespace=engine.api.namespace))
+        )
         with pytest.raises(InvalidJob) as caught:
             theirs.get(to=tmp_path / "y")
         assert "were brought to" in caught.value.hint
@@ -345,7 +348,9 @@ class TestOnACluster:
             ) as caught:
                 run.wait(PATIENCE)
             assert "--linger" in caught.value.hint
-        colleague = Run(RunRef(engine="k8s", name=run.name), KubernetesEngine(namespace=engine.api.namespace))
+        colleague = Run(
+            RunRef(engine="k8s", name=run.name), KubernetesEngine(Place(namespace=engine.api.namespace))
+        )
         for status in (run.status(), colleague.status()):
             assert status.state == "succeeded"
             assert [each[:17] for each in status.missing] == ["worker 0: 2 files"]

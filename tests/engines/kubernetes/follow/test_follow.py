@@ -14,6 +14,7 @@ from tests.engines.conformance.harness import PATIENCE, plan_of
 from tests.engines.kubernetes.follow.conftest import Threads
 
 from echelon.engines.kubernetes import names, record
+from echelon.engines.kubernetes.client.place import Place
 from echelon.engines.kubernetes.engine import KubernetesEngine
 from echelon.errors import StateTrouble
 from echelon.handle import Run
@@ -33,7 +34,7 @@ LASTS = "import time; print('up', flush=True); time.sleep(600)"
 def engine(namespace: Kubectl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> KubernetesEngine:
     monkeypatch.setenv("KUBECONFIG", str(namespace.kubeconfig))
     monkeypatch.chdir(tmp_path)
-    return KubernetesEngine(namespace=namespace.namespace)
+    return KubernetesEngine(Place(namespace=namespace.namespace))
 
 
 @pytest.fixture

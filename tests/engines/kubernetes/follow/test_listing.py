@@ -12,6 +12,7 @@ import pytest
 from testbed.kubectl import Kubectl, Object
 from tests.conftest import wait_until
 
+from echelon.engines.kubernetes.client.place import Place
 from echelon.engines.kubernetes.doctor.rights import MINIMAL_ROLE
 from echelon.engines.kubernetes.engine import KubernetesEngine
 from echelon.model.job import Job
@@ -97,7 +98,7 @@ def test_a_queued_run_that_no_process_looks_after(
     """As when `echelon run` was killed while its run was queued: the command that it names admits it."""
     monkeypatch.setenv("KUBECONFIG", str(namespace.kubeconfig))
     monkeypatch.setenv("LOGNAME", "ann")
-    engine = KubernetesEngine(namespace=namespace.namespace)
+    engine = KubernetesEngine(Place(namespace=namespace.namespace))
     job = Job(
         name="demo", command=("true",), framework="plain", cwd="/tmp", pod=PodOptions(image=image("python"))
     )

@@ -9,8 +9,7 @@ import math
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
-from types import TracebackType
-from typing import Literal, Self, TypeVar
+from typing import Self, TypeVar
 
 import msgspec
 
@@ -46,11 +45,7 @@ PAGE = 500
 # Seconds after its timeout within which a watch may still report its end.
 GRACE = 5.0
 _ONLY_METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
-PATCHES = {
-    "merge": "application/merge-patch+json",
-    "json": "application/json-patch+json",
-    "strategic": "application/strategic-merge-patch+json",
-}
+_MERGE = "application/merge-patch+json"
 
 
 @frozen
@@ -157,15 +152,14 @@ class Api:
         self,
         kind: str,
         name: str,
-        change: object,
+        change: Object,
         *,
-        how: Literal["merge", "json", "strategic"] = "merge",
         subresource: str = "",
         namespace: str | None = None,
         uid: str = "",
     ) -> Object:
-        """Change an object; raises Conflict if a precondition in the change does not hold. With `uid`, only
-        the one that has it: another of its name, made since, stays as it is, and NotThere is raised.
+        """Merge a change into an object; raises Conflict if a precondition in it does not hold. With `uid`,
+        only the one that has it: another of its name, made since, stays as it is, and NotThere is raised.
         """
         path, request = self._targets.one("patch", kind, name, namespace, subresource)
         try:
@@ -174,8 +168,8 @@ class Api:
                 path,
                 request,
                 body=msgspec.json.encode(_only_of(uid, change) if uid else change),
-                content_type=PATCHES[how],
-                again=how != "json",  # adding to a list twice is not the same as once
+                content_type=_MERGE,
+                again=True,
             )
         except (Conflict, Invalid) as error:
             if uid and self._is_replaced(kind, name, namespace, uid):
@@ -199,12 +193,11 @@ class Api:
         *,
         namespace: str | None = None,
         grace: int | None = None,
-        propagation: str = "Background",
         uid: str = "",
     ) -> None:
         """Remove an object; one that does not exist, or has another `uid`, is no error."""
         path, request = self._targets.one("delete", kind, name, namespace)
-        options: Object = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": propagation}
+        options: Object = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
         if grace is not None:
             options["gracePeriodSeconds"] = grace
         if uid:
@@ -222,19 +215,17 @@ class Api:
         kind: str,
         *,
         selector: str = "",
-        fields: str = "",
         version: str,
         timeout: float,
-        namespace: str | None = None,
     ) -> Stream[tuple[str, Object]]:
         """Changes of objects after `version`: ADDED, MODIFIED, DELETED, and BOOKMARK, whose object has only a
         newer version.
 
         The stream ends after `timeout` seconds, raises Gone if the version is too old and Unreachable if the
         connection is lost; `close` ends it from any thread."""
-        path, request = self._targets.every("watch", kind, namespace)
+        path, request = self._targets.every("watch", kind)
         params = [
-            *_chosen(selector, fields),
+            *_chosen(selector),
             ("watch", "true"),
             ("allowWatchBookmarks", "true"),
             ("resourceVersion", version),
@@ -285,15 +276,14 @@ class Api:
         container: str,
         stdin: bool = False,
         tty: bool = False,
-        namespace: str | None = None,
     ) -> Exec:
         """Start a command in a container. The result is a context manager that closes the connection."""
-        path, request = self._targets.one("get", "Pod", pod, namespace, "exec")
+        path, request = self._targets.one("get", "Pod", pod, subresource="exec")
         return begin_exec(self._session, path, request, command, container=container, stdin=stdin, tty=tty)
 
-    def port(self, pod: str, port: int, *, namespace: str | None = None) -> PortConnection:
+    def port(self, pod: str, port: int) -> PortConnection:
         """A connection to a port of a pod. The result is a context manager that closes it."""
-        path, request = self._targets.one("get", "Pod", pod, namespace, "portforward")
+        path, request = self._targets.one("get", "Pod", pod, subresource="portforward")
         return connect_to_port(self._session, path, request, port)
 
     def may(self, verb: str, kind: str, *, subresource: str = "", namespace: str | None = None) -> bool:
@@ -330,9 +320,7 @@ class Api:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _read(self, content: bytes, kind: str) -> Object:
@@ -346,13 +334,12 @@ def _look(session: Session, path: str) -> Object:
     return read_object(session.call("GET", path, Request(verb="get", path=path), again=True), session.access)
 
 
-def _only_of(uid: str, change: object) -> Object:
-    """A merge patch that no other object takes: a uid cannot be changed."""
-    assert isinstance(change, dict)
+def _only_of(uid: str, change: Object) -> Object:
+    """A change that no other object takes: a uid cannot be changed."""
     return {**change, "metadata": {**change.get("metadata", {}), "uid": uid}}
 
 
-def _chosen(selector: str, fields: str) -> Pairs:
+def _chosen(selector: str, fields: str = "") -> Pairs:
     named = (("labelSelector", selector), ("fieldSelector", fields))
     return [(name, value) for name, value in named if value]
 

@@ -13,7 +13,6 @@ import ssl
 import threading
 import time
 from collections.abc import Sequence
-from types import TracebackType
 from typing import Self
 
 import msgspec
@@ -114,9 +113,7 @@ class Exec:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _post(self, channel: int, data: bytes) -> None:

@@ -23,7 +23,7 @@ class Targets:
         self._kinds = Catalogue()
 
     def one(
-        self, verb: str, kind: str, name: str, namespace: str | None, subresource: str = ""
+        self, verb: str, kind: str, name: str, namespace: str | None = None, subresource: str = ""
     ) -> tuple[str, Request]:
         """An existing object, or a subresource of it."""
         # An empty name would address all objects, and dots another path: a deletion must never do that.
@@ -34,7 +34,7 @@ class Targets:
         request = Request(verb=verb, kind=what, namespace=place, name=name, subresource=subresource)
         return object_path(what, place, name, subresource), request
 
-    def every(self, verb: str, kind: str, namespace: str | None) -> tuple[str, Request]:
+    def every(self, verb: str, kind: str, namespace: str | None = None) -> tuple[str, Request]:
         """All objects of a kind."""
         what = self.kind(kind)
         place = self.place(what, namespace)

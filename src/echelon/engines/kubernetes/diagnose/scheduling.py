@@ -19,7 +19,7 @@ from echelon.engines.kubernetes.diagnose.nodes import (
 )
 from echelon.engines.kubernetes.quantities import amount_of
 from echelon.engines.kubernetes.state.workers import worker_container
-from echelon.model.cluster import Cluster
+from echelon.model.cluster import Cluster, free_gpus
 from echelon.model.resources import format_memory
 from echelon.values import frozen
 
@@ -244,7 +244,7 @@ def _most_free(resource: str, asked: int, cluster: Cluster | None, *, everywhere
     found = []
     for node in cluster.nodes if cluster is not None else ():
         if resource in _GPUS:
-            free = sum(gpu.holder is None for gpu in node.gpus)
+            free = free_gpus(node)
             found.append((float(free), f"{free} of {len(node.gpus)}", node.name))
         elif resource == "cpu":
             found.append((node.free_cpus, f"{node.free_cpus:.3g}", node.name))

@@ -8,10 +8,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from echelon.engines.kubernetes import names, shapes
+from echelon.engines.kubernetes.fields import annotation
 from echelon.engines.kubernetes.quantities import amount_of
 from echelon.engines.kubernetes.quotas import limits_filled_in
 from echelon.engines.kubernetes.storage import shared_classes
-from echelon.model.cluster import Cluster, Node
+from echelon.model.cluster import Cluster, Node, free_gpus
+from echelon.model.display import some_of
 from echelon.model.finding import Finding
 from echelon.model.resources import format_memory
 
@@ -60,7 +62,7 @@ def check_nodes(cluster: Cluster | None) -> Finding:
             fix="see the right to nodes",
         )
     shut = [f"{each.node.name} ({each.why})" for each in cluster.left_out]
-    out = f"; {len(shut)} left out: {_some(shut)}" if shut else ""
+    out = f"; {len(shut)} left out: {some_of(shut, _NAMED)}" if shut else ""
     cpus, memory = sum(node.cpus for node in cluster.nodes), sum(node.memory for node in cluster.nodes)
     if not cluster.nodes:
         fix = "anything: `kubectl get nodes` shows what they lack; `kubectl uncordon NODE` opens a closed one"
@@ -92,7 +94,7 @@ def check_gpus(
         yield Finding(
             level="degraded",
             what="GPUs",
-            found=f"none on {_some(silent)}, though the label nvidia.com/gpu.present is there",
+            found=f"none on {some_of(silent, _NAMED)}, though the label nvidia.com/gpu.present is there",
             fix="--gpus there: the device plugin does not run: kubectl get pods -A | grep device-plugin",
         )
     elif not models:
@@ -106,12 +108,12 @@ def check_gpus(
 
 def _gpus_of(model: str, having: Sequence[Node], *, free_known: bool) -> Finding:
     total = sum(len(node.gpus) for node in having)
-    free = {node.name: sum(gpu.holder is None for gpu in node.gpus) for node in having}
+    free = {node.name: free_gpus(node) for node in having}
     where = [
         f"{node.name} ({f'{free[node.name]} of ' if free_known else ''}{len(node.gpus)})" for node in having
     ]
     spare = f"{sum(free.values())} free" if free_known else "free: unknown"
-    found = f"{total} {model or 'of an unknown model'}, {spare}: {_some(where)}"
+    found = f"{total} {model or 'of an unknown model'}, {spare}: {some_of(where, _NAMED)}"
     if model:
         return Finding(level="ok", what="GPUs", found=found)
     command = f"kubectl label node {having[0].name} {names.GPU_PRODUCT}=MODEL"
@@ -147,8 +149,8 @@ def check_storage(classes: Sequence[Object] | None, claims: Sequence[Object]) ->
             fix="--output new: and volume create: install a provisioner; until then use claims made by hand",
         )
         return
-    default = [_name(each) for each in classes if _note(each, _DEFAULT_CLASS) == "true"]
-    named = _some([f"{_name(each)} ({each.get('provisioner', '?')})" for each in classes])
+    default = [_name(each) for each in classes if annotation(each, _DEFAULT_CLASS) == "true"]
+    named = some_of([f"{_name(each)} ({each.get('provisioner', '?')})" for each in classes], _NAMED)
     if default:
         yield Finding(level="ok", what=what, found=f"{named}; default: {', '.join(default)}")
     else:
@@ -261,12 +263,3 @@ def _amount(name: str, thousandths: int) -> str:
 
 def _name(obj: Object) -> str:
     return str(obj["metadata"]["name"])
-
-
-def _note(obj: Object, key: str) -> str:
-    return str((obj["metadata"].get("annotations") or {}).get(key, ""))
-
-
-def _some(some: Sequence[str]) -> str:
-    more = len(some) - _NAMED
-    return ", ".join(some) if more <= 1 else f"{', '.join(some[:_NAMED])} and {more} more"

@@ -105,12 +105,12 @@ print(json.dumps(said))
 """
 
 
-def probe_network(api: Api, image: str, *, patience: float = _PATIENCE) -> Iterator[Finding]:
+def probe_network(api: Api, image: str) -> Iterator[Finding]:
     """Let two pods exchange data and report how. Nothing stays behind."""
     pair = f"echelon-doctor-{secrets.token_hex(4)}"
     made = [f"{pair}-{number}" for number in range(2)]
     try:
-        yield from _probe(api, image, pair, made, time.monotonic() + patience)
+        yield from _probe(api, image, pair, made, time.monotonic() + _PATIENCE)
     except Unreachable:
         raise
     except EchelonError as error:

@@ -46,29 +46,27 @@ print(json.dumps({"python": list(sys.version_info[:3]), "names": named, "mpi": m
 """
 
 
-def probe_image(
-    api: Api, image: str, *, python: str = "python3", patience: float = _PATIENCE
-) -> Iterator[Finding]:
+def probe_image(api: Api, image: str) -> Iterator[Finding]:
     """Pull the image in a pod and report the result. Nothing stays behind."""
     name = f"echelon-doctor-{secrets.token_hex(4)}"
     try:
-        api.create(probe_job(name, image, [python, "-c", _SCRIPT], patience))
+        api.create(probe_job(name, image, ["python3", "-c", _SCRIPT], _PATIENCE))
     except (Denied, EchelonError) as error:
         if isinstance(error, Unreachable):
             raise
         yield Finding(level="degraded", what="image", found=error.message, fix=f"--image: {error.hint}")
         return
     try:
-        yield from _watch(api, name, image, python, time.monotonic() + patience)
+        yield from _watch(api, name, image, time.monotonic() + _PATIENCE)
     finally:
         with suppress(EchelonError):  # its time to live removes it then
             api.delete("Job", name)
 
 
-def _watch(api: Api, name: str, image: str, python: str, deadline: float) -> Iterator[Finding]:
+def _watch(api: Api, name: str, image: str, deadline: float) -> Iterator[Finding]:
     found = await_pod(api, name, deadline, lambda pod: container_end(pod) is not None)
     if isinstance(found, dict):
-        yield from _judge(api, found, image, python)
+        yield from _judge(api, found, image)
     else:
         yield not_started(found, image)
 
@@ -112,7 +110,7 @@ def not_started(trouble: Trouble | None, image: str) -> Finding:
     )
 
 
-def _judge(api: Api, pod: Object, image: str, python: str) -> Iterator[Finding]:
+def _judge(api: Api, pod: Object, image: str) -> Iterator[Finding]:
     end = container_end(pod)
     assert end is not None
     said = json_object(b"".join(api.logs(pod["metadata"]["name"], container=names.CONTAINER)).decode())
@@ -128,7 +126,7 @@ def _judge(api: Api, pod: Object, image: str, python: str) -> Iterator[Finding]:
         yield Finding(
             level="missing",
             what="image",
-            found=f"{image} is there, but {python} does not start in it: {end.message or end.reason}",
+            found=f"{image} is there, but python3 does not start in it: {end.message or end.reason}",
             fix="runs with this image: use one with Python 3.8 or later, or name its Python with --python",
         )
         return

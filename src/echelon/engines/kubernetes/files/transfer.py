@@ -35,7 +35,6 @@ def pod_opener(
     pod: str,
     *,
     container: str = names.CONTAINER,
-    namespace: str | None = None,
     python: str | None = None,
 ) -> Opener:
     """Reach the agent in a pod; a connection that broke is not made again once the pod has ended."""
@@ -44,19 +43,19 @@ def pod_opener(
     def opener(arguments: Sequence[str]) -> AbstractContextManager[Channel]:
         nonlocal tried
         if tried:
-            _check_runs(api, pod, namespace)
+            _check_runs(api, pod)
         tried = True
         command = names.agent_command(python, "files", *arguments)
-        return api.exec(pod, command, container=container, stdin=True, namespace=namespace)
+        return api.exec(pod, command, container=container, stdin=True)
 
     return opener
 
 
-def _check_runs(api: Api, pod: str, namespace: str | None) -> None:
+def _check_runs(api: Api, pod: str) -> None:
     from echelon.engines.kubernetes.client.api import NotThere
     from echelon.engines.kubernetes.state.workers import has_ended
 
-    found = api.find("Pod", pod, namespace=namespace)
+    found = api.find("Pod", pod)
     if found is None or has_ended(found):
         raise NotThere(
             f"pod {pod!r} has ended, and what it held is gone", hint="keep it on a volume: --output"

@@ -9,7 +9,7 @@ from typing import Any
 from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.client.api import AlreadyThere, Api, Listing, NotThere, Object
 from echelon.engines.kubernetes.diagnose.claims import claims_of
-from echelon.engines.kubernetes.fields import moment
+from echelon.engines.kubernetes.fields import annotation, moment
 from echelon.engines.kubernetes.quantities import amount_of
 from echelon.engines.kubernetes.record import dialect_of, read
 from echelon.engines.kubernetes.render import dialects
@@ -189,7 +189,7 @@ def _check_class(api: Api, wanted: str | None) -> None:
 
 
 def _is_default(storage_class: Object) -> bool:
-    return (storage_class["metadata"].get("annotations") or {}).get(DEFAULT_CLASS) == "true"
+    return annotation(storage_class, DEFAULT_CLASS) == "true"
 
 
 def _if_allowed(api: Api, kind: str) -> list[Object]:

@@ -14,6 +14,7 @@ from echelon.engines.base import current_user
 from echelon.engines.kubernetes import names, shapes
 from echelon.engines.kubernetes.belonging import is_owned_by
 from echelon.engines.kubernetes.client.api import AlreadyThere, Api, Object
+from echelon.engines.kubernetes.fields import annotation
 from echelon.engines.kubernetes.files.volumes import create_volume
 from echelon.engines.kubernetes.nodes.gpus import gpu_resource
 from echelon.engines.kubernetes.notebook import objects
@@ -56,14 +57,14 @@ class PodNotebooks:
         if job is not None and dialects.end_of([job]) is not None:
             if asked is None:
                 raise has_ended(job)
-            known = _annotation(job, names.CLAIM_UID)
+            known = annotation(job, names.CLAIM_UID)
             _remove_job(api, job)
             job = None
         if job is None:
             if asked is None:
                 raise _none(api, name)
             return self._make(api, name, asked, tell, known)
-        if asked is not None and objects.digest_of(asked) != _annotation(job, names.ASKED):
+        if asked is not None and objects.digest_of(asked) != annotation(job, names.ASKED):
             raise Refused(
                 f"{names.server_name(name)} is there, and was made with other settings",
                 hint="`echelon notebook down`, then `up`, changes them; your files stay",
@@ -164,7 +165,7 @@ class PodNotebooks:
         if not volumes:
             return replace(found, kept=called)
         # Anybody may give a claim its name and labels.
-        known = job is not None and _annotation(job, names.CLAIM_UID) == uid
+        known = job is not None and annotation(job, names.CLAIM_UID) == uid
         if not _is_ours(claim) or not (known or self._claims.has(uid)):
             return replace(found, left=called)
         api.delete("PersistentVolumeClaim", called, uid=uid)
@@ -234,7 +235,7 @@ def _make_claim(api: Api, name: str, asked: ServerSettings, owner: str) -> _Clai
 
 def _make_secret(api: Api, name: str, job: Object) -> None:
     """Make the Secret with the token; one of a server before, which goes with its Job, is waited for."""
-    called, owner = names.server_name(name), _annotation(job, names.OWNER)
+    called, owner = names.server_name(name), annotation(job, names.OWNER)
 
     def is_there() -> bool:
         with suppress(AlreadyThere):
@@ -283,10 +284,6 @@ def _is_ours(obj: Object) -> bool:
     """Whether an object is a server's: it carries two labels of ours, one of which alone others use too."""
     labels = obj["metadata"].get("labels") or {}
     return (labels.get(names.COMPONENT), labels.get(names.MANAGED_BY)) == (names.NOTEBOOK, "echelon")
-
-
-def _annotation(obj: Object, key: str) -> str:
-    return str((obj["metadata"].get("annotations") or {}).get(key, ""))
 
 
 def _image(job: Object) -> str:

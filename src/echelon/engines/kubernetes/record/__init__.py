@@ -18,13 +18,7 @@ from echelon.engines.kubernetes.record.changes import (
     tied,
     with_reason,
 )
-from echelon.engines.kubernetes.record.outline import (
-    TRIED_WITHIN,
-    Outline,
-    created,
-    is_queued,
-    leaves_queue,
-)
+from echelon.engines.kubernetes.record.outline import TRIED_WITHIN, Outline, created, is_queued, leaves_queue
 from echelon.engines.kubernetes.record.phases import (
     SUBMISSION,
     Phase,

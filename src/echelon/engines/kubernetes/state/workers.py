@@ -11,14 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from echelon.agent.ranks.report import signal_name
 from echelon.agent.task import GAVE_WAY, INTERRUPTED, NO_LEADER, RANK_FAILED, RUN_OVER
 from echelon.engines.kubernetes import names
-from echelon.engines.kubernetes.fields import (
-    clock,
-    condition_of,
-    json_object,
-    moment,
-    one_line,
-    whole_number,
-)
+from echelon.engines.kubernetes.fields import clock, condition_of, json_object, moment, one_line, whole_number
 from echelon.engines.kubernetes.render import dialects
 from echelon.model.event import Disruption
 from echelon.values import frozen

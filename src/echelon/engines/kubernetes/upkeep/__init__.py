@@ -1,1 +1,1 @@
-"""Upkeep of runs from outside, as values; `tend.py` decides and acts."""
+"""Upkeep of runs from outside, as values; `tend.py` acts."""

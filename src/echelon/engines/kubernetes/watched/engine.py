@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from echelon.engines.base import Saving, TakeOver
 from echelon.engines.kubernetes.client.api import Api, NotThere, Object
-from echelon.engines.kubernetes.client.kubeconfig import load_access
+from echelon.engines.kubernetes.client.place import USUAL, Place
 from echelon.engines.kubernetes.watched.holding import hold_back
 from echelon.engines.kubernetes.watched.kinds import Address, parse_address
 from echelon.engines.kubernetes.watched.lines import follow_lines, merged_lines, read_lines
@@ -56,14 +56,13 @@ class WatchedJobs:
     notebooks = sampling = None
     traits = Traits(place="the cluster", remote=True, shared=True, foreign=True)
 
-    def __init__(self, *, context: str | None = None, namespace: str | None = None) -> None:
-        self._context = context
-        self._namespace = namespace
+    def __init__(self, place: Place = USUAL) -> None:
+        self._place = place
 
     @cached_property
     def api(self) -> Api:
         """The way to the cluster."""
-        return Api(load_access(context=self._context, namespace=self._namespace))
+        return self._place.connect()
 
     def read(self, ref: RunRef) -> Record:
         """The job, as if it had been submitted here."""
@@ -257,5 +256,5 @@ class WatchedJobs:
 
     def _full(self, ref: RunRef) -> RunRef:
         return replace(
-            ref, namespace=ref.namespace or self.api.namespace, context=ref.context or self._context
+            ref, namespace=ref.namespace or self.api.namespace, context=ref.context or self._place.context
         )

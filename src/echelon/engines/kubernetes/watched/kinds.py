@@ -11,7 +11,6 @@ from echelon.engines.kubernetes.kubeflow_labels import JOBSET, PREFIX
 from echelon.errors import InvalidJob
 from echelon.values import frozen
 
-Object = dict[str, Any]
 _INDEX = "batch.kubernetes.io/job-completion-index"
 _SIDE = ("istio-proxy", "istio-init")
 _MOST = 10_000  # workers; what says more is not believed
@@ -107,13 +106,13 @@ def index_of(pod: Mapping[str, Any], job: Mapping[str, Any]) -> int:
     names = (f"{PREFIX}replica-index", "replica-index", _INDEX)
     found = (whole_number(labels.get(name)) for name in names)
     index = next((index for index in found if index is not None and index < _MOST), 0)
-    after_launcher = _spec(job).get("runLauncherAsWorker") is True and role_of(pod) == "worker"
+    after_launcher = spec_of(job).get("runLauncherAsWorker") is True and role_of(pod) == "worker"
     return max(0, index - 1) if after_launcher else index
 
 
 def groups_of(job: Mapping[str, Any], pods: Sequence[Mapping[str, Any]]) -> list[tuple[str, int]]:
     """The replica types of a job and how many there are of each, the one that leads first."""
-    spec = _spec(job)
+    spec = spec_of(job)
     found: dict[str, int] = {}
     specs = next((value for key, value in spec.items() if key.endswith("ReplicaSpecs")), None)
     if isinstance(specs, Mapping):
@@ -135,7 +134,8 @@ def container_of(pod: Mapping[str, Any]) -> str:
     return next(iter(known or [name for name in listed if name not in _SIDE] or listed), names.CONTAINER)
 
 
-def _spec(job: Mapping[str, Any]) -> Mapping[str, Any]:
+def spec_of(job: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What a job asks for."""
     found = job.get("spec")
     return found if isinstance(found, Mapping) else {}
 

@@ -12,7 +12,14 @@ from typing import Any
 from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.fields import conditions, moment, one_line
 from echelon.engines.kubernetes.state import workers
-from echelon.engines.kubernetes.watched.kinds import Address, container_of, groups_of, index_of, role_of
+from echelon.engines.kubernetes.watched.kinds import (
+    Address,
+    container_of,
+    groups_of,
+    index_of,
+    role_of,
+    spec_of,
+)
 from echelon.engines.kubernetes.watched.restarts import count_restarts, has_failed, of_latest_attempt
 from echelon.model import ends
 from echelon.model.event import Event, RootCause
@@ -214,7 +221,7 @@ def _of_pod(number: int, pod: Mapping[str, Any], restarts: int) -> list[Event]:
 
 
 def _is_suspended(job: Mapping[str, Any]) -> bool:
-    return bool(_spec(job).get("suspend") or _policy(job).get("suspend"))
+    return bool(spec_of(job).get("suspend") or _policy(job).get("suspend"))
 
 
 def _restart_now(seen: Seen, *, over: bool) -> int:
@@ -228,13 +235,8 @@ def _limit(seen: Seen) -> int:
     return max(limit if isinstance(limit, int) else 0, used)
 
 
-def _spec(job: Mapping[str, Any]) -> Mapping[str, Any]:
-    found = job.get("spec")
-    return found if isinstance(found, Mapping) else {}
-
-
 def _policy(job: Mapping[str, Any]) -> Mapping[str, Any]:
-    found = _spec(job).get("runPolicy")
+    found = spec_of(job).get("runPolicy")
     return found if isinstance(found, Mapping) else {}
 
 

@@ -1,0 +1,28 @@
+"""Which cluster and namespace the user means, and the way there."""
+
+from __future__ import annotations
+
+import os
+
+from echelon.engines.kubernetes.client.api import Api
+from echelon.engines.kubernetes.client.kubeconfig import load_access
+from echelon.values import frozen
+
+
+@frozen
+class Place:
+    """One namespace of one cluster, as far as it was named; the kubeconfig says the rest. `kubeconfig` is
+    read instead of the one in the environment.
+    """
+
+    context: str | None = None
+    namespace: str | None = None
+    kubeconfig: str | None = None
+
+    def connect(self) -> Api:
+        """The way to the cluster, which is not asked anything yet."""
+        environment = None if self.kubeconfig is None else {**os.environ, "KUBECONFIG": self.kubeconfig}
+        return Api(load_access(self.context, self.namespace, environment=environment))
+
+
+USUAL = Place()  # all of it as the kubeconfig says
