@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from echelon.cli.render import collecting
 from echelon.engines.base import Engine
 from echelon.engines.memory.engine import MemoryEngine
-from echelon.errors import RunTimedOut
+from echelon.engines.recent import note_started
+from echelon.errors import ResultsIncomplete, RunTimedOut
 from echelon.handle import Run
+from echelon.model.copy import LeftOut
 from echelon.model.ends import worker_lost
-from echelon.model.event import Event
+from echelon.model.event import Event, RootCause
 from echelon.model.job import Job
 from echelon.model.log import LogLine
 from echelon.model.run import Record, RunRef
+from echelon.model.status import Status
 from echelon.model.traits import Traits
 
 
@@ -87,3 +94,67 @@ def test_an_interrupt_says_that_the_run_goes_on(monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(KeyboardInterrupt) as caught:
         Run(ref, engine).wait(show=False)
     assert "run 'fm' goes on; run.stop()" in caught.value.__notes__[0]
+
+
+class Incomplete(Growing):
+    """An engine whose run has results that cannot be copied, and some that are missing."""
+
+    def __init__(self, *, missing: bool) -> None:
+        super().__init__([], [])
+        self.missing = missing
+
+    def collect(self, *_: object) -> Sequence[LeftOut]:
+        left_out = (LeftOut(path="pipe", why="a pipe"),)
+        if self.missing:
+            error = ResultsIncomplete("the results are not all here")
+            error.left_out = left_out
+            raise error
+        return left_out
+
+
+@pytest.mark.parametrize("missing", [False, True])
+def test_what_cannot_be_copied_is_told_also_where_something_is_missing(
+    missing: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    engine: Engine = Incomplete(missing=missing)  # type: ignore[assignment]
+    run = Run(RunRef(engine="memory", name="fm"), engine)
+    told: list[LeftOut] = []
+    with pytest.raises(ResultsIncomplete) if missing else nullcontext():
+        run.collect(notice=told.append)
+    assert [each.path for each in told] == ["pipe"]
+    with pytest.raises(ResultsIncomplete) if missing else nullcontext():
+        collecting(run)
+    assert "not copied: pipe: a pipe" in capsys.readouterr().err
+
+
+class Shipped(Growing):
+    """An engine whose run was shipped its code."""
+
+    def read(self, ref: RunRef) -> Record:
+        found = super().read(ref)
+        return replace(found, job=replace(found.job, cwd="{code}", script="train.py"))
+
+
+def test_what_did_not_travel_is_told_from_any_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As far as the folder has it from which the run was started."""
+    monkeypatch.setenv("ECHELON_HOME", str(tmp_path / "state"))
+    project, elsewhere = tmp_path / "project", tmp_path / "elsewhere"
+    (project / "data").mkdir(parents=True)
+    elsewhere.mkdir()
+    for name in ("pyproject.toml", "train.py", "data/a.csv"):
+        (project / name).touch()
+    (project / ".gitignore").write_text("data/\n")
+    engine: Engine = Shipped([], [])  # type: ignore[assignment]
+    run = Run(RunRef(engine="memory", name="fm"), engine)
+    error = "FileNotFoundError: [Errno 2] No such file or directory: 'data/a.csv'"
+    cause = RootCause(summary="rank 0 failed", rank=0, error=error)
+    failed = Status(name="fm", uri=run.uri, state="failed", root_cause=cause)
+    monkeypatch.chdir(elsewhere)
+    assert run.advice(failed) is None, "nothing says where it was started"
+    monkeypatch.chdir(project)
+    note_started(run.uri)
+    assert (run.advice(failed) or "").startswith("data/a.csv is here")
+    monkeypatch.chdir(elsewhere)
+    advice = run.advice(failed) or ""
+    assert advice.startswith(f"{project}/data/a.csv is here")
+    assert "--include data/ ships it" in advice

@@ -26,6 +26,12 @@ interruption."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from echelon.model.copy import LeftOut
+
 
 class EchelonError(Exception):
     """The root: a message that names the problem, and a hint that says what to do."""
@@ -131,9 +137,13 @@ class Refused(EchelonError):
 
 
 class ResultsIncomplete(EchelonError):
-    """Not all results of a run that is over are where they belong. The run itself may have succeeded."""
+    """Not all results of a run that is over are where they belong. The run itself may have succeeded.
+
+    `left_out` are files that could not be copied at all, beside those that are missing: each has a path and
+    why."""
 
     exit_code = 123
+    left_out: Sequence[LeftOut] = ()
 
 
 class RunStuck(EchelonError):

@@ -162,16 +162,17 @@ class Run:
 
     def advice(self, status: Status) -> str | None:
         """What to do about a run that failed because a file did not travel with its code, as far as the
-        folder in which this process stands tells it.
+        folder tells it from which the run was started: this process's, where that is not known.
         """
         error = status.root_cause.error if status.root_cause is not None else None
         if error is None:
             return None
         from echelon.bundle.travel import misses_file, why_missing_here
+        from echelon.engines.recent import started_in
 
         if misses_file(error):
             with suppress(EchelonError, OSError):
-                return why_missing_here(error, self.job(), Path.cwd())
+                return why_missing_here(error, self.job(), started_in(self.uri) or Path.cwd())
         return None
 
     def _no_end(self, status: Status, timeout: float | str | None) -> EchelonError:
@@ -374,12 +375,25 @@ class Run:
         over = TakeOver() if take_over else None
         return tending(self._ref, self._engine, take_over=over, saving=saving)
 
-    def collect(self, progress: Callable[[int, int], object] | None = None) -> Sequence[LeftOut]:
+    def collect(
+        self,
+        progress: Callable[[int, int], object] | None = None,
+        notice: Callable[[LeftOut], object] = lambda _: None,
+    ) -> Sequence[LeftOut]:
         """Bring the results of a run that has ended to where they belong, and let its workers go; returns
         what cannot be copied. Raises ResultsIncomplete, and the workers stay, if not all of them came.
+        `notice` gets what cannot be copied in both cases.
 
         Results belong to the machine that submitted the run: on another one it does nothing."""
-        return self._engine.collect(self._ref, progress)
+        try:
+            found = self._engine.collect(self._ref, progress)
+        except ResultsIncomplete as error:
+            for each in error.left_out:
+                notice(each)
+            raise
+        for each in found:
+            notice(each)
+        return found
 
     def get(
         self,
@@ -397,8 +411,7 @@ class Run:
         what cannot be copied, `tell` what is waited for.
         """
         if to is None:
-            for each in self.collect():
-                notice(each)
+            self.collect(notice=notice)
         record = self._engine.read(self._ref)
         target = Path(to) if to is not None else Path(record.results) / Path(path).parent
         return self._engine.fetch(self._ref, path, target, notice, tell)

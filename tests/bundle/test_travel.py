@@ -41,7 +41,10 @@ def test_what_stays_without_an_ignore_file_is_named_but_for_the_results_at_the_t
         ("FileNotFoundError: [Errno 2] Unable to open file (name = 'data/a.csv', errno = 2)", ""),
     ],
 )
-def test_a_file_that_is_only_here(tmp_path: Path, error: str, folder: str) -> None:
+def test_a_file_that_is_only_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: str, folder: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "data").mkdir()
     (tmp_path / "data/a.csv").touch()
     said = why_missing(error, bundle(data_=".gitignore").withheld, folder, tmp_path)

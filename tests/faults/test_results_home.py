@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from tests.conftest import PATIENCE
 from tests.engines.kubernetes.local_pod import Local
@@ -246,15 +246,20 @@ def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reconnect, "FIRST_DELAY", 0.01)
 
 
-Story = Callable[[pytest.TempPathFactory, list[Fault], int], None]
+Story = Callable[..., None]
 
 
-def at_random(kinds: Sequence[str], *, most: int, examples: int) -> Callable[[Story], Story]:
-    """Have a story told so many times, each with other faults, at most so many, and another seed."""
+def at_random(
+    kinds: Sequence[str], *, most: int, examples: int, shrink: bool = True
+) -> Callable[[Story], Story]:
+    """Have a story told so many times, each with other faults, at most so many, and another seed. A story
+    that fails is looked at for its least form, unless each takes too long for that.
+    """
     fault = st.builds(Fault, kind=st.sampled_from(kinds), after=st.integers(0, 1_000_000))
     faults = st.lists(fault, min_size=1, max_size=most)
     quiet = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large]
-    chosen = settings(max_examples=examples, deadline=None, suppress_health_check=quiet)
+    phases = tuple(Phase) if shrink else (Phase.generate,)
+    chosen = settings(max_examples=examples, deadline=None, suppress_health_check=quiet, phases=phases)
     return lambda test: chosen(given(faults=faults, seed=st.integers(0, 2**32))(test))
 
 

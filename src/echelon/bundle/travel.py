@@ -89,13 +89,22 @@ def why_missing(error: str, withheld: Sequence[Withheld], folder: str, project: 
             for each in withheld:
                 if f"{inside}/".startswith(f"{each.path.rstrip('/')}/") and (project / inside).exists():
                     why = f"{each.why} names it" if each.why.startswith(".") else "it was left out"
-                    return f"{inside} is here and was not shipped, for {why}: --include {each.path} ships it"
+                    where = inside if _stands_in(project) else project / inside
+                    return f"{where} is here and was not shipped, for {why}: --include {each.path} ships it"
         if path.startswith("/") and Path(path).exists():
             return (
                 f"{path} is on this machine, whose files no worker sees: put it on a volume "
                 f"(`echelon cp {path} pvc:NAME`, then --mount pvc:NAME:/PATH), or into the project"
             )
     return None
+
+
+def _stands_in(project: Path) -> bool:
+    """Whether this process is somewhere in the project, so that its paths are plain."""
+    try:
+        return Path.cwd().is_relative_to(project.resolve())
+    except OSError:
+        return False
 
 
 def _places(path: str, folder: str) -> Iterator[str]:

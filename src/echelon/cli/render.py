@@ -107,7 +107,11 @@ def collecting(run: Run) -> None:
             shown = now
             notice(f"fetching results: {format_memory(done)} of {format_memory(total)}")
 
-    left_out(run.collect(progress))
+    found: list[LeftOut] = []
+    try:
+        run.collect(progress, found.append)
+    finally:
+        left_out(found)
     if shown != began:
         notice("results fetched")
 

@@ -43,8 +43,28 @@ def started_from(folder: Path) -> Iterator[str]:
                 yield found["uri"]
 
 
+def started_in(uri: str) -> Path | None:
+    """The folder from which a run was started last; None if this machine did not start it, or the folder is
+    gone.
+    """
+    try:
+        files = [(path.stat().st_mtime_ns, path) for path in _home().glob(f"*/{_short(uri)}.json")]
+    except (OSError, StateTrouble):
+        return None
+    for _at, path in sorted(files, reverse=True):
+        with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
+            found = json.loads(path.read_bytes())
+            if found["uri"] == uri and Path(found["folder"]).is_dir():
+                return Path(found["folder"])
+    return None
+
+
+def _home() -> Path:
+    return state_home() / "started"
+
+
 def _place_of(folder: Path) -> Path:
-    return state_home() / "started" / _short(str(folder))
+    return _home() / _short(str(folder))
 
 
 def _short(text: str) -> str:

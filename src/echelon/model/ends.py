@@ -76,3 +76,10 @@ def with_loss(cause: RootCause, worker: int, how: str, disruption: Disruption | 
 def loss_summary(worker: int, how: str) -> str:
     """The sentence for the loss of a worker."""
     return f"worker {worker} was lost: {how}"
+
+
+def with_note(end: Event, note: str) -> Event:
+    """The end, with what is to be said beside how it ended."""
+    if end.cause is not None:
+        return replace(end, cause=replace(end.cause, summary=f"{end.cause.summary}; {note}"))
+    return replace(end, reason=f"{end.reason}; {note}" if end.reason else note)

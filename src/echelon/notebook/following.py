@@ -63,8 +63,7 @@ def get_results(
     """
     if found.noted is not None:
         for step in found.steps:
-            for each in step.collect():
-                notice(each)
+            step.collect(notice=notice)
         folder = found.noted.folder.path
         target = folder / Path(path).parent if to is None else to
         return [copy_result(folder, path, target, leave_out=_OWN, notice=notice)]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from pathlib import Path
 
 import pytest
 from tests.conftest import PATIENCE
 
-from echelon.engines.local import store
+from echelon.engines.local import rundir, store
 from echelon.engines.local.events import EventFile, read_events
 from echelon.engines.local.store import RunStore
 from echelon.errors import RunExists, StateTrouble, UnknownRun
@@ -136,3 +137,19 @@ def test_devices_are_given_out_by_one_at_a_time(runs: RunStore) -> None:
         order.append("still first")
     thread.join()
     assert order == ["first", "still first", "other"]
+
+
+def test_a_run_that_is_looked_at_while_it_is_removed(runs: RunStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A look holds the run's locks for a moment; the folder does not stay for that."""
+    folder = runs.create(record("fm"), secret="hush", bundle=None)
+    with contextlib.ExitStack() as look:
+        look.enter_context(rundir.open_locked(folder.takers_lock))
+        clear_up = runs._clear_up
+
+        def clear_up_and_end_look() -> None:
+            clear_up()
+            look.close()
+
+        monkeypatch.setattr(runs, "_clear_up", clear_up_and_end_look)
+        runs.delete("fm")
+    assert list((runs.home / "runs").iterdir()) == []

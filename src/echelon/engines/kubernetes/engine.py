@@ -149,7 +149,7 @@ class KubernetesEngine(Submitting):
         return remove_run(self.api, self._submissions, self._ref(ref.name), tell)
 
     def runs(self) -> Sequence[RunSummary]:
-        """Every run of the namespace, from three lists; of logs, only the last lines of some."""
+        """Every run of the namespace, from a few lists; of logs, only the last lines of some."""
         from echelon.engines.kubernetes.follow.listing import is_own, list_runs
 
         who = identity.ask(self.api)

@@ -190,10 +190,12 @@ class Tender:
         """Write the run's end into its record, as the leader's log tells it before the objects do."""
         with suppress(Denied, NotThere):
             stored = views.read_record(self._api, self._ref)
-            if self._is_meant(stored):
+            if not self._is_meant(stored):
+                return
+            if stored.end is None or (stored.end.at, stored.end.outcome) != (end.at, end.outcome):
                 change = record.finished(end, plan=_plan_of(stored))
                 self._api.patch("ConfigMap", self._ref.name, change, uid=stored.uid)
-                workload.free(self._api, stored)
+            workload.free(self._api, stored)
 
     def release(self) -> None:
         """Give the claim up, so that the next tender need not wait until it expires."""

@@ -10,6 +10,7 @@ import contextlib
 import errno
 import os
 import shutil
+import time
 import uuid
 from collections.abc import Iterator
 from dataclasses import replace
@@ -32,6 +33,7 @@ from echelon.model.run import Record, RunRef, check_schema
 from echelon.model.world import worker_count
 
 T = TypeVar("T")
+_LOOKS = 1.0  # seconds within which those who only look at a run have looked, and let its locks go
 _NEW, _GONE = ".new-", ".gone-"  # how the names of folders begin that are being made, and removed
 _TAKEN = (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR)  # of a rename onto what is there
 _PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)  # errors that say nothing of the file
@@ -97,11 +99,18 @@ class RunStore:
         return self.dir(record.ref.name)
 
     def delete(self, name: str) -> None:
-        """Remove a run: its name is free at once, its folder gone soon after."""
+        """Remove a run: its name is free at once, its folder gone soon after. One that another process holds
+        for longer than a look takes is left to the next command that makes or removes a run.
+        """
         with translated(self.home):
-            durable.rename(self.find(name).path, self._runs / f"{_GONE}{uuid.uuid4().hex}")
+            gone = self._runs / f"{_GONE}{uuid.uuid4().hex}"
+            durable.rename(self.find(name).path, gone)
             durable.sync_folder(self._runs)
+            deadline = time.monotonic() + _LOOKS
             self._clear_up()
+            while os.path.lexists(gone) and time.monotonic() < deadline:
+                time.sleep(0.01)
+                self._clear_up()
 
     def _begin(self, stack: contextlib.ExitStack) -> RunDir:
         """A new folder, locked for as long as `stack` is open, so that no other process clears it up."""

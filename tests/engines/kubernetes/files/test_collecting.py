@@ -30,6 +30,7 @@ from echelon.engines.kubernetes.follow.view import View, read_record
 from echelon.engines.machine import Submissions, process_name
 from echelon.errors import InvalidJob, ResultsIncomplete, StateTrouble
 from echelon.handle import Run
+from echelon.model.copy import LeftOut
 from echelon.model.event import Event
 from echelon.model.job import Job
 from echelon.model.pod import Output, PodOptions
@@ -76,7 +77,7 @@ class Taking:
 
         def gather(*_: object) -> tuple[Gathered, View]:
             self.done.append("gather")
-            return Gathered(brought=not missing, missing=missing), Seen.view
+            return Gathered(brought=not missing, missing=missing, left_out=(PIPE,)), Seen.view
 
         monkeypatch.setattr(collecting, "read_record", lambda *_: next(records, later))
         monkeypatch.setattr(collecting, "_look_at_end", lambda *_: Seen)
@@ -106,6 +107,7 @@ class Taking:
         return self.submissions.fetched(self.uid, self.created) is not None
 
 
+PIPE = LeftOut(path="worker-1/pipe", why="a pipe")
 LOST = Missing(worker=1, why="its pod is gone", lost=True)
 SILENT = Missing(worker=1, why="its node does not respond")
 
@@ -115,6 +117,15 @@ def apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ECHELON_HOME", str(tmp_path / "state"))
     return monkeypatch
+
+
+@pytest.mark.parametrize("missing", [LOST, SILENT])
+def test_what_cannot_be_copied_is_with_the_error_of_what_is_missing(
+    apart: pytest.MonkeyPatch, missing: Missing
+) -> None:
+    with pytest.raises(ResultsIncomplete) as caught:
+        Taking(apart, submitted=True, missing=(missing,)).collect()
+    assert list(caught.value.left_out) == [PIPE]
 
 
 @pytest.mark.core

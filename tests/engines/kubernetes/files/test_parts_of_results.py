@@ -176,6 +176,7 @@ def test_a_volume_of_the_run_is_not_given_up_before_all_of_it_is_here(on_volume:
     ) as caught:
         collecting.collect_results(Api(), mine, REF, None)  # type: ignore[arg-type]
     assert "worker" not in caught.value.message
+    assert list(caught.value.left_out) == [PIPE]
     assert mine.fetched(stored().uid, stored().run.created) is None  # so that `rm` leaves the volume
     on_volume.setattr(collecting, "fetch_tree", lambda *_, **__: copied(PIPE))
     assert collecting.collect_results(Api(), mine, REF, None) == (PIPE,)  # type: ignore[arg-type]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler
 from typing import Any
@@ -17,6 +18,7 @@ from tests.engines.kubernetes.stand_in import StandIn, refuses, says
 from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.client.api import Api
 from echelon.engines.kubernetes.follow.borne_out import is_refuted, says_over
+from echelon.engines.kubernetes.follow.follow import read_events
 from echelon.engines.kubernetes.follow.listing import list_runs
 from echelon.engines.kubernetes.follow.view import View
 from echelon.engines.kubernetes.tend import Tender
@@ -93,12 +95,20 @@ def test_an_end_is_refuted_by_a_leader_at_work_and_where_nothing_has_begun(
     assert bool(stand_in.seen) is (log is not None and (refuted or seen.pods[0] == BOTH[0]))
 
 
-def cluster(stand_in: StandIn, log: bytes | None, *pods: Object, **more: Any) -> None:
-    """A namespace with one run, whose record has an end."""
+def cluster(
+    stand_in: StandIn,
+    log: bytes | None,
+    *pods: Object,
+    jobs: Sequence[Object] | None = (job(),),
+    plan: Plan | None = PLAN,
+    **more: Any,
+) -> None:
+    """A namespace with one run, whose record has an end; without `jobs`, they may not be read."""
     record = record_object(end=FORGED, **more)
     record["metadata"] |= {"labels": {names.RUN: "demo"}, "resourceVersion": "1"}
-    record["data"]["plan.json"] = msgspec.json.encode(PLAN).decode()
-    jobs = view().jobs
+    if plan is not None:
+        record["data"]["plan.json"] = msgspec.json.encode(plan).decode()
+    made = None if jobs is None else view(jobs=list(jobs)).jobs
     over = [each for each in pods if each["status"]["phase"] in ("Succeeded", "Failed")]
 
     def answer(handler: BaseHTTPRequestHandler) -> None:
@@ -110,8 +120,14 @@ def cluster(stand_in: StandIn, log: bytes | None, *pods: Object, **more: Any) ->
             (says(200, log) if log is not None else refuses(500, "InternalError", "no kubelet"))(handler)
         elif what == "demo":
             says(200, record)(handler)
+        elif what == "jobs" and made is None:
+            refuses(403, "Forbidden", 'User "ann" cannot list resource "jobs"')(handler)
         else:
-            found: dict[str, list[Object]] = {"configmaps": [record], "jobs": list(jobs), "pods": list(pods)}
+            found: dict[str, list[Object]] = {
+                "configmaps": [record],
+                "jobs": list(made or ()),
+                "pods": list(pods),
+            }
             items = found.get(what, [])
             if "status.phase" in parts.query:
                 items = [each for each in items if each not in over]
@@ -120,10 +136,13 @@ def cluster(stand_in: StandIn, log: bytes | None, *pods: Object, **more: Any) ->
     stand_in.answer_with(answer)
 
 
-def row_of(api: Api, *, known: bool = True) -> RunSummary:
-    def look(_ref: RunRef) -> Status:
+def row_of(api: Api, *, known: bool = True, all_of_it: bool = False) -> RunSummary:
+    """The run in a list; a closer look tells what its leader says, nothing, or `all_of_it`."""
+
+    def look(ref: RunRef) -> Status:
         end = failed("as its leader says", at=5.0, kind="rank", exit_code=3)
-        return fold(opening_status(stored().run), [end] if known else [])
+        told = read_events(api, ref) if all_of_it else [end] if known else []
+        return fold(opening_status(stored().run), told)
 
     (row,) = list_runs(api, lambda _name: REF, look)
     return row
@@ -141,14 +160,73 @@ def test_ps_shows_that_a_run_goes_on_whatever_end_its_record_has(api: Api, stand
 def test_ps_believes_a_record_where_nothing_else_can_tell(api: Api, stand_in: StandIn) -> None:
     cluster(stand_in, None, *BOTH)
     assert row_of(api).state == "succeeded", "the log cannot be read"
-    cluster(stand_in, None)
-    stand_in.seen.clear()
-    assert row_of(api).state == "succeeded"
-    assert len(stand_in.seen) == 2, "of runs that are over, only their records and live pods are listed"
     stranger = {**BOTH[0], "metadata": {**BOTH[0]["metadata"], "ownerReferences": []}}
     cluster(stand_in, None, stranger)
+    stand_in.seen.clear()
     row_of(api)
     assert not any("/log" in path for path in stand_in.paths()), "it only carries the labels of a worker"
+
+
+def test_of_runs_that_are_over_records_jobs_and_live_pods_are_listed(api: Api, stand_in: StandIn) -> None:
+    cluster(stand_in, None, jobs=[job("Complete")])
+    assert row_of(api).state == "succeeded"
+    assert len(stand_in.seen) == 3
+
+
+def test_ps_believes_a_record_where_jobs_may_not_be_read(api: Api, stand_in: StandIn) -> None:
+    cluster(stand_in, None, jobs=None)
+    assert row_of(api).state == "succeeded"
+
+
+@pytest.mark.parametrize(
+    ("jobs", "state"),
+    [
+        ([job()], "starting"),  # its pods are yet to come, or to come again
+        ([job(suspend=True)], "queued"),
+        ([job("Failed", reason="PodFailurePolicy")], "lost"),  # the code of an agent whose run failed
+    ],
+)
+def test_ps_shows_what_the_job_says_of_a_run_without_a_live_pod(
+    api: Api, stand_in: StandIn, jobs: list[Object], state: str
+) -> None:
+    cluster(stand_in, None, jobs=jobs, admitted="102.0")
+    assert row_of(api, all_of_it=True).state == state
+    assert {seen.method for seen in stand_in.seen} == {"GET"}
+
+
+@pytest.mark.parametrize(
+    ("jobs", "why"),
+    [
+        ([], "only its record says so: its Jobs and pods are gone"),
+        ([job("Failed", reason="MaxFailedIndexesExceeded")], "its Job failed (MaxFailedIndexesExceeded)"),
+    ],
+)
+def test_ps_says_that_nothing_but_a_record_tells_an_end(
+    api: Api, stand_in: StandIn, jobs: list[Object], why: str
+) -> None:
+    cluster(stand_in, None, jobs=jobs)
+    row = row_of(api, all_of_it=True)
+    assert row.state == "succeeded"
+    assert why in (row.reason or "")
+
+
+def test_a_run_that_never_began_has_not_ended(api: Api, stand_in: StandIn) -> None:
+    cluster(stand_in, None, jobs=[], plan=None, started=False)
+    assert row_of(api, all_of_it=True).state == "recorded"
+    seen = View(stored=stored(end=FORGED, started=False), jobs=[], pods=[])
+    assert is_refuted(api, seen), "it is admitted all the same"
+
+
+def test_what_only_a_record_tells_is_not_written_into_it(api: Api, stand_in: StandIn) -> None:
+    """Or the note would be there twice with the next reader."""
+    cluster(stand_in, None, jobs=[], tender={"holder": "me", "until": 4e9})
+    end = next(event for event in read_events(api, REF) if event.kind == "finished")
+    assert "only its record says so" in (end.reason or "")
+    tender = Tender(api, REF, "me")
+    assert tender.take()
+    stand_in.seen.clear()
+    tender.keep(end)
+    assert not [each for each in stand_in.seen if each.method == "PATCH"]
 
 
 def test_ps_believes_a_record_while_a_leader_that_was_replaced_learns(api: Api, stand_in: StandIn) -> None:

@@ -127,6 +127,25 @@ def test_a_pod_that_goes_away_ends_its_log(api: Api, stand_in: StandIn) -> None:
     assert texts(lines_of(api, pod(state=RUNNING), follow=True, ended=lambda: False)) == ["line 0"]
 
 
+@pytest.mark.parametrize(
+    ("kind", "now", "read"),
+    [
+        ("PyTorchJob", "the-first", ["line 0", "line 1"]),
+        ("PyTorchJob", "another", ["line 0"]),  # its operator has made another pod of the same name
+        ("Job", "", ["line 0", "line 1"]),  # not asked: pods of Jobs have names of their own
+    ],
+)
+def test_the_log_of_a_pod_that_has_got_the_name_of_another_is_not_its(
+    api: Api, stand_in: StandIn, kind: str, now: str, read: list[str]
+) -> None:
+    maker = {"kind": kind, "name": "demo", "uid": "1", "controller": True}
+    first = pod(state=RUNNING, name="demo-worker-0", uid="the-first", ownerReferences=[maker])
+    found = {**first, "metadata": {**first["metadata"], "uid": now}}
+    answers = [streams([log(line(0), line(1))]), *([says(200, found)] if now else [])]
+    stand_in.answer_with(streams([log(line(0))], then=cuts), *answers)
+    assert texts(lines_of(api, first, follow=True, ended=Flag(1))) == read
+
+
 def test_a_log_that_nobody_can_read_any_more(api: Api, stand_in: StandIn) -> None:
     """The pod of a node that died: its log is asked for a few times, and then no more."""
     stand_in.answer_with(streams([log(line(0))], then=cuts), says(502, {}))

@@ -16,7 +16,7 @@ from echelon.agent.task import GAVE_WAY, TOLD_TO_LEAVE
 from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.fields import moment
 from echelon.engines.kubernetes.render.dialects import end_of as end_of_jobs
-from echelon.engines.kubernetes.state.outcome import explain, finished_event, settled_end, summary
+from echelon.engines.kubernetes.state.outcome import explain, finished_event, settled_end, summary, unproven
 from echelon.model.event import Event, RootCause
 
 
@@ -401,3 +401,42 @@ def test_without_an_end_in_the_record_the_objects_tell() -> None:
     leader = pod(state=ended(0, message=verdict("succeeded", 0)))
     assert settled_end(stored(), [job()], [leader]) == finished_event(stored(), [job()], [leader])
     assert settled_end(stored(), [job()], [pod(state=RUNNING)]) is None
+
+
+@pytest.mark.parametrize(
+    ("said", "jobs", "outcome"),
+    [
+        ("failed", [job("Complete")], "succeeded"),  # its workers have done their part
+        ("succeeded", [job("Failed", reason="PodFailurePolicy")], "lost"),
+        ("failed", [job("Failed", reason="PodFailurePolicy")], "failed"),
+        ("succeeded", [job("Failed", reason="DeadlineExceeded")], "succeeded"),  # ended while it kept results
+    ],
+)
+def test_a_job_that_contradicts_the_record_is_believed(said: str, jobs: list[Object], outcome: str) -> None:
+    end = settled_end(stored(end={**SAID, "outcome": said}), jobs, [])
+    assert end is not None
+    assert end.outcome == outcome
+
+
+@pytest.mark.parametrize(
+    ("about", "jobs", "pods", "why"),
+    [
+        ({}, [], [], "its Jobs and pods are gone"),
+        ({"stop": {"at": 1.0, "reason": "by ann"}}, [], [], "its Jobs and pods are gone"),
+        ({}, [job("Complete")], [], ""),
+        ({}, [job("Failed", reason="Some")], [], "its Job failed (Some)"),
+        ({}, [job("Failed")], [pod(state=ended(0, message=verdict("succeeded", 0)))], ""),
+    ],
+)
+def test_what_nothing_but_the_record_tells(
+    about: dict[str, Any], jobs: list[Object], pods: list[Object], why: str
+) -> None:
+    assert unproven(stored(end=SAID, **about), jobs, pods) == why
+
+
+def test_a_run_that_was_stopped_before_it_began_has_no_other_end() -> None:
+    stop = {"at": 1.0, "reason": "by ann"}
+    end = settled_end(stored(end=SAID, started=False, stop=stop), [], [])
+    assert end is not None
+    assert end.outcome == "stopped"
+    assert unproven(stored(end={**SAID, "outcome": "stopped"}, started=False, stop=stop), [], []) == ""

@@ -31,6 +31,11 @@ class Logs:
 
     def __init__(self, **answers: list[Log]) -> None:
         self._answers = answers
+        self.names: dict[str, str] = {}  # uids of pods that have got a name since
+
+    def is_replaced(self, _kind: str, known: dict[str, Any]) -> bool:
+        name, uid = known["metadata"]["name"], known["metadata"]["uid"]
+        return self.names.get(name, uid) != uid
 
     def logs(self, pod: str, **_: object) -> Log:
         answers = self._answers[pod]
@@ -75,6 +80,32 @@ def test_a_follower_goes_on_after_a_lost_connection() -> None:
     api: Any = Logs(a=[broken, Log([stamped(1, "one"), stamped(2, "two")])], b=[Log()])
     lines = follow_lines(api, lambda: PODS, lambda: True)
     assert [line.text for line in lines] == ["one", "two"]
+
+
+def test_a_pod_that_has_got_the_name_of_another_is_read_as_itself() -> None:
+    """The connection broke with the first pod; the name leads to the second one from then on."""
+    old = Log([stamped(1, "one"), stamped(2, "two"), Unreachable("away")])
+    new = Log([stamped(5, "first"), stamped(6, "second"), stamped(7, "third")])
+    first, second = pod("a"), pod("a")
+    second["metadata"]["uid"] = "another"
+
+    class Replaced(Logs):
+        def logs(self, name: str, **_: object) -> Log:
+            found = super().logs(name)
+            if found is new:
+                self.names[name] = "another"
+            return found
+
+    api: Any = Replaced(a=[old, new])
+
+    def look() -> dict[int, Any]:
+        return {0: second if api.names else first}
+
+    def over() -> bool:
+        return bool(api.names)
+
+    lines = [line.text for line in follow_lines(api, look, over)]
+    assert lines == ["one", "two", "first", "second", "third"]
 
 
 def test_who_may_not_read_logs_is_told() -> None:

@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 from tests.engines.kubernetes.watched.test_state import RUNNING, ended, job
+from tests.engines.kubernetes.watched.test_state import pod as operators_pod
 
 from echelon.engines.kubernetes.watched.kinds import parse_address
-from echelon.engines.kubernetes.watched.state import events_of, record_of, see
+from echelon.engines.kubernetes.watched.restarts import Replacements
+from echelon.engines.kubernetes.watched.state import events_of, record_of, see, with_replaced
 from echelon.model.run import RunRef, opening_status
 from echelon.model.status import Status, fold
 
@@ -116,4 +118,43 @@ def test_workers_are_numbered_from_1_beside_a_launcher_that_is_one_of_them() -> 
         ("launcher", (0,)),
         ("worker", (1,)),
         ("worker", (2,)),
+    ]
+
+
+# Pods that the training operator replaces: another of the same name, and no number
+
+
+def replaced(*looks: tuple[Object, list[str]]) -> list[Status]:
+    """How a PyTorchJob stands to a process that follows it, look after look: its object, and the uids of its
+    pods.
+    """
+    known, found = Replacements(), []
+    for made, uids in looks:
+        pods = [operators_pod("master" if not at else "worker", max(0, at - 1), RUNNING) for at in range(3)]
+        for each, uid in zip(pods, uids, strict=False):
+            each["metadata"]["uid"] = uid
+        seen = with_replaced(see(parse_address("pytorchjob/mnist"), made, pods[: len(uids)]), known)
+        ref = RunRef(engine="k8s", name="pytorchjob/mnist", namespace="team")
+        found.append(fold(opening_status(record_of(ref, seen)), events_of(seen)))
+    return found
+
+
+def test_a_follower_numbers_pods_that_the_operator_replaces() -> None:
+    now = job("Created", "Running")
+    stand = replaced(
+        (now, ["a", "b", "c"]), (now, ["a", "b"]), (now, ["a", "b", "d"]), (now, ["a", "e", "f"])
+    )
+    assert [each.restarts for each in stand] == [0, 0, 1, 3]
+    assert stand[-1].state == "running"
+
+
+def test_pods_of_a_job_that_goes_on_after_it_was_suspended_replace_none() -> None:
+    now = job("Created", "Running")
+    held = job("Suspended", spec={"runPolicy": {"suspend": True}})
+    assert [
+        each.restarts for each in replaced((now, ["a", "b", "c"]), (held, []), (now, ["d", "e", "f"]))
+    ] == [
+        0,
+        0,
+        0,
     ]

@@ -89,6 +89,12 @@ class Api:
             return False
         return True
 
+    def is_replaced(self, kind: str, known: Object) -> bool:
+        """Whether the name of an object that was read before is another's now."""
+        about = known["metadata"]
+        found = self.find(kind, str(about["name"]), namespace=about.get("namespace"))
+        return found is not None and found["metadata"].get("uid") != about.get("uid")
+
     def list(
         self, kind: str, *, selector: str = "", fields: str = "", namespace: str | None = None
     ) -> Listing:

@@ -53,7 +53,8 @@ def collect_results(
 ) -> tuple[LeftOut, ...]:
     """Bring home what a run that is over has made, and release its workers; nothing the second time, and
     nothing of a run that another machine submitted, unless this process has taken it over. Returns what
-    cannot be copied; raises ResultsIncomplete, and leaves the workers, if any of it is not here then.
+    cannot be copied; raises ResultsIncomplete, which has that too, and leaves the workers, if any of it is
+    not here then.
 
     With `wanted`, a claim that is to be taken over, the process that has it is waited for: it may be
     fetching. If it has them then, what is missing is raised here as it is there; if it gives up or dies, this
@@ -83,8 +84,7 @@ def _collect(
     submitted = submissions.results_of(stored.uid) is not None
     if not submitted and not taken_over:
         return ()
-    created = stored.run.created
-    own = submissions.fetched(stored.uid, created)
+    own = submissions.fetched(stored.uid, stored.run.created)
     if own is not None and stored.collected is not None:
         check_complete(ref, own.missing)
         return ()
@@ -99,10 +99,33 @@ def _collect(
     if stored.collected is not None and not submitted and not any(each.pod for each in seen.shards()):
         check_complete(ref, stored.collected.missing)  # nothing but the record can say more of it
         return ()
+    left_out: list[LeftOut] = []
+    try:
+        _bring_home(api, submissions, ref, seen, progress, left_out)
+    except ResultsIncomplete as error:
+        error.left_out = left_out
+        raise
+    return tuple(left_out)
+
+
+def _bring_home(
+    api: Api,
+    submissions: Submissions,
+    ref: RunRef,
+    seen: Seen,
+    progress: Progressed | None,
+    left_out: list[LeftOut],
+) -> None:
+    """Fetch what is not here, note it, and release the workers; what cannot be copied is added to the list,
+    whatever becomes of the rest.
+    """
+    view, stored = seen.view, seen.view.stored
     folder, record = local_folder(stored, submissions), stored.run
+    created, submitted = record.created, submissions.results_of(stored.uid) is not None
     gathered = Gathered()
     if keeps_results(record):
         gathered, view = _gather_all(api, ref, seen, folder, progress)
+        left_out += gathered.left_out
     brought = gathered.brought
     not_kept = bool(gathered.missing) and record.job.pod.linger == 0
     if (not_kept or has_own_claim(record)) and not api.may("create", "Pod", subresource="exec"):
@@ -111,19 +134,19 @@ def _collect(
         with reach_output(api, record) as (opener, root):
             copied = fetch_tree(opener, root, folder, progress=_reporting(progress))
         brought = True
+        left_out += left_out_of(copied)
         check_came(ref, copied)
-        gathered = replace(gathered, left_out=(*gathered.left_out, *left_out_of(copied)))
     missing = tuple(map(describe, gathered.missing))
     if missing:
         # Another process of this machine may have all of it here, and have released the workers.
         if (own := submissions.fetched(stored.uid, created)) is not None:
             check_complete(ref, own.missing)
-            return gathered.left_out
+            return
         now = read_record(api, ref).collected
         if now is not None and not submitted and all(each.lost for each in gathered.missing):
             # The owner, from whom this process has taken over, has released them.
             check_complete(ref, now.missing)
-            return gathered.left_out
+            return
         if now is not None or not all(each.lost for each in gathered.missing):
             raise incomplete(ref.name, missing, hint=_again(ref) if now is None else elsewhere(now))
     if brought:
@@ -131,7 +154,6 @@ def _collect(
     own = Fetched(path=str(folder) if brought else "", missing=missing)
     submissions.note_fetched(stored.uid, created, own)
     _let_go(api, ref, view, seen.events, own)
-    return gathered.left_out
 
 
 def _let_go(api: Api, ref: RunRef, view: View, events: Sequence[Event], own: Fetched) -> None:

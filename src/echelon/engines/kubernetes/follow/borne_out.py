@@ -42,7 +42,8 @@ def is_refuted(api: Api, view: View) -> bool:
     if any(map(workers.was_replaced, view.pods)):
         return False
     if not any(map(workers.has_started, view.pods)):
-        return bool(view.pods) or _all_wait([*view.jobs, *view.waiting])
+        jobs = [*view.jobs, *view.waiting]
+        return bool(view.pods) or _all_wait(jobs) or (not jobs and outcome.never_began(stored))
     leaders = workers.leader_pods(view.pods)
     if len(leaders) != 1 or not workers.is_running(leaders[0]) or _may_be_new(leaders[0], stored):
         return False

@@ -329,6 +329,7 @@ def _end(view: View, leader: history.LeaderEvents) -> Event | None:
         end: Event | None = history.finish(leader, view.stored, view.pods)
     else:
         end = outcome.settled_end(view.stored, view.jobs, view.pods, view.waiting)
+        end = outcome.as_told(end, view.stored, view.jobs, view.pods)
     collected = view.stored.collected
     if end is None or collected is None:
         return end

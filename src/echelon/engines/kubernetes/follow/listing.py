@@ -1,9 +1,10 @@
 """Every run of a namespace, for `ps`: from a few lists, whatever their number.
 
-Most runs have ended, and their records contain how: Jobs and pods are listed only for the others, and for
-those of which a pod is alive, since anybody may have written that end. Only one thing cannot be seen from
-outside: that a run is over while its workers stay for their results. So of a run that seems to go on, the
-leader's last lines are read, several at a time; of one whose leader's pod is gone, what its keeper heard."""
+Most runs have ended, and their records contain how. Anybody may have written that: it counts if the run's
+Jobs bear it out and no pod of it is alive, and pods are listed only for the others. Only one thing cannot be
+seen from outside: that a run is over while its workers stay for their results. So of a run that seems to go
+on, the leader's last lines are read, several at a time; of one whose leader's pod is gone, what its keeper
+heard."""
 
 from __future__ import annotations
 
@@ -106,7 +107,7 @@ def list_runs(
     ended = {obj["metadata"]["name"] for obj in records if has_end(obj)}
     ended -= _alive(api) if ended else set()
     going = [obj for obj in records if obj["metadata"]["name"] not in ended]
-    jobs, pods = _workers_of(api, going)
+    jobs, pods = _jobs_of(api, records, needed=bool(going)), _pods_of(api, going)
     between = _between(api, going, pods)
     found: list[RunSummary] = []
     closer: list[Callable[[], RunSummary]] = []
@@ -114,15 +115,18 @@ def list_runs(
         name = obj["metadata"]["name"]
         try:
             stored = read(obj, ref_of(name))
-            if stored.end is not None and name in ended:
+            if stored.end is not None and jobs is None:  # nothing else may be read
                 found.append(_row_of_end(stored.run, stored.end))
                 continue
             seen = between.get(stored.dialect)
-            view = to_view(stored, jobs.get(name, []), pods.get(name, []), seen)
+            view = to_view(stored, (jobs or {}).get(name, []), pods.get(name, []), seen)
         except StateTrouble as error:  # of another version, or broken
             found.append(_unreadable(obj, ref_of(name), error))
             continue
         stored, own, mine = view.stored, view.jobs, view.pods
+        if stored.end is not None and (end := _borne_out(view)) is not None:
+            found.append(_row_of_end(stored.run, end))
+            continue
         row = _told_untended(outcome.summary(stored, own, mine), stored, own)
         leader = [pod for pod in workers.leader_pods(mine) if workers.is_running(pod)]
         if stored.end is not None:
@@ -135,6 +139,13 @@ def list_runs(
             found.append(row)
     found += _look_closer(closer)
     return sorted(found, key=lambda each: -each.created)
+
+
+def _borne_out(view: View) -> Event | None:
+    """The end of a run, if more than its record tells it."""
+    if outcome.unproven(view.stored, view.jobs, view.pods):
+        return None
+    return outcome.settled_end(view.stored, view.jobs, view.pods, view.waiting)
 
 
 def _row_of_end(run: Record, end: Event) -> RunSummary:
@@ -170,20 +181,38 @@ def _unreadable(obj: Object, ref: RunRef, error: StateTrouble) -> RunSummary:
     )
 
 
-def _workers_of(api: Api, records: Sequence[Object]) -> tuple[dict[str, list[Object]], ...]:
-    """Jobs and pods of these runs, each by its run; others may be among them."""
+def _jobs_of(api: Api, records: Sequence[Object], *, needed: bool) -> dict[str, list[Object]] | None:
+    """The objects that workers of these runs are made of, each by its run; others may be among them. None
+    where they may not be read and are not needed.
+    """
+    found: list[Object] = []
+    for kind in dialects.kinds_of(map(dialect_of, records)) if records else ():
+        try:
+            shapes = cast("list[Object]", api.list_shapes(kind, _JobOutline, selector=_workers_of(records)))
+        except NotThere:  # what a record names, and the cluster does not have
+            continue
+        except Denied:
+            if needed:
+                raise
+            return None
+        found += [{**job, "kind": kind} for job in shapes]
+    return _by_run(found)
+
+
+def _pods_of(api: Api, records: Sequence[Object]) -> dict[str, list[Object]]:
+    """The pods of these runs, each by its run; others may be among them."""
     if not records:
-        return {}, {}
+        return {}
+    pods = cast("list[Object]", api.list_shapes("Pod", _PodOutline, selector=_workers_of(records)))
+    return _by_run(pods)
+
+
+def _workers_of(records: Sequence[Object]) -> str:
+    """The selector of these runs' workers, or of all runs' if there are many."""
     ours = f"{names.MANAGED_BY}=echelon,{names.COMPONENT}={names.WORKER}"
-    if len(records) <= _NAMED:
-        ours += f",{names.RUN} in ({','.join(obj['metadata']['name'] for obj in records)})"
-    jobs: list[Object] = []
-    for kind in dialects.kinds_of(map(dialect_of, records)):
-        with suppress(NotThere):  # what a record names, and the cluster does not have
-            shapes = cast("list[Object]", api.list_shapes(kind, _JobOutline, selector=ours))
-            jobs += [{**job, "kind": kind} for job in shapes]
-    pods = cast("list[Object]", api.list_shapes("Pod", _PodOutline, selector=ours))
-    return _by_run(jobs), _by_run(pods)
+    if len(records) > _NAMED:
+        return ours
+    return f"{ours},{names.RUN} in ({','.join(obj['metadata']['name'] for obj in records)})"
 
 
 def _between(
@@ -209,19 +238,16 @@ def _alive(api: Api) -> set[str]:
 
 
 def _check_end(api: Api, view: View, row: RunSummary, look: Callable[[RunRef], Status]) -> RunSummary:
-    """The row of a run whose record has an end though a pod of it seems to be alive: what its objects say,
-    then its leader; the record, where nothing else can tell.
+    """The row of a run whose record has an end that its objects, as far as they were listed, do not bear out:
+    what its leader says, or all that is known of it; the record, where nothing else can tell.
     """
     run, claimed = view.stored.run, view.stored.end
     assert claimed is not None
-    end = outcome.settled_end(view.stored, view.jobs, view.pods, view.waiting)
-    if end is not None:
-        return _row_of_end(run, end)
     with suppress(EchelonError):
         if is_refuted(api, view):
             return row
         status = look(run.ref)
-        if status.state in FINAL or status.state == "running":
+        if status.state in FINAL or status.state == "running" or not view.pods:
             return summarise(run, status)
     return _row_of_end(run, claimed)  # a leader that was replaced may not know of it yet
 

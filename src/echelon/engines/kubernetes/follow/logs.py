@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from echelon.engines.kubernetes.belonging import maker_of
 from echelon.engines.kubernetes.client.api import Api, NotThere, Object
 from echelon.engines.kubernetes.client.stream import Stream, split_batches
 from echelon.engines.kubernetes.state.workers import container_name, has_ended, has_started, worker_of
@@ -90,7 +91,7 @@ def read_pod(
     worker, name, container = worker_of(pod), pod["metadata"]["name"], container_name(pod)
     ended = ended or (lambda: has_ended(pod))
     leave = leave or threading.Event()
-    read, failed = _Read(), 0
+    read, failed, again = _Read(), 0, False
     choose = read.fresh_events if events_only else read.fresh
     while not leave.is_set():
         was_ended = ended()  # asked before reading: what was written by then will be read
@@ -98,8 +99,10 @@ def read_pod(
             since = _since(read.at)
             with api.logs(name, container=container, follow=follow, since=since, stamped=True) as stream:
                 opened(stream)
+                pieces = own_pieces(api, pod, stream) if again else stream
+                again = maker_of(pod).get("kind") not in (None, "Job")  # a Job's have names of their own
                 # A line that was cut with its connection is whole the next time.
-                yield from choose(split_batches(stream, with_rest=was_ended), worker)
+                yield from choose(split_batches(pieces, with_rest=was_ended), worker)
         except NotThere:
             return  # the pod is gone, and its log with it
         except Denied:
@@ -115,6 +118,16 @@ def read_pod(
             if not follow or was_ended:
                 return
         leave.wait(0.0 if ended() and not failed else _AGAIN if read.at else _SOON)
+
+
+def own_pieces(api: Api, pod: Object, stream: Iterable[bytes]) -> Iterator[bytes]:
+    """What a log that is opened again brings, unless it is another pod's, to which a controller has given the
+    name. That is asked when the first piece is here: the name may change hands at any moment before.
+    """
+    for number, piece in enumerate(stream):
+        if not number and api.is_replaced("Pod", pod):
+            return
+        yield piece
 
 
 def read_recent(api: Api, pod: Object) -> Iterator[LogLine]:

@@ -153,7 +153,4 @@ def with_results_gone(
     note = f"its results are gone: they were not fetched in the {limit:g} s that its workers kept them"
     if leader.kept:
         note = "its results are gone: its workers gave them to the keeper, and that is gone"
-    end = replace(end, results="gone")
-    if end.cause is not None:
-        return replace(end, cause=replace(end.cause, summary=f"{end.cause.summary}; {note}"))
-    return replace(end, reason=f"{end.reason}; {note}" if end.reason else note)
+    return ends.with_note(replace(end, results="gone"), note)

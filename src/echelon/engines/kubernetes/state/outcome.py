@@ -95,10 +95,50 @@ def settled_end(
     shown, kept = finished_event(stored, jobs, pods), stored.end
     if kept is None:
         return shown
+    if never_began(stored) and not jobs and not pods:
+        return shown
     if shown is None:
         return None if _may_go_on([*jobs, *waiting], pods) else kept
-    # The record has a cause and manifests that objects do not have; how it ended, the leader knows best.
-    return shown if verdict_of(pods) is not None and shown.outcome != kept.outcome else kept
+    # The record has a cause and manifests that objects do not have; how it ended, the leader knows best, and
+    # after it the Job, which knows whether its workers have done their part.
+    if shown.outcome == kept.outcome or not _tell_how(kept, shown, jobs, pods):
+        return kept
+    return shown
+
+
+def never_began(stored: Stored) -> bool:
+    """Whether a run was never admitted: then it has no end but that it was withdrawn, which is a stop."""
+    return not stored.started and stored.run.plan is None
+
+
+def unproven(stored: Stored, jobs: Sequence[Object], pods: Sequence[Object]) -> str:
+    """Why nothing but the record says how a run ended; "" if something else does, or the record does not."""
+    kept, ending = stored.end, dialects.end_of(jobs)
+    if kept is None or verdict_of(pods) is not None:
+        return ""
+    if not jobs and not pods and (stored.stop is None or kept.outcome == "succeeded"):
+        return "its Jobs and pods are gone"
+    # A leader that stays with its results, and is lost then, takes the Job of a run that succeeded with it.
+    if kept.outcome == "succeeded" and ending is not None and ending.outcome == "failed":
+        return f"its Job failed{f' ({ending.reason})' if ending.reason else ''}"
+    return ""
+
+
+def as_told(
+    end: Event | None, stored: Stored, jobs: Sequence[Object], pods: Sequence[Object]
+) -> Event | None:
+    """The end for a person: an end that nothing but the record tells is told as that."""
+    why = unproven(stored, jobs, pods) if end is not None and end is stored.end else ""
+    return end if end is None or not why else ends.with_note(end, f"only its record says so: {why}")
+
+
+def _tell_how(kept: Event, shown: Event, jobs: Sequence[Object], pods: Sequence[Object]) -> bool:
+    """Whether the objects say how a run ended, and not only that it did."""
+    if verdict_of(pods) is not None or shown.outcome == "succeeded":
+        return True
+    ending = dialects.end_of(jobs)
+    # An agent gives the code by which a Job fails at once only if its run did not succeed.
+    return kept.outcome == "succeeded" and ending is not None and ending.reason == "PodFailurePolicy"
 
 
 def _may_go_on(jobs: Sequence[Object], pods: Sequence[Object]) -> bool:

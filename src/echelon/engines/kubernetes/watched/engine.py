@@ -21,6 +21,7 @@ from echelon.engines.kubernetes.watched.holding import hold_back
 from echelon.engines.kubernetes.watched.kinds import Address, parse_address
 from echelon.engines.kubernetes.watched.lines import follow_lines, merged_lines, read_lines
 from echelon.engines.kubernetes.watched.reading import read_all, read_one
+from echelon.engines.kubernetes.watched.restarts import Replacements
 from echelon.engines.kubernetes.watched.state import (
     STOPPED,
     Seen,
@@ -28,6 +29,7 @@ from echelon.engines.kubernetes.watched.state import (
     events_of,
     first_failure,
     record_of,
+    with_replaced,
 )
 from echelon.engines.kubernetes.watched.waiting import find_waiting
 from echelon.errors import EchelonError, StateTrouble, Unavailable, UnknownRun
@@ -72,8 +74,9 @@ class WatchedJobs:
         """What the objects tell; with `follow`, what is new at every look."""
         deadline = None if timeout is None else time.monotonic() + timeout
         told: list[Event] = []
+        replaced = Replacements()
         while True:
-            for event in self._happened(ref):
+            for event in self._happened(ref, replaced):
                 if event not in told:
                     told.append(event)
                     yield event
@@ -211,8 +214,8 @@ class WatchedJobs:
             "a job of Kubeflow's is looked at, not started", hint="`echelon run -f FILE` runs one"
         )
 
-    def _happened(self, ref: RunRef) -> list[Event]:
-        seen = self._see(ref)
+    def _happened(self, ref: RunRef, replaced: Replacements) -> list[Event]:
+        seen = with_replaced(self._see(ref), replaced)
         events = events_of(seen)
         if events[-1].kind == "finished":
             return [*events[:-1], self._with_tail(seen, events[-1])]

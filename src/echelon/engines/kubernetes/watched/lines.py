@@ -11,6 +11,7 @@ from contextlib import suppress
 
 from echelon.engines.kubernetes.client.api import Api, Object
 from echelon.engines.kubernetes.fields import moment
+from echelon.engines.kubernetes.follow.logs import own_pieces
 from echelon.engines.kubernetes.watched.kinds import container_of
 from echelon.errors import EchelonError, Refused, Unreachable
 from echelon.model.log import LogLine, decode
@@ -22,12 +23,12 @@ def read_lines(
     api: Api, number: int, pod: Object, *, follow: bool = False, tail: int | None = None
 ) -> Iterator[LogLine]:
     """What a pod's container wrote, or the last lines of it; nothing where it has not begun, or is gone.
-    Lines that are followed go on after a connection was lost.
+    Lines that are followed go on after a connection was lost, unless another pod has got the name.
     """
-    given = 0
+    given, again = 0, False
     while True:
         try:
-            for count, line in enumerate(_lines(api, pod, follow=follow, tail=tail)):
+            for count, line in enumerate(_lines(api, pod, follow=follow, tail=tail, again=again)):
                 if count >= given:
                     given = count + 1
                     yield _line(number, given, line)
@@ -36,12 +37,13 @@ def read_lines(
         except Unreachable:
             if not follow:
                 raise
+            again = True
             time.sleep(_LOOK)
         else:
             return
 
 
-def _lines(api: Api, pod: Object, *, follow: bool, tail: int | None) -> Iterator[bytes]:
+def _lines(api: Api, pod: Object, *, follow: bool, tail: int | None, again: bool) -> Iterator[bytes]:
     about, rest = pod["metadata"], b""
     with api.logs(
         str(about["name"]),
@@ -51,7 +53,7 @@ def _lines(api: Api, pod: Object, *, follow: bool, tail: int | None) -> Iterator
         stamped=True,
         namespace=about.get("namespace"),
     ) as stream:
-        for piece in stream:
+        for piece in own_pieces(api, pod, stream) if again else stream:
             *lines, rest = (rest + piece).split(b"\n")
             yield from lines
     if rest:

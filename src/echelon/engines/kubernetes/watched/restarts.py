@@ -1,8 +1,10 @@
 """How often the pods of a job were started again. Pure.
 
-The training operator says that a job is restarting in a condition. mpi-operator and Trainer do not: their
-pods are those of Jobs, which start containers again, or replace failed pods beside which they leave the old
-ones; and a JobSet that starts over deletes all of its Jobs, and numbers the attempt."""
+The training operator says that a job is restarting in a condition, until it runs again. It deletes a pod that
+it replaces and makes another of the same name, with no number: who follows the job counts those that it sees
+come (`Replacements`). mpi-operator and Trainer have no such condition: their pods are those of Jobs, which
+start containers again, or replace failed pods beside which they leave the old ones; and a JobSet that starts
+over deletes all of its Jobs, and numbers the attempt."""
 
 from __future__ import annotations
 
@@ -24,6 +26,26 @@ def of_latest_attempt(pods: Sequence[Pod], attempts: int) -> list[Pod]:
 def count_restarts(earlier: Sequence[Pod], newest: Sequence[Pod]) -> int:
     """Containers that were started again, and pods that were replaced after a failure."""
     return sum(map(has_failed, earlier)) + sum(map(_of_containers, newest))
+
+
+class Replacements:
+    """Pods that took the place of others while a job was looked at."""
+
+    def __init__(self) -> None:
+        self._uids: dict[int, str] = {}
+        self._count = 0
+
+    def count(self, newest: Mapping[int, Pod], *, suspended: bool) -> int:
+        """How many there were so far; `newest` are the pods now, by the number of their worker. Pods of a job
+        that was suspended come anew, and replace none.
+        """
+        if suspended:
+            self._uids.clear()
+        for number, pod in newest.items():
+            uid = str(pod["metadata"].get("uid"))
+            self._count += self._uids.get(number, uid) != uid
+            self._uids[number] = uid
+        return self._count
 
 
 def has_failed(pod: Pod) -> bool:

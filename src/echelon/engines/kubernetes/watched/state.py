@@ -20,7 +20,12 @@ from echelon.engines.kubernetes.watched.kinds import (
     role_of,
     spec_of,
 )
-from echelon.engines.kubernetes.watched.restarts import count_restarts, has_failed, of_latest_attempt
+from echelon.engines.kubernetes.watched.restarts import (
+    Replacements,
+    count_restarts,
+    has_failed,
+    of_latest_attempt,
+)
 from echelon.model import ends
 from echelon.model.event import Event, RootCause
 from echelon.model.job import Job
@@ -38,13 +43,16 @@ _INDEX = "batch.kubernetes.io/job-completion-index"
 
 @frozen
 class Seen:
-    """A job and its newest pods, by the number of their worker; how often pods were started again."""
+    """A job and its newest pods, by the number of their worker; how often pods were started again. Of these,
+    `replaced` were seen to come in the place of others that are gone.
+    """
 
     address: Address
     job: Mapping[str, Any]
     pods: Mapping[int, Object]
     groups: tuple[tuple[str, int], ...]
     restarts: int = 0
+    replaced: int = 0
 
 
 def see(address: Address, job: Mapping[str, Any], pods: Sequence[Object], *, attempts: int = 0) -> Seen:
@@ -63,6 +71,16 @@ def see(address: Address, job: Mapping[str, Any], pods: Sequence[Object], *, att
     earlier = [pod for mine in found.values() for pod in mine[:-1]]
     restarts = attempts + count_restarts(earlier, list(newest.values()))
     return Seen(address=address, job=job, pods=newest, groups=groups, restarts=restarts)
+
+
+def with_replaced(seen: Seen, known: Replacements) -> Seen:
+    """The same, with the pods that were replaced since the first look; where the controller leaves those that
+    were, they are counted already.
+    """
+    if not seen.address.kind.says_restarting:
+        return seen
+    count = known.count(seen.pods, suspended=_is_suspended(seen.job))
+    return replace(seen, restarts=seen.restarts + count, replaced=count)
 
 
 def as_worker(worker: int, pod: Mapping[str, Any]) -> Object:
@@ -140,6 +158,8 @@ def events_of(seen: Seen) -> list[Event]:
                 reason=one_line(held["Restarting"].get("message")) or None,
             )
         )
+    elif seen.replaced:
+        events.append(Event(kind="restarting", at=events[-1].at, restart=seen.restarts))
     elif not seen.address.kind.says_restarting and (restart := _restart_now(seen, over=end is not None)):
         events.append(Event(kind="restarting", at=events[-1].at, restart=restart))
     for number, pod in seen.pods.items():
