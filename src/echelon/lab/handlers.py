@@ -27,7 +27,7 @@ from echelon.lab.dashboard import Dashboards
 from echelon.lab.requests import Asked, Document, Named, Place, Tagging, within
 from echelon.lab.starting import Starter
 from echelon.notebook.cells import read_notebook
-from echelon.notebook.tagging import retagged
+from echelon.notebook.tagging import followed, retagged
 
 _REFUSED = 422  # what the user asked for cannot be; the answer says why
 
@@ -85,7 +85,8 @@ def _analyse(_handler: _Handler, body: bytes) -> object:
 
 def _tags(_handler: _Handler, body: bytes) -> object:
     asked = decode(body, Tagging)
-    return {"tags": retagged(asked.tags, asked.choice, asked.cell)}
+    tags = retagged(asked.tags.get(asked.cell, ()), asked.choice, asked.cell)
+    return {"tags": followed(asked.tags, asked.cell, tags)}
 
 
 def _run(handler: _Handler, body: bytes) -> object:

@@ -21,10 +21,10 @@ class Document:
 
 @frozen
 class Tagging:
-    """A cell, and what was chosen for it."""
+    """A cell, what was chosen for it, and the tags of all cells, by number."""
 
     cell: int
-    tags: tuple[str, ...]
+    tags: dict[int, tuple[str, ...]]
     choice: Choice
 
 
