@@ -98,8 +98,9 @@ def test_a_notebook_is_looked_at_tagged_run_and_continued(home: Path, tmp_path: 
         assert [step["state"] for step in run["steps"]] == ["kept", "succeeded"]
         assert run["metrics"] == {"total": 3}
         assert served.ask("state", {"path": "sub/book.ipynb"})[1]["run"]["name"] == "book-1"
-        address = served.ask("dashboard", {})[1]["address"]
-        assert served.ask("dashboard", {})[1] == {"address": address}
+        asked = {"path": "sub/book.ipynb", "name": "book-1"}
+        address = served.ask("dashboard", asked)[1]["address"]
+        assert served.ask("dashboard", asked)[1] == {"address": address}
         with urllib.request.urlopen(address, timeout=PATIENCE) as answer:
             assert b"echelon" in answer.read()
 

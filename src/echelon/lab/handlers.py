@@ -24,7 +24,7 @@ from echelon.errors import EchelonError
 from echelon.lab import state
 from echelon.lab.analysis import analyse, problem_of
 from echelon.lab.dashboard import Dashboards
-from echelon.lab.requests import Asked, Document, Named, Place, Tagging, within
+from echelon.lab.requests import Asked, Document, Named, Tagging, within
 from echelon.lab.starting import Starter
 from echelon.notebook.cells import read_notebook
 from echelon.notebook.tagging import followed, retagged
@@ -115,7 +115,9 @@ def _stop(handler: _Handler, body: bytes) -> object:
 
 
 def _dashboard(handler: _Handler, body: bytes) -> object:
-    return {"address": handler.dashboards.address(in_cluster=decode(body, Place).in_cluster)}
+    asked = decode(body, Named)
+    found = state.run_of(handler.notebook(asked.path), asked.name or "")
+    return {"address": handler.dashboards.address(state.place_of(found.record))}
 
 
 _ANSWERS = {

@@ -110,9 +110,11 @@ def run(notebook: Path, params: tuple[str, ...], **options: Any) -> int:
     from echelon.cli.notebooks.live import PipelineView
     from echelon.notebook import execute
     from echelon.notebook.running import Request, preview_notebook, run_notebook
+    from echelon.sources import find_surroundings, where_to_look
 
     if options["start"] and options["only"]:
         raise click.UsageError("--from and --only cannot go together.")
+    target = where_to_look(target_of(options), find_surroundings())
     request = Request(
         notebook=notebook,
         parameters=pairs(params),
@@ -120,6 +122,8 @@ def run(notebook: Path, params: tuple[str, ...], **options: Any) -> int:
         start=options["start"],
         only=options["only"],
         root=options["results"],
+        context=target.context,
+        namespace=target.namespace,
         options=execute.Options(
             python=options["python"],
             cache=options["cache"],
@@ -134,7 +138,7 @@ def run(notebook: Path, params: tuple[str, ...], **options: Any) -> int:
     _stop_on_sigterm()
     format_ = options["format"] or "text"
     view = PipelineView(to_stderr=format_ != "text")
-    engine = engine_at(target_of(options))
+    engine = engine_at(target)
     try:
         if options["dry_run"]:
             from echelon.cli.notebooks.preview import show_preview
