@@ -42,6 +42,7 @@ class EchelonError(Exception):
         super().__init__(message)
         self.message = message
         self.hint = hint
+        self.others: tuple[EchelonError, ...] = ()  # what is wrong besides, where several things are
 
     def __str__(self) -> str:
         return f"{self.message} ({self.hint})" if self.hint else self.message

@@ -79,8 +79,11 @@ def install(prefix: Path) -> None:
 
 
 @contextmanager
-def jupyter(root: Path, scratch: Path, module: str = "jupyter_server") -> Iterator[Served]:
-    """Start a server whose notebooks are below `root`; its module says which one."""
+def jupyter(
+    root: Path, scratch: Path, module: str = "jupyter_server", *more: str, theme: str = "JupyterLab Light"
+) -> Iterator[Served]:
+    """Start a server whose notebooks are below `root`; its module says which one, `more` are words for it.
+    ECHELON_TEST_JUPYTER names the Python that has it, where that is another one."""
     scratch.mkdir()
     install(scratch / "prefix")
     runtime, said = scratch / "runtime", scratch / "jupyter-said"
@@ -97,9 +100,12 @@ def jupyter(root: Path, scratch: Path, module: str = "jupyter_server") -> Iterat
         "JUPYTERLAB_WORKSPACES_DIR": str(scratch / "workspaces"),
         "PYTHONPATH": str(Path(echelon.lab.__file__).parents[2]),
     }
-    news = scratch / "jupyterlab_settings_dir/@jupyterlab/apputils-extension/notification.jupyterlab-settings"
-    news.parent.mkdir(parents=True)
-    news.write_text('{"fetchNews": "false"}')  # the question would cover a corner
+    settings = scratch / "jupyterlab_settings_dir/@jupyterlab/apputils-extension"
+    settings.mkdir(parents=True)
+    # The question about news would cover a corner.
+    (settings / "notification.jupyterlab-settings").write_text('{"fetchNews": "false"}')
+    (settings / "themes.jupyterlab-settings").write_text(json.dumps({"theme": theme}))
+    python = os.environ.get("ECHELON_TEST_JUPYTER") or sys.executable
     words = [
         "--no-browser",
         "--allow-root",
@@ -109,7 +115,7 @@ def jupyter(root: Path, scratch: Path, module: str = "jupyter_server") -> Iterat
     ]
     with said.open("wb") as out:
         process = subprocess.Popen(
-            [sys.executable, "-m", module, *words, f"--IdentityProvider.token={TOKEN}"],
+            [python, "-m", module, *words, *more, f"--IdentityProvider.token={TOKEN}"],
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=out,

@@ -11,7 +11,7 @@ from tests.notebook.books import Cells
 from echelon.errors import InvalidJob
 from echelon.lab.analysis import Analysis, Problem, analyse
 from echelon.notebook.cells import InvalidNotebook
-from echelon.notebook.tagging import Choice, choice_of, retagged
+from echelon.notebook.tagging import Choice, choice_of, followed, retagged
 
 
 def document_of(cells: Cells) -> dict[str, Any]:
@@ -73,7 +73,50 @@ def test_all_cells_that_are_wrong_by_themselves_are_shown_at_once() -> None:
     found = looked_at(("step:No", "1"), ("step:load", "x ="), ("skip", "x ="), ("step:a workers:no", "1"))
     assert [each.cell for each in found.problems] == [2, 3, 5]
     assert found.svg == ""
+    assert [step.name for step in found.steps] == ["load", "a"]
     assert [cell.choice.steps for cell in found.cells] == [(), ("load",), (), ("a",)]
+
+
+def test_all_that_does_not_fit_is_shown_at_once_each_at_its_cell() -> None:
+    found = looked_at(
+        ("functions", "def f():\n    return nowhere"),
+        ("step:load", "data, more = 1, 2\nprint(dato)"),
+        ("step:train", "print(data)\nprint(more)\nprint(lost, lots)"),
+        ("step:look prev:load", "lines = (line for line in data)\nprint(lost)"),
+        ("step:end prev:look", "list(lines)"),
+        ("pipeline-metrics", "loss"),
+    )
+    assert [(each.cell, each.line, each.text.partition(";")[0]) for each in found.problems] == [
+        (2, 1, "'nowhere' is defined nowhere"),
+        (3, 2, "'dato' is defined nowhere"),
+        (4, 1, "step 'train' reads 'data', which step 'load' makes"),  # one tag brings `more`, too
+        (4, 3, "'lost' is defined nowhere"),
+        (4, 3, "'lots' is defined nowhere"),
+        (5, 1, "step 'look' hands 'lines' on, a generator or an open file, which cannot be kept"),
+        (5, 2, "'lost' is defined nowhere"),
+        (None, None, "pipeline-metrics: 'loss' is defined nowhere"),
+    ]
+    assert all(each.hint for each in found.problems)
+    assert 'data-step="end"' in found.svg
+
+
+def test_all_unknown_predecessors_are_shown_and_the_steps_can_still_be_chosen() -> None:
+    found = looked_at(
+        ("step:a", "1"), ("step:b prev:x prev:a", "1"), ("", "2"), ("step:c prev:y prev:c", "1")
+    )
+    assert [(each.cell, each.text) for each in found.problems] == [
+        (3, "prev:x: 'x' is no step"),
+        (5, "prev:y: 'y' is no step"),
+        (5, "prev:c: 'c' cannot come after itself"),
+    ]
+    assert [(step.name, step.cells, step.after) for step in found.steps] == [
+        ("a", (2,), ()),
+        ("b", (3,), ("x", "a")),
+        ("c", (5,), ("y", "c")),
+    ]
+    assert [cell.steps for cell in found.cells] == [("a",), ("b",), (), ("c",)]
+    found = looked_at(("step:a limit:nvidia.com/gpu:x", "1"), ("step:b limit:nvidia.com/gpu:y", "1"))
+    assert [each.cell for each in found.problems] == [2, 3]
 
 
 def test_a_notebook_without_steps_says_so() -> None:
@@ -132,3 +175,44 @@ def test_a_choice_that_cannot_be_is_refused() -> None:
         retagged((), Choice(steps=("Load it",)), 7)
     with pytest.raises(InvalidJob, match="limit:memory"):
         retagged((), Choice(steps=("load",), memory="4 elephants"), 7)
+
+
+CELLS = {
+    2: ("step:load", "mine"),
+    3: ("step:clean", "prev:load"),
+    5: ("block:train", "prev:load", "prev:clean"),
+    6: ("step:look", "prev:clean"),
+    7: ("step:look",),
+}
+
+
+@pytest.mark.parametrize(
+    ("cell", "tags", "others"),
+    [
+        # Another name: those that come after it follow.
+        (
+            2,
+            "step:fetch mine",
+            {3: "step:clean prev:fetch", 5: "block:train prev:fetch prev:clean"},
+        ),
+        (3, "block:wash prev:load", {5: "block:train prev:load prev:wash", 6: "step:look prev:wash"}),
+        # Nobody comes after it; a first name, and none any more; the same one.
+        (5, "block:fit prev:load prev:clean", {}),
+        (4, "step:new", {}),
+        (2, "imports", {}),
+        (2, "block:load", {}),
+        # Two steps at once: which is which, nobody knows. Another cell is the step still.
+        (2, "step:a step:b mine", {}),
+        (6, "step:see prev:clean", {}),
+        # It becomes a part of another step: those after it come after that one, once.
+        (3, "step:load", {5: "block:train prev:load", 6: "step:look prev:load"}),
+        (2, "step:clean mine", {3: "step:clean", 5: "block:train prev:clean"}),
+    ],
+)
+def test_steps_follow_one_that_gets_another_name(cell: int, tags: str, others: dict[int, str]) -> None:
+    changed = followed(CELLS, cell, tags.split())
+    assert changed == {cell: tuple(tags.split()), **{at: tuple(now.split()) for at, now in others.items()}}
+
+
+def test_a_step_that_joins_the_one_before_it_does_not_come_after_itself() -> None:
+    assert followed(CELLS, 3, ("step:load", "prev:load"))[3] == ("step:load",)

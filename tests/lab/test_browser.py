@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -14,35 +16,99 @@ from tests.lab.served import TOKEN, jupyter
 from tests.notebook.books import write_book
 from tests.ui.chromium import the_chromium
 
+from echelon.notebook.folder import PipelineRecord, StepRecord, make_folder, write_record
+from echelon.notebook.noted import note_pipeline
+
+ROOT = Path(__file__).parents[2]
 BOOK = [
     ("", "factor = 2"),
     ("", "data = [1, 2, 3]"),
     ("", "total = sum(data) * factor\nprint('total', total)"),
 ]
+WRONG = [
+    ("pipeline-parameters", "factor = 2"),
+    ("step:load", "print(nowhere)\ndata = [1, 2, 3]"),
+    ("step:train prev:load", "print(neither)\ntotal = sum(data) * factor"),
+    ("step:look prev:train", "print(total)"),
+]
+KERNEL = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
+# Nobody listens there.
+KUBECONFIG = {
+    "apiVersion": "v1",
+    "kind": "Config",
+    "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}],
+    "users": [{"name": "u", "user": {}}],
+    "contexts": [{"name": "nowhere", "context": {"cluster": "c", "user": "u"}}],
+    "current-context": "nowhere",
+}
 
 
-@pytest.mark.slow
-def test_cells_are_tagged_and_run_by_buttons(home: Path, tmp_path: Path) -> None:
+def told_by_visitor(name: str, scratch: Path, *more: str, theme: str = "JupyterLab Light") -> list[str]:
+    """What a visit to `book.ipynb` says that it has done; it fails with all that the visitor said."""
     chromium = the_chromium()
     if importlib.util.find_spec("jupyterlab") is None:
         pytest.skip("needs JupyterLab: uv pip install --group browser")
-    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
-    write_book(Path("book.ipynb"), BOOK, {"kernelspec": kernel})
-    shots = Path(os.environ.get("ECHELON_SCREENSHOTS") or tmp_path / "screenshots")
+    shots = Path(os.environ.get("ECHELON_SCREENSHOTS") or scratch / "screenshots")
     shots.mkdir(parents=True, exist_ok=True)
-    root = Path(__file__).parents[2]
-    with jupyter(Path.cwd(), tmp_path / "jupyter", "jupyterlab") as served:
+    with jupyter(Path.cwd(), scratch / "jupyter", "jupyterlab", *more, theme=theme) as served:
         address = f"{served.origin}/lab/tree/book.ipynb?token={TOKEN}"
         visitor = subprocess.run(
-            [sys.executable, "-m", "tests.lab.visit", chromium, address, str(shots)],
+            [sys.executable, "-m", "tests.lab.visit", name, chromium, address, str(shots)],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            cwd=root,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join([str(root), str(root / "src")])},
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")])},
             timeout=10 * PATIENCE,
             check=False,
         )
     assert visitor.returncode == 0, f"{visitor.stdout}\n{visitor.stderr}"
-    assert visitor.stdout.split() == ["opened", "tagged", "run", "continued"]
+    return visitor.stdout.splitlines()
+
+
+@pytest.mark.slow
+def test_cells_are_tagged_and_run_by_buttons(home: Path, tmp_path: Path) -> None:
+    write_book(Path("book.ipynb"), BOOK, KERNEL)
+    assert told_by_visitor("plain", tmp_path) == ["opened", "tagged", "run", "continued"]
     assert "step:train" in Path("book.ipynb").read_text()
+
+
+@pytest.mark.slow
+def test_the_dark_theme_the_keyboard_and_a_cluster_that_does_not_answer(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    book = write_book(Path("book.ipynb"), WRONG, KERNEL)
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text(json.dumps(KUBECONFIG))
+    monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
+    steps = {
+        "load": StepRecord(state="succeeded", run="book-1-load", submitted=True),
+        "train": StepRecord(
+            state="failed",
+            cell=3,
+            line=1,
+            reason="ValueError: no luck",
+            hint="try again",
+            traceback="Traceback (most recent call last):\n  cell 3, line 1\nValueError: no luck",
+            run="book-1-train",
+        ),
+        "look": StepRecord(state="not-reached", reason="step train failed"),
+    }
+    folder = make_folder(Path.cwd() / "runs", "book", ())
+    record = PipelineRecord(name=folder.name, notebook=str(book.absolute()), created=time.time(), steps=steps)
+    write_record(folder, record)
+    note_pipeline(folder)
+    told = told_by_visitor("looks", tmp_path, theme="JupyterLab Dark")
+    assert told == ["readable", "by keyboard", "refused"]
+    assert sorted(each.name for each in Path("runs").iterdir()) == ["book-1"]  # nothing was begun
+
+
+@pytest.mark.slow
+def test_a_notebook_of_200_cells(home: Path, tmp_path: Path) -> None:
+    cells = []
+    for number in range(40):
+        before = f"x{number - 1} + 1" if number else "0"
+        cells.append((f"step:s{number}" + f" prev:s{number - 1}" * bool(number), f"x{number} = {before}"))
+        cells += [("", f"y{number} = x{number}\nprint(y{number})")] * 4
+    write_book(Path("book.ipynb"), cells, KERNEL)
+    assert told_by_visitor("large", tmp_path, "--LabApp.expose_app_in_browser=True") == ["drawn", "quiet"]

@@ -68,9 +68,12 @@ def test_a_notebook_is_looked_at_tagged_run_and_continued(home: Path, tmp_path: 
         assert (status, found["problems"]) == (200, [])
         assert [step["name"] for step in found["steps"]] == ["load", "train"]
         choice = {"steps": ["train"], "after": ["load"], "gpus": 1}
-        status, found = served.ask("tags", {"cell": 4, "tags": ["mine"], "choice": choice})
-        assert found == {"tags": ["step:train", "prev:load", "limit:nvidia.com/gpu:1", "mine"]}
-        status, found = served.ask("tags", {"cell": 4, "tags": [], "choice": {"steps": ["No"]}})
+        status, found = served.ask("tags", {"cell": 4, "tags": {"4": ["mine"]}, "choice": choice})
+        assert found == {"tags": {"4": ["step:train", "prev:load", "limit:nvidia.com/gpu:1", "mine"]}}
+        tags = {"2": ["step:load"], "4": ["step:train", "prev:load"]}
+        status, found = served.ask("tags", {"cell": 2, "tags": tags, "choice": {"steps": ["fetch"]}})
+        assert found == {"tags": {"2": ["step:fetch"], "4": ["step:train", "prev:fetch"]}}
+        status, found = served.ask("tags", {"cell": 4, "tags": {}, "choice": {"steps": ["No"]}})
         assert (status, found["cell"], found["hint"]) == (422, 4, "small letters, digits and _, such as no")
 
         assert served.ask("state", {"path": "sub/book.ipynb"}) == (200, {"run": None})
@@ -95,8 +98,9 @@ def test_a_notebook_is_looked_at_tagged_run_and_continued(home: Path, tmp_path: 
         assert [step["state"] for step in run["steps"]] == ["kept", "succeeded"]
         assert run["metrics"] == {"total": 3}
         assert served.ask("state", {"path": "sub/book.ipynb"})[1]["run"]["name"] == "book-1"
-        address = served.ask("dashboard", {})[1]["address"]
-        assert served.ask("dashboard", {})[1] == {"address": address}
+        asked = {"path": "sub/book.ipynb", "name": "book-1"}
+        address = served.ask("dashboard", asked)[1]["address"]
+        assert served.ask("dashboard", asked)[1] == {"address": address}
         with urllib.request.urlopen(address, timeout=PATIENCE) as answer:
             assert b"echelon" in answer.read()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,8 @@ from tests.notebook.books import write_book
 
 from echelon.errors import UnknownRun
 from echelon.lab.requests import Asked
-from echelon.lab.starting import command_of
-from echelon.lab.state import last_lines, newest_run, run_of, state_of
+from echelon.lab.starting import command_of, continued
+from echelon.lab.state import last_lines, newest_run, place_of, run_of, state_of
 from echelon.notebook.folder import (
     PipelineFolder,
     PipelineRecord,
@@ -21,6 +22,7 @@ from echelon.notebook.folder import (
     write_record,
 )
 from echelon.notebook.noted import note_pipeline, noted
+from echelon.sources import Target
 
 FAILED = StepRecord(
     state="failed", cell=2, line=1, reason="ValueError", traceback="Traceback", run="book-1-b"
@@ -68,6 +70,19 @@ def test_steps_that_no_command_runs_any_more_are_lost(home: Path, tmp_path: Path
         last_lines(found, "c")
 
 
+def test_a_run_in_a_cluster_is_looked_for_where_its_command_put_it(home: Path, tmp_path: Path) -> None:
+    record = PipelineRecord(
+        name="book-1", notebook=str(tmp_path / "book.ipynb"), created=1.0, on="the cluster"
+    )
+    assert place_of(record) == Target(on="k8s")
+    (tmp_path / "pyproject.toml").write_text('[tool.echelon]\nnamespace = "team"\ncontext = "own"\n')
+    assert place_of(record) == Target(on="k8s", context="own", namespace="team")
+    record = replace(record, context="other", namespace="mine")
+    assert place_of(record) == Target(on="k8s", context="other", namespace="mine")
+    asked = continued(Asked(path="book.ipynb", in_cluster=True, start="train"), record)
+    assert (asked.context, asked.namespace) == ("other", "mine")
+
+
 def test_a_failure_names_the_cell_that_ran_by_its_id(home: Path, tmp_path: Path) -> None:
     folder = made(tmp_path / "book.ipynb", 1.0, b=FAILED)
     found = noted("book-1")
@@ -86,11 +101,9 @@ def test_the_command_that_a_button_means() -> None:
     ]  # fmt: skip
     asked = Asked(path="my book.ipynb", in_cluster=True, start="train", image="my/torch")
     assert command_of(notebook, asked, "python3") == [
-        *words,
-        "--on",
-        "k8s",
-        "--from",
-        "train",
-        "--image",
-        "my/torch",
-    ]
+        *words, "--on", "k8s", "--from", "train", "--image", "my/torch",
+    ]  # fmt: skip
+    asked = Asked(path="b.ipynb", in_cluster=True, volume="new:1Gi@fast", context="own", namespace="team")
+    assert command_of(notebook, asked, None) == [
+        *words, "--on", "k8s", "--volume", "new:1Gi@fast", "--context", "own", "--namespace", "team",
+    ]  # fmt: skip

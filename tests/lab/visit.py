@@ -1,17 +1,20 @@
 """A visit to a notebook in a real JupyterLab and a real browser, as a process of its own: Playwright keeps a
 loop running, which other tests of the same process would stumble over.
 
-`python -m tests.lab.visit CHROMIUM ADDRESS FOLDER`; what it has done is told line by line on standard output,
-screenshots come to the folder."""
+`python -m tests.lab.visit NAME CHROMIUM ADDRESS FOLDER`; what it has done is told line by line on standard
+output, screenshots come to the folder."""
 
 from __future__ import annotations
 
+import re
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from playwright.sync_api import Error, Locator, Page, expect, sync_playwright
+from playwright.sync_api import Error, Locator, Page, Route, expect, sync_playwright
 from testbed.patience import FACTOR
+from tests.lab.reading import hard_to_read, reached_by_tab
 
 SECONDS = 60.0 * FACTOR
 
@@ -72,6 +75,7 @@ def visit(page: Page, shots: Path) -> None:
     page.keyboard.press("Enter")
     expect(cell(page, 3)).to_contain_text("it does not come after it")  # what does not fit, at the cell
     show(page, shots, "problem")
+    assert not hard_to_read(page)
     page.keyboard.press("Tab")
     expect(panel.get_by_role("group", name="After").get_by_label("load")).to_be_focused()
     page.keyboard.press("Space")
@@ -91,6 +95,16 @@ def visit(page: Page, shots: Path) -> None:
     panel.get_by_label("Memory").fill("")
     page.keyboard.press("Enter")
     expect(panel.get_by_text("Tags: step:train prev:load", exact=True)).to_be_visible()
+    # A step gets another name: what comes after it follows, and back.
+    cell(page, 2).locator(".jp-InputArea-editor").click()
+    for name in ("fetch", "load"):
+        panel.get_by_label("Step", exact=True).fill(name)
+        page.keyboard.press("Enter")
+        expect(cell(page, 2)).to_have_attribute("data-echelon-step", name)
+        expect(page.locator(".echelon-note")).to_have_count(0)  # nothing is missed
+        expect(panel.locator(f"g[data-step={name}]")).to_be_visible()
+    cell(page, 3).locator(".jp-InputArea-editor").click()
+    expect(panel.get_by_text("Tags: step:train prev:load", exact=True)).to_be_visible()
     print("tagged", flush=True)
 
     panel.get_by_label("factor").fill("3")
@@ -104,7 +118,8 @@ def visit(page: Page, shots: Path) -> None:
     show(page, shots, "run")
     with page.context.expect_page() as opened:
         panel.get_by_role("button", name="Open in the dashboard").click()
-    expect(opened.value.get_by_role("link", name="book-1-train")).to_be_visible()
+    expect(opened.value.get_by_role("heading", name="book-1")).to_be_visible()
+    assert opened.value.url.endswith("/#/pipeline/book-1")
     opened.value.close()
     print("run", flush=True)
 
@@ -118,6 +133,7 @@ def visit(page: Page, shots: Path) -> None:
     expect(cell(page, 3).locator(".echelon-notes pre")).to_contain_text("Traceback")
     expect(panel.get_by_role("status")).to_contain_text("did not succeed")
     show(page, shots, "failed")
+    assert not hard_to_read(page)
     cell(page, 3).locator(".cm-content").click()
     page.keyboard.press("Control+End")
     page.keyboard.press("Shift+Home")
@@ -130,7 +146,117 @@ def visit(page: Page, shots: Path) -> None:
     print("continued", flush=True)
 
 
-def main(chromium: str, address: str, shots: Path) -> None:
+def looks(page: Page, shots: Path) -> None:
+    """A notebook in which a lot is wrong, whose last run failed, in the dark theme, by the keyboard alone."""
+    panel = page.locator(".echelon-panel")
+    expect(page.locator("body")).to_have_attribute("data-jp-theme-light", "false")
+    page.get_by_role("tab", name="Pipeline").click()
+    for number, text in ((2, "'nowhere' is defined nowhere"), (3, "'neither' is defined nowhere")):
+        expect(cell(page, number).locator(".echelon-notes")).to_contain_text(text)
+        expect(panel.get_by_role("region", name="Problems")).to_contain_text(text)
+    expect(cell(page, 3).locator(".echelon-notes")).to_contain_text("ValueError: no luck")
+    for name, state in {"load": "succeeded", "train": "failed", "look": "not-reached"}.items():
+        expect(panel.locator(f"li[data-step={name}]")).to_have_attribute("data-state", state)
+    show(page, shots, "dark")
+    panel.locator("details > summary").click()
+    cell(page, 2).locator(".jp-InputArea-editor").click()
+    expect(panel.get_by_role("heading", name="Cell 2")).to_be_visible()
+    assert not hard_to_read(page)
+    print("readable", flush=True)
+
+    panel.get_by_label("This cell").focus()
+    missed, unseen = reached_by_tab(page)
+    assert not missed
+    assert not unseen
+    panel.locator("g[data-step=train]").focus()
+    page.keyboard.press("Space")
+    expect(panel.get_by_role("heading", name="Cell 3: step train")).to_be_visible()
+    print("by keyboard", flush=True)
+
+    # What is wrong with the notebook, and with the cluster, is told where the button was pressed.
+    run = panel.get_by_role("button", name="Run in the cluster")
+    run.focus()
+    page.keyboard.press("Enter")
+    expect(panel.locator("pre.echelon-trouble")).to_contain_text("'neither' is defined nowhere")
+    for number in (2, 3):
+        cell(page, number).locator(".cm-content").click()
+        page.keyboard.press("Control+Home")
+        page.keyboard.press("Shift+End")
+        page.keyboard.press("Delete")
+    expect(panel.get_by_role("region", name="Problems")).to_be_hidden()
+    panel.get_by_label("Namespace").fill("team")
+    run.focus()
+    page.keyboard.press("Enter")
+    expect(panel.locator("pre.echelon-trouble")).to_contain_text("context nowhere")
+    expect(panel.locator("pre.echelon-trouble")).to_contain_text("refuses connections")
+    expect(run).to_be_enabled()
+    show(page, shots, "dark-cluster")
+    assert not hard_to_read(page)
+    print("refused", flush=True)
+
+
+CHANGE = """count => {
+  const cell = jupyterapp.shell.currentWidget.content.model.cells.get(199);
+  for (let at = 0; at < count; at++) cell.sharedModel.setSource(`last = ${Math.random()}`);
+}"""
+
+WATCH = """node => {
+  window.touched = 0;
+  const seen = new MutationObserver(all => { window.touched += all.length; });
+  seen.observe(node, { childList: true, subtree: true });
+}"""
+
+
+def large(page: Page, shots: Path) -> None:
+    """200 cells: a change costs one question, and nothing of the panel that it does not concern."""
+    panel, asked = page.locator(".echelon-panel"), []
+    page.on("request", lambda request: asked.append(request.url) if "/echelon/" in request.url else None)
+    page.get_by_role("tab", name="Pipeline").click()
+    expect(panel.locator("g.step")).to_have_count(40)
+    expect(panel.get_by_role("heading", name="Cell 1: step s0")).to_be_visible()
+    panel.locator("g[data-step=s39]").focus()
+    page.keyboard.press("Enter")
+    expect(panel.get_by_role("heading", name="Cell 196: step s39")).to_be_visible()
+    expect(page.locator(".jp-Cell.jp-mod-active")).to_have_attribute("data-echelon-step", "s39")
+    expect(page.locator(".jp-Cell.jp-mod-active")).to_be_in_viewport()
+    show(page, shots, "large")
+    size = panel.locator("*").count()
+    assert size < 2000, f"the panel has {size} elements"
+    print("drawn", flush=True)
+
+    held: list[Route] = []
+    page.route(re.compile("/echelon/analyse"), held.append)
+    panel.evaluate(WATCH)
+    asked.clear()
+    page.evaluate(CHANGE, 50)
+    wait_for(page, lambda: bool(held))
+    for _ in range(3):  # the server takes its time
+        page.evaluate(CHANGE, 50)
+        page.wait_for_timeout(1000)
+    assert len(asked) == len(held) == 1
+    held.pop().continue_()
+    wait_for(page, lambda: bool(held))
+    held.pop().continue_()
+    page.wait_for_timeout(1000)
+    assert len(asked) == 2
+    assert not held
+    assert page.evaluate("window.touched") == 0
+    assert panel.locator("*").count() == size
+    print("quiet", flush=True)
+
+
+def wait_for(page: Page, is_so: Callable[[], bool]) -> None:
+    for _ in range(int(SECONDS * 10)):
+        if is_so():
+            return
+        page.wait_for_timeout(100)
+    raise AssertionError("it did not happen")
+
+
+VISITS = {"plain": visit, "looks": looks, "large": large}
+
+
+def main(name: str, chromium: str, address: str, shots: Path) -> None:
     troubles: list[str] = []
     expect.set_options(timeout=SECONDS * 1000)
     with sync_playwright() as playwright:
@@ -141,14 +267,15 @@ def main(chromium: str, address: str, shots: Path) -> None:
         page.on("console", lambda said: troubles.append(said.text) if said.type == "error" else None)
         try:
             open_lab(page, address)
-            visit(page, shots)
+            VISITS[name](page, shots)
         except BaseException:
             page.screenshot(path=shots / "trouble.png")
             raise
         finally:
             browser.close()
-    assert not [each for each in troubles if "echelon" in each], troubles
+    # What the server refuses, Chromium tells of, too.
+    assert not [each for each in troubles if "echelon" in each and "status of 422" not in each], troubles
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], Path(sys.argv[3]))
+    main(sys.argv[1], sys.argv[2], sys.argv[3], Path(sys.argv[4]))

@@ -143,17 +143,38 @@ def test_show_names_the_step_of_a_cell_without_tags(cli: Call) -> None:
     assert cli("notebook", "show", "book.ipynb").stdout.splitlines()[-1].split() == [
         "3", "(step", "a)", "y", "=", "2",
     ]  # fmt: skip
-    write_book(Path("book.ipynb"), [("step:a prev:b", "x = 1"), ("", "y = 2")])  # what is wrong, `graph` says
-    assert cli("notebook", "show", "book.ipynb").stdout.splitlines()[-1].split() == ["2", "y", "=", "2"]
+    write_book(Path("book.ipynb"), [("step:a prev:b prev:c", "x = 1"), ("", "y = 2")])
+    shown = cli("notebook", "show", "book.ipynb")
+    assert shown.stdout.splitlines()[-1].split() == ["2", "y", "=", "2"]
+    assert [line for line in shown.stderr.splitlines() if "hint" not in line] == [
+        "echelon: cell 1: prev:b: 'b' is no step",
+        "echelon: cell 1: prev:c: 'c' is no step",
+    ]
+    write_book(Path("book.ipynb"), [("", "x = 1")])
+    assert cli("notebook", "show", "book.ipynb").stderr == ""  # it may be about to be tagged
+
+
+def test_steps_follow_one_that_gets_another_name(cli: Call) -> None:
+    write_book(Path("book.ipynb"), [("step:a", "x = 1"), ("", "1"), ("step:b prev:a", "print(x)")])
+    tag = ("notebook", "tag", "book.ipynb", "1", "--remove")
+    assert cli(*tag, "step:a", "step:c").stdout == "cell 1: step:c\ncell 3: step:b prev:c\n"
+    assert "x from c" in cli("notebook", "graph", "book.ipynb").stdout
+    assert json.loads(cli(*tag, "step:c", "step:d", "-o", "json").stdout) == {
+        "cell": 1,
+        "tags": ["step:d"],
+        "others": [{"cell": 3, "tags": ["step:b", "prev:d"]}],
+    }
 
 
 def test_what_cannot_work_is_refused_before_anything_starts(cli: Call) -> None:
-    write_book(Path("book.ipynb"), [("step:a", "x = 1"), ("step:b", "print(x)")])
+    write_book(Path("book.ipynb"), [("step:a", "x = 1"), ("step:b", "print(x)\nprint(y)")])
     refused = cli("notebook", "run", "book.ipynb")
     assert refused.returncode == 110
     assert "cell 2, line 1: step 'b' reads 'x'" in refused.stderr
     assert "hint: tag it prev:a" in refused.stderr
+    assert "cell 2, line 2: 'y' is defined nowhere\n  hint: " in refused.stderr  # all at once
     assert not Path("runs").exists()
+    write_book(Path("book.ipynb"), [("step:a", "x = 1"), ("step:b", "print(x)")])
     assert cli("notebook", "tag", "book.ipynb", "2", "prev:a").stdout == "cell 2: step:b prev:a\n"
     assert "step:b prev:a" in cli("notebook", "show", "book.ipynb").stdout
     assert "x from a" in cli("notebook", "graph", "book.ipynb").stdout

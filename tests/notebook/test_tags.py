@@ -198,15 +198,15 @@ def test_a_tag_is_written_and_nothing_else_changes(tmp_path: Path) -> None:
     )
     path.chmod(0o640)
     before = json.loads(path.read_text())
-    assert write_tags(path, 2, ["step:b", "prev:a"]) == ("step:b", "prev:a")
-    assert write_tags(path, 2, ["step:b"], ["prev:a"]) == ("step:b",)
+    write_tags(path, 2, lambda _cells: {2: ("step:b", "prev:a")})
+    assert write_tags(path, 2, lambda cells: {2: cells[2][:1]}) == {2: ("step:b",)}
     after = json.loads(path.read_text())
     assert after["cells"][1]["metadata"].pop("tags") == ["step:b"]
     assert after == before
     assert path.stat().st_mode & 0o777 == 0o640
     assert read_notebook(path).cells[1].tags == ("step:b",)
     with pytest.raises(InvalidNotebook, match="cell 9"):
-        write_tags(path, 9, ["step:b"])
+        write_tags(path, 9, lambda _cells: {9: ("step:b",)})
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"cells": 3}', '{"cells": [3]}', "\0"])

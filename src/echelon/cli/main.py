@@ -180,9 +180,10 @@ def _report(error: Exception) -> int:
     if isinstance(error, OutputFailed):
         _forget_stdout()
     with contextlib.suppress(OSError):  # standard error is full, too
-        say(f"echelon: {error.message}", err=True)
-        if error.hint:
-            say(f"  hint: {error.hint}", err=True)
+        for each in (error, *error.others):
+            say(f"echelon: {each.message}", err=True)
+            if each.hint:
+                say(f"  hint: {each.hint}", err=True)
     return error.exit_code
 
 

@@ -7,16 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from echelon.errors import EchelonError
-from echelon.notebook.cells import Cell, InvalidNotebook, Notebook, Place, notebook_of
+from echelon.notebook.cells import InvalidNotebook, Notebook, notebook_of
 from echelon.notebook.dataflow import StepFlow
 from echelon.notebook.drawing import as_svg
 from echelon.notebook.graph import graph_of
-from echelon.notebook.magics import plain_code
-from echelon.notebook.parameters import Parameter, kind_of
+from echelon.notebook.parameters import Code, Parameter, kind_of
 from echelon.notebook.pipeline import Pipeline, Step, pipeline_of, size_of
 from echelon.notebook.steps import Gathered, gather_steps
 from echelon.notebook.tagging import Choice, choice_of
-from echelon.notebook.tags import read_tags
 from echelon.values import frozen
 
 
@@ -75,27 +73,28 @@ class Analysis:
 def analyse(document: Mapping[str, Any], path: Path) -> Analysis:
     """Look at a notebook; raises InvalidNotebook only if it is none."""
     notebook = notebook_of(document, path)
-    problems = [found for cell in notebook.cells for found in _problems_of(cell)]
+    problems: list[Problem] = []
     gathered, pipeline = None, None
-    if not problems:
-        try:
-            gathered = gather_steps(notebook)
-            pipeline = pipeline_of(notebook)
-        except EchelonError as error:
-            problems.append(problem_of(error))
+    try:
+        gathered = gather_steps(notebook)
+        pipeline = pipeline_of(notebook)
+    except EchelonError as error:
+        problems += map(problem_of, (error, *error.others))
     if gathered is None:
-        return Analysis(cells=_cells(notebook, None), problems=tuple(problems))
+        steps = _steps_by_tags(notebook)
+        return Analysis(cells=_cells(notebook, steps), problems=tuple(problems), steps=steps)
+    steps = tuple(
+        StepView(name=step.name, cells=tuple(code.cell for code in step.cells), after=step.after)
+        for step in gathered.steps
+    )
     drawn = pipeline or _outline(notebook, gathered)
     return Analysis(
-        cells=_cells(notebook, gathered),
+        cells=_cells(notebook, steps, gathered.prelude),
         problems=tuple(problems),
         warnings=pipeline.warnings if pipeline is not None else gathered.warnings,
-        steps=tuple(
-            StepView(name=step.name, cells=tuple(code.cell for code in step.cells), after=step.after)
-            for step in gathered.steps
-        ),
+        steps=steps,
         parameters=tuple(map(_parameter, gathered.parameters)),
-        svg=as_svg(graph_of(drawn), downwards=True) if drawn is not None else "",
+        svg=as_svg(graph_of(drawn), downwards=True),
     )
 
 
@@ -107,51 +106,50 @@ def problem_of(error: EchelonError) -> Problem:
     return Problem(text=error.problem, hint=error.hint, cell=place.cell, line=place.line)
 
 
-def _problems_of(cell: Cell) -> Sequence[Problem]:
-    """What is wrong with a cell whatever the others are: all such cells are shown at once."""
-    try:
-        if read_tags(cell).kind != "skip":
-            plain_code(cell.text, Place(cell=cell.number))
-    except InvalidNotebook as error:
-        return [problem_of(error)]
-    return ()
+def _steps_by_tags(notebook: Notebook) -> tuple[StepView, ...]:
+    """The steps that cells are tagged with, while their order cannot be told: they can be chosen."""
+    cells: dict[str, list[int]] = {}
+    after: dict[str, list[str]] = {}
+    for cell in notebook.cells:
+        choice = choice_of(cell.tags)
+        for name in choice.steps:
+            cells.setdefault(name, []).append(cell.number)
+            after.setdefault(name, []).extend(choice.after)
+    return tuple(
+        StepView(name=name, cells=tuple(own), after=tuple(after[name])) for name, own in cells.items()
+    )
 
 
-def _cells(notebook: Notebook, gathered: Gathered | None) -> tuple[CellView, ...]:
-    steps: dict[int, list[str]] = {}
-    for step in gathered.steps if gathered is not None else ():
-        for code in step.cells:
-            steps.setdefault(code.cell, []).append(step.name)
-    everywhere = {code.cell for code in gathered.prelude} if gathered is not None else set()
+def _cells(
+    notebook: Notebook, steps: Sequence[StepView], prelude: Sequence[Code] = ()
+) -> tuple[CellView, ...]:
+    everywhere = {code.cell for code in prelude}
     return tuple(
         CellView(
             number=cell.number,
             tags=cell.tags,
             choice=choice_of(cell.tags),
-            steps=tuple(steps.get(cell.number, ())),
+            steps=tuple(step.name for step in steps if cell.number in step.cells),
             everywhere=cell.number in everywhere,
         )
         for cell in notebook.cells
     )
 
 
-def _outline(notebook: Notebook, gathered: Gathered) -> Pipeline | None:
-    """The steps and their order alone, while their variables cannot be told; None if their sizes cannot."""
-    try:
-        steps = [
-            Step(
-                name=each.name,
-                cells=each.cells,
-                after=each.after,
-                before=frozenset(),
-                flow=StepFlow(inputs={}),
-                options=each.options,
-                size=size_of(each.options, "\n".join(code.text for code in each.cells), f"step {each.name}"),
-            )
-            for each in gathered.steps
-        ]
-    except InvalidNotebook:
-        return None
+def _outline(notebook: Notebook, gathered: Gathered) -> Pipeline:
+    """The steps and their order alone, while their variables cannot be told."""
+    steps = [
+        Step(
+            name=each.name,
+            cells=each.cells,
+            after=each.after,
+            before=frozenset(),
+            flow=StepFlow(inputs={}),
+            options=each.options,
+            size=size_of(each.options, "\n".join(code.text for code in each.cells)),
+        )
+        for each in gathered.steps
+    ]
     return Pipeline(name="outline", notebook=notebook, steps=tuple(steps))
 
 

@@ -1,12 +1,11 @@
-"""The dashboard from the panel: one for this machine and one for the cluster, in threads of the Jupyter
-server, so that they end with it."""
+"""The dashboard from the panel: one for each place that runs are in, in threads of the Jupyter server, so
+that they end with it."""
 
 from __future__ import annotations
 
 import threading
 
-from echelon.api import engine_at
-from echelon.engines.choose import CLUSTER, LOCAL
+from echelon.engines.choose import choose_engine
 from echelon.sources import Target
 from echelon.ui import load_server
 
@@ -15,15 +14,15 @@ class Dashboards:
     """Those that were opened."""
 
     def __init__(self) -> None:
-        self._addresses: dict[str, str] = {}
+        self._addresses: dict[Target, str] = {}
         self._lock = threading.Lock()
 
-    def address(self, *, in_cluster: bool) -> str:
-        """Where the dashboard is, with its token; it is started the first time."""
-        place = CLUSTER if in_cluster else LOCAL
+    def address(self, place: Target) -> str:
+        """Where the dashboard of a place is, with its token; it is started the first time."""
         with self._lock:
             if place not in self._addresses:
-                server = load_server().Server(engine_at(Target(on=place)))
-                threading.Thread(target=server.run, name=f"dashboard {place}", daemon=True).start()
+                engine = choose_engine(place.on, context=place.context, namespace=place.namespace)
+                server = load_server().Server(engine)
+                threading.Thread(target=server.run, name=f"dashboard {place.on}", daemon=True).start()
                 self._addresses[place] = server.address
             return self._addresses[place]

@@ -24,10 +24,10 @@ from echelon.errors import EchelonError
 from echelon.lab import state
 from echelon.lab.analysis import analyse, problem_of
 from echelon.lab.dashboard import Dashboards
-from echelon.lab.requests import Asked, Document, Named, Place, Tagging, within
+from echelon.lab.requests import Asked, Document, Named, Tagging, within
 from echelon.lab.starting import Starter
 from echelon.notebook.cells import read_notebook
-from echelon.notebook.tagging import retagged
+from echelon.notebook.tagging import followed, retagged
 
 _REFUSED = 422  # what the user asked for cannot be; the answer says why
 
@@ -85,7 +85,8 @@ def _analyse(_handler: _Handler, body: bytes) -> object:
 
 def _tags(_handler: _Handler, body: bytes) -> object:
     asked = decode(body, Tagging)
-    return {"tags": retagged(asked.tags, asked.choice, asked.cell)}
+    tags = retagged(asked.tags.get(asked.cell, ()), asked.choice, asked.cell)
+    return {"tags": followed(asked.tags, asked.cell, tags)}
 
 
 def _run(handler: _Handler, body: bytes) -> object:
@@ -114,7 +115,9 @@ def _stop(handler: _Handler, body: bytes) -> object:
 
 
 def _dashboard(handler: _Handler, body: bytes) -> object:
-    return {"address": handler.dashboards.address(in_cluster=decode(body, Place).in_cluster)}
+    asked = decode(body, Named)
+    found = state.run_of(handler.notebook(asked.path), asked.name or "")
+    return {"address": handler.dashboards.address(state.place_of(found.record))}
 
 
 _ANSWERS = {

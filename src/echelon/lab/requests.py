@@ -21,22 +21,26 @@ class Document:
 
 @frozen
 class Tagging:
-    """A cell, and what was chosen for it."""
+    """A cell, what was chosen for it, and the tags of all cells, by number."""
 
     cell: int
-    tags: tuple[str, ...]
+    tags: dict[int, tuple[str, ...]]
     choice: Choice
 
 
 @frozen
 class Asked:
-    """A run of a saved notebook: the values of parameters as text; `start` is the step to go on from."""
+    """A run of a saved notebook: the values of parameters as text; `start` is the step to go on from. What
+    follows `image`, it included, is for the cluster; None is what the command takes then."""
 
     path: str
     parameters: dict[str, str] = field(default_factory=dict)
     in_cluster: bool = False
     start: str | None = None
     image: str | None = None
+    volume: str | None = None
+    context: str | None = None
+    namespace: str | None = None
 
 
 @frozen
@@ -46,13 +50,6 @@ class Named:
     path: str
     name: str | None = None
     step: str | None = None
-
-
-@frozen
-class Place:
-    """Where runs are looked at."""
-
-    in_cluster: bool = False
 
 
 def within(root: Path, path: str) -> Path | None:

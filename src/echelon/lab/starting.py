@@ -8,6 +8,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Collection
+from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
@@ -15,11 +16,12 @@ from echelon.engines.choose import CLUSTER, LOCAL
 from echelon.errors import EchelonError, RunExists
 from echelon.lab.requests import Asked
 from echelon.lab.state import newest_run
-from echelon.notebook.folder import is_held
+from echelon.notebook.folder import PipelineRecord, is_held
 from echelon.notebook.noted import Noted, noted_pipelines
 
 _PULSE = 0.1  # seconds between two looks for the run
 _PATIENCE = 120.0  # seconds until a run must be there
+_OF_CLUSTER = ("image", "volume", "context", "namespace")
 _SHOWN = 4000  # characters of what a command said that did not come to start
 
 
@@ -35,11 +37,18 @@ def command_of(notebook: Path, asked: Asked, python: str | None) -> list[str]:
         words += ["--param", f"{name}={text}"]
     if asked.start is not None:
         words += ["--from", asked.start]
-    if asked.image and asked.in_cluster:
-        words += ["--image", asked.image]
+    if asked.in_cluster:
+        for name in _OF_CLUSTER:
+            if text := getattr(asked, name):
+                words += [f"--{name}", text]
     if python is not None and not asked.in_cluster:
         words += ["--python", python]
     return words
+
+
+def continued(asked: Asked, record: PipelineRecord) -> Asked:
+    """A run goes on where it is."""
+    return replace(asked, context=record.context or None, namespace=record.namespace or None)
 
 
 class Starter:
@@ -54,6 +63,8 @@ class Starter:
         newest = newest_run(notebook)
         if asked.start is not None and newest is not None and is_held(newest.folder):
             raise RunExists(f"{newest.record.name} runs now", hint="wait for its end, or stop it")
+        if asked.start is not None and newest is not None:
+            asked = continued(asked, newest.record)
         before = {found.record.name for found in noted_pipelines()}
         with tempfile.TemporaryFile() as said:
             process = subprocess.Popen(

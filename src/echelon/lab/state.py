@@ -109,10 +109,17 @@ def stop(found: Noted) -> list[str]:
     return troubles
 
 
-def _engine_of(record: PipelineRecord) -> Engine:
-    """Where its steps run: a cluster by what holds in the notebook's folder, as for the command."""
+def place_of(record: PipelineRecord) -> Target:
+    """Where its steps run: what the command named of a cluster, else what holds in the notebook's folder."""
     here = Surroundings(folder=Path(record.notebook).parent, environment=dict(os.environ))
-    place = where_to_look(Target(on=CLUSTER if record.on else LOCAL), here)
+    on = CLUSTER if record.on else LOCAL
+    return where_to_look(
+        Target(on=on, context=record.context or None, namespace=record.namespace or None), here
+    )
+
+
+def _engine_of(record: PipelineRecord) -> Engine:
+    place = place_of(record)
     return choose_engine(place.on, context=place.context, namespace=place.namespace)
 
 

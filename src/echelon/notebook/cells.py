@@ -5,7 +5,8 @@ The file is nbformat's JSON (version 4). Cells are numbered from 1, texts includ
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 from echelon.errors import EchelonError, InvalidJob, from_os_error
 from echelon.values import frozen
 
+Tags = Mapping[int, tuple[str, ...]]  # of cells, by number
 _BROKEN = "open it in Jupyter and save it again, or name another file"
 
 
@@ -35,6 +37,20 @@ class InvalidNotebook(InvalidJob):
         self.field, self.value = str(where), None
         self.problem = problem
         self.place = where if isinstance(where, Place) else None  # None: it is not of one cell
+
+
+def refuse(problems: Sequence[InvalidNotebook]) -> None:
+    """Raise the first of several problems, with the others, in the order of the cells: all can be mended at
+    once."""
+    first, *others = sorted(problems, key=lambda each: reading_order(each.place)) or [None]
+    if first is not None:
+        first.others = tuple(others)
+        raise first
+
+
+def reading_order(place: Place | None) -> tuple[float, int]:
+    """A key: places from the first line to the last, then what is of no one cell."""
+    return (math.inf, 0) if place is None else (place.cell, place.line or 0)
 
 
 @frozen
@@ -100,30 +116,30 @@ def notebook_of(document: Mapping[str, Any], path: Path) -> Notebook:
     return Notebook(path=path, cells=tuple(cells), about=_about(document), document=document)
 
 
-def write_tags(path: Path, number: int, add: Sequence[str], remove: Sequence[str] = ()) -> tuple[str, ...]:
-    """Add tags to a cell, and take some away; returns those it has then. The file is replaced at once."""
+def write_tags(path: Path, number: int, change: Callable[[Tags], Tags]) -> Tags:
+    """Change the tags of a cell, and of others with it: `change` is given those of all code cells, and says
+    which change to what. The file is replaced at once."""
     from echelon.engines.durable import replace_file
 
     document = _read(path)
-    cells = document["cells"]
-    if not 1 <= number <= len(cells):
+    cells = dict(enumerate(document["cells"], 1))
+    if number not in cells:
         raise InvalidNotebook(Place(cell=number), "there is no such cell", hint=f"they are 1 to {len(cells)}")
-    cell = cells[number - 1]
-    if cell.get("cell_type") != "code":
+    if cells[number].get("cell_type") != "code":
         raise InvalidNotebook(
             Place(cell=number), "it holds no code", hint=f"`echelon notebook show {path}` lists the cells"
         )
-    kept = [tag for tag in _tags(cell) if tag not in remove]
-    tags = list(dict.fromkeys([*kept, *add]))
-    metadata = cell.setdefault("metadata", {})
-    if tags:
-        metadata["tags"] = tags
-    else:
-        metadata.pop("tags", None)
+    changed = change({at: _tags(cell) for at, cell in cells.items() if cell.get("cell_type") == "code"})
+    for at, tags in changed.items():
+        metadata = cells[at].setdefault("metadata", {})
+        if tags:
+            metadata["tags"] = list(tags)
+        else:
+            metadata.pop("tags", None)
     mode = path.stat().st_mode
     replace_file(path, f"{json.dumps(document, indent=1, ensure_ascii=False)}\n".encode())
     path.chmod(mode)
-    return tuple(tags)
+    return changed
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -8,11 +8,11 @@ next step's sources are chosen among what is there (`beside/sources.py`)."""
 from __future__ import annotations
 
 import builtins
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from echelon.notebook.beside.sources import Unordered, last_of
-from echelon.notebook.cells import InvalidNotebook, Place
+from echelon.notebook.cells import InvalidNotebook, Place, reading_order, refuse
 from echelon.notebook.flow import BUILTIN, Flow, flow_of
 from echelon.notebook.steps import Gathered, StepCells
 from echelon.values import frozen
@@ -47,7 +47,7 @@ class _Known:
 
 
 def find_dataflow(gathered: Gathered) -> DataFlow:
-    """The variables of all steps; raises InvalidNotebook, naming cell and line."""
+    """The variables of all steps; raises InvalidNotebook, naming cell and line, with all that cannot work."""
     prelude = flow_of(gathered.prelude)
     flows = {}
     classes = prelude.classes
@@ -55,10 +55,10 @@ def find_dataflow(gathered: Gathered) -> DataFlow:
         flows[step.name] = flow_of(step.cells, classes)
         classes |= flows[step.name].classes
     known = _Known(flows=flows, prelude=prelude, before=_all_before(gathered.steps))
-    _check_prelude(known)
+    problems = [*_of_prelude(known)]
     wanted = {step.name: _wanted(step.name, known) for step in gathered.steps}
-    inputs = {step.name: _inputs(step, wanted[step.name], known) for step in gathered.steps}
-    _check_metrics(gathered.metrics, known)
+    inputs = {step.name: _inputs(step, wanted[step.name], known, problems) for step in gathered.steps}
+    problems += _of_metrics(gathered.metrics, known)
     steps = {}
     for step in gathered.steps:
         after = [name for name in flows if step.name in known.before[name]]
@@ -66,7 +66,7 @@ def find_dataflow(gathered: Gathered) -> DataFlow:
         repeats = [text for name in flows if name in known.before[step.name] for text in flows[name].stars]
         available = flows[step.name].changes | wanted[step.name]
         outputs = tuple(sorted(read & available))
-        _check_kept(step.name, outputs, known)
+        problems += _of_kept(step.name, outputs, known)
         steps[step.name] = StepFlow(
             inputs=inputs[step.name],
             perhaps=tuple(sorted(wanted[step.name] - inputs[step.name].keys())),
@@ -74,6 +74,7 @@ def find_dataflow(gathered: Gathered) -> DataFlow:
             read_later=tuple(sorted(read)),
             repeats=tuple(dict.fromkeys(repeats)),
         )
+    refuse(problems)
     for flow in (prelude, *flows.values()):
         for star in flow.stars:
             if "import" in star:
@@ -112,12 +113,15 @@ def _wanted(step: str, known: _Known) -> set[str]:
     return found - BUILTIN
 
 
-def _inputs(step: StepCells, wanted: set[str], known: _Known) -> dict[str, str]:
-    """Where the names that a step reads come from; raises InvalidNotebook for one that it must have and that
-    comes from nowhere, or from two steps."""
+def _inputs(
+    step: StepCells, wanted: set[str], known: _Known, problems: list[InvalidNotebook]
+) -> dict[str, str]:
+    """Where the names that a step reads come from; a problem is one that it must have and that comes from
+    nowhere, or from two steps."""
     flow, before = known.flows[step.name], known.before
     stars = known.prelude.stars or any(known.flows[each].stars for each in before[step.name]) or flow.stars
     found = {}
+    missing: list[str] = []
     for name in sorted(wanted):
         makers = [each for each in before[step.name] if name in known.flows[each].changes]
         last = last_of(makers, before)
@@ -125,39 +129,49 @@ def _inputs(step: StepCells, wanted: set[str], known: _Known) -> dict[str, str]:
         if place is None and name in flow.binds and len(last) > 1:
             continue  # it binds the name itself, most likely before it reads it
         if len(last) > 1:
-            raise _two_branches(place or f"step {step.name}", name, sorted(last), "may both change")
-        if last:
+            where = place or f"step {step.name}"
+            problems.append(_two_branches(where, name, sorted(last), "may both change"))
+        elif last:
             found[name] = last[0]
             _warn_of_race(step, name, last[0], known)
         elif name not in known.prelude.binds and not stars and not hasattr(builtins, name):
-            _refuse(step, name, known)
+            missing.append(name)
+    problems += _of_missing(step, missing, known)
     return found
 
 
-def _refuse(step: StepCells, name: str, known: _Known) -> None:
+def _of_missing(step: StepCells, names: Iterable[str], known: _Known) -> Iterator[InvalidNotebook]:
+    """What is wrong with names that come from nowhere. Of those that one `prev:` tag would bring, the first
+    is told."""
     flow = known.flows[step.name]
-    makers = [each for each, other in known.flows.items() if name in other.binds]
-    place = flow.needs.get(name) or (None if makers else flow.later.get(name))
-    if place is None:
-        return
-    others = [each for each in makers if each != step.name]
-    if others:
-        raise InvalidNotebook(
-            place,
-            f"step {step.name!r} reads {name!r}, which step {others[-1]!r} makes; it does not come after it",
-            hint=f"tag it prev:{others[-1]}: `echelon notebook tag FILE {step.cells[0].cell} "
-            f"prev:{others[-1]}`",
-        )
-    problem = f"{name!r} is defined nowhere" if not makers else f"{name!r} is read before it is defined"
-    raise InvalidNotebook(place, problem, hint="define it in a step before, or correct its name")
+    makers = {name: [each for each, other in known.flows.items() if name in other.binds] for name in names}
+    places = {
+        name: flow.needs.get(name) or (None if makers[name] else flow.later.get(name)) for name in names
+    }
+    told = set()
+    for name in sorted(names, key=lambda name: reading_order(places[name])):
+        place, others = places[name], [each for each in makers[name] if each != step.name]
+        if place is None or (others and others[-1] in told):
+            continue
+        if others:
+            maker = others[-1]
+            told.add(maker)
+            yield InvalidNotebook(
+                place,
+                f"step {step.name!r} reads {name!r}, which step {maker!r} makes; it does not come after it",
+                hint=f"tag it prev:{maker}: `echelon notebook tag FILE {step.cells[0].cell} prev:{maker}`",
+            )
+            continue
+        problem = f"{name!r} is read before it is defined" if makers[name] else f"{name!r} is defined nowhere"
+        yield InvalidNotebook(place, problem, hint="define it in a step before, or correct its name")
 
 
-def _check_prelude(known: _Known) -> None:
+def _of_prelude(known: _Known) -> Iterator[InvalidNotebook]:
     prelude = known.prelude
     if prelude.stars:
         return
     for name, place in prelude.needs.items():
-        raise InvalidNotebook(
+        yield InvalidNotebook(
             place,
             f"{name!r} is not defined in the cells that every step runs first",
             hint="those are the imports, functions and pipeline-parameters; tag this cell as a step",
@@ -165,25 +179,25 @@ def _check_prelude(known: _Known) -> None:
     bound = prelude.binds.union(*(flow.binds for flow in known.flows.values()))
     for name, place in prelude.later.items():
         if name not in bound and not any(flow.stars for flow in known.flows.values()):
-            raise InvalidNotebook(
+            yield InvalidNotebook(
                 place, f"{name!r} is defined nowhere", hint="define it, or correct its name"
             )
 
 
-def _check_metrics(metrics: Iterable[str], known: _Known) -> None:
+def _of_metrics(metrics: Iterable[str], known: _Known) -> Iterator[InvalidNotebook]:
     bound = known.prelude.binds.union(*(flow.binds for flow in known.flows.values()))
     for name in metrics:
         if name not in bound | BUILTIN:
-            raise InvalidNotebook(
+            yield InvalidNotebook(
                 "pipeline-metrics", f"{name!r} is defined nowhere", hint="name variables of the steps"
             )
 
 
-def _check_kept(step: str, outputs: Iterable[str], known: _Known) -> None:
+def _of_kept(step: str, outputs: Iterable[str], known: _Known) -> Iterator[InvalidNotebook]:
     for name in outputs:
         place = known.flows[step].generators.get(name)
         if place is not None:
-            raise InvalidNotebook(
+            yield InvalidNotebook(
                 place,
                 f"step {step!r} hands {name!r} on, a generator or an open file, which cannot be kept",
                 hint="make a list of it, or make it in the step that reads it",

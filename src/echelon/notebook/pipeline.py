@@ -78,7 +78,7 @@ def pipeline_of(notebook: Notebook, parameters: Mapping[str, str] | None = None)
     steps = []
     for each in gathered.steps:
         text = "\n".join(code.text for code in (*gathered.prelude, *each.cells))
-        size = size_of(each.options, text, f"step {each.name}")
+        size = size_of(each.options, text)
         if size.workers > 1:
             warnings += _notes_on_size(each.name, each.options, size, each.cells)
         steps.append(
@@ -109,9 +109,9 @@ def _name_of(text: str) -> str:
     return suggest_name(text if text[:1].isalpha() else f"nb-{text}")
 
 
-def size_of(options: Options, text: str, where: str) -> Size:
+def size_of(options: Options, text: str) -> Size:
     """How many processes the tags ask for; `text` is all code of the step."""
-    gpus = options.gpus or _gpus_by_limit(options, where)
+    gpus = options.gpus or int(options.limits.get(GPU, "0"))
     if options.distribute is None:
         return Size(gpus=gpus)
     workers = options.workers or _WORKERS
@@ -132,13 +132,6 @@ def step_named(pipeline: Pipeline, name: str) -> Step:
             return step
     known = ", ".join(step.name for step in pipeline.steps)
     raise InvalidNotebook(f"step {name}", "the notebook has no such step", hint=f"the steps are {known}")
-
-
-def _gpus_by_limit(options: Options, where: str) -> int:
-    text = options.limits.get(GPU, "0")
-    if not (text.isascii() and text.isdecimal()):
-        raise InvalidNotebook(where, f"limit:{GPU}:{text} is no number", hint=f"limit:{GPU}:1")
-    return int(text)
 
 
 def _notes_on_size(name: str, options: Options, size: Size, cells: tuple[Code, ...]) -> list[str]:

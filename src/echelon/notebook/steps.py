@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import ast
 import difflib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from echelon.notebook.cells import InvalidNotebook, Notebook, Place
+from echelon.notebook.cells import Cell, InvalidNotebook, Notebook, Place, refuse
 from echelon.notebook.magics import plain_code
 from echelon.notebook.parameters import Code, Parameter, replace_values
-from echelon.notebook.tags import Kind, Options, merge_options, read_tag_list, read_tags
+from echelon.notebook.tags import CellTags, Kind, Options, merge_options, read_tag_list, read_tags
 from echelon.values import frozen
 
 START = "start"
@@ -52,22 +52,20 @@ class _Step:
 
 
 def gather_steps(notebook: Notebook, values: Mapping[str, Any] | None = None) -> Gathered:
-    """Gather a notebook's cells; `values` replace those of parameters."""
+    """Gather a notebook's cells; `values` replace those of parameters. Raises InvalidNotebook, with all that
+    is wrong with single cells, or with the order of the steps."""
+    read = [_read_cell(cell) for cell in notebook.cells]
+    refuse([each for each in read if isinstance(each, InvalidNotebook)])
     special: dict[Kind, list[Code]] = {kind: [] for kind in (*_PRELUDE, "pipeline-metrics")}
     steps: dict[str, _Step] = {}
     warnings: list[str] = []
     current: Kind | tuple[str, ...] | None = None  # what an untagged cell joins
-    for cell in notebook.cells:
-        tags = read_tags(cell)
+    for tags, code in (each for each in read if not isinstance(each, InvalidNotebook)):
         warnings += [
-            f"cell {cell.number}: the tag {tag!r} is not known and is left out" for tag in tags.unknown
+            f"cell {code.cell}: the tag {tag!r} is not known and is left out" for tag in tags.unknown
         ]
-        if tags.kind == "skip" or not cell.text.strip():
+        if tags.kind == "skip" or not code.text.strip():
             continue
-        code = Code(cell=cell.number, text=plain_code(cell.text, Place(cell=cell.number)))
-        if tags.kind is not None and tags.steps:
-            problem = f"it is tagged both {tags.kind} and step:{tags.steps[0]}"
-            raise InvalidNotebook(Place(cell=cell.number), problem, hint="keep one of them")
         if tags.kind is not None or tags.steps:
             current = tags.kind or tags.steps
         elif not isinstance(current, tuple):
@@ -76,9 +74,9 @@ def gather_steps(notebook: Notebook, values: Mapping[str, Any] | None = None) ->
             special[current].append(code)
             continue
         for name in current or ():
-            step = steps.setdefault(name, _Step(first_cell=cell.number))
+            step = steps.setdefault(name, _Step(first_cell=code.cell))
             step.cells.append(code)
-            step.after |= dict.fromkeys(tags.after, cell.number)
+            step.after |= dict.fromkeys(tags.after, code.cell)
             step.options = merge_options(tags.options, step.options)
     if not steps:
         raise InvalidNotebook(
@@ -87,7 +85,7 @@ def gather_steps(notebook: Notebook, values: Mapping[str, Any] | None = None) ->
             hint=f"tag a cell: `echelon notebook tag {notebook.path} CELL step:train`",
         )
     defaults = read_tag_list(notebook.about.step_tags, "steps_defaults of the notebook's metadata")
-    _settle_order(steps)
+    refuse(list(_settle_order(steps)))
     parameters, cells = replace_values(special["pipeline-parameters"], values or {})
     ordered = [
         StepCells(
@@ -105,6 +103,21 @@ def gather_steps(notebook: Notebook, values: Mapping[str, Any] | None = None) ->
         metrics=tuple(dict.fromkeys(_metric_names(special["pipeline-metrics"]))),
         warnings=tuple(warnings),
     )
+
+
+def _read_cell(cell: Cell) -> tuple[CellTags, Code] | InvalidNotebook:
+    """The tags of a cell and its code, or what is wrong with it whatever the others are."""
+    place = Place(cell=cell.number)
+    try:
+        tags = read_tags(cell)
+        if tags.kind == "skip" or not cell.text.strip():
+            return tags, Code(cell=cell.number, text=cell.text)
+        if tags.kind is not None and tags.steps:
+            problem = f"it is tagged both {tags.kind} and step:{tags.steps[0]}"
+            return InvalidNotebook(place, problem, hint="keep one of them")
+        return tags, Code(cell=cell.number, text=plain_code(cell.text, place))
+    except InvalidNotebook as error:
+        return error
 
 
 def _joined(current: Kind | None, code: Code, steps: dict[str, _Step]) -> Kind | tuple[str, ...]:
@@ -139,7 +152,8 @@ def _is_constant(node: ast.expr) -> bool:
     return not isinstance(node, ast.List | ast.Dict | ast.Set)  # what steps can change belongs to a step
 
 
-def _settle_order(steps: Mapping[str, _Step]) -> None:
+def _settle_order(steps: Mapping[str, _Step]) -> Iterator[InvalidNotebook]:
+    """Let steps come after `start`; gives every tag that names no step to come after."""
     for name, step in steps.items():
         for before, cell in step.after.items():
             if before in steps and before != name:
@@ -150,7 +164,7 @@ def _settle_order(steps: Mapping[str, _Step]) -> None:
                 f"did you mean prev:{near[0]}?" if near and near[0] != name else f"the other steps: {known}"
             )
             problem = "cannot come after itself" if before == name else "is no step"
-            raise InvalidNotebook(Place(cell=cell), f"prev:{before}: {before!r} {problem}", hint=hint)
+            yield InvalidNotebook(Place(cell=cell), f"prev:{before}: {before!r} {problem}", hint=hint)
         if START in steps and name != START and not step.after:
             step.after[START] = step.first_cell
 

@@ -5,10 +5,10 @@ that no field of the form stands for stay as they are."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from echelon.model.resources import parse_cpus, parse_memory
-from echelon.notebook.cells import InvalidNotebook, Place
+from echelon.notebook.cells import InvalidNotebook, Place, Tags
 from echelon.notebook.tags import GPU, KINDS, CellTags, Distribution, Kind, read_tag_list
 from echelon.values import frozen
 
@@ -57,7 +57,7 @@ def choice_of(tags: Sequence[str]) -> Choice:
         distribute=options.distribute,
         workers=options.workers,
         parameter_servers=options.parameter_servers,
-        gpus=options.gpus or (int(gpus) if gpus.isascii() and gpus.isdecimal() else None),
+        gpus=options.gpus or (int(gpus) if gpus else None),
         cpu=options.limits.get("cpu", ""),
         memory=options.limits.get("memory", ""),
     )
@@ -77,6 +77,36 @@ def retagged(tags: Sequence[str], choice: Choice, cell: int) -> tuple[str, ...]:
     made = (*dict.fromkeys(_tags_of(choice, word)), *kept)
     read_tag_list(made, Place(cell=cell))
     return made
+
+
+def followed(cells: Tags, cell: int, tags: Iterable[str]) -> Tags:
+    """What changes when a cell gets other tags: those of it, and, where that gives a step another name, those
+    of the steps that come after it. `cells` are the tags as they were."""
+    changed = {cell: tuple(tags)}
+    before, now = _names(cells.get(cell, ())), _names(changed[cell])
+    gone, come = before - now, now - before
+    if len(gone) != 1 or len(come) != 1 or any(gone <= _names(cells[each]) for each in cells if each != cell):
+        return changed  # no other name, or other cells go on being that step
+    for number, had in {**cells, **changed}.items():
+        follows = _with_other_name(had, *gone, *come)
+        if number == cell or follows != had:
+            changed[number] = follows
+    return changed
+
+
+def _with_other_name(tags: tuple[str, ...], old: str, new: str) -> tuple[str, ...]:
+    own = new in _names(tags)  # the step itself; if two became one, it cannot come after itself
+    if own:
+        return tuple(tag for tag in tags if tag not in (f"prev:{old}", f"prev:{new}"))
+    if f"prev:{old}" not in tags:
+        return tags
+    return tuple(dict.fromkeys(f"prev:{new}" if tag == f"prev:{old}" else tag for tag in tags))
+
+
+def _names(tags: Iterable[str]) -> set[str]:
+    """The steps that a cell is tagged with."""
+    pairs = [tag.partition(":") for tag in tags]
+    return {name for word, _, name in pairs if word in ("step", "block") and name}
 
 
 def _tags_of(choice: Choice, word: str) -> Iterator[str]:

@@ -115,6 +115,8 @@ def _option(options: Options, tag: str, where: str | Place) -> Options | None:
             key, _, text = value.partition(":")
             if not key or not text:
                 raise InvalidNotebook(where, f"the tag {tag!r} has no value", hint=f"as in {word}:KEY:VALUE")
+            if (word, key) == ("limit", GPU) and not (text.isascii() and text.isdecimal()):
+                raise InvalidNotebook(where, f"the tag {tag!r} names no number", hint=f"limit:{GPU}:1")
             name = f"{word}s"
             added: dict[str, Any] = {name: {**getattr(options, name), key: text}}
             return replace(options, **added)

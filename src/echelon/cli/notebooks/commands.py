@@ -110,9 +110,11 @@ def run(notebook: Path, params: tuple[str, ...], **options: Any) -> int:
     from echelon.cli.notebooks.live import PipelineView
     from echelon.notebook import execute
     from echelon.notebook.running import Request, preview_notebook, run_notebook
+    from echelon.sources import find_surroundings, where_to_look
 
     if options["start"] and options["only"]:
         raise click.UsageError("--from and --only cannot go together.")
+    target = where_to_look(target_of(options), find_surroundings())
     request = Request(
         notebook=notebook,
         parameters=pairs(params),
@@ -120,6 +122,8 @@ def run(notebook: Path, params: tuple[str, ...], **options: Any) -> int:
         start=options["start"],
         only=options["only"],
         root=options["results"],
+        context=target.context,
+        namespace=target.namespace,
         options=execute.Options(
             python=options["python"],
             cache=options["cache"],
@@ -134,7 +138,7 @@ def run(notebook: Path, params: tuple[str, ...], **options: Any) -> int:
     _stop_on_sigterm()
     format_ = options["format"] or "text"
     view = PipelineView(to_stderr=format_ != "text")
-    engine = engine_at(target_of(options))
+    engine = engine_at(target)
     try:
         if options["dry_run"]:
             from echelon.cli.notebooks.preview import show_preview
@@ -158,7 +162,7 @@ def run(notebook: Path, params: tuple[str, ...], **options: Any) -> int:
 @target_options
 def show(notebook: Path, **options: Any) -> int:
     """List a notebook's code cells: the number that `tag` takes, the tags, the first line; of a cell that
-    belongs to a step by those before it, the step.
+    belongs to a step by those before it, the step. What does not fit is told after them.
 
     \b
     Examples:
@@ -178,6 +182,7 @@ def show(notebook: Path, **options: Any) -> int:
     for row, tags in zip(rows, told, strict=True):
         colour = "cyan" if row["tags"] else "bright_black"
         say(f"{row['cell']:>4}  {style(tags.ljust(width), fg=colour)}  {row['line'][:70]}")
+    _tell_problems(found)
     return 0
 
 
@@ -233,15 +238,18 @@ def graph(notebook: Path, kind: str, **options: Any) -> int:
 @click.option("--remove", metavar="TAG", multiple=True, help="take this tag away")
 @target_options
 def tag(notebook: Path, cell: int, tags: tuple[str, ...], remove: tuple[str, ...], **options: Any) -> int:
-    """Give a cell tags, for those whose editor cannot. CELL is its number, as `show` prints it.
+    """Give a cell tags, for those whose editor cannot. CELL is its number, as `show` prints it. Where that
+    gives a step another name, the steps that come after it follow.
 
     \b
     Examples:
       echelon notebook tag train.ipynb 4 step:train prev:load
-      echelon notebook tag train.ipynb 4 --remove step:old
+      echelon notebook tag train.ipynb 4 --remove gpus:1
+      echelon notebook tag train.ipynb 4 --remove step:old step:new
     """
     from echelon.cli import render
-    from echelon.notebook.cells import write_tags
+    from echelon.notebook.cells import Tags, write_tags
+    from echelon.notebook.tagging import followed
     from echelon.notebook.tags import read_tag_list
 
     if not tags and not remove:
@@ -249,11 +257,19 @@ def tag(notebook: Path, cell: int, tags: tuple[str, ...], remove: tuple[str, ...
     known = read_tag_list(tags, f"cell {cell}")
     for text in known.unknown:
         render.notice(f"the tag {text!r} means nothing to echelon")
-    now = write_tags(notebook, cell, tags, remove)
+
+    def change(cells: Tags) -> Tags:
+        kept = [each for each in cells[cell] if each not in remove]
+        return followed(cells, cell, dict.fromkeys([*kept, *tags]))
+
+    changed = write_tags(notebook, cell, change)
+    others = {number: now for number, now in sorted(changed.items()) if number != cell}
     if (options["format"] or "text") == "text":
-        say(f"cell {cell}: {' '.join(now) or 'no tags'}")
+        for number, now in {cell: changed[cell], **others}.items():
+            say(f"cell {number}: {' '.join(now) or 'no tags'}")
     else:
-        render.data({"cell": cell, "tags": now}, options["format"])
+        more = {"others": [{"cell": number, "tags": now} for number, now in others.items()]} if others else {}
+        render.data({"cell": cell, "tags": changed[cell], **more}, options["format"])
     return 0
 
 
@@ -295,6 +311,23 @@ def _steps_of(found: Notebook) -> dict[int, list[str]]:
     except InvalidNotebook:
         return {}
     return steps
+
+
+def _tell_problems(found: Notebook) -> None:
+    """All that keeps a tagged notebook from running."""
+    from echelon.cli import render
+    from echelon.notebook.cells import InvalidNotebook
+    from echelon.notebook.pipeline import pipeline_of
+
+    if not any(cell.tags for cell in found.cells):
+        return
+    try:
+        pipeline_of(found)
+    except InvalidNotebook as error:
+        for each in (error, *error.others):
+            render.notice(one_line(each.message))
+            if each.hint:
+                say(f"  hint: {one_line(each.hint)}", err=True)
 
 
 def _joined(steps: Sequence[str]) -> str:

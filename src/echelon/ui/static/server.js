@@ -3,10 +3,10 @@
 import { useEffect, useRef, useState } from "/static/preact.js";
 
 export async function enter() {
-  const given = /^#token=([\w-]+)$/.exec(location.hash);
+  const given = /^#token=([\w-]+)(\/.*)?$/.exec(location.hash);  // and the page to begin with
   if (given) {
     // The token does not stay in the address, where a screenshot or the history would show it.
-    history.replaceState(null, "", "/#/");
+    history.replaceState(null, "", `/#${given[2] || "/"}`);
     await post("/api/session", { token: given[1] });
   }
 }

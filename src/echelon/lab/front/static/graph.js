@@ -21,7 +21,11 @@ export class Graph {
         box.setAttribute("role", "button");
         const go = () => this.go(this.first[box.dataset.step]);
         box.addEventListener("click", go);
-        box.addEventListener("keydown", event => { if (event.key === "Enter") go(); });
+        box.addEventListener("keydown", event => {
+          if (event.key !== "Enter" && event.key !== " ") return;
+          event.preventDefault();  // the space bar would scroll
+          go();
+        });
       }
     }
     this.node.hidden = !svg;

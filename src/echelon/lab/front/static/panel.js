@@ -41,6 +41,8 @@ export class Panel {
     this.current = current;
     this.model = null;
     this.analysis = null;
+    this.graph.draw("", []);
+    this.running.ask([]);
     this.body.hidden = !current;
     this.empty.hidden = Boolean(current);
     this.running.watch(this.isVisible());
@@ -83,20 +85,38 @@ export class Panel {
     this.running.watch(true);
   }
 
+  // One question at a time, however slow the server is: what changes meanwhile is asked about when it has answered.
   async analyse() {
+    if (this.asking) {
+      this.again = true;
+      return;
+    }
+    this.asking = true;
+    try {
+      do {
+        this.again = false;
+        await this.look();
+      } while (this.again);
+    } finally {
+      this.asking = false;
+    }
+  }
+
+  async look() {
     const current = this.current;
     if (!this.model || current.isDisposed || !this.isWanted()) return;
-    const turn = this.turn = Symbol("turn");
     try {
       const found = await this.ask("analyse", { path: this.path(), document: this.document() });
-      if (turn !== this.turn || current !== this.current) return;
+      if (current !== this.current) return;
       this.analysis = found;
       this.views = new Map(found.cells.map(view => [view.number, view]));
-      this.graph.draw(found.svg, found.steps);
-      this.running.ask(found.parameters);
+      if (found.svg || !found.steps.length) {  // else a cell cannot be read now, as while it is typed: the last ones stay
+        this.graph.draw(found.svg, found.steps);
+        this.running.ask(found.parameters);
+      }
       this.tellProblems(found.problems, found.warnings);
     } catch (error) {
-      if (turn !== this.turn) return;
+      if (current !== this.current) return;
       this.tellProblems([{ text: error.message, hint: error.hint || "" }], []);
       if (!(error instanceof Refused)) this.schedule(RETRY);  // the connection broke
     }
@@ -132,14 +152,23 @@ export class Panel {
     else this.form.none();
   }
 
-  async tag(choice, model) {
-    const number = this.cells().indexOf(model) + 1;
+  // One after the other: the next choice begins with the tags that the one before has made.
+  tag(choice, model) {
+    const cells = this.cells(), notebook = this.model?.sharedModel;  // now: another notebook may be in front then
+    this.tagged = (this.tagged || Promise.resolve()).then(() => this.retag(choice, cells.indexOf(model) + 1, cells, notebook));
+  }
+
+  async retag(choice, number, cells, notebook) {
     if (!number) return;  // the cell is gone
     try {
-      const { tags } = await this.ask("tags", { cell: number, tags: model.getMetadata("tags") || [], choice });
+      const { tags } = await this.ask("tags", { cell: number, tags: tagsOf(cells), choice });
       this.form.tell("");
-      if (tags.length) model.setMetadata("tags", tags);
-      else model.deleteMetadata("tags");
+      notebook.transact(() => {  // other cells may follow, as those after a step that got another name
+        for (const [at, now] of Object.entries(tags)) {
+          if (now.length) cells[at - 1].setMetadata("tags", now);
+          else cells[at - 1].deleteMetadata("tags");
+        }
+      });
       clearTimeout(this.timer);
       await this.analyse();
     } catch (error) {
@@ -155,4 +184,10 @@ export class Panel {
   }
 
   focus() { [...this.node.querySelectorAll("select, input, button")].find(each => each.offsetParent)?.focus(); }
+}
+
+// The tags of all cells that have any, by number.
+function tagsOf(cells) {
+  const tags = cells.map((model, at) => [at + 1, model.type === "code" ? model.getMetadata("tags") || [] : []]);
+  return Object.fromEntries(tags.filter(([, own]) => own.length));
 }

@@ -2,6 +2,7 @@
 import { Refused, labelled, make } from "./parts.js";
 
 const PULSE = 1000;  // ms between two looks at a run that goes on
+const CLUSTER_PULSE = 3000;  // output comes from the API server then, perhaps by a login each time
 const COLOURS = /\x1b\[[0-9;:]*[A-Za-z]/g;
 
 export class Running {
@@ -13,7 +14,13 @@ export class Running {
     this.open = new Set();
     this.parameters = "";
     this.fields = make("div");
-    this.image = make("input", { type: "text", placeholder: "the notebook's, else the cluster's default" });
+    const field = placeholder => make("input", { type: "text", spellcheck: false, placeholder });
+    this.cluster = {
+      image: field("the notebook's, or a default"),
+      volume: field("new:10Gi"),
+      context: field("the kubeconfig's"),
+      namespace: field("the context's"),
+    };
     this.here = make("button", { className: "echelon-main", onclick: () => this.start(false) }, "Run here");
     this.there = make("button", { onclick: () => this.start(true) }, "Run in the cluster");
     this.stop = make("button", { onclick: () => this.end(), hidden: true }, "Stop");
@@ -25,7 +32,8 @@ export class Running {
     this.more = make("p", { className: "echelon-quiet" });
     this.node = make("section", { "aria-label": "Run" },
       make("h3", {}, "Run"), this.fields,
-      make("details", {}, make("summary", {}, "For the cluster"), labelled("Image", this.image)),
+      make("details", {}, make("summary", {}, "For the cluster"),
+        ...Object.entries(this.cluster).map(([name, node]) => labelled(`${name[0].toUpperCase()}${name.slice(1)}`, node))),
       make("div", { className: "echelon-buttons" }, this.here, this.there, this.stop),
       this.trouble, this.said, this.steps, this.more, this.dashboard, this.address);
   }
@@ -66,7 +74,8 @@ export class Running {
     try {
       await this.jupyter.save();
       const order = this.jupyter.cells();
-      const asked = { path: this.jupyter.path(), in_cluster, start, image: in_cluster ? this.image.value.trim() || null : null };
+      const typed = Object.entries(this.cluster).map(([name, node]) => [name, node.value.trim() || null]);
+      const asked = { path: this.jupyter.path(), in_cluster, start, ...Object.fromEntries(start || !in_cluster ? [] : typed) };
       const { name } = await this.jupyter.ask("run", { ...asked, parameters: start ? {} : this.values() });
       this.order.set(name, order);
       if (turn === this.turn) await this.look(turn, name);
@@ -101,9 +110,11 @@ export class Running {
       return;
     }
     try {
-      const { address } = await this.jupyter.ask("dashboard", { in_cluster: this.run.in_cluster });
+      const { name } = this.run;
+      const found = await this.jupyter.ask("dashboard", { path: this.jupyter.path(), name });
+      const address = `${found.address}/pipeline/${encodeURIComponent(name)}`;
       const link = make("a", { href: address, target: "_blank", rel: "noopener" }, "The dashboard");
-      this.address.replaceChildren(link, ` has the runs of ${this.run.name}.`);
+      this.address.replaceChildren(link, ` has the runs of ${name}.`);
       link.focus();
       window.open(address, "_blank", "noopener");
     } catch (error) {
@@ -125,7 +136,8 @@ export class Running {
       this.said.textContent = error.message;
       again = !(error instanceof Refused);  // the server may come back
     }
-    if (again && turn === this.turn) this.timer = setTimeout(() => this.look(turn, this.run?.name || name), PULSE);
+    const pulse = this.run?.in_cluster ? CLUSTER_PULSE : PULSE;
+    if (again && turn === this.turn) this.timer = setTimeout(() => this.look(turn, this.run?.name || name), pulse);
   }
 
   show(run) {

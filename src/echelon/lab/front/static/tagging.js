@@ -106,7 +106,7 @@ export class TagForm {
     const at = this.after.contains(document.activeElement) ? document.activeElement.value : null;
     this.after.replaceChildren(...others.map(value => {
       const box = make("input", { type: "checkbox", value, checked: after.includes(value) });
-      return make("label", {}, box, ` ${value}`);
+      return make("label", {}, box, value);
     }));
     if (!others.length) this.after.append(make("span", { className: "echelon-quiet" }, "There is no other step."));
     if (at !== null) [...this.boxes()].find(box => box.value === at)?.focus();
