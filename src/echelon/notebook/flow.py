@@ -38,8 +38,8 @@ class Flow:
     later: dict[str, Place]  # read by functions of the step that may never be called
     wants: frozenset[str]  # perhaps read before they are bound: they come from elsewhere if they can
     reads: frozenset[str]  # read at all
-    binds: frozenset[str]  # bound, perhaps
-    changes: frozenset[str]  # bound, or changed in a way that can be seen, such as x[0] = 1 or x.append(1)
+    binds: frozenset[str]  # bound, perhaps, or declared: `x: int`
+    changes: frozenset[str]  # bound, perhaps, or changed in a way that can be seen, such as x[0] = 1 or x.append(1)
     calls: dict[str, frozenset[str]]  # what is read later, when something bound here is called
     holds: dict[str, frozenset[str]]  # the names whose functions something bound here may hold
     classes: frozenset[str] = frozenset()
@@ -102,6 +102,7 @@ class _Walk:
         self._later: dict[str, Place] = {}
         self._wants: set[str] = set()
         self._may: set[str] = set()
+        self._declared: set[str] = set()  # by an annotation alone
         self._changes: set[str] = set()
         self._reads: set[str] = set()
         self._calls: dict[str, set[str]] = {}
@@ -116,7 +117,7 @@ class _Walk:
             later=later,
             wants=frozenset((self._wants | later.keys()) - self._needs.keys()),
             reads=frozenset(self._reads),
-            binds=frozenset(self._may),
+            binds=frozenset(self._may | self._declared),
             changes=frozenset(self._may | self._changes),
             calls={name: frozenset(read) for name, read in self._calls.items() if read},
             holds={name: frozenset(held) for name, held in self._holds.items() if held},
@@ -161,7 +162,17 @@ class _Walk:
                 for case in node.cases:
                     names = _captured(case.pattern)
                     self._may |= names
-                    self.block(case.body, bound | names)
+                    inside = bound | names
+                    for part in _compared(case.pattern):
+                        self._read(part, inside)
+                    if case.guard is not None:
+                        self._read(case.guard, inside)
+                    self.block(case.body, inside)
+                return bound
+            case ast.AnnAssign(target=ast.Name(id=name), value=None):  # `x: int` leaves x as it was
+                self._declared.add(name)
+                if self._hints:
+                    self._read(node.annotation, bound)
                 return bound
             case ast.Delete():
                 for target in node.targets:
@@ -226,7 +237,7 @@ class _Walk:
     def _need(self, name: str, place: Place) -> None:
         if name.startswith(OWN):
             return
-        if name in self._may or name in self.guarded:
+        if name in self._may | self._declared | self.guarded:
             self._wants.add(name)
         else:
             self._needs.setdefault(name, place)
@@ -290,6 +301,15 @@ def _together(ways: Iterable[tuple[Sequence[ast.stmt], set[str]]], bound: set[st
 def _captured(pattern: ast.pattern) -> set[str]:
     names = (getattr(node, "name", None) or getattr(node, "rest", None) for node in ast.walk(pattern))
     return {name for name in names if isinstance(name, str)}
+
+
+def _compared(pattern: ast.pattern) -> Iterator[ast.expr]:
+    """What a pattern looks up: its classes, keys and constants."""
+    for child in ast.iter_child_nodes(pattern):
+        if isinstance(child, ast.pattern):
+            yield from _compared(child)
+        elif isinstance(child, ast.expr):
+            yield child
 
 
 def _outside_functions(node: ast.AST) -> Iterator[ast.AST]:
