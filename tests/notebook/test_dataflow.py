@@ -33,6 +33,20 @@ def inputs(tmp_path: Path, cells: Cells) -> dict[str, dict[str, str]]:
         ("[a for a in b if a > c]", {"b", "c"}, set()),
         ("def f(x, k=d):\n    return x + g\nf(1)", {"d"}, {"g"}),
         ("class A(B):\n    y = z\n    def m(self):\n        return w", {"B", "z"}, {"w"}),
+        ("class A:\n    y = 1\n    z = y + 1", set(), set()),
+        ("class A:\n    y = y\n    def m(self): return y", {"y"}, set()),
+        (
+            "class A:\n    def y(self): pass\n    y = property(y)\n    @y.setter\n    def y(self, v): pass",
+            set(),
+            set(),
+        ),
+        ("class A:\n    if c:\n        y = 1\n    z = y", {"c", "y"}, set()),
+        (
+            "class A:\n    try:\n        import y\n    except ImportError:\n        y = None\n    z = y",
+            set(),
+            set(),
+        ),
+        ("class A:\n    for i in r:\n        n = i\n    m = i, n", {"r"}, set()),
         ("print(x)\ndel x", {"x"}, set()),
         ("match v:\n    case [a, *b]:\n        print(a, b)", {"v"}, set()),
         ("await job()\nasync with s as t:\n    print(t)", {"job", "s"}, set()),
@@ -76,6 +90,18 @@ def test_the_last_step_before_that_makes_a_name_hands_it_on(tmp_path: Path) -> N
         "train": {"x": "clean", "y": "load"},
         "look": {"x": "load"},
     }
+
+
+def test_a_variable_with_the_name_of_something_built_in_is_handed_on(tmp_path: Path) -> None:
+    found = inputs(
+        tmp_path,
+        [
+            ("step:first", "print(sum([1]), input)"),
+            ("step:load prev:first", "input = [1, 2]\ndef sum(x): return len(x)"),
+            ("step:use prev:load", "total = sum(input) + max(input)"),
+        ],
+    )
+    assert found == {"first": {}, "load": {}, "use": {"input": "load", "sum": "load"}}
 
 
 def test_a_step_that_only_declares_a_name_gets_it_and_does_not_make_it(tmp_path: Path) -> None:

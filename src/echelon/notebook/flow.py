@@ -39,7 +39,9 @@ class Flow:
     wants: frozenset[str]  # perhaps read before they are bound: they come from elsewhere if they can
     reads: frozenset[str]  # read at all
     binds: frozenset[str]  # bound, perhaps, or declared: `x: int`
-    changes: frozenset[str]  # bound, perhaps, or changed in a way that can be seen, such as x[0] = 1 or x.append(1)
+    changes: frozenset[
+        str
+    ]  # bound, perhaps, or changed in a way that can be seen, such as x[0] = 1 or x.append(1)
     calls: dict[str, frozenset[str]]  # what is read later, when something bound here is called
     holds: dict[str, frozenset[str]]  # the names whose functions something bound here may hold
     classes: frozenset[str] = frozenset()
@@ -49,14 +51,16 @@ class Flow:
     )  # names bound to what cannot be kept, and where
 
 
-def flow_of(cells: Sequence[Code], classes: Iterable[str] = ()) -> Flow:
-    """Walk the cells; `classes` are those that the prelude defines."""
-    return _walked(tuple(cells), frozenset(classes))
+def flow_of(cells: Sequence[Code], classes: Iterable[str] = (), variables: Iterable[str] = ()) -> Flow:
+    """Walk the cells; `classes` are those that the prelude defines, `variables` names that the notebook binds
+    although Python has them too, such as `input`.
+    """
+    return _walked(tuple(cells), frozenset(classes), BUILTIN.difference(variables))
 
 
 @lru_cache(maxsize=1024)  # an editor asks again after every change, which is one of a single step
-def _walked(cells: tuple[Code, ...], classes: frozenset[str]) -> Flow:
-    walk = _Walk(set(classes))
+def _walked(cells: tuple[Code, ...], classes: frozenset[str], builtin: frozenset[str]) -> Flow:
+    walk = _Walk(set(classes), builtin)
     bound: set[str] = set()
     for code in cells:
         walk.cell, tree = code.cell, _module(code.text)
@@ -92,8 +96,9 @@ class _WithoutAwait(ast.NodeTransformer):
 
 
 class _Walk:
-    def __init__(self, classes: set[str]) -> None:
+    def __init__(self, classes: set[str], builtin: frozenset[str]) -> None:
         self.cell = 0
+        self._builtin = builtin
         self.guarded: set[str] = set()  # the code can do without them
         self._classes = classes  # and functions whose results may hold functions
         self._hints = True
@@ -158,17 +163,7 @@ class _Walk:
                     ways.append((handler.body, self.block(handler.body, inside)))
                 return self.block(node.finalbody, _together(ways, bound))
             case ast.Match():
-                self._read(node.subject, bound)
-                for case in node.cases:
-                    names = _captured(case.pattern)
-                    self._may |= names
-                    inside = bound | names
-                    for part in _compared(case.pattern):
-                        self._read(part, inside)
-                    if case.guard is not None:
-                        self._read(case.guard, inside)
-                    self.block(case.body, inside)
-                return bound
+                return self._match(node, bound)
             case ast.AnnAssign(target=ast.Name(id=name), value=None):  # `x: int` leaves x as it was
                 self._declared.add(name)
                 if self._hints:
@@ -183,6 +178,17 @@ class _Walk:
             self._hints = self._hints and all(alias.name != "annotations" for alias in node.names)
             return bound
         self._read(node, bound)
+        return bound
+
+    def _match(self, node: ast.Match, bound: set[str]) -> set[str]:
+        self._read(node.subject, bound)
+        for case in node.cases:
+            names = _captured(case.pattern)
+            self._may |= names
+            inside = bound | names
+            for part in (*_compared(case.pattern), *filter(None, [case.guard])):
+                self._read(part, inside)
+            self.block(case.body, inside)
         return bound
 
     def _loop(self, node: ast.For | ast.While, bound: set[str]) -> set[str]:
@@ -203,7 +209,7 @@ class _Walk:
         place = Place(cell=self.cell, line=getattr(node, "lineno", 1))
         inside = assigned_inside(node)  # where in the statement, matters little
         self._wants |= (used.now & inside) - bound
-        for name in sorted(used.now - bound - inside - BUILTIN):
+        for name in sorted(used.now - bound - inside - self._builtin):
             self._need(name, place)
         if (
             isinstance(node, ast.AugAssign)
@@ -211,8 +217,8 @@ class _Walk:
             and node.target.id not in bound
         ):
             self._need(node.target.id, place)
-        self._reads |= (used.now | used.later) - BUILTIN
-        for name in sorted(used.later - BUILTIN):
+        self._reads |= (used.now | used.later) - self._builtin
+        for name in sorted(used.later - self._builtin):
             if name in self.guarded:
                 self._wants.add(name)
             elif not name.startswith(OWN):
@@ -226,9 +232,9 @@ class _Walk:
                 self._generating.add(node.name)
             if _makes_functions(node, self._classes):
                 self._classes.add(node.name)
-        held = _held(node, self._classes)
+        held = _held(node, self._classes) - self._builtin
         for name in used.binds:
-            self._calls.setdefault(name, set()).update(used.later - BUILTIN - {name})
+            self._calls.setdefault(name, set()).update(used.later - self._builtin - {name})
             self._holds.setdefault(name, set()).update(held - {name})
             self._generators.pop(name, None)
             if self._cannot_be_kept(node):
@@ -252,7 +258,7 @@ class _Walk:
             if (
                 isinstance(node, ast.Name)
                 and isinstance(node.ctx, ast.Load)
-                and node.id not in bound | BUILTIN
+                and node.id not in bound | self._builtin
             ):
                 self._need(node.id, Place(cell=self.cell, line=node.lineno))
         self._may |= names
@@ -332,7 +338,6 @@ def _held(node: ast.AST, classes: set[str]) -> set[str]:
         if isinstance(part, ast.Name)
         and isinstance(part.ctx, ast.Load)
         and (id(part) not in called or part.id in classes)
-        and part.id not in BUILTIN
     }
 
 
