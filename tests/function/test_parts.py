@@ -90,6 +90,22 @@ def test_names_are_told_apart_by_when_they_are_used():
     assert names.imports == {"inside.module"}
 
 
+def test_a_class_needs_no_name_of_its_module_that_it_has_bound_itself():
+    names = names_in(
+        textwrap.dedent("""
+        class Model:
+            size = 1
+            double = size * 2
+            rate = rate
+            @property
+            def name(self): return 1
+            @name.setter
+            def name(self, value): pass
+        """)
+    )
+    assert names.now == {"rate", "property"}
+
+
 def test_import_paths_are_the_ones_people_type():
     import numpy as np
 

@@ -33,6 +33,20 @@ def inputs(tmp_path: Path, cells: Cells) -> dict[str, dict[str, str]]:
         ("[a for a in b if a > c]", {"b", "c"}, set()),
         ("def f(x, k=d):\n    return x + g\nf(1)", {"d"}, {"g"}),
         ("class A(B):\n    y = z\n    def m(self):\n        return w", {"B", "z"}, {"w"}),
+        ("class A:\n    y = 1\n    z = y + 1", set(), set()),
+        ("class A:\n    y = y\n    def m(self): return y", {"y"}, set()),
+        (
+            "class A:\n    def y(self): pass\n    y = property(y)\n    @y.setter\n    def y(self, v): pass",
+            set(),
+            set(),
+        ),
+        ("class A:\n    if c:\n        y = 1\n    z = y", {"c", "y"}, set()),
+        (
+            "class A:\n    try:\n        import y\n    except ImportError:\n        y = None\n    z = y",
+            set(),
+            set(),
+        ),
+        ("class A:\n    for i in r:\n        n = i\n    m = i, n", {"r"}, set()),
         ("print(x)\ndel x", {"x"}, set()),
         ("match v:\n    case [a, *b]:\n        print(a, b)", {"v"}, set()),
         ("await job()\nasync with s as t:\n    print(t)", {"job", "s"}, set()),
@@ -43,7 +57,15 @@ def inputs(tmp_path: Path, cells: Cells) -> dict[str, dict[str, str]]:
         ("try:\n    x = done\nexcept ValueError:\n    x = 0", {"done"}, set()),
         ("if 'y' in globals():\n    print(y)\nelse:\n    y = z", {"z"}, {"y"}),
         ("def f():\n    return y if 'y' in globals() else 1\nf()", set(), {"y"}),
+        ("match v:\n    case n if n > most:\n        print(n)", {"v", "most"}, set()),
+        (
+            "match v:\n    case Point(x=0) | Color.RED | {Keys.name: q, **rest}:\n        print(rest)",
+            {"v", "Point", "Color", "Keys"},
+            set(),
+        ),
         ("x: int = y", {"y"}, set()),
+        ("x: int\ny = x", set(), {"x"}),
+        ("x: Own\nx = 1", {"Own"}, set()),
         ("_echelon_shell('ls {x}', {'x': x})", {"x"}, set()),
     ],
 )
@@ -68,6 +90,32 @@ def test_the_last_step_before_that_makes_a_name_hands_it_on(tmp_path: Path) -> N
         "train": {"x": "clean", "y": "load"},
         "look": {"x": "load"},
     }
+
+
+def test_a_variable_with_the_name_of_something_built_in_is_handed_on(tmp_path: Path) -> None:
+    found = inputs(
+        tmp_path,
+        [
+            ("step:first", "print(sum([1]), input)"),
+            ("step:load prev:first", "input = [1, 2]\ndef sum(x): return len(x)"),
+            ("step:use prev:load", "total = sum(input) + max(input)"),
+        ],
+    )
+    assert found == {"first": {}, "load": {}, "use": {"input": "load", "sum": "load"}}
+
+
+def test_a_step_that_only_declares_a_name_gets_it_and_does_not_make_it(tmp_path: Path) -> None:
+    found = inputs(
+        tmp_path,
+        [
+            ("step:load", "x = 1"),
+            ("step:left prev:load", "x: int\ny = x + 1"),
+            ("step:right prev:load", "x: int\nz = x + 2"),
+            ("step:both prev:left prev:right", "print(x, y, z)"),
+        ],
+    )
+    assert found["left"] == found["right"] == {"x": "load"}
+    assert found["both"] == {"x": "load", "y": "left", "z": "right"}
 
 
 def test_what_a_function_reads_comes_with_it(tmp_path: Path) -> None:

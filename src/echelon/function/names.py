@@ -9,11 +9,13 @@ from __future__ import annotations
 import ast
 import symtable
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
+from echelon.function.bodies import read_first
 from echelon.values import frozen
 
 _COMPREHENSION = "genexpr"
+_Classes = Mapping[tuple[int, str], set[str]]  # by line and name: what their bodies read first
 
 
 @frozen
@@ -33,10 +35,10 @@ def names_in(text: str) -> Names:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         tree = ast.parse(text)
-        table = _table(text)
-        without_hints = _table(f"from __future__ import annotations\n{text}")
+        table, classes = _table(text)
+        without_hints, below = _table(f"from __future__ import annotations\n{text}")
     own = {symbol.get_name() for symbol in table.get_symbols() if symbol.is_assigned()}
-    used = list(_uses(without_hints, now=True))
+    used = list(_uses(without_hints, below, now=True))
     now = frozenset(name for name, is_now in used if is_now) - own
     later = frozenset(name for name, _ in used) - own - now
     fields = frozenset(_field_names(tree)) - own - now - later
@@ -44,7 +46,7 @@ def names_in(text: str) -> Names:
         now=now,
         later=later,
         fields=fields,
-        hints=frozenset(name for name, _ in _uses(table, now=True)) - own - now - later - fields,
+        hints=frozenset(name for name, _ in _uses(table, classes, now=True)) - own - now - later - fields,
         dotted=frozenset(path for node in ast.walk(tree) if (path := _dotted(node))),
         imports=frozenset(name for node in ast.walk(tree) for name in _imported(node)),
     )
@@ -67,8 +69,8 @@ def names_used(text: str, *, hints: bool = True) -> Used:
     text = text if hints else f"from __future__ import annotations\n{text}"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        table = _table(text)
-    used = list(_uses(table, now=True))
+        table, classes = _table(text)
+    used = list(_uses(table, classes, now=True))
     bound = (symbol for symbol in table.get_symbols() if symbol.is_assigned() or symbol.is_imported())
     return Used(
         now=frozenset(name for name, is_now in used if is_now),
@@ -78,11 +80,23 @@ def names_used(text: str, *, hints: bool = True) -> Used:
     )
 
 
-def _table(text: str) -> symtable.SymbolTable:
-    """The symbols of a text, scope by scope. Since Python 3.12 the compiler inlines every comprehension but a
-    generator expression, and its variables look like those around it: here all of them are generators.
+def _table(text: str) -> tuple[symtable.SymbolTable, _Classes]:
+    """The symbols of a text, scope by scope, and of its classes what is read first. Since Python 3.12 the
+    compiler inlines every comprehension but a generator expression, and its variables look like those around
+    it: here all of them are generators.
     """
-    return symtable.symtable(ast.unparse(_Scopes().visit(ast.parse(text))), "source", "exec")
+    tree = _Scopes().visit(ast.parse(text))
+    text = ast.unparse(tree)
+    classes = {
+        (node.lineno, node.name): read_first(node.body)
+        for node in (ast.walk(ast.parse(text)) if _has_class(tree) else ())
+        if isinstance(node, ast.ClassDef)
+    }
+    return symtable.symtable(text, "source", "exec"), classes
+
+
+def _has_class(tree: ast.AST) -> bool:
+    return any(isinstance(node, ast.ClassDef) for node in ast.walk(tree))
 
 
 class _Scopes(ast.NodeTransformer):
@@ -108,17 +122,19 @@ def _declared(table: symtable.SymbolTable) -> Iterator[str]:
         yield from _declared(child)
 
 
-def _uses(table: symtable.SymbolTable, *, now: bool) -> Iterator[tuple[str, bool]]:
+def _uses(table: symtable.SymbolTable, classes: _Classes, *, now: bool) -> Iterator[tuple[str, bool]]:
     at_top = table.get_type() == "module"
+    in_class = table.get_type() == "class"
+    first = classes.get((table.get_lineno(), table.get_name()), set()) if in_class else set()
     for symbol in table.get_symbols():
         used = symbol.is_referenced() or (symbol.is_assigned() and not at_top)
         # `lr = lr` in a class body reads the global first, although the symbol table calls the name local.
-        twofold = table.get_type() == "class" and symbol.is_referenced() and symbol.is_assigned()
+        twofold = symbol.is_assigned() and symbol.get_name() in first
         if used and (at_top or symbol.is_global() or twofold):
             yield symbol.get_name(), now
     for child in table.get_children():
         runs_now = child.get_type() != "function" or child.get_name() == _COMPREHENSION
-        yield from _uses(child, now=now and runs_now)
+        yield from _uses(child, classes, now=now and runs_now)
 
 
 def _field_names(tree: ast.AST) -> Iterator[str]:

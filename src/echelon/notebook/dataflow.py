@@ -7,7 +7,6 @@ next step's sources are chosen among what is there (`beside/sources.py`)."""
 
 from __future__ import annotations
 
-import builtins
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -43,18 +42,21 @@ class _Known:
     flows: dict[str, Flow]
     prelude: Flow
     before: dict[str, frozenset[str]]
+    builtin: frozenset[str]  # names that no step makes: Python has them
     notes: list[str] = field(default_factory=list)
 
 
 def find_dataflow(gathered: Gathered) -> DataFlow:
     """The variables of all steps; raises InvalidNotebook, naming cell and line, with all that cannot work."""
-    prelude = flow_of(gathered.prelude)
+    variables = _own_of_python(gathered)
+    prelude = flow_of(gathered.prelude, variables=variables)
     flows = {}
     classes = prelude.classes
     for step in gathered.steps:
-        flows[step.name] = flow_of(step.cells, classes)
+        flows[step.name] = flow_of(step.cells, classes, variables)
         classes |= flows[step.name].classes
-    known = _Known(flows=flows, prelude=prelude, before=_all_before(gathered.steps))
+    builtin = BUILTIN - variables
+    known = _Known(flows=flows, prelude=prelude, before=_all_before(gathered.steps), builtin=builtin)
     problems = [*_of_prelude(known)]
     wanted = {step.name: _wanted(step.name, known) for step in gathered.steps}
     inputs = {step.name: _inputs(step, wanted[step.name], known, problems) for step in gathered.steps}
@@ -80,6 +82,12 @@ def find_dataflow(gathered: Gathered) -> DataFlow:
             if "import" in star:
                 known.notes.append(f"`{star}` hides which names it brings; unknown names are taken to be its")
     return DataFlow(steps=steps, before=known.before, warnings=tuple(dict.fromkeys(known.notes)))
+
+
+def _own_of_python(gathered: Gathered) -> frozenset[str]:
+    """The names that steps bind although Python has them, such as `input`: variables like all others."""
+    bound = frozenset[str]().union(*(flow_of(step.cells).binds for step in gathered.steps))
+    return frozenset(name for name in bound & BUILTIN if not name.startswith("__"))
 
 
 def refuse_unordered(step: str, found: Unordered) -> InvalidNotebook:
@@ -110,7 +118,7 @@ def _wanted(step: str, known: _Known) -> set[str]:
             # What functions of the step itself read is among its `wants`, unless it has bound it before.
             found |= called if source is not flow else frozenset()
             unseen |= (called | source.holds.get(name, frozenset())) - seen
-    return found - BUILTIN
+    return found - known.builtin
 
 
 def _inputs(
@@ -134,7 +142,7 @@ def _inputs(
         elif last:
             found[name] = last[0]
             _warn_of_race(step, name, last[0], known)
-        elif name not in known.prelude.binds and not stars and not hasattr(builtins, name):
+        elif name not in known.prelude.binds and not stars and name not in BUILTIN:
             missing.append(name)
     problems += _of_missing(step, missing, known)
     return found

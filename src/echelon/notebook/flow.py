@@ -38,8 +38,10 @@ class Flow:
     later: dict[str, Place]  # read by functions of the step that may never be called
     wants: frozenset[str]  # perhaps read before they are bound: they come from elsewhere if they can
     reads: frozenset[str]  # read at all
-    binds: frozenset[str]  # bound, perhaps
-    changes: frozenset[str]  # bound, or changed in a way that can be seen, such as x[0] = 1 or x.append(1)
+    binds: frozenset[str]  # bound, perhaps, or declared: `x: int`
+    changes: frozenset[
+        str
+    ]  # bound, perhaps, or changed in a way that can be seen, such as x[0] = 1 or x.append(1)
     calls: dict[str, frozenset[str]]  # what is read later, when something bound here is called
     holds: dict[str, frozenset[str]]  # the names whose functions something bound here may hold
     classes: frozenset[str] = frozenset()
@@ -49,14 +51,16 @@ class Flow:
     )  # names bound to what cannot be kept, and where
 
 
-def flow_of(cells: Sequence[Code], classes: Iterable[str] = ()) -> Flow:
-    """Walk the cells; `classes` are those that the prelude defines."""
-    return _walked(tuple(cells), frozenset(classes))
+def flow_of(cells: Sequence[Code], classes: Iterable[str] = (), variables: Iterable[str] = ()) -> Flow:
+    """Walk the cells; `classes` are those that the prelude defines, `variables` names that the notebook binds
+    although Python has them too, such as `input`.
+    """
+    return _walked(tuple(cells), frozenset(classes), BUILTIN.difference(variables))
 
 
 @lru_cache(maxsize=1024)  # an editor asks again after every change, which is one of a single step
-def _walked(cells: tuple[Code, ...], classes: frozenset[str]) -> Flow:
-    walk = _Walk(set(classes))
+def _walked(cells: tuple[Code, ...], classes: frozenset[str], builtin: frozenset[str]) -> Flow:
+    walk = _Walk(set(classes), builtin)
     bound: set[str] = set()
     for code in cells:
         walk.cell, tree = code.cell, _module(code.text)
@@ -92,8 +96,9 @@ class _WithoutAwait(ast.NodeTransformer):
 
 
 class _Walk:
-    def __init__(self, classes: set[str]) -> None:
+    def __init__(self, classes: set[str], builtin: frozenset[str]) -> None:
         self.cell = 0
+        self._builtin = builtin
         self.guarded: set[str] = set()  # the code can do without them
         self._classes = classes  # and functions whose results may hold functions
         self._hints = True
@@ -102,6 +107,7 @@ class _Walk:
         self._later: dict[str, Place] = {}
         self._wants: set[str] = set()
         self._may: set[str] = set()
+        self._declared: set[str] = set()  # by an annotation alone
         self._changes: set[str] = set()
         self._reads: set[str] = set()
         self._calls: dict[str, set[str]] = {}
@@ -116,7 +122,7 @@ class _Walk:
             later=later,
             wants=frozenset((self._wants | later.keys()) - self._needs.keys()),
             reads=frozenset(self._reads),
-            binds=frozenset(self._may),
+            binds=frozenset(self._may | self._declared),
             changes=frozenset(self._may | self._changes),
             calls={name: frozenset(read) for name, read in self._calls.items() if read},
             holds={name: frozenset(held) for name, held in self._holds.items() if held},
@@ -157,11 +163,11 @@ class _Walk:
                     ways.append((handler.body, self.block(handler.body, inside)))
                 return self.block(node.finalbody, _together(ways, bound))
             case ast.Match():
-                self._read(node.subject, bound)
-                for case in node.cases:
-                    names = _captured(case.pattern)
-                    self._may |= names
-                    self.block(case.body, bound | names)
+                return self._match(node, bound)
+            case ast.AnnAssign(target=ast.Name(id=name), value=None):  # `x: int` leaves x as it was
+                self._declared.add(name)
+                if self._hints:
+                    self._read(node.annotation, bound)
                 return bound
             case ast.Delete():
                 for target in node.targets:
@@ -172,6 +178,17 @@ class _Walk:
             self._hints = self._hints and all(alias.name != "annotations" for alias in node.names)
             return bound
         self._read(node, bound)
+        return bound
+
+    def _match(self, node: ast.Match, bound: set[str]) -> set[str]:
+        self._read(node.subject, bound)
+        for case in node.cases:
+            names = _captured(case.pattern)
+            self._may |= names
+            inside = bound | names
+            for part in (*_compared(case.pattern), *filter(None, [case.guard])):
+                self._read(part, inside)
+            self.block(case.body, inside)
         return bound
 
     def _loop(self, node: ast.For | ast.While, bound: set[str]) -> set[str]:
@@ -192,7 +209,7 @@ class _Walk:
         place = Place(cell=self.cell, line=getattr(node, "lineno", 1))
         inside = assigned_inside(node)  # where in the statement, matters little
         self._wants |= (used.now & inside) - bound
-        for name in sorted(used.now - bound - inside - BUILTIN):
+        for name in sorted(used.now - bound - inside - self._builtin):
             self._need(name, place)
         if (
             isinstance(node, ast.AugAssign)
@@ -200,8 +217,8 @@ class _Walk:
             and node.target.id not in bound
         ):
             self._need(node.target.id, place)
-        self._reads |= (used.now | used.later) - BUILTIN
-        for name in sorted(used.later - BUILTIN):
+        self._reads |= (used.now | used.later) - self._builtin
+        for name in sorted(used.later - self._builtin):
             if name in self.guarded:
                 self._wants.add(name)
             elif not name.startswith(OWN):
@@ -215,9 +232,9 @@ class _Walk:
                 self._generating.add(node.name)
             if _makes_functions(node, self._classes):
                 self._classes.add(node.name)
-        held = _held(node, self._classes)
+        held = _held(node, self._classes) - self._builtin
         for name in used.binds:
-            self._calls.setdefault(name, set()).update(used.later - BUILTIN - {name})
+            self._calls.setdefault(name, set()).update(used.later - self._builtin - {name})
             self._holds.setdefault(name, set()).update(held - {name})
             self._generators.pop(name, None)
             if self._cannot_be_kept(node):
@@ -226,7 +243,7 @@ class _Walk:
     def _need(self, name: str, place: Place) -> None:
         if name.startswith(OWN):
             return
-        if name in self._may or name in self.guarded:
+        if name in self._may | self._declared | self.guarded:
             self._wants.add(name)
         else:
             self._needs.setdefault(name, place)
@@ -241,7 +258,7 @@ class _Walk:
             if (
                 isinstance(node, ast.Name)
                 and isinstance(node.ctx, ast.Load)
-                and node.id not in bound | BUILTIN
+                and node.id not in bound | self._builtin
             ):
                 self._need(node.id, Place(cell=self.cell, line=node.lineno))
         self._may |= names
@@ -292,6 +309,15 @@ def _captured(pattern: ast.pattern) -> set[str]:
     return {name for name in names if isinstance(name, str)}
 
 
+def _compared(pattern: ast.pattern) -> Iterator[ast.expr]:
+    """What a pattern looks up: its classes, keys and constants."""
+    for child in ast.iter_child_nodes(pattern):
+        if isinstance(child, ast.pattern):
+            yield from _compared(child)
+        elif isinstance(child, ast.expr):
+            yield child
+
+
 def _outside_functions(node: ast.AST) -> Iterator[ast.AST]:
     """The parts of a statement that run with it, without statements inside: they are walked by themselves."""
     yield node
@@ -312,7 +338,6 @@ def _held(node: ast.AST, classes: set[str]) -> set[str]:
         if isinstance(part, ast.Name)
         and isinstance(part.ctx, ast.Load)
         and (id(part) not in called or part.id in classes)
-        and part.id not in BUILTIN
     }
 
 
