@@ -205,8 +205,8 @@ def _is_never_shipped(entry: os.DirEntry[str], path: str) -> bool:
 
 def _is_state(path: str) -> bool:
     """Whether it is echelon's own state folder, which holds what earlier runs shipped."""
-    home = os.environ.get("ECHELON_HOME")
-    return bool(home) and Path(path).resolve() == Path(home or "").expanduser().resolve()
+    home = Path(os.environ.get("ECHELON_HOME") or os.devnull).expanduser()
+    return path.endswith(f"/{home.name}") and Path(path).resolve() == home.resolve()
 
 
 def _is_environment_or_cache(folder: Path, names: set[str]) -> bool:
