@@ -27,10 +27,7 @@ interruption."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from echelon.model.copy import LeftOut
+from typing import Any
 
 
 class EchelonError(Exception):
@@ -140,11 +137,10 @@ class Refused(EchelonError):
 class ResultsIncomplete(EchelonError):
     """Not all results of a run that is over are where they belong. The run itself may have succeeded.
 
-    `left_out` are files that could not be copied at all, beside those that are missing: each has a path and
-    why."""
+    `left_out` are files that cannot be copied at all, beside those that are missing: `model.copy.LeftOut`."""
 
     exit_code = 123
-    left_out: Sequence[LeftOut] = ()
+    left_out: Sequence[Any] = ()
 
 
 class RunStuck(EchelonError):

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from testbed.kubectl import Kubectl
+from tests.conftest import wait_until
 from tests.engines.kubernetes.ordinary import claim
 from tests.faults.kubernetes.gate import Gate
 from tests.faults.kubernetes.terminal import Command, Terminal, flag_path, kubeconfig_in
@@ -183,6 +184,43 @@ def test_a_run_goes_on_whatever_end_the_record_has(terminal: Terminal, how: str)
     assert waiting.wait() == 0, waiting
     assert terminal.read("mine", "made") == "mine"
     terminal.check_removal("mine")
+
+
+def listed(terminal: Terminal, run: str) -> dict[str, Any]:
+    done = terminal.call("ps", "-a", "-o", "json")
+    assert done.returncode == 0, done.stderr
+    (found,) = (row for row in json.loads(done.stdout) if row["name"] == run)
+    return dict(found)
+
+
+def test_an_end_that_the_job_contradicts_is_not_believed(terminal: Terminal) -> None:
+    """Nothing of the run is alive that could be asked: its Job has failed, by the code of its leader."""
+    terminal.write("fails.py", "raise SystemExit(3)")
+    command = terminal.train("mine", "fails.py")
+    assert command.wait() == 3, command
+    end = Event(kind="finished", at=1e9, outcome="succeeded", exit_code=0)
+    terminal.kubectl.patch("configmap", "mine", {"data": record.finished(end)["data"]})
+    wait_until(lambda: listed(terminal, "mine")["state"] in ("failed", "lost"), "ps to show how it ended")
+    assert terminal.status("mine")["state"] == "failed", "its leader's pod is there, and has said so"
+    terminal.kubectl("delete", "pods", "--all", "--now")
+    assert terminal.status("mine")["state"] == "lost"
+    assert listed(terminal, "mine")["state"] == "lost"
+    terminal.check_removal("mine")
+
+
+def test_an_end_that_nothing_but_the_record_tells_is_shown_as_that(terminal: Terminal) -> None:
+    terminal.write("hello.py", "print('hello')")
+    command = terminal.train("mine", "hello.py")
+    assert command.wait() == 0, command
+    assert not listed(terminal, "mine")["reason"]
+    terminal.kubectl("delete", "job", "mine", "--cascade=orphan")
+    row = listed(terminal, "mine")
+    assert (row["state"], row["reason"]) == (
+        "succeeded",
+        "only its record says so: its Jobs and pods are gone",
+    )
+    assert terminal.status("mine")["reason"] == row["reason"]
+    assert terminal.call("rm", "mine").returncode == 0
 
 
 def test_a_text_of_200_kb_is_no_answer_of_200_kb(terminal: Terminal) -> None:

@@ -87,7 +87,7 @@ def carry_out(api: Api, view: View, action: Action) -> None:
 
 
 def _plan_of(stored: Stored) -> Plan | None:
-    """The plan of a run that is held, for its record: a list of ended runs reads no Jobs."""
+    """The plan of a run that is held, for its record: its Jobs may go before that."""
     return stored.run.plan if stored.held else None
 
 

@@ -90,10 +90,10 @@ def test_a_pod_that_has_got_the_name_of_another_is_read_as_itself() -> None:
     second["metadata"]["uid"] = "another"
 
     class Replaced(Logs):
-        def logs(self, name: str, **_: object) -> Log:
-            found = super().logs(name)
+        def logs(self, pod: str, **_: object) -> Log:
+            found = super().logs(pod)
             if found is new:
-                self.names[name] = "another"
+                self.names[pod] = "another"
             return found
 
     api: Any = Replaced(a=[old, new])

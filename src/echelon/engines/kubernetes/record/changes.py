@@ -101,7 +101,7 @@ def stopping(stop: Stop) -> Object:
 
 def finished(end: Event, collected: Collected | None = None, *, plan: Plan | None = None) -> Object:
     """The run has ended, and, if they were, its results are fetched. Of a very large run the manifests are
-    left out: an object has 1 MiB. `plan` is what its Jobs have: a list of ended runs reads no Jobs.
+    left out: an object has 1 MiB. `plan` is what its Jobs have, which may go before the record.
     """
     if len(end.manifests or ()) > _MOST_MANIFESTS:
         end = replace(end, manifests=None)

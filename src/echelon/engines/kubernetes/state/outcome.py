@@ -107,8 +107,10 @@ def settled_end(
 
 
 def never_began(stored: Stored) -> bool:
-    """Whether a run was never admitted: then it has no end but that it was withdrawn, which is a stop."""
-    return not stored.started and stored.run.plan is None
+    """Whether a run was never admitted: then it has no end but that it was withdrawn, which is a stop. The
+    plan of one that is held is in its Jobs, which a resumption deletes; how its results came stays.
+    """
+    return not stored.started and stored.run.plan is None and stored.collected is None
 
 
 def unproven(stored: Stored, jobs: Sequence[Object], pods: Sequence[Object]) -> str:
