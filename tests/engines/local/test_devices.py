@@ -114,11 +114,15 @@ def test_a_choice_keeps_its_order_and_ends_at_the_first_unknown(known: list[int]
 
 def test_who_has_a_gpu() -> None:
     held = {"0": "fm"}
-    assert holder_of(reading(0), held) == "fm"
-    assert holder_of(reading(1), held) is None
-    assert holder_of(reading(1, processes=((9, "blender"),)), held) == "blender (pid 9)"
-    assert holder_of(reading(1, used=30 * 2**30), held) == "an unknown process"
-    assert holder_of(reading(1, used=2**30), held) is None  # a display, a driver
+    ours = ((10, "python"),)
+    assert holder_of(reading(0), held, frozenset()) == "fm"
+    assert holder_of(reading(1), held, frozenset()) is None
+    assert (
+        holder_of(reading(1, processes=((9, "blender"), *ours)), held, frozenset({10})) == "blender (pid 9)"
+    )
+    assert holder_of(reading(1, processes=ours), held, frozenset({10})) is None
+    assert holder_of(reading(1, used=30 * 2**30), held, frozenset()) == "an unknown process"
+    assert holder_of(reading(1, used=2**30), held, frozenset()) is None  # a display, a driver
 
 
 @given(st.sets(st.integers(0, 7)), st.sets(st.integers(0, 7)))

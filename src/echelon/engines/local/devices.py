@@ -77,14 +77,14 @@ def choose_visible(gpus: Sequence[GpuReading], visible: str) -> list[GpuReading]
     return chosen
 
 
-def holder_of(reading: GpuReading, held: Mapping[str, str]) -> str | None:
+def holder_of(reading: GpuReading, held: Mapping[str, str], own_pids: frozenset[int]) -> str | None:
     """The holder of a GPU: a run of ours, or another process; None if it is free."""
     if reading.index in held:
         return held[reading.index]
-    if reading.processes:
-        pid, name = reading.processes[0]
-        return f"{name} (pid {pid})"
-    if reading.memory and reading.used > _BUSY_SHARE * reading.memory:
+    for pid, name in reading.processes:
+        if pid not in own_pids:
+            return f"{name} (pid {pid})"
+    if not reading.processes and reading.memory and reading.used > _BUSY_SHARE * reading.memory:
         return "an unknown process"
     return None
 
@@ -96,7 +96,7 @@ def to_gpus(readings: Sequence[GpuReading], held: Mapping[str, str]) -> tuple[Gp
             id=reading.index,
             model=reading.model,
             memory=reading.memory,
-            holder=holder_of(reading, held),
+            holder=holder_of(reading, held, frozenset()),
         )
         for reading in readings
     )
