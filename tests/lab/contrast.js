@@ -49,7 +49,8 @@
       if (line) check(name, style.stroke, behind(document.querySelector(".echelon-graph")), graphics);
       continue;
     }
-    if (text || node.value || node.tagName === "SELECT") check(name, style.color, behind(node), least);
+    const shown = node.type === "checkbox" ? "" : node.value;
+    if (text || shown || node.tagName === "SELECT") check(name, style.color, behind(node), least);
     if (node.placeholder && !node.value) check(name, getComputedStyle(node, "::placeholder").color, behind(node), least);
     const sign = getComputedStyle(node, "::before");
     if (!["none", "normal", ""].includes(sign.content)) check(`${name} ${sign.content}`, sign.color, behind(node), graphics);

@@ -1,6 +1,10 @@
 // What stands at the cells themselves: the step that a cell belongs to, what does not fit, the traceback of a run.
 import { make } from "./parts.js";
 
+const KINDS = {
+  skip: "does not run", imports: "every step", functions: "every step", "pipeline-parameters": "parameters", "pipeline-metrics": "metrics",
+};
+
 export class Marks {
   constructor() { this.known = new WeakMap(); }
 
@@ -25,10 +29,9 @@ export class Marks {
 
 function label(view) {
   if (!view) return "";
-  if (view.choice.kind === "skip") return "does not run";
-  if (view.everywhere) return view.choice.kind === "pipeline-parameters" ? "parameters" : "every step";
-  if (view.choice.kind) return view.choice.kind;
-  return view.steps.join(", ");
+  const { kind } = view.choice;
+  if (kind) return KINDS[kind];  // also while another cell cannot be read
+  return view.everywhere ? "every step" : view.steps.join(", ");
 }
 
 function note(given) {

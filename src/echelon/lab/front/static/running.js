@@ -16,7 +16,7 @@ export class Running {
     this.fields = make("div");
     const field = placeholder => make("input", { type: "text", spellcheck: false, placeholder });
     this.cluster = {
-      image: field("the notebook's, or a default"),
+      image: field("the default"),
       volume: field("new:10Gi"),
       context: field("the kubeconfig's"),
       namespace: field("the context's"),
