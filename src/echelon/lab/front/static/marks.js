@@ -18,10 +18,10 @@ export class Marks {
       if (this.known.get(cell) === key) continue;
       if (!this.known.has(cell) && !step && !notes.length) continue;
       this.known.set(cell, key);
+      // The style sheet shows it: an element before the others would be in the way of those that JupyterLab puts in later.
       if (step) cell.node.dataset.echelonStep = step;
       else delete cell.node.dataset.echelonStep;
-      for (const old of cell.node.querySelectorAll(":scope > :is(.echelon-mark, .echelon-notes)")) old.remove();
-      if (step) cell.node.prepend(make("div", { className: "echelon-mark" }, step));
+      for (const old of cell.node.querySelectorAll(":scope > .echelon-notes")) old.remove();
       if (notes.length) cell.node.append(make("div", { className: "echelon-notes" }, ...notes.map(note)));
     }
   }

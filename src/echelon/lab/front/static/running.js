@@ -81,7 +81,7 @@ export class Running {
       if (turn === this.turn) await this.look(turn, name);
     } catch (error) {
       this.tell([error.message, error.hint].filter(Boolean).join("\n"));
-      this.said.textContent = "";
+      if (turn === this.turn) this.show(this.run);  // how the run before stands
       if (!(error instanceof Refused) && turn === this.turn) await this.look(turn);  // it may have begun
     } finally {
       this.busy(false);
