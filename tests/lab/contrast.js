@@ -34,7 +34,7 @@
     const ratio = contrast(rgba(colour), below);
     if (ratio < needed) found.push(`${what}: ${ratio.toFixed(2)} (${colour} on ${below.slice(0, 3).map(Math.round)})`);
   };
-  const own = [...document.querySelectorAll(".echelon-panel, .echelon-panel *, .echelon-mark, .echelon-notes *")];
+  const own = [...document.querySelectorAll(".echelon-panel, .echelon-panel *, [data-echelon-step], .echelon-notes *")];
   for (const node of own) {
     if (!node.checkVisibility() || node.disabled || node.tagName === "OPTION" || node.tagName === "TITLE") continue;
     const style = getComputedStyle(node);
@@ -49,10 +49,11 @@
       if (line) check(name, style.stroke, behind(document.querySelector(".echelon-graph")), graphics);
       continue;
     }
-    if (text || node.value || node.tagName === "SELECT") check(name, style.color, behind(node), least);
+    const shown = node.type === "checkbox" ? "" : node.value;
+    if (text || shown || node.tagName === "SELECT") check(name, style.color, behind(node), least);
     if (node.placeholder && !node.value) check(name, getComputedStyle(node, "::placeholder").color, behind(node), least);
     const sign = getComputedStyle(node, "::before");
-    if (!["none", "normal", ""].includes(sign.content)) check(`${name} ${sign.content}`, sign.color, behind(node), graphics);
+    if (!["none", "normal", ""].includes(sign.content)) check(`${name} ${sign.content}`, sign.color, behind(node), node.dataset.echelonStep ? least : graphics);
   }
   return found;
 }

@@ -1,6 +1,10 @@
 // What stands at the cells themselves: the step that a cell belongs to, what does not fit, the traceback of a run.
 import { make } from "./parts.js";
 
+const KINDS = {
+  skip: "does not run", imports: "every step", functions: "every step", "pipeline-parameters": "parameters", "pipeline-metrics": "metrics",
+};
+
 export class Marks {
   constructor() { this.known = new WeakMap(); }
 
@@ -14,10 +18,10 @@ export class Marks {
       if (this.known.get(cell) === key) continue;
       if (!this.known.has(cell) && !step && !notes.length) continue;
       this.known.set(cell, key);
+      // The style sheet shows it: an element before the others would be in the way of those that JupyterLab puts in later.
       if (step) cell.node.dataset.echelonStep = step;
       else delete cell.node.dataset.echelonStep;
-      for (const old of cell.node.querySelectorAll(":scope > :is(.echelon-mark, .echelon-notes)")) old.remove();
-      if (step) cell.node.prepend(make("div", { className: "echelon-mark" }, step));
+      for (const old of cell.node.querySelectorAll(":scope > .echelon-notes")) old.remove();
       if (notes.length) cell.node.append(make("div", { className: "echelon-notes" }, ...notes.map(note)));
     }
   }
@@ -25,10 +29,9 @@ export class Marks {
 
 function label(view) {
   if (!view) return "";
-  if (view.choice.kind === "skip") return "does not run";
-  if (view.everywhere) return view.choice.kind === "pipeline-parameters" ? "parameters" : "every step";
-  if (view.choice.kind) return view.choice.kind;
-  return view.steps.join(", ");
+  const { kind } = view.choice;
+  if (kind) return KINDS[kind];  // also while another cell cannot be read
+  return view.everywhere ? "every step" : view.steps.join(", ");
 }
 
 function note(given) {

@@ -16,7 +16,7 @@ export class Running {
     this.fields = make("div");
     const field = placeholder => make("input", { type: "text", spellcheck: false, placeholder });
     this.cluster = {
-      image: field("the notebook's, or a default"),
+      image: field("the default"),
       volume: field("new:10Gi"),
       context: field("the kubeconfig's"),
       namespace: field("the context's"),
@@ -81,7 +81,7 @@ export class Running {
       if (turn === this.turn) await this.look(turn, name);
     } catch (error) {
       this.tell([error.message, error.hint].filter(Boolean).join("\n"));
-      this.said.textContent = "";
+      if (turn === this.turn) this.show(this.run);  // how the run before stands
       if (!(error instanceof Refused) && turn === this.turn) await this.look(turn);  // it may have begun
     } finally {
       this.busy(false);

@@ -2,7 +2,7 @@
 import { labelled, make } from "./parts.js";
 
 const KINDS = [
-  ["", "joins the cell before"],
+  ["", "as the one before"],
   ["step", "is a step"],
   ["imports", "imports: runs in every step"],
   ["functions", "functions: runs in every step"],
