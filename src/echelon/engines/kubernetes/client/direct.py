@@ -80,7 +80,7 @@ class Pool:
             asked = self._parts.path + path + (f"?{urlencode(params)}" if params else "")
             connection.putrequest(method, asked, skip_accept_encoding=True)
             for name, value in headers:
-                connection.putheader(name, value)  # type: ignore[arg-type]  # bytes are taken as they are
+                connection.putheader(name, value)  # bytes are taken as they are
             if body is not None:
                 connection.putheader("Content-Length", str(len(body)))
             connection.endheaders(body)
