@@ -13,9 +13,7 @@ from contextlib import contextmanager, suppress
 from echelon.agent.task import RUN_OVER
 from echelon.engines.kubernetes import names, objects
 from echelon.engines.kubernetes.client.api import Api, NotThere, Object
-from echelon.engines.kubernetes.diagnose.kueue import waits_in
 from echelon.engines.kubernetes.follow.keeper import find_job, pods_of_job
-from echelon.engines.kubernetes.follow.troubles import find_troubles
 from echelon.engines.kubernetes.follow.view import jobs_of, pods_of
 from echelon.engines.kubernetes.record import Stop, Stored, stopping
 from echelon.engines.kubernetes.render import dialects
@@ -147,6 +145,8 @@ def reach_leader(api: Api, stored: Stored, *order: str) -> bool:
     """Give the leader an order though it may be about to start: a pod that is deleted while it starts misses
     SIGTERM, and lasts for its whole grace period.
     """
+    from echelon.engines.kubernetes.follow.troubles import find_troubles
+
     deadline = time.monotonic() + _STARTING
     refused = 0.0  # when a leader that runs did not answer for the first time
     while True:
@@ -172,6 +172,8 @@ def give_up(api: Api, stored: Stored, jobs: Sequence[Object], reason: str) -> No
 
 def end_run(api: Api, stored: Stored, jobs: Sequence[Object]) -> None:
     """Let the controllers end all that runs of a run; what waits for Kueue is deleted. The record stays."""
+    from echelon.engines.kubernetes.diagnose.kueue import waits_in  # a start needs no diagnosis
+
     if waits_in(jobs):
         objects.take_back(api, stored, jobs)
     else:

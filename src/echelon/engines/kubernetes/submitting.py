@@ -59,6 +59,7 @@ class Submitting(Offers):
         self._made: Stored | None = None  # the record that was made last, and has not been started
         self._checked: tuple[Job, bool] | None = None  # and whether the user may execute in pods
         self._level: Callable[[], str | None] | None = None  # of Pod Security, asked for with the check
+        self._who: Callable[[], str] | None = None  # the cluster takes us for, asked for after the check
 
     @cached_property
     def api(self) -> Api:
@@ -93,6 +94,7 @@ class Submitting(Offers):
             beside(agent_archive)  # to compress it takes as long as the answers of the cluster
             self._level = beside(lambda: pod_security.level_of(self.api))
             self._checked = job, prerequisites.check(self.api, job)
+            self._who = identity.ask(self.api)  # the nodes are read meanwhile
 
     def notes(self, job: Job) -> tuple[str, ...]:
         """What was decided for the user that they should know."""
@@ -105,7 +107,7 @@ class Submitting(Offers):
         """
         job = self._as_it_can_be(job)
         secrets = read_secrets(job, os.environ)  # what is missing is reported now, not when the workers start
-        who = identity.ask(self.api)
+        who = self._ask_who()
         ref, payload = self._ref(job.name), self._load(job, bundle)
         folder = Path(job.results or Path("runs") / job.name).absolute()
         known, made = views.find_object(self.api, ref.name), False
@@ -267,7 +269,7 @@ class Submitting(Offers):
 
     def _rendered(self, job: Job, plan: Plan, bundle: Bundle | None) -> list[Object]:
         user = current_user()
-        owner = identity.ask(self.api)() or user
+        owner = self._ask_who()() or user
         run = Record(ref=self._ref(job.name), job=job, created=0.0, owner=owner, user=user)
         return manifests.render(
             run,
@@ -293,6 +295,11 @@ class Submitting(Offers):
         """What the namespace enforces: as the check has found it a moment ago, and anew after that."""
         asked, self._level = self._level, None
         return asked() if asked is not None else pod_security.level_of(self.api)
+
+    def _ask_who(self) -> Callable[[], str]:
+        """Whom the cluster takes us for: as it was asked a moment ago, and anew after that."""
+        asked, self._who = self._who, None
+        return asked if asked is not None else identity.ask(self.api)
 
     def _may_execute(self, job: Job) -> bool:
         self.check(job)

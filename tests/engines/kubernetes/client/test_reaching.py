@@ -78,7 +78,7 @@ def test_a_server_that_speaks_no_tls(access: Access) -> None:
 def test_a_server_that_says_nothing(
     access: Access, stand_in: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("echelon.engines.kubernetes.client.session.READ", 0.2)
+    monkeypatch.setattr("echelon.engines.kubernetes.client.direct.READ", 0.2)
     over = threading.Event()
     stand_in.answer_with(waits(over))
     with pytest.raises(Unreachable, match="no answer in time"):

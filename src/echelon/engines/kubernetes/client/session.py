@@ -16,6 +16,16 @@ from typing import TYPE_CHECKING, TypeVar
 
 from echelon.engines.kubernetes.client.access import Access
 from echelon.engines.kubernetes.client.credentials import Credentials, Proof
+from echelon.engines.kubernetes.client.direct import (
+    CONNECT,
+    KEPT,
+    KEPT_FOR,
+    READ,
+    Answer,
+    Broken,
+    Pool,
+    is_plain,
+)
 from echelon.engines.kubernetes.client.proxies import proxy_for
 from echelon.engines.kubernetes.client.refusals import (
     NOT_NOW,
@@ -35,13 +45,11 @@ if TYPE_CHECKING:
     import httpx2
 
 T = TypeVar("T")
+R = TypeVar("R", bound="Answer | httpx2.Response")
 Pairs = Sequence[tuple[str, str]]
 
-CONNECT, READ = 5.0, 30.0
 STRANGERS_PATIENCE = 3.0  # seconds: a server that never answered is more likely a wrong address than busy
 NODES_PATIENCE = 1.0  # seconds: `status` must not wait long for a dead node's log
-# Idle connections are kept for a moment; the number of open ones is not limited here.
-KEPT, KEPT_FOR = 10, 30.0
 FIRST, LONGEST = 0.1, 2.0  # seconds between two attempts
 
 
@@ -57,7 +65,9 @@ class Session:
         self._lock = threading.Lock()
         self._trust: dict[tuple[bytes, bytes] | None, ssl.SSLContext] = {}
         self._clients: dict[tuple[bytes, bytes] | None, httpx2.Client] = {}
-        weakref.finalize(self, _close_all, self._clients)
+        self._pools: dict[tuple[bytes, bytes] | None, Pool] = {}
+        self._is_direct = not self._proxy and is_plain(access.server)
+        weakref.finalize(self, _close_all, self._clients, self._pools)
 
     def call(
         self,
@@ -72,22 +82,18 @@ class Session:
         again: bool,
     ) -> bytes:
         """One request and its whole response; `again` if the request is idempotent."""
-        headers = [("Accept", accept)]
-        if not self.access.compress:
-            headers.append(("Accept-Encoding", "identity"))
+        packed = "gzip" if self.access.compress else "identity"
+        headers = [("Accept", accept), ("Accept-Encoding", packed)]
         if body is not None:
             headers.append(("Content-Type", content_type))
-        return self._send(
-            method,
-            path,
-            request,
-            params=params,
-            headers=headers,
-            body=body,
-            again=again,
-            whole=True,
-            read=READ,
-        ).content
+
+        def ask(proof: Proof) -> Answer | httpx2.Response:
+            if self._is_direct:
+                pool, said = self._pool(proof), self._complete(headers, proof)
+                return pool.exchange(method, path, params, said, body)
+            return self._open(proof, method, path, params, headers, body, read=READ, whole=True)
+
+        return self._send(ask, request, again=again).content
 
     def stream(
         self,
@@ -105,16 +111,10 @@ class Session:
         headers = [("Accept", "application/json, */*"), ("Accept-Encoding", "identity")]
 
         def send(connection: Connection) -> httpx2.Response:
-            return self._send(
-                "GET",
-                path,
-                request,
-                params=params,
-                headers=headers,
-                again=True,
-                read=read,
-                connection=connection,
-            )
+            def ask(proof: Proof) -> httpx2.Response:
+                return self._open(proof, "GET", path, params, headers, read=read, connection=connection)
+
+            return self._send(ask, request, again=True, connection=connection)
 
         def translate(error: Exception) -> EchelonError | None:
             import httpx2
@@ -130,16 +130,11 @@ class Session:
         connection = Connection()
         with contextlib.ExitStack() as stack:
             stack.callback(connection.close)
-            response = self._send(
-                "GET",
-                path,
-                request,
-                params=params,
-                headers=headers,
-                again=False,
-                read=READ,
-                connection=connection,
-            )
+
+            def ask(proof: Proof) -> httpx2.Response:
+                return self._open(proof, "GET", path, params, headers, read=READ, connection=connection)
+
+            response = self._send(ask, request, again=False, connection=connection)
             if response.status_code != 101:
                 raise Unreachable(
                     f"{name_server(self.access)} does not open a WebSocket: it says {response.status_code}",
@@ -152,67 +147,40 @@ class Session:
     def close(self) -> None:
         """Close every idle connection."""
         with self._lock:
-            _close_all(self._clients)
+            _close_all(self._clients, self._pools)
 
     def _send(
         self,
-        method: str,
-        path: str,
+        ask: Callable[[Proof], R],
         request: Request,
         *,
-        params: Pairs,
-        headers: Pairs,
-        body: bytes | None = None,
         again: bool,
-        whole: bool = False,
-        read: float | None,
         connection: Connection | None = None,
-    ) -> httpx2.Response:
-        """Send, and retry until there is a final response or the patience is over."""
-        import httpx2
-
+    ) -> R:
+        """Ask, and retry until there is a final response or the patience is over."""
         began = time.monotonic()
         deadline = began + (self._patience if self._has_answered else min(self._patience, STRANGERS_PATIENCE))
         attempt, renewed = 0, False
         while True:
             attempt += 1
-            proof = self._credentials.current()
-            client = self._client(proof, connection)
-            prepared = client.build_request(
-                method,
-                self._address(path),
-                params=list(params),
-                headers=_encoded([*headers, *_proving(proof), *self.access.login.act_as]),
-                content=body,
-                timeout=httpx2.Timeout(READ, connect=CONNECT, read=read, pool=None),
-                extensions=self._extensions(connection),
-            )
-            asked = None
+            proof, asked = self._credentials.current(), None
             try:
-                response = client.send(prepared, stream=True)
+                response = ask(proof)
+            except Broken as broken:
+                why = broken.__cause__ or broken
+                trouble: EchelonError = unreachable(why, self.access, self._proxy)
+                if is_hopeless(why) or broken.for_good or not (again or broken.never_made):
+                    raise trouble from why
+            else:
                 code = response.status_code
                 if not self._has_answered:
                     self._has_answered, deadline = True, began + self._patience
-                if code < 300 and not whole:
-                    return response
-                content = response.read()
-            except (httpx2.HTTPError, OSError) as error:
-                never_made = isinstance(
-                    error, (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError)
-                )
-                trouble: EchelonError = unreachable(error, self.access, self._proxy)
-                if (
-                    is_hopeless(error)
-                    or not (again or never_made)
-                    or isinstance(error, httpx2.UnsupportedProtocol)
-                ):
-                    raise trouble from error
-            else:
                 if code < 300:
                     return response
                 if code == 401 and not renewed and self._credentials.renew(proof):
                     renewed = True
                     continue
+                content = response.content
                 trouble = self._refusal(code, content, request)
                 if not (
                     code == 429 or (again and code in NOT_NOW) or lacks_quota_for_a_moment(code, content)
@@ -228,6 +196,51 @@ class Session:
                 time.sleep(delay)
             elif connection.is_cut.wait(delay):
                 raise trouble
+
+    def _open(
+        self,
+        proof: Proof,
+        method: str,
+        path: str,
+        params: Pairs,
+        headers: Pairs,
+        body: bytes | None = None,
+        *,
+        read: float | None,
+        connection: Connection | None = None,
+        whole: bool = False,
+    ) -> httpx2.Response:
+        """One request by the HTTP library; what is no success, or wanted as a `whole`, has been read."""
+        import httpx2
+
+        client = self._client(proof, connection)
+        prepared = client.build_request(
+            method,
+            self._address(path),
+            params=list(params),
+            headers=self._complete(headers, proof),
+            content=body,
+            timeout=httpx2.Timeout(READ, connect=CONNECT, read=read, pool=None),
+            extensions=self._extensions(connection),
+        )
+        try:
+            response = client.send(prepared, stream=True)
+            if whole or response.status_code >= 300:
+                response.read()
+        except (httpx2.HTTPError, OSError) as error:
+            never = isinstance(error, (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError))
+            final = isinstance(error, httpx2.UnsupportedProtocol)
+            raise Broken(never_made=never, for_good=final) from error
+        return response
+
+    def _complete(self, headers: Pairs, proof: Proof) -> list[tuple[bytes, bytes]]:
+        proving = [("Authorization", proof.authorization)] if proof.authorization else []
+        agent = [("User-Agent", "echelon")]
+        # The HTTP library encodes headers as ASCII; user names may have other characters.
+        return [
+            (name.encode(), value.encode())
+            for name, value in (*headers, *agent, *proving, *self.access.login.act_as)
+        ]
 
     def _refusal(self, code: int, content: bytes, request: Request) -> EchelonError:
         if code >= 400:
@@ -269,19 +282,30 @@ class Session:
                 client = self._clients[proof.pair] = self._connect(proof)
             return client
 
+    def _pool(self, proof: Proof) -> Pool:
+        """The connections for whole responses."""
+        with self._lock:
+            pool = self._pools.get(proof.pair)
+            if pool is None:
+                tls = self._context(proof)
+                pool = self._pools[proof.pair] = Pool(self.access.server, tls, self.access.server_name)
+            return pool
+
+    def _context(self, proof: Proof) -> ssl.SSLContext:
+        if proof.pair not in self._trust:
+            self._trust[proof.pair] = make_context(self.access, proof.pair)
+        return self._trust[proof.pair]
+
     def _connect(self, proof: Proof) -> httpx2.Client:
         import httpx2
 
-        if proof.pair not in self._trust:
-            self._trust[proof.pair] = make_context(self.access, proof.pair)
         try:
             return httpx2.Client(
-                verify=self._trust[proof.pair],
+                verify=self._context(proof),
                 proxy=self._proxy or None,
                 limits=httpx2.Limits(
                     max_connections=None, max_keepalive_connections=KEPT, keepalive_expiry=KEPT_FOR
                 ),
-                headers={"User-Agent": "echelon"},
                 trust_env=False,  # no .netrc; proxies are decided in `proxies`
             )
         except ImportError as error:
@@ -291,18 +315,13 @@ class Session:
             ) from error
 
 
-def _close_all(clients: dict[tuple[bytes, bytes] | None, httpx2.Client]) -> None:
+def _close_all(
+    clients: dict[tuple[bytes, bytes] | None, httpx2.Client], pools: dict[tuple[bytes, bytes] | None, Pool]
+) -> None:
     while clients:
         clients.popitem()[1].close()
-
-
-def _proving(proof: Proof) -> Pairs:
-    return [("Authorization", proof.authorization)] if proof.authorization else []
-
-
-def _encoded(headers: Pairs) -> list[tuple[bytes, bytes]]:
-    # The HTTP library encodes headers as ASCII; user names may have other characters.
-    return [(name.encode(), value.encode()) for name, value in headers]
+    while pools:
+        pools.popitem()[1].close()
 
 
 def next_delay(attempt: int, left: float, asked: float | None = None) -> float | None:

@@ -14,7 +14,6 @@ from typing import Any
 from echelon.engines.base import NotAdmitted
 from echelon.engines.kubernetes import belonging, names, objects
 from echelon.engines.kubernetes.client.api import Api, NotThere, Object
-from echelon.engines.kubernetes.diagnose.kueue import reason_of
 from echelon.engines.kubernetes.fields import condition_of
 from echelon.engines.kubernetes.record import Stored
 from echelon.errors import Denied
@@ -50,7 +49,7 @@ def wait_for_answer(api: Api, stored: Stored) -> dict[str, Object]:
         if found is not None and _is_admitted(found):
             return _assigned(api, found)
         if (found is not None and _is_decided(found)) or time.monotonic() > deadline:
-            said = reason_of([found] if found is not None else [])
+            said = _reason_of([found] if found is not None else [])
             raise NotAdmitted(f"queued in Kueue's queue {stored.run.job.pod.queue}: {said}")
         time.sleep(_LOOK)
 
@@ -62,7 +61,7 @@ def find_eviction(api: Api, stored: Stored) -> str:
         if found is None:
             return "Kueue's Workload of it was deleted"
         if not _is_admitted(found):
-            return f"Kueue has taken its quota back: {reason_of([found])}"
+            return f"Kueue has taken its quota back: {_reason_of([found])}"
     return ""
 
 
@@ -114,3 +113,9 @@ def _flavor(api: Api, name: str) -> Mapping[str, Any]:
         spec: Mapping[str, Any] = (api.find(names.KUEUE_FLAVORS, name) or {}).get("spec") or {}
         return spec
     return {}
+
+
+def _reason_of(workloads: list[Object]) -> str:
+    from echelon.engines.kubernetes.diagnose.kueue import reason_of  # a run that starts at once needs none
+
+    return reason_of(workloads)

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from echelon.agent.ranks.report import signal_name
 from echelon.agent.task import GAVE_WAY, INTERRUPTED, NO_LEADER, RANK_FAILED, RUN_OVER
 from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.fields import clock, condition_of, json_object, moment, one_line, whole_number
@@ -141,6 +140,8 @@ def container_end(pod: Object) -> ContainerEnd | None:
     code = ended.get("exitCode", 0)
     number = ended.get("signal") or (code - 128 if 128 < code <= 128 + _LAST_SIGNAL else 0)
     reason = one_line(ended.get("reason"))
+    from echelon.agent.ranks.report import signal_name  # before anything has ended, nobody needs it
+
     return ContainerEnd(
         exit_code=code,
         signal=signal_name(number) if number and reason not in START_ERRORS else None,
