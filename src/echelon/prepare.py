@@ -203,8 +203,8 @@ def _check_shares(job: Job) -> None:
 
 
 def _check_torchrun(job: Job) -> None:
-    """What torchrun is told in so many words wins over its variables: the same for all workers, it would train
-    a model on each of them, or wait for nodes that never come.
+    """What torchrun is told in so many words wins over its variables: the same for all workers, it would
+    train a model on each of them, or wait for nodes that never come.
     """
     if job.workers == 1 or job.roles or job.shape is not None or not calls_torchrun(words_of(job)):
         return

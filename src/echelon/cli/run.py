@@ -62,9 +62,9 @@ class RunCommand(SectionedCommand):
         """Keep a module's arguments from click, and remember the `--`, which it would swallow."""
         end = _end_of_flags(self.params, args)
         flags, after = args[:end], args[end:]
+        if "-np" in flags:  # which would be -n p
+            raise click.UsageError(_no_such_option("-np", self.params), ctx=ctx)
         try:
-            if "-np" in flags:  # which would be -n p
-                raise click.NoSuchOption("-np", ctx=ctx)
             rest = super().parse_args(ctx, flags)
         except click.NoSuchOption as error:
             raise click.UsageError(_no_such_option(error.option_name, self.params), ctx=ctx) from None

@@ -71,8 +71,8 @@ def calls_torchrun(argv: Sequence[str]) -> bool:
 
 
 def find_alone(argv: Sequence[str], workers: int) -> str | None:
-    """Of a command that calls torchrun, the first flag that several workers cannot share: a node's number, another
-    count of nodes, `--standalone`. A value that is a variable's may differ between them.
+    """Of a command that calls torchrun, the first flag that several workers cannot share: a node's number,
+    another count of nodes, `--standalone`. A value that is a variable's may differ between them.
     """
     flags = list(takewhile(lambda word: not word.endswith(".py"), argv))
     for word, after in pairwise((*flags, "")):

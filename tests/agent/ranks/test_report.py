@@ -89,7 +89,7 @@ def test_the_error_below_the_box_that_rich_draws(
         ("ModuleNotFoundError: No module named 'torch.distributed'", False, "environment of /bin/python3;"),
         ("ModuleNotFoundError: No module named 'torch'", True, "--pip torch"),
         ("ModuleNotFoundError: No module named 'no_such'", False, "/bin/python3; --python runs"),
-        ("ModuleNotFoundError: No module named 'pytest'", False, "--python %s" % sys.executable),
+        ("ModuleNotFoundError: No module named 'pytest'", False, f"--python {sys.executable}"),
         ("RuntimeError: nccl2 requires at least one CUDA device", False, 'init_process_group("gloo")'),
         (
             "ValueError: ProcessGroupNCCL is only supported with GPUs, no GPUs found!",
