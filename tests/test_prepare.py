@@ -159,6 +159,33 @@ def test_torchrun_takes_no_shares_that_differ(
     settle(replace(given, total_gpus="6"))
 
 
+@pytest.mark.parametrize(
+    ("flags", "wrong"),
+    [
+        (["--node_rank", "0"], "--node_rank 0"),
+        (["--nnodes=2", "--node-rank=0"], "--node-rank=0"),
+        (["--nnodes", "1", "--nproc_per_node=2"], "--nnodes 1"),
+        (["--standalone", "--nproc-per-node=2"], "--standalone"),
+        (["--nnodes=2", "--nproc_per_node=2", "--master_port=29500"], None),
+        (["--nnodes=$(NODES)", "--node_rank=$(RANK)"], None),
+        (["--nnodes=1:2"], None),
+        (["train.py", "--standalone"], None),
+    ],
+)
+def test_what_torchrun_is_told_holds_for_all_workers(flags: list[str], wrong: str | None) -> None:
+    for given in (
+        Settings(command=["torchrun", *flags, "train.py"]),
+        Settings(module="torch.distributed.run", args=[*flags, "train.py"]),
+    ):
+        settle(replace(given, workers=1))
+        if wrong is None:
+            settle(replace(given, workers=2))
+            continue
+        with pytest.raises(InvalidJob, match="is wrong on 2 workers") as caught:
+            settle(replace(given, workers=2))
+        assert caught.value.value == wrong
+
+
 def test_in_place_or_on_a_copy() -> None:
     write("pyproject.toml", "[project]\nname = 'x'\n")
     write("src/train.py")
@@ -178,6 +205,35 @@ def test_a_script_that_cannot_run(script: str) -> None:
     assert caught.value.field == "script"
     assert caught.value.hint
     assert ("train.py" in caught.value.hint) == (script == "trian.py")
+
+
+@pytest.mark.parametrize(
+    ("script", "hint"),
+    [
+        ("sh", "it is a program: `echelon run -- sh ...`"),
+        ("python3", "`echelon run SCRIPT`, or"),
+        ("env", "did you mean env.py?"),
+        ("bin/sh", "-- COMMAND"),
+    ],
+)
+def test_a_program_where_a_script_belongs(
+    script: str, hint: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("sh", "python3", "env"):
+        write(f"bin/{name}.d/{name}").chmod(0o755)
+    monkeypatch.setenv("PATH", os.pathsep.join(map(str, (folder / "bin").iterdir())))
+    write("env.py")
+    with pytest.raises(InvalidJob) as caught:
+        settle(Settings(script=script))
+    assert hint in caught.value.hint
+
+
+def test_a_file_where_a_module_belongs() -> None:
+    write("pkg/train.py")
+    with pytest.raises(InvalidJob) as caught:
+        settle(Settings(module="pkg/train.py"))
+    assert "-m pkg.train" in caught.value.hint
+    settle(Settings(module="pkg.train"))
 
 
 def test_a_folder_with_a_main_is_a_script() -> None:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from echelon.bundle.project import find_project
 from echelon.errors import CannotShip, InvalidJob
 from echelon.frameworks.detect import detect
-from echelon.frameworks.torch import calls_torchrun
+from echelon.frameworks.torch import calls_torchrun, find_alone
 from echelon.model.job import FUNCTIONS, NAME_LENGTH, ROLES, Job, is_unicode, suggest_name
 from echelon.model.pod import IMAGE
 from echelon.model.settings import Settings, split_command, to_job
@@ -28,6 +28,7 @@ from echelon.model.traits import Traits
 from echelon.pods import settle_pods
 from echelon.programs import (
     as_command,
+    check_module,
     check_script,
     find_framework,
     framework_of_function,
@@ -63,6 +64,8 @@ def prepare(settings: Settings, surroundings: Surroundings, traits: Traits) -> P
         job = settle_pods(settle_remote(job, settings), settings, folder)
     if job.script is not None and not (traits.remote and (job.pod.code or settings.code == IMAGE)):
         check_script(Path(job.script), folder)
+    if job.module is not None:
+        check_module(job.module, folder)
     script, include = job.script, job.include
     job = as_command(job)
     if job.framework == "auto":
@@ -80,6 +83,7 @@ def prepare(settings: Settings, surroundings: Surroundings, traits: Traits) -> P
     _check_replace(settings)
     job = _settle_ranks(job, settings)
     _check_shares(job)
+    _check_torchrun(job)
     if not job.command and not traits.remote:
         job = replace(job, python=_settle_python(job, surroundings))
     if not is_unicode(str(folder)):
@@ -196,6 +200,20 @@ def _check_shares(job: Job) -> None:
             "may give workers different numbers of GPUs, and torchrun wants the same on all",
             hint="leave --shares out; or leave torchrun out: `echelon run train.py` starts the ranks itself",
         )
+
+
+def _check_torchrun(job: Job) -> None:
+    """What torchrun is told in so many words wins over its variables: the same for all workers, it would
+    train a model on each of them, or wait for nodes that never come.
+    """
+    if job.workers == 1 or job.roles or job.shape is not None or not calls_torchrun(words_of(job)):
+        return
+    found = find_alone((*job.command, *job.args), job.workers)
+    if found is not None:
+        hint = (
+            "leave it out, and --nnodes, --node_rank, --master_addr and --master_port too: echelon sets them"
+        )
+        raise InvalidJob("torchrun", found, f"is wrong on {job.workers} workers", hint=hint)
 
 
 def _check_replace(settings: Settings) -> None:

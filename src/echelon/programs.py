@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -24,13 +25,7 @@ def check_script(script: Path, folder: Path) -> None:
     """Refuse what is no script; `script` is as the user wrote it, seen from `folder`."""
     full = folder / script
     if not full.exists():
-        near = difflib.get_close_matches(script.stem, [path.stem for path in _siblings(full)], n=1)
-        hint = (
-            f"did you mean {script.with_name(f'{near[0]}.py')}?"
-            if near
-            else "give the path of a Python file; -- COMMAND runs anything else"
-        )
-        raise InvalidJob("script", str(script), "does not exist", hint=hint)
+        raise InvalidJob("script", str(script), "does not exist", hint=_instead_of(script, full))
     if script.suffix == ".ipynb":
         hint = f"`echelon notebook run {script}` runs it; `echelon.run(function)` in it trains a function"
         raise InvalidJob("script", str(script), "is a notebook", hint=hint)
@@ -42,6 +37,25 @@ def check_script(script: Path, folder: Path) -> None:
         raise InvalidJob("script", str(script), "cannot be read", hint=f"chmod +r {script}")
     if not script.suffix.startswith(".py") and full.is_file() and script.suffix not in _SHELL_SCRIPTS:
         _check_python_script(script, full)
+
+
+def _instead_of(script: Path, full: Path) -> str:
+    """What a user may have meant by a script that is not there."""
+    stems = [path.stem for path in _siblings(full)]
+    if script.name == str(script) and script.name not in stems and shutil.which(script) is not None:
+        alone = "`echelon run SCRIPT`, or " if script.name.startswith("python") else ""
+        return f"it is a program: {alone}`echelon run -- {script} ...`"
+    near = difflib.get_close_matches(script.stem, stems, n=1)
+    if near:
+        return f"did you mean {script.with_name(f'{near[0]}.py')}?"
+    return "give the path of a Python file; -- COMMAND runs anything else"
+
+
+def check_module(module: str, folder: Path) -> None:
+    """Refuse the path of a file where a module's name belongs: Python would import it, then fail."""
+    if module.endswith(".py") and (folder / module).is_file():
+        name = module[: -len(".py")].replace("/", ".")
+        raise InvalidJob("module", module, "is a file", hint=f"leave -m out, or give its name: -m {name}")
 
 
 def _check_python_script(script: Path, full: Path) -> None:

@@ -194,6 +194,7 @@ def test_a_program_that_is_not_there(cli: Call) -> None:
     done = cli("run", "--", "no-such-program")
     assert done.returncode == 127
     assert "cannot start no-such-program: No such file or directory" in done.stderr
+    assert "  hint: no-such-program is not on the PATH" in done.stderr
 
 
 def test_a_time_limit(cli: Call, stay: str) -> None:

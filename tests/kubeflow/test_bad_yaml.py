@@ -87,6 +87,14 @@ def test_a_mistake_is_one_line_with_its_place(read: Read, old: str, new: str, sa
     assert caught.value.exit_code == 110
 
 
+@pytest.mark.parametrize("kind", ["Job", "CronJob"])
+def test_a_job_of_kubernetes_own_is_no_misspelt_one(read: Read, kind: str) -> None:
+    with pytest.raises(InvalidJob) as caught:
+        read(GOOD.replace("kubeflow.org/v1", "batch/v1").replace("PyTorchJob", kind))
+    assert caught.value.message == f"job.yaml:2: kind: {kind!r} cannot be run by echelon"
+    assert caught.value.hint.startswith("it runs PyTorchJob, TFJob")
+
+
 @pytest.mark.parametrize("old", ["name: mnist", "replicas: 1", "=3"])
 def test_an_expression_of_a_template_is_named_as_one(read: Read, old: str) -> None:
     with pytest.raises(InvalidJob) as caught:

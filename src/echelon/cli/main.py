@@ -38,6 +38,22 @@ COMMANDS = {
     "doctor": ("doctor", "Say what this machine has, and what is missing for what."),
     "completion": ("completion", "Print the shell's completion script."),
 }
+# What other tools (kubectl, docker, sbatch, ...) call what these commands do.
+_ELSEWHERE = {
+    "apply": "run -f FILE",
+    "cancel": "stop",
+    "create": "run",
+    "delete": "rm",
+    "describe": "status",
+    "info": "status",
+    "kill": "stop",
+    "launch": "run",
+    "list": "ps",
+    "ls": "ps",
+    "remove": "rm",
+    "start": "run",
+    "submit": "run",
+}
 _POSTPONED = 1000  # times, a millisecond each: an import may wait for that of another thread
 _EXAMPLES = """\b
 Examples:
@@ -72,6 +88,8 @@ class LazyGroup(click.Group):
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
             import difflib
 
+            if args[0] in _ELSEWHERE:
+                ctx.fail(f"No such command {args[0]!r}. That is: echelon {_ELSEWHERE[args[0]]}")
             near = difflib.get_close_matches(args[0], COMMANDS, n=1)
             if not near and args[0].endswith(".py"):
                 ctx.fail(f"No such command {args[0]!r}. To train it: echelon run {args[0]}")

@@ -63,7 +63,12 @@ class RunCommand(SectionedCommand):
         """Keep a module's arguments from click, and remember the `--`, which it would swallow."""
         end = _end_of_flags(self.params, args)
         flags, after = args[:end], args[end:]
-        rest = super().parse_args(ctx, flags)
+        if "-np" in flags:  # which would be -n p
+            raise click.UsageError(_no_such_option("-np", self.params), ctx=ctx)
+        try:
+            rest = super().parse_args(ctx, flags)
+        except click.NoSuchOption as error:
+            raise click.UsageError(_no_such_option(error.option_name, self.params), ctx=ctx) from None
         ctx.meta["command"] = after[:1] == ["--"] and ctx.params.get("module") is None
         ctx.params["words"] = tuple(after[1:] if ctx.meta["command"] else after)
         return rest
@@ -233,6 +238,36 @@ def _check_ranks(shown: Sequence[int], ranks: int) -> None:
         if rank >= ranks:
             hint = f"they are numbered 0 to {ranks - 1}" if ranks > 1 else "there is only rank 0"
             raise InvalidJob("show-rank", rank, "is no rank of this run", hint=hint)
+
+
+# What torchrun, mpirun, accelerate, deepspeed and Kubeflow call a flag of ours.
+_ELSEWHERE = {
+    "--max-restarts": "--restarts",
+    "--nnodes": "-n",
+    "--np": "-n",
+    "--nproc-per-node": "--procs",
+    "--num-gpus": "--gpus",
+    "--num-machines": "-n",
+    "--num-nodes": "-n",
+    "--num-processes": "-n",
+    "--replicas": "-n",
+    "-np": "-n",
+}
+
+
+def _no_such_option(name: str, params: Sequence[click.Parameter]) -> str:
+    """What a user who gave a flag that `run` does not have may have meant."""
+    import difflib
+
+    name_here = name.replace("_", "-")
+    ours = {
+        flag.strip("-"): flag for param in params if isinstance(param, click.Option) for flag in param.opts
+    }
+    near = difflib.get_close_matches(name_here.strip("-"), ours, n=1, cutoff=0.75)
+    meant = _ELSEWHERE.get(name_here) or (ours[near[0]] if near else None)
+    if meant is not None:
+        return f"No such option {name!r}. Did you mean {meant!r}?"
+    return f"No such option {name!r}. If it is the script's, it goes after the script."
 
 
 # Of the flags that are easily put last, those that hardly any script has.

@@ -233,7 +233,9 @@ def rm(
     from echelon.errors import EchelonError
 
     by_age = finished or older_than is not None
-    if bool(names) == by_age:
+    if names and by_age:
+        raise click.UsageError("Name runs, or say --finished or --older-than TIME, not both.")
+    if not names and not by_age:
         raise click.UsageError("Name runs, or say --finished or --older-than TIME.")
     names = _ended(older_than, target) if by_age else names
     held: list[Holding] = []

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from pathlib import PurePath
 
 from echelon.frameworks.training import ROLES, training
@@ -68,6 +68,22 @@ def calls_torchrun(argv: Sequence[str]) -> bool:
     if PurePath(argv[0]).name == "torchrun":
         return True
     return any(flag == "-m" and module in _LAUNCHER_MODULES for flag, module in pairwise(argv))
+
+
+def find_alone(argv: Sequence[str], workers: int) -> str | None:
+    """Of a command that calls torchrun, the first flag that several workers cannot share: a node's number,
+    another count of nodes, `--standalone`. A value that is a variable's may differ between them.
+    """
+    flags = list(takewhile(lambda word: not word.endswith(".py"), argv))
+    for word, after in pairwise((*flags, "")):
+        name, joined, value = word.partition("=")
+        name, value = name.replace("_", "-"), value if joined else after
+        if name == "--standalone":
+            return word
+        wrong = name == "--node-rank" or (name == "--nnodes" and value != str(workers))
+        if wrong and value.isdecimal():
+            return word if joined else f"{word} {after}"
+    return None
 
 
 def shell_calls_torchrun(text: str) -> bool:

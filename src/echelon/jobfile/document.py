@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import yaml
@@ -164,15 +164,26 @@ def _not_yaml(error: yaml.YAMLError, text: str, source: str) -> InvalidJob:
             line, column = mark.line + 1, mark.column + 1
     rows = [row.strip() for row in text.split("\n")[:line]]
     row = next((row for row in reversed(rows) if row), "")  # an open bracket shows at the file's end only
-    hint = _advice(str(error), row)
+    hint = _advice(str(error), row, deeper=_is_deeper(text.split("\n")[:line]))
     return InvalidJob(f"{source}:{line}:{column}", row[:80], f"is not YAML: {problem}", hint=hint)
 
 
-def _advice(trouble: str, row: str) -> str:
+def _is_deeper(rows: Sequence[str]) -> bool:
+    """Whether the last row is indented more than the one above it, which has a value already."""
+    *above, last = rows
+    before = next((row for row in reversed(above) if row.strip() and not row.lstrip().startswith("#")), None)
+    if before is None or before.rstrip().endswith((":", "|", ">")):
+        return False
+    return len(last) - len(last.lstrip()) > len(before) - len(before.lstrip().removeprefix("- "))
+
+
+def _advice(trouble: str, row: str, *, deeper: bool) -> str:
     if "{output}" in row or "{run}" in row:
         return 'quote a word with braces, as in "{output}/model"'
     if "'\\t'" in trouble:
         return "indent with spaces, not with tabs"
+    if deeper and ("mapping values" in trouble or "block mapping start" in trouble):
+        return "it is indented more than the line above: begin both in the same column"
     if "mapping values" in trouble or "cannot start any token" in trouble:
         return "quote text that holds a colon or begins with a special character"
     if "another document" in trouble:

@@ -96,15 +96,23 @@ def _job_among(nodes: Sequence[Node]) -> Node:
     close = [
         (each, near[0])
         for each in nodes
-        if (near := difflib.get_close_matches(text(child(each, "kind")), _JOBS, n=1))
+        if not _is_of_batch(each)
+        and (near := difflib.get_close_matches(text(child(each, "kind")), _JOBS, n=1))
     ]
     if close:
         node, likely = close[0]
         raise refuse(child(node, "kind"), "is no kind of Kubeflow's", f"did you mean {likely!r}?")
-    other = next((each for each in nodes if text(child(each, "kind")) in _OTHER_JOBS), None)
+    other = next(
+        (each for each in nodes if _is_of_batch(each) or text(child(each, "kind")) in _OTHER_JOBS), None
+    )
     node = other or nodes[0]
     problem = "cannot be run by echelon" if other is not None else "is no job"
     raise refuse(child(node, "kind"), problem, f"it runs {', '.join(_JOBS)}")
+
+
+def _is_of_batch(node: Node) -> bool:
+    """Whether a document is a Job or CronJob of Kubernetes' own."""
+    return text(child(node, "apiVersion")).startswith("batch/")
 
 
 def _is_job(node: Node) -> bool:

@@ -79,3 +79,14 @@ def _find(program: str, path: str) -> str | None:
         if os.access(candidate, os.X_OK) and os.path.isfile(candidate):
             return candidate
     return None
+
+
+def has_installed(module: str) -> bool:
+    """Whether a package is installed for the Python that runs this; what lies in a project does not count."""
+    from importlib.util import find_spec
+
+    try:
+        spec = find_spec(module)
+    except (ImportError, ValueError):
+        return False
+    return bool(spec and spec.origin and spec.origin.startswith(sys.prefix + os.sep))

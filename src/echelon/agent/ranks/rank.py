@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 
 from echelon.agent.output.sink import RankLog, Sink, Stream
@@ -76,3 +77,22 @@ def describe_no_start(program: str, error: Exception, cwd: str) -> str:
 
         text += "; MPI is needed: %s" % PACKAGES
     return text
+
+
+def find_start_hint(program: str, error: Exception, cwd: str, in_pod: bool) -> str | None:
+    """What helps to start a program that was not started, where `describe_no_start` does not say it."""
+    path = os.path.join(cwd, program)
+    if isinstance(error, FileNotFoundError):
+        if "/" in program or program == "mpirun" or os.path.exists(path):
+            return None
+        if in_pod:
+            return "the image has no %s on its PATH; --image chooses another image" % program
+        return "%s is not on the PATH; activate the environment that has it, or give its path" % program
+    if "/" not in program or not os.path.isfile(path):
+        return None
+    if isinstance(error, PermissionError):
+        script = "`echelon run %s` runs it with Python; " % program if program.endswith(".py") else ""
+        return "%schmod +x %s lets it be executed" % (script, program)
+    if getattr(error, "errno", None) == errno.ENOEXEC:
+        return "its first line must name the program that runs it, as in #!/bin/sh"
+    return None

@@ -18,7 +18,7 @@ from echelon.agent.ranks import cgroups, interpreter, launch, shell
 from echelon.agent.ranks.child import Child
 from echelon.agent.ranks.leftovers import end_leftovers
 from echelon.agent.ranks.processes import interrupted, kill_below, send
-from echelon.agent.ranks.rank import Rank, describe_no_start, open_log
+from echelon.agent.ranks.rank import Rank, describe_no_start, find_start_hint, open_log
 from echelon.agent.ranks.roll import Roll
 from echelon.agent.task import Place, Task, write_atomically
 
@@ -245,7 +245,8 @@ class Ranks:
         log.close()
         rank.tail = text.encode()
         rank.code = 127 if isinstance(error, FileNotFoundError) else 126
-        self._report(rank, text)
+        in_pod = self._task.control is not None
+        self._report(rank, text, find_start_hint(program, error, self._task.cwd, in_pod))
 
     # Reading
 
@@ -283,12 +284,14 @@ class Ranks:
 
         self._report(rank, report.read_error_file(rank.error_file) or report.find_error(errors))
 
-    def _report(self, rank: Rank, error: str | None) -> None:
+    def _report(self, rank: Rank, error: str | None, hint: str | None = None) -> None:
         code = rank.code
         assert code is not None
         shell.forget(self._task, rank.number)
         from echelon.agent.ranks import report
 
+        if code and hint is None:
+            hint = report.find_hint(error, self._python(), self._task.control is not None)
         end = report.make_end(
             rank.number,
             self._place.worker,
@@ -296,7 +299,7 @@ class Ranks:
             error if code else None,
             report.last_lines(rank.tail),
             time.time(),
-            report.find_hint(error, self._python(), self._task.control is not None) if code else None,
+            hint,
         )
         if rank.launcher:
             report.make_launchers(end, code, rank.apart)

@@ -2,13 +2,17 @@
 script writes one.
 
 Also decides whether that may be a consequence: when one rank dies, its peers see their connections break and
-die of that. Which of many was the cause is chosen in `verdict.py`. Pure, but for reading the error file."""
+die of that. Which of many was the cause is chosen in `verdict.py`. Pure, but for reading the error file and
+looking for a package."""
 
 from __future__ import annotations
 
 import json
 import re
 import signal
+import sys
+
+from echelon.agent.ranks.interpreter import has_installed
 
 TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank its first milliseconds
 if TYPE_CHECKING:
@@ -52,6 +56,11 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 # The box that rich draws around the frames, in Unicode or in ASCII; the exception stands below it.
 _BOX = tuple("╭│╰|+")
 _NO_MODULE = re.compile(r"ModuleNotFoundError: No module named '(\w+)")
+# How PyTorch refuses to use GPUs where it finds none.
+_NO_GPU = re.compile(
+    r"nccl\w* requires at least one CUDA device|only supported with GPUs, no GPUs found"
+    r"|Found no NVIDIA driver|No CUDA GPUs are available|not compiled with CUDA enabled|have NCCL built in"
+)
 # How what reads from the keyboard ends where nobody types.
 _READS_KEYS = (("bdb.BdbQuit", "breakpoint()"), ("EOFError: EOF when reading a line", "input()"))
 _GROUP_FRAME = re.compile(r"^ *[|+](?: |-+$|$)")
@@ -113,7 +122,14 @@ def find_hint(error: str | None, python: str, in_pod: bool) -> str | None:
         where = "%s is not in the environment of %s" % (missing[1], python)
         if in_pod:
             return "%s; --image chooses another image, --pip %s installs it" % (where, missing[1])
+        if python != sys.executable and has_installed(missing[1]):
+            return "%s; that of echelon has it: --python %s" % (where, sys.executable)
         return "%s; --python runs the ranks with another Python" % where
+    if _NO_GPU.search(error or ""):
+        asked = ": --gpus N asks for some" if in_pod else ""
+        return (
+            'PyTorch finds no GPU here%s; init_process_group("gloo") and the device "cpu" need none' % asked
+        )
     for start, call in _READS_KEYS:
         if error and error.startswith(start):
             alone = "of one rank (-n 1), on this machine and in the foreground of a terminal"

@@ -1,0 +1,42 @@
+"""What is said of a program that cannot be started."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from echelon.agent.ranks.rank import find_start_hint
+
+SCRIPT = "print('hi')\n"
+
+
+def start_in(folder: Path, program: str) -> Exception:
+    with pytest.raises(OSError) as caught:  # noqa: PT011 - which one is what the hint is made of
+        subprocess.run([program], cwd=folder, check=False)
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("program", "mode", "hint"),
+    [
+        ("no-such-program", None, "no-such-program is not on the PATH; activate"),
+        ("mpirun-of-nobody/mpirun", None, None),
+        ("./train.py", 0o644, "`echelon run ./train.py` runs it with Python; chmod +x"),
+        ("./train.sh", 0o644, "chmod +x ./train.sh lets"),
+        ("./train.sh", 0o755, "its first line must name"),
+        (".", None, None),
+    ],
+)
+def test_what_helps_to_start_it(tmp_path: Path, program: str, mode: int | None, hint: str | None) -> None:
+    if mode is not None:
+        (tmp_path / program).write_text(SCRIPT)
+        (tmp_path / program).chmod(mode)
+    found = find_start_hint(program, start_in(tmp_path, program), str(tmp_path), in_pod=False)
+    assert found is None if hint is None else (found or "").startswith(hint)
+
+
+def test_in_a_pod_it_is_the_image_that_lacks_it(tmp_path: Path) -> None:
+    error = start_in(tmp_path, "no-such-program")
+    assert "--image" in (find_start_hint("no-such-program", error, str(tmp_path), in_pod=True) or "")
