@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from echelon.engines.base import Engine
 from echelon.engines.memory.engine import MemoryEngine
+from echelon.engines.memory.script import Act
 from echelon.errors import RunTimedOut
 from echelon.handle import Run, whole_lines
 from echelon.model.ends import worker_lost
@@ -16,6 +18,8 @@ from echelon.model.job import Job
 from echelon.model.log import LogLine
 from echelon.model.run import Record, RunRef
 from echelon.model.traits import Traits
+from echelon.prepare import Prepared
+from echelon.submit import submit
 
 
 def line(text: str, *, worker: int = 0, at: float = 1.0, unfinished: bool = False) -> LogLine:
@@ -104,3 +108,25 @@ def test_an_interrupt_says_that_the_run_goes_on(monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(KeyboardInterrupt) as caught:
         Run(ref, engine).wait(show=False)
     assert "run 'fm' goes on; run.stop()" in caught.value.__notes__[0]
+
+
+def test_to_stop_a_run_in_a_notebook_prints_none_of_its_lines(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("echelon.handle.in_notebook", lambda: True)
+    monkeypatch.setattr("echelon.panel.Panel.show_curves", lambda _: None)
+    engine = MemoryEngine({"x.py": Act(lines=("a line",), lasts=True)})
+    job = Job(name="fm", script="x.py", framework="plain")
+    run = submit(Prepared(job=job), engine, stays=False)
+    stop, events = engine.stop, engine.events
+
+    def stopped_while_it_is_waited_for(ref: RunRef, **more: Any) -> Iterator[Event]:
+        if more.get("follow"):
+            stop(ref)
+        return events(ref, **more)
+
+    monkeypatch.setattr(engine, "stop", lambda *_, **__: None)
+    monkeypatch.setattr(engine, "events", stopped_while_it_is_waited_for)
+    run.stop()
+    assert run.status().state == "stopped"
+    assert capsys.readouterr().out == ""
