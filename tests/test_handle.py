@@ -6,12 +6,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from echelon.cli.render import collecting
 from echelon.engines.base import Engine
 from echelon.engines.memory.engine import MemoryEngine
+from echelon.engines.memory.script import Act
 from echelon.engines.recent import note_started
 from echelon.errors import ResultsIncomplete, RunTimedOut
 from echelon.handle import Run
@@ -23,6 +25,8 @@ from echelon.model.log import LogLine
 from echelon.model.run import Record, RunRef
 from echelon.model.status import Status
 from echelon.model.traits import Traits
+from echelon.prepare import Prepared
+from echelon.submit import submit
 
 
 def line(text: str, *, worker: int = 0, at: float = 1.0, unfinished: bool = False) -> LogLine:
@@ -158,3 +162,25 @@ def test_what_did_not_travel_is_told_from_any_folder(tmp_path: Path, monkeypatch
     advice = run.advice(failed) or ""
     assert advice.startswith(f"{project}/data/a.csv is here")
     assert "--include data/ ships it" in advice
+
+
+def test_to_stop_a_run_in_a_notebook_prints_none_of_its_lines(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("echelon.handle.in_notebook", lambda: True)
+    monkeypatch.setattr("echelon.panel.Panel.show_curves", lambda _: None)
+    engine = MemoryEngine({"x.py": Act(lines=("a line",), lasts=True)})
+    job = Job(name="fm", script="x.py", framework="plain")
+    run = submit(Prepared(job=job), engine, stays=False)
+    stop, events = engine.stop, engine.events
+
+    def stopped_while_it_is_waited_for(ref: RunRef, **more: Any) -> Iterator[Event]:
+        if more.get("follow"):
+            stop(ref)
+        return events(ref, **more)
+
+    monkeypatch.setattr(engine, "stop", lambda *_, **__: None)
+    monkeypatch.setattr(engine, "events", stopped_while_it_is_waited_for)
+    run.stop()
+    assert run.status().state == "stopped"
+    assert capsys.readouterr().out == ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from echelon.engines.base import Engine
@@ -37,6 +37,7 @@ def run(
     from echelon.jobfile import settings_from
 
     given = {key: value for key, value in settings.items() if value is not None}
+    _check_arguments(args, kwargs)
     if not callable(what):
         given |= _script(what, args, kwargs)
     surroundings = find_surroundings()
@@ -47,7 +48,7 @@ def run(
         )
     engine = choose_engine(merged.on, context=merged.context, namespace=merged.namespace)
     if callable(what):
-        prepared = prepare_function(what, args, kwargs or {}, merged, surroundings, engine.traits)
+        prepared = prepare_function(what, tuple(args), kwargs or {}, merged, surroundings, engine.traits)
     else:
         prepared = prepare(merged, surroundings, engine.traits)
     for note in (*prepared.notes, *engine.notes(prepared.job)):
@@ -95,13 +96,26 @@ def watched_at(target: Target) -> Engine:
     return choose_engine(CLUSTER, context=found.context, namespace=found.namespace, watched=True)
 
 
-def _script(
-    what: str | os.PathLike[str] | None, args: Sequence[object], kwargs: Mapping[str, object] | None
-) -> dict[str, object]:
+def _check_arguments(args: object, kwargs: object) -> None:
+    """Refuse what Python would take apart: a text by its letters, a dict by its keys."""
+    if isinstance(args, str | bytes):
+        raise InvalidJob("args", args, "is one text", hint='give a list of words: args=["--epochs", "3"]')
+    if isinstance(args, Mapping) or not isinstance(args, Iterable):
+        hint = "a function takes args=[3], or kwargs={'epochs': 3}"
+        raise InvalidJob("args", args, "is no list", hint=hint)
+    if not isinstance(kwargs, Mapping | None):
+        raise InvalidJob("kwargs", kwargs, "is no dict", hint="give names: kwargs={'epochs': 3}")
+
+
+def _script(what: object, args: Sequence[object], kwargs: Mapping[str, object] | None) -> dict[str, object]:
     """The settings that a script and its arguments mean."""
     if kwargs:
         raise InvalidJob("kwargs", kwargs, "is for a function", hint='a script takes args=["--epochs", "3"]')
-    if isinstance(args, str):
-        raise InvalidJob("args", args, "is one text", hint='give a list of words: args=["--epochs", "3"]')
+    if not isinstance(what, str | os.PathLike | None):
+        hint = "pass the function itself, without calling it: echelon.run(train, args=[3])"
+        kind = type(what).__name__
+        raise InvalidJob(
+            "echelon.run()", kind, "is the type of this value, no script and no function", hint=hint
+        )
     found: dict[str, object] = {} if what is None else {"script": os.fspath(what)}
     return {**found, "args": [str(word) for word in args]} if args else found

@@ -430,7 +430,7 @@ class Run:
         note = self._engine.stop(self._ref, signal="SIGKILL" if now else signal)
         if wait:
             with suppress(ResultsIncomplete):  # it has ended; `wait` and `get` tell what is missing
-                self.wait(STOP_PATIENCE)
+                self.wait(STOP_PATIENCE, show=False)
         return note
 
     def resumable(self, job: Job) -> bool:

@@ -104,6 +104,17 @@ def test_a_variable_with_the_name_of_something_built_in_is_handed_on(tmp_path: P
     assert found == {"first": {}, "load": {}, "use": {"input": "load", "sum": "load"}}
 
 
+def test_a_step_gets_the_variables_of_its_commands(tmp_path: Path) -> None:
+    found = inputs(
+        tmp_path,
+        [
+            ("step:load", "url = 'x'\nimport os"),
+            ("step:fetch prev:load", "!wget $url -O $HOME/{os.path.basename(url)}"),
+        ],
+    )
+    assert found["fetch"] == {"url": "load", "os": "load"}
+
+
 def test_a_step_that_only_declares_a_name_gets_it_and_does_not_make_it(tmp_path: Path) -> None:
     found = inputs(
         tmp_path,

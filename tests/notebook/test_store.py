@@ -108,6 +108,15 @@ def test_tables(tmp_path: Path) -> None:
     assert (codec(tmp_path, "plain"), codec(tmp_path, "odd")) == ("plain", "pickle")
 
 
+def test_a_table_keeps_the_frequency_of_its_dates(tmp_path: Path) -> None:
+    pd = pytest.importorskip("pandas")
+    daily = pd.DataFrame({"a": [1, 2]}, index=pd.date_range("2026-01-01", periods=2, freq="D"))
+    loose = daily.set_axis(pd.DatetimeIndex(list(daily.index)))
+    found = there_and_back(tmp_path, daily=daily, loose=loose)
+    assert (found["daily"].index.freq, found["loose"].index.freq) == (daily.index.freq, None)
+    assert codec(tmp_path, "loose") == "plain"
+
+
 @pytest.mark.slow
 def test_a_torch_model_and_its_optimizer_still_share_parameters(tmp_path: Path) -> None:
     import torch

@@ -56,6 +56,18 @@ def test_curves_and_the_cause_of_a_failure(serve: Serve) -> None:
     assert "ValueError: bad" in client.data("/api/runs/bad")["status"]["root_cause"]["summary"]
 
 
+def test_values_that_cannot_be_drawn(serve: Serve) -> None:
+    act = Act(lines=("step=1 loss=2 size=1 rate=1", "step=2 loss=nan size=inf rate=-inf"))
+    client = serve(engine_with(fm=act)).enter()
+    charts = {chart["name"]: chart for chart in client.data("/api/runs/fm/metrics")}
+    assert {name: chart["last"] for name, chart in charts.items()} == {
+        "loss": "nan",
+        "size": "inf",
+        "rate": "-inf",
+    }
+    assert charts["loss"]["curves"] == [{"label": "rank 0", "x": [1.0], "y": [2.0]}]
+
+
 def test_results_are_listed_and_downloaded(serve: Serve, results: Path) -> None:
     client = serve(engine_with(results, fm=Act())).enter()
     listed = client.data("/api/runs/fm/results")

@@ -25,7 +25,9 @@ _SHOWN_ONLY = frozenset(("html", "HTML", "javascript", "js", "latex", "markdown"
 _SHELLS = {"bash": "bash", "sh": "sh", "script": ""}
 _LINE = re.compile(r"(?P<indent>\s*)(?:(?P<target>[\w., ]+?)\s*=\s*)?(?P<sign>[%!])(?P<rest>.*)", re.DOTALL)
 _HELP = re.compile(r"\s*(\?{1,2}[\w.]+|[\w.*]+\?{1,2})\s*$")
-_FIELD = re.compile(r"(?<![$\w{]){(\w+)}")
+_FIELD = re.compile(r"(?<![$\w{]){([^{}]+)}")
+_OUTSIDE_QUOTES = r"(?=(?:[^']*'[^']*')*[^']*$)"  # IPython leaves $x to the shell between single quotes
+_DOLLAR = re.compile(rf"(?<![$\\])\$([^\W\d]\w*)(?![\w.]){_OUTSIDE_QUOTES}")
 
 
 def plain_code(text: str, where: str | Place) -> str:
@@ -99,7 +101,7 @@ def _line_magic(found: re.Match[str], where: str | Place) -> str:
         case "time" | "timeit" | "prun" | "memit" if not target:
             return words if words and _problem(words) is None else "pass"
         case "cd":
-            return f"{OWN}cd({words!r})"
+            return f"{OWN}cd({_shell(words)})"
         case "env" | "set_env" if "=" in words or name == "set_env":
             key, _, value = words.replace(" ", "=", "=" not in words).partition("=")
             return f"{OWN}env({key.strip()!r}, {value.strip()!r})"
@@ -147,10 +149,32 @@ def _instead(name: str) -> str:
 
 
 def _shell(command: str) -> str:
-    """A command as Python: what stands in braces is the notebook's variable, as in IPython."""
-    names = [name for name in _FIELD.findall(command) if name.isidentifier() and not hasattr(builtins, name)]
-    given = ", ".join(f"{name!r}: {name}" for name in dict.fromkeys(names))
-    return f"{command!r}, {{{given}}}" if given else repr(command)
+    """A command as Python. What stands in braces is the notebook's variable, as in IPython; an expression
+    there, and `$x`, are the notebook's if it has the names, and otherwise the shell's.
+    """
+    fields = dict.fromkeys(_FIELD.findall(command))
+    names = [each for each in fields if each.isidentifier() and not hasattr(builtins, each)]
+    given = [f"{name!r}: {name}" for name in names]
+    perhaps = {f"${name}": name for name in _DOLLAR.findall(command)}
+    perhaps |= {each: each for each in fields if not each.isidentifier()}
+    for key, text in perhaps.items():
+        there = _if_there(text)
+        if there:
+            given.append(f"**({{{key!r}: {text}}} if {there} else {{}})")
+    return f"{command!r}, {{{', '.join(given)}}}" if given else repr(command)
+
+
+def _if_there(text: str) -> str:
+    """The condition under which an expression can be computed; empty for text that is not meant as one."""
+    try:
+        tree = ast.parse(text, mode="eval").body
+    except (SyntaxError, ValueError):
+        return ""
+    names = {part.id for part in ast.walk(tree) if isinstance(part, ast.Name)}
+    names = {name for name in names if not hasattr(builtins, name)}
+    if not isinstance(tree, ast.Name | ast.Attribute | ast.Subscript | ast.Call | ast.BinOp) or not names:
+        return ""
+    return " and ".join(f"({name!r} in dir() or {name!r} in globals())" for name in sorted(names))
 
 
 def _indent(line: str) -> str:

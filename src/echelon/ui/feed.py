@@ -5,11 +5,12 @@ and ends with the next line or event."""
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from echelon.errors import EchelonError, Unavailable
 from echelon.handle import Run
@@ -29,6 +30,10 @@ _MOST_FEEDS = 8
 _QUIET = 0.3  # seconds without a new line, after which what there was has been read
 _PATIENCE = 3.0  # seconds after the first look that a request waits for that
 T = TypeVar("T")
+
+
+def _plain(value: float) -> float | str:
+    return value if math.isfinite(value) else str(value)
 
 
 class Feed:
@@ -76,6 +81,11 @@ class Feed:
         """How far the lowest rank has come that tells it."""
         with self._reading:
             return self._reader.lowest()
+
+    def charts(self, rank: int | None) -> list[dict[str, Any]]:
+        """The curves of a rank. A last value that JSON has no number for is a text: nan, inf or -inf."""
+        found = self.curves.charts(rank)
+        return [{**each, "last": _plain(each["last"])} for each in found]
 
     def forget_status(self) -> None:
         """Something was done to the run."""

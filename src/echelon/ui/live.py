@@ -188,7 +188,7 @@ class RunView:
         if values == self._values or (values[1:] == self._values[1:] and now - self._drawn < _CURVES):
             return []
         self._values, self._drawn = values, now
-        return [{"kind": "metrics", "metrics": feed.curves.charts(rank)}]
+        return [{"kind": "metrics", "metrics": feed.charts(rank)}]
 
 
 def view_of(reading: Reading, page: str, name: str) -> View:

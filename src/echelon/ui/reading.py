@@ -122,7 +122,7 @@ class Reading:
         """A run's curves."""
         feed = self.feed(name)
         feed.catch_up()
-        return feed.curves.charts(rank)
+        return feed.charts(rank)
 
     def results_folder(self, name: str) -> Path | None:
         """Where a run's results are on this machine, if they belong here."""

@@ -65,6 +65,8 @@ def _frames_alike(one: Any, other: Any) -> bool:
         return False
     if not one.index.equals(other.index) or one.index.names != other.index.names:
         return False
+    if getattr(one.index, "freq", None) != getattr(other.index, "freq", None):  # Arrow has no place for it
+        return False
     if hasattr(one, "columns"):
         same = one.columns.equals(other.columns) and one.columns.names == other.columns.names
         return bool(same and list(one.dtypes) == list(other.dtypes))

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any, Iterator, List, Mapping, Optional
 
+_DOLLAR = r"%s(?![\w.])(?=(?:[^']*'[^']*')*[^']*$)"
 _PIP = re.compile(r"\s*(?:python3? -m )?(pip3?|conda)\s")
 
 
@@ -38,12 +39,15 @@ def install(lock: Path) -> None:
     def env(name: str, value: str) -> None:
         os.environ[name] = value
 
+    def cd(path: str, names: Optional[Mapping[str, Any]] = None) -> None:
+        os.chdir(os.path.expanduser(_filled(path, names).strip("\"' ") or "~"))
+
     functions = {
         "shell": shell,
         "lines": lines,
         "script": _run,
         "write_file": write_file,
-        "cd": lambda path: os.chdir(os.path.expanduser(path.strip("\"' ") or "~")),
+        "cd": cd,
         "env": env,
         "pwd": os.getcwd,
     }
@@ -52,9 +56,12 @@ def install(lock: Path) -> None:
 
 
 def _filled(command: str, names: Optional[Mapping[str, Any]]) -> str:
-    for name, value in (names or {}).items():
-        command = command.replace("{%s}" % name, str(value))
-    return command
+    """The command with the values of `{x}`, and of `$x` where that is outside of single quotes."""
+    if not names:
+        return command
+    parts = [_DOLLAR % re.escape(key) if key[0] == "$" else re.escape("{%s}" % key) for key in names]
+    values = {(key if key[0] == "$" else "{%s}" % key): str(value) for key, value in names.items()}
+    return re.sub("|".join(parts), lambda found: values[found.group()], command)
 
 
 def _own_pip(command: str) -> str:

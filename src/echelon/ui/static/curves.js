@@ -8,8 +8,12 @@ const COLOURS = ["--curve-1", "--curve-2", "--curve-3", "--curve-4"];
 
 export function Curves({ charts }) {
   if (charts.length === 0) return html`<p>Nothing was measured so far: a line such as <code>step=3 loss=0.53</code> is a metric.</p>`;
-  return html`<div class="charts">${charts.map((chart) => html`<${Chart} key=${chart.name} chart=${chart} />`)}</div>`;
+  return html`<div class="charts">${charts.map((chart) => chart.curves.some((curve) => curve.x.length)
+    ? html`<${Chart} key=${chart.name} chart=${chart} />`
+    : html`<figure key=${`${chart.name} without points`}><${Caption} chart=${chart} /><p>No value that could be drawn.</p></figure>`)}</div>`;
 }
+
+const Caption = ({ chart }) => html`<figcaption><strong>${plain(chart.name)}</strong> now ${number(chart.last)}</figcaption>`;
 
 // Whether the user's screen is dark: a drawing has its colours for good, and is made again.
 function useDark() {
@@ -61,7 +65,7 @@ function Chart({ chart }) {
   }, []);
   const name = plain(chart.name);
   return html`<figure>
-    <figcaption><strong>${name}</strong> now ${number(chart.last)}</figcaption>
+    <${Caption} chart=${chart} />
     <div ref=${place} role="img" aria-label=${`curve of ${name}, last value ${number(chart.last)}`}></div>
   </figure>`;
 }

@@ -102,7 +102,7 @@ export function Lines({ found, ranks, wanted, ask }) {
         choose({ search: event.target.value });
       }} /></label>
       <label><input type="checkbox" checked=${following} onChange=${(event) => setTop(event.target.checked ? null : place)} /> follow</label>
-      <span role="status">${filtered ? `${many} of ` : ""}${count} lines${found.complete ? "" : ", searching …"}</span>
+      <span role="status">${filtered ? `${many} of ` : ""}${count} ${count === 1 ? "line" : "lines"}${found.complete ? "" : ", searching …"}</span>
     </form>
     <div class="lines" ref=${box} tabindex="0" role="log" aria-live="off" aria-label="output of the ranks"
       onScroll=${onScroll} onWheel=${onWheel} onKeyDown=${onKeyDown}>
