@@ -42,8 +42,8 @@ class InvalidNotebook(InvalidJob):
 def refuse(problems: Sequence[InvalidNotebook]) -> None:
     """Raise the first of several problems, with the others, in the order of the cells: all can be mended at
     once."""
-    first, *others = sorted(problems, key=lambda each: reading_order(each.place)) or [None]
-    if first is not None:
+    if problems:
+        first, *others = sorted(problems, key=lambda each: reading_order(each.place))
         first.others = tuple(others)
         raise first
 
