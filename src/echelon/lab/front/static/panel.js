@@ -7,6 +7,7 @@ import { TagForm } from "./tagging.js";
 
 const PAUSE = 400;  // ms without a change
 const RETRY = 3000;
+const AGAIN = 200, TRIES = 150;  // ms between two tries to reach a cell, and how many
 
 export class Panel {
   constructor(ServerConnection, isVisible) {
@@ -176,11 +177,18 @@ export class Panel {
     }
   }
 
-  go(number) {
-    if (!number || !this.content) return;
-    this.content.activeCellIndex = number - 1;
-    this.content.scrollToItem?.(number - 1);
-    this.content.activate();
+  // JupyterLab puts the cells of a large notebook into the page one after the other; it cannot scroll to one before.
+  async go(number) {
+    const { content } = this, at = number - 1;
+    if (!number || !content) return;
+    content.activeCellIndex = at;
+    for (let tries = 0; tries < TRIES; tries++) {
+      content.scrollToItem?.(at)?.catch?.(() => {});
+      if (content.widgets[at]?.node.isConnected) break;
+      await new Promise(resolve => { setTimeout(resolve, AGAIN); });
+      if (content.isDisposed || content.activeCellIndex !== at) return;
+    }
+    content.activate();
   }
 
   focus() { [...this.node.querySelectorAll("select, input, button")].find(each => each.offsetParent)?.focus(); }

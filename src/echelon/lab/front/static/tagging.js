@@ -98,6 +98,7 @@ export class TagForm {
     put(this.memory, choice.memory);
     this.known.replaceChildren(...steps.map(value => make("option", { value })));
     this.showOthers(others, choice.after);
+    if (!same) this.after.scrollTop = this.after.querySelector(":checked")?.offsetTop ?? 0;  // of many, the chosen one
     this.tags.textContent = view.tags.length ? `Tags: ${view.tags.join(" ")}` : "No tags.";
     this.arrange();
   }
