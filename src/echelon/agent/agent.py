@@ -18,7 +18,6 @@ from echelon.agent.address import own_address
 from echelon.agent.finish import Shutdown
 from echelon.agent.gang import giving_way
 from echelon.agent.gang.member import Member
-from echelon.agent.gang.verdict import LOST, cause_of_loss, make_verdict
 from echelon.agent.gang.wire import Connection
 from echelon.agent.loop import Loop
 from echelon.agent.output import termination
@@ -361,6 +360,8 @@ class Agent:
         if not (self._in_pod and self._task.hold > 0 and self._member.ran) or self._member.leaving:
             self._shutdown.leave_after_ranks(NO_LEADER, reason)
             return
+        from echelon.agent.gang.verdict import LOST, cause_of_loss, make_verdict
+
         assert self._to_leader is not None
         verdict = make_verdict("failed", None, cause_of_loss([(0, how, LOST)], how))
         self._to_leader.verdict = verdict

@@ -8,7 +8,6 @@ from __future__ import annotations
 import time
 
 from echelon.agent.files.beside import is_copying
-from echelon.agent.gang.decisions import REUNION
 from echelon.agent.gang.member import Member
 from echelon.agent.linger import Linger, try_api_server
 from echelon.agent.loop import Loop
@@ -159,6 +158,8 @@ class Shutdown:
             return False  # the leader that replaces a lost one learns from its members how the run ended
         if self.leader is not None and self.leader.has_members:
             return False
+        from echelon.agent.gang.decisions import REUNION  # a member does not need it before
+
         if not self._member.ran and self.handover.kept_for < REUNION:
             return False  # members of the leader that this one replaces are on their way
         return not attended or self.handover.kept_for > STILL_FETCHED
