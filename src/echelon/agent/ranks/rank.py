@@ -70,6 +70,11 @@ def describe_no_start(program: str, error: Exception, cwd: str) -> str:
     if missing and where not in (None, program):
         return "cannot start in %s: %s" % (where, reason)
     text = "cannot start %s: %s" % (program, reason)
+    if missing and "/" in program and os.path.isfile(os.path.join(cwd, program)):
+        return "%s: the program that its first line names%s" % (
+            text,
+            _named_first(os.path.join(cwd, program)),
+        )
     if missing and "/" not in program and os.path.exists(os.path.join(cwd, program)):
         text += " on the PATH; it is in the working folder: ./%s" % program
     elif missing and program == "mpirun":
@@ -77,6 +82,19 @@ def describe_no_start(program: str, error: Exception, cwd: str) -> str:
 
         text += "; MPI is needed: %s" % PACKAGES
     return text
+
+
+def _named_first(script: str) -> str:
+    """What a script's first line names as the program that runs it; Windows' line ends become part of it."""
+    try:
+        with open(script, "rb") as file:
+            first = file.readline(256)
+    except OSError:
+        return ""
+    if not first.startswith(b"#!"):
+        return ""  # a program itself, which names its loader
+    windows = ", with a carriage return at its end: save it with Unix line ends"
+    return " (%s)%s" % (os.fsdecode(first[2:]).strip(), windows if first.endswith(b"\r\n") else "")
 
 
 def find_start_hint(program: str, error: Exception, cwd: str, in_pod: bool) -> str | None:
