@@ -248,11 +248,12 @@ def test_top_shows_who_uses_the_machine(call: Call, stay: str) -> None:
     assert re.search(r"^RUN +STATE +PROCESSES +CPUS +MEMORY +GPUS\nfm +running", text, re.MULTILINE)
 
 
-def test_the_columns_of_doctor(call: Call, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_columns_of_doctor(call: Call, capfd: pytest.CaptureFixture[str]) -> None:
     """They begin where those of any other line do: each is printed as soon as it is known."""
     told = json.loads(call("doctor", "-o", "json").stdout)
-    findings([Finding("degraded", each["what"], "FOUND", "FOUND") for each in told], "text")
-    assert len({row.index("FOUND") for row in capsys.readouterr().out.splitlines()}) == 1
+    same = [Finding(level="degraded", what=each["what"], found="FOUND", fix="FOUND") for each in told]
+    findings(same, "text")
+    assert len({row.index("FOUND") for row in capfd.readouterr().out.splitlines()}) == 1
 
 
 def test_doctor(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -51,7 +51,7 @@ def test_a_good_job(job: Job) -> None:
         (replace(GOOD, workers=0), "workers", 0, "at least one worker"),
         (replace(GOOD, procs=0), "procs", 0, "one per GPU"),
         (replace(GOOD, workers=10**22), "workers", 10**22, "a smaller number"),
-        (replace(GOOD, procs=1_001), "procs", 1_001, "a smaller number"),
+        (replace(GOOD, procs=1_001, resources=Resources(gpus=1)), "procs", 1_001, "a smaller number"),
         (
             replace(GOOD, roles=(Role(name="ps", workers=10_001, resources=NONE),)),
             "role ps",

@@ -105,7 +105,7 @@ def validate(job: Job) -> None:
     _at_least("workers", job.workers, 1, "a run has at least one worker")
     _at_least("procs", job.procs, 1, "a worker has at least one process; leave it out for one per GPU")
     _at_most("workers", job.workers, _MOST_WORKERS)
-    _at_most("procs", job.procs, _MOST_PROCS)
+    _at_most("procs", job.procs, max(_MOST_PROCS, job.resources.gpus))  # of GPUs, placement says how many are
     _at_least("restarts", job.restarts, 0, "0 means: do not restart")
     if abs(job.priority) > _MOST_PRIORITY:
         hint = f"a whole number from -{_MOST_PRIORITY} to {_MOST_PRIORITY}; 0 is as any other run"

@@ -71,10 +71,7 @@ def describe_no_start(program: str, error: Exception, cwd: str) -> str:
         return "cannot start in %s: %s" % (where, reason)
     text = "cannot start %s: %s" % (program, reason)
     if missing and "/" in program and os.path.isfile(os.path.join(cwd, program)):
-        return "%s: the program that its first line names%s" % (
-            text,
-            _named_first(os.path.join(cwd, program)),
-        )
+        return text + _describe_first_line(os.path.join(cwd, program))
     if missing and "/" not in program and os.path.exists(os.path.join(cwd, program)):
         text += " on the PATH; it is in the working folder: ./%s" % program
     elif missing and program == "mpirun":
@@ -84,8 +81,10 @@ def describe_no_start(program: str, error: Exception, cwd: str) -> str:
     return text
 
 
-def _named_first(script: str) -> str:
-    """What a script's first line names as the program that runs it; Windows' line ends become part of it."""
+def _describe_first_line(script: str) -> str:
+    """Of a script that is there, what is not: the program that its first line names. Windows' line end is
+    part of that name.
+    """
     try:
         with open(script, "rb") as file:
             first = file.readline(256)
@@ -93,8 +92,9 @@ def _named_first(script: str) -> str:
         return ""
     if not first.startswith(b"#!"):
         return ""  # a program itself, which names its loader
-    windows = ", with a carriage return at its end: save it with Unix line ends"
-    return " (%s)%s" % (os.fsdecode(first[2:]).strip(), windows if first.endswith(b"\r\n") else "")
+    windows = " and a carriage return; save it with Unix line ends"
+    named = os.fsdecode(first[2:]).strip()
+    return "; its first line names %s%s" % (named, windows if first.endswith(b"\r\n") else "")
 
 
 def find_start_hint(program: str, error: Exception, cwd: str, in_pod: bool) -> str | None:
