@@ -74,7 +74,14 @@ def test_a_python_that_was_chosen(given: str, settled: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "hint"), [("venv", ""), ("./venv", "venv/bin/python?"), ("no/py", ""), ("pyhton", "")]
+    ("given", "hint"),
+    [
+        ("venv", ""),
+        ("./venv", "venv/bin/python?"),
+        ("./venv/bin", "venv/bin/python?"),
+        ("no/py", ""),
+        ("pyhton", ""),
+    ],
 )
 def test_a_python_that_is_none(given: str, hint: str) -> None:
     write("train.py")

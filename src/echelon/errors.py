@@ -166,7 +166,7 @@ def from_os_error(error: OSError, path: object = None) -> StateTrouble:
         return StateTrouble(
             f"the disk is full at {where}", hint="free some space, or choose a folder on another disk"
         )
-    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR):
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST):
         return StateTrouble(
             f"cannot use {where}: {error.strerror}",
             hint="choose a folder that you may write to (ECHELON_HOME for the state, --results for results)",

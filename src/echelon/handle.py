@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
@@ -270,7 +271,7 @@ class Run:
                 there[piece.worker] += 1
                 yield piece
 
-        yield from deque(filter(wanted, whole_lines(pieces())), maxlen=tail)
+        yield from deque(filter(wanted, whole_lines(pieces())), maxlen=min(tail, sys.maxsize))
         if not follow:
             return
 

@@ -246,10 +246,9 @@ def _settle_python(job: Job, surroundings: Surroundings) -> str:
 
 def _check_python(python: str, environment: Mapping[str, str]) -> None:
     if shutil.which(python, path=environment.get("PATH")) is None:
-        inside = Path(python) / "bin" / "python"
-        hint = (
-            f"did you mean {inside}?" if inside.exists() else "leave it out to use the active environment's"
-        )
+        inside = [Path(python) / "bin" / "python", Path(python) / "python"]
+        meant = next((path for path in inside if path.exists()), None)
+        hint = f"did you mean {meant}?" if meant else "leave it out to use the active environment's"
         raise InvalidJob("python", python, "is not a program", hint=hint)
 
 

@@ -99,6 +99,12 @@ def test_a_mistake_is_one_line_and_a_hint(
     check_nothing_left(home)
 
 
+def test_a_state_folder_that_is_a_file(call: Call, hello: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ECHELON_HOME", str(Path(hello).absolute()))
+    for words in (["run", hello], ["ps"]):
+        check_refused(call(*words), 115, "cannot use", "hello.py", "ECHELON_HOME for the state")
+
+
 def test_more_gpus_than_there_are(cli: Call, hello: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     check_refused(

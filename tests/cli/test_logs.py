@@ -60,6 +60,9 @@ def test_the_last_lines(call: Call, talked: str) -> None:
         ]
         assert last == everything[-3:]
         assert call("logs", talked, "--tail", "0", *words).stdout == ""
+        assert (
+            len(call("logs", talked, "--tail", str(10**22), "-o", "json", *words).stdout.splitlines()) == 16
+        )
     of_rank = [line for line in everything if line["rank"] == 1]
     last = [
         json.loads(line)

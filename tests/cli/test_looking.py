@@ -17,6 +17,7 @@ import yaml
 from tests.cli.conftest import Background, wait_for
 from tests.conftest import wait_until
 
+from echelon.cli.render import findings
 from echelon.model.event import RootCause
 from echelon.model.finding import Finding
 from echelon.model.log import LogLine
@@ -245,6 +246,14 @@ def test_top_shows_who_uses_the_machine(call: Call, stay: str) -> None:
     text = call("top").stdout
     assert re.search(r"^\d+ CPUs, load", text)
     assert re.search(r"^RUN +STATE +PROCESSES +CPUS +MEMORY +GPUS\nfm +running", text, re.MULTILINE)
+
+
+def test_the_columns_of_doctor(call: Call, capfd: pytest.CaptureFixture[str]) -> None:
+    """They begin where those of any other line do: each is printed as soon as it is known."""
+    told = json.loads(call("doctor", "-o", "json").stdout)
+    same = [Finding(level="degraded", what=each["what"], found="FOUND", fix="FOUND") for each in told]
+    findings(same, "text")
+    assert len({row.index("FOUND") for row in capfd.readouterr().out.splitlines()}) == 1
 
 
 def test_doctor(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:

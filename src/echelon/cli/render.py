@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from echelon.model.finding import Finding
 
 _RUN_HEADS = ("NAME", "STATE", "WORKERS", "GPUS", "AGE", "TOOK", "COMMAND", "REASON")
+_LONGEST_WHAT = len("panel in JupyterLab")  # what a check-up is about; its lines are printed one by one
 _LEVEL_COLOURS = {"ok": "green", "degraded": "yellow", "missing": "red"}
 _SHORTENED = ("OWNER", "COMMAND", "REASON", "MODEL", "USED BY")  # columns that give way on a narrow terminal
 _WHOLE = ("NAME", "NODE", "RUN", "STATE")  # columns that never do: the last ones leave the screen instead
@@ -285,9 +286,9 @@ def findings(found: Iterable[Finding], format_: str) -> list[Finding]:
     shown = []
     for each in found:
         level = style(each.level.ljust(8), fg=_LEVEL_COLOURS[each.level])
-        say(f"{level}  {each.what.ljust(16)}  {each.found}")
+        say(f"{level}  {each.what.ljust(_LONGEST_WHAT)}  {each.found}")
         if each.fix:
-            say(f"{'':28}{each.fix}")
+            say(f"{'':{8 + 2 + _LONGEST_WHAT + 2}}{each.fix}")
         shown.append(each)
     return shown
 

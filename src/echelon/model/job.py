@@ -22,6 +22,7 @@ QUEUE_TIMEOUT = 7 * 86400.0
 FUNCTIONS = ".echelon"  # the folder among shipped code that holds a function's script
 PIPELINE, STEP = "ECHELON_PIPELINE", "ECHELON_STEP"  # variables of a run that is a notebook's step
 _MOST_PRIORITY = 1000
+_MOST_WORKERS, _MOST_PROCS = 10_000, 1_000  # more is a slip of the hand, and would take the machine down
 _NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -103,6 +104,8 @@ def validate(job: Job) -> None:
         )
     _at_least("workers", job.workers, 1, "a run has at least one worker")
     _at_least("procs", job.procs, 1, "a worker has at least one process; leave it out for one per GPU")
+    _at_most("workers", job.workers, _MOST_WORKERS)
+    _at_most("procs", job.procs, max(_MOST_PROCS, job.resources.gpus))  # of GPUs, placement says how many are
     _at_least("restarts", job.restarts, 0, "0 means: do not restart")
     if abs(job.priority) > _MOST_PRIORITY:
         hint = f"a whole number from -{_MOST_PRIORITY} to {_MOST_PRIORITY}; 0 is as any other run"
@@ -204,6 +207,8 @@ def _check_role(role: Role) -> None:
         )
     _at_least(where, role.workers, 1, "leave the role out to have none")
     _at_least(f"{where}: procs", role.procs, 1, "a worker has at least one process")
+    _at_most(where, role.workers, _MOST_WORKERS)
+    _at_most(f"{where}: procs", role.procs, _MOST_PROCS)
     if role.name in LEADING and role.workers != 1:
         raise InvalidJob(where, role.workers, "is more than one", hint=f"there is exactly one {role.name}")
     _check_resources(f"{where}: ", role.resources)
@@ -225,6 +230,11 @@ def _check_variables(field_name: str, names: Iterable[str]) -> None:
 def _at_least(field_name: str, value: int, least: int, hint: str) -> None:
     if isinstance(value, bool) or value < least:
         raise InvalidJob(field_name, value, f"is less than {least}", hint=hint)
+
+
+def _at_most(field_name: str, value: int, most: int) -> None:
+    if value > most:
+        raise InvalidJob(field_name, value, f"is more than {most}", hint="give a smaller number")
 
 
 def _check_resources(where: str, resources: Resources, *, some: bool = False) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from echelon.agent.ranks.rank import find_start_hint
+from echelon.agent.ranks.rank import describe_no_start, find_start_hint
 
 SCRIPT = "print('hi')\n"
 
@@ -40,3 +40,18 @@ def test_what_helps_to_start_it(tmp_path: Path, program: str, mode: int | None, 
 def test_in_a_pod_it_is_the_image_that_lacks_it(tmp_path: Path) -> None:
     error = start_in(tmp_path, "no-such-program")
     assert "--image" in (find_start_hint("no-such-program", error, str(tmp_path), in_pod=True) or "")
+
+
+@pytest.mark.parametrize(
+    ("first", "says"),
+    [
+        ("#!/no/such/sh", "/no/such/sh"),
+        ("#!/bin/sh\r", "/bin/sh and a carriage return; save it with Unix line ends"),
+    ],
+)
+def test_a_script_is_there_but_not_what_runs_it(tmp_path: Path, first: str, says: str) -> None:
+    (tmp_path / "train.sh").write_bytes(f"{first}\necho hi\n".encode())
+    (tmp_path / "train.sh").chmod(0o755)
+    error = start_in(tmp_path, "./train.sh")
+    said = describe_no_start("./train.sh", error, str(tmp_path))
+    assert said == f"cannot start ./train.sh: No such file or directory; its first line names {says}"

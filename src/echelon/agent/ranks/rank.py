@@ -70,6 +70,8 @@ def describe_no_start(program: str, error: Exception, cwd: str) -> str:
     if missing and where not in (None, program):
         return "cannot start in %s: %s" % (where, reason)
     text = "cannot start %s: %s" % (program, reason)
+    if missing and "/" in program and os.path.isfile(os.path.join(cwd, program)):
+        return text + _describe_first_line(os.path.join(cwd, program))
     if missing and "/" not in program and os.path.exists(os.path.join(cwd, program)):
         text += " on the PATH; it is in the working folder: ./%s" % program
     elif missing and program == "mpirun":
@@ -77,6 +79,22 @@ def describe_no_start(program: str, error: Exception, cwd: str) -> str:
 
         text += "; MPI is needed: %s" % PACKAGES
     return text
+
+
+def _describe_first_line(script: str) -> str:
+    """Of a script that is there, what is not: the program that its first line names. Windows' line end is
+    part of that name.
+    """
+    try:
+        with open(script, "rb") as file:
+            first = file.readline(256)
+    except OSError:
+        return ""
+    if not first.startswith(b"#!"):
+        return ""  # a program itself, which names its loader
+    windows = " and a carriage return; save it with Unix line ends"
+    named = os.fsdecode(first[2:]).strip()
+    return "; its first line names %s%s" % (named, windows if first.endswith(b"\r\n") else "")
 
 
 def find_start_hint(program: str, error: Exception, cwd: str, in_pod: bool) -> str | None:
