@@ -18,6 +18,7 @@ l0, l1, l2 = [1], [2, 2], [3]
 d = {"x": [0]}
 c = Bag()
 count = counter(1)
+more, seen = pair(1)
 class Own:
     n, held = 0, []
 def f(x): return (x, i0, len(l0))
@@ -34,10 +35,16 @@ def counter(n):
         n += 1
         return n
     return count
+def pair(n):
+    def more():
+        nonlocal n
+        n += 1
+        return n
+    return more, lambda: n
 """
 END = """
 shared = [a is b for a in (l0, l1, l2, d["x"], c.held) for b in (l0, l1, l2, d["x"], c.held)]
-result = repr((count(), Own.n, Own.held))
+result = repr((count(), seen(), more(), seen(), Own.n, Own.held))
 result += repr((i0, i1, i2, l0, l1, l2, d, f(1), c.n, c.held, c.total(), type(c) is Bag, shared))
 with open("result.txt", "w") as file:
     file.write(result)
@@ -68,6 +75,9 @@ STATEMENTS = st.builds(
             "k = {n}\ng = lambda x: x + i{a} + k\ni{b} = g({n})",
             "i{a} = count()",
             "count = counter({n})",
+            "i{a} = more()",
+            "i{a} = seen()",
+            "more, seen = pair({n})",
             "Own.n += i{b}",
             "Own.held.append({n})",
             "Own.held = l{b}",
@@ -146,3 +156,15 @@ def test_a_graph_without_warnings_gives_what_cells_in_order_give(
         assume("neither comes before the other" not in refused.message)  # it asks for an order
         raise
     assert found == result_of(cells)
+
+
+def test_functions_that_share_a_variable_still_do_in_later_steps() -> None:
+    cells = [
+        ("step:first", "i1 = 0\n" + FUNCTIONS + "more, seen = pair(1)"),
+        ("step:second prev:first", "more()"),
+        (
+            "step:last prev:second",
+            "more()\nwith open('result.txt', 'w') as file:\n    file.write(repr(seen()))",
+        ),
+    ]
+    assert piped_result_of(cells) == result_of(cells) == "3"

@@ -13,6 +13,7 @@ are not plain data and were replaced later; those are computed again from the te
     literals.py      plain data as text
     source.py        the text of a function or class, verified
     names.py         which names a text uses
+    bodies.py        which of them a class body reads before it binds them
     definitions.py   a function or class written for another script
     values.py        the pickle stream, and what cannot be shipped
     variables.py     captured variables that several functions share

@@ -8,10 +8,11 @@ import functools
 import hashlib
 import io
 import pickle
-from types import FunctionType
-from typing import Any, Collection, Dict
+from types import CellType, FunctionType
+from typing import Any, Collection, Dict, Tuple
 
 import cloudpickle
+from cloudpickle.cloudpickle import _make_empty_cell
 
 _CACHED: Any = type(functools.lru_cache(len))
 _PROTOCOL = min(5, pickle.HIGHEST_PROTOCOL)
@@ -46,12 +47,25 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has no 
             return (_CACHED, (value.__wrapped__, info.maxsize, typed, type(info)), vars(value))
         if type(value) is functools.cached_property:  # it has a lock until Python 3.12
             return (functools.cached_property, (value.func,), {"attrname": value.attrname})
+        if type(value) is CellType:
+            return _reduced_cell(value)
         reduced = super().reducer_override(value)
         if not isinstance(value, FunctionType) or value.__globals__ is not self._namespace:
             return reduced
         make, arguments, (attributes, slots) = reduced[:3]
-        arguments = (arguments[0], self._namespace, *arguments[2:])
-        return (make, arguments, (attributes, dict(slots, __globals__={})), *reduced[3:])
+        # cloudpickle copies what a closure holds to variables of its own: two functions of one count would
+        # count apart. The variables themselves are one object for both.
+        arguments = (arguments[0], self._namespace, *arguments[2:4], value.__closure__)
+        slots = dict(slots, __globals__={}, __closure__=None)
+        return (make, arguments, (attributes, slots), *reduced[3:])
+
+
+def _reduced_cell(cell: CellType) -> Tuple[Any, ...]:
+    """A closure's variable: made empty and filled then, since what it holds may use it."""
+    try:
+        return (_make_empty_cell, (), (None, {"cell_contents": cell.cell_contents}))
+    except ValueError:  # it is not assigned yet
+        return (_make_empty_cell, ())
 
 
 class Unpickler(pickle.Unpickler):
