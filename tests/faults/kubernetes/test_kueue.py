@@ -1,12 +1,13 @@
 """`--queue` with the real Kueue and the real training operator: a run that fills the quota, others that wait
 for it and then run, as one Job, as two and as a PyTorchJob, and those that are stopped before; a PyTorchJob
-that was written by hand, and one that is stopped; and one of two Jobs whose quota is taken back.
+that was written by hand, and one that is stopped; and runs whose quota is taken back.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -114,7 +115,7 @@ def test_runs_wait_for_kueues_quota_and_then_run(queue: str, terminal: Terminal)
     assert terminal.status(halted)["state"] == "stopped", "Kueue does not start it"
 
 
-def test_a_run_of_two_jobs_whose_quota_is_taken_back_waits_and_runs_again(
+def test_runs_whose_quota_is_taken_back_wait_and_run_again(
     queue: str, own_cluster: Target, terminal: Terminal
 ) -> None:
     def hold(policy: str) -> None:
@@ -124,18 +125,21 @@ def test_a_run_of_two_jobs_whose_quota_is_taken_back_waits_and_runs_again(
 
     space = terminal.kubectl.namespace
     terminal.write("train.py", SCRIPT)
-    plain = ("--queue", queue, "--framework", "plain", "--cpus", "500m")
-    command = terminal.train("several", *plain, "-n", "1", "--role", "evaluator=1", "train.py")
-    wait_for_one(terminal, {"several": 2})
+    plain = ("--queue", queue, "--framework", "plain", "--cpus", "250m")
+    shapes = {"one": ("-n", "2"), "several": ("-n", "1", "--role", "evaluator=1")}  # one Job, and two
+    commands = {name: terminal.train(name, *plain, *shape, "train.py") for name, shape in shapes.items()}
+    for name in shapes:
+        wait_for_one(terminal, {name: 2})
     hold("HoldAndDrain")
-    wait_until(lambda: terminal.status("several")["state"] == "queued", "it to wait again", PATIENCE)
-    wait_until(lambda: not running_pods(terminal, "several"), "its pods to be gone", PATIENCE)
+    for name in shapes:
+        wait_until(partial(is_held_back, terminal, name), f"{name} to wait again", PATIENCE)
     hold("None")
-    wait_for_one(terminal, {"several": 2})
-    end_pods(terminal, "several")
-    assert command.wait() == 0, command
-    assert terminal.status("several")["state"] == "succeeded"
-    assert terminal.read("several", "model") == "trained"
+    for name, command in commands.items():
+        wait_for_one(terminal, {name: 2})
+        end_pods(terminal, name)
+        assert command.wait() == 0, command
+        assert terminal.status(name)["state"] == "succeeded"
+        assert terminal.read(name, "model") == "trained"
 
 
 def by_hand(name: str, image: str, queue: str) -> dict[str, Any]:
@@ -163,6 +167,13 @@ def check_that_it_waits(terminal: Terminal, run: str, queue: str) -> None:
     wait_until(says_why, "Kueue's reason", PATIENCE)
     assert seen["reason"].startswith(f"queued in Kueue's queue {queue}: "), seen
     assert seen["state"] == "queued", seen
+
+
+def is_held_back(terminal: Terminal, run: str) -> bool:
+    """It is queued again, since the queue is stopped, and its pods are gone."""
+    seen = terminal.status(run)
+    waits = seen["state"] == "queued" and "ClusterQueue is stopped" in (seen["reason"] or "")
+    return waits and not running_pods(terminal, run)
 
 
 def taken_back(terminal: Terminal) -> list[str]:

@@ -70,6 +70,18 @@ def test_the_leader_tells_how_it_ended_before_its_job_does() -> None:
     )
 
 
+def test_who_suspends_its_job_ends_its_workers_and_not_the_run() -> None:
+    """As Kueue does when it takes quota back. A rank that failed by itself has ended it all the same."""
+    left = pod(state=ended(3, message=verdict("failed", 117, cause={**LOST, "kind": "worker-left"})))
+    assert finished_event(stored(), [job(suspend=True)], [left]) is None
+    assert finished_event(stored(), [job()], [left]) is not None
+    asked = stored(stop={"at": 10.0, "reason": "stopped by ann", "now": True})
+    assert finished_event(asked, [job(suspend=True)], [left]) is not None
+    rank = {"summary": "rank 0 exited with code 1", "kind": "rank", "rank": 0, "exit_code": 1}
+    failed = pod(state=ended(3, message=verdict("failed", 1, cause=rank)))
+    assert finished_event(stored(), [job(suspend=True)], [failed]) is not None
+
+
 def test_a_leader_that_left_well_without_a_readable_verdict_has_succeeded() -> None:
     end = finished_event(stored(), [job()], [pod(state=ended(0, message="{"))])
     assert end is not None

@@ -154,15 +154,9 @@ def follow_events(api: Api, ref: RunRef, timeout: float | None, mirrors: Mirrors
             silent = not lines.reading or time.monotonic() - quiet_since > _LAST_LINES
             if leader.over or silent or (alone and _hold_alone(leader, view)):
                 now = _view(ref, mirror, uid, between) or view
-                if (
-                    _end(now, leader) is not None
-                    and (stored := _record_now(api, ref, now.stored)) is not None
-                ):
-                    now = _with_jobs(api, ref, replace(now, stored=stored))
-                    end = _end(now, leader)
-                    if end is not None:
-                        yield _told_by_keeper(api, now, leader) or end
-                        return
+                if (end := _final_end(api, ref, now, leader)) is not None:
+                    yield end
+                    return
             if time.monotonic() >= next_look:
                 next_look = time.monotonic() + _DIAGNOSE
                 _hear_keeper(api, view, leader)
@@ -210,7 +204,9 @@ def follow_logs(
             # A worker that is cut off may never send its last line: the wait for it is limited.
             if lines.reading and time.monotonic() - quiet_since < _LAST_LINES:
                 continue
-            if verdict or _is_abandoned(view) or _end(view, history.LeaderEvents()) is not None:
+            if verdict and outcome.are_suspended(view.stored, [*view.jobs, *view.waiting]):
+                verdict = False  # of workers that begin anew
+            elif verdict or _is_abandoned(view) or _end(view, history.LeaderEvents()) is not None:
                 return
 
 
@@ -322,6 +318,19 @@ def _with_jobs(api: Api, ref: RunRef, view: View) -> View:
         found = views.look(api, ref)
         return found if found.stored.uid == view.stored.uid else view
     return view
+
+
+def _final_end(api: Api, ref: RunRef, view: View, leader: history.LeaderEvents) -> Event | None:
+    """The end to report, from what is there now; None if there is none after all."""
+    if _end(view, leader) is None or (stored := _record_now(api, ref, view.stored)) is None:
+        return None
+    now = _with_jobs(api, ref, replace(view, stored=stored))
+    cause = leader.verdict.cause if leader.verdict is not None else None
+    if outcome.waits_again(stored, [*now.jobs, *now.waiting], cause):
+        leader.forget()
+        return None
+    end = _end(now, leader)
+    return None if end is None else _told_by_keeper(api, now, leader) or end
 
 
 def _end(view: View, leader: history.LeaderEvents) -> Event | None:

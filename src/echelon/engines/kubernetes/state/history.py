@@ -55,6 +55,12 @@ class LeaderEvents:
         self.kept: set[int] = set()  # workers that say that the keeper has their results
         self._known: set[str] = set()  # a state line repeats events: each is reported once
 
+    def forget(self) -> None:
+        """Begin anew, as the workers do whose leader was read."""
+        known = self._known
+        LeaderEvents.__init__(self)
+        self._known = known
+
     def read(self, line: EventLine, pods: Sequence[Object]) -> Iterator[Event]:
         """The events of one line. A state line repeats what still matters: only what was missed is new."""
         raw = json_object(line.payload.decode(errors="replace"))

@@ -44,6 +44,8 @@ from echelon.model.status import RunSummary, State, apply
 if TYPE_CHECKING:
     from echelon.engines.kubernetes.client.api import Object
 
+_GONE = ("worker-left", "worker-lost")  # causes that are a worker's, not a rank's
+
 
 def verdict_of(pods: Iterable[Object]) -> Mapping[str, Any] | None:
     """The verdict in the leader's termination message; None without one that can be read."""
@@ -63,7 +65,8 @@ def finished_event(stored: Stored, jobs: Sequence[Object], pods: Sequence[Object
     orderly = left.at if left is not None and left.exit_code in (0, RUN_OVER) else 0.0
     at = orderly or (end.at if end is not None else left.at if left is not None else 0.0)
     if verdict is not None:
-        return _from_verdict(verdict, stop, pods, at=at)
+        told = _from_verdict(verdict, stop, pods, at=at)
+        return None if waits_again(stored, jobs, told.cause) else told
     # A Job that was stopped before it began is complete without a pod.
     done = end is not None and end.outcome == "complete" and not any(map(_is_withdrawn, jobs))
     if (left is not None and left.exit_code == 0) or done:
@@ -79,11 +82,23 @@ def finished_event(stored: Stored, jobs: Sequence[Object], pods: Sequence[Object
     if not jobs and not pods and stored.started:
         at = stored.deleted or stored.run.created
         return ends.run_lost("its Job was deleted, and the workers with it", at=at)
-    if not over:
+    if not over or (end is None and are_suspended(stored, jobs)):
         return None
     if end is not None and end.reason == "DeadlineExceeded":
         return ends.timed_out("its Job has a deadline, which has passed (activeDeadlineSeconds)", at=at)
     return _without_verdict(end, pods, at=at)
+
+
+def waits_again(stored: Stored, jobs: Iterable[Object], cause: RootCause | None) -> bool:
+    """Whether a run goes on though its leader has told its end: who suspends its Jobs, as Kueue does when it
+    takes quota back, ends its workers so, and they begin anew when the Jobs go on.
+    """
+    return cause is not None and cause.kind in _GONE and are_suspended(stored, jobs)
+
+
+def are_suspended(stored: Stored, jobs: Iterable[Object]) -> bool:
+    """Whether Jobs of a run that nobody has stopped are suspended."""
+    return stored.stop is None and any(dialects.of(job).is_suspended(job) for job in jobs)
 
 
 def settled_end(
