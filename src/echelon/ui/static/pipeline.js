@@ -42,16 +42,18 @@ function what(step) {
   return plain([`${where}${step.reason}`, step.hint, step.size].filter(Boolean).join("; ")) || "-";
 }
 
-// The server's drawing: again whenever a step stands otherwise. The link that has the focus keeps it.
+// The server's drawing: again whenever a step stands otherwise. The link that has the focus keeps it, also when
+// one drawing in between has no such link.
 function Graph({ name, steps }) {
-  const place = useRef(null);
+  const place = useRef(null), focused = useRef(null);
   useEffect(() => {
     let left = false;
     picture(`/api/pipelines/${encodeURIComponent(name)}/graph`).then((drawn) => {
       if (left || !drawn) return;
-      const focused = document.activeElement?.closest(".graph a")?.getAttribute("href");
+      const link = document.activeElement?.closest(".graph a");
+      if (link || document.activeElement !== document.body) focused.current = link?.getAttribute("href");
       place.current.replaceChildren(copied(drawn));
-      if (focused) place.current.querySelector(`a[href="${CSS.escape(focused)}"]`)?.focus();
+      if (focused.current) place.current.querySelector(`a[href="${CSS.escape(focused.current)}"]`)?.focus();
     });
     return () => { left = true; };
   }, [name, JSON.stringify(steps.map((step) => [step.state, step.run]))]);
