@@ -6,6 +6,7 @@ output, screenshots come to the folder."""
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Callable
@@ -266,7 +267,43 @@ def wait_for(page: Page, is_so: Callable[[], bool]) -> None:
     raise AssertionError("it did not happen")
 
 
-VISITS = {"plain": visit, "looks": looks, "large": large}
+def clustered(page: Page, shots: Path) -> None:
+    """Two steps in the pods of a real cluster; the second one fails, and goes on there once it is mended."""
+    panel = page.locator(".echelon-panel")
+    page.get_by_role("tab", name="Pipeline").click()
+    panel.locator("details > summary").click()
+    panel.get_by_label("Image", exact=True).last.fill(os.environ["ECHELON_VISIT_IMAGE"])
+    panel.get_by_label("Volume").fill("new:50Mi@shared")
+    panel.get_by_role("button", name="Run in the cluster").click()
+    for step, state in {"load": "succeeded", "train": "failed"}.items():
+        expect(panel.locator(f"li[data-step={step}]")).to_have_attribute("data-state", state)
+    expect(cell(page, 3).locator(".echelon-notes")).to_contain_text("ValueError: no luck")
+    show(page, shots, "cluster-failed")
+    print("failed", flush=True)
+
+    cell(page, 3).locator(".cm-content").click()
+    page.keyboard.press("Control+End")
+    page.keyboard.press("Shift+Home")
+    page.keyboard.press("Delete")
+    panel.get_by_role("button", name="Continue from here").click()
+    expect(panel.locator("li[data-step=train]")).to_have_attribute("data-state", "succeeded")
+    expect(panel.locator("li[data-step=load]")).to_have_attribute("data-state", "kept")
+    panel.locator("li[data-step=train]").get_by_role("button", name="Output").click()
+    expect(panel.get_by_role("log", name="Output of train")).to_contain_text("total 12")
+    show(page, shots, "cluster")
+    with page.context.expect_page() as opened:
+        panel.get_by_role("button", name="Open in the dashboard").click()
+    heading = opened.value.get_by_role("heading", name="book-1")
+    with suppress(Error):
+        heading.wait_for(timeout=SECONDS * 200)
+    if not heading.is_visible():
+        opened.value.reload()  # an interface went while it was loaded (`open_lab`)
+    expect(heading).to_be_visible()
+    expect(opened.value.get_by_role("group", name="graph of book-1")).to_contain_text("✓ succeeded")
+    print("continued", flush=True)
+
+
+VISITS = {"plain": visit, "looks": looks, "large": large, "cluster": clustered}
 
 
 def main(name: str, chromium: str, address: str, shots: Path) -> None:
