@@ -111,6 +111,7 @@ def unreadable(path: str, error: OSError) -> CannotShip:
 def _walk(root: Path, notes: list[str], withheld: list[Withheld]) -> Iterator[Found]:
     """Everything that no rule ignores, including folders; ignored folders are not entered."""
     start, above = _start(root, notes)
+    state = Path(os.environ.get("ECHELON_HOME") or os.devnull).expanduser()
     pending = [start]
     while pending:
         folder = pending.pop()
@@ -127,7 +128,7 @@ def _walk(root: Path, notes: list[str], withheld: list[Withheld]) -> Iterator[Fo
         for entry in entries:
             path = folder.path + entry.name
             is_folder = entry.is_dir(follow_symlinks=False)
-            if _is_never_shipped(entry, path):
+            if _is_never_shipped(entry, path, state):
                 continue
             from_top = above + os.fsencode(path)
             said = gitignore.is_ignored(folder.own, from_top, is_folder)
@@ -195,18 +196,15 @@ def _entries(root: Path, folder: str) -> list[os.DirEntry[str]]:
         raise unreadable(folder.rstrip("/") or str(root), error) from error
 
 
-def _is_never_shipped(entry: os.DirEntry[str], path: str) -> bool:
-    if entry.name in _NEVER or entry.name.endswith(".pyc") or _is_state(entry.path):
+def _is_never_shipped(entry: os.DirEntry[str], path: str, state: Path) -> bool:
+    """Whether no rule can ship it; `state` is echelon's own folder, which has what earlier runs shipped."""
+    if entry.name in _NEVER or entry.name.endswith(".pyc"):
+        return True
+    if entry.name == state.name and Path(entry.path).resolve() == state.resolve():
         return True
     if entry.is_symlink():
         return path == RESULTS or holds(Path(entry.path), _ENVIRONMENT)
     return False
-
-
-def _is_state(path: str) -> bool:
-    """Whether it is echelon's own state folder, which holds what earlier runs shipped."""
-    home = Path(os.environ.get("ECHELON_HOME") or os.devnull).expanduser()
-    return path.endswith(f"/{home.name}") and Path(path).resolve() == home.resolve()
 
 
 def _is_environment_or_cache(folder: Path, names: set[str]) -> bool:
