@@ -11,6 +11,7 @@ from testbed.kubectl import Object
 from tests.engines.kubernetes.situations import run_job
 
 from echelon.engines.kubernetes import names
+from echelon.engines.kubernetes.follow.view import View
 from echelon.engines.kubernetes.record import Stored, read
 from echelon.model.job import Job
 from echelon.model.run import Record, RunRef
@@ -105,3 +106,16 @@ def job(*conditions: str, reason: str = "", workers: int = 2, **spec: Any) -> Ob
 
 RUNNING = {"running": {"startedAt": "2026-01-01T00:00:10Z"}}
 WAITING = {"waiting": {"reason": "ContainerCreating"}}
+
+
+def own_job(*conditions: str, **more: Any) -> Object:
+    """A Job that the record owns."""
+    made = job(*conditions, **more)
+    made["metadata"]["uid"] = "1"  # as the record's owner has it
+    return made
+
+
+def view(*, jobs: list[Object] | None = None, pods: list[Object] | None = None, **about: Any) -> View:
+    """A run with one Job of its own, unless others are given."""
+    found = [own_job()] if jobs is None else jobs
+    return View(stored=stored(**about), jobs=found, pods=pods or [])

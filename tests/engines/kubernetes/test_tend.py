@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 from testbed.kubectl import Object
-from tests.engines.kubernetes.small import job, record_object, stored
+from tests.engines.kubernetes.small import record_object, view
 from tests.engines.kubernetes.stand_in import StandIn, refuses, says
 
 from echelon.engines.kubernetes.client.access import Access
 from echelon.engines.kubernetes.client.api import Api
-from echelon.engines.kubernetes.follow.view import View
 from echelon.engines.kubernetes.record import Claim, Shipped
 from echelon.engines.kubernetes.render.payload import map_names
 from echelon.engines.kubernetes.tend import Tender, carry_out, may_take
@@ -32,17 +31,6 @@ from echelon.model.run import RunRef
 
 NOW = 1_800_000_000.0
 END = succeeded(at=NOW)
-
-
-def own_job(*conditions: str, **more: Any) -> Object:
-    made = job(*conditions, **more)
-    made["metadata"]["uid"] = "1"  # as the record's owner has it
-    return made
-
-
-def view(*, jobs: list[Object] | None = None, pods: list[Object] | None = None, **about: Any) -> View:
-    found = [own_job()] if jobs is None else jobs
-    return View(stored=stored(**about), jobs=found, pods=pods or [])
 
 
 @pytest.fixture

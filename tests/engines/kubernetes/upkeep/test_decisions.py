@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from testbed.kubectl import Object
-from tests.engines.kubernetes.small import RUNNING, ended, job, pod, stored
+from tests.engines.kubernetes.small import RUNNING, ended, job, own_job, pod, stored, view
 
 from echelon.engines.kubernetes.diagnose import Trouble
 from echelon.engines.kubernetes.follow.view import View
@@ -34,17 +34,6 @@ from echelon.model.world import Group, World
 NOW = 1_800_000_000.0
 END = succeeded(at=NOW)
 LEAVES = "2026-01-01T00:05:00Z"
-
-
-def own_job(*conditions: str, **more: Any) -> Object:
-    made = job(*conditions, **more)
-    made["metadata"]["uid"] = "1"  # as the record's owner has it
-    return made
-
-
-def view(*, jobs: list[Object] | None = None, pods: list[Object] | None = None, **about: Any) -> View:
-    found = [own_job()] if jobs is None else jobs
-    return View(stored=stored(**about), jobs=found, pods=pods or [])
 
 
 def due(seen: View, **more: Any) -> list[Action]:
