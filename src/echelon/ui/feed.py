@@ -9,7 +9,8 @@ import math
 import threading
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from echelon.errors import EchelonError, Unavailable
@@ -29,6 +30,7 @@ _MOST_EVENTS = 2000  # the last ones
 _MOST_FEEDS = 8
 _QUIET = 0.3  # seconds without a new line, after which what there was has been read
 _PATIENCE = 3.0  # seconds after the first look that a request waits for that
+_YIELD = 0.1  # seconds that the next piece of output waits at most, while a page is answered
 T = TypeVar("T")
 
 
@@ -51,6 +53,9 @@ class Feed:
         self._status = Polled(lambda: run.status(progress=False), every=0.5)
         self._reader = ProgressReader(_patterns_of(run))
         self._reading = threading.Lock()
+        self._answering = 0
+        self._free = threading.Event()  # nobody is answered now
+        self._free.set()
         self._closed = False
         self._opened = self._line_at = time.monotonic()
         self._threads = [
@@ -91,6 +96,20 @@ class Feed:
         """Something was done to the run."""
         self._status.forget()
 
+    @contextmanager
+    def answering(self) -> Iterator[None]:
+        """A page waits for lines: what comes is read a moment later, for all threads share one processor."""
+        with self._reading:
+            self._answering += 1
+            self._free.clear()
+        try:
+            yield
+        finally:
+            with self._reading:
+                self._answering -= 1
+                if not self._answering:
+                    self._free.set()
+
     def catch_up(self) -> None:
         """Wait, soon after the first look, until what there was has been read."""
         deadline = self._opened + _PATIENCE
@@ -110,6 +129,8 @@ class Feed:
                 if self._closed:
                     return
                 take(item)
+                if not self._free.is_set():
+                    self._free.wait(_YIELD)
         except EchelonError as error:
             self.trouble = error
         except ValueError:

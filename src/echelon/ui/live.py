@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Any, Protocol
+from typing import Any
 
 import anyio
 import msgspec
@@ -28,19 +28,23 @@ _STALE = 1.0  # seconds after which a page that only asks for lines is told the 
 News = list[dict[str, Any]]
 
 
-class View(Protocol):
+class View:
     """One page's view: it remembers what the page has."""
 
     def news(self) -> News:
         """What the page does not have yet."""
-        ...
+        raise NotImplementedError
 
     def ask(self, wanted: Wanted) -> None:
-        """The page wants other lines."""
-        ...
+        """The page wants other lines, where there are any."""
+
+    @property
+    def urgent(self) -> bool:
+        """Whether there is more to be told now."""
+        return False
 
 
-class RunsView:
+class RunsView(View):
     """The list of runs."""
 
     def __init__(self, reading: Reading) -> None:
@@ -55,11 +59,8 @@ class RunsView:
         self._seen = (version, theirs)
         return [{"kind": "runs", "runs": self._reading.runs(), "pipelines": pipelines}]
 
-    def ask(self, wanted: Wanted) -> None:
-        """There are no lines."""
 
-
-class PipelineView:
+class PipelineView(View):
     """A notebook's pipeline run: its graph, and how each step stands."""
 
     def __init__(self, reading: Reading, name: str) -> None:
@@ -79,11 +80,8 @@ class PipelineView:
         self._told = said
         return [{"kind": "pipeline", "pipeline": found}]
 
-    def ask(self, wanted: Wanted) -> None:
-        """There are no lines."""
 
-
-class PlaceView:
+class PlaceView(View):
     """The machine or the cluster."""
 
     def __init__(self, reading: Reading) -> None:
@@ -97,11 +95,8 @@ class PlaceView:
         self._seen = version
         return [{"kind": "cluster", "cluster": found}]
 
-    def ask(self, wanted: Wanted) -> None:
-        """There are no lines."""
 
-
-class RunView:
+class RunView(View):
     """One run: how it stands, its lines and its curves."""
 
     def __init__(self, reading: Reading, name: str) -> None:
@@ -120,13 +115,27 @@ class RunView:
         """Send these lines: from a place on, or the last, and those that come."""
         self._wanted, self._asked = wanted, True
 
+    @property
+    def behind(self) -> bool:
+        """Whether the page was told nothing but lines for a while."""
+        return time.monotonic() - self._looked >= _STALE
+
+    @property
+    def urgent(self) -> bool:
+        """Whether there is more to be told now."""
+        return self._searches or self.behind
+
+    @property
+    def _searches(self) -> bool:
+        return self._selection is not None and not self._selection.complete
+
     def news(self) -> News:
         """What is new of each. Lines that the page asks for come at once, before all else."""
-        now = time.monotonic()
         asked, self._asked = self._asked, False
-        if asked and self._feed is not None and now - self._looked < _STALE:
-            return self._lines(self._feed)
-        self._looked = now
+        if self._feed is not None and (asked or (self._searches and not self.behind)):
+            with self._feed.answering():
+                return self._lines(self._feed)
+        self._looked = time.monotonic()
         row = self._reading.row(self._name)
         feed = self._reading.feeds.of(row, lambda: self._reading.attach(row))
         if feed is not self._feed:
@@ -240,8 +249,7 @@ async def serve(socket: WebSocket, reading: Reading) -> None:
                     told = []
             for each in news:
                 await socket.send_text(msgspec.json.encode(each).decode())
-            searching = any(each.get("complete") is False for each in news)
-            with anyio.move_on_after(0 if searching else _TICK):
+            with anyio.move_on_after(0 if view.urgent else _TICK):
                 await asked.wait()
             asked = anyio.Event()
 

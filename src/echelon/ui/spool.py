@@ -8,6 +8,7 @@ import os
 import tempfile
 import threading
 from array import array
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, islice, repeat
 from typing import NamedTuple
@@ -17,6 +18,7 @@ from echelon.model.log import LogBlock, LogLine
 LONGEST = 16_384  # characters of a line that a page shows
 BLOCK = 4096  # lines that are read at a time
 _PENDING = 1 << 18  # bytes that are written at a time
+_SPAN = 1 << 20  # bytes within which lines that are shown are read at once
 Who = tuple[int | None, int, str]  # rank, worker, stream
 
 
@@ -78,9 +80,9 @@ class Spool:
             return list(self._among(start, min(end, self.count), wanted))
 
     def rows(self, numbers: Iterable[int]) -> list[Row]:
-        """Lines by their numbers."""
+        """Lines by their numbers, which rise."""
         with self._lock:
-            return [self._row(number) for number in numbers]
+            return self._rows(list(numbers))
 
     def last(self, limit: int, wanted: Wanted, before: int | None = None) -> list[Row]:
         """The last lines that are wanted, of those before a number."""
@@ -91,7 +93,7 @@ class Spool:
                 start = max(0, end - BLOCK)
                 found[:0] = self._among(start, end, wanted)
                 end = start
-            return [self._row(number) for number in found[-limit:]]
+            return self._rows(found[-limit:])
 
     def since(self, first: int, limit: int, wanted: Wanted) -> tuple[list[Row], int]:
         """The first lines that are wanted, from a number on, and the number to go on from."""
@@ -104,7 +106,7 @@ class Spool:
                 start = stop
             if len(found) > limit:
                 start = found[limit]
-            return [self._row(number) for number in found[:limit]], start
+            return self._rows(found[:limit]), start
 
     def close(self) -> None:
         """Give the disk back."""
@@ -147,16 +149,21 @@ class Spool:
             number += 1
             at = raw.find(sought, line)
 
-    def _row(self, number: int) -> Row:
-        rank, worker, stream = self._whos[self._who[number]]
-        return Row(
-            number=number,
-            at=self._at[number],
-            rank=rank,
-            worker=worker,
-            stream=stream,
-            text=self._bytes(number, number + 1)[:-1].decode(),
-        )
+    def _rows(self, numbers: list[int]) -> list[Row]:
+        """Those that are near to each other are read at once: each read lets other threads go first."""
+        found: list[Row] = []
+        at, ends = 0, self._ends
+        while at < len(numbers):
+            stop = bisect_right(
+                numbers, ends[numbers[at]] + _SPAN, lo=at + 1, key=lambda each: ends[each + 1]
+            )
+            first = numbers[at]
+            raw = self._bytes(first, numbers[stop - 1] + 1)
+            for number in numbers[at:stop]:
+                text = raw[ends[number] - ends[first] : ends[number + 1] - ends[first] - 1].decode()
+                found.append(Row(number, self._at[number], *self._whos[self._who[number]], text))
+            at = stop
+        return found
 
     def _bytes(self, start: int, end: int) -> bytes:
         self._flush()
