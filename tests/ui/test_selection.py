@@ -62,3 +62,17 @@ def test_the_last_ones_are_there_at_once_and_keep_their_places() -> None:
     assert [row.text for row in selection.rows(-1, 1)] == ["first of 2", "first of all that come"]
     assert selection.rows(-3, -2)[0].number == 0
     spool.close()
+
+
+def test_a_page_that_is_full_is_told_at_once_and_what_is_not_wanted_is_not_searched() -> None:
+    spool = Spool()
+    for _ in range(3):
+        spool.append(LogBlock(first=line("a"), rest="\n".join("a" for _ in range(spools.BLOCK - 1))))
+    selection = Selection(spool, Wanted(search="a"))
+    selection.look(moment=60.0)
+    assert (selection.first, selection.complete) == (-spools.BLOCK, False)
+    selection.look(moment=60.0, unwanted=lambda: True)
+    assert (selection.first, selection.complete) == (-2 * spools.BLOCK, False)
+    selection.look(moment=60.0)
+    assert (selection.first, selection.complete) == (-3 * spools.BLOCK, True)
+    spool.close()

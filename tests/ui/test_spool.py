@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from echelon.model.log import LogLine
+from echelon.ui import spool as spools
 from echelon.ui.spool import LONGEST, Spool, Wanted
 
 
@@ -13,15 +17,27 @@ def line(text: str, rank: int | None = 0) -> LogLine:
     return LogLine(text=text, at=1.5, worker=rank or 0, rank=rank)
 
 
+TEXTS = ["abc", "äb", "", "aB\tc", "x" * 50, "loss=0.51 step 3", "Loss=-1.5", "2 B", "1e-05"]
+
+
 @given(
-    st.lists(st.tuples(st.sampled_from(["abc", "äb", "", "aB\tc", "x" * 50]), st.sampled_from([None, 0, 1]))),
-    st.sampled_from(["", "ab", "B", "ä", "zzz"]),
+    st.lists(st.tuples(st.sampled_from(TEXTS), st.sampled_from([None, 0, 1]))),
+    st.sampled_from(["", "ab", "B", "ä", "zzz", "0.5", "s=1", "LOSS=", "=-", "-", "1 s", "b\ta"]),
     st.sampled_from([None, 0, 1]),
     st.integers(1, 5),
+    st.sampled_from([1, 2, 3, 4096]),
+    st.sampled_from([0, 30, 8192]),
 )
 def test_it_finds_what_a_plain_look_finds(
-    lines: list[tuple[str, int | None]], search: str, rank: int | None, limit: int
+    lines: list[tuple[str, int | None]], search: str, rank: int | None, limit: int, block: int, outline: int
 ) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(spools, "BLOCK", block)
+        patch.setattr(spools, "_LONGEST_OUTLINE", outline)
+        find_all(lines, search, rank, limit)
+
+
+def find_all(lines: list[tuple[str, int | None]], search: str, rank: int | None, limit: int) -> None:
     spool = Spool()
     for text, who in lines:
         spool.append(line(text, who))
@@ -38,6 +54,18 @@ def test_it_finds_what_a_plain_look_finds(
         found += [row.number for row in rows]
         assert all(row.text == lines[row.number][0] and row.rank == lines[row.number][1] for row in rows)
     assert found == expected
+    spool.close()
+
+
+def test_blocks_whose_outline_lacks_a_text_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    spool = Spool()
+    for number in range(10 * spools.BLOCK):
+        spool.append(line("the needle" if number == 5 else f"step {number} loss={1 / (number + 1):.4f}"))
+    read: list[int] = []
+    plain = os.pread
+    monkeypatch.setattr(spools.os, "pread", lambda file, size, at: read.append(size) or plain(file, size, at))
+    assert [row.number for row in spool.last(3, Wanted(search="Needle"))] == [5]
+    assert len(read) == 2  # the block, and the line that is shown
     spool.close()
 
 

@@ -16,13 +16,12 @@ from echelon.model.status import FINAL, RunSummary
 from echelon.ui.feed import Feed
 from echelon.ui.pipelines import pipeline_data
 from echelon.ui.reading import Reading, error_data, progress_data
-from echelon.ui.selection import Selection
+from echelon.ui.selection import PAGE, Selection
 from echelon.ui.spool import Wanted
 
 _TICK = 0.25  # seconds between two looks for news
 _CURVES = 1.0  # the same for curves
 _PIPELINE = 1.0  # the same for the steps of a pipeline
-_LINES = 200  # that a page has at a time
 _STALE = 1.0  # seconds after which a page that only asks for lines is told the rest, too
 
 News = list[dict[str, Any]]
@@ -168,11 +167,11 @@ class RunView(View):
         if selection is None or selection.wanted[:2] != wanted[:2]:
             selection = self._selection = Selection(feed.lines, wanted)
             self._told = None
-        selection.look()
+        selection.look(unwanted=lambda: self._asked)
         first, end = selection.first, selection.end
-        last = max(first, end - _LINES)
+        last = max(first, end - PAGE)
         start = last if wanted.at is None else min(max(first, wanted.at), last)
-        shown = (start, min(end, start + _LINES), wanted.at)
+        shown = (start, min(end, start + PAGE), wanted.at)
         told = (*shown, first, end, feed.lines.count, selection.complete)
         if told == self._told:
             return []
@@ -183,7 +182,7 @@ class RunView(View):
                 "kind": "lines",
                 "at": wanted.at,
                 "start": start,
-                "lines": None if same else selection.rows(start, start + _LINES),  # as they were
+                "lines": None if same else selection.rows(start, start + PAGE),  # as they were
                 "first": first,
                 "end": end,
                 "count": feed.lines.count,

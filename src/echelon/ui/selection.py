@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import time
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from echelon.ui.spool import BLOCK, Row, Spool, Wanted
+from echelon.ui.spool import Row, Spool, Wanted, block_after, block_before
 
+PAGE = 200  # lines that a page has at a time
 MOMENT = 0.04  # seconds that a page waits for earlier lines, before it is told what was found so far
 
 
@@ -44,21 +45,25 @@ class Selection:
         """Whether all lines that there are were looked at."""
         return not self.wanted.search or self._low == 0
 
-    def look(self, moment: float = MOMENT) -> None:
-        """Search the lines that have come, and for a moment the earlier ones."""
+    def look(self, moment: float = MOMENT, unwanted: Callable[[], bool] = lambda: False) -> None:
+        """Search the lines that have come, and for a moment the earlier ones: less, once there are as many as
+        a page has, or when they are not wanted any more.
+        """
         if not self.wanted.search:
             return
         count = self._spool.count
         while self._high < count:
-            stop = min(count, self._high + BLOCK)
+            stop = min(count, block_after(self._high))
             self._later.extend(self._spool.search(self._high, stop, self.wanted))
             self._high = stop
         until = time.monotonic() + moment
+        first = not self._earlier
         while self._low > 0:
-            start = max(0, self._low - BLOCK)
+            start = block_before(self._low)
             self._earlier.extend(reversed(self._spool.search(start, self._low, self.wanted)))
             self._low = start
-            if time.monotonic() >= until:
+            full = first and len(self._earlier) >= PAGE
+            if full or unwanted() or time.monotonic() >= until:
                 return
 
     def rows(self, start: int, end: int) -> list[Row]:

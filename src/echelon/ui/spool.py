@@ -1,6 +1,8 @@
 """The lines of a run that a page shows, on disk and not in memory: by number, by rank, and searched.
 
-The file has no name and is gone with this process. In memory are 24 bytes for each line."""
+The file has no name and is gone with this process. In memory are 24 bytes for each line, and an outline of
+each block of lines: their text without digits, each different one once. Programs print few lines that differ
+in more than their numbers, so that most of the blocks without a text need not be read to know it."""
 
 from __future__ import annotations
 
@@ -16,9 +18,11 @@ from typing import NamedTuple
 from echelon.model.log import LogBlock, LogLine
 
 LONGEST = 16_384  # characters of a line that a page shows
-BLOCK = 4096  # lines that are read at a time
+BLOCK = 4096  # lines that are searched at a time: from a multiple of this on, or less
 _PENDING = 1 << 18  # bytes that are written at a time
 _SPAN = 1 << 20  # bytes within which lines that are shown are read at once
+_NUMBERS = b"0123456789.+-"
+_LONGEST_OUTLINE = 8192  # bytes; a block whose lines differ more than that is read
 Who = tuple[int | None, int, str]  # rank, worker, stream
 
 
@@ -56,6 +60,7 @@ class Spool:
         self._whos: list[Who] = []
         self._known: dict[Who, int] = {}  # where each is in that list
         self._of_rank: dict[int | None, array[int]] = {}
+        self._outlines: list[bytes | None] = []
 
     @property
     def count(self) -> int:
@@ -75,7 +80,7 @@ class Spool:
             return self._of_rank.setdefault(rank, array("I"))
 
     def search(self, start: int, end: int, wanted: Wanted) -> list[int]:
-        """The numbers of the lines that are wanted, from one number to another; at most BLOCK at a time."""
+        """The numbers of the lines that are wanted, from one number to another of the same block."""
         with self._lock:
             return list(self._among(start, min(end, self.count), wanted))
 
@@ -90,7 +95,7 @@ class Spool:
             end = self.count if before is None else min(max(0, before), self.count)
             found: list[int] = []
             while end > 0 and len(found) < limit:
-                start = max(0, end - BLOCK)
+                start = block_before(end)
                 found[:0] = self._among(start, end, wanted)
                 end = start
             return self._rows(found[-limit:])
@@ -101,7 +106,7 @@ class Spool:
             start, end = max(0, first), self.count
             found: list[int] = []
             while start < end and len(found) < limit:
-                stop = min(end, start + BLOCK)
+                stop = min(end, block_after(start))
                 found += self._among(start, stop, wanted)
                 start = stop
             if len(found) > limit:
@@ -127,6 +132,8 @@ class Spool:
             self._at.extend(repeat(like.at, many))  # the last: it is what counts them
             if len(self._pending) > _PENDING:
                 self._flush()
+            while self.count >= (full := (len(self._outlines) + 1) * BLOCK):
+                self._outlines.append(_outline(self._bytes(full - BLOCK, full)))
 
     def _among(self, start: int, end: int, wanted: Wanted) -> Iterator[int]:
         numbers: Iterator[int] = iter(range(start, end))
@@ -139,6 +146,9 @@ class Spool:
 
     def _search(self, start: int, end: int, text: str) -> Iterator[int]:
         sought = _raw(text)[:-1].lower()
+        outline = self._outlines[start // BLOCK] if start // BLOCK < len(self._outlines) else None
+        if outline is not None and sought.translate(None, _NUMBERS) not in outline:
+            return
         raw = self._bytes(start, end).lower()
         number, line = start, 0  # of the line that was looked at last, and where it begins
         at = raw.find(sought)
@@ -177,6 +187,22 @@ class Spool:
             while written < len(self._pending):
                 written += self._file.write(self._pending[written:]) or 0
             self._pending.clear()
+
+
+def block_before(end: int) -> int:
+    """Where the block begins that ends with this line, or before it."""
+    return max(0, (end - 1) // BLOCK * BLOCK)
+
+
+def block_after(start: int) -> int:
+    """Where the next block begins."""
+    return (start // BLOCK + 1) * BLOCK
+
+
+def _outline(raw: bytes) -> bytes | None:
+    """What every text that a line has must be found in, both without digits."""
+    lines = set(raw.lower().translate(None, _NUMBERS).split(b"\n"))
+    return b"\n".join(lines) if sum(map(len, lines)) <= _LONGEST_OUTLINE else None
 
 
 def _raw(text: str) -> bytes:
