@@ -69,14 +69,16 @@ def main() -> None:
         return
     with workspace() as place, own_namespace(place) as cluster:
         (place.path / "script.py").write_text(_SCRIPT + "\n")
-        _compare_starts(cluster)
+        for workers in (1, WORKERS):
+            _compare_starts(cluster, workers)
         _show_releases(cluster)
         _show_many_runs(cluster)
         _show_many_workers(cluster)
 
 
-def _compare_starts(cluster: Cluster) -> None:
-    samples = take_turns(ROUNDS, {_OURS: partial(_start, cluster), _PEER: partial(_start_by_hand, cluster)})
+def _compare_starts(cluster: Cluster, workers: int) -> None:
+    ours, by_hand = partial(_start, cluster, workers), partial(_start_by_hand, cluster, workers)
+    samples = take_turns(ROUNDS, {_OURS: ours, _PEER: by_hand})
 
     def line(words: str, part: str, target: Target | None = None) -> Line:
         ours, peer = (
@@ -90,7 +92,7 @@ def _compare_starts(cluster: Cluster) -> None:
         for who, name in ((_OURS, f"{_OURS}: memory at most"), (_PEER, "kubectl logs -f"))
     ]
     show(
-        f"From the command to the first line of {WORKERS} workers ({ROUNDS} rounds)",
+        f"From the command to the first line; workers: {workers} ({ROUNDS} rounds)",
         [
             line("Job accepted", "accepted", Target(limit=700, sense="at most", of="figure")),
             line("script runs", "running", Target(limit=1.5, sense="at most", of="ratio")),
@@ -100,20 +102,20 @@ def _compare_starts(cluster: Cluster) -> None:
     )
 
 
-def _start(cluster: Cluster) -> Start:
+def _start(cluster: Cluster, workers: int) -> Start:
     name = f"start-{next(_number)}"
     since = cluster.audit.stat().st_size
-    words = ["--name", name, "--image", cluster.image, "-n", str(WORKERS), "script.py"]
+    words = ["--name", name, "--image", cluster.image, "-n", str(workers), "script.py"]
     heard = heard_well(cluster, _echelon(cluster, "run", *words))
     found = _to_start(heard, heard, accepted(cluster, since, "jobs", name))
     heard_well(cluster, _echelon(cluster, "rm", name))
     return found
 
 
-def _start_by_hand(cluster: Cluster) -> Start:
+def _start_by_hand(cluster: Cluster, workers: int) -> Start:
     name = f"hand-{next(_number)}"
     manifest = cluster.path / f"{name}.json"
-    manifest.write_text(json.dumps(_job(cluster, name, WORKERS, ["python3", "-c", _SCRIPT])))
+    manifest.write_text(json.dumps(_job(cluster, name, workers, ["python3", "-c", _SCRIPT])))
     since = cluster.audit.stat().st_size
     first = heard_well(cluster, [*cluster.kubectl, "apply", "-f", str(manifest)])
     # A log that is asked for before its container runs is refused: whoever has no better means asks again.
