@@ -112,6 +112,7 @@ CHOICES = {
     "gate": GATE,
     "all": ALL,
     "cluster": tuple(each for each in ALL if each.needs_cluster or each.name == "data"),
+    **{each.name: (each,) for each in ALL if each.name != "cluster"},
 }
 
 
@@ -168,8 +169,11 @@ class Account:
 
 def main() -> int:
     """Run the parts that were chosen; `gate`, the default, leaves a note of its success."""
-    choice = (sys.argv[1:] or ["gate"])[0]
-    parts = list(CHOICES[choice])
+    choices = sys.argv[1:] or ["gate"]
+    if unknown := set(choices) - set(CHOICES):
+        print(f"{', '.join(sorted(unknown))}: no such part of the tests; there are {', '.join(CHOICES)}")
+        return 2
+    parts = [each for choice in choices for each in CHOICES[choice]]
     ours = not environ.get(FOREIGN)
     if ours and (reason := missing()):
         if in_ci():
@@ -189,10 +193,11 @@ def main() -> int:
     if ended := leftovers.end_leftovers():
         print(f"ended what an earlier test run has left: processes {', '.join(map(str, ended))}", flush=True)
     commit = describe_commit()
-    account = Account(MOST_SECOND_TRIES if choice == "gate" else sys.maxsize)
+    is_gate = choices == ["gate"]
+    account = Account(MOST_SECOND_TRIES if is_gate else sys.maxsize)
     run_all(parts, account, ours=ours)
     print(*account.lines(), sep="\n", flush=True)
-    if account.has_passed and choice == "gate":
+    if account.has_passed and is_gate:
         write_pass(account, commit)
     return 0 if account.has_passed else 1
 
