@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any, cast
 
+import pytest
 from tests.conftest import wait_until
 from tests.ui.client import engine_with, training
 
 from echelon.engines.memory.script import Act
-from echelon.ui.feed import Feeds
+from echelon.handle import Run
+from echelon.model.job import Job
+from echelon.model.log import LogLine
+from echelon.ui import feed as feeds
+from echelon.ui import live
+from echelon.ui.feed import Feed, Feeds
 from echelon.ui.live import RunView
 from echelon.ui.reading import Reading
+from echelon.ui.spool import Wanted
 
 
 def test_all_share_it_and_an_old_list_makes_no_second_one() -> None:
@@ -82,3 +92,54 @@ def test_a_page_is_told_what_it_lacks_and_no_more() -> None:
 
     wait_until(knows_the_end, "the page to know the end")
     reading.feeds.close()
+
+
+def test_lines_that_are_asked_for_come_before_all_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    reading = Reading(engine_with(fm=Act(lines=("step=1 loss=0.5", "hello"), lasts=True)))
+    view = RunView(reading, "fm")
+    wait_until(lambda: view.news() == [] and reading.feed("fm").lines.count == 4, "the page to have it all")
+    view.ask(Wanted(search="HELLO"))
+    [told] = view.news()
+    assert (told["kind"], told["complete"]) == ("lines", True)
+    assert [row.text for row in told["lines"]] == ["hello", "hello"]
+    assert not view.urgent
+    monkeypatch.setattr(live, "_STALE", 0.0)  # that was long ago
+    view.ask(Wanted(rank=0))
+    assert [each["kind"] for each in view.news()] == ["lines"]
+    assert view.urgent
+    assert [each["kind"] for each in view.news()] == ["metrics"]  # of that rank
+    reading.attach(reading.row("fm")).stop()
+    reading.feeds.close()
+
+
+class Talking:
+    """A run that writes one line, and two more when it is told to."""
+
+    name = "fm"
+
+    def __init__(self) -> None:
+        self.go_on = threading.Event()
+
+    def raw_logs(self) -> Iterator[LogLine]:
+        for number in range(3):
+            yield LogLine(text=f"line {number}", at=1.5, worker=0, rank=0)
+            self.go_on.wait()
+
+    def observe(self, **_how: bool) -> Iterator[Any]:
+        return iter(())
+
+    def job(self) -> Job:
+        return Job(name="fm", command=("x",))
+
+
+def test_what_comes_is_read_after_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feeds, "_YIELD", 600.0)
+    run = Talking()
+    feed = Feed(cast("Run", run))
+    wait_until(lambda: feed.lines.count == 1, "the first line")
+    with feed.answering(), feed.answering():
+        run.go_on.set()
+        wait_until(lambda: feed.lines.count == 2, "the line that was on its way")
+        assert not feed.complete
+    wait_until(lambda: feed.lines.count == 3 and feed.complete, "the rest")
+    feed.close()

@@ -63,7 +63,12 @@ def test_blocks_whose_outline_lacks_a_text_are_not_read(monkeypatch: pytest.Monk
         spool.append(line("the needle" if number == 5 else f"step {number} loss={1 / (number + 1):.4f}"))
     read: list[int] = []
     plain = os.pread
-    monkeypatch.setattr(spools.os, "pread", lambda file, size, at: read.append(size) or plain(file, size, at))
+
+    def pread(file: int, size: int, at: int) -> bytes:
+        read.append(size)
+        return plain(file, size, at)
+
+    monkeypatch.setattr(os, "pread", pread)
     assert [row.number for row in spool.last(3, Wanted(search="Needle"))] == [5]
     assert len(read) == 2  # the block, and the line that is shown
     spool.close()
