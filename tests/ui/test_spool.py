@@ -27,13 +27,21 @@ TEXTS = ["abc", "äb", "", "aB\tc", "x" * 50, "loss=0.51 step 3", "Loss=-1.5", "
     st.integers(1, 5),
     st.sampled_from([1, 2, 3, 4096]),
     st.sampled_from([0, 30, 8192]),
+    st.sampled_from([1, 20, 1 << 20]),
 )
 def test_it_finds_what_a_plain_look_finds(
-    lines: list[tuple[str, int | None]], search: str, rank: int | None, limit: int, block: int, outline: int
+    lines: list[tuple[str, int | None]],
+    search: str,
+    rank: int | None,
+    limit: int,
+    block: int,
+    outline: int,
+    span: int,
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(spools, "BLOCK", block)
         patch.setattr(spools, "_LONGEST_OUTLINE", outline)
+        patch.setattr(spools, "_SPAN", span)
         find_all(lines, search, rank, limit)
 
 

@@ -20,7 +20,7 @@ from echelon.model.log import LogBlock, LogLine
 LONGEST = 16_384  # characters of a line that a page shows
 BLOCK = 4096  # lines that are searched at a time: from a multiple of this on, or less
 _PENDING = 1 << 18  # bytes that are written at a time
-_SPAN = 1 << 20  # bytes within which lines that are shown are read at once
+_SPAN = 1 << 20  # bytes that are read at a time, or one line
 _NUMBERS = b"0123456789.+-"
 _LONGEST_OUTLINE = 8192  # bytes; a block whose lines differ more than that is read
 Who = tuple[int | None, int, str]  # rank, worker, stream
@@ -133,7 +133,8 @@ class Spool:
             if len(self._pending) > _PENDING:
                 self._flush()
             while self.count >= (full := (len(self._outlines) + 1) * BLOCK):
-                self._outlines.append(_outline(self._bytes(full - BLOCK, full)))
+                small = self._ends[full] - self._ends[full - BLOCK] <= _SPAN
+                self._outlines.append(_outline(self._bytes(full - BLOCK, full)) if small else None)
 
     def _among(self, start: int, end: int, wanted: Wanted) -> Iterator[int]:
         numbers: Iterator[int] = iter(range(start, end))
@@ -149,15 +150,10 @@ class Spool:
         outline = self._outlines[start // BLOCK] if start // BLOCK < len(self._outlines) else None
         if outline is not None and sought.translate(None, _NUMBERS) not in outline:
             return
-        raw = self._bytes(start, end).lower()
-        number, line = start, 0  # of the line that was looked at last, and where it begins
-        at = raw.find(sought)
-        while at >= 0:
-            number += raw.count(b"\n", line, at)
-            yield number
-            line = raw.find(b"\n", at + len(sought) - 1) + 1
-            number += 1
-            at = raw.find(sought, line)
+        while start < end:
+            stop = max(start + 1, bisect_right(self._ends, self._ends[start] + _SPAN, start, end + 1) - 1)
+            yield from _lines_with(sought, self._bytes(start, stop).lower(), start)
+            start = stop
 
     def _rows(self, numbers: list[int]) -> list[Row]:
         """Those that are near to each other are read at once: each read lets other threads go first."""
@@ -178,7 +174,7 @@ class Spool:
     def _bytes(self, start: int, end: int) -> bytes:
         self._flush()
         if self._file.closed:
-            return b"\n" * (end - start)
+            return b""
         return os.pread(self._file.fileno(), self._ends[end] - self._ends[start], self._ends[start])
 
     def _flush(self) -> None:
@@ -197,6 +193,18 @@ def block_before(end: int) -> int:
 def block_after(start: int) -> int:
     """Where the next block begins."""
     return (start // BLOCK + 1) * BLOCK
+
+
+def _lines_with(sought: bytes, raw: bytes, number: int) -> Iterator[int]:
+    """The numbers of the lines that have a text; `number` is that of the first."""
+    line = 0  # where the line that is looked at begins
+    at = raw.find(sought)
+    while at >= 0:
+        number += raw.count(b"\n", line, at)
+        yield number
+        line = raw.find(b"\n", at + len(sought) - 1) + 1
+        number += 1
+        at = raw.find(sought, line)
 
 
 def _outline(raw: bytes) -> bytes | None:
