@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from echelon.cli.render import collecting
+from echelon.cli.printing.render import collecting
 from echelon.engines.base import Engine
 from echelon.engines.memory.engine import MemoryEngine
 from echelon.engines.memory.script import Act

@@ -1,6 +1,7 @@
 """What a run's ranks write, shown as it comes by a Python call that waits for the run: in a notebook's cell.
 
-The command line has its own way to show a run (`cli/follow.py`), with signals and a terminal to care for."""
+The command line has its own way to show a run (`cli/following/follow.py`), with signals and a terminal to
+care for."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def test_both_streams_are_full(home: Path) -> None:
 def test_standard_error_is_named_when_it_is_full(home: Path) -> None:
     script = """
 import sys
-from echelon.cli.lines import LinePrinter
+from echelon.cli.following.lines import LinePrinter
 from echelon.errors import OutputFailed
 from echelon.model.log import LogLine
 try:

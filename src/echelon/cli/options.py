@@ -143,7 +143,7 @@ def find_engine(
     name: str | None, options: Mapping[str, Any], *, keep_stdin: bool = False
 ) -> tuple[RunRef, Engine]:
     """The same as an address, and the engine that has it."""
-    from echelon.cli.render import notice
+    from echelon.cli.printing.render import notice
     from echelon.finding import find
 
     as_text = (options.get("format") or "text") == "text"

@@ -12,8 +12,8 @@ from echelon.cli.notebooks.compiling import compile_notebook
 from echelon.cli.notebooks.parameters import pairs
 from echelon.cli.notebooks.server import down, open_, up
 from echelon.cli.options import OF_STEPS, SectionedCommand, place_of, step_options, target_of, target_options
-from echelon.cli.say import say, style
-from echelon.cli.words import one_line
+from echelon.cli.printing.say import say, style
+from echelon.cli.printing.words import one_line
 from echelon.model.settings import Settings
 
 if TYPE_CHECKING:
@@ -106,8 +106,8 @@ def run(notebook: Path, params: tuple[str, ...], **options: Any) -> int:
       echelon notebook run train.ipynb --on k8s --image IMAGE --volume new:10Gi@CLASS
     """
     from echelon.api import engine_at
-    from echelon.cli import render
     from echelon.cli.notebooks.live import PipelineView
+    from echelon.cli.printing import render
     from echelon.notebook import execute
     from echelon.notebook.running import Request, preview_notebook, run_notebook
     from echelon.sources import find_surroundings, where_to_look
@@ -168,7 +168,7 @@ def show(notebook: Path, **options: Any) -> int:
     Examples:
       echelon notebook show train.ipynb
     """
-    from echelon.cli import render
+    from echelon.cli.printing import render
     from echelon.notebook.cells import read_notebook
 
     found = read_notebook(notebook)
@@ -201,7 +201,7 @@ def graph(notebook: Path, kind: str, **options: Any) -> int:
       echelon notebook graph train.ipynb --as svg > train.svg
       echelon notebook graph train.ipynb --as mermaid
     """
-    from echelon.cli import render
+    from echelon.cli.printing import render
     from echelon.notebook import drawing
     from echelon.notebook.graph import graph_of
     from echelon.notebook.pipeline import read_pipeline
@@ -247,7 +247,7 @@ def tag(notebook: Path, cell: int, tags: tuple[str, ...], remove: tuple[str, ...
       echelon notebook tag train.ipynb 4 --remove gpus:1
       echelon notebook tag train.ipynb 4 --remove step:old step:new
     """
-    from echelon.cli import render
+    from echelon.cli.printing import render
     from echelon.notebook.cells import Tags, write_tags
     from echelon.notebook.tagging import followed
     from echelon.notebook.tags import read_tag_list
@@ -315,7 +315,7 @@ def _steps_of(found: Notebook) -> dict[int, list[str]]:
 
 def _tell_problems(found: Notebook) -> None:
     """All that keeps a tagged notebook from running."""
-    from echelon.cli import render
+    from echelon.cli.printing import render
     from echelon.notebook.cells import InvalidNotebook
     from echelon.notebook.pipeline import pipeline_of
 
@@ -346,7 +346,7 @@ def _as_data(finished: Finished) -> dict[str, Any]:
 
 
 def _tell_end(finished: Finished, place: str) -> None:
-    from echelon.cli import render
+    from echelon.cli.printing import render
 
     steps = finished.record.steps
     for name, step in steps.items():

@@ -56,8 +56,8 @@ def compile_notebook(
       kubectl apply -f tekton/train-needed.yaml && kubectl create -f tekton/train-run.yaml
       echelon notebook compile --to python train.ipynb --param lr=0.01 > train.py
     """
-    from echelon.cli import render
     from echelon.cli.notebooks.parameters import pairs
+    from echelon.cli.printing import render
     from echelon.notebook.export.script import as_script
     from echelon.notebook.pipeline import read_pipeline
 
@@ -75,7 +75,7 @@ def compile_notebook(
 
 
 def _for_tekton(pipeline: Pipeline, given: dict[str, Any]) -> dict[str, str]:
-    from echelon.cli import render
+    from echelon.cli.printing import render
     from echelon.notebook.export.modules import modules_beside
     from echelon.notebook.export.pods import program_archive
     from echelon.notebook.export.tekton import Wishes, as_tekton
@@ -95,7 +95,7 @@ def _for_tekton(pipeline: Pipeline, given: dict[str, Any]) -> dict[str, str]:
 
 
 def _write(texts: dict[str, str], into: Path | None) -> None:
-    from echelon.cli import render
+    from echelon.cli.printing import render
     from echelon.errors import from_os_error
 
     if into is None:

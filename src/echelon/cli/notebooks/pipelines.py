@@ -9,8 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from echelon.cli import render
-from echelon.cli.words import near
+from echelon.cli.printing import render
+from echelon.cli.printing.words import near
 from echelon.engines.choose import LOCAL
 from echelon.errors import EchelonError
 from echelon.model.job import STEP

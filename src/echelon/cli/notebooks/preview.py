@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 from echelon.admission import find_plan
-from echelon.cli import render
-from echelon.cli.say import say, style
+from echelon.cli.printing import render
+from echelon.cli.printing.say import say, style
 
 if TYPE_CHECKING:
     from echelon.engines.base import Engine

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from echelon.cli.options import setting_options, target_of, target_options
-from echelon.cli.say import say
+from echelon.cli.printing.say import say
 
 if TYPE_CHECKING:
     from echelon.engines.notebook_servers import NotebookServers, ServerSettings
@@ -68,7 +68,7 @@ def up(name: str | None, volume: str, dry_run: bool, **options: Any) -> int:
       echelon notebook up --image my/jupyter --volume new:50Gi@fast --dry-run
       echelon notebook up                        wait for the one that is there
     """
-    from echelon.cli import render
+    from echelon.cli.printing import render
 
     servers, called = _servers(options), _called(name)
     given = {key: options[key] for key in _SETTINGS if options[key] not in (None, ())}
@@ -108,7 +108,7 @@ def open_(name: str | None, port: int | None, **options: Any) -> int:
       echelon notebook open
       echelon notebook open --name big --port 9999
     """
-    from echelon.cli import render
+    from echelon.cli.printing import render
 
     def show(address: str) -> None:
         click.echo(address)
@@ -131,7 +131,7 @@ def down(name: str | None, volumes: bool, **options: Any) -> int:
       echelon notebook down
       echelon notebook down --volumes
     """
-    from echelon.cli import render
+    from echelon.cli.printing import render
 
     done = _servers(options).down(_called(name), volumes=volumes)
     if (options["format"] or "text") != "text":

@@ -19,7 +19,7 @@ from tests.engines.kubernetes.cluster_objects import (
     worker,
 )
 
-from echelon.cli.render_cluster import cluster_usage
+from echelon.cli.printing.render_cluster import cluster_usage
 from echelon.engines.kubernetes import shapes
 from echelon.engines.kubernetes.nodes.inventory import Seen
 from echelon.engines.kubernetes.nodes.usage import to_usage
