@@ -19,9 +19,9 @@ from echelon.model.plan import Plan
 from echelon.model.resources import Resources
 from echelon.model.run import RunRef
 from echelon.model.traits import Traits
-from echelon.notebook import graph
-from echelon.notebook.folder import PipelineFolder, PipelineRecord, StepRecord, held, write_record
-from echelon.notebook.noted import note_pipeline
+from echelon.notebook.kept.folder import PipelineFolder, PipelineRecord, StepRecord, held, write_record
+from echelon.notebook.kept.noted import note_pipeline
+from echelon.notebook.picture import graph
 from echelon.prepare import Prepared
 from echelon.submit import submit
 

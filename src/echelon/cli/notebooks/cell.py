@@ -94,7 +94,7 @@ def _start(shell: Any, given: Settings, cell: str) -> tuple[Run, bool]:
     """Submit the cell; also whether the notebook waits for the run."""
     from echelon.cli.printing import render
     from echelon.engines.choose import choose_engine
-    from echelon.notebook.one_cell import names_needed
+    from echelon.notebook.analysis.one_cell import names_needed
     from echelon.prepare import prepare_cell
     from echelon.sources import find_surroundings, gather
     from echelon.submit import submit

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from echelon.notebook.pipeline import Pipeline
+    from echelon.notebook.analysis.pipeline import Pipeline
 
 _FOR_TEKTON = ("image", "namespace", "claim", "size", "storage_class", "shared", "restarts")
 
@@ -58,8 +58,8 @@ def compile_notebook(
     """
     from echelon.cli.notebooks.parameters import pairs
     from echelon.cli.printing import render
+    from echelon.notebook.analysis.pipeline import read_pipeline
     from echelon.notebook.export.script import as_script
-    from echelon.notebook.pipeline import read_pipeline
 
     given = {name: options[name] for name in _FOR_TEKTON if options[name] is not None}
     if kind == "python" and given:

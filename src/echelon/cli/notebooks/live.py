@@ -14,7 +14,7 @@ from echelon.cli.printing.words import one_line
 
 if TYPE_CHECKING:
     from echelon.model.log import LogLine
-    from echelon.notebook.folder import StepRecord
+    from echelon.notebook.kept.folder import StepRecord
 
 _COLOURS = ("cyan", "green", "yellow", "magenta", "blue", "bright_cyan", "bright_green")
 

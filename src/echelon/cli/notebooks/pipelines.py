@@ -15,7 +15,7 @@ from echelon.engines.choose import LOCAL
 from echelon.errors import EchelonError
 from echelon.model.job import STEP
 from echelon.notebook.following import exit_code, get_results, runs_as_they_start
-from echelon.notebook.noted import cached_pipelines
+from echelon.notebook.kept.noted import cached_pipelines
 
 if TYPE_CHECKING:
     from echelon.engines.base import Engine

@@ -12,7 +12,7 @@ from echelon.cli.printing.say import say, style
 
 if TYPE_CHECKING:
     from echelon.engines.base import Engine
-    from echelon.notebook.running import Preview
+    from echelon.notebook.execution.running import Preview
 
 
 def show_preview(preview: Preview, engine: Engine, format_: str) -> None:
