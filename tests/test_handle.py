@@ -19,12 +19,12 @@ from echelon.errors import ResultsIncomplete, RunTimedOut
 from echelon.handle import Run
 from echelon.model.copy import LeftOut
 from echelon.model.ends import worker_lost
+from echelon.model.engine.traits import Traits
 from echelon.model.event import Event, RootCause
 from echelon.model.job import Job
-from echelon.model.log import LogLine
+from echelon.model.output.log import LogLine
 from echelon.model.run import Record, RunRef
 from echelon.model.status import Status
-from echelon.model.traits import Traits
 from echelon.prepare import Prepared
 from echelon.submit import submit
 

@@ -15,8 +15,8 @@ from echelon.errors import Denied, InvalidJob, Unreachable
 from echelon.handle import Run
 from echelon.model.event import Event
 from echelon.model.job import Job
-from echelon.model.log import LogLine
-from echelon.model.metric import Metric
+from echelon.model.output.log import LogLine
+from echelon.model.output.metric import Metric
 from echelon.observing import Item, merged
 from echelon.submit import Prepared, submit
 from tests.conftest import PATIENCE, wait_until

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from echelon.errors import InvalidJob, Unplaceable
-from echelon.model.cluster import Cluster, Gpu, Node
+from echelon.model.engine.cluster import Cluster, Gpu, Node
 from echelon.model.plan import Placement
 from echelon.model.resources import Amount, Resources
 from echelon.model.settings import Settings, to_job

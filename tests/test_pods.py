@@ -10,7 +10,7 @@ import pytest
 from echelon.engines.kubernetes.render.dialects import job as job_dialect
 from echelon.errors import InvalidJob
 from echelon.model.job import Job, Role
-from echelon.model.patch import VOLUMES
+from echelon.model.pods.patch import VOLUMES
 from echelon.model.resources import Amount, Resources
 from echelon.model.settings import Settings
 from echelon.pods import CPUS, MEMORY, settle_pods

@@ -12,10 +12,10 @@ from typing import Literal
 import pytest
 
 from echelon.errors import InvalidJob
+from echelon.model.engine.traits import Traits
 from echelon.model.job import NAME_LENGTH, check_name
 from echelon.model.settings import RoleSettings, Settings
 from echelon.model.surroundings import Surroundings
-from echelon.model.traits import Traits
 from echelon.prepare import Prepared, find_python, prepare, prepare_cell, prepare_function
 
 HERE = Traits(place="this machine")

@@ -11,9 +11,9 @@ from echelon.engines.memory.engine import MemoryEngine
 from echelon.engines.memory.script import Act
 from echelon.errors import Denied, Unavailable
 from echelon.handle import Run
+from echelon.model.engine.sample import Samples
 from echelon.model.job import Job
 from echelon.model.run import RunRef
-from echelon.model.sample import Samples
 from echelon.submit import Prepared, submit
 from tests.conftest import wait_until
 

@@ -8,10 +8,10 @@ import pytest
 
 from echelon.bundle import pack_files
 from echelon.errors import CannotShip, InvalidJob
+from echelon.model.engine.traits import Traits
 from echelon.model.job import Job
-from echelon.model.pod import Keeper, Mount, Output, PodOptions, VolumePath
+from echelon.model.pods.pod import Keeper, Mount, Output, PodOptions, VolumePath
 from echelon.model.settings import Settings, to_job
-from echelon.model.traits import Traits
 from echelon.shipping import (
     check_sending,
     check_waiting,

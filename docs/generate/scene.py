@@ -12,13 +12,13 @@ from typing import Any
 from echelon.bundle import Bundle
 from echelon.engines.memory.engine import MemoryEngine
 from echelon.engines.memory.script import Act
-from echelon.model import usage
-from echelon.model.cluster import Cluster, Gpu, Node
+from echelon.model.engine import usage
+from echelon.model.engine.cluster import Cluster, Gpu, Node
+from echelon.model.engine.traits import Traits
 from echelon.model.job import PIPELINE, Job
 from echelon.model.plan import Plan
 from echelon.model.resources import Resources
 from echelon.model.run import RunRef
-from echelon.model.traits import Traits
 from echelon.notebook.kept.folder import PipelineFolder, PipelineRecord, StepRecord, held, write_record
 from echelon.notebook.kept.noted import note_pipeline
 from echelon.notebook.picture import graph

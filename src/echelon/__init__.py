@@ -11,7 +11,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "EchelonError": "echelon.errors",
-    "LogLine": "echelon.model.log",
+    "LogLine": "echelon.model.output.log",
     "Run": "echelon.handle",
     "RunFailed": "echelon.failure",
     "Status": "echelon.model.status",

@@ -18,19 +18,19 @@ from echelon.errors import EchelonError, InvalidJob, ResultsIncomplete, RunTimed
 from echelon.failure import RunFailed, failure_of
 from echelon.live import in_notebook, shown, tell_waiting
 from echelon.model.copy import LeftOut
+from echelon.model.engine.usage import RunUsage, usage_of
 from echelon.model.event import Event
 from echelon.model.job import Job
-from echelon.model.log import LogBlock, LogLine, whole_lines
+from echelon.model.output.log import LogBlock, LogLine, whole_lines
 from echelon.model.plan import Plan
 from echelon.model.resources import parse_duration
 from echelon.model.run import Record, RunRef, StopSignal, opening_status
 from echelon.model.status import FINAL, Status, fold, with_progress
-from echelon.model.usage import RunUsage, usage_of
 from echelon.model.world import rank_count
 from echelon.tending import Tending, tending
 
 if TYPE_CHECKING:
-    from echelon.model.metric import Metric
+    from echelon.model.output.metric import Metric
     from echelon.panel import Display
     from echelon.sampling import LiveUsage, NewestSamples
 
@@ -335,7 +335,7 @@ class Run:
         """What the ranks have printed of metrics so far, and written for TensorBoard, as columns: time, rank,
         step, epoch, name, value, source. `pandas.DataFrame(run.metrics("loss"))` is a table of one metric.
         """
-        from echelon.model.metric import COLUMNS, Metric, as_row
+        from echelon.model.output.metric import COLUMNS, Metric, as_row
 
         self.check_exists(rank)
         rows = [

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 
 from echelon.errors import EchelonError
 from echelon.model.event import Event
-from echelon.model.log import LogLine
+from echelon.model.output.log import LogLine
 
 _LAST_LINES = 30.0  # seconds that the last lines of a run that is over may take to come
 

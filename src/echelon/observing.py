@@ -18,8 +18,8 @@ from echelon.metrics.event_files import EventFiles
 from echelon.metrics.progress import ProgressReader
 from echelon.metrics.reader import MetricReader, read_all
 from echelon.model.event import Event
-from echelon.model.metric import Metric
-from echelon.model.progress import Progress
+from echelon.model.output.metric import Metric
+from echelon.model.output.progress import Progress
 from echelon.model.run import Record, RunRef
 from echelon.model.status import Status
 

@@ -16,7 +16,7 @@ from echelon.errors import EchelonError
 from echelon.metrics.curves import Curves
 from echelon.model.display import as_html
 from echelon.model.event import Event
-from echelon.model.metric import Metric
+from echelon.model.output.metric import Metric
 from echelon.model.status import FINAL, Status
 
 _PAUSE = 1.0  # seconds between two drawings

@@ -8,7 +8,7 @@ from typing import Any
 
 from echelon.errors import InvalidJob
 from echelon.model.job import Job
-from echelon.model.patch import check_patch
+from echelon.model.pods.patch import check_patch
 from echelon.model.resources import Amount, Resources
 from echelon.model.settings import Settings
 

@@ -20,11 +20,11 @@ from echelon.bundle.project import find_project
 from echelon.errors import CannotShip, InvalidJob
 from echelon.frameworks.detect import detect
 from echelon.frameworks.torch import calls_torchrun, find_alone
+from echelon.model.engine.traits import Traits
 from echelon.model.job import FUNCTIONS, NAME_LENGTH, ROLES, Job, is_unicode, suggest_name
-from echelon.model.pod import IMAGE
+from echelon.model.pods.pod import IMAGE
 from echelon.model.settings import Settings, split_command, to_job
 from echelon.model.surroundings import Surroundings
-from echelon.model.traits import Traits
 from echelon.pods import settle_pods
 from echelon.programs import (
     as_command,

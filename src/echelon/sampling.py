@@ -10,10 +10,10 @@ from typing import Self
 
 from echelon.engines.base import Engine
 from echelon.errors import EchelonError
+from echelon.model.engine.sample import Samples, WorkerSample
+from echelon.model.engine.usage import RunUsage, usage_of
 from echelon.model.run import RunRef, opening_status
-from echelon.model.sample import Samples, WorkerSample
 from echelon.model.status import FINAL, Status, apply
-from echelon.model.usage import RunUsage, usage_of
 
 
 class NewestSamples:

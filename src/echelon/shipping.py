@@ -9,10 +9,10 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from echelon.errors import InvalidJob
+from echelon.model.engine.traits import Traits
 from echelon.model.job import Job
-from echelon.model.pod import IMAGE
+from echelon.model.pods.pod import IMAGE
 from echelon.model.settings import Settings
-from echelon.model.traits import Traits
 
 if TYPE_CHECKING:
     from echelon.bundle import Bundle

@@ -64,7 +64,7 @@ def test_standard_error_is_named_when_it_is_full(home: Path) -> None:
 import sys
 from echelon.cli.following.lines import LinePrinter
 from echelon.errors import OutputFailed
-from echelon.model.log import LogLine
+from echelon.model.output.log import LogLine
 try:
     LinePrinter().show(LogLine(text="x", at=0.0, worker=0, rank=0, stream="stderr"))
 except OutputFailed as error:

@@ -18,11 +18,11 @@ from tests.cli.conftest import Background, wait_for
 from tests.conftest import wait_until
 
 from echelon.cli.printing.render import findings
+from echelon.model.engine.finding import Finding
+from echelon.model.engine.usage import MachineRun, MachineUsage
 from echelon.model.event import RootCause
-from echelon.model.finding import Finding
-from echelon.model.log import LogLine
+from echelon.model.output.log import LogLine
 from echelon.model.status import RunSummary, Status, WorkerStatus
-from echelon.model.usage import MachineRun, MachineUsage
 
 Call = Callable[..., subprocess.CompletedProcess[str]]
 Write = Callable[..., Path]

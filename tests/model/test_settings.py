@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from echelon.errors import InvalidJob
 from echelon.model.job import FRAMEWORKS, Job, Role, Secret
-from echelon.model.pod import Keeper, Output, PodOptions, choose_keeper
+from echelon.model.pods.pod import Keeper, Output, PodOptions, choose_keeper
 from echelon.model.resources import Amount, Resources
 from echelon.model.settings import NAMES, RoleSettings, Settings, merge, to_job
 

@@ -16,8 +16,8 @@ from echelon.engines.base import Engine
 from echelon.engines.choose import CLUSTER, choose_engine
 from echelon.engines.memory.engine import MemoryEngine
 from echelon.errors import EchelonError, Unreachable
+from echelon.model.engine.volume import Volume
 from echelon.model.status import RunSummary
-from echelon.model.volume import Volume
 from echelon.notebook import removing
 from echelon.notebook.analysis.cells import About
 from echelon.notebook.kept.folder import PipelineFolder, PipelineRecord, write_record

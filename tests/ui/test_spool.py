@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from echelon.model.log import LogLine
+from echelon.model.output.log import LogLine
 from echelon.ui.spool import LONGEST, Spool, Wanted
 
 

@@ -13,7 +13,7 @@ import yaml
 from echelon.errors import EchelonError
 from echelon.jobfile.writing import write_job_file
 from echelon.model.job import Job
-from echelon.model.pod import PodOptions, Toleration
+from echelon.model.pods.pod import PodOptions, Toleration
 from echelon.model.resources import Amount
 from echelon.model.settings import Settings, to_job
 

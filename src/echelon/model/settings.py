@@ -13,9 +13,9 @@ from dataclasses import field, fields, replace
 from typing import Any, Literal
 
 from echelon.errors import InvalidJob
-from echelon.model import pod
 from echelon.model.job import QUEUE_TIMEOUT, Job, Role, Secret, validate
 from echelon.model.open_shape import Shares, parse_open_shape
+from echelon.model.pods import pod
 from echelon.model.resources import Resources, parse_cpus, parse_duration, parse_memory, parse_size
 from echelon.values import frozen
 

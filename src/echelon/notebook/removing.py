@@ -10,10 +10,10 @@ from echelon.engines.choose import CLUSTER, LOCAL, choose_engine
 from echelon.errors import StateTrouble, Unreachable
 from echelon.finding import look_elsewhere
 from echelon.handle import Run
+from echelon.model.engine.volume import Volume
 from echelon.model.job import PIPELINE
 from echelon.model.run import parse_uri
 from echelon.model.status import RunSummary
-from echelon.model.volume import Volume
 from echelon.notebook.execution.pods import MOUNT
 from echelon.notebook.kept.noted import Noted, forget_pipeline, noted
 from echelon.notebook.kept.volume import RUN_LABEL, VOLUME_LABEL

@@ -19,10 +19,10 @@ from echelon.cli.printing import say
 from echelon.engines.memory.engine import MemoryEngine
 from echelon.engines.memory.script import Act
 from echelon.handle import Run
+from echelon.model.engine.sample import Samples, WorkerSample
 from echelon.model.job import Job
-from echelon.model.log import LogLine
-from echelon.model.progress import Progress
-from echelon.model.sample import Samples, WorkerSample
+from echelon.model.output.log import LogLine
+from echelon.model.output.progress import Progress
 from echelon.model.status import WorkerStatus
 from echelon.submit import Prepared, submit
 

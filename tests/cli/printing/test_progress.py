@@ -14,7 +14,7 @@ from tests.cli.terminal import Terminal
 
 from echelon.cli.following.bottom import BottomLines, cut, fit
 from echelon.cli.following.lines import LinePrinter
-from echelon.model.log import LogLine
+from echelon.model.output.log import LogLine
 
 Call = Callable[..., subprocess.CompletedProcess[str]]
 Open = Callable[..., Terminal]

@@ -13,7 +13,7 @@ from tests.cli.terminal import Terminal
 
 from echelon.cli.following.lines import LinePrinter
 from echelon.cli.printing.say import say, shown, split_at_cut, style, tamed, tamed_lines
-from echelon.model.log import LogBlock, LogLine, each_line
+from echelon.model.output.log import LogBlock, LogLine, each_line
 
 TITLE = "\x1b]0;mine now\x07"
 CLIPBOARD = "\x1b]52;c;cm0gLXJm\x1b\\"

@@ -17,7 +17,7 @@ from echelon.values import frozen
 if TYPE_CHECKING:
     from echelon.handle import Run
     from echelon.model.copy import Copied, LeftOut
-    from echelon.model.pod import PodOptions
+    from echelon.model.pods.pod import PodOptions
 
 _SHOWN = 20  # files that are named when something is left out
 
@@ -66,7 +66,7 @@ def cp(source: str, destination: str, image: str | None, **target: str | None) -
 
 def parse_place(text: str) -> Place:
     """Read one end of a copy. A local file whose name has a colon in it is written ./NAME."""
-    from echelon.model.pod import parse_volume_path
+    from echelon.model.pods.pod import parse_volume_path
 
     inside = text.endswith("/.")
     if text.startswith("pvc:"):

@@ -50,7 +50,7 @@ def _as_data(item: object) -> dict[str, Any]:
     import msgspec
 
     from echelon.cli.printing.metric_rows import as_data
-    from echelon.model.metric import Metric
+    from echelon.model.output.metric import Metric
 
     if isinstance(item, Metric):
         found = as_data(item)

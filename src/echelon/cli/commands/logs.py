@@ -13,13 +13,13 @@ import click
 
 from echelon.cli.attaching import find_run_or_steps
 from echelon.cli.options import RAW_HELP, complete_runs, target_options
-from echelon.model.log import is_gap
+from echelon.model.output.log import is_gap
 
 if TYPE_CHECKING:
     from echelon.cli.following.lines import DataPrinter, LinePrinter
     from echelon.cli.following.worker_lines import WorkerLines
     from echelon.handle import Run
-    from echelon.model.log import LogLine
+    from echelon.model.output.log import LogLine
     from echelon.model.status import Status
     from echelon.notebook.removing import Found
 

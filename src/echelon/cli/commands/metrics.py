@@ -13,7 +13,7 @@ from echelon.errors import InvalidJob
 
 if TYPE_CHECKING:
     from echelon.handle import Run
-    from echelon.model.metric import Metric
+    from echelon.model.output.metric import Metric
 
 _MOST_CHARTS = 12
 
@@ -82,7 +82,7 @@ class _Chosen:
         self.seen: set[str] = set()  # names of metrics, wanted or not
 
     def of(self, run: Run, *, follow: bool = False) -> Iterator[Metric]:
-        from echelon.model.metric import Metric
+        from echelon.model.output.metric import Metric
 
         run.check_exists(self.rank)
         for each in run.observe(follow=follow, events=False, pattern=self._patterns):

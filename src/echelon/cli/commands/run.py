@@ -17,12 +17,12 @@ from echelon.cli.kubeflow.manifests import MAP, bring_objects, read_kubeflow, se
 from echelon.cli.kubeflow.native import run_native
 from echelon.cli.options import RAW_HELP, SectionedCommand, setting_options
 from echelon.errors import InvalidJob
-from echelon.model.pod import JOB, NATIVE
+from echelon.model.pods.pod import JOB, NATIVE
 from echelon.model.settings import Settings
 
 if TYPE_CHECKING:
+    from echelon.model.engine.traits import Traits
     from echelon.model.status import Status
-    from echelon.model.traits import Traits
     from echelon.prepare import Prepared
 
 _HELP = """Train a script, a module or a command on many workers.

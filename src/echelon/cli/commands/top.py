@@ -64,7 +64,7 @@ def _show_place(target: Mapping[str, str | None], *, live: bool) -> None:
     from echelon.cli.printing.render_cluster import cluster_usage
     from echelon.cli.printing.render_machine import machine_usage
     from echelon.engines.abilities import required
-    from echelon.model.usage import ClusterUsage, MachineUsage
+    from echelon.model.engine.usage import ClusterUsage, MachineUsage
 
     engine = engine_at(target_of(target))
     meter = required(engine.usage, "usage to show", engine.traits)

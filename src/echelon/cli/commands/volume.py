@@ -10,11 +10,11 @@ import click
 
 from echelon.cli.options import target_of, target_options
 from echelon.cli.printing.say import say
-from echelon.model.volume import MODES, check_unused
+from echelon.model.engine.volume import MODES, check_unused
 
 if TYPE_CHECKING:
     from echelon.engines.abilities import Volumes
-    from echelon.model.volume import Volume
+    from echelon.model.engine.volume import Volume
 
 _SHORT = {mode: short.upper() for short, mode in MODES.items()}
 
@@ -85,7 +85,7 @@ def create(
       echelon volume create work --class fast --label team=vision
     """
     from echelon.cli.printing import render
-    from echelon.model.pod import parse_node_selector, parse_object_name
+    from echelon.model.pods.pod import parse_node_selector, parse_object_name
     from echelon.model.resources import parse_size
 
     made = _volumes(target).create(

@@ -25,7 +25,7 @@ from echelon.errors import EchelonError, OutputFailed, ResultsIncomplete, RunLos
 from echelon.handle import Run
 from echelon.model.event import Event
 from echelon.model.job import Job
-from echelon.model.log import LogBlock
+from echelon.model.output.log import LogBlock
 from echelon.model.run import StopSignal
 from echelon.model.status import FINAL, Status
 from echelon.model.world import rank_count

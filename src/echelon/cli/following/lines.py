@@ -12,7 +12,7 @@ from echelon.cli.printing.recent import Recent
 from echelon.cli.printing.say import shown, split_at_cut, style, tamed, tamed_lines
 from echelon.cli.printing.words import RANK_COLOURS
 from echelon.errors import from_output_error
-from echelon.model.log import LogBlock, LogLine
+from echelon.model.output.log import LogBlock, LogLine
 
 if TYPE_CHECKING:
     from echelon.cli.following.worker_lines import WorkerLines

@@ -22,8 +22,8 @@ from echelon.handle import Run
 from echelon.metrics.bars import is_place, see
 from echelon.metrics.progress import ProgressReader
 from echelon.model.event import Event
-from echelon.model.log import LogBlock, LogLine
-from echelon.model.progress import Progress, words
+from echelon.model.output.log import LogBlock, LogLine
+from echelon.model.output.progress import Progress, words
 from echelon.model.status import FINAL, Status, WorkerStatus, apply
 from echelon.sampling import NewestSamples
 from echelon.values import frozen

@@ -13,7 +13,7 @@ from echelon.cli.printing.say import say, shown, style, tamed
 from echelon.cli.printing.words import one_line
 
 if TYPE_CHECKING:
-    from echelon.model.log import LogLine
+    from echelon.model.output.log import LogLine
     from echelon.notebook.kept.folder import StepRecord
 
 _COLOURS = ("cyan", "green", "yellow", "magenta", "blue", "bright_cyan", "bright_green")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from echelon.engines.base import Engine
     from echelon.handle import Run
     from echelon.model.copy import LeftOut
-    from echelon.model.log import LogLine
+    from echelon.model.output.log import LogLine
     from echelon.model.status import RunSummary, Status
     from echelon.notebook.removing import Found
 

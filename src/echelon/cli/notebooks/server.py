@@ -13,7 +13,7 @@ from echelon.cli.printing.say import say
 
 if TYPE_CHECKING:
     from echelon.engines.notebook_servers import NotebookServers, ServerSettings
-    from echelon.model.pod import Output
+    from echelon.model.pods.pod import Output
 
 _CPUS, _MEMORY = "250m", "512Mi"  # requested where nothing else is said
 # The flags of `run` that a server has too, and what they mean for it where that differs.
@@ -150,7 +150,7 @@ def down(name: str | None, volumes: bool, **options: Any) -> int:
 
 def _called(name: str | None) -> str:
     from echelon.engines.base import current_user
-    from echelon.model.pod import parse_object_name
+    from echelon.model.pods.pod import parse_object_name
 
     if name is not None:
         return parse_object_name("name", name)
@@ -170,7 +170,7 @@ def _asked(given: Mapping[str, Any], volume: str) -> ServerSettings:
 
 def _files(volume: str) -> Output | None:
     from echelon.errors import InvalidJob
-    from echelon.model.pod import parse_output
+    from echelon.model.pods.pod import parse_output
 
     if volume == "none":
         return None

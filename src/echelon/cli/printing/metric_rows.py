@@ -7,7 +7,7 @@ from typing import Any, TextIO
 
 from echelon.cli.printing.say import shown
 from echelon.metrics.text import is_finite
-from echelon.model.metric import COLUMNS, Metric, as_row
+from echelon.model.output.metric import COLUMNS, Metric, as_row
 
 Print = Callable[[str, Metric], object]
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from echelon.cli.printing.recent import Recent
     from echelon.errors import EchelonError
     from echelon.model.copy import LeftOut
-    from echelon.model.finding import Finding
+    from echelon.model.engine.finding import Finding
 
 _RUN_HEADS = ("NAME", "STATE", "WORKERS", "GPUS", "AGE", "TOOK", "COMMAND", "REASON")
 _LONGEST_WHAT = len("panel in JupyterLab")  # what a check-up is about; its lines are printed one by one

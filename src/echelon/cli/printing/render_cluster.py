@@ -16,7 +16,7 @@ from echelon.model.resources import format_memory
 
 if TYPE_CHECKING:
     from echelon.model.copy import OpenCopy
-    from echelon.model.usage import ClusterRun, ClusterUsage, Holder, NodeUse
+    from echelon.model.engine.usage import ClusterRun, ClusterUsage, Holder, NodeUse
 
 _NAMED = 3  # users or nodes that a cell names before it counts the rest
 _AROUND = 9  # lines on the screen that are not rows of nodes or runs

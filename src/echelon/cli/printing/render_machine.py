@@ -10,7 +10,7 @@ from echelon.cli.printing.words import state
 from echelon.model.resources import format_memory
 
 if TYPE_CHECKING:
-    from echelon.model.usage import MachineUsage
+    from echelon.model.engine.usage import MachineUsage
 
 
 def machine_usage(found: MachineUsage, format_: str) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from echelon.cli.printing.render import data, table
 from echelon.cli.printing.say import say, style
 from echelon.cli.printing.words import cause_lines, duration, near, one_line, phases, ranges, state
-from echelon.model.progress import words
+from echelon.model.output.progress import words
 from echelon.model.status import Status
 
 _MOST_MISSING = 8  # workers of whose results it is told what is missing

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from echelon.cli.printing.render import data, table
 from echelon.cli.printing.say import say
 from echelon.cli.printing.words import state
+from echelon.model.engine.sample import gpus_of
 from echelon.model.resources import format_memory
-from echelon.model.sample import gpus_of
 
 if TYPE_CHECKING:
-    from echelon.model.sample import GpuSample, WorkerSample
-    from echelon.model.usage import RunUsage, WorkerUse
+    from echelon.model.engine.sample import GpuSample, WorkerSample
+    from echelon.model.engine.usage import RunUsage, WorkerUse
 
 _HEADS = ("WORKER", "RANK", "STATE", "NODE", "CPU", "MEMORY", "GPU", "GPU MEMORY")
 

@@ -18,7 +18,7 @@ from echelon.engines.base import Engine
 from echelon.errors import EchelonError, ResultsIncomplete
 from echelon.handle import Run
 from echelon.model.job import check_name
-from echelon.model.log import LogLine
+from echelon.model.output.log import LogLine
 from echelon.model.settings import Settings
 from echelon.model.status import Status
 from echelon.notebook.analysis.pipeline import Pipeline, Step

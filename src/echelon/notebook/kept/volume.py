@@ -13,9 +13,9 @@ from typing import Any
 
 from echelon.engines.abilities import Volumes
 from echelon.errors import InvalidJob, Unavailable
-from echelon.model.cluster import Cluster
-from echelon.model.pod import NEW_SIZE, Output, parse_output
-from echelon.model.volume import MODES
+from echelon.model.engine.cluster import Cluster
+from echelon.model.engine.volume import MODES
+from echelon.model.pods.pod import NEW_SIZE, Output, parse_output
 from echelon.notebook.analysis.cells import About, InvalidNotebook
 from echelon.notebook.analysis.pipeline import Step
 from echelon.values import frozen

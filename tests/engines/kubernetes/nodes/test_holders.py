@@ -12,7 +12,7 @@ from echelon.cli.printing.render_cluster import cluster_usage
 from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.nodes.holders import leaders, mark_idle
 from echelon.engines.kubernetes.nodes.usage import to_usage
-from echelon.model.usage import ClusterUsage, Holder
+from echelon.model.engine.usage import ClusterUsage, Holder
 
 TWO = container(gpu="2")
 

@@ -24,7 +24,7 @@ from echelon.engines.kubernetes import shapes
 from echelon.engines.kubernetes.nodes.inventory import Seen
 from echelon.engines.kubernetes.nodes.usage import to_usage
 from echelon.engines.kubernetes.record import Outline
-from echelon.model.usage import ClusterRun, ClusterUsage
+from echelon.model.engine.usage import ClusterRun, ClusterUsage
 
 ONE = container(gpu="1", cpu="1500m", memory="2Gi")
 

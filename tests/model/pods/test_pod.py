@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from echelon.errors import InvalidJob
-from echelon.model import pod
 from echelon.model.job import Job, validate
-from echelon.model.pod import Mount, Output, PodOptions, Toleration, VolumePath
+from echelon.model.pods import pod
+from echelon.model.pods.pod import Mount, Output, PodOptions, Toleration, VolumePath
 from echelon.model.settings import Settings, to_job
 
 NAME = st.from_regex(r"[a-z0-9]([-a-z0-9]{0,8}[a-z0-9])?", fullmatch=True)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Literal
 
-from echelon.model.sample import GpuSample, RankSample, Samples
+from echelon.model.engine.sample import GpuSample, RankSample, Samples
 from echelon.model.status import State, Status, WorkerState
 from echelon.values import frozen
 

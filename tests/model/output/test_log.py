@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from echelon.agent.loop import Loop, Timer
 from echelon.agent.output import sink
 from echelon.agent.output.sink import RankLog, Sink, Stream
-from echelon.model.log import (
+from echelon.model.output.log import (
     LOOSE,
     EventLine,
     LogBlock,

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from echelon.errors import InvalidJob
-from echelon.model.patch import apply_patch, check_patch
+from echelon.model.pods.patch import apply_patch, check_patch
 
 POD: dict[str, Any] = yaml.safe_load("""
 metadata: {labels: {run: fm}}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from echelon.errors import InvalidJob
-from echelon.model.metric_pattern import SEEN, parse_metric_pattern
+from echelon.model.output.metric_pattern import SEEN, parse_metric_pattern
 from echelon.model.settings import Settings, to_job
 
 

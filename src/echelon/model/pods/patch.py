@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from echelon.errors import InvalidJob
-from echelon.model.pod import OURS, is_reserved
-from echelon.model.template import CONTAINER
+from echelon.model.pods.pod import OURS, is_reserved
+from echelon.model.pods.template import CONTAINER
 
 # By which field the items of a list are known to Kubernetes. Any other list is replaced as a whole.
 _KEYS = {

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from echelon.errors import InvalidJob
-from echelon.model.template import check_template, merge_under
+from echelon.model.pods.template import check_template, merge_under
 
 OURS: dict[str, Any] = {
     "metadata": {"labels": {"run": "fm"}},

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from echelon.model.sample import GpuSample, RankSample, Samples, WorkerSample, gpus_of
+from echelon.model.engine.sample import GpuSample, RankSample, Samples, WorkerSample, gpus_of
+from echelon.model.engine.usage import usage_of
 from echelon.model.status import Status, WorkerStatus
-from echelon.model.usage import usage_of
 
 
 def sample(worker: int, ranks: int = 1, gpus: int = 0) -> WorkerSample:
