@@ -25,7 +25,7 @@ from echelon.model.job import Job
 from echelon.model.output.log import LogLine
 from echelon.model.run import Record, RunRef
 from echelon.model.status import Status
-from echelon.prepare import Prepared
+from echelon.preparation.prepare import Prepared
 from echelon.submit import submit
 
 
@@ -168,7 +168,7 @@ def test_to_stop_a_run_in_a_notebook_prints_none_of_its_lines(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("echelon.handle.in_notebook", lambda: True)
-    monkeypatch.setattr("echelon.panel.Panel.show_curves", lambda _: None)
+    monkeypatch.setattr("echelon.observation.panel.Panel.show_curves", lambda _: None)
     engine = MemoryEngine({"x.py": Act(lines=("a line",), lasts=True)})
     job = Job(name="fm", script="x.py", framework="plain")
     run = submit(Prepared(job=job), engine, stays=False)

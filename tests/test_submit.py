@@ -20,7 +20,7 @@ from echelon.model.plan import Plan
 from echelon.model.run import Record, RunRef, StopSignal
 from echelon.model.settings import Settings
 from echelon.model.surroundings import Surroundings
-from echelon.prepare import Prepared, prepare
+from echelon.preparation.prepare import Prepared, prepare
 from echelon.submit import submit
 
 

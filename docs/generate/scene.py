@@ -22,7 +22,7 @@ from echelon.model.run import RunRef
 from echelon.notebook.kept.folder import PipelineFolder, PipelineRecord, StepRecord, held, write_record
 from echelon.notebook.kept.noted import note_pipeline
 from echelon.notebook.picture import graph
-from echelon.prepare import Prepared
+from echelon.preparation.prepare import Prepared
 from echelon.submit import submit
 
 _MODEL, _GIB, _HOUR = "NVIDIA-H100-80GB-HBM3", 2**30, 3600.0

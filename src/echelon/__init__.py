@@ -13,7 +13,7 @@ _HOMES = {
     "EchelonError": "echelon.errors",
     "LogLine": "echelon.model.output.log",
     "Run": "echelon.handle",
-    "RunFailed": "echelon.failure",
+    "RunFailed": "echelon.observation.failure",
     "Status": "echelon.model.status",
     "attach": "echelon.api",
     "run": "echelon.api",

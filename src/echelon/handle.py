@@ -15,8 +15,6 @@ from echelon.agent import stopping
 from echelon.engines.abilities import CopyWatch, required
 from echelon.engines.base import Engine, RunDamaged, Saving, TakeOver
 from echelon.errors import EchelonError, InvalidJob, ResultsIncomplete, RunTimedOut, StateTrouble
-from echelon.failure import RunFailed, failure_of
-from echelon.live import in_notebook, shown, tell_waiting
 from echelon.model.copy import LeftOut
 from echelon.model.engine.usage import RunUsage, usage_of
 from echelon.model.event import Event
@@ -27,12 +25,14 @@ from echelon.model.resources import parse_duration
 from echelon.model.run import Record, RunRef, StopSignal, opening_status
 from echelon.model.status import FINAL, Status, fold, with_progress
 from echelon.model.world import rank_count
+from echelon.observation.failure import RunFailed, failure_of
+from echelon.observation.live import in_notebook, shown, tell_waiting
 from echelon.tending import Tending, tending
 
 if TYPE_CHECKING:
     from echelon.model.output.metric import Metric
-    from echelon.panel import Display
-    from echelon.sampling import LiveUsage, NewestSamples
+    from echelon.observation.panel import Display
+    from echelon.observation.sampling import LiveUsage, NewestSamples
 
 STOP_PATIENCE = 60.0  # seconds that a run may take to end after the order to stop
 
@@ -64,7 +64,7 @@ class Run:
 
     @cached_property
     def _display(self) -> Display:
-        from echelon.panel import Display
+        from echelon.observation.panel import Display
 
         return Display(self)
 
@@ -83,7 +83,7 @@ class Run:
             reason = f"{error.problem}; {error.hint}"
             return Status(name=self.name, uri=str(self._ref), state="damaged", reason=reason)
         if progress and status.started is not None:
-            from echelon.observing import progress_of
+            from echelon.observation.observing import progress_of
 
             with suppress(EchelonError):  # its output cannot be read, or may not: the rest is known
                 return with_progress(status, progress_of(self._engine, record, status))
@@ -220,14 +220,14 @@ class Run:
         RunFailed if the run did not succeed, and CannotShip if the function returned something else."""
         status = self.wait(timeout, check=True)
         self.check_exists(rank)
-        from echelon.returned import read_returned
+        from echelon.observation.returned import read_returned
 
         return read_returned(self._engine, self._ref, status, rank)
 
     def results(self, timeout: float | str | None = None) -> list[Any]:
         """The same for all ranks, in their order; None for one that did not come to return, such as a
         parameter server."""
-        from echelon.returned import read_all_returned
+        from echelon.observation.returned import read_all_returned
 
         return read_all_returned(self._engine, self._ref, self.wait(timeout, check=True))
 
@@ -322,7 +322,7 @@ class Run:
         """What happened and what was measured; with `follow`, as it comes, until the run has ended. A
         `pattern` replaces the one that the run was started with (`--metric-pattern`).
         """
-        from echelon.observing import observe
+        from echelon.observation.observing import observe
 
         patterns = (pattern,) if isinstance(pattern, str) else pattern
         return observe(
@@ -356,14 +356,14 @@ class Run:
 
     def live_usage(self) -> LiveUsage:
         """The same inside of a context, kept up to date: `now()` has it at any moment."""
-        from echelon.sampling import LiveUsage
+        from echelon.observation.sampling import LiveUsage
 
         required(self._engine.sampling, "samples of what runs use", self._engine.traits)
         return LiveUsage(self._engine, self._ref)
 
     def samples(self) -> NewestSamples:
         """The newest sample of each worker inside of a context, for one who knows the rest of the run."""
-        from echelon.sampling import NewestSamples
+        from echelon.observation.sampling import NewestSamples
 
         return NewestSamples(self._engine, self._ref)
 

@@ -17,7 +17,7 @@ from echelon.model.resources import Resources
 from echelon.model.settings import Settings
 from echelon.model.surroundings import Surroundings
 from echelon.model.world import Group, World
-from echelon.prepare import prepare
+from echelon.preparation.prepare import prepare
 
 JOB = Job(name="run", script="train.py", python="python3", framework="mpi", workers=3, procs=2)
 

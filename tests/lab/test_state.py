@@ -22,7 +22,7 @@ from echelon.notebook.kept.folder import (
     write_record,
 )
 from echelon.notebook.kept.noted import note_pipeline, noted
-from echelon.sources import Target
+from echelon.preparation.sources import Target
 
 FAILED = StepRecord(
     state="failed", cell=2, line=1, reason="ValueError", traceback="Traceback", run="book-1-b"

@@ -24,7 +24,7 @@ from echelon.notebook.kept.folder import PipelineFolder, PipelineRecord, write_r
 from echelon.notebook.kept.noted import note_pipeline
 from echelon.notebook.kept.volume import RUN_LABEL, RunVolume, open_volume, wanted_volume
 from echelon.notebook.removing import find_pipeline
-from echelon.sources import Target
+from echelon.preparation.sources import Target
 
 STEP = RunSummary(
     name="flow-load",

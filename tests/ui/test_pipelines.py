@@ -18,7 +18,7 @@ from echelon.model.job import PIPELINE, Job
 from echelon.notebook.kept.folder import PipelineFolder, PipelineRecord, StepRecord, held, write_record
 from echelon.notebook.kept.noted import note_pipeline
 from echelon.notebook.picture.graph import Node
-from echelon.prepare import Prepared
+from echelon.preparation.prepare import Prepared
 from echelon.submit import submit
 
 Serve = Callable[..., Client]

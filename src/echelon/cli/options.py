@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from echelon.engines.base import Engine
     from echelon.handle import Run
     from echelon.model.run import RunRef
-    from echelon.sources import Target
+    from echelon.preparation.sources import Target
 
 F = TypeVar("F", bound=Callable[..., Any])
 _COMPLETED = {"dir": "dir", "file": "file", "pattern": "file", "program": "file"}
@@ -120,7 +120,7 @@ def where(options: Mapping[str, Any]) -> dict[str, str | None]:
 
 def target_of(options: Mapping[str, Any]) -> Target:
     """The same as one value."""
-    from echelon.sources import Target
+    from echelon.preparation.sources import Target
 
     return Target(**where(options))
 

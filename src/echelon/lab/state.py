@@ -19,7 +19,7 @@ from echelon.notebook.analysis.cells import read_notebook
 from echelon.notebook.kept.folder import PipelineRecord, StepRecord, is_held
 from echelon.notebook.kept.noted import Noted, noted, noted_pipelines
 from echelon.notebook.removing import steps_of
-from echelon.sources import Target, where_to_look
+from echelon.preparation.sources import Target, where_to_look
 from echelon.values import frozen
 
 _LINES = 200  # of a step's output: what a panel can show

@@ -17,7 +17,7 @@ from echelon.model.status import RunSummary
 from echelon.notebook.execution.pods import MOUNT
 from echelon.notebook.kept.noted import Noted, forget_pipeline, noted
 from echelon.notebook.kept.volume import RUN_LABEL, VOLUME_LABEL
-from echelon.sources import Target, find_surroundings, where_to_look
+from echelon.preparation.sources import Target, find_surroundings, where_to_look
 from echelon.values import frozen
 
 Tell = Callable[[str], object]

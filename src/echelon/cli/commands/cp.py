@@ -159,7 +159,7 @@ def _pod_options(image: str | None) -> PodOptions:
     from dataclasses import replace
 
     from echelon.model.settings import Settings, to_job
-    from echelon.sources import find_surroundings, gather
+    from echelon.preparation.sources import find_surroundings, gather
 
     settings = gather(Settings(image=image), find_surroundings())
     settings = replace(settings, script=None, module=None, command=("cp",), args=None, roles=None)

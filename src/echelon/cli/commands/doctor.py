@@ -39,7 +39,7 @@ def doctor(image: str | None, workers: int, role: bool, **target: str | None) ->
     from echelon.api import engine_at
     from echelon.cli.printing import render
     from echelon.engines.abilities import required
-    from echelon.prepare import find_python
+    from echelon.preparation.prepare import find_python
 
     if workers > 1 and image is None:
         raise click.UsageError("-n 2 needs the image to try: --image REF")

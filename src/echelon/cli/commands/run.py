@@ -23,7 +23,7 @@ from echelon.model.settings import Settings
 if TYPE_CHECKING:
     from echelon.model.engine.traits import Traits
     from echelon.model.status import Status
-    from echelon.prepare import Prepared
+    from echelon.preparation.prepare import Prepared
 
 _HELP = """Train a script, a module or a command on many workers.
 
@@ -131,8 +131,8 @@ def run(
     from echelon.cli.printing import render
     from echelon.engines.choose import CLUSTER, LOCAL, choose_engine
     from echelon.model.job import ranks_asked
-    from echelon.prepare import named_after, prepare
-    from echelon.sources import find_surroundings, gather
+    from echelon.preparation.prepare import named_after, prepare
+    from echelon.preparation.sources import find_surroundings, gather
     from echelon.submit import submit
 
     given = _settings(flags, words, is_command=ctx.meta["command"], has_file=file is not None)
@@ -175,7 +175,7 @@ def run(
         render.notice(f"{word} is after the script, which gets it; flags of echelon go before the script")
     if settings.dry_run:
         from echelon.admission import Queued, find_plan
-        from echelon.shipping import check_sending, check_waiting
+        from echelon.preparation.shipping import check_sending, check_waiting
 
         check_sending(job, prepared.bundle, engine.traits, detach=bool(settings.detach))
         if settings.name is not None and not settings.replace and job.name in engine.names():

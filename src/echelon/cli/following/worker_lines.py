@@ -25,7 +25,7 @@ from echelon.model.event import Event
 from echelon.model.output.log import LogBlock, LogLine
 from echelon.model.output.progress import Progress, words
 from echelon.model.status import FINAL, Status, WorkerStatus, apply
-from echelon.sampling import NewestSamples
+from echelon.observation.sampling import NewestSamples
 from echelon.values import frozen
 
 _EVERY = 0.2  # seconds between two paintings

@@ -48,7 +48,7 @@ def read_kubeflow(
     if file is None:
         return None
     from echelon.kubeflow import RUNTIME_RESOURCES, Outside, read_manifest
-    from echelon.sources import gather
+    from echelon.preparation.sources import gather
 
     def find_runtime(kind: str, name: str) -> Mapping[str, Any] | None:
         objects = engine_for(gather(given, surroundings)).manifests
@@ -161,7 +161,7 @@ def convert(file: Path, maps: tuple[str, ...], **options: Any) -> int:
     from echelon.jobfile.writing import job_file_data, write_job_file
     from echelon.model.job import validate
     from echelon.model.settings import merge, to_job
-    from echelon.sources import find_surroundings
+    from echelon.preparation.sources import find_surroundings
 
     given = settings_from(
         {name: value for name, value in options.items() if value is not None and name != "format"},

@@ -95,8 +95,8 @@ def _start(shell: Any, given: Settings, cell: str) -> tuple[Run, bool]:
     from echelon.cli.printing import render
     from echelon.engines.choose import choose_engine
     from echelon.notebook.analysis.one_cell import names_needed
-    from echelon.prepare import prepare_cell
-    from echelon.sources import find_surroundings, gather
+    from echelon.preparation.prepare import prepare_cell
+    from echelon.preparation.sources import find_surroundings, gather
     from echelon.submit import submit
 
     surroundings = find_surroundings()

@@ -110,7 +110,7 @@ def run(notebook: Path, params: tuple[str, ...], **options: Any) -> int:
     from echelon.cli.printing import render
     from echelon.notebook.execution import execute
     from echelon.notebook.execution.running import Request, preview_notebook, run_notebook
-    from echelon.sources import find_surroundings, where_to_look
+    from echelon.preparation.sources import find_surroundings, where_to_look
 
     if options["start"] and options["only"]:
         raise click.UsageError("--from and --only cannot go together.")
@@ -278,7 +278,7 @@ def _pod_settings(options: Mapping[str, Any]) -> Settings:
     from dataclasses import replace
 
     from echelon.jobfile import settings_from
-    from echelon.sources import find_surroundings, gather
+    from echelon.preparation.sources import find_surroundings, gather
 
     given = {name: options[name] for name in OF_STEPS if options[name] not in (None, ())}
     found = gather(settings_from(given, source="the command line"), find_surroundings())

@@ -26,7 +26,7 @@ from echelon.model.plan import Plan
 from echelon.model.resources import format_memory
 from echelon.model.status import RunSummary, Status
 from echelon.model.world import rank_count, worker_count
-from echelon.prepare import Prepared
+from echelon.preparation.prepare import Prepared
 
 if TYPE_CHECKING:
     from echelon.cli.printing.recent import Recent

@@ -21,7 +21,7 @@ from echelon.notebook.execution.pods import InPods, own_image
 from echelon.notebook.kept.folder import PipelineFolder, PipelineRecord
 from echelon.notebook.kept.noted import cached_pipelines
 from echelon.notebook.kept.volume import RunVolume, Wanted, check_one_node, open_volume, wanted_volume
-from echelon.pods import CPUS, MEMORY
+from echelon.preparation.pods import CPUS, MEMORY
 from echelon.values import frozen
 
 Tell = Callable[[str], object]

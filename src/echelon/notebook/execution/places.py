@@ -23,7 +23,7 @@ from echelon.notebook.execution.asking import asked_for, local_settings
 from echelon.notebook.execution.program import specification, write_program
 from echelon.notebook.kept.cache import state_of
 from echelon.notebook.kept.folder import PipelineFolder, files_in, link_project
-from echelon.prepare import Prepared, find_python, prepare
+from echelon.preparation.prepare import Prepared, find_python, prepare
 from echelon.values import frozen
 
 Entries = Mapping[str, Mapping[str, str]]

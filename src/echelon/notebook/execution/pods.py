@@ -38,9 +38,9 @@ from echelon.notebook.execution.places import Entries, Files, last_cell_in
 from echelon.notebook.execution.program import program_files, specification
 from echelon.notebook.kept.folder import PipelineFolder
 from echelon.notebook.kept.volume import RUN_LABEL, VOLUME_LABEL, RunVolume, bound_to_one_node
-from echelon.pods import settle_pods
-from echelon.prepare import Prepared
-from echelon.shipping import settle_remote
+from echelon.preparation.pods import settle_pods
+from echelon.preparation.prepare import Prepared
+from echelon.preparation.shipping import settle_remote
 
 MOUNT = "/pipeline"
 _LARGEST = 2**30  # bytes of code through the volume

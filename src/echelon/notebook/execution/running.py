@@ -34,7 +34,7 @@ from echelon.notebook.kept.noted import note_pipeline
 from echelon.notebook.kept.report import write_reports
 from echelon.notebook.kept.volume import RunVolume
 from echelon.notebook.picture.graph import graph_of
-from echelon.prepare import Prepared
+from echelon.preparation.prepare import Prepared
 from echelon.values import frozen
 
 

@@ -10,7 +10,6 @@ from typing import Any
 from urllib.parse import unquote
 
 import pytest
-
 from tests.notebooks import run_cells
 
 # The kernel's own libraries warn about what is none of our business.

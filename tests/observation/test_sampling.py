@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 
 import pytest
+from tests.conftest import wait_until
 
 from echelon.engines.memory.engine import MemoryEngine
 from echelon.engines.memory.script import Act
@@ -15,7 +16,6 @@ from echelon.model.engine.sample import Samples
 from echelon.model.job import Job
 from echelon.model.run import RunRef
 from echelon.submit import Prepared, submit
-from tests.conftest import wait_until
 
 
 def start(engine: MemoryEngine, program: str = "computes.py") -> Run:

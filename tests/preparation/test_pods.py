@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.engines.kubernetes.rendered import CASES, planned
 
 from echelon.engines.kubernetes.render.dialects import job as job_dialect
 from echelon.errors import InvalidJob
@@ -13,8 +14,7 @@ from echelon.model.job import Job, Role
 from echelon.model.pods.patch import VOLUMES
 from echelon.model.resources import Amount, Resources
 from echelon.model.settings import Settings
-from echelon.pods import CPUS, MEMORY, settle_pods
-from tests.engines.kubernetes.rendered import CASES, planned
+from echelon.preparation.pods import CPUS, MEMORY, settle_pods
 
 
 def job(**more: object) -> Job:

@@ -25,8 +25,8 @@ from echelon.model.job import FUNCTIONS, NAME_LENGTH, ROLES, Job, is_unicode, su
 from echelon.model.pods.pod import IMAGE
 from echelon.model.settings import Settings, split_command, to_job
 from echelon.model.surroundings import Surroundings
-from echelon.pods import settle_pods
-from echelon.programs import (
+from echelon.preparation.pods import settle_pods
+from echelon.preparation.programs import (
     as_command,
     check_module,
     check_script,
@@ -35,7 +35,7 @@ from echelon.programs import (
     starts_ranks,
     words_of,
 )
-from echelon.shipping import code_limit, notes_on_paths, settle_remote
+from echelon.preparation.shipping import code_limit, notes_on_paths, settle_remote
 from echelon.values import frozen
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from echelon.model.engine.traits import Traits
 from echelon.model.job import NAME_LENGTH, check_name
 from echelon.model.settings import RoleSettings, Settings
 from echelon.model.surroundings import Surroundings
-from echelon.prepare import Prepared, find_python, prepare, prepare_cell, prepare_function
+from echelon.preparation.prepare import Prepared, find_python, prepare, prepare_cell, prepare_function
 
 HERE = Traits(place="this machine")
 THERE = Traits(place="a cluster", remote=True, code_limit=2**20)

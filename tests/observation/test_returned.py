@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.conftest import PATIENCE
+from tests.notebooks import run_cells
 
 import echelon
 from echelon import RunFailed
 from echelon.errors import CannotShip, InvalidJob, ResultsIncomplete, RunTimedOut, StateTrouble
-from tests.conftest import PATIENCE
-from tests.notebooks import run_cells
 
 
 @pytest.fixture
@@ -199,8 +199,8 @@ def test_in_a_notebook_the_cell_shows_it(home: Path) -> None:
 
 
 def test_why_a_run_waits_is_shown_once_it_is_known(capsys: pytest.CaptureFixture[str]) -> None:
-    from echelon.live import tell_waiting
     from echelon.model.event import Event
+    from echelon.observation.live import tell_waiting
 
     tell_waiting(Event(kind="queued", at=1.0, reason="needs 2 GPUs,\n1 is free"))
     tell_waiting(Event(kind="admitted", at=2.0))

@@ -9,7 +9,7 @@ import pytest
 
 from echelon.model.settings import Settings
 from echelon.model.surroundings import Surroundings
-from echelon.sources import Target, find_surroundings, gather, where_to_look
+from echelon.preparation.sources import Target, find_surroundings, gather, where_to_look
 
 JOB = "script: train.py\nworkers: 3\nrestarts: 3\n"
 

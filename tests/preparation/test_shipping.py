@@ -12,7 +12,7 @@ from echelon.model.engine.traits import Traits
 from echelon.model.job import Job
 from echelon.model.pods.pod import Keeper, Mount, Output, PodOptions, VolumePath
 from echelon.model.settings import Settings, to_job
-from echelon.shipping import (
+from echelon.preparation.shipping import (
     check_sending,
     check_waiting,
     code_limit,

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.conftest import PATIENCE, wait_until
+from tests.metrics.event_files import event, record
 
 from echelon.engines.memory.engine import MemoryEngine
 from echelon.engines.memory.script import Act, Program
@@ -17,10 +19,8 @@ from echelon.model.event import Event
 from echelon.model.job import Job
 from echelon.model.output.log import LogLine
 from echelon.model.output.metric import Metric
-from echelon.observing import Item, merged
+from echelon.observation.observing import Item, merged
 from echelon.submit import Prepared, submit
-from tests.conftest import PATIENCE, wait_until
-from tests.metrics.event_files import event, record
 
 
 def start(act: Program, **more: Any) -> Run:
