@@ -10,8 +10,9 @@ from echelon.bundle import pack_files
 from echelon.errors import CannotShip, InvalidJob
 from echelon.model.engine.traits import Traits
 from echelon.model.job import Job
+from echelon.model.meaning import to_job
 from echelon.model.pods.pod import Keeper, Mount, Output, PodOptions, VolumePath
-from echelon.model.settings import Settings, to_job
+from echelon.model.settings import Settings
 from echelon.preparation.shipping import (
     check_sending,
     check_waiting,

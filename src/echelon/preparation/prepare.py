@@ -22,8 +22,9 @@ from echelon.frameworks.detect import detect
 from echelon.frameworks.torch import calls_torchrun, find_alone
 from echelon.model.engine.traits import Traits
 from echelon.model.job import FUNCTIONS, NAME_LENGTH, ROLES, Job, is_unicode, suggest_name
+from echelon.model.meaning import split_command, to_job
 from echelon.model.pods.pod import IMAGE
-from echelon.model.settings import Settings, split_command, to_job
+from echelon.model.settings import Settings
 from echelon.model.surroundings import Surroundings
 from echelon.preparation.pods import settle_pods
 from echelon.preparation.programs import (

@@ -22,7 +22,7 @@ from echelon.cli.commands import runs
 from echelon.jobfile import read_job_file
 from echelon.jobfile.writing import write_job_file
 from echelon.kubeflow import read_manifest
-from echelon.model.settings import to_job
+from echelon.model.meaning import to_job
 
 Call = Callable[..., subprocess.CompletedProcess[str]]
 Write = Callable[..., Path]

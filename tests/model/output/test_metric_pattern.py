@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from echelon.errors import InvalidJob
+from echelon.model.meaning import to_job
 from echelon.model.output.metric_pattern import SEEN, parse_metric_pattern
-from echelon.model.settings import Settings, to_job
+from echelon.model.settings import Settings
 
 
 @pytest.mark.parametrize(

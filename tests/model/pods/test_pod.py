@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from echelon.errors import InvalidJob
 from echelon.model.job import Job, validate
+from echelon.model.meaning import to_job
 from echelon.model.pods import pod
 from echelon.model.pods.pod import Mount, Output, PodOptions, Toleration, VolumePath
-from echelon.model.settings import Settings, to_job
+from echelon.model.settings import Settings
 
 NAME = st.from_regex(r"[a-z0-9]([-a-z0-9]{0,8}[a-z0-9])?", fullmatch=True)
 FOLDER = st.from_regex(r"[A-Za-z0-9_]{1,8}(/[A-Za-z0-9_.-]{1,8}x){0,2}", fullmatch=True)

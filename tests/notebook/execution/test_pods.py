@@ -20,8 +20,9 @@ from tests.notebook.books import Cells, new_folder, read_book
 from echelon.engines.memory.engine import MemoryEngine
 from echelon.errors import InvalidJob, Unavailable
 from echelon.model.engine.cluster import Cluster, Gpu, Node
+from echelon.model.meaning import to_job
 from echelon.model.pods.pod import Output
-from echelon.model.settings import Settings, to_job
+from echelon.model.settings import Settings
 from echelon.notebook.analysis.cells import About, InvalidNotebook
 from echelon.notebook.beside import pod
 from echelon.notebook.beside.pod import SECRET

@@ -158,7 +158,8 @@ def _pod_options(image: str | None) -> PodOptions:
     """What [tool.echelon] has for pods, as far as it concerns one that only copies."""
     from dataclasses import replace
 
-    from echelon.model.settings import Settings, to_job
+    from echelon.model.meaning import to_job
+    from echelon.model.settings import Settings
     from echelon.preparation.sources import find_surroundings, gather
 
     settings = gather(Settings(image=image), find_surroundings())

@@ -160,7 +160,8 @@ def convert(file: Path, maps: tuple[str, ...], **options: Any) -> int:
     from echelon.jobfile import settings_from
     from echelon.jobfile.writing import job_file_data, write_job_file
     from echelon.model.job import validate
-    from echelon.model.settings import merge, to_job
+    from echelon.model.meaning import to_job
+    from echelon.model.settings import merge
     from echelon.preparation.sources import find_surroundings
 
     given = settings_from(

@@ -161,7 +161,7 @@ def _asked(given: Mapping[str, Any], volume: str) -> ServerSettings:
     """What the flags mean: as they do for a run."""
     from echelon.engines.notebook_servers import ServerSettings
     from echelon.jobfile import settings_from
-    from echelon.model.settings import to_job
+    from echelon.model.meaning import to_job
 
     filled = {"cpus": _CPUS, "memory": _MEMORY, **given}
     job = to_job(settings_from({**filled, "script": "server"}, source="the command line"), name="server")

@@ -11,9 +11,10 @@ from typing import Any
 from echelon.engines.base import Engine
 from echelon.errors import InvalidJob
 from echelon.model.job import Job
+from echelon.model.meaning import to_job
 from echelon.model.pods.template import CONTAINER, merge_under
 from echelon.model.resources import parse_cpus, parse_memory
-from echelon.model.settings import RoleSettings, Settings, to_job
+from echelon.model.settings import RoleSettings, Settings
 from echelon.notebook.analysis.pipeline import Step
 
 _KNOWN = ("cpu", "memory", "nvidia.com/gpu")

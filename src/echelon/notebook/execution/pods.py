@@ -28,8 +28,9 @@ from echelon.engines.base import Engine
 from echelon.errors import EchelonError
 from echelon.model.copy import Progress
 from echelon.model.job import PIPELINE, STEP
+from echelon.model.meaning import to_job
 from echelon.model.pods.template import merge_under
-from echelon.model.settings import Settings, to_job
+from echelon.model.settings import Settings
 from echelon.notebook.analysis.cells import looks_above
 from echelon.notebook.analysis.pipeline import Pipeline, Step
 from echelon.notebook.beside.pod import SECRET
