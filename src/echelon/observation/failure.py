@@ -1,8 +1,13 @@
-"""A run that did not succeed, as an error with its root cause."""
+"""A run that did not succeed, or did not end, as an error with its root cause; and what to do about it."""
 
 from __future__ import annotations
 
-from echelon.errors import EchelonError
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from echelon.errors import EchelonError, RunTimedOut, StateTrouble
+from echelon.model.job import Job
 from echelon.model.status import Status
 
 
@@ -31,3 +36,31 @@ def failure_of(status: Status) -> RunFailed | None:
         who = "the last lines" if cause.rank is None else f"the last lines of rank {cause.rank}"
         failure.add_note("\n  ".join([f"{who}:", *cause.tail]))
     return failure
+
+
+def advice_on(status: Status, uri: str, job: Callable[[], Job]) -> str | None:
+    """What to do about a run that failed because a file did not travel with its code, as far as the folder
+    tells it from which the run was started: this process's, where that is not known.
+    """
+    error = status.root_cause.error if status.root_cause is not None else None
+    if error is None:
+        return None
+    from echelon.bundle.travel import misses_file, why_missing_here
+    from echelon.engines.recent import started_in
+
+    if misses_file(error):
+        with suppress(EchelonError, OSError):
+            return why_missing_here(error, job(), started_in(uri) or Path.cwd())
+    return None
+
+
+def no_end(status: Status, timeout: float | str | None) -> EchelonError:
+    """Why a wait for a run is over before the run is."""
+    if status.state == "recorded":
+        return StateTrouble(
+            f"run {status.name!r} was recorded and never started",
+            hint=f"submit it again, or `echelon rm {status.name}`",
+        )
+    return RunTimedOut(
+        f"run {status.name!r} is still {status.state} after {timeout} s", hint="it goes on; wait longer"
+    )

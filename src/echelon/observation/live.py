@@ -37,6 +37,16 @@ def tell_waiting(event: Event) -> None:
 
 
 @contextmanager
+def noted_if_left(name: str) -> Iterator[None]:
+    """Say in the traceback of a Ctrl-C, or of an interrupted cell, that it has not ended the run."""
+    try:
+        yield
+    except KeyboardInterrupt as interrupt:
+        interrupt.add_note(f"run {name!r} goes on; run.stop() or `echelon stop {name}` ends it")
+        raise
+
+
+@contextmanager
 def shown(lines: Callable[[], Iterator[LogLine]], *, prefix: Callable[[], bool]) -> Iterator[None]:
     """Print a run's lines while the block runs, and what is left of them after it; when it raises, no more.
     `prefix` says, once the first line is there, whether each gets its rank.
