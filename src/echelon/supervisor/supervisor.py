@@ -1,11 +1,4 @@
-"""One run on this machine: wait until it fits, start its agents, keep them alive, write down how it ended.
-
-A process of its own for every run (`python -m echelon.supervisor RUNDIR LOCK [TERMINAL]`), started by the
-local engine; it plays the part that a Job controller plays in a cluster. It is the ancestor of everything the
-run starts, adopts every orphan, and leaves nothing behind. While it holds the lock it was handed the run is
-alive; if it is killed, the agents notice and end, and the next command writes down the loss. It starts
-quickly: what only a queued run needs is imported only there. TERMINAL, a descriptor, leads to the terminal of
-a user who sits before a single rank."""
+"""The agents of one run on this machine: started, kept alive, and ended, until nothing of the run is left."""
 
 from __future__ import annotations
 
@@ -14,7 +7,6 @@ import json
 import os
 import signal
 import socket
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -34,15 +26,12 @@ from echelon.agent.ranks.processes import (
 )
 from echelon.agent.ranks.report import signal_name
 from echelon.engines import durable
-from echelon.engines.local import agents, cgroups, rundir
+from echelon.engines.local import agents, rundir
 from echelon.engines.local.rundir import RunDir
-from echelon.errors import EchelonError, StateTrouble, from_os_error
+from echelon.supervisor import ends
+from echelon.supervisor.ends import Event
 
 LOOK = 0.1  # seconds between two looks for a request to stop
-QUEUE_LOOK = 1.0  # seconds between two tries to admit a queued run
-
-_ended_by: list[str] = []  # why the supervisor must end: signals that came while the run was queued
-Event = dict[str, Any]  # as agents write it; its fields are in model/event.py
 
 
 class _Worker:
@@ -296,111 +285,12 @@ class Supervisor:
     def _final(self) -> Event:
         verdict = self._verdict
         if self._stop_reason is not None and (verdict is None or verdict.get("outcome") != "succeeded"):
-            return _stopped(self._stop_reason)
+            return ends.stopped(self._stop_reason)
         if verdict is not None:
             cause = verdict.get("cause")
             if cause and cause.get("kind") == "worker-lost" and cause.get("worker") in self._losses:
                 # The leader knows only that a connection broke off; we know how the agent ended.
-                cause = dict(cause, summary=_summary(cause["worker"], self._losses[cause["worker"]]))
+                cause = dict(cause, summary=ends.summary(cause["worker"], self._losses[cause["worker"]]))
             return {**verdict, "kind": "finished", "at": rundir.now(), "cause": cause}
         worker, reason = next(iter(self._losses.items()), (0, "its agent ended without a verdict"))
-        return _lost(worker, reason)
-
-
-# The ends of a run are made where those of all engines are; importing that costs time, which a run has when
-# it is over.
-
-
-def _written(end: object) -> Event:
-    import msgspec
-
-    found: Event = msgspec.to_builtins(end)
-    return found
-
-
-def _summary(worker: int, how: str) -> str:
-    from echelon.model import ends
-
-    return ends.loss_summary(worker, how)
-
-
-def _stopped(reason: str) -> Event:
-    from echelon.model import ends
-
-    return _written(ends.stopped(reason, at=rundir.now()))
-
-
-def _lost(worker: int, how: str) -> Event:
-    from echelon.model import ends
-
-    return _written(ends.worker_lost(worker, how, at=rundir.now()))
-
-
-def _failed(error: EchelonError) -> Event:
-    from echelon.model import ends
-
-    end = ends.failed(str(error), at=rundir.now(), kind="given-up", exit_code=error.exit_code)
-    return _written(end)
-
-
-def wait_in_queue(folder: RunDir) -> Event | None:
-    """Try to admit the run until it fits; returns the end of the run, if that comes first."""
-    from echelon.admission import Queued, admit, overdue
-    from echelon.engines.local.engine import LocalEngine
-    from echelon.model.run import RunRef
-
-    engine = LocalEngine(folder.path.parent.parent)
-    ref = RunRef(engine="local", name=folder.path.name)
-    while not folder.task.exists():
-        stop = rundir.read_json(folder.stop)
-        if stop is not None or _ended_by:
-            return _stopped(str(stop.get("reason")) if stop is not None else _ended_by[0])
-        try:
-            if (late := overdue(engine.read(ref), time.time())) is not None:
-                return _written(late)
-            outcome = admit(ref, engine)
-        except EchelonError as error:
-            return _failed(error)
-        time.sleep(QUEUE_LOOK if isinstance(outcome, Queued) else LOOK)
-    return None
-
-
-def look_after(folder: RunDir, terminal: int | None = None) -> Event:
-    """See the run through, and return how it ended."""
-    try:
-        end = None if folder.task.exists() else wait_in_queue(folder)
-        return end or Supervisor(folder, json.loads(folder.task.read_bytes()), Loop(), terminal).run()
-    except OSError as error:
-        kill_below(os.getpid(), lambda: None)
-        return _failed(from_os_error(error, folder.path))
-    except ValueError as error:
-        return _failed(StateTrouble(f"{folder.task} cannot be read: {error}", hint="submit the run again"))
-
-
-def main() -> None:
-    """Look after the run in the folder given, holding the lock given."""
-    folder, lock, *others = RunDir(Path(sys.argv[1])), *map(int, sys.argv[2:])
-    terminal = others[0] if others else None
-    for descriptor in (lock, *others):
-        os.set_inheritable(descriptor, False)
-    for number in (signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, lambda *_: None)  # not SIG_IGN, which the ranks would inherit
-    signal.signal(signal.SIGTERM, lambda *_: _ended_by.append("the supervisor was told to end (SIGTERM)"))
-    adopt_orphans()
-    group = cgroups.choose(folder.path)
-    started = {"pid": os.getpid(), "at": rundir.now(), **({"cgroup": str(group)} if group else {})}
-    durable.replace_file(folder.supervisor, json.dumps(started).encode(), sync=False)
-    entered = group is not None and cgroups.enter(group)  # its name is written first: it is never lost
-    end = look_after(folder, terminal)
-    with contextlib.suppress(OSError):  # a full disk: the next reader finds the verdict among the events
-        rundir.write_final(folder, end)
-    if group is not None and entered:
-        cgroups.leave(group)
-        cgroups.end(folder.path, group)
-    from echelon.engines.local.compaction import compact  # a run that is over has the time to import it
-
-    compact(folder, succeeded=end.get("outcome") == "succeeded")
-
-
-if __name__ == "__main__":
-    main()
+        return ends.lost(worker, reason)
