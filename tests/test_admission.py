@@ -18,7 +18,7 @@ from echelon.handle import Run
 from echelon.model.job import Job, Role
 from echelon.model.open_shape import OpenShape
 from echelon.model.plan import Plan
-from echelon.model.pod import PodOptions
+from echelon.model.pods.pod import PodOptions
 from echelon.model.resources import Resources
 from echelon.model.run import RunRef
 from echelon.model.world import Group, World

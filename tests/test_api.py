@@ -334,8 +334,8 @@ def test_what_the_user_should_know_is_told_as_by_the_command(
 ) -> None:
     from echelon import api
     from echelon.engines.memory.engine import MemoryEngine
+    from echelon.model.engine.traits import Traits
     from echelon.model.job import Job
-    from echelon.model.traits import Traits
 
     class Far(MemoryEngine):
         traits = Traits(place="far away", remote=True, code_limit=2**20)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from echelon.cli.render import collecting
+from echelon.cli.printing.render import collecting
 from echelon.engines.base import Engine
 from echelon.engines.memory.engine import MemoryEngine
 from echelon.engines.memory.script import Act
@@ -19,13 +19,13 @@ from echelon.errors import ResultsIncomplete, RunTimedOut
 from echelon.handle import Run
 from echelon.model.copy import LeftOut
 from echelon.model.ends import worker_lost
+from echelon.model.engine.traits import Traits
 from echelon.model.event import Event, RootCause
 from echelon.model.job import Job
-from echelon.model.log import LogLine
+from echelon.model.output.log import LogLine
 from echelon.model.run import Record, RunRef
 from echelon.model.status import Status
-from echelon.model.traits import Traits
-from echelon.prepare import Prepared
+from echelon.preparation.prepare import Prepared
 from echelon.submit import submit
 
 
@@ -168,7 +168,7 @@ def test_to_stop_a_run_in_a_notebook_prints_none_of_its_lines(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("echelon.handle.in_notebook", lambda: True)
-    monkeypatch.setattr("echelon.panel.Panel.show_curves", lambda _: None)
+    monkeypatch.setattr("echelon.observation.panel.Panel.show_curves", lambda _: None)
     engine = MemoryEngine({"x.py": Act(lines=("a line",), lasts=True)})
     job = Job(name="fm", script="x.py", framework="plain")
     run = submit(Prepared(job=job), engine, stays=False)

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from echelon.errors import InvalidJob, Unplaceable
-from echelon.model.cluster import Cluster, Gpu, Node
+from echelon.model.engine.cluster import Cluster, Gpu, Node
+from echelon.model.meaning import to_job
 from echelon.model.plan import Placement
 from echelon.model.resources import Amount, Resources
-from echelon.model.settings import Settings, to_job
+from echelon.model.settings import Settings
 from echelon.model.world import World
 from echelon.placement import place
 from echelon.planning import candidates

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from echelon.engines.memory.script import one_node
-from echelon.model.cluster import Cluster, Node
+from echelon.model.engine.cluster import Cluster, Node
 from echelon.model.job import Job, Role, Secret
 from echelon.model.plan import Placement, Seat
 from echelon.model.resources import Amount, Resources

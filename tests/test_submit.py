@@ -15,12 +15,12 @@ from echelon.engines.base import Taken
 from echelon.engines.memory.engine import MemoryEngine
 from echelon.engines.memory.script import Act, one_node
 from echelon.errors import NoRoomNow, StateTrouble, Unplaceable, Unreachable
+from echelon.model.engine.traits import Traits
 from echelon.model.plan import Plan
 from echelon.model.run import Record, RunRef, StopSignal
 from echelon.model.settings import Settings
 from echelon.model.surroundings import Surroundings
-from echelon.model.traits import Traits
-from echelon.prepare import Prepared, prepare
+from echelon.preparation.prepare import Prepared, prepare
 from echelon.submit import submit
 
 

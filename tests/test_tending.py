@@ -13,12 +13,12 @@ from echelon.engines.base import Saving, TakeOver, Tender
 from echelon.engines.memory.engine import MemoryEngine
 from echelon.errors import EchelonError, Refused, ResultsIncomplete, Unreachable
 from echelon.handle import Run
-from echelon.model.cluster import Cluster
 from echelon.model.copy import LeftOut
 from echelon.model.ends import succeeded
+from echelon.model.engine.cluster import Cluster
 from echelon.model.event import Event
 from echelon.model.job import Job
-from echelon.model.log import LogLine
+from echelon.model.output.log import LogLine
 from echelon.model.plan import Plan
 from echelon.model.run import Record, RunRef
 from tests.conftest import wait_until

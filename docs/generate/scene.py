@@ -12,17 +12,17 @@ from typing import Any
 from echelon.bundle import Bundle
 from echelon.engines.memory.engine import MemoryEngine
 from echelon.engines.memory.script import Act
-from echelon.model import usage
-from echelon.model.cluster import Cluster, Gpu, Node
+from echelon.model.engine import usage
+from echelon.model.engine.cluster import Cluster, Gpu, Node
+from echelon.model.engine.traits import Traits
 from echelon.model.job import PIPELINE, Job
 from echelon.model.plan import Plan
 from echelon.model.resources import Resources
 from echelon.model.run import RunRef
-from echelon.model.traits import Traits
-from echelon.notebook import graph
-from echelon.notebook.folder import PipelineFolder, PipelineRecord, StepRecord, held, write_record
-from echelon.notebook.noted import note_pipeline
-from echelon.prepare import Prepared
+from echelon.notebook.kept.folder import PipelineFolder, PipelineRecord, StepRecord, held, write_record
+from echelon.notebook.kept.noted import note_pipeline
+from echelon.notebook.picture import graph
+from echelon.preparation.prepare import Prepared
 from echelon.submit import submit
 
 _MODEL, _GIB, _HOUR = "NVIDIA-H100-80GB-HBM3", 2**30, 3600.0

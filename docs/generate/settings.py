@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from echelon.cli.run import run
+from echelon.cli.commands.run import run
 from echelon.jobfile import schema
 from echelon.model.settings import Settings
 

@@ -11,9 +11,9 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "EchelonError": "echelon.errors",
-    "LogLine": "echelon.model.log",
+    "LogLine": "echelon.model.output.log",
     "Run": "echelon.handle",
-    "RunFailed": "echelon.failure",
+    "RunFailed": "echelon.observation.failure",
     "Status": "echelon.model.status",
     "attach": "echelon.api",
     "run": "echelon.api",

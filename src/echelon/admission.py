@@ -11,11 +11,11 @@ from typing import Literal
 from echelon.engines.base import Engine, NotAdmitted, ShapeKept, Taken
 from echelon.errors import InvalidJob, NoRoomNow, Unplaceable
 from echelon.model import ends
-from echelon.model.cluster import Cluster
+from echelon.model.engine.cluster import Cluster
 from echelon.model.event import Event
 from echelon.model.job import Job, asks_for_gpus
 from echelon.model.plan import Plan
-from echelon.model.pod import JOB
+from echelon.model.pods.pod import JOB
 from echelon.model.run import Record, RunRef
 from echelon.model.world import World
 from echelon.placement import NoRoom, place

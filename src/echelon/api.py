@@ -11,10 +11,10 @@ from echelon.engines.choose import CLUSTER, LOCAL, choose_engine
 from echelon.errors import InvalidJob
 from echelon.finding import find
 from echelon.handle import Run
-from echelon.live import tell
 from echelon.model.status import RunSummary
-from echelon.prepare import prepare, prepare_function
-from echelon.sources import Target, find_surroundings, gather, where_to_look
+from echelon.observation.live import tell
+from echelon.preparation.prepare import prepare, prepare_function
+from echelon.preparation.sources import Target, find_surroundings, gather, where_to_look
 from echelon.submit import submit
 
 

@@ -21,8 +21,8 @@ Foreign errors (OSError, YAML, HTTP) are translated where they enter, so that th
     └── RunStuck                     124  no rank printed or computed for the time of --stall
 
 A run's own failure is not an error of echelon: `run` and `wait` exit with the code of the first failing rank
-(128+n for a signal); in Python it is `RunFailed`, with that code (`failure.py`). 2 is a usage error, 130 an
-interruption."""
+(128+n for a signal); in Python it is `RunFailed`, with that code (`observation/failure.py`). 2 is a usage
+error, 130 an interruption."""
 
 from __future__ import annotations
 

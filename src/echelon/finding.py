@@ -13,7 +13,7 @@ from echelon.engines.choose import CLUSTER, LOCAL, choose_engine
 from echelon.engines.recent import started_from
 from echelon.errors import EchelonError, UnknownRun, Unreachable
 from echelon.model.run import RunRef, parse_uri
-from echelon.sources import Target, find_surroundings, where_to_look
+from echelon.preparation.sources import Target, find_surroundings, where_to_look
 
 Found = tuple[RunRef, Engine]
 T = TypeVar("T")

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 import time
-from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import cached_property
@@ -14,25 +12,26 @@ from typing import TYPE_CHECKING, Any
 from echelon.agent import stopping
 from echelon.engines.abilities import CopyWatch, required
 from echelon.engines.base import Engine, RunDamaged, Saving, TakeOver
-from echelon.errors import EchelonError, InvalidJob, ResultsIncomplete, RunTimedOut, StateTrouble
-from echelon.failure import RunFailed, failure_of
-from echelon.live import in_notebook, shown, tell_waiting
+from echelon.errors import EchelonError, InvalidJob, ResultsIncomplete
 from echelon.model.copy import LeftOut
+from echelon.model.engine.usage import RunUsage, usage_of
 from echelon.model.event import Event
 from echelon.model.job import Job
-from echelon.model.log import LogBlock, LogLine, whole_lines
+from echelon.model.output.log import LogBlock, LogLine, whole_lines
 from echelon.model.plan import Plan
 from echelon.model.resources import parse_duration
-from echelon.model.run import Record, RunRef, StopSignal, opening_status
+from echelon.model.run import RunRef, StopSignal
 from echelon.model.status import FINAL, Status, fold, with_progress
-from echelon.model.usage import RunUsage, usage_of
 from echelon.model.world import rank_count
+from echelon.observation.failure import RunFailed, advice_on, failure_of, no_end
+from echelon.observation.live import in_notebook, noted_if_left, shown, tell_waiting
+from echelon.observation.standing import check_exists, read_standing
 from echelon.tending import Tending, tending
 
 if TYPE_CHECKING:
-    from echelon.model.metric import Metric
-    from echelon.panel import Display
-    from echelon.sampling import LiveUsage, NewestSamples
+    from echelon.model.output.metric import Metric
+    from echelon.observation.panel import Display
+    from echelon.observation.sampling import LiveUsage, NewestSamples
 
 STOP_PATIENCE = 60.0  # seconds that a run may take to end after the order to stop
 
@@ -64,7 +63,7 @@ class Run:
 
     @cached_property
     def _display(self) -> Display:
-        from echelon.panel import Display
+        from echelon.observation.panel import Display
 
         return Display(self)
 
@@ -78,30 +77,19 @@ class Run:
         last lines of its output.
         """
         try:
-            record, status = self._read()
+            record, status = read_standing(self._engine, self._ref)
         except RunDamaged as error:
             reason = f"{error.problem}; {error.hint}"
             return Status(name=self.name, uri=str(self._ref), state="damaged", reason=reason)
         if progress and status.started is not None:
-            from echelon.observing import progress_of
+            from echelon.observation.observing import progress_of
 
             with suppress(EchelonError):  # its output cannot be read, or may not: the rest is known
                 return with_progress(status, progress_of(self._engine, record, status))
         return status
 
     def _look(self) -> Status:
-        return self._read()[1]
-
-    def _read(self) -> tuple[Record, Status]:
-        record = self._engine.read(self._ref)
-        while True:
-            status = fold(opening_status(record), self._engine.events(self._ref))
-            if record.plan is not None:
-                return record, status
-            record = self._engine.read(self._ref)
-            if record.plan is None:
-                return record, status
-            # It was admitted while its events were read: they speak of workers that only the plan names.
+        return read_standing(self._engine, self._ref)[1]
 
     def job(self) -> Job:
         """What the run was asked to do."""
@@ -134,7 +122,7 @@ class Run:
         seconds = parse_duration("timeout", timeout) if isinstance(timeout, str) else timeout
         if show is None:
             show = in_notebook() and self._look().state not in FINAL
-        with self._noted_if_left(), self._shown() if show else nullcontext():
+        with noted_if_left(self.name), self._shown() if show else nullcontext():
             until = None if seconds is None else time.monotonic() + seconds
             over = TakeOver(tell=tell, until=until) if take_over else None
             with tending(self._ref, self._engine, take_over=over, saving=Saving(tell=tell)) as tender:
@@ -150,7 +138,7 @@ class Run:
                 # What told the end may be gone by now, and a worker be on its way that was to replace it.
                 status = fold(status, [end])
             if status.state not in FINAL:
-                raise self._no_end(status, timeout)
+                raise no_end(status, timeout)
         if check and (failure := self._failure(status)) is not None:
             raise failure
         return status
@@ -165,36 +153,7 @@ class Run:
         """What to do about a run that failed because a file did not travel with its code, as far as the
         folder tells it from which the run was started: this process's, where that is not known.
         """
-        error = status.root_cause.error if status.root_cause is not None else None
-        if error is None:
-            return None
-        from echelon.bundle.travel import misses_file, why_missing_here
-        from echelon.engines.recent import started_in
-
-        if misses_file(error):
-            with suppress(EchelonError, OSError):
-                return why_missing_here(error, self.job(), started_in(self.uri) or Path.cwd())
-        return None
-
-    def _no_end(self, status: Status, timeout: float | str | None) -> EchelonError:
-        if status.state == "recorded":
-            return StateTrouble(
-                f"run {self.name!r} was recorded and never started",
-                hint=f"submit it again, or `echelon rm {self.name}`",
-            )
-        return RunTimedOut(
-            f"run {self.name!r} is still {status.state} after {timeout} s",
-            hint="it goes on; wait longer",
-        )
-
-    @contextmanager
-    def _noted_if_left(self) -> Iterator[None]:
-        """Say in the traceback of a Ctrl-C, or of an interrupted cell, that it has not ended the run."""
-        try:
-            yield
-        except KeyboardInterrupt as interrupt:
-            interrupt.add_note(f"run {self.name!r} goes on; run.stop() or `echelon stop {self.name}` ends it")
-            raise
+        return advice_on(status, self.uri, self.job)
 
     @contextmanager
     def _shown(self) -> Iterator[None]:
@@ -220,14 +179,14 @@ class Run:
         RunFailed if the run did not succeed, and CannotShip if the function returned something else."""
         status = self.wait(timeout, check=True)
         self.check_exists(rank)
-        from echelon.returned import read_returned
+        from echelon.observation.returned import read_returned
 
         return read_returned(self._engine, self._ref, status, rank)
 
     def results(self, timeout: float | str | None = None) -> list[Any]:
         """The same for all ranks, in their order; None for one that did not come to return, such as a
         parameter server."""
-        from echelon.returned import read_all_returned
+        from echelon.observation.returned import read_all_returned
 
         return read_all_returned(self._engine, self._ref, self.wait(timeout, check=True))
 
@@ -245,60 +204,16 @@ class Run:
 
         With `follow` the lines come as they are written, until the run ends.
         """
+        from echelon.observation.lines import lines_of
+
         self.check_exists(rank, worker)
-        ranks = None if rank is None else frozenset({rank})
-
-        def wanted(line: LogLine) -> bool:
-            return (worker is None or line.worker == worker) and (since is None or line.at >= since)
-
-        if tail is None:
-            return filter(wanted, whole_lines(self._engine.logs(self._ref, ranks=ranks, follow=follow)))
-        return self._last_logs(ranks, wanted, tail, follow=follow)
-
-    def _last_logs(
-        self,
-        ranks: frozenset[int] | None,
-        wanted: Callable[[LogLine], bool],
-        tail: int,
-        *,
-        follow: bool,
-    ) -> Iterator[LogLine]:
-        """The last lines of what is there and, with `follow`, what comes after it."""
-        there: Counter[int] = Counter()  # pieces of each worker's output, which come in the same order twice
-
-        def pieces() -> Iterator[LogLine]:
-            for piece in self._engine.logs(self._ref, ranks=ranks):
-                there[piece.worker] += 1
-                yield piece
-
-        yield from deque(filter(wanted, whole_lines(pieces())), maxlen=min(tail, sys.maxsize))
-        if not follow:
-            return
-
-        def new_pieces() -> Iterator[LogLine]:
-            for piece in self._engine.logs(self._ref, ranks=ranks, follow=True):
-                if there[piece.worker] > 0:
-                    there[piece.worker] -= 1
-                else:
-                    yield piece
-
-        yield from filter(wanted, whole_lines(new_pieces()))
+        return lines_of(
+            self._engine, self._ref, rank=rank, worker=worker, follow=follow, tail=tail, since=since
+        )
 
     def check_exists(self, rank: int | None, worker: int | None = None) -> None:
         """Raise InvalidJob if there is no such rank or worker: its output would never come."""
-        try:
-            workers = opening_status(self._engine.read(self._ref)).workers
-        except RunDamaged:
-            return  # its output may be there all the same
-        if not workers:
-            return  # still queued: its world is not known yet
-        for field, wanted, there in (
-            ("worker", worker, [each.worker for each in workers]),
-            ("rank", rank, [number for each in workers for number in each.ranks]),
-        ):
-            if wanted is not None and wanted not in there:
-                hint = f"they are numbered 0 to {max(there)}" if len(there) > 1 else "there is only number 0"
-                raise InvalidJob(field, wanted, f"is no {field} of run {self.name!r}", hint=hint)
+        check_exists(self._engine, self._ref, rank, worker)
 
     def raw_logs(self, saving: Saving | None = None) -> Iterator[LogLine | LogBlock]:
         """Every piece of output as it comes, until the end: for a terminal that shows half a line too, and
@@ -322,7 +237,7 @@ class Run:
         """What happened and what was measured; with `follow`, as it comes, until the run has ended. A
         `pattern` replaces the one that the run was started with (`--metric-pattern`).
         """
-        from echelon.observing import observe
+        from echelon.observation.observing import observe
 
         patterns = (pattern,) if isinstance(pattern, str) else pattern
         return observe(
@@ -335,7 +250,7 @@ class Run:
         """What the ranks have printed of metrics so far, and written for TensorBoard, as columns: time, rank,
         step, epoch, name, value, source. `pandas.DataFrame(run.metrics("loss"))` is a table of one metric.
         """
-        from echelon.model.metric import COLUMNS, Metric, as_row
+        from echelon.model.output.metric import COLUMNS, Metric, as_row
 
         self.check_exists(rank)
         rows = [
@@ -356,14 +271,14 @@ class Run:
 
     def live_usage(self) -> LiveUsage:
         """The same inside of a context, kept up to date: `now()` has it at any moment."""
-        from echelon.sampling import LiveUsage
+        from echelon.observation.sampling import LiveUsage
 
         required(self._engine.sampling, "samples of what runs use", self._engine.traits)
         return LiveUsage(self._engine, self._ref)
 
     def samples(self) -> NewestSamples:
         """The newest sample of each worker inside of a context, for one who knows the rest of the run."""
-        from echelon.sampling import NewestSamples
+        from echelon.observation.sampling import NewestSamples
 
         return NewestSamples(self._engine, self._ref)
 

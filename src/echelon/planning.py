@@ -10,7 +10,7 @@ from dataclasses import replace
 from echelon.errors import Unplaceable
 from echelon.frameworks import SMALLEST_FIRST, launch
 from echelon.frameworks.mpi import launch_once
-from echelon.model.cluster import Cluster, matches_type
+from echelon.model.engine.cluster import Cluster, matches_type
 from echelon.model.job import LEADING, Job, Role, role_named
 from echelon.model.open_shape import OpenShape, numbers
 from echelon.model.plan import Launch, Placement, Plan

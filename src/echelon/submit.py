@@ -10,9 +10,9 @@ from echelon.engines.base import Engine
 from echelon.engines.recent import note_started
 from echelon.errors import EchelonError, UnknownRun, Unreachable
 from echelon.handle import Run
-from echelon.prepare import Prepared
+from echelon.preparation.prepare import Prepared
+from echelon.preparation.shipping import check_sending, check_waiting
 from echelon.replacing import free_name
-from echelon.shipping import check_sending, check_waiting
 
 __all__ = ["Prepared", "submit"]
 

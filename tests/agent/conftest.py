@@ -15,7 +15,7 @@ import pytest
 from tests.agent.pods import Pods
 
 from echelon.agent import task as agent_task
-from echelon.model.log import EventLine, parse_line
+from echelon.model.output.log import EventLine, parse_line
 
 AGENT = Path(agent_task.__file__).with_name("__main__.py")
 

@@ -18,7 +18,7 @@ from tests.conftest import PATIENCE, wait_until
 from echelon.agent import task as agent_task
 from echelon.agent.ranks import ports
 from echelon.bundle.zipapp import agent_archive
-from echelon.model.log import EventLine, LogLine, parse_line
+from echelon.model.output.log import EventLine, LogLine, parse_line
 
 UP = "import time\nprint('up', flush=True)\ntime.sleep(600)"
 

@@ -18,7 +18,7 @@ from tests.agent.conftest import Agents
 from tests.conftest import PATIENCE, need_python, wait_until
 
 from echelon.agent.task import INTERRUPTED, NO_LEADER, RUN_OVER
-from echelon.model.log import LogLine, parse_line
+from echelon.model.output.log import LogLine, parse_line
 
 Write = Callable[[str], str]
 FOREVER = "import time\nprint('up', flush=True)\ntime.sleep(600)"

@@ -10,7 +10,7 @@ from tests.agent.conftest import Agents
 from tests.conftest import PATIENCE, wait_until
 
 from echelon.agent.task import RUN_OVER
-from echelon.model.log import LogLine, parse_line
+from echelon.model.output.log import LogLine, parse_line
 
 Write = Callable[[str], str]
 

@@ -19,7 +19,7 @@ from tests.conftest import PATIENCE, need_python, wait_until
 from echelon.agent import task as agent_task
 from echelon.agent.gang.wire import encode, fresh_nonce, prove
 from echelon.agent.task import INTERRUPTED, NO_LEADER, RANK_FAILED, RUN_OVER
-from echelon.model.log import may_be_event
+from echelon.model.output.log import may_be_event
 
 ADDRESSES = "import os; print(os.environ['PEERS'], os.environ['ECHELON_WORKER'])"
 PEERS = {"launch": {"wiring": {"PEERS": "{address:0} {address:1}"}}}

@@ -260,7 +260,7 @@ def test_every_error_has_a_code_of_its_own_and_is_documented() -> None:
 def test_errors_of_no_kind_of_ours_are_not_hidden() -> None:
     """A bug of echelon's own must look like one."""
     code = (
-        "from echelon.cli import main, runs; import sys\n"
+        "from echelon.cli import main; from echelon.cli.commands import runs; import sys\n"
         "def broken(*_, **__): raise ZeroDivisionError('a bug')\n"
         "runs.status.callback = broken\n"
         "main.call(['status', 'fm'])"

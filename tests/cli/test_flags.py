@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from echelon.cli.run import run as run_command
+from echelon.cli.commands.run import run as run_command
 
 FLAGS = st.sampled_from(
     [

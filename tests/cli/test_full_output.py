@@ -62,9 +62,9 @@ def test_both_streams_are_full(home: Path) -> None:
 def test_standard_error_is_named_when_it_is_full(home: Path) -> None:
     script = """
 import sys
-from echelon.cli.lines import LinePrinter
+from echelon.cli.following.lines import LinePrinter
 from echelon.errors import OutputFailed
-from echelon.model.log import LogLine
+from echelon.model.output.log import LogLine
 try:
     LinePrinter().show(LogLine(text="x", at=0.0, worker=0, rank=0, stream="stderr"))
 except OutputFailed as error:

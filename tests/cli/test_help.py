@@ -14,9 +14,9 @@ import click
 import pytest
 from click.shell_completion import BashComplete
 
+from echelon.cli.commands.run import run as run_command
 from echelon.cli.main import COMMANDS
 from echelon.cli.main import cli as group
-from echelon.cli.run import run as run_command
 from echelon.errors import InvalidJob
 from echelon.jobfile import schema, settings_from
 from echelon.model.settings import Settings

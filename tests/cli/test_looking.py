@@ -17,12 +17,12 @@ import yaml
 from tests.cli.conftest import Background, wait_for
 from tests.conftest import wait_until
 
-from echelon.cli.render import findings
+from echelon.cli.printing.render import findings
+from echelon.model.engine.finding import Finding
+from echelon.model.engine.usage import MachineRun, MachineUsage
 from echelon.model.event import RootCause
-from echelon.model.finding import Finding
-from echelon.model.log import LogLine
+from echelon.model.output.log import LogLine
 from echelon.model.status import RunSummary, Status, WorkerStatus
-from echelon.model.usage import MachineRun, MachineUsage
 
 Call = Callable[..., subprocess.CompletedProcess[str]]
 Write = Callable[..., Path]
@@ -287,7 +287,7 @@ def test_a_name_that_is_wrong_does_not_keep_the_others_waiting(call: Call) -> No
 
 
 def test_status_says_what_of_the_results_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
-    from echelon.cli.render_status import show_status
+    from echelon.cli.printing.render_status import show_status
     from echelon.model.status import Status
 
     lost = tuple(f"worker {worker}: 3 files not fetched: its pod is gone" for worker in range(10))

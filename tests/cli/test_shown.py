@@ -11,7 +11,7 @@ import pytest
 from tests.cli.terminal import Terminal
 from tests.conftest import PATIENCE
 
-from echelon.cli.recent import Recent
+from echelon.cli.printing.recent import Recent
 
 Call = Callable[..., subprocess.CompletedProcess[str]]
 Open = Callable[..., Terminal]

@@ -12,8 +12,9 @@ import pytest
 from tests.test_open_shape import gpu_nodes_in_all
 
 from echelon.errors import Unplaceable
+from echelon.model.meaning import to_job
 from echelon.model.plan import Plan
-from echelon.model.settings import Settings, to_job
+from echelon.model.settings import Settings
 from echelon.placement.drawing import draw
 from echelon.planning import fit
 

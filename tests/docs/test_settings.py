@@ -6,7 +6,7 @@ import dataclasses
 
 from docs.generate.settings import PAGE, page
 
-from echelon.cli.run import run
+from echelon.cli.commands.run import run
 from echelon.model.settings import Settings
 
 

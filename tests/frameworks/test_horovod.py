@@ -11,8 +11,9 @@ from tests.test_open_shape import gpu_nodes
 
 from echelon.frameworks.horovod import launch
 from echelon.model.job import Job, Role
+from echelon.model.meaning import to_job
 from echelon.model.resources import Resources
-from echelon.model.settings import Settings, to_job
+from echelon.model.settings import Settings
 from echelon.model.world import Group, World
 from echelon.planning import candidates
 

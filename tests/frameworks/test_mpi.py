@@ -11,13 +11,13 @@ from echelon.agent.ranks import launch as filling
 from echelon.agent.ranks.roll import Roll
 from echelon.agent.task import START_RANK
 from echelon.frameworks.mpi import calls_launcher, launch, source_calls_launcher
+from echelon.model.engine.traits import Traits
 from echelon.model.job import Job, Role
 from echelon.model.resources import Resources
 from echelon.model.settings import Settings
 from echelon.model.surroundings import Surroundings
-from echelon.model.traits import Traits
 from echelon.model.world import Group, World
-from echelon.prepare import prepare
+from echelon.preparation.prepare import prepare
 
 JOB = Job(name="run", script="train.py", python="python3", framework="mpi", workers=3, procs=2)
 

@@ -15,7 +15,7 @@ from tests.conftest import PATIENCE, wait_until
 from tests.image.bases import Base, digest, write_layout
 from tests.image.registries import Registry
 
-from echelon.cli.image import build
+from echelon.cli.commands.image import build
 from echelon.engines.kubernetes.abilities import read_platforms
 from echelon.engines.kubernetes.engine import KubernetesEngine
 from echelon.errors import Denied, Unavailable

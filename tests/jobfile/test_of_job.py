@@ -11,7 +11,8 @@ import pytest
 from echelon.jobfile import read_job_file
 from echelon.jobfile.of_job import job_file_of
 from echelon.model.job import Job
-from echelon.model.settings import Settings, to_job
+from echelon.model.meaning import to_job
+from echelon.model.settings import Settings
 
 
 @pytest.mark.parametrize(

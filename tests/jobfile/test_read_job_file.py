@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from echelon.errors import InvalidJob
 from echelon.jobfile import LARGEST, read_job_file
-from echelon.model.settings import RoleSettings, Settings, to_job
+from echelon.model.meaning import to_job
+from echelon.model.settings import RoleSettings, Settings
 
 
 @pytest.fixture(autouse=True)

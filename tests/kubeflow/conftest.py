@@ -13,7 +13,7 @@ from tests.kubeflow.operators import mpi_operator, operator, trainer
 
 from echelon.kubeflow import Manifest, read_manifest
 from echelon.model.job import Job
-from echelon.model.settings import to_job
+from echelon.model.meaning import to_job
 
 __all__ = ["mpi_operator", "open_registry", "operator", "registry_program", "terminal", "trainer"]
 

@@ -11,8 +11,8 @@ import pytest
 from echelon.errors import InvalidJob
 from echelon.kubeflow import Outside, read_manifest
 from echelon.model.job import Job
+from echelon.model.meaning import to_job
 from echelon.model.resources import Amount
-from echelon.model.settings import to_job
 
 JobOf = Callable[[str], Job]
 

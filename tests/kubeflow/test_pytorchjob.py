@@ -10,7 +10,7 @@ from tests.frameworks.wiring import environments
 
 from echelon.kubeflow import Manifest, Outside, read_manifest
 from echelon.model.job import Job
-from echelon.model.pod import Mount
+from echelon.model.pods.pod import Mount
 from echelon.model.resources import Amount, Resources
 
 Read = Callable[[str], Manifest]

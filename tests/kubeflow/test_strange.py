@@ -17,7 +17,7 @@ from tests.kubeflow.test_trainjob import JOB, RUNTIME, joined
 
 from echelon.errors import InvalidJob
 from echelon.kubeflow import on_this_machine, read_manifest
-from echelon.model.settings import to_job
+from echelon.model.meaning import to_job
 
 pytestmark = pytest.mark.slow
 

@@ -14,7 +14,7 @@ from tests.frameworks.wiring import environments
 from echelon.errors import InvalidJob
 from echelon.kubeflow import Manifest, Outside, read_manifest
 from echelon.model.job import Job
-from echelon.model.settings import to_job
+from echelon.model.meaning import to_job
 
 Read = Callable[[str], Manifest]
 JobOf = Callable[[str], Job]

@@ -16,8 +16,8 @@ from tests.lab.served import TOKEN, jupyter
 from tests.notebook.books import write_book
 from tests.ui.chromium import the_chromium
 
-from echelon.notebook.folder import PipelineRecord, StepRecord, make_folder, write_record
-from echelon.notebook.noted import note_pipeline
+from echelon.notebook.kept.folder import PipelineRecord, StepRecord, make_folder, write_record
+from echelon.notebook.kept.noted import note_pipeline
 
 ROOT = Path(__file__).parents[2]
 BOOK = [

@@ -13,7 +13,7 @@ from echelon.errors import UnknownRun
 from echelon.lab.requests import Asked
 from echelon.lab.starting import command_of, continued
 from echelon.lab.state import last_lines, newest_run, place_of, run_of, state_of
-from echelon.notebook.folder import (
+from echelon.notebook.kept.folder import (
     PipelineFolder,
     PipelineRecord,
     StepRecord,
@@ -21,8 +21,8 @@ from echelon.notebook.folder import (
     make_folder,
     write_record,
 )
-from echelon.notebook.noted import note_pipeline, noted
-from echelon.sources import Target
+from echelon.notebook.kept.noted import note_pipeline, noted
+from echelon.preparation.sources import Target
 
 FAILED = StepRecord(
     state="failed", cell=2, line=1, reason="ValueError", traceback="Traceback", run="book-1-b"

@@ -7,7 +7,7 @@ import xml.etree.ElementTree as ET
 
 from echelon.metrics.curves import Curves
 from echelon.metrics.picture import MOST, as_image, as_svg
-from echelon.model.metric import Metric
+from echelon.model.output.metric import Metric
 
 
 def drawn(*metrics: Metric) -> tuple[ET.Element, str]:

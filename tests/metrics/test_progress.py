@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from echelon.metrics.progress import ProgressReader
-from echelon.model.log import LogBlock, LogLine
-from echelon.model.progress import Progress, words
+from echelon.model.output.log import LogBlock, LogLine
+from echelon.model.output.progress import Progress, words
 
 
 def line(text: str, at: float = 0.0, rank: int | None = 0, **more: object) -> LogLine:

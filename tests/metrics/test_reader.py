@@ -14,8 +14,8 @@ from echelon.metrics import shape
 from echelon.metrics.reader import MetricReader, read_all
 from echelon.metrics.shape import AT_START, advance
 from echelon.metrics.text import SEEN_JSON, parse
-from echelon.model.log import LogBlock, LogLine
-from echelon.model.metric import Metric
+from echelon.model.output.log import LogBlock, LogLine
+from echelon.model.output.metric import Metric
 
 
 def line(text: str, rank: int | None = 0, **more: object) -> LogLine:

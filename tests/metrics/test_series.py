@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from echelon.metrics.series import Key, curves, first_ranks, summarise
-from echelon.model.metric import Metric
+from echelon.model.output.metric import Metric
 
 
 def points(*places: tuple[int | None, float | None], steps: int | None = None) -> list[Metric]:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from echelon.errors import InvalidJob
 from echelon.model.job import FRAMEWORKS, NAME_LENGTH, Job, Role, Secret, check_name, suggest_name, validate
-from echelon.model.pod import PodOptions
+from echelon.model.pods.pod import PodOptions
 from echelon.model.resources import Resources
 
 GOOD = Job(name="fm", script="train.py")

@@ -14,11 +14,11 @@ from typing import Any
 
 import cloudpickle
 
+from echelon.notebook.analysis.pipeline import Pipeline, read_pipeline
 from echelon.notebook.beside import shell
 from echelon.notebook.beside.step import _Step
-from echelon.notebook.folder import PipelineFolder
-from echelon.notebook.pipeline import Pipeline, read_pipeline
-from echelon.notebook.program import sources_of, specification
+from echelon.notebook.execution.program import sources_of, specification
+from echelon.notebook.kept.folder import PipelineFolder
 
 Cells = Sequence[tuple[str, str]]
 

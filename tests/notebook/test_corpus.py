@@ -211,7 +211,7 @@ def test_a_torch_model_of_a_class_in_a_cell(tmp_path: Path) -> None:
 def test_two_branches_that_change_a_name_through_a_function_are_refused_where_they_meet(
     tmp_path: Path,
 ) -> None:
-    from echelon.notebook.cells import InvalidNotebook
+    from echelon.notebook.analysis.cells import InvalidNotebook
 
     cells = [
         ("functions", "def add(where, what):\n    where.append(what)"),

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.notebook.books import Cells, new_folder, read_book, run_in_order, run_inside
 from tests.properties import examples
 
-from echelon.notebook.cells import InvalidNotebook
+from echelon.notebook.analysis.cells import InvalidNotebook
 
 START = """
 i0, i1, i2 = 1, 2, 3

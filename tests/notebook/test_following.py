@@ -14,8 +14,15 @@ from tests.conftest import PATIENCE, wait_until
 from tests.notebook.books import new_folder, write_book
 
 from echelon.errors import RunTimedOut
-from echelon.notebook.folder import PipelineFolder, PipelineRecord, StepRecord, held, is_held, write_record
-from echelon.notebook.noted import cached_pipelines, forget_pipeline, note_pipeline, noted
+from echelon.notebook.kept.folder import (
+    PipelineFolder,
+    PipelineRecord,
+    StepRecord,
+    held,
+    is_held,
+    write_record,
+)
+from echelon.notebook.kept.noted import cached_pipelines, forget_pipeline, note_pipeline, noted
 
 Call = Callable[..., subprocess.CompletedProcess[str]]
 # The second step waits for a file, so that the first is over while the pipeline is not.

@@ -16,15 +16,15 @@ from echelon.engines.base import Engine
 from echelon.engines.choose import CLUSTER, choose_engine
 from echelon.engines.memory.engine import MemoryEngine
 from echelon.errors import EchelonError, Unreachable
+from echelon.model.engine.volume import Volume
 from echelon.model.status import RunSummary
-from echelon.model.volume import Volume
 from echelon.notebook import removing
-from echelon.notebook.cells import About
-from echelon.notebook.folder import PipelineFolder, PipelineRecord, write_record
-from echelon.notebook.noted import note_pipeline
+from echelon.notebook.analysis.cells import About
+from echelon.notebook.kept.folder import PipelineFolder, PipelineRecord, write_record
+from echelon.notebook.kept.noted import note_pipeline
+from echelon.notebook.kept.volume import RUN_LABEL, RunVolume, open_volume, wanted_volume
 from echelon.notebook.removing import find_pipeline
-from echelon.notebook.volume import RUN_LABEL, RunVolume, open_volume, wanted_volume
-from echelon.sources import Target
+from echelon.preparation.sources import Target
 
 STEP = RunSummary(
     name="flow-load",

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from echelon.model.status import RunSummary
-from echelon.notebook.folder import PipelineRecord, StepRecord
-from echelon.notebook.graph import Node
+from echelon.notebook.kept.folder import PipelineRecord, StepRecord
+from echelon.notebook.picture.graph import Node
 from echelon.notebook.standing import drawing_of, standing_of
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from echelon.errors import Unplaceable
-from echelon.model.cluster import Cluster, Gpu, LeftOut, Node, matches_type
+from echelon.model.engine.cluster import Cluster, Gpu, LeftOut, Node, matches_type
 from echelon.model.plan import Placement
 from echelon.model.resources import Amount, Resources
 from echelon.model.world import Group, World

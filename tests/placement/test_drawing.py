@@ -7,8 +7,9 @@ from typing import Any
 
 from tests.test_open_shape import gpu_nodes
 
+from echelon.model.meaning import to_job
 from echelon.model.plan import Placement
-from echelon.model.settings import Settings, to_job
+from echelon.model.settings import Settings
 from echelon.placement import place
 from echelon.placement.drawing import draw
 from echelon.planning import candidates, make_plan

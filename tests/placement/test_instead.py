@@ -13,10 +13,11 @@ from tests.test_open_shape import gpu_nodes, gpu_nodes_in_all
 from echelon.admission import Queued, admit, find_plan
 from echelon.engines.memory.engine import MemoryEngine
 from echelon.errors import Unplaceable
-from echelon.model.cluster import Cluster
+from echelon.model.engine.cluster import Cluster
 from echelon.model.job import Job
+from echelon.model.meaning import to_job
 from echelon.model.plan import Placement
-from echelon.model.settings import Settings, to_job
+from echelon.model.settings import Settings
 from echelon.placement import place
 from echelon.placement.instead import fits_instead
 from echelon.planning import candidates

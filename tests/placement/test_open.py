@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from echelon.errors import Unplaceable
-from echelon.model.cluster import Cluster, Gpu, Node
+from echelon.model.engine.cluster import Cluster, Gpu, Node
 from echelon.model.open_shape import OpenShape, Shares
 from echelon.model.resources import Resources
 from echelon.placement.open import choose_shape

@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from echelon.errors import Unplaceable
-from echelon.model.cluster import Cluster, Gpu, Node
+from echelon.model.engine.cluster import Cluster, Gpu, Node
 from echelon.model.plan import Placement
 from echelon.model.resources import Amount, Resources
 from echelon.model.world import Group, World, members

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from echelon.model.cluster import Cluster, Gpu, Node
+from echelon.model.engine.cluster import Cluster, Gpu, Node
 from echelon.model.job import Job
 from echelon.model.queue import QueuedRun
 from echelon.model.resources import Amount, Resources

@@ -12,7 +12,7 @@ from tests.conftest import PATIENCE
 from echelon.engines.memory.engine import MemoryEngine
 from echelon.engines.memory.script import Act, Program
 from echelon.model.job import Job
-from echelon.prepare import Prepared
+from echelon.preparation.prepare import Prepared
 from echelon.submit import submit
 from echelon.ui.server import Server
 

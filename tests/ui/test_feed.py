@@ -14,7 +14,7 @@ from tests.ui.client import engine_with, training
 from echelon.engines.memory.script import Act
 from echelon.handle import Run
 from echelon.model.job import Job
-from echelon.model.log import LogLine
+from echelon.model.output.log import LogLine
 from echelon.ui import feed as feeds
 from echelon.ui import live
 from echelon.ui.feed import Feed, Feeds

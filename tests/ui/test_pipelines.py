@@ -15,10 +15,10 @@ from tests.ui.test_live import Page
 from echelon.engines.memory.engine import MemoryEngine
 from echelon.engines.memory.script import Act
 from echelon.model.job import PIPELINE, Job
-from echelon.notebook.folder import PipelineFolder, PipelineRecord, StepRecord, held, write_record
-from echelon.notebook.graph import Node
-from echelon.notebook.noted import note_pipeline
-from echelon.prepare import Prepared
+from echelon.notebook.kept.folder import PipelineFolder, PipelineRecord, StepRecord, held, write_record
+from echelon.notebook.kept.noted import note_pipeline
+from echelon.notebook.picture.graph import Node
+from echelon.preparation.prepare import Prepared
 from echelon.submit import submit
 
 Serve = Callable[..., Client]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from echelon.model.log import LogBlock, LogLine
+from echelon.model.output.log import LogBlock, LogLine
 from echelon.ui import spool as spools
 from echelon.ui.selection import Selection
 from echelon.ui.spool import Spool, Wanted

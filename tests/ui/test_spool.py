@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from echelon.model.log import LogLine
+from echelon.model.output.log import LogLine
 from echelon.ui import spool as spools
 from echelon.ui.spool import LONGEST, Spool, Wanted
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import click
 
-from echelon.cli.say import say
+from echelon.cli.printing.say import say
 
 
 def confirm_deletion(question: str, about: Sequence[str], *, if_none: str) -> None:

@@ -14,29 +14,29 @@ from echelon import __version__
 
 # name -> (module, its line in `--help`). Kept here, so that help need not import every command.
 COMMANDS = {
-    "run": ("run", "Train a script, a module or a command on many workers."),
-    "ps": ("runs", "List runs."),
-    "status": ("runs", "Say how a run stands, and why it failed."),
-    "logs": ("logs", "Show what the ranks wrote."),
-    "metrics": ("metrics", "Show what runs have measured: loss, accuracy, ..."),
-    "events": ("events", "Show what happened to a run, for people and for scripts."),
-    "wait": ("runs", "Wait for a run to end; exits with its code."),
-    "stop": ("runs", "Stop runs."),
-    "resume": ("resume", "Start a run again that failed, was stopped or lost."),
-    "rm": ("runs", "Forget runs that have ended; results stay."),
-    "get": ("runs", "Copy results of a run."),
-    "exec": ("exec", "Open a shell, or run a command, in a worker."),
-    "forward": ("forward", "Reach a port of a worker from this machine."),
-    "cp": ("cp", "Copy files to and from a cluster's volumes."),
-    "volume": ("volume", "List, make and remove a cluster's volumes."),
-    "convert": ("manifests", "Print a job of Kubeflow's as a job file."),
+    "run": ("commands.run", "Train a script, a module or a command on many workers."),
+    "ps": ("commands.runs", "List runs."),
+    "status": ("commands.runs", "Say how a run stands, and why it failed."),
+    "logs": ("commands.logs", "Show what the ranks wrote."),
+    "metrics": ("commands.metrics", "Show what runs have measured: loss, accuracy, ..."),
+    "events": ("commands.events", "Show what happened to a run, for people and for scripts."),
+    "wait": ("commands.runs", "Wait for a run to end; exits with its code."),
+    "stop": ("commands.runs", "Stop runs."),
+    "resume": ("commands.resume", "Start a run again that failed, was stopped or lost."),
+    "rm": ("commands.runs", "Forget runs that have ended; results stay."),
+    "get": ("commands.runs", "Copy results of a run."),
+    "exec": ("commands.exec", "Open a shell, or run a command, in a worker."),
+    "forward": ("commands.forward", "Reach a port of a worker from this machine."),
+    "cp": ("commands.cp", "Copy files to and from a cluster's volumes."),
+    "volume": ("commands.volume", "List, make and remove a cluster's volumes."),
+    "convert": ("kubeflow.manifests", "Print a job of Kubeflow's as a job file."),
     "notebook": ("notebooks.commands", "Run a notebook's tagged cells as a pipeline."),
-    "image": ("image", "Build an image of the project, without Docker."),
-    "top": ("top", "Show devices and who uses them, live; or the workers of a run."),
-    "queue": ("queueing.queue", "Show the queue: positions, reasons, when runs could start."),
-    "ui": ("ui", "Show runs in the browser: logs, curves, who holds what."),
-    "doctor": ("doctor", "Say what this machine has, and what is missing for what."),
-    "completion": ("completion", "Print the shell's completion script."),
+    "image": ("commands.image", "Build an image of the project, without Docker."),
+    "top": ("commands.top", "Show devices and who uses them, live; or the workers of a run."),
+    "queue": ("commands.queue", "Show the queue: positions, reasons, when runs could start."),
+    "ui": ("commands.ui", "Show runs in the browser: logs, curves, who holds what."),
+    "doctor": ("commands.doctor", "Say what this machine has, and what is missing for what."),
+    "completion": ("commands.completion", "Print the shell's completion script."),
 }
 # What other tools (kubectl, docker, sbatch, ...) call what these commands do.
 _ELSEWHERE = {
@@ -182,7 +182,7 @@ def call(arguments: list[str]) -> int:
 
 
 def _report(error: Exception) -> int:
-    from echelon.cli.say import say
+    from echelon.cli.printing.say import say
     from echelon.errors import EchelonError, OutputFailed, from_os_error, from_output_error
 
     if isinstance(error, OSError):

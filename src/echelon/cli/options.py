@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from echelon.engines.base import Engine
     from echelon.handle import Run
     from echelon.model.run import RunRef
-    from echelon.sources import Target
+    from echelon.preparation.sources import Target
 
 F = TypeVar("F", bound=Callable[..., Any])
 _COMPLETED = {"dir": "dir", "file": "file", "pattern": "file", "program": "file"}
@@ -120,7 +120,7 @@ def where(options: Mapping[str, Any]) -> dict[str, str | None]:
 
 def target_of(options: Mapping[str, Any]) -> Target:
     """The same as one value."""
-    from echelon.sources import Target
+    from echelon.preparation.sources import Target
 
     return Target(**where(options))
 
@@ -143,7 +143,7 @@ def find_engine(
     name: str | None, options: Mapping[str, Any], *, keep_stdin: bool = False
 ) -> tuple[RunRef, Engine]:
     """The same as an address, and the engine that has it."""
-    from echelon.cli.render import notice
+    from echelon.cli.printing.render import notice
     from echelon.finding import find
 
     as_text = (options.get("format") or "text") == "text"

@@ -12,20 +12,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar
 
 from echelon.errors import InvalidJob, Unavailable
+from echelon.model.engine.traits import Traits
 from echelon.model.run import Record, RunRef, opening_status
-from echelon.model.traits import Traits
 from echelon.values import frozen
 
 if TYPE_CHECKING:
-    from echelon.model.cluster import Cluster
     from echelon.model.copy import Copied, OpenCopy, Progress
-    from echelon.model.finding import Finding
+    from echelon.model.engine.cluster import Cluster
+    from echelon.model.engine.finding import Finding
+    from echelon.model.engine.sample import Samples
+    from echelon.model.engine.usage import ClusterUsage, MachineUsage
+    from echelon.model.engine.volume import Volume
     from echelon.model.job import Job
-    from echelon.model.pod import PodOptions
+    from echelon.model.pods.pod import PodOptions
     from echelon.model.queue import HoldingRun, QueuedRun
-    from echelon.model.sample import Samples
-    from echelon.model.usage import ClusterUsage, MachineUsage
-    from echelon.model.volume import Volume
 
 A = TypeVar("A")
 

@@ -1,8 +1,8 @@
 """The Engine protocol: what every engine offers, and nothing that can be computed above it.
 
-Nothing above asks which engine it has: what differs is a trait (`model/traits.py`), and what not every engine
-can do is an ability (`abilities.py`), which it has or lacks. The conformance suite in the tests defines the
-verbs exactly."""
+Nothing above asks which engine it has: what differs is a trait (`model/engine/traits.py`), and what not every
+engine can do is an ability (`abilities.py`), which it has or lacks. The conformance suite in the tests
+defines the verbs exactly."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from echelon.errors import RunExists, StateTrouble, UnknownRun
-from echelon.model.cluster import Cluster
 from echelon.model.copy import LeftOut
+from echelon.model.engine.cluster import Cluster
+from echelon.model.engine.traits import Traits
 from echelon.model.event import Event
 from echelon.model.job import Job
-from echelon.model.log import LogBlock, LogLine
+from echelon.model.output.log import LogBlock, LogLine
 from echelon.model.plan import Plan
 from echelon.model.run import Record, RunRef, StopSignal
 from echelon.model.status import RunSummary
-from echelon.model.traits import Traits
 from echelon.model.world import World
 from echelon.values import frozen
 

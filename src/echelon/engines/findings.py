@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from echelon.agent.ranks.mpi_version import PACKAGES, name_of, trouble_of
-from echelon.model.finding import Finding
+from echelon.model.engine.finding import Finding
 
 
 def mpi_finding(said: object, place: str = "on the PATH") -> Finding:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from typing import Protocol
 
-from echelon.model.pod import Output, PodOptions
+from echelon.model.pods.pod import Output, PodOptions
 from echelon.model.resources import Resources
 from echelon.values import frozen
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from echelon.errors import InvalidJob, StateTrouble, from_os_error
 from echelon.model.copy import LeftOut
-from echelon.model.log import LogLine, decode
+from echelon.model.output.log import LogLine, decode
 
 STREAMED = ".streamed"
 """A folder among the logs, with notes on those that were streamed while the run went on: they may lack lines,

@@ -13,9 +13,10 @@ import yaml
 from echelon.errors import EchelonError
 from echelon.jobfile.writing import write_job_file
 from echelon.model.job import Job
-from echelon.model.pod import PodOptions, Toleration
+from echelon.model.meaning import to_job
+from echelon.model.pods.pod import PodOptions, Toleration
 from echelon.model.resources import Amount
-from echelon.model.settings import Settings, to_job
+from echelon.model.settings import Settings
 
 # Found anew by every run: the Python, the folder, how often it was started, and who keeps its results.
 _SETTLED = ("python", "cwd", "earlier", "starts_ranks", "keeper", "ttl")

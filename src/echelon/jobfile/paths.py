@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from echelon.jobfile.conversion import At, inside, wrong
-from echelon.model.pod import IMAGE
+from echelon.model.pods.pod import IMAGE
 from echelon.model.settings import RoleSettings, Settings, Text
 
 

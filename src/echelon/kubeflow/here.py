@@ -15,8 +15,9 @@ from typing import Any
 from echelon.errors import InvalidJob
 from echelon.kubeflow.manifest import Manifest
 from echelon.kubeflow.volumes import Volume
-from echelon.model.settings import RoleSettings, Settings, split_command
-from echelon.model.template import CONTAINER
+from echelon.model.meaning import split_command
+from echelon.model.pods.template import CONTAINER
+from echelon.model.settings import RoleSettings, Settings
 from echelon.values import frozen
 
 FOLDER = ".volumes"  # in the shipped code: what ConfigMaps hold

@@ -13,7 +13,7 @@ from echelon.kubeflow.outside import Outside
 from echelon.kubeflow.pod import Reader, Worker
 from echelon.kubeflow.policy import read_metadata, read_policy
 from echelon.kubeflow.replicas import Part, manifest_of, read_replicas, settings_of
-from echelon.model.pod import IMAGE
+from echelon.model.pods.pod import IMAGE
 from echelon.model.settings import Settings
 
 ROLES = {"Launcher": "launcher", "Worker": "worker"}

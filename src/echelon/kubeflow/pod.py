@@ -16,8 +16,8 @@ from echelon.kubeflow.outside import NOWHERE, Outside
 from echelon.kubeflow.pod_fields import CONTAINER_FIELDS, POD_FIELDS
 from echelon.kubeflow.resources import Needs, read_needs
 from echelon.kubeflow.volumes import Volume, free_name, read_volumes, template_volumes
-from echelon.model.pod import SIDECAR
-from echelon.model.template import CONTAINER
+from echelon.model.pods.pod import SIDECAR
+from echelon.model.pods.template import CONTAINER
 from echelon.values import frozen
 
 _SAID_BY_SETTINGS = ("name", "image", "command", "args", "env", "resources", "imagePullPolicy")

@@ -19,7 +19,7 @@ from echelon.kubeflow.nodes import (
 )
 from echelon.kubeflow.replicas import Part
 from echelon.model.job import is_name, suggest_name
-from echelon.model.pod import is_reserved
+from echelon.model.pods.pod import is_reserved
 
 _POLICY = (
     "cleanPodPolicy",

@@ -8,7 +8,7 @@ from echelon.kubeflow.outside import Outside
 from echelon.kubeflow.pod import Reader
 from echelon.kubeflow.policy import read_metadata, read_policy
 from echelon.kubeflow.replicas import manifest_of, read_replicas, settings_of
-from echelon.model.pod import IMAGE
+from echelon.model.pods.pod import IMAGE
 from echelon.model.settings import Settings
 
 ROLES = {"Chief": "chief", "Master": "chief", "PS": "ps", "Evaluator": "evaluator", "Worker": "worker"}

@@ -26,7 +26,7 @@ from echelon.kubeflow.pod import Reader, read_pod
 from echelon.kubeflow.policy import read_metadata
 from echelon.kubeflow.pytorchjob import is_wired
 from echelon.kubeflow.replicas import Part, settings_of
-from echelon.model.pod import IMAGE
+from echelon.model.pods.pod import IMAGE
 from echelon.model.settings import Settings
 
 STEP = "trainer.kubeflow.org/trainjob-ancestor-step"

@@ -8,8 +8,8 @@ from typing import Any
 
 from echelon.errors import InvalidJob
 from echelon.kubeflow.nodes import Node, child, fields, is_true, items, optional_text, plain, refuse, text
-from echelon.model.patch import VOLUMES
-from echelon.model.pod import parse_mount
+from echelon.model.pods.patch import VOLUMES
+from echelon.model.pods.pod import parse_mount
 from echelon.values import frozen
 
 _OWN_NAMES = (*VOLUMES, "shm")  # of volumes of echelon's own pods

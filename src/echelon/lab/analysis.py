@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from echelon.errors import EchelonError
-from echelon.notebook.cells import InvalidNotebook, Notebook, notebook_of
-from echelon.notebook.dataflow import StepFlow
-from echelon.notebook.drawing import as_svg
-from echelon.notebook.graph import graph_of
-from echelon.notebook.parameters import Code, Parameter, kind_of
-from echelon.notebook.pipeline import Pipeline, Step, pipeline_of, size_of
-from echelon.notebook.steps import Gathered, gather_steps
-from echelon.notebook.tagging import Choice, choice_of
+from echelon.notebook.analysis.cells import InvalidNotebook, Notebook, notebook_of
+from echelon.notebook.analysis.dataflow import StepFlow
+from echelon.notebook.analysis.parameters import Code, Parameter, kind_of
+from echelon.notebook.analysis.pipeline import Pipeline, Step, pipeline_of, size_of
+from echelon.notebook.analysis.steps import Gathered, gather_steps
+from echelon.notebook.analysis.tagging import Choice, choice_of
+from echelon.notebook.picture.drawing import as_svg
+from echelon.notebook.picture.graph import graph_of
 from echelon.values import frozen
 
 

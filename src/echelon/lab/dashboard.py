@@ -6,7 +6,7 @@ from __future__ import annotations
 import threading
 
 from echelon.engines.choose import choose_engine
-from echelon.sources import Target
+from echelon.preparation.sources import Target
 from echelon.ui import load_server
 
 

@@ -26,8 +26,8 @@ from echelon.lab.analysis import analyse, problem_of
 from echelon.lab.dashboard import Dashboards
 from echelon.lab.requests import Asked, Document, Named, Tagging, within
 from echelon.lab.starting import Starter
-from echelon.notebook.cells import read_notebook
-from echelon.notebook.tagging import followed, retagged
+from echelon.notebook.analysis.cells import read_notebook
+from echelon.notebook.analysis.tagging import followed, retagged
 
 _REFUSED = 422  # what the user asked for cannot be; the answer says why
 

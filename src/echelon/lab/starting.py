@@ -16,8 +16,8 @@ from echelon.engines.choose import CLUSTER, LOCAL
 from echelon.errors import EchelonError, RunExists
 from echelon.lab.requests import Asked
 from echelon.lab.state import newest_run
-from echelon.notebook.folder import PipelineRecord, is_held
-from echelon.notebook.noted import Noted, noted_pipelines
+from echelon.notebook.kept.folder import PipelineRecord, is_held
+from echelon.notebook.kept.noted import Noted, noted_pipelines
 
 _PULSE = 0.1  # seconds between two looks for the run
 _PATIENCE = 120.0  # seconds until a run must be there

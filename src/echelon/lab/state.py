@@ -15,11 +15,11 @@ from echelon.handle import Run
 from echelon.model.run import parse_uri
 from echelon.model.status import FINAL
 from echelon.model.surroundings import Surroundings
-from echelon.notebook.cells import read_notebook
-from echelon.notebook.folder import PipelineRecord, StepRecord, is_held
-from echelon.notebook.noted import Noted, noted, noted_pipelines
+from echelon.notebook.analysis.cells import read_notebook
+from echelon.notebook.kept.folder import PipelineRecord, StepRecord, is_held
+from echelon.notebook.kept.noted import Noted, noted, noted_pipelines
 from echelon.notebook.removing import steps_of
-from echelon.sources import Target, where_to_look
+from echelon.preparation.sources import Target, where_to_look
 from echelon.values import frozen
 
 _LINES = 200  # of a step's output: what a panel can show

@@ -8,7 +8,7 @@ from array import array
 from typing import Any
 
 from echelon.metrics.series import Key, curves, first_ranks
-from echelon.model.metric import Metric
+from echelon.model.output.metric import Metric
 
 _MOST_POINTS = 4000  # of a series; beyond it, every second one is dropped
 _MOST_SERIES = 2000

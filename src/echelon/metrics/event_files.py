@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from echelon.metrics.records import EventFile
-from echelon.model.metric import Metric
+from echelon.model.output.metric import Metric
 
 _MARK = "tfevents"
 _MOST_FILES = 1000

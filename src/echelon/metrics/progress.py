@@ -13,9 +13,9 @@ from echelon.metrics.bars import Seen, is_place, see
 from echelon.metrics.reader import apply
 from echelon.metrics.text import SEEN, may_measure
 from echelon.metrics.words import is_loss
-from echelon.model.log import LogBlock, LogLine
-from echelon.model.metric_pattern import MetricPattern, parse_metric_patterns
-from echelon.model.progress import Progress
+from echelon.model.output.log import LogBlock, LogLine
+from echelon.model.output.metric_pattern import MetricPattern, parse_metric_patterns
+from echelon.model.output.progress import Progress
 
 _NEWEST = 16  # lines of a rank that are looked at
 _WINDOW = 60.0  # seconds of which the speed is the mean, where no bar says it

@@ -17,9 +17,9 @@ from echelon.metrics.text import (
     parse_with_slots,
     whole_number,
 )
-from echelon.model.log import LogBlock, LogLine
-from echelon.model.metric import Metric
-from echelon.model.metric_pattern import POSITION, MetricPattern, parse_metric_patterns
+from echelon.model.output.log import LogBlock, LogLine
+from echelon.model.output.metric import Metric
+from echelon.model.output.metric_pattern import POSITION, MetricPattern, parse_metric_patterns
 
 _SHAPES = 8  # of lines that are remembered at a time
 _LEARNED = 256  # in all: each costs as much as hundreds of lines, and output may never repeat itself

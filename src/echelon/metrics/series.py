@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from echelon.metrics.text import is_finite
-from echelon.model.metric import Metric
+from echelon.model.output.metric import Metric
 
 
 class Key(NamedTuple):

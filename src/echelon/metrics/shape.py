@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from itertools import pairwise, repeat
 
 from echelon.metrics.text import COUNT, Slot, is_finite, ratio, whole_number
-from echelon.model.metric import Metric
+from echelon.model.output.metric import Metric
 
 _LONGEST = 1000  # characters of a line that is worth it
 _TOGETHER = 8  # lines of one shape in a row, after which those that follow are read together

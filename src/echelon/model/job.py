@@ -9,9 +9,9 @@ from typing import Any
 
 from echelon.errors import InvalidJob
 from echelon.model.open_shape import OpenShape
-from echelon.model.pod import PodOptions, check_mounts
+from echelon.model.pods.pod import PodOptions, check_mounts
+from echelon.model.pods.template import check_template
 from echelon.model.resources import Resources
-from echelon.model.template import check_template
 from echelon.values import frozen
 
 FRAMEWORKS = ("auto", "torch", "torchrun", "tensorflow", "horovod", "mpi", "plain")
@@ -116,7 +116,7 @@ def validate(job: Job) -> None:
     for role in job.roles:
         _check_role(role)
     if job.metric_patterns:
-        from echelon.model.metric_pattern import parse_metric_patterns
+        from echelon.model.output.metric_pattern import parse_metric_patterns
 
         parse_metric_patterns(job.metric_patterns)
     _check_variables("env", [*job.env, *(secret.name for secret in job.secrets)])

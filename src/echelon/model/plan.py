@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Literal
 
-from echelon.model.cluster import GPU_RESOURCE
+from echelon.model.engine.cluster import GPU_RESOURCE
 from echelon.model.world import World
 from echelon.values import frozen
 

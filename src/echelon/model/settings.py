@@ -3,7 +3,8 @@
 Each field is a flag of `run` (dashes for underscores), a key of the job file and of `[tool.echelon]`, and a
 keyword of `echelon.run`. It is declared here once: its type sets how its value is written (a sequence comes
 several times, a mapping as KEY=VALUE, a literal is a choice), its metadata has the rest (`_setting`), and
-`to_job` gives it its meaning. None means: not given, so that a weaker source, or the default, applies.
+`to_job` (`meaning.py`) gives it its meaning. None means: not given, so that a weaker source, or the
+default, applies.
 """
 
 from __future__ import annotations
@@ -12,11 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field, fields, replace
 from typing import Any, Literal
 
-from echelon.errors import InvalidJob
-from echelon.model import pod
-from echelon.model.job import QUEUE_TIMEOUT, Job, Role, Secret, validate
-from echelon.model.open_shape import Shares, parse_open_shape
-from echelon.model.resources import Resources, parse_cpus, parse_duration, parse_memory, parse_size
+from echelon.model.open_shape import Shares
 from echelon.values import frozen
 
 Text = str | int | float
@@ -256,7 +253,7 @@ def add_up(strong: Any, weak: Any) -> Any:
     if isinstance(strong, Mapping):
         return {**weak, **{name: add_up(value, weak.get(name)) for name, value in strong.items()}}
     if isinstance(strong, RoleSettings) or isinstance(weak, RoleSettings):
-        mine, theirs = _written_out(strong), _written_out(weak)
+        mine, theirs = written_out(strong), written_out(weak)
         if mine.command is not None:
             theirs = replace(theirs, args=None)  # arguments belong to the command they are given to
         return RoleSettings(
@@ -268,166 +265,6 @@ def add_up(strong: Any, weak: Any) -> Any:
     return strong
 
 
-def to_job(settings: Settings, *, name: str) -> Job:
-    """Make the Job that the settings mean, checked. `name` is used where the user gave none."""
-    resources = Resources(
-        gpus=_number("gpus", settings.gpus, 0),
-        gpu_type=settings.gpu_type,
-        cpus=None if settings.cpus is None else parse_cpus("cpus", settings.cpus),
-        memory=None if settings.memory is None else parse_memory("memory", settings.memory),
-        other={key: _number(f"resource {key}", count, 0) for key, count in (settings.resource or {}).items()},
-    )
-    roles = tuple(_role(key, value, resources) for key, value in (settings.roles or {}).items())
-    job = Job(
-        name=settings.name if settings.name is not None else name,
-        script=settings.script,
-        module=settings.module,
-        command=split_command(settings.command),
-        args=tuple(str(word) for word in settings.args or ()),
-        workers=_number("workers", settings.workers, 1),
-        procs=_number("procs", settings.procs, max(1, resources.gpus)),
-        resources=resources,
-        shape=parse_open_shape(
-            settings.total_gpus,
-            shares=settings.shares,
-            gpus=settings.gpus,
-            workers=settings.workers,
-            per_worker={"cpus": settings.cpus, "memory": settings.memory},
-            per_gpu={"cpus": settings.cpus_per_gpu, "memory": settings.memory_per_gpu},
-            rank_per_gpu=settings.procs is None,
-        ),
-        roles=roles,
-        framework=settings.framework or "auto",
-        env={key: str(value) for key, value in (settings.env or {}).items()},
-        secrets=tuple(_secret(text) for text in settings.secret or ()),
-        python=settings.python,
-        restarts=_number("restarts", settings.restarts, 0),
-        timeout=None if settings.timeout is None else parse_duration("timeout", settings.timeout),
-        stall=None if settings.stall is None else parse_duration("stall", settings.stall),
-        priority=_number("priority", settings.priority, 0),
-        queue_timeout=QUEUE_TIMEOUT
-        if settings.queue_timeout is None
-        else parse_duration("queue_timeout", settings.queue_timeout),
-        results=settings.results,
-        resume=bool(settings.resume),
-        snapshot=bool(settings.snapshot),
-        include=tuple(settings.include or ()),
-        metric_patterns=tuple(settings.metric_pattern or ()),
-        pod=_pod(settings, [resources, *(role.resources for role in roles)]),
-    )
-    validate(job)
-    return job
-
-
-def _pod(settings: Settings, needs: Sequence[Resources]) -> pod.PodOptions:
-    named = pod.parse_object_name
-    output = None if settings.output is None else pod.parse_output(settings.output)
-    keeper = pod.choose_keeper(
-        pod.KEEP if settings.keep is None else pod.parse_keep(settings.keep),
-        pod.KEEP_SIZE if settings.keep_size is None else parse_size("keep_size", settings.keep_size),
-        devices=settings.total_gpus is not None or any(need.gpus or need.other for need in needs),
-        detached=bool(settings.detach),
-        output=output,
-    )
-    return pod.PodOptions(
-        image=None if settings.image is None else pod.parse_image(settings.image),
-        pull=settings.pull or "missing",
-        pull_secrets=tuple(named("pull_secret", text) for text in settings.pull_secret or ()),
-        mounts=tuple(pod.parse_mount(text) for text in settings.mount or ()),
-        node_selector=pod.parse_node_selector(settings.node_selector or {}),
-        tolerations=tuple(pod.parse_toleration(text) for text in settings.toleration or ()),
-        service_account=settings.service_account and named("service_account", settings.service_account),
-        priority_class=settings.priority_class and named("priority_class", settings.priority_class),
-        shm=None if settings.shm is None else parse_size("shm", settings.shm),
-        code=None if settings.code in (None, pod.IMAGE) else pod.parse_volume_path("code", settings.code),
-        code_volume=(
-            None
-            if settings.code_volume is None
-            else pod.parse_volume_path("code_volume", settings.code_volume)
-        ),
-        pip=tuple(pod.parse_package(text) for text in settings.pip or ()),
-        requirements=settings.requirements,
-        output=output,
-        linger=pod.LINGER if settings.linger is None else pod.parse_linger(settings.linger),
-        keeper=keeper,
-        queue=settings.queue and named("queue", settings.queue),
-        job_kind=pod.parse_job_kind(settings.job_kind or pod.JOB, queue=settings.queue),
-        scale_up=bool(settings.scale_up),
-        ttl=_ttl(settings),
-        collect=tuple(settings.collect or ()),
-        template=dict(settings.template or {}),
-        labels=pod.parse_labels(settings.label or {}),
-        annotations=pod.parse_annotations(settings.annotation or {}),
-    )
-
-
-def _ttl(settings: Settings) -> float:
-    if settings.ttl is not None:
-        return pod.parse_ttl(settings.ttl)
-    return pod.SECRETS_TTL if settings.detach and settings.secret else pod.TTL
-
-
-def _number(field_name: str, value: int | None, default: int) -> int:
-    if value is None:
-        return default
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise InvalidJob(
-            field_name, value, "is not a whole number", hint=f"for example {field_name}: {default or 1}"
-        )
-    return value
-
-
-def split_command(command: Sequence[Text] | str | None) -> tuple[str, ...]:
-    """The arguments of a command that was given as a list, or as one line."""
-    if isinstance(command, str):
-        import shlex
-
-        try:
-            return tuple(shlex.split(command))
-        except ValueError as error:
-            raise InvalidJob(
-                "command", command, f"cannot be split: {error}", hint="give a list of words"
-            ) from None
-    return tuple(str(word) for word in command or ())
-
-
-def _role(name: str, value: int | RoleSettings, default: Resources) -> Role:
-    """Parameter servers and the launcher compute on the CPU unless set otherwise; other roles need what a
-    worker needs.
-    """
-    written, where = _written_out(value), f"role {name}"
-    gpus = _number(f"{where}: gpus", written.gpus, 0 if name in ("ps", "launcher") else default.gpus)
-    resources = Resources(
-        gpus=gpus,
-        gpu_type=default.gpu_type if gpus else None,
-        cpus=default.cpus if written.cpus is None else parse_cpus(f"{where}: cpus", written.cpus),
-        memory=default.memory if written.memory is None else parse_memory(f"{where}: memory", written.memory),
-        other=default.other if gpus else {},
-    )
-    return Role(
-        name=name,
-        workers=_number(where, written.workers, 1),
-        procs=_number(f"{where}: procs", written.procs, 1),
-        resources=resources,
-        command=split_command(written.command),
-        args=None if written.args is None else tuple(map(str, written.args)),
-        env={key: str(each) for key, each in (written.env or {}).items()},
-        image=None if written.image is None else pod.parse_image(written.image),
-        template=dict(written.template or {}),
-    )
-
-
-def _written_out(role: int | RoleSettings) -> RoleSettings:
+def written_out(role: int | RoleSettings) -> RoleSettings:
+    """A role of which only its number of workers was given, as any other."""
     return role if isinstance(role, RoleSettings) else RoleSettings(workers=role)
-
-
-def _secret(text: str) -> Secret:
-    name, separator, value = text.partition("=")
-    if separator and not value.startswith("@"):
-        raise InvalidJob(
-            "secret",
-            f"{name}=…",
-            "has its value in the open",
-            hint=f"export {name} and say --secret {name}, or {name}=@FILE",
-        )
-    return Secret(name=name, file=value[1:] if separator else None)

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from echelon.model.display import Rows, as_html, as_text, duration
 from echelon.model.event import Event, Outcome, RootCause
-from echelon.model.progress import Progress, at_end, words
+from echelon.model.output.progress import Progress, at_end, words
 from echelon.values import frozen
 
 State = Literal[

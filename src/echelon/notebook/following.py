@@ -13,8 +13,8 @@ from echelon.handle import Run
 from echelon.model.copy import LeftOut
 from echelon.model.run import parse_uri
 from echelon.model.status import Status
-from echelon.notebook.folder import HAS_VALUES, is_held
-from echelon.notebook.noted import noted
+from echelon.notebook.kept.folder import HAS_VALUES, is_held
+from echelon.notebook.kept.noted import noted
 from echelon.notebook.removing import Found, steps_of
 
 _PULSE = 0.5  # seconds between two looks for steps that have started

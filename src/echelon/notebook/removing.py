@@ -10,14 +10,14 @@ from echelon.engines.choose import CLUSTER, LOCAL, choose_engine
 from echelon.errors import StateTrouble, Unreachable
 from echelon.finding import look_elsewhere
 from echelon.handle import Run
+from echelon.model.engine.volume import Volume
 from echelon.model.job import PIPELINE
 from echelon.model.run import parse_uri
 from echelon.model.status import RunSummary
-from echelon.model.volume import Volume
-from echelon.notebook.noted import Noted, forget_pipeline, noted
-from echelon.notebook.pods import MOUNT
-from echelon.notebook.volume import RUN_LABEL, VOLUME_LABEL
-from echelon.sources import Target, find_surroundings, where_to_look
+from echelon.notebook.execution.pods import MOUNT
+from echelon.notebook.kept.noted import Noted, forget_pipeline, noted
+from echelon.notebook.kept.volume import RUN_LABEL, VOLUME_LABEL
+from echelon.preparation.sources import Target, find_surroundings, where_to_look
 from echelon.values import frozen
 
 Tell = Callable[[str], object]

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from echelon.model.status import FINAL, RunSummary
-from echelon.notebook.drawing import Mark, as_svg
-from echelon.notebook.folder import HAS_VALUES, PipelineRecord, StepRecord
 from echelon.notebook.folding import fold_pipelines
-from echelon.notebook.graph import Node
+from echelon.notebook.kept.folder import HAS_VALUES, PipelineRecord, StepRecord
+from echelon.notebook.picture.drawing import Mark, as_svg
+from echelon.notebook.picture.graph import Node
 from echelon.values import frozen
 
 SIGNS = {

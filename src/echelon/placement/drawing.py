@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from echelon.model.cluster import Cluster, free_gpus
+from echelon.model.engine.cluster import Cluster, free_gpus
 from echelon.model.job import Job
 from echelon.model.open_shape import Shares
 from echelon.model.plan import Plan

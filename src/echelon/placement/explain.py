@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from echelon.errors import Unplaceable
-from echelon.model.cluster import Cluster, Gpu, Node, free_gpus, matches_type
 from echelon.model.display import some_of
+from echelon.model.engine.cluster import Cluster, Gpu, Node, free_gpus, matches_type
 from echelon.model.resources import Resources, format_memory
 from echelon.model.world import World
 

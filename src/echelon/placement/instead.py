@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from echelon.errors import Unplaceable
-from echelon.model.cluster import Cluster, Node
+from echelon.model.engine.cluster import Cluster, Node
 from echelon.model.job import Job
 from echelon.model.open_shape import OpenShape
 from echelon.model.plan import Placement

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from echelon.errors import Unplaceable
-from echelon.model.cluster import Cluster, Node, matches_type
+from echelon.model.engine.cluster import Cluster, Node, matches_type
 from echelon.model.open_shape import OpenShape, Shares
 from echelon.model.resources import Amount, Resources
 from echelon.placement.explain import all_nodes, counted, joined, name_left_out, where_gpus_are

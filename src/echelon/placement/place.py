@@ -12,7 +12,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from itertools import combinations, compress, repeat
 
-from echelon.model.cluster import Cluster, Gpu, Node, matches_type
+from echelon.model.engine.cluster import Cluster, Gpu, Node, matches_type
 from echelon.model.plan import Placement, Seat
 from echelon.model.resources import Amount, Resources
 from echelon.model.world import Member, World, members

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from echelon.engines.abilities import QueueSnapshot
 from echelon.engines.base import Engine
-from echelon.model.cluster import Cluster
+from echelon.model.engine.cluster import Cluster
 from echelon.model.job import Job, gpus_asked
 from echelon.model.queue import HoldingRun, Place, QueuedRun
 from echelon.model.run import RunRef, opening_status, parse_uri

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from echelon.model.cluster import Cluster, Node, free_gpus
+from echelon.model.engine.cluster import Cluster, Node, free_gpus
 from echelon.model.plan import Plan
 from echelon.model.resources import Resources
 from echelon.model.world import members

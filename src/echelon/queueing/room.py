@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from echelon.errors import Unplaceable
-from echelon.model.cluster import Cluster
+from echelon.model.engine.cluster import Cluster
 from echelon.model.job import Job
 from echelon.model.plan import Plan
 from echelon.model.queue import QueuedRun

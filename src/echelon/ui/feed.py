@@ -18,9 +18,9 @@ from echelon.handle import Run
 from echelon.metrics.curves import Curves
 from echelon.metrics.progress import ProgressReader
 from echelon.model.event import Event
-from echelon.model.log import LogBlock, LogLine, whole_lines
-from echelon.model.metric import Metric
-from echelon.model.progress import Progress
+from echelon.model.output.log import LogBlock, LogLine, whole_lines
+from echelon.model.output.metric import Metric
+from echelon.model.output.progress import Progress
 from echelon.model.status import FINAL, RunSummary, Status, with_progress
 from echelon.ui.polled import Polled
 from echelon.ui.spool import Spool

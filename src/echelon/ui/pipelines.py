@@ -11,8 +11,8 @@ import msgspec
 
 from echelon.engines.base import Engine, unknown_run
 from echelon.model.status import RunSummary
-from echelon.notebook.folder import is_held
-from echelon.notebook.noted import Noted, noted, noted_folder, noted_names
+from echelon.notebook.kept.folder import is_held
+from echelon.notebook.kept.noted import Noted, noted, noted_folder, noted_names
 from echelon.notebook.standing import PipelineStanding, standing_of
 
 

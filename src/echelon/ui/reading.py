@@ -13,7 +13,7 @@ from echelon.engines.base import Engine, RunDamaged, unknown_run
 from echelon.errors import EchelonError
 from echelon.handle import Run
 from echelon.jobfile.of_job import job_file_of
-from echelon.model.progress import Progress, at_end, words
+from echelon.model.output.progress import Progress, at_end, words
 from echelon.model.run import parse_uri
 from echelon.model.status import RunSummary
 from echelon.notebook.standing import PipelineStanding

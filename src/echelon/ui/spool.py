@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, islice, repeat
 from typing import NamedTuple
 
-from echelon.model.log import LogBlock, LogLine
+from echelon.model.output.log import LogBlock, LogLine
 
 LONGEST = 16_384  # characters of a line that a page shows
 BLOCK = 4096  # lines that are searched at a time: from a multiple of this on, or less

@@ -14,7 +14,7 @@ from tests.properties import examples
 from echelon.agent.output.sink import Sink
 from echelon.agent.output.state_line import History
 from echelon.model.event import Event
-from echelon.model.log import may_be_event
+from echelon.model.output.log import may_be_event
 from echelon.model.status import Status, WorkerStatus, fold
 
 WORKERS = 3

@@ -16,7 +16,7 @@ from tests.agent.conftest import Agents
 from tests.conftest import PATIENCE
 
 from echelon.frameworks.mpi import launch
-from echelon.model.log import LogLine, parse_line
+from echelon.model.output.log import LogLine, parse_line
 from echelon.model.plan import Launch
 from echelon.model.world import Group, World
 

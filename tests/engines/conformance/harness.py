@@ -15,7 +15,7 @@ from echelon.engines.base import Engine
 from echelon.handle import Run
 from echelon.model.event import Event
 from echelon.model.job import Job
-from echelon.model.log import LogLine
+from echelon.model.output.log import LogLine
 from echelon.model.plan import Plan
 from echelon.model.resources import Resources
 from echelon.model.run import RunRef, opening_status, parse_uri

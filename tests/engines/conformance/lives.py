@@ -27,8 +27,8 @@ from echelon.errors import (
 from echelon.handle import Run
 from echelon.model.event import Event, RankEnd
 from echelon.model.job import Role
-from echelon.model.log import each_line, whole_lines
-from echelon.model.metric import Metric
+from echelon.model.output.log import each_line, whole_lines
+from echelon.model.output.metric import Metric
 from echelon.model.resources import Resources
 from echelon.model.status import FINAL
 from echelon.submit import Prepared, submit

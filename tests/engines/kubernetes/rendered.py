@@ -8,11 +8,12 @@ from typing import Any
 from echelon.engines.kubernetes.record import Shipped
 from echelon.engines.kubernetes.render.dialects import job as job_dialect
 from echelon.engines.kubernetes.render.manifests import render
-from echelon.model.cluster import Cluster, Gpu, Node
+from echelon.model.engine.cluster import Cluster, Gpu, Node
 from echelon.model.job import Job
+from echelon.model.meaning import to_job
 from echelon.model.plan import Placement, Plan
 from echelon.model.run import Record, RunRef
-from echelon.model.settings import RoleSettings, Settings, to_job
+from echelon.model.settings import RoleSettings, Settings
 from echelon.placement import place
 from echelon.planning import candidates, make_plan
 

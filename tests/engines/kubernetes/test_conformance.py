@@ -18,7 +18,7 @@ from tests.engines.programs import ASK, LAST, SCRIPTS
 from echelon.engines.kubernetes.client.place import Place
 from echelon.engines.kubernetes.engine import KubernetesEngine
 from echelon.model.job import Job
-from echelon.model.pod import Mount, PodOptions
+from echelon.model.pods.pod import Mount, PodOptions
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 

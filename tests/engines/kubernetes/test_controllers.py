@@ -13,7 +13,8 @@ from echelon.engines.kubernetes import controllers
 from echelon.engines.kubernetes.client.access import Access
 from echelon.engines.kubernetes.client.api import Api
 from echelon.errors import Unavailable
-from echelon.model.settings import Settings, to_job
+from echelon.model.meaning import to_job
+from echelon.model.settings import Settings
 
 JOB = {
     "apiVersion": "kubeflow.org/v1",

@@ -20,11 +20,12 @@ from echelon.engines.kubernetes.render.task import read_plan, write_plan
 from echelon.engines.kubernetes.state.history import opening_events
 from echelon.engines.kubernetes.state.outcome import finished_event
 from echelon.engines.kubernetes.state.workers import worker_of
-from echelon.model.cluster import Cluster, Node
+from echelon.model.engine.cluster import Cluster, Node
 from echelon.model.job import Job
+from echelon.model.meaning import to_job
 from echelon.model.plan import Placement, Plan
 from echelon.model.run import Record
-from echelon.model.settings import Settings, to_job
+from echelon.model.settings import Settings
 from echelon.placement import place
 from echelon.planning import candidates, make_plan
 

@@ -127,7 +127,7 @@ def at_hour(hour: int) -> SimpleNamespace:
 def test_the_cluster_is_well_before_anything_is_garbled(
     world: Path, monkeypatch: pytest.MonkeyPatch, hour: int, columns: str
 ) -> None:
-    monkeypatch.setattr("echelon.cli.render.time", at_hour(hour))
+    monkeypatch.setattr("echelon.cli.printing.render.time", at_hour(hour))
     monkeypatch.setenv("TERM", "xterm")  # a dumb one has 80 columns, whatever it says
     monkeypatch.setenv("COLUMNS", columns)
     shelf = Shelf(CLUSTER, LOG)

@@ -19,8 +19,9 @@ from echelon.engines.kubernetes.render.manifests import owner_reference
 from echelon.engines.kubernetes.render.payload import map_names
 from echelon.errors import Unavailable
 from echelon.model.job import Job
+from echelon.model.meaning import to_job
 from echelon.model.run import RunRef
-from echelon.model.settings import Settings, to_job
+from echelon.model.settings import Settings
 from echelon.placement import NoRoom
 from echelon.planning import fit
 

@@ -13,7 +13,8 @@ from echelon.engines.kubernetes.client.access import Access
 from echelon.engines.kubernetes.client.api import Api
 from echelon.engines.kubernetes.prerequisites import check, objects_named
 from echelon.errors import Unavailable, Unplaceable
-from echelon.model.settings import Settings, to_job
+from echelon.model.meaning import to_job
+from echelon.model.settings import Settings
 
 
 def job(**said: Any) -> Any:

@@ -8,7 +8,8 @@ import pytest
 
 from echelon.engines.kubernetes.quotas import beyond_quota, without_limits
 from echelon.errors import Unplaceable
-from echelon.model.settings import RoleSettings, Settings, to_job
+from echelon.model.meaning import to_job
+from echelon.model.settings import RoleSettings, Settings
 
 
 def job(**said: Any) -> Any:

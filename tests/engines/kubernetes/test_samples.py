@@ -12,7 +12,7 @@ from tests.conftest import PATIENCE, wait_until
 
 import echelon
 from echelon.cli import main
-from echelon.model.usage import RunUsage
+from echelon.model.engine.usage import RunUsage
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 

@@ -10,7 +10,7 @@ import pytest
 from tests.cli.nvidia_smi import StandIn
 
 from echelon.engines.local.checkup import check_up
-from echelon.model.finding import Finding
+from echelon.model.engine.finding import Finding
 
 
 def findings(python: str = sys.executable, **environment: str) -> dict[str, Finding]:

@@ -15,7 +15,7 @@ import echelon
 from echelon.engines.local import compaction
 from echelon.engines.local.rundir import RunDir, open_log
 from echelon.engines.local.tail import follow_logs
-from echelon.model.log import each_line
+from echelon.model.output.log import each_line
 
 LINES = 4000
 # Rank 0 alone fails: a rank that another's failure stops may have said little.

@@ -13,7 +13,7 @@ from tests.properties import examples
 from echelon.engines.local.rundir import RunDir
 from echelon.engines.local.tail import follow_logs, recent_output
 from echelon.engines.results import RECENT, recent_lines
-from echelon.model.log import LogLine, each_line
+from echelon.model.output.log import LogLine, each_line
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ from echelon.engines.kubernetes.upkeep import decisions
 from echelon.errors import EchelonError, RunExists, Unreachable
 from echelon.handle import Run
 from echelon.model.job import Job
-from echelon.model.pod import PodOptions, Toleration
+from echelon.model.pods.pod import PodOptions, Toleration
 from echelon.model.resources import Resources
 from echelon.model.run import RunRef
 from echelon.submit import Prepared, submit

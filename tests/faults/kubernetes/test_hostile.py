@@ -19,7 +19,7 @@ from echelon.bundle import Bundle
 from echelon.engines.kubernetes.engine import KubernetesEngine
 from echelon.handle import Run
 from echelon.model.job import Job
-from echelon.model.pod import PodOptions
+from echelon.model.pods.pod import PodOptions
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 

@@ -21,7 +21,7 @@ from tests.faults.kubernetes.terminal import Command, Terminal, flag_path, kubec
 from echelon.engines.kubernetes import names, record
 from echelon.model.event import Event
 from echelon.model.job import Job
-from echelon.model.pod import Output, PodOptions
+from echelon.model.pods.pod import Output, PodOptions
 from echelon.model.run import Record, RunRef
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]

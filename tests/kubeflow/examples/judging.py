@@ -25,7 +25,7 @@ from tests.kubeflow.examples.ways import NOTEBOOKS, WAYS
 from echelon.errors import InvalidJob
 from echelon.kubeflow import Manifest, Outside, read_manifest
 from echelon.model.job import Job, asks_for_gpus
-from echelon.model.settings import to_job
+from echelon.model.meaning import to_job
 from testbed import sdk
 
 Row = tuple[str, str, str]

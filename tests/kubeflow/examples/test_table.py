@@ -19,8 +19,8 @@ from echelon.errors import InvalidJob
 from echelon.jobfile import read_job_file
 from echelon.jobfile.writing import write_job_file
 from echelon.model.job import validate
+from echelon.model.meaning import to_job
 from echelon.model.plan import Plan
-from echelon.model.settings import to_job
 
 pytestmark = pytest.mark.slow
 

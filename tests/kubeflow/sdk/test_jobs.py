@@ -10,10 +10,10 @@ from echelon.engines.memory.engine import MemoryEngine
 from echelon.engines.memory.script import Act
 from echelon.errors import InvalidJob
 from echelon.kubeflow.sdk.jobs import Selection, carry_out, find_pods, read_logs
+from echelon.model.engine.traits import Traits
 from echelon.model.job import Job
-from echelon.model.pod import Output, PodOptions
+from echelon.model.pods.pod import Output, PodOptions
 from echelon.model.run import RunRef
-from echelon.model.traits import Traits
 from echelon.submit import Prepared, submit
 
 

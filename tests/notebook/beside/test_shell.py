@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from echelon.notebook.analysis.magics import plain_code
 from echelon.notebook.beside import shell
-from echelon.notebook.magics import plain_code
 
 
 @pytest.fixture

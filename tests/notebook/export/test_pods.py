@@ -14,9 +14,9 @@ import pytest
 from tests.conftest import find_python
 from tests.notebook.books import Cells, read_book
 
+from echelon.notebook.analysis.pipeline import Pipeline
 from echelon.notebook.export.modules import modules_beside
 from echelon.notebook.export.pods import Pods, config_map, processes_of, program_archive
-from echelon.notebook.pipeline import Pipeline
 
 CELLS = [
     ("imports", "import pathlib\nfrom own import double"),

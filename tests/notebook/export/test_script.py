@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from tests.notebook.books import Cells, new_folder, read_book, run_inside
 
-from echelon.notebook.cells import InvalidNotebook
+from echelon.notebook.analysis.cells import InvalidNotebook
 from echelon.notebook.export.script import as_script
-from echelon.notebook.folder import published
+from echelon.notebook.kept.folder import published
 
 FAN = [
     ("imports", "from __future__ import annotations\nimport math, pathlib"),

@@ -14,7 +14,7 @@ import pytest
 import yaml
 from tests.notebook.books import read_book
 
-from echelon.notebook.cells import InvalidNotebook
+from echelon.notebook.analysis.cells import InvalidNotebook
 from echelon.notebook.export.tekton import Exported, Wishes, as_tekton, task_names, text_of
 from echelon.notebook.export.text import as_yaml
 

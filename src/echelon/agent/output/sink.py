@@ -1,8 +1,8 @@
 """From a rank's pipes to the agent's standard output and the rank's log file, line by line.
 
-The client's `model/log.py` describes the format of the lines. Bytes stay bytes all the way: a rank's output
-need not be text. What overwrites itself (`painting.py`), a progress bar, is shown from time to time as one
-line; the log file has all of it."""
+The client's `model/output/log.py` describes the format of the lines. Bytes stay bytes all the way: a rank's
+output need not be text. What overwrites itself (`painting.py`), a progress bar, is shown from time to time as
+one line; the log file has all of it."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from echelon.cli.options import SectionedCommand, setting_options
-from echelon.cli.say import shown
+from echelon.cli.printing.say import shown
 from echelon.errors import EchelonError, InvalidJob
 
 if TYPE_CHECKING:
@@ -92,11 +92,11 @@ def _command() -> click.Command:
 
 def _start(shell: Any, given: Settings, cell: str) -> tuple[Run, bool]:
     """Submit the cell; also whether the notebook waits for the run."""
-    from echelon.cli import render
+    from echelon.cli.printing import render
     from echelon.engines.choose import choose_engine
-    from echelon.notebook.one_cell import names_needed
-    from echelon.prepare import prepare_cell
-    from echelon.sources import find_surroundings, gather
+    from echelon.notebook.analysis.one_cell import names_needed
+    from echelon.preparation.prepare import prepare_cell
+    from echelon.preparation.sources import find_surroundings, gather
     from echelon.submit import submit
 
     surroundings = find_surroundings()
@@ -120,8 +120,8 @@ def _start(shell: Any, given: Settings, cell: str) -> tuple[Run, bool]:
 
 def _wait(run: Run) -> None:
     """Wait for the end; an interrupted kernel stops the run. Raises RunFailed if it did not succeed."""
-    from echelon.cli import render
-    from echelon.cli.follow import stopping_on_signals
+    from echelon.cli.following.follow import stopping_on_signals
+    from echelon.cli.printing import render
 
     in_main = threading.current_thread() is threading.main_thread()  # no other may take signals
     with stopping_on_signals(run) if in_main else contextlib.nullcontext():

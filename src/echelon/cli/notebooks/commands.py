@@ -12,14 +12,14 @@ from echelon.cli.notebooks.compiling import compile_notebook
 from echelon.cli.notebooks.parameters import pairs
 from echelon.cli.notebooks.server import down, open_, up
 from echelon.cli.options import OF_STEPS, SectionedCommand, place_of, step_options, target_of, target_options
-from echelon.cli.say import say, style
-from echelon.cli.words import one_line
+from echelon.cli.printing.say import say, style
+from echelon.cli.printing.words import one_line
 from echelon.model.settings import Settings
 
 if TYPE_CHECKING:
-    from echelon.notebook.cells import Cell, Notebook
-    from echelon.notebook.folder import StepRecord
-    from echelon.notebook.running import Finished
+    from echelon.notebook.analysis.cells import Cell, Notebook
+    from echelon.notebook.execution.running import Finished
+    from echelon.notebook.kept.folder import StepRecord
 
 _NOTEBOOK = click.argument("notebook", metavar="FILE", type=click.Path(path_type=Path))
 
@@ -106,11 +106,11 @@ def run(notebook: Path, params: tuple[str, ...], **options: Any) -> int:
       echelon notebook run train.ipynb --on k8s --image IMAGE --volume new:10Gi@CLASS
     """
     from echelon.api import engine_at
-    from echelon.cli import render
     from echelon.cli.notebooks.live import PipelineView
-    from echelon.notebook import execute
-    from echelon.notebook.running import Request, preview_notebook, run_notebook
-    from echelon.sources import find_surroundings, where_to_look
+    from echelon.cli.printing import render
+    from echelon.notebook.execution import execute
+    from echelon.notebook.execution.running import Request, preview_notebook, run_notebook
+    from echelon.preparation.sources import find_surroundings, where_to_look
 
     if options["start"] and options["only"]:
         raise click.UsageError("--from and --only cannot go together.")
@@ -168,8 +168,8 @@ def show(notebook: Path, **options: Any) -> int:
     Examples:
       echelon notebook show train.ipynb
     """
-    from echelon.cli import render
-    from echelon.notebook.cells import read_notebook
+    from echelon.cli.printing import render
+    from echelon.notebook.analysis.cells import read_notebook
 
     found = read_notebook(notebook)
     steps = _steps_of(found)
@@ -201,10 +201,10 @@ def graph(notebook: Path, kind: str, **options: Any) -> int:
       echelon notebook graph train.ipynb --as svg > train.svg
       echelon notebook graph train.ipynb --as mermaid
     """
-    from echelon.cli import render
-    from echelon.notebook import drawing
-    from echelon.notebook.graph import graph_of
-    from echelon.notebook.pipeline import read_pipeline
+    from echelon.cli.printing import render
+    from echelon.notebook.analysis.pipeline import read_pipeline
+    from echelon.notebook.picture import drawing
+    from echelon.notebook.picture.graph import graph_of
 
     pipeline = read_pipeline(notebook)
     for text in pipeline.warnings:
@@ -247,10 +247,10 @@ def tag(notebook: Path, cell: int, tags: tuple[str, ...], remove: tuple[str, ...
       echelon notebook tag train.ipynb 4 --remove gpus:1
       echelon notebook tag train.ipynb 4 --remove step:old step:new
     """
-    from echelon.cli import render
-    from echelon.notebook.cells import Tags, write_tags
-    from echelon.notebook.tagging import followed
-    from echelon.notebook.tags import read_tag_list
+    from echelon.cli.printing import render
+    from echelon.notebook.analysis.cells import Tags, write_tags
+    from echelon.notebook.analysis.tagging import followed
+    from echelon.notebook.analysis.tags import read_tag_list
 
     if not tags and not remove:
         raise click.UsageError("Give tags, such as step:train, or --remove TAG.")
@@ -278,7 +278,7 @@ def _pod_settings(options: Mapping[str, Any]) -> Settings:
     from dataclasses import replace
 
     from echelon.jobfile import settings_from
-    from echelon.sources import find_surroundings, gather
+    from echelon.preparation.sources import find_surroundings, gather
 
     given = {name: options[name] for name in OF_STEPS if options[name] not in (None, ())}
     found = gather(settings_from(given, source="the command line"), find_surroundings())
@@ -300,8 +300,8 @@ def _cell_row(cell: Cell, steps: Sequence[str]) -> dict[str, Any]:
 
 def _steps_of(found: Notebook) -> dict[int, list[str]]:
     """The steps that each cell belongs to; of a notebook that cannot run as it is, none."""
-    from echelon.notebook.cells import InvalidNotebook
-    from echelon.notebook.steps import gather_steps
+    from echelon.notebook.analysis.cells import InvalidNotebook
+    from echelon.notebook.analysis.steps import gather_steps
 
     steps: dict[int, list[str]] = {}
     try:
@@ -315,9 +315,9 @@ def _steps_of(found: Notebook) -> dict[int, list[str]]:
 
 def _tell_problems(found: Notebook) -> None:
     """All that keeps a tagged notebook from running."""
-    from echelon.cli import render
-    from echelon.notebook.cells import InvalidNotebook
-    from echelon.notebook.pipeline import pipeline_of
+    from echelon.cli.printing import render
+    from echelon.notebook.analysis.cells import InvalidNotebook
+    from echelon.notebook.analysis.pipeline import pipeline_of
 
     if not any(cell.tags for cell in found.cells):
         return
@@ -346,7 +346,7 @@ def _as_data(finished: Finished) -> dict[str, Any]:
 
 
 def _tell_end(finished: Finished, place: str) -> None:
-    from echelon.cli import render
+    from echelon.cli.printing import render
 
     steps = finished.record.steps
     for name, step in steps.items():

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from echelon.notebook.pipeline import Pipeline
+    from echelon.notebook.analysis.pipeline import Pipeline
 
 _FOR_TEKTON = ("image", "namespace", "claim", "size", "storage_class", "shared", "restarts")
 
@@ -56,10 +56,10 @@ def compile_notebook(
       kubectl apply -f tekton/train-needed.yaml && kubectl create -f tekton/train-run.yaml
       echelon notebook compile --to python train.ipynb --param lr=0.01 > train.py
     """
-    from echelon.cli import render
     from echelon.cli.notebooks.parameters import pairs
+    from echelon.cli.printing import render
+    from echelon.notebook.analysis.pipeline import read_pipeline
     from echelon.notebook.export.script import as_script
-    from echelon.notebook.pipeline import read_pipeline
 
     given = {name: options[name] for name in _FOR_TEKTON if options[name] is not None}
     if kind == "python" and given:
@@ -75,7 +75,7 @@ def compile_notebook(
 
 
 def _for_tekton(pipeline: Pipeline, given: dict[str, Any]) -> dict[str, str]:
-    from echelon.cli import render
+    from echelon.cli.printing import render
     from echelon.notebook.export.modules import modules_beside
     from echelon.notebook.export.pods import program_archive
     from echelon.notebook.export.tekton import Wishes, as_tekton
@@ -95,7 +95,7 @@ def _for_tekton(pipeline: Pipeline, given: dict[str, Any]) -> dict[str, str]:
 
 
 def _write(texts: dict[str, str], into: Path | None) -> None:
-    from echelon.cli import render
+    from echelon.cli.printing import render
     from echelon.errors import from_os_error
 
     if into is None:

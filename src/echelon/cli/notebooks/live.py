@@ -7,14 +7,14 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from echelon.cli import render
-from echelon.cli.bottom import BottomLines
-from echelon.cli.say import say, shown, style, tamed
-from echelon.cli.words import one_line
+from echelon.cli.following.bottom import BottomLines
+from echelon.cli.printing import render
+from echelon.cli.printing.say import say, shown, style, tamed
+from echelon.cli.printing.words import one_line
 
 if TYPE_CHECKING:
-    from echelon.model.log import LogLine
-    from echelon.notebook.folder import StepRecord
+    from echelon.model.output.log import LogLine
+    from echelon.notebook.kept.folder import StepRecord
 
 _COLOURS = ("cyan", "green", "yellow", "magenta", "blue", "bright_cyan", "bright_green")
 

@@ -9,19 +9,19 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from echelon.cli import render
-from echelon.cli.words import near
+from echelon.cli.printing import render
+from echelon.cli.printing.words import near
 from echelon.engines.choose import LOCAL
 from echelon.errors import EchelonError
 from echelon.model.job import STEP
 from echelon.notebook.following import exit_code, get_results, runs_as_they_start
-from echelon.notebook.noted import cached_pipelines
+from echelon.notebook.kept.noted import cached_pipelines
 
 if TYPE_CHECKING:
     from echelon.engines.base import Engine
     from echelon.handle import Run
     from echelon.model.copy import LeftOut
-    from echelon.model.log import LogLine
+    from echelon.model.output.log import LogLine
     from echelon.model.status import RunSummary, Status
     from echelon.notebook.removing import Found
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import click
 
 from echelon.admission import find_plan
-from echelon.cli import render
-from echelon.cli.say import say, style
+from echelon.cli.printing import render
+from echelon.cli.printing.say import say, style
 
 if TYPE_CHECKING:
     from echelon.engines.base import Engine
-    from echelon.notebook.running import Preview
+    from echelon.notebook.execution.running import Preview
 
 
 def show_preview(preview: Preview, engine: Engine, format_: str) -> None:

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from echelon.cli.options import setting_options, target_of, target_options
-from echelon.cli.say import say
+from echelon.cli.printing.say import say
 
 if TYPE_CHECKING:
     from echelon.engines.notebook_servers import NotebookServers, ServerSettings
-    from echelon.model.pod import Output
+    from echelon.model.pods.pod import Output
 
 _CPUS, _MEMORY = "250m", "512Mi"  # requested where nothing else is said
 # The flags of `run` that a server has too, and what they mean for it where that differs.
@@ -68,7 +68,7 @@ def up(name: str | None, volume: str, dry_run: bool, **options: Any) -> int:
       echelon notebook up --image my/jupyter --volume new:50Gi@fast --dry-run
       echelon notebook up                        wait for the one that is there
     """
-    from echelon.cli import render
+    from echelon.cli.printing import render
 
     servers, called = _servers(options), _called(name)
     given = {key: options[key] for key in _SETTINGS if options[key] not in (None, ())}
@@ -108,7 +108,7 @@ def open_(name: str | None, port: int | None, **options: Any) -> int:
       echelon notebook open
       echelon notebook open --name big --port 9999
     """
-    from echelon.cli import render
+    from echelon.cli.printing import render
 
     def show(address: str) -> None:
         click.echo(address)
@@ -131,7 +131,7 @@ def down(name: str | None, volumes: bool, **options: Any) -> int:
       echelon notebook down
       echelon notebook down --volumes
     """
-    from echelon.cli import render
+    from echelon.cli.printing import render
 
     done = _servers(options).down(_called(name), volumes=volumes)
     if (options["format"] or "text") != "text":
@@ -150,7 +150,7 @@ def down(name: str | None, volumes: bool, **options: Any) -> int:
 
 def _called(name: str | None) -> str:
     from echelon.engines.base import current_user
-    from echelon.model.pod import parse_object_name
+    from echelon.model.pods.pod import parse_object_name
 
     if name is not None:
         return parse_object_name("name", name)
@@ -161,7 +161,7 @@ def _asked(given: Mapping[str, Any], volume: str) -> ServerSettings:
     """What the flags mean: as they do for a run."""
     from echelon.engines.notebook_servers import ServerSettings
     from echelon.jobfile import settings_from
-    from echelon.model.settings import to_job
+    from echelon.model.meaning import to_job
 
     filled = {"cpus": _CPUS, "memory": _MEMORY, **given}
     job = to_job(settings_from({**filled, "script": "server"}, source="the command line"), name="server")
@@ -170,7 +170,7 @@ def _asked(given: Mapping[str, Any], volume: str) -> ServerSettings:
 
 def _files(volume: str) -> Output | None:
     from echelon.errors import InvalidJob
-    from echelon.model.pod import parse_output
+    from echelon.model.pods.pod import parse_output
 
     if volume == "none":
         return None

@@ -10,16 +10,16 @@ from echelon.engines.base import current_user
 from echelon.engines.kubernetes.client.api import Api
 from echelon.engines.kubernetes.render.payload import MOST_CODE
 from echelon.errors import Denied
+from echelon.model.engine.traits import Traits
 from echelon.model.run import RunRef
-from echelon.model.traits import Traits
 
 if TYPE_CHECKING:
     from echelon.engines.abilities import CopyWatch
     from echelon.model.copy import Copied, OpenCopy
-    from echelon.model.finding import Finding
-    from echelon.model.pod import PodOptions
-    from echelon.model.usage import ClusterUsage
-    from echelon.model.volume import Volume
+    from echelon.model.engine.finding import Finding
+    from echelon.model.engine.usage import ClusterUsage
+    from echelon.model.engine.volume import Volume
+    from echelon.model.pods.pod import PodOptions
 
 TRAITS = Traits(
     place="the cluster",

@@ -24,7 +24,7 @@ from echelon.engines.kubernetes.submitting import Submitting
 from echelon.errors import InvalidJob
 from echelon.model.copy import LeftOut
 from echelon.model.event import Event
-from echelon.model.log import LogLine
+from echelon.model.output.log import LogLine
 from echelon.model.run import Record, RunRef, StopSignal, opening_status
 from echelon.model.status import RunSummary, fold
 

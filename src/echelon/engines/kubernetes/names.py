@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from echelon.model.pod import SIDECAR, PodOptions
+from echelon.model.pods.pod import SIDECAR, PodOptions
 from echelon.model.world import World, worker_count
 
 # Labels, on everything that belongs to a run and on its pods.

@@ -17,7 +17,7 @@ from echelon.engines.kubernetes.priorities import most_priority
 from echelon.engines.kubernetes.quotas import beyond_quota, unsaid_limits, without_limits
 from echelon.errors import Denied, InvalidJob, Refused, Unavailable
 from echelon.model.job import Job
-from echelon.model.pod import split_claim
+from echelon.model.pods.pod import split_claim
 from echelon.values import frozen
 
 T = TypeVar("T")

@@ -17,8 +17,8 @@ from echelon.engines.kubernetes.follow.view import look
 from echelon.engines.kubernetes.render import dialects
 from echelon.engines.kubernetes.state import workers
 from echelon.errors import Denied, EchelonError, UnknownRun, Unreachable
+from echelon.model.engine.sample import Samples
 from echelon.model.run import RunRef
-from echelon.model.sample import Samples
 
 _ANSWER = 20.0  # seconds within which the command answers
 _LOOK = 0.5  # seconds between two looks whether the follower has left

@@ -38,7 +38,7 @@ from echelon.engines.machine import Submissions
 from echelon.engines.results import check_results
 from echelon.engines.terminal_size import size_for
 from echelon.errors import EchelonError
-from echelon.model.cluster import Cluster
+from echelon.model.engine.cluster import Cluster
 from echelon.model.job import Job
 from echelon.model.plan import Plan
 from echelon.model.run import Record, RunRef

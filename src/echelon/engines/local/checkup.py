@@ -17,7 +17,7 @@ from echelon.agent.ranks.processes import adopt_orphans
 from echelon.engines.findings import mpi_finding
 from echelon.engines.local import devices
 from echelon.engines.machine import state_home
-from echelon.model.finding import Finding
+from echelon.model.engine.finding import Finding
 from echelon.model.resources import format_memory
 
 _PATIENCE = 30.0

@@ -10,7 +10,7 @@ import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 
-from echelon.model.cluster import Gpu
+from echelon.model.engine.cluster import Gpu
 from echelon.values import frozen
 
 _GPU_QUERY = "index,uuid,name,memory.total,memory.used,utilization.gpu"

@@ -40,15 +40,15 @@ from echelon.engines.results import check_results, copy_result, recent_lines
 from echelon.engines.terminal_size import size_for
 from echelon.errors import StateTrouble
 from echelon.model import ends
-from echelon.model.cluster import Cluster, Node
 from echelon.model.copy import LeftOut
+from echelon.model.engine.cluster import Cluster, Node
+from echelon.model.engine.traits import Traits
 from echelon.model.event import Event
 from echelon.model.job import Job, asks_for_any, asks_for_gpus, ranks_asked
-from echelon.model.log import LogBlock, LogLine, each_line
+from echelon.model.output.log import LogBlock, LogLine, each_line
 from echelon.model.plan import Plan
 from echelon.model.run import Record, RunRef, StopSignal, opening_status, summarise
 from echelon.model.status import RunSummary, fold
-from echelon.model.traits import Traits
 from echelon.model.world import rank_count
 from echelon.values import frozen
 

@@ -11,8 +11,8 @@ from echelon.engines.decoding import decode
 from echelon.engines.local.rundir import RunDir
 from echelon.engines.local.store import RunStore
 from echelon.engines.local.supervision import is_over
+from echelon.model.engine.sample import Samples
 from echelon.model.run import RunRef
-from echelon.model.sample import Samples
 
 _LOOK = 0.5  # seconds between two looks
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from echelon.agent.ranks.processes import allow_descriptors
 from echelon.engines.local.rundir import RunDir, open_log
 from echelon.engines.results import RECENT
-from echelon.model.log import EventLine, LogBlock, LogLine, parse_blocks, parse_line
+from echelon.model.output.log import EventLine, LogBlock, LogLine, parse_blocks, parse_line
 
 _PIECE = 1024 * 1024
 

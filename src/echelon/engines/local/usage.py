@@ -11,8 +11,8 @@ from typing import Protocol
 from echelon.agent.ranks.processes import descendants, stat_of
 from echelon.engines.local import devices, rundir
 from echelon.engines.local.store import RunStore
+from echelon.model.engine.usage import GpuUse, MachineRun, MachineUsage
 from echelon.model.status import FINAL, RunSummary
-from echelon.model.usage import GpuUse, MachineRun, MachineUsage
 
 _SAMPLE = 0.3  # seconds over which a share of the CPU is measured
 

@@ -32,16 +32,16 @@ from echelon.engines.job_secrets import read_secrets
 from echelon.engines.memory.script import Act, Happening, Program, interrupt, one_node, perform, sample
 from echelon.errors import InvalidJob, StateTrouble
 from echelon.model import ends
-from echelon.model.cluster import Cluster
 from echelon.model.copy import LeftOut
+from echelon.model.engine.cluster import Cluster
+from echelon.model.engine.sample import Samples
+from echelon.model.engine.traits import Traits
 from echelon.model.event import Event, Kind
 from echelon.model.job import Job
-from echelon.model.log import LogLine
+from echelon.model.output.log import LogLine
 from echelon.model.plan import Plan
 from echelon.model.run import Record, RunRef, StopSignal, opening_status, summarise
-from echelon.model.sample import Samples
 from echelon.model.status import RunSummary, fold
-from echelon.model.traits import Traits
 from echelon.model.world import members
 
 T = TypeVar("T", Event, LogLine)

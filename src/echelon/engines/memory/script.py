@@ -13,11 +13,11 @@ from echelon.agent.gang import verdict
 from echelon.agent.ranks import quiet, report
 from echelon.engines.decoding import convert
 from echelon.model import ends
-from echelon.model.cluster import Cluster, Gpu, Node
+from echelon.model.engine.cluster import Cluster, Gpu, Node
+from echelon.model.engine.sample import RankSample, Samples, WorkerSample
 from echelon.model.event import Event, RootCause
-from echelon.model.log import LogLine
+from echelon.model.output.log import LogLine
 from echelon.model.plan import Plan
-from echelon.model.sample import RankSample, Samples, WorkerSample
 from echelon.model.world import members
 from echelon.values import frozen
 

@@ -13,9 +13,9 @@ from echelon.handle import Run
 from echelon.kubeflow.documents import read_document
 from echelon.kubeflow.here import on_this_machine
 from echelon.model.settings import Settings
-from echelon.prepare import named_after, prepare, prepare_function
+from echelon.preparation.prepare import named_after, prepare, prepare_function
+from echelon.preparation.sources import find_surroundings, gather
 from echelon.replacing import make_room
-from echelon.sources import find_surroundings, gather
 from echelon.submit import submit
 
 _FRAMEWORKS: Mapping[str, Literal["torch", "tensorflow", "mpi"]] = {

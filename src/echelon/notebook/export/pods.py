@@ -22,14 +22,14 @@ from echelon.bundle.zipapp import archive_of
 from echelon.frameworks import launch
 from echelon.model.resources import Resources
 from echelon.model.world import Group, World
-from echelon.notebook.asking import secret_variables
+from echelon.notebook.analysis.cells import InvalidNotebook
+from echelon.notebook.analysis.parameters import kind_of
+from echelon.notebook.analysis.pipeline import Pipeline, Step
+from echelon.notebook.analysis.tags import GPU
 from echelon.notebook.beside.task import MODULES, PIPELINE
-from echelon.notebook.cells import InvalidNotebook
-from echelon.notebook.folder import PipelineFolder
-from echelon.notebook.parameters import kind_of
-from echelon.notebook.pipeline import Pipeline, Step
-from echelon.notebook.program import program_files, specification
-from echelon.notebook.tags import GPU
+from echelon.notebook.execution.asking import secret_variables
+from echelon.notebook.execution.program import program_files, specification
+from echelon.notebook.kept.folder import PipelineFolder
 from echelon.values import frozen
 
 Object = dict[str, Any]

@@ -10,11 +10,11 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from importlib.resources import files
 
-from echelon.notebook.cells import InvalidNotebook
-from echelon.notebook.flow import flow_of
-from echelon.notebook.magics import OWN
-from echelon.notebook.parameters import Code
-from echelon.notebook.pipeline import Pipeline, Step
+from echelon.notebook.analysis.cells import InvalidNotebook
+from echelon.notebook.analysis.flow import flow_of
+from echelon.notebook.analysis.magics import OWN
+from echelon.notebook.analysis.parameters import Code
+from echelon.notebook.analysis.pipeline import Pipeline, Step
 
 # One worker alone, unless the environment of the script says otherwise.
 _ALONE = {

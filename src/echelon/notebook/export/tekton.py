@@ -10,15 +10,15 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from echelon.notebook.asking import secret_variables
+from echelon.notebook.analysis.cells import InvalidNotebook
+from echelon.notebook.analysis.flow import flow_of
+from echelon.notebook.analysis.parameters import Parameter, kind_of
+from echelon.notebook.analysis.pipeline import Pipeline, Step
 from echelon.notebook.beside.parameters import parse_text
 from echelon.notebook.beside.task import PARAMETER, RESULT
-from echelon.notebook.cells import InvalidNotebook
+from echelon.notebook.execution.asking import secret_variables
 from echelon.notebook.export import pods
 from echelon.notebook.export.pods import Object, Pods
-from echelon.notebook.flow import flow_of
-from echelon.notebook.parameters import Parameter, kind_of
-from echelon.notebook.pipeline import Pipeline, Step
 from echelon.values import frozen
 
 RUN = "run"  # the workspace

@@ -16,7 +16,7 @@ from tests.engines.kubernetes.small import job, pod
 from echelon.engines.kubernetes.diagnose import Trouble, diagnose
 from echelon.engines.kubernetes.diagnose.scheduling import Unfit, read_scheduler
 from echelon.engines.kubernetes.fields import moment
-from echelon.model.cluster import Cluster, Gpu, Node
+from echelon.model.engine.cluster import Cluster, Gpu, Node
 
 NOW = moment("2026-01-01T00:10:00Z") or 0.0
 

@@ -14,7 +14,7 @@ from echelon.engines.kubernetes.doctor import CLUSTER_ROLE, FULL_ROLE, MINIMAL_R
 from echelon.engines.kubernetes.doctor.addons import ADDONS, judge
 from echelon.engines.kubernetes.doctor.rights import NEEDS, Need, check_rights, missing_verbs, to_manifests
 from echelon.engines.kubernetes.nodes import inventory
-from echelon.model.finding import Finding
+from echelon.model.engine.finding import Finding
 
 
 def only(findings: Iterable[Finding]) -> Finding:

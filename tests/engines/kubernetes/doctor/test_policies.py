@@ -11,7 +11,7 @@ from tests.engines.kubernetes.cluster_objects import ME, Object
 
 from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.doctor.policies import ALLOWING, check_policies
-from echelon.model.finding import Finding
+from echelon.model.engine.finding import Finding
 
 OURS = {"matchLabels": {names.MANAGED_BY: "echelon"}}
 

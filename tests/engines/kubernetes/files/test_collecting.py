@@ -33,7 +33,7 @@ from echelon.handle import Run
 from echelon.model.copy import LeftOut
 from echelon.model.event import Event
 from echelon.model.job import Job
-from echelon.model.pod import Output, PodOptions
+from echelon.model.pods.pod import Output, PodOptions
 from echelon.model.run import RunRef
 from echelon.submit import Prepared, submit
 

@@ -12,7 +12,7 @@ from echelon.engines.kubernetes.client.api import Api
 from echelon.engines.kubernetes.files.copies import list_copies
 from echelon.engines.kubernetes.files.copy_pod import CopyPod, objects_of
 from echelon.model.copy import OpenCopy
-from echelon.model.pod import PodOptions
+from echelon.model.pods.pod import PodOptions
 
 
 def made(name: str, created: str, *, writes: bool = False, **status: Any) -> Object:

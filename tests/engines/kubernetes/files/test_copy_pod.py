@@ -27,7 +27,7 @@ from echelon.engines.kubernetes.files.reconnect import Opener
 from echelon.engines.kubernetes.files.transfer import Progress, fetch_tree, pod_opener, send_tree
 from echelon.engines.kubernetes.files.volumes import read_volume
 from echelon.errors import InvalidJob, Refused, StateTrouble, Unavailable
-from echelon.model.pod import PodOptions
+from echelon.model.pods.pod import PodOptions
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 

@@ -13,7 +13,7 @@ from tests.engines.kubernetes.files.test_transfer import fetch, fill, pod, send
 from tests.engines.kubernetes.local_pod import Pod
 
 from echelon.agent.files.landing import Landing
-from echelon.cli.cp import Place, _fetch, parse_place
+from echelon.cli.commands.cp import Place, _fetch, parse_place
 
 __all__ = ["pod"]
 

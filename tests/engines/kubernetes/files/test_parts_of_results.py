@@ -27,7 +27,7 @@ from echelon.engines.machine import Submissions
 from echelon.errors import InvalidJob, ResultsIncomplete
 from echelon.model.copy import Copied, LeftOut
 from echelon.model.event import Event
-from echelon.model.pod import Output
+from echelon.model.pods.pod import Output
 from echelon.model.run import RunRef
 
 REF = RunRef(engine="k8s", name="demo")

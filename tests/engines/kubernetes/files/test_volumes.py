@@ -22,7 +22,7 @@ from echelon.engines.kubernetes.files.volumes import (
     to_volume,
 )
 from echelon.errors import Denied, InvalidJob, StateTrouble
-from echelon.model.volume import Volume, check_unused
+from echelon.model.engine.volume import Volume, check_unused
 
 
 def api_of(kubectl: Kubectl) -> Api:
@@ -96,7 +96,7 @@ def test_a_queued_run_that_will_mount_the_volume_uses_it() -> None:
 
     from echelon.admission import plan_anywhere
     from echelon.model.job import Job
-    from echelon.model.pod import Mount, PodOptions
+    from echelon.model.pods.pod import Mount, PodOptions
     from echelon.model.run import Record, RunRef
 
     job = Job(

@@ -15,7 +15,7 @@ from echelon.engines.kubernetes.files import waiting_for_owner
 from echelon.engines.kubernetes.files.waiting_for_owner import Wanted, wait_for_owner
 from echelon.engines.kubernetes.record import Stored
 from echelon.errors import ResultsIncomplete, RunTimedOut
-from echelon.model.pod import parse_output
+from echelon.model.pods.pod import parse_output
 
 FETCHED = {"at": 5.0, "host": "theirs", "path": "/home/ann/runs/demo"}
 CLAIM = {"holder": "their-host/of-boot-1/77/abc", "until": 4e9}

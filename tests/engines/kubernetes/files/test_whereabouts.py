@@ -9,7 +9,7 @@ import pytest
 
 from echelon.engines.kubernetes.files.whereabouts import note_on_restarts, without_linger
 from echelon.model.job import Job
-from echelon.model.pod import Output, PodOptions, parse_mount
+from echelon.model.pods.pod import Output, PodOptions, parse_mount
 
 
 def of_pods(**options: Any) -> Job:

@@ -18,7 +18,7 @@ from echelon.engines.kubernetes.follow.view import View
 from echelon.engines.kubernetes.state.history import LeaderEvents
 from echelon.errors import Refused, Unreachable
 from echelon.model.event import Event
-from echelon.model.log import EventLine, Line
+from echelon.model.output.log import EventLine, Line
 
 
 @pytest.fixture

@@ -19,8 +19,8 @@ from echelon.engines.kubernetes.engine import KubernetesEngine
 from echelon.errors import StateTrouble
 from echelon.handle import Run
 from echelon.model.job import Job
-from echelon.model.log import each_line
-from echelon.model.pod import PodOptions
+from echelon.model.output.log import each_line
+from echelon.model.pods.pod import PodOptions
 from echelon.model.resources import Amount, Resources
 from echelon.model.run import RunRef
 from echelon.submit import Prepared, submit

@@ -12,8 +12,8 @@ from echelon.engines.kubernetes import control
 from echelon.engines.kubernetes.client.api import Api, Object
 from echelon.engines.kubernetes.follow.keeper import KeeperView, is_keeper, keeping, replay
 from echelon.model.copy import LeftOut
-from echelon.model.log import EventLine, parse_line
-from echelon.model.pod import Keeper
+from echelon.model.output.log import EventLine, parse_line
+from echelon.model.pods.pod import Keeper
 
 
 def line(number: int, **event: object) -> EventLine:

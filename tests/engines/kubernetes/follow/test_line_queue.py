@@ -10,7 +10,7 @@ import pytest
 
 from echelon.engines.kubernetes.follow.line_queue import SpillingQueue
 from echelon.errors import Unreachable
-from echelon.model.log import Line, parse_line
+from echelon.model.output.log import Line, parse_line
 
 
 def batch(number: int) -> list[Line]:

@@ -16,7 +16,7 @@ from echelon.engines.kubernetes.client.place import Place
 from echelon.engines.kubernetes.doctor.rights import MINIMAL_ROLE
 from echelon.engines.kubernetes.engine import KubernetesEngine
 from echelon.model.job import Job
-from echelon.model.pod import PodOptions
+from echelon.model.pods.pod import PodOptions
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 

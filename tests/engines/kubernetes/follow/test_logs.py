@@ -19,7 +19,7 @@ from echelon.engines.kubernetes.client.api import Api, Object
 from echelon.engines.kubernetes.client.stream import split_lines
 from echelon.engines.kubernetes.follow.logs import _Read, is_last_line, read_all, read_pod, read_recent
 from echelon.errors import Denied, Unreachable
-from echelon.model.log import EventLine, LogLine, is_gap, parse_line
+from echelon.model.output.log import EventLine, LogLine, is_gap, parse_line
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from echelon.engines.kubernetes.follow.mirror import Mirror
 from echelon.engines.kubernetes.follow.pod_lines import PodLines
 from echelon.engines.kubernetes.follow.streamed_logs import StreamedLogs
 from echelon.errors import Denied
-from echelon.model.log import LogLine
+from echelon.model.output.log import LogLine
 
 WORKERS = 40
 

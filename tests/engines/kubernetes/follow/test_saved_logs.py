@@ -13,7 +13,7 @@ from echelon.engines.kubernetes.client.access import Access
 from echelon.engines.kubernetes.client.api import Api, Object
 from echelon.engines.kubernetes.follow.saved_logs import read_with_saved
 from echelon.engines.kubernetes.follow.streamed_logs import StreamedLogs
-from echelon.model.log import LogLine, parse_line
+from echelon.model.output.log import LogLine, parse_line
 from echelon.model.status import WorkerStatus
 
 WORKERS = (WorkerStatus(worker=0, ranks=(0,)), WorkerStatus(worker=1, ranks=(1,)))

@@ -18,7 +18,7 @@ from tests.conftest import wait_until
 from echelon.engines.kubernetes.follow.log_files import forget_complete, read_notes
 from echelon.engines.kubernetes.follow.streamed_logs import StreamedLogs
 from echelon.engines.results import holds_results, is_streamed
-from echelon.model.log import Line, parse_line
+from echelon.model.output.log import Line, parse_line
 
 LAST = b'9.0 %d [event] {"kind": "worker-ended", "worker": %d}'
 

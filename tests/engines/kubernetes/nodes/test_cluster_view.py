@@ -23,7 +23,7 @@ from echelon.engines.kubernetes.client.kubeconfig import load_access
 from echelon.engines.kubernetes.doctor import CLUSTER_ROLE, FULL_ROLE, MINIMAL_ROLE
 from echelon.engines.kubernetes.nodes import inventory
 from echelon.engines.kubernetes.quantities import to_thousandths
-from echelon.model.cluster import Cluster
+from echelon.model.engine.cluster import Cluster
 from testbed import api as testbed_api
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]

@@ -8,11 +8,11 @@ import pytest
 from tests.engines.kubernetes.cluster_objects import ME, Object, container, job, node, pod, worker
 from tests.engines.kubernetes.nodes.test_usage import seen
 
-from echelon.cli.render_cluster import cluster_usage
+from echelon.cli.printing.render_cluster import cluster_usage
 from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.nodes.holders import leaders, mark_idle
 from echelon.engines.kubernetes.nodes.usage import to_usage
-from echelon.model.usage import ClusterUsage, Holder
+from echelon.model.engine.usage import ClusterUsage, Holder
 
 TWO = container(gpu="2")
 

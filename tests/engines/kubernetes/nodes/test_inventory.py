@@ -25,10 +25,11 @@ from echelon.engines.kubernetes import names, shapes
 from echelon.engines.kubernetes.nodes import inventory
 from echelon.engines.kubernetes.record import Outline
 from echelon.engines.kubernetes.render import dialects
-from echelon.model.cluster import Cluster
+from echelon.model.engine.cluster import Cluster
+from echelon.model.meaning import to_job
 from echelon.model.plan import Placement, Plan
 from echelon.model.resources import Resources
-from echelon.model.settings import Settings, to_job
+from echelon.model.settings import Settings
 from echelon.model.world import Group, World
 from echelon.placement import place
 from echelon.planning import fit

@@ -19,12 +19,12 @@ from tests.engines.kubernetes.cluster_objects import (
     worker,
 )
 
-from echelon.cli.render_cluster import cluster_usage
+from echelon.cli.printing.render_cluster import cluster_usage
 from echelon.engines.kubernetes import shapes
 from echelon.engines.kubernetes.nodes.inventory import Seen
 from echelon.engines.kubernetes.nodes.usage import to_usage
 from echelon.engines.kubernetes.record import Outline
-from echelon.model.usage import ClusterRun, ClusterUsage
+from echelon.model.engine.usage import ClusterRun, ClusterUsage
 
 ONE = container(gpu="1", cpu="1500m", memory="2Gi")
 

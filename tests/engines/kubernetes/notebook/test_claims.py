@@ -14,7 +14,7 @@ from echelon.engines.kubernetes.client.api import NotThere
 from echelon.engines.kubernetes.notebook import servers
 from echelon.engines.kubernetes.notebook.servers import PodNotebooks
 from echelon.engines.notebook_servers import ServerRemoved, ServerSettings
-from echelon.model.pod import Output, PodOptions
+from echelon.model.pods.pod import Output, PodOptions
 from echelon.model.resources import Resources
 
 Object = dict[str, Any]

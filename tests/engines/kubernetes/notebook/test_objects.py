@@ -11,7 +11,7 @@ from echelon.engines.kubernetes.notebook import objects
 from echelon.engines.kubernetes.notebook.objects import Surrounding
 from echelon.engines.notebook_servers import ServerSettings
 from echelon.errors import InvalidJob
-from echelon.model.pod import Output, PodOptions, parse_mount
+from echelon.model.pods.pod import Output, PodOptions, parse_mount
 from echelon.model.resources import Amount, Resources
 
 ASKED = ServerSettings(

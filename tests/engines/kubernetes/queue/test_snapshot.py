@@ -16,8 +16,9 @@ from echelon.engines.kubernetes.record import Waiting
 from echelon.engines.kubernetes.render.dialects import InQueue
 from echelon.engines.kubernetes.render.dialects import job as dialect
 from echelon.model.job import Job
+from echelon.model.meaning import to_job
 from echelon.model.plan import Plan
-from echelon.model.settings import Settings, to_job
+from echelon.model.settings import Settings
 from echelon.placement import NoRoom
 from echelon.planning import fit
 

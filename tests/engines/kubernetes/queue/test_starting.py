@@ -25,8 +25,9 @@ from echelon.engines.kubernetes.upkeep.actions import CompleteStart, EndJobs
 from echelon.engines.kubernetes.upkeep.decisions import RunView, decide
 from echelon.errors import Unreachable
 from echelon.model.job import Job
+from echelon.model.meaning import to_job
 from echelon.model.plan import Placement, Plan
-from echelon.model.settings import RoleSettings, Settings, to_job
+from echelon.model.settings import RoleSettings, Settings
 from echelon.placement import place
 from echelon.planning import candidates, make_plan
 

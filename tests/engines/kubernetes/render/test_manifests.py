@@ -27,9 +27,9 @@ from echelon.engines.kubernetes.render.dialects import job as job_dialect
 from echelon.engines.kubernetes.render.image import image_note, image_of
 from echelon.engines.kubernetes.render.payload import Payload, layout, map_names, weigh
 from echelon.errors import InvalidJob, StateTrouble
-from echelon.model import template
 from echelon.model.job import Job
-from echelon.model.pod import Output, PodOptions
+from echelon.model.pods import template
+from echelon.model.pods.pod import Output, PodOptions
 from echelon.model.resources import Amount, Resources
 from echelon.model.settings import Settings
 from echelon.model.world import Group, World
@@ -277,7 +277,7 @@ def test_taints_of_what_is_asked_for_are_tolerated() -> None:
 
 
 def test_who_tolerates_silent_nodes_longer_is_not_overruled() -> None:
-    from echelon.model.pod import Toleration
+    from echelon.model.pods.pod import Toleration
 
     patient = (Toleration(key="node.kubernetes.io/unreachable", effect="NoExecute"),)
     found = spec_of(Resources(), tolerations=patient)["tolerations"]

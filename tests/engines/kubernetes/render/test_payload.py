@@ -29,7 +29,7 @@ from echelon.engines.kubernetes.render.task import pod_task
 from echelon.engines.kubernetes.render.volumes import user_volumes
 from echelon.errors import InvalidJob
 from echelon.model.job import Job
-from echelon.model.pod import PodOptions, VolumePath
+from echelon.model.pods.pod import PodOptions, VolumePath
 from echelon.model.settings import Settings
 
 SIZES = st.integers(0, 3 << 20)

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from echelon.engines.kubernetes.render.volumes import quantity, results_claim, user_volumes
-from echelon.model.pod import Output, PodOptions, VolumePath, parse_mount
+from echelon.model.pods.pod import Output, PodOptions, VolumePath, parse_mount
 from echelon.model.resources import parse_size
 
 

@@ -17,7 +17,7 @@ from echelon.engines.kubernetes.state import history
 from echelon.engines.kubernetes.state.history import LeaderEvents, opening_events
 from echelon.model.copy import Manifest
 from echelon.model.event import Event, RootCause
-from echelon.model.log import EventLine, Line, LogLine
+from echelon.model.output.log import EventLine, Line, LogLine
 from echelon.model.run import RunRef
 
 REF = RunRef(engine="k8s", name="demo", namespace="ours")

@@ -42,7 +42,7 @@ from echelon.engines.kubernetes.state.workers import (
     loss_time,
     pods_by_worker,
 )
-from echelon.model.cluster import Cluster
+from echelon.model.engine.cluster import Cluster
 
 if TYPE_CHECKING:
     from echelon.engines.kubernetes.client.api import Object

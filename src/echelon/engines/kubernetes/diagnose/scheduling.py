@@ -19,7 +19,7 @@ from echelon.engines.kubernetes.diagnose.nodes import (
 )
 from echelon.engines.kubernetes.quantities import amount_of
 from echelon.engines.kubernetes.state.workers import worker_container
-from echelon.model.cluster import Cluster, free_gpus
+from echelon.model.engine.cluster import Cluster, free_gpus
 from echelon.model.resources import format_memory
 from echelon.values import frozen
 

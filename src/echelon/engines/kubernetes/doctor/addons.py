@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from echelon.engines.kubernetes.fields import moment
 from echelon.errors import Denied, Refused
-from echelon.model.finding import Finding
+from echelon.model.engine.finding import Finding
 from echelon.values import frozen
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from echelon.engines.kubernetes.doctor.policies import check_policies
 from echelon.engines.kubernetes.doctor.rights import Need, check_rights, missing_verbs, to_manifests
 from echelon.engines.kubernetes.nodes import inventory
 from echelon.errors import Denied, EchelonError, Unreachable
-from echelon.model.finding import Finding
+from echelon.model.engine.finding import Finding
 
 if TYPE_CHECKING:
     from echelon.engines.kubernetes.client.api import Api

@@ -12,9 +12,9 @@ from echelon.engines.kubernetes.fields import annotation
 from echelon.engines.kubernetes.quantities import amount_of
 from echelon.engines.kubernetes.quotas import limits_filled_in
 from echelon.engines.kubernetes.storage import shared_classes
-from echelon.model.cluster import Cluster, Node, free_gpus
 from echelon.model.display import some_of
-from echelon.model.finding import Finding
+from echelon.model.engine.cluster import Cluster, Node, free_gpus
+from echelon.model.engine.finding import Finding
 from echelon.model.resources import format_memory
 
 Object = Mapping[str, Any]

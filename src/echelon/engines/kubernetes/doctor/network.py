@@ -18,7 +18,7 @@ from echelon.engines.kubernetes.doctor.probe import await_pod, not_started, prob
 from echelon.engines.kubernetes.fields import json_object, one_line
 from echelon.engines.kubernetes.state.workers import container_end, is_running
 from echelon.errors import EchelonError, Unreachable
-from echelon.model.finding import Finding
+from echelon.model.engine.finding import Finding
 from echelon.model.resources import format_memory
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from echelon.engines.kubernetes import names
-from echelon.model.finding import Finding
+from echelon.model.engine.finding import Finding
 
 Policy = Mapping[str, Any]
 Direction = Literal["Ingress", "Egress"]

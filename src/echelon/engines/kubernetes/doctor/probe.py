@@ -18,7 +18,7 @@ from echelon.engines.kubernetes.diagnose import Trouble, diagnose
 from echelon.engines.kubernetes.fields import json_object
 from echelon.engines.kubernetes.state.workers import container_end, container_state
 from echelon.errors import Denied, EchelonError, Unreachable
-from echelon.model.finding import Finding
+from echelon.model.engine.finding import Finding
 
 if TYPE_CHECKING:
     from echelon.engines.kubernetes.client.api import Api

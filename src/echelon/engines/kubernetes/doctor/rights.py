@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from echelon.engines.kubernetes.client.kinds import KINDS
-from echelon.model.finding import Finding
+from echelon.model.engine.finding import Finding
 from echelon.values import frozen
 
 _UNKNOWN = "what is free is unknown, and the scheduler alone finds a place"

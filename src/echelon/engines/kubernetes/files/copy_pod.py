@@ -30,8 +30,8 @@ from echelon.engines.kubernetes.render.manifests import owner_reference
 from echelon.engines.kubernetes.render.pod import RESTRICTED, security_context, to_toleration
 from echelon.engines.kubernetes.state import workers
 from echelon.errors import EchelonError, Refused, Unavailable
-from echelon.model.pod import PodOptions
-from echelon.model.volume import Volume
+from echelon.model.engine.volume import Volume
+from echelon.model.pods.pod import PodOptions
 from echelon.values import frozen
 
 MOUNT = f"{names.ROOT}/volume"

@@ -17,7 +17,7 @@ from echelon.errors import Unavailable
 from echelon.model.run import Record
 
 if TYPE_CHECKING:
-    from echelon.model.volume import Volume
+    from echelon.model.engine.volume import Volume
 
 
 def reach_pods(api: Api, record: Record, keeper: str | None = None) -> Callable[[str], Opener]:

@@ -21,7 +21,7 @@ from echelon.engines.kubernetes.render import dialects
 from echelon.engines.kubernetes.state.workers import has_started, pods_by_worker
 from echelon.engines.machine import Submissions
 from echelon.engines.results import recent_lines
-from echelon.model.log import Line, LogLine, is_gap
+from echelon.model.output.log import Line, LogLine, is_gap
 from echelon.model.run import opening_status
 
 

@@ -16,8 +16,8 @@ from echelon.engines.kubernetes.render import dialects
 from echelon.engines.kubernetes.render.volumes import new_claim, user_volumes
 from echelon.engines.kubernetes.storage import shared_classes
 from echelon.errors import Denied, EchelonError, InvalidJob
+from echelon.model.engine.volume import Volume, check_unused
 from echelon.model.run import RunRef
-from echelon.model.volume import Volume, check_unused
 
 DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 _OVER = ("Succeeded", "Failed")

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from echelon.engines.kubernetes import names
 from echelon.model.job import Job
-from echelon.model.pod import LINGER
+from echelon.model.pods.pod import LINGER
 from echelon.model.run import Record
 
 

@@ -17,7 +17,7 @@ from echelon.engines.kubernetes.follow.view import View
 from echelon.engines.kubernetes.record import Stored
 from echelon.engines.kubernetes.render import dialects
 from echelon.engines.kubernetes.state import outcome, workers
-from echelon.model.log import parse_line
+from echelon.model.output.log import parse_line
 
 _LAST = 3  # lines, of which one is the agent's last if it was written
 

@@ -31,7 +31,7 @@ from echelon.engines.kubernetes.render import dialects
 from echelon.engines.kubernetes.state import history, outcome, workers
 from echelon.errors import Denied, EchelonError, Refused, Unreachable
 from echelon.model.event import Event
-from echelon.model.log import EventLine, Line, LogLine
+from echelon.model.output.log import EventLine, Line, LogLine
 from echelon.model.run import RunRef
 
 _TICK = 0.2  # seconds between two looks when nothing comes

@@ -21,7 +21,7 @@ from echelon.engines.kubernetes.state import workers
 from echelon.errors import Refused, Unreachable
 from echelon.model.copy import LeftOut, Manifest
 from echelon.model.event import Event, is_sound
-from echelon.model.log import EventLine
+from echelon.model.output.log import EventLine
 from echelon.values import frozen
 
 

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from echelon.engines.kubernetes.follow.logs import gap, is_last_line
 from echelon.engines.results import STREAMED
-from echelon.model.log import GAP, LOOSE, Line, LogLine
+from echelon.model.output.log import GAP, LOOSE, Line, LogLine
 
 _NOTE = 0.5  # seconds between two notes of a pod, at least; a later follower reads so much again
 _MOST_FILES = 256  # of one pod; a pod that names more ranks is none of ours

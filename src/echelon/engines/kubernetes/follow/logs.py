@@ -20,7 +20,7 @@ from echelon.engines.kubernetes.client.api import Api, NotThere, Object
 from echelon.engines.kubernetes.client.stream import Stream, split_batches
 from echelon.engines.kubernetes.state.workers import container_name, has_ended, has_started, worker_of
 from echelon.errors import Denied, EchelonError
-from echelon.model.log import GAP, LOOSE, EventLine, Line, LogLine, may_be_event, parse_line
+from echelon.model.output.log import GAP, LOOSE, EventLine, Line, LogLine, may_be_event, parse_line
 
 _AGAIN = 1.0  # seconds before a stream that broke off is opened again
 _SOON = 0.2  # seconds before one that has brought nothing yet is: a short run's pods go soon

@@ -21,7 +21,7 @@ from echelon.engines.kubernetes.follow.mirror import Mirror
 from echelon.engines.kubernetes.follow.streamed_logs import StreamedLogs
 from echelon.engines.kubernetes.state.workers import has_ended, has_started, worker_of
 from echelon.errors import EchelonError
-from echelon.model.log import Line
+from echelon.model.output.log import Line
 
 _AHEAD = 64  # pieces of logs, of some hundred lines each, that are read ahead of the reader
 _FULL = 0.02  # seconds before the next try to put something into a full queue

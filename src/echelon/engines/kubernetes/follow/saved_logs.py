@@ -17,7 +17,7 @@ from echelon.engines.kubernetes.follow.log_files import SavedPod, read_notes
 from echelon.engines.kubernetes.follow.logs import gap, read_all, read_pod, unreadable
 from echelon.engines.kubernetes.state.workers import has_started, pods_by_worker
 from echelon.errors import Denied, EchelonError
-from echelon.model.log import GAP, LOOSE, Line, LogLine, decode, is_gap
+from echelon.model.output.log import GAP, LOOSE, Line, LogLine, decode, is_gap
 from echelon.model.status import WorkerStatus
 
 _LOST = re.compile(r"\.lost-(\d+)\.log$")

@@ -24,7 +24,7 @@ from echelon.engines.kubernetes.follow.log_files import (
     read_notes,
 )
 from echelon.engines.results import STREAMED
-from echelon.model.log import Line
+from echelon.model.output.log import Line
 
 _DELAY = 0.2  # seconds that lines wait to be written together, at most: a write for each line would cost more
 _MANY, _TOO_MANY = 500, 20_000  # lines that wait: then they are written at once; then more are held up

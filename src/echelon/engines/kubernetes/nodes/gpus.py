@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from echelon.engines.kubernetes import names, shapes
 from echelon.engines.kubernetes.nodes.requests import Sums
 from echelon.engines.kubernetes.quantities import to_whole
-from echelon.model.cluster import Gpu, matches_type
+from echelon.model.engine.cluster import Gpu, matches_type
 
 _MOST_GPUS = 4096  # of one node, more than any has
 

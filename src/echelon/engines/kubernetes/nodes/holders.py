@@ -15,7 +15,7 @@ from echelon.engines.kubernetes.nodes.gpus import is_gpu
 from echelon.engines.kubernetes.nodes.holder_names import holder_of, run_name
 from echelon.engines.kubernetes.nodes.requests import Sums, pod_requests
 from echelon.engines.kubernetes.render import dialects
-from echelon.model.usage import ClusterUsage, Holder
+from echelon.model.engine.usage import ClusterUsage, Holder
 
 
 def find_holders(seen: inventory.Seen, me: str) -> tuple[Holder, ...]:

@@ -18,7 +18,7 @@ from echelon.engines.kubernetes.quantities import amount_of
 from echelon.engines.kubernetes.record import TRIED_WITHIN, Outline, created, is_queued, leaves_queue
 from echelon.engines.kubernetes.render import dialects
 from echelon.errors import Unplaceable
-from echelon.model.cluster import Cluster, LeftOut, Node
+from echelon.model.engine.cluster import Cluster, LeftOut, Node
 from echelon.values import frozen
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from echelon.engines.kubernetes.nodes.gpus import is_gpu
 from echelon.engines.kubernetes.nodes.holder_names import holder_of, run_name
 from echelon.engines.kubernetes.nodes.holders import find_holders
 from echelon.engines.kubernetes.nodes.requests import Sums, pod_requests
-from echelon.model.cluster import Node
-from echelon.model.usage import ClusterRun, ClusterUsage, NodeUse
+from echelon.model.engine.cluster import Node
+from echelon.model.engine.usage import ClusterRun, ClusterUsage, NodeUse
 
 if TYPE_CHECKING:
     from echelon.engines.kubernetes.client.api import Api

@@ -23,7 +23,7 @@ from echelon.engines.kubernetes.render.pod import (
 from echelon.engines.kubernetes.render.volumes import new_claim, quantity, user_volumes
 from echelon.engines.notebook_servers import ServerSettings
 from echelon.errors import InvalidJob
-from echelon.model.pod import Mount, PodOptions
+from echelon.model.pods.pod import Mount, PodOptions
 from echelon.values import frozen
 
 Object = dict[str, Any]

@@ -17,7 +17,7 @@ from echelon.engines.kubernetes.render.dialects import InQueue
 from echelon.engines.kubernetes.render.dialects import Place as Kept
 from echelon.engines.kubernetes.render.pod import to_toleration
 from echelon.engines.kubernetes.render.task import read_plan
-from echelon.model.cluster import Cluster
+from echelon.model.engine.cluster import Cluster
 from echelon.model.job import Job, asks_for_gpus, gpus_asked
 from echelon.model.plan import Plan
 from echelon.model.queue import HoldingRun, QueuedRun

@@ -24,8 +24,8 @@ from echelon.engines.kubernetes.render.pod import (
 from echelon.engines.kubernetes.render.task import pod_task
 from echelon.engines.kubernetes.render.volumes import quantity
 from echelon.model.plan import Plan
+from echelon.model.pods.template import merge_under
 from echelon.model.run import Record
-from echelon.model.template import merge_under
 
 Object = dict[str, Any]
 

@@ -16,7 +16,7 @@ from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.record import Shipped
 from echelon.errors import InvalidJob
 from echelon.model.job import Job
-from echelon.model.pod import refuse_password
+from echelon.model.pods.pod import refuse_password
 from echelon.values import frozen
 
 if TYPE_CHECKING:

@@ -13,12 +13,12 @@ from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.render.image import image_of
 from echelon.engines.kubernetes.render.volumes import quantity, user_volumes
 from echelon.model.job import Job, role_named
-from echelon.model.patch import apply_patch
 from echelon.model.plan import Plan
-from echelon.model.pod import PodOptions, Toleration
+from echelon.model.pods.patch import apply_patch
+from echelon.model.pods.pod import PodOptions, Toleration
+from echelon.model.pods.template import merge_under
 from echelon.model.resources import Resources
 from echelon.model.run import Record
-from echelon.model.template import merge_under
 from echelon.model.world import Group
 
 Object = dict[str, Any]

@@ -21,7 +21,7 @@ from echelon.engines.kubernetes.record import Shipped
 from echelon.engines.kubernetes.render.payload import parts
 from echelon.engines.task import make_task
 from echelon.model.plan import Plan
-from echelon.model.pod import PodOptions
+from echelon.model.pods.pod import PodOptions
 from echelon.model.run import Record
 
 _NONE: Mapping[str, str] = MappingProxyType({})

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from echelon.engines.kubernetes import names
-from echelon.model.pod import Mount, PodOptions, split_claim
+from echelon.model.pods.pod import Mount, PodOptions, split_claim
 from echelon.model.resources import parse_size
 from echelon.values import frozen
 

@@ -21,7 +21,7 @@ from echelon.engines.kubernetes.state.workers import disruption_of, is_running, 
 from echelon.model import ends
 from echelon.model.copy import Manifest
 from echelon.model.event import Event, bounded, is_sound
-from echelon.model.log import EventLine, Line, is_gap
+from echelon.model.output.log import EventLine, Line, is_gap
 
 
 def opening_events(stored: Stored, *, has_jobs: bool, queue: str = "") -> list[Event]:

@@ -15,7 +15,7 @@ from echelon.engines.kubernetes.record import SUBMISSION, Stored
 from echelon.engines.kubernetes.render import dialects
 from echelon.engines.kubernetes.state.workers import container_end, leader_pods
 from echelon.model.event import Event
-from echelon.model.pod import JOB
+from echelon.model.pods.pod import JOB
 
 if TYPE_CHECKING:
     from echelon.engines.kubernetes.client.api import Object

@@ -33,15 +33,15 @@ from echelon.engines.kubernetes.watched.state import (
 )
 from echelon.engines.kubernetes.watched.waiting import find_waiting
 from echelon.errors import EchelonError, StateTrouble, Unavailable, UnknownRun
-from echelon.model.cluster import Cluster
 from echelon.model.copy import LeftOut
+from echelon.model.engine.cluster import Cluster
+from echelon.model.engine.traits import Traits
 from echelon.model.event import Event
 from echelon.model.job import Job
-from echelon.model.log import LogBlock, LogLine
+from echelon.model.output.log import LogBlock, LogLine
 from echelon.model.plan import Plan
 from echelon.model.run import Record, RunRef, StopSignal, opening_status, summarise
 from echelon.model.status import RunSummary, fold
-from echelon.model.traits import Traits
 
 if TYPE_CHECKING:
     from echelon.bundle import Bundle

@@ -14,7 +14,7 @@ from echelon.engines.kubernetes.fields import moment
 from echelon.engines.kubernetes.follow.logs import own_pieces
 from echelon.engines.kubernetes.watched.kinds import container_of
 from echelon.errors import EchelonError, Refused, Unreachable
-from echelon.model.log import LogLine, decode
+from echelon.model.output.log import LogLine, decode
 
 _LOOK = 1.0  # seconds between two looks for pods that were not there yet
 

@@ -30,7 +30,7 @@ from echelon.model import ends
 from echelon.model.event import Event, RootCause
 from echelon.model.job import Job
 from echelon.model.plan import Placement, Plan, Seat
-from echelon.model.pod import PodOptions
+from echelon.model.pods.pod import PodOptions
 from echelon.model.run import Record, RunRef
 from echelon.model.world import Group, World
 from echelon.values import frozen

@@ -19,7 +19,8 @@ from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.render import dialects, manifests
 from echelon.engines.kubernetes.state.workers import container_name, worker_of
 from echelon.errors import InvalidJob
-from echelon.model.settings import Settings, to_job
+from echelon.model.meaning import to_job
+from echelon.model.settings import Settings
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "trainjob.yaml"
 WRITTEN = Case(

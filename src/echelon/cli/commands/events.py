@@ -1,0 +1,89 @@
+"""`echelon events`."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any
+
+import click
+
+from echelon.cli.options import complete_runs, find_run, target_options
+from echelon.model.event import Event
+
+
+@click.command("events", short_help="Show what happened to a run, for people and for scripts.")
+@click.argument("name", metavar="[RUN]", required=False, shell_complete=complete_runs)
+@click.option("-f", "--follow", is_flag=True, help="go on until the run ends")
+@click.option("--no-metrics", is_flag=True, help="with json and yaml: without what was measured")
+@target_options
+def events(name: str | None, follow: bool, no_metrics: bool, **target: str | None) -> int:
+    """Show what happened to a run, without RUN the newest of this folder: queued, admitted, workers started
+    and lost, restarts, the end.
+
+    As json it is one object to a line, with metrics among the events (kind "metric"). Reading changes
+    nothing of the run.
+
+    \b
+    Examples:
+      echelon events RUN
+      echelon events RUN -f -o json
+      echelon events RUN -f -o json --no-metrics
+    """
+    from echelon.cli.printing.say import say
+
+    run = find_run(name, target)
+    format_ = target["format"] or "text"
+    for item in run.observe(follow=follow, metrics=format_ != "text" and not no_metrics):
+        if format_ != "text":
+            sys.stdout.write(_encoded(_as_data(item), format_))
+        elif isinstance(item, Event):
+            say(_line(item))
+        if follow:
+            sys.stdout.flush()
+    sys.stdout.flush()
+    return 0
+
+
+def _as_data(item: object) -> dict[str, Any]:
+    """The fields that an event has; those of its kind alone."""
+    import msgspec
+
+    from echelon.cli.printing.metric_rows import as_data
+    from echelon.model.output.metric import Metric
+
+    if isinstance(item, Metric):
+        found = as_data(item)
+        found = {"kind": "metric", "at": found.pop("time"), **found}
+    else:
+        found = msgspec.to_builtins(item)
+    return {key: value for key, value in found.items() if value is not None}
+
+
+def _encoded(data: dict[str, Any], format_: str) -> str:
+    import msgspec
+
+    if format_ == "json":
+        return msgspec.json.encode(data).decode() + "\n"
+    import yaml
+
+    return yaml.safe_dump([data], sort_keys=False, allow_unicode=True)
+
+
+def _line(event: Event) -> str:
+    from echelon.cli.printing.words import one_line
+
+    clock = time.strftime("%H:%M:%S", time.localtime(event.at))
+    about = [
+        f"{name} {value}"
+        for name, value in (("worker", event.worker), ("rank", event.rank), ("node", event.node))
+        if value is not None
+    ]
+    about += [f"restart {event.restart}"] if event.kind == "restarting" else []
+    ended = (
+        event.outcome or event.signal or (None if event.exit_code is None else f"exit code {event.exit_code}")
+    )
+    about += [ended] if ended else []
+    reason = event.reason or (event.cause.summary if event.cause is not None else "")
+    text = ": ".join(filter(None, (", ".join(about), one_line(reason))))
+    return f"{clock}  {event.kind:<14}  {text}".rstrip()

@@ -1,0 +1,146 @@
+"""`echelon logs`."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from echelon.cli.attaching import find_run_or_steps
+from echelon.cli.options import RAW_HELP, complete_runs, target_options
+from echelon.model.output.log import is_gap
+
+if TYPE_CHECKING:
+    from echelon.cli.following.lines import DataPrinter, LinePrinter
+    from echelon.cli.following.worker_lines import WorkerLines
+    from echelon.handle import Run
+    from echelon.model.output.log import LogLine
+    from echelon.model.status import Status
+    from echelon.notebook.removing import Found
+
+
+@click.command("logs", short_help="Show what the ranks wrote.")
+@click.argument("name", metavar="[RUN]", required=False, shell_complete=complete_runs)
+@click.option("-f", "--follow", is_flag=True, help="go on until the run ends")
+@click.option("--rank", type=click.IntRange(min=0), metavar="N", help="only this rank")
+@click.option("--worker", type=click.IntRange(min=0), metavar="N", help="only this worker's ranks")
+@click.option("--tail", type=click.IntRange(min=0), metavar="N", help="only the last N lines")
+@click.option("--since", metavar="TIME", help="only what was written in the last 30s, 5m, 2h, ...")
+@click.option("--timestamps", is_flag=True, help="with the time of each line")
+@click.option("--raw", is_flag=True, help=RAW_HELP)
+@target_options
+def logs(
+    name: str | None,
+    follow: bool,
+    rank: int | None,
+    worker: int | None,
+    tail: int | None,
+    since: str | None,
+    timestamps: bool,
+    raw: bool,
+    **target: str | None,
+) -> int:
+    """Show what the ranks wrote, each line with its rank; without RUN, of the newest run of this folder. Of a
+    notebook's pipeline, one step after the other; with -f, each line with its step.
+
+    With -f on a terminal, a line for each worker stands below the output: its state, how far its training has
+    come, and the newest metrics.
+
+    \b
+    Examples:
+      echelon logs RUN --rank 1 --tail 50
+      echelon logs -f RUN --since 5m
+      echelon logs -f
+    """
+    from echelon.cli.following.follow import report_waiting
+    from echelon.cli.following.lines import DataPrinter, LinePrinter
+    from echelon.cli.printing import render
+    from echelon.handle import Run
+    from echelon.model.resources import parse_duration
+
+    found = find_run_or_steps(name, target)
+    runs = [found] if isinstance(found, Run) else found.steps
+    format_ = target["format"] or "text"
+    start = time.time() - parse_duration("since", since) if since else None
+    if follow and not isinstance(found, Run):
+        _follow_steps(
+            found,
+            lambda run: run.logs(rank=rank, worker=worker, follow=True, tail=tail, since=start),
+            format_,
+        )
+        return 0
+    for run in runs:
+        if len(runs) > 1 and format_ == "text":
+            render.notice(f"run {run.name}")
+        lines = run.logs(rank=rank, worker=worker, follow=follow, tail=tail, since=start)
+        printer: DataPrinter | LinePrinter
+        workers: WorkerLines | None = None
+        if format_ == "text":
+            status = run.status(progress=False)
+            workers = _worker_lines(run, status) if follow and not raw else None
+            ranks = [rank for each in status.workers for rank in each.ranks]
+            printer = LinePrinter(
+                prefix=len(ranks) != 1, timestamps=timestamps, at_once=follow, raw=raw, workers=workers
+            )
+        else:
+            printer = DataPrinter(format_, at_once=follow)
+        if follow:
+            report_waiting(run, workers)
+        with workers or contextlib.nullcontext():
+            _print(run, lines, printer)
+    return 0
+
+
+def _worker_lines(run: Run, status: Status) -> WorkerLines | None:
+    """Lines for the workers of a run that goes on, if they can stand below its output."""
+    from echelon.cli.following.bottom import are_possible
+    from echelon.model.status import FINAL
+
+    if status.state in FINAL or status.state == "damaged" or not are_possible():
+        return None
+    from echelon.cli.following.worker_lines import WorkerLines
+
+    return WorkerLines(run, run.job().metric_patterns)
+
+
+def _follow_steps(found: Found, wanted: Callable[[Run], Iterable[LogLine]], format_: str) -> None:
+    """The lines of a pipeline's steps, as `notebook run` shows them."""
+    from echelon.cli.following.lines import DataPrinter
+    from echelon.cli.notebooks.live import PipelineView
+    from echelon.cli.notebooks.pipelines import follow_lines
+
+    if format_ == "text":
+        view = PipelineView()
+        try:
+            follow_lines(found, wanted, view.line)
+        finally:
+            view.close()
+        return
+    printer, lock = DataPrinter(format_, at_once=True), threading.Lock()
+
+    def show(_step: str, line: LogLine) -> None:
+        with lock:
+            printer.show(line)
+
+    follow_lines(found, wanted, show)
+    printer.finish()
+
+
+def _print(run: Run, lines: Iterable[LogLine], printer: DataPrinter | LinePrinter) -> None:
+    from echelon.cli.printing import render
+    from echelon.cli.printing.words import near
+    from echelon.engines.results import is_streamed
+
+    torn = False
+    for line in lines:
+        printer.show(line)
+        torn = torn or is_gap(line)  # it stands for others, which the cluster no longer has
+    printer.finish()
+    folder = Path(run.status(progress=False).results or "") if torn else None
+    if folder is not None and (folder / "logs").is_dir() and not is_streamed(folder):
+        render.notice(f"all output is in {near(str(folder))}/logs")

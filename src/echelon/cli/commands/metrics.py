@@ -1,0 +1,208 @@
+"""`echelon metrics`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from echelon.cli.options import complete_runs, find_run, target_options_with
+from echelon.errors import InvalidJob
+
+if TYPE_CHECKING:
+    from echelon.handle import Run
+    from echelon.model.output.metric import Metric
+
+_MOST_CHARTS = 12
+
+
+@click.command("metrics", short_help="Show what runs have measured: loss, accuracy, ...")
+@click.argument("names", metavar="[RUN]...", nargs=-1, shell_complete=complete_runs)
+@click.option("--metric", "wanted", multiple=True, metavar="NAME", help="only this metric; several times")
+@click.option("--rank", type=click.IntRange(min=0), metavar="N", help="only what this rank printed")
+@click.option("--plot", is_flag=True, help="draw curves; those of several runs in one chart")
+@click.option("-f", "--follow", is_flag=True, help="a line for each value as it comes, until the run ends")
+@click.option(
+    "--metric-pattern",
+    "patterns",
+    multiple=True,
+    metavar="REGEX",
+    help="find metrics by this instead of the pattern the run was started with; named groups are metrics",
+)
+@target_options_with("csv")
+def metrics(
+    names: tuple[str, ...],
+    wanted: tuple[str, ...],
+    rank: int | None,
+    plot: bool,
+    follow: bool,
+    patterns: tuple[str, ...],
+    **target: str | None,
+) -> int:
+    """Show what runs have measured, without RUN the newest of this folder: NAME=VALUE and the other usual
+    formats in what ranks print, and TensorBoard's files among the results on this machine.
+
+    The table has one line for a metric, with figures of the lowest rank that has it; csv, json and yaml have
+    every value.
+
+    \b
+    Examples:
+      echelon metrics RUN
+      echelon metrics RUN -o csv > metrics.csv
+      echelon metrics RUN1 RUN2 --plot --metric loss
+      echelon metrics RUN -f --rank 0
+      echelon metrics RUN --metric-pattern 'loss is (?P<loss>\\S+) at (?P<step>\\d+)'
+    """
+    format_ = target["format"] or "text"
+    if follow and (plot or len(names) > 1):
+        raise click.UsageError("-f follows one run, and draws nothing.")
+    if plot and format_ != "text":
+        raise click.UsageError("--plot draws text.")
+    runs = [find_run(name, target) for name in names or (None,)]
+    chosen = _Chosen(wanted, rank, patterns)
+    if follow:
+        _print_all([(runs[0].name, chosen.of(runs[0], follow=True))], format_, at_once=True)
+    elif format_ != "text":
+        _print_all([(run.name, chosen.of(run)) for run in runs], format_, at_once=False)
+    elif plot:
+        _plot(runs, chosen)
+    else:
+        _table(runs, chosen)
+    return 0
+
+
+class _Chosen:
+    """The metrics that the user wants of a run."""
+
+    def __init__(self, names: Sequence[str], rank: int | None, patterns: Sequence[str]) -> None:
+        self.names, self.rank = names, rank
+        self._patterns = tuple(patterns) or None
+        self.seen: set[str] = set()  # names of metrics, wanted or not
+
+    def of(self, run: Run, *, follow: bool = False) -> Iterator[Metric]:
+        from echelon.model.output.metric import Metric
+
+        run.check_exists(self.rank)
+        for each in run.observe(follow=follow, events=False, pattern=self._patterns):
+            if isinstance(each, Metric) and (self.rank is None or each.rank == self.rank):
+                self.seen.add(each.name)
+                if not self.names or each.name in self.names:
+                    yield each
+
+    def check(self) -> None:
+        """Raise for a metric that no run has."""
+        for name in self.names:
+            if self.seen and name not in self.seen:
+                raise InvalidJob("metric", name, "was not measured", hint=f"there are: {_some(self.seen)}")
+
+
+def _some(names: Iterable[str]) -> str:
+    ordered = sorted(names)
+    return ", ".join(ordered[:20]) + (", ..." if len(ordered) > 20 else "")
+
+
+def _print_all(runs: Sequence[tuple[str, Iterator[Metric]]], format_: str, *, at_once: bool) -> None:
+    from echelon.cli.printing.metric_rows import printer
+
+    print_one = printer(format_, sys.stdout)
+    for name, found in runs:
+        for metric in found:
+            print_one(name, metric)
+            if at_once:
+                sys.stdout.flush()
+    sys.stdout.flush()
+
+
+def _table(runs: Sequence[Run], chosen: _Chosen) -> None:
+    from echelon.cli.printing import render
+    from echelon.cli.printing.metric_rows import number
+    from echelon.cli.printing.words import ranges
+    from echelon.metrics.series import first_ranks, summarise
+
+    figures = {}
+    for run in runs:
+        figures.update(summarise(run.name, chosen.of(run)))
+    chosen.check()
+    if not figures:
+        _say_none(runs)
+        return
+    rows = []
+    for key, ranks in first_ranks(figures).items():
+        found = figures[key]
+        last = found.last
+        rows.append(
+            (
+                key.run,
+                key.name,
+                ranges(ranks) if ranks else key.source or "-",
+                str(found.count),
+                number(last.value),
+                number(found.least),
+                number(found.greatest),
+                "-" if last.step is None else str(last.step),
+                "-" if last.epoch is None else number(last.epoch),
+            )
+        )
+    heads = ["RUN", "METRIC", "RANKS", "VALUES", "LAST", "LEAST", "GREATEST", "STEP", "EPOCH"]
+    hidden = {
+        at
+        for at, head in enumerate(heads)
+        if (head == "RUN" and len(runs) == 1)
+        or (head in ("STEP", "EPOCH") and all(row[at] == "-" for row in rows))
+    }
+    render.table(
+        [head for at, head in enumerate(heads) if at not in hidden],
+        [[cell for at, cell in enumerate(row) if at not in hidden] for row in rows],
+    )
+
+
+def _plot(runs: Sequence[Run], chosen: _Chosen) -> None:
+    import shutil
+
+    from echelon.cli.printing import render
+    from echelon.cli.printing.plot import draw
+    from echelon.cli.printing.say import say
+    from echelon.cli.printing.words import one_line
+    from echelon.metrics.series import Key, curves, first_ranks
+
+    points: dict[Key, list[Metric]] = {}
+    for run in runs:
+        for metric in chosen.of(run):
+            points.setdefault(Key(run.name, metric.name, metric.rank, metric.source), []).append(metric)
+    chosen.check()
+    if not points:
+        _say_none(runs)
+        return
+    charts: dict[str, list[Key]] = {}
+    for key in first_ranks(points):
+        charts.setdefault(key.name, []).append(key)
+    if not chosen.names:  # one value is no curve, unless it was asked for
+        charts = {name: keys for name, keys in charts.items() if any(len(points[key]) > 1 for key in keys)}
+    width = shutil.get_terminal_size().columns
+    for name, keys in list(charts.items())[:_MOST_CHARTS]:
+        labels = [f"{key.run} {key.source or ''}".strip() for key in keys]
+        axis, drawn = curves(
+            [(one_line(label), points[key]) for label, key in zip(labels, keys, strict=True)]
+        )
+        alone = f" ({labels[0]})" if len(keys) == 1 else ""
+        for line in draw(one_line(name + alone), axis, drawn, width):
+            say(line)
+        say()
+    if not charts:
+        render.notice("every metric has one value: `echelon metrics` without --plot shows them")
+    if len(charts) > _MOST_CHARTS:
+        render.notice(f"more with --metric NAME: {_some(list(charts)[_MOST_CHARTS:])}")
+    several = {key.run for key, ranks in first_ranks(points).items() if len(ranks) > 1}
+    if several:
+        render.notice("curves are of the lowest rank; --rank N draws another's")
+
+
+def _say_none(runs: Sequence[Run]) -> None:
+    from echelon.cli.printing import render
+
+    for run in runs:
+        render.notice(
+            f"run {run.name} has printed no metrics so far; print NAME=VALUE, or tell --metric-pattern"
+        )

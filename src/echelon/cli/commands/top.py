@@ -1,0 +1,79 @@
+"""`echelon top`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+
+import click
+
+from echelon.cli.options import complete_runs, find_run, target_of, target_options
+
+_EVERY = 1.7  # seconds between two looks
+
+
+@click.command("top", short_help="Show devices and who uses them, live; or the workers of a run.")
+@click.argument("name", metavar="[RUN]", required=False, shell_complete=complete_runs)
+@click.option("--once", is_flag=True, help="show it once; this is also what a pipe gets")
+@target_options
+def top(name: str | None, once: bool, **target: str | None) -> int:
+    """Show GPUs, CPUs and memory, and which run uses them, live until Ctrl-C.
+
+    On this machine it is what processes use; on Kubernetes, by node, what pods have asked for.
+
+    With RUN, show its workers and ranks, until it ends: how each stands, its node, and what it uses of CPU
+    (100% is one core), memory and GPUs, as its agents measure it every few seconds.
+
+    \b
+    Examples:
+      echelon top
+      echelon top -o json
+      echelon top --on k8s
+      echelon top RUN
+      echelon top RUN -o json
+    """
+    live = not once and (target["format"] or "text") == "text" and sys.stdout.isatty()
+    if name is not None:
+        _show_run(name, target, live=live)
+    else:
+        _show_place(target, live=live)
+    return 0
+
+
+def _show_run(name: str, target: Mapping[str, str | None], *, live: bool) -> None:
+    from echelon.cli.printing import render
+    from echelon.cli.printing.render_usage import run_usage
+
+    run, format_ = find_run(name, target), target["format"] or "text"
+    if not live:
+        run_usage(run.usage(), format_)
+        return
+    with run.live_usage() as usage:
+        ended = False
+        while not ended:
+            ended = usage.ended.wait(_EVERY)
+            if usage.trouble is not None:
+                raise usage.trouble
+            render.clear()
+            run_usage(usage.now(), format_)
+
+
+def _show_place(target: Mapping[str, str | None], *, live: bool) -> None:
+    from echelon.api import engine_at
+    from echelon.cli.printing import render
+    from echelon.cli.printing.render_cluster import cluster_usage
+    from echelon.cli.printing.render_machine import machine_usage
+    from echelon.engines.abilities import required
+    from echelon.model.engine.usage import ClusterUsage, MachineUsage
+
+    engine = engine_at(target_of(target))
+    meter = required(engine.usage, "usage to show", engine.traits)
+    format_ = target["format"] or "text"
+
+    def show(found: MachineUsage | ClusterUsage) -> None:
+        if isinstance(found, MachineUsage):
+            machine_usage(found, format_)
+        else:
+            cluster_usage(found, format_)
+
+    render.repeatedly(meter.measure, show, every=_EVERY if live else None)

@@ -1,0 +1,54 @@
+"""`echelon ui`."""
+
+from __future__ import annotations
+
+import contextlib
+
+import click
+
+from echelon.cli.options import target_of, target_options
+
+
+@click.command("ui", short_help="Show runs in the browser: logs, curves, who holds what.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    metavar="N",
+    help="the port (default: any that is free)",
+)
+@click.option("--read-only", is_flag=True, help="without buttons that stop or remove runs")
+@click.option("--no-browser", is_flag=True, help="only print the address")
+@target_options
+def ui(port: int, read_only: bool, no_browser: bool, **target: str | None) -> int:
+    """Show runs on a web page of this machine until Ctrl-C: their state, logs and curves as they come, why
+    one failed, results to download, and who holds which GPUs.
+
+    Only this machine reaches it, and only with the address that is printed, which holds a secret. An open
+    page changes nothing: what it shows is read, as `ps`, `status` and `logs` read it.
+
+    \b
+    Examples:
+      echelon ui
+      echelon ui --on k8s --read-only
+      echelon ui --port 8123 --no-browser
+    """
+    from echelon.api import engine_at
+    from echelon.cli.printing import render
+    from echelon.cli.printing.say import say
+    from echelon.ui import load_server
+
+    server = load_server().Server(engine_at(target_of(target)), port=port, read_only=read_only)
+    format_ = target["format"] or "text"
+    if format_ != "text":
+        render.data({"address": server.address}, format_)
+    else:
+        say(server.address)
+        render.notice("open this address in a browser; Ctrl-C ends it, runs go on")
+    with contextlib.ExitStack() as stack:
+        from echelon.ui.opening import has_browser, opened
+
+        if not no_browser and format_ == "text" and has_browser():
+            stack.enter_context(opened(server.address))
+        server.run()
+    return 0

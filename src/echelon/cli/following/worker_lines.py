@@ -1,0 +1,149 @@
+"""How each worker of a run stands, one line for each at the bottom of the terminal, below what ranks print.
+
+Made for `run` and `logs -f`. All of it is found in the lines and events that these read anyway. A thread
+paints a few times a second, so that much output is not slowed down, and what came last is always shown."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Self
+
+from echelon.cli.following.bottom import BottomLines, Key
+from echelon.cli.printing.render_usage import use_in_words
+from echelon.cli.printing.say import shown, style
+from echelon.cli.printing.words import RANK_COLOURS, ranges
+from echelon.errors import EchelonError
+from echelon.handle import Run
+from echelon.metrics.bars import is_place, see
+from echelon.metrics.progress import ProgressReader
+from echelon.model.event import Event
+from echelon.model.output.log import LogBlock, LogLine
+from echelon.model.output.progress import Progress, words
+from echelon.model.status import FINAL, Status, WorkerStatus, apply
+from echelon.observation.sampling import NewestSamples
+from echelon.values import frozen
+
+_EVERY = 0.2  # seconds between two paintings
+_SOON = 0.01  # seconds after which lines are painted again that gave way to much output
+_METRICS = 2  # that a line has room for
+
+
+@frozen
+class WorkerLine:
+    """What is drawn of one worker. `painted` is a bar of its own that says nothing that we understand; `use`
+    is what the worker uses, in few words.
+    """
+
+    worker: WorkerStatus
+    progress: Progress | None = None
+    painted: str = ""
+    use: str = ""
+
+    def head(self) -> str:
+        """Its ranks, in the colour that their lines have."""
+        ranks = self.worker.ranks
+        name = f"[{ranges(ranks)}]" if ranks else f"[{self.worker.role} {self.worker.worker}]"
+        return shown(style(name, fg=RANK_COLOURS[(ranks[0] if ranks else 0) % len(RANK_COLOURS)])) + " "
+
+    def text(self) -> str:
+        """How it stands."""
+        found = self.progress
+        if found is not None:
+            found = replace(found, metrics=dict(list(found.metrics.items())[:_METRICS]))
+        parts = [
+            self.worker.state,
+            self.painted,
+            *(words(found) if found and not self.painted else ()),
+            self.use,
+        ]
+        return "  ".join(filter(None, parts))
+
+
+class WorkerLines:
+    """The lines of a run's workers, from the first that runs until the run's end or the end of this context.
+
+    Lines and events come from several threads. With `samples` they have a few words on what a worker uses."""
+
+    def __init__(self, run: Run, patterns: Sequence[str], samples: NewestSamples | None = None) -> None:
+        self.bottom = BottomLines()
+        self._run, self._samples = run, samples
+        self._status = Status(name=run.name, uri=run.uri)
+        self._reader = ProgressReader(patterns)
+        self._painted: dict[int, str] = {}  # what a rank has painted last, if it is a bar of its own
+        self._lock = threading.Lock()
+        self._left = threading.Event()
+        self._thread = threading.Thread(target=self._paint, name="worker lines", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._handler = signal.signal(signal.SIGCONT, lambda _number, _frame: self.bottom.lose())
+        self._thread.start()
+        if self._samples is not None:
+            self._samples.__enter__()
+        return self
+
+    def __exit__(self, *how: object) -> None:
+        if self._samples is not None:
+            self._samples.__exit__(*how)
+        self._left.set()
+        self.bottom.missing.set()
+        self._thread.join()
+        with contextlib.suppress(OSError):  # the terminal is gone
+            self.bottom.close()
+        signal.signal(signal.SIGCONT, self._handler)
+
+    def read(self, piece: LogLine | LogBlock) -> None:
+        """Ranks have written this."""
+        with self._lock:
+            self._reader.read(piece)
+            if isinstance(piece, LogLine) and piece.progress and piece.rank is not None:
+                self._painted[piece.rank] = piece.text
+
+    def take(self, event: Event) -> None:
+        """This has happened."""
+        if event.worker is not None and not self._status.workers:  # it has its plan now
+            try:
+                status = self._run.status(progress=False)
+            except EchelonError:
+                return  # what reads the lines reports it
+        else:
+            status = apply(self._status, event)
+        with self._lock:
+            self._status = status
+
+    def lines(self) -> list[WorkerLine]:
+        """What is to be drawn now: nothing before a worker runs, nor after the end."""
+        with self._lock:
+            status = self._status
+            if status.state in FINAL or all(each.state in ("waiting", "starting") for each in status.workers):
+                return []
+            return [self._line(each) for each in status.workers]
+
+    def _line(self, worker: WorkerStatus) -> WorkerLine:
+        progress = self._reader.lowest(worker.ranks)
+        painted = next((text for rank in worker.ranks if (text := self._painted.get(rank))), "")
+        if painted and is_place(see(painted)):
+            painted = ""
+        use = use_in_words(self._samples.of(worker.worker)) if self._samples is not None else ""
+        return WorkerLine(worker=worker, progress=progress, painted=painted, use=use)
+
+    def _paint(self) -> None:
+        drawn: dict[Key, tuple[str, str]] = {}
+        due = 0.0
+        with contextlib.suppress(OSError):  # the terminal is gone; what prints lines notices it
+            while not self._left.is_set():
+                if self.bottom.missing.wait(max(0.0, due - time.monotonic())):
+                    time.sleep(_SOON)
+                    self.bottom.paint()
+                if time.monotonic() < due:
+                    continue
+                due = time.monotonic() + _EVERY
+                lines: dict[Key, tuple[str, str]] = {
+                    (each.worker.worker, ""): (each.head(), each.text()) for each in self.lines()
+                }
+                self.bottom.put_all({**{key: ("", "") for key in drawn if key not in lines}, **lines})
+                drawn = lines

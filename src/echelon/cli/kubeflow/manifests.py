@@ -1,0 +1,199 @@
+"""`run -f` with a job of Kubeflow's, and `echelon convert`, which prints the same as a job file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from echelon.cli.options import setting_options
+from echelon.errors import InvalidJob
+
+if TYPE_CHECKING:
+    from echelon.engines.abilities import Put
+    from echelon.engines.base import Engine
+    from echelon.kubeflow import Here, Manifest
+    from echelon.model.job import Job
+    from echelon.model.settings import Settings
+    from echelon.model.surroundings import Surroundings
+
+MAP = click.Option(
+    ["--map", "maps"],
+    multiple=True,
+    metavar="/PATH=FOLDER",
+    help="with a job of Kubeflow's on this machine: what a path of its pods is here",
+)
+_MOUNTED = {"PersistentVolumeClaim": "pvc", "ConfigMap": "configmap", "Secret": "secret"}
+_CONVERT_HELP = """Print a job of Kubeflow's (PyTorchJob, TFJob, MPIJob, TrainJob) as a job file.
+
+What echelon's own workers do not honour comes first, as comments. With --on local, it is the job file for
+this machine, with the paths that --map gives.
+
+\b
+Examples:
+  echelon convert pytorchjob.yaml > job.yaml
+  echelon convert --on local --map /data=./data pytorchjob.yaml
+"""
+
+
+def read_kubeflow(
+    file: Path | None, given: Settings, surroundings: Surroundings, *, native: bool = False
+) -> Manifest | None:
+    """The job of Kubeflow's in a file; None for any other. A runtime that is not in the file is looked up in
+    the cluster, and a command that is not there in the image, unless its own controller starts it (`native`).
+    """
+    if file is None:
+        return None
+    from echelon.kubeflow import RUNTIME_RESOURCES, Outside, read_manifest
+    from echelon.preparation.sources import gather
+
+    def find_runtime(kind: str, name: str) -> Mapping[str, Any] | None:
+        objects = engine_for(gather(given, surroundings)).manifests
+        return None if objects is None else objects.find(RUNTIME_RESOURCES[kind], name)
+
+    manifest = read_manifest(
+        file, Outside(find_runtime=find_runtime, find_start=_any_start if native else _find_start)
+    )
+    if manifest is not None and given.script is not None:
+        raise InvalidJob(
+            "script",
+            given.script,
+            f"is not for {file}, which says what its containers run",
+            hint="leave it out; words after -- are arguments instead of the file's",
+        )
+    return manifest
+
+
+def _any_start(_image: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    return ("the image's entrypoint",), ()
+
+
+def _find_start(image: str) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
+    """What an image starts, by its registry; None where that does not tell."""
+    from echelon.cli.printing.render import notice, told_if_slow
+    from echelon.errors import EchelonError
+    from echelon.image.starting import read_start
+
+    try:
+        with told_if_slow(f"asking the registry what {image} starts"):
+            start = read_start(image)
+    except EchelonError as error:
+        notice(error.message)
+        return None
+    return start.entrypoint, start.args
+
+
+def engine_for(settings: Settings) -> Engine:
+    """A job of Kubeflow's goes to a cluster, unless the user says otherwise."""
+    from echelon.engines.choose import CLUSTER, choose_engine
+
+    return choose_engine(settings.on, context=settings.context, namespace=settings.namespace, default=CLUSTER)
+
+
+def settle_place(
+    manifest: Manifest, settings: Settings, engine: Engine, maps: tuple[str, ...], surroundings: Surroundings
+) -> Here:
+    """The settings for the place where the job is to run, with all that the user should know of it."""
+    from echelon.kubeflow import Here, on_this_machine, parse_maps
+
+    if engine.traits.remote:
+        if maps:
+            hint = "pods have the volumes of the manifest; --on local runs it here"
+            raise InvalidJob("map", maps[0], "is for this machine", hint=hint)
+        return Here(settings=settings, notes=_not_honoured(manifest))
+    places = parse_maps(maps, surroundings.folder)
+    here = on_this_machine(manifest, settings, places, surroundings.folder, lambda path: Path(path).exists())
+    return replace(here, notes=(*_not_honoured(manifest), *here.notes))
+
+
+def _not_honoured(manifest: Manifest) -> tuple[str, ...]:
+    return tuple(f"not honoured: {note}" for note in manifest.notes)
+
+
+def bring_objects(manifest: Manifest, job: Job, engine: Engine, *, dry_run: bool) -> tuple[Job, list[str]]:
+    """Bring the other documents of the file into the cluster, once it is known that the job can run there.
+
+    Returns the job whose wants are to be checked (a dry run makes nothing, so that what the file has is left
+    out of it), and what was done."""
+    from echelon.admission import find_plan
+    from echelon.engines.abilities import required
+
+    if not manifest.objects or not engine.traits.remote:
+        return job, []
+    find_plan(job, engine)
+    done = required(engine.manifests, "objects", engine.traits).put(manifest.objects, dry_run=dry_run)
+    notes = tell_put(done, dry_run=dry_run)
+    return (_without_made(job, manifest) if dry_run else job), notes
+
+
+def tell_put(done: Iterable[Put], *, dry_run: bool) -> list[str]:
+    """What became of the objects, for the user."""
+    words = {
+        "created": "would be created" if dry_run else "created",
+        "changed": "its content would be replaced" if dry_run else "its content is replaced",
+        "kept": "is there already, and stays as it is",
+    }
+    return [f"{each.kind} {each.name}: {words[each.done]}" for each in done]
+
+
+def _without_made(job: Job, manifest: Manifest) -> Job:
+    made = {(_MOUNTED.get(str(each["kind"])), each["metadata"]["name"]) for each in manifest.objects}
+    mounts = [each for each in job.pod.mounts if (each.kind, each.source.partition("/")[0]) not in made]
+    return replace(job, pod=replace(job.pod, mounts=tuple(mounts)))
+
+
+@click.command(
+    "convert",
+    help=_CONVERT_HELP,
+    short_help="Print a job of Kubeflow's as a job file.",
+    params=[
+        MAP,
+        *setting_options(everywhere=True),
+        click.Argument(["file"], type=click.Path(path_type=Path, readable=False)),
+    ],
+)
+def convert(file: Path, maps: tuple[str, ...], **options: Any) -> int:
+    """Read, settle the place, write."""
+    from echelon.jobfile import settings_from
+    from echelon.jobfile.writing import job_file_data, write_job_file
+    from echelon.model.job import validate
+    from echelon.model.meaning import to_job
+    from echelon.model.settings import merge
+    from echelon.preparation.sources import find_surroundings
+
+    given = settings_from(
+        {name: value for name, value in options.items() if value is not None and name != "format"},
+        source="the command line",
+    )
+    surroundings = find_surroundings()
+    manifest = read_kubeflow(file, given, surroundings)
+    if manifest is None:
+        raise InvalidJob(
+            "file", str(file), "holds no job of Kubeflow's", hint="a job file needs no conversion"
+        )
+    settings = merge(given, manifest.settings)
+    engine = engine_for(settings)
+    here = settle_place(manifest, settings, engine, maps, surroundings)
+    if here.files:
+        hint = "--map its path to a folder of this machine"
+        raise InvalidJob("volumeMounts", next(iter(here.files)), "is in a ConfigMap of the file", hint=hint)
+    settings = replace(here.settings, on="k8s" if engine.traits.remote else "local")
+    validate(to_job(settings, name="run"))
+    other = [f"{each['kind']} {each['metadata']['name']}" for each in manifest.objects]
+    notes = list(here.notes)
+    if other and engine.traits.remote:
+        notes.append(f"not in a job file: {', '.join(other)}; `kubectl apply` makes them, and `run -f` does")
+    if options["format"] == "json":
+        from echelon.cli.printing import render
+
+        for note in notes:
+            render.notice(note)
+        render.data(job_file_data(settings), "json")
+        return 0
+    for note in notes:
+        click.echo(f"# {note}")
+    click.echo(write_job_file(settings), nl=False)
+    return 0

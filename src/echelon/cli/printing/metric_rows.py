@@ -1,0 +1,67 @@
+"""Metrics as rows of data: CSV, JSON lines, YAML, and a line for a person."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TextIO
+
+from echelon.cli.printing.say import shown
+from echelon.metrics.text import is_finite
+from echelon.model.output.metric import COLUMNS, Metric, as_row
+
+Print = Callable[[str, Metric], object]
+
+
+def number(value: float) -> str:
+    """A number for a person."""
+    return f"{value:.6g}"
+
+
+def as_data(metric: Metric) -> dict[str, Any]:
+    """A metric as JSON has it; what JSON has no number for is a text: nan, inf, -inf."""
+    row = dict(zip(COLUMNS, as_row(metric), strict=True))
+    if not is_finite(metric.value):
+        row["value"] = str(metric.value)
+    return row
+
+
+def printer(format_: str, to: TextIO) -> Print:
+    """What prints the metrics of runs in a format."""
+    return {"csv": _csv, "json": _json, "yaml": _yaml, "text": _text}[format_](to)
+
+
+def _csv(to: TextIO) -> Print:
+    import csv
+
+    rows = csv.writer(to, lineterminator="\n")
+    rows.writerow(["run", *COLUMNS])
+
+    def write(run: str, metric: Metric) -> None:
+        rows.writerow([run, *(shown(each) if isinstance(each, str) else each for each in as_row(metric))])
+
+    return write
+
+
+def _json(to: TextIO) -> Print:
+    import msgspec
+
+    encode = msgspec.json.Encoder().encode
+    return lambda run, metric: to.write(encode({"run": run, **as_data(metric)}).decode() + "\n")
+
+
+def _yaml(to: TextIO) -> Print:
+    import yaml
+
+    return lambda run, metric: to.write(
+        yaml.safe_dump([{"run": run, **as_data(metric)}], sort_keys=False, allow_unicode=True)
+    )
+
+
+def _text(to: TextIO) -> Print:
+    def write(_run: str, metric: Metric) -> None:
+        who = f"[{metric.source if metric.rank is None else metric.rank}]"
+        place = [] if metric.epoch is None else [f"epoch {number(metric.epoch)}"]
+        place += [] if metric.step is None else [f"step {metric.step}"]
+        to.write(shown(" ".join([who, *place, f"{metric.name}={number(metric.value)}"])) + "\n")
+
+    return write

@@ -1,0 +1,130 @@
+"""How a run stands, as `echelon status` prints it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from echelon.cli.printing.render import data, table
+from echelon.cli.printing.say import say, style
+from echelon.cli.printing.words import cause_lines, duration, near, one_line, phases, ranges, state
+from echelon.model.output.progress import words
+from echelon.model.status import Status
+
+_MOST_MISSING = 8  # workers of whose results it is told what is missing
+
+
+def show_status(found: Status, format_: str, advice: str | None = None) -> None:
+    """How a run stands, and what helps if it failed."""
+    if format_ != "text":
+        data(found, format_)
+        return
+    now = time.time()
+    reason = f"  {one_line(found.reason)}" if found.reason else ""
+    say(f"{style(found.name, bold=True)}  {state(found.state)}{reason}")
+    if found.state == "damaged":
+        return  # nothing else is known of it
+    facts = [
+        ("command", found.command or "-"),
+        ("framework", found.framework or "-"),
+        ("image", found.image or ""),
+        ("namespace", found.namespace or ""),
+        ("nodes", ", ".join(sorted({each.node for each in found.workers if each.node}))),
+        ("started", time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(found.created))),
+        ("elapsed", duration((found.ended or now) - (found.started or found.created))),
+        ("phases", phases(found, now)),
+        ("progress", _progress(found)),
+        ("restarts", _restarts(found)),
+        ("results", near(found.results)),
+    ]
+    if found.exit_code is not None:
+        facts.append(("exit code", str(found.exit_code)))
+    if found.released is not None and found.ended is not None:
+        facts.append(("released", _released(found, found.released - found.ended)))
+    if found.held_until is not None:
+        facts.append(("holds", _holding(found, found.held_until - now)))
+    facts += [("missing", each) for each in found.missing[:_MOST_MISSING]]
+    if len(found.missing) > _MOST_MISSING:
+        facts.append(("missing", f"results of {len(found.missing) - _MOST_MISSING} more workers"))
+    if found.kept:
+        facts.append(("kept", _keeping(found)))
+    for name, value in facts:
+        if value:
+            say(f"  {name:<10} {one_line(value)}")
+    if found.workers:
+        say()
+        rows = [
+            (
+                str(each.worker),
+                each.role,
+                ranges(each.ranks),
+                state(each.state),
+                each.node or "-",
+                ",".join(each.gpus) or "-",
+                ",".join(map(str, each.rank_pids.values())) or "-",
+                each.reason or "",
+            )
+            for each in found.workers
+        ]
+        table(
+            *_without_empty(("WORKER", "ROLE", "RANKS", "STATE", "NODE", "GPUS", "RANK PIDS", "REASON"), rows)
+        )
+    if found.root_cause is not None:
+        say()
+        for text in cause_lines(found.root_cause, with_tail=True):
+            say(text)
+    if advice:
+        say(f"  hint: {one_line(advice)}")
+
+
+def _without_empty(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> tuple[list[str], list[list[str]]]:
+    """A table without the columns in which no row has anything."""
+    kept = [at for at in range(len(heads)) if any(row[at] not in ("", "-") for row in rows)]
+    return [heads[at] for at in kept], [[row[at] for at in kept] for row in rows]
+
+
+def _progress(found: Status) -> str:
+    """How far its training has come, and which rank tells it, unless it is the first."""
+    if found.progress is None:
+        return ""
+    rank = f" (rank {found.progress.rank})" if found.progress.rank else ""
+    return ", ".join(words(found.progress)) + rank
+
+
+def _restarts(found: Status) -> str:
+    """How many restarts were used, of how many; those after which nothing had failed are apart."""
+    counted = f"{found.restarts - found.restarts_spared} of {found.restarts_allowed}"
+    spared = found.restarts_spared
+    if not spared:
+        return counted
+    return f"{counted}; {spared} more {'do' if spared > 1 else 'does'} not count: workers were told to leave"
+
+
+def _released(found: Status, after: float) -> str:
+    """How soon a run that is over gave back what it had."""
+    return f"{_place(found)}, {duration(max(0.0, after))} after its end"
+
+
+def _holding(found: Status, left: float) -> str:
+    """What a run that is over still has, and for how long."""
+    until = time.strftime("%H:%M:%S", time.localtime(found.held_until))
+    why = f" ({found.held_why})" if found.held_why else ""
+    return (
+        f"{_place(found)}, with its results{why}, until {until} (for {duration(max(0.0, left))}); "
+        f"`echelon get {found.name}` fetches them and lets go"
+    )
+
+
+def _place(found: Status) -> str:
+    gpus = sum(len(worker.gpus) for worker in found.workers)
+    return f"its {gpus} GPU{'s' * (gpus != 1)}" if gpus else "its place"
+
+
+def _keeping(found: Status) -> str:
+    """What the keeper of a run that is over has."""
+    some = len(found.kept) < len(found.workers)
+    whose = f"the results of workers {ranges(found.kept)}" if some else "its results"
+    until = ""
+    if found.kept_until is not None:
+        until = time.strftime(", until %Y-%m-%d %H:%M", time.localtime(found.kept_until))
+    return f"{whose}, by a small pod without GPUs{until}; `echelon get {found.name}` fetches them"

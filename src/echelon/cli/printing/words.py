@@ -1,0 +1,110 @@
+"""How single things are written for people: states, times, paths, ranks, causes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from echelon.cli.printing.say import style
+from echelon.model.display import duration
+from echelon.model.event import RootCause
+from echelon.model.status import Status
+
+__all__ = [
+    "RANK_COLOURS",
+    "cause_lines",
+    "duration",
+    "named_ranks",
+    "near",
+    "one_line",
+    "phases",
+    "ranges",
+    "state",
+]
+
+RANK_COLOURS = ("cyan", "green", "yellow", "magenta", "blue", "bright_red", "bright_cyan", "bright_green")
+_STATE_COLOURS = {
+    "running": "green", "succeeded": "green", "failed": "red", "lost": "red", "timed-out": "red",
+    "damaged": "red", "queued": "yellow", "restarting": "yellow", "stopping": "yellow",
+}  # fmt: skip
+
+
+def state(name: str) -> str:
+    """A state in its colour."""
+    return style(name, fg=_STATE_COLOURS.get(name))
+
+
+def phases(status: Status, now: float) -> str:
+    """How long a run was in each of its phases so far: in the queue; in a cluster, until every worker was
+    scheduled, had its image and ran an agent; until its ranks ran; and from then on. What lies between the
+    first start and the last restart is not told: all of it happened there.
+    """
+    in_pods = status.namespace is not None
+    moments = [
+        ("queued", status.created),
+        ("pulling" if in_pods else "starting", status.started),
+        ("starting", status.agents_since if in_pods and not status.restarts else None),
+        ("training", status.training_since),
+    ]
+    begun = [(name, at) for name, at in moments if at is not None]
+    ends = [*(at for _, at in begun[1:]), status.ended or now]
+    told = ("queued", "training") if status.restarts else ("queued", "pulling", "starting", "training")
+    took = [(name, duration(end - at)) for (name, at), end in zip(begun, ends, strict=True)]
+    return ", ".join(f"{name} {time}" for name, time in took if name in told)
+
+
+def near(path: str | None) -> str:
+    """A path as it is seen from here."""
+    if path is None:
+        return "-"
+    try:
+        return str(Path(path).relative_to(Path.cwd()))
+    except (OSError, ValueError):
+        return path
+
+
+def ranges(numbers: Sequence[int]) -> str:
+    """0-3, 6."""
+    parts: list[str] = []
+    start = previous = None
+    for number in [*numbers, None]:
+        if previous is not None and number == previous + 1:
+            previous = number
+            continue
+        if start is not None:
+            parts.append(str(start) if start == previous else f"{start}-{previous}")
+        start = previous = number
+    return ", ".join(parts)
+
+
+def named_ranks(ranks: Sequence[int]) -> str:
+    """Rank 3; ranks 0-3, 6."""
+    return f"rank{'s' * (len(ranks) != 1)} {ranges(sorted(ranks))}"
+
+
+def one_line(text: str) -> str:
+    """Text that may hold anything, as one line of a table."""
+    return " ".join(text.split())
+
+
+def cause_lines(cause: RootCause, *, with_tail: bool) -> list[str]:
+    """Why a run failed, beyond its reason: which rank, its last lines, and which ranks followed."""
+    lines = []
+    if cause.rank is not None:
+        lines.append(f"  first to fail: rank {cause.rank} (worker {cause.worker})")
+    if cause.error and cause.error not in cause.summary:
+        lines.append(f"  error: {cause.error}")
+    if cause.hint:
+        lines.append(f"  hint: {one_line(cause.hint)}")
+    if cause.peers:
+        lines.append(f"  {one_line(cause.peers)}")
+    if with_tail and cause.tail:
+        lines.append("  its last lines:")
+        lines += [f"    {text}" for text in cause.tail[-12:]]
+    followed = [end for end in cause.others if end.consequence]
+    failed = [end for end in cause.others if not end.consequence]
+    if followed:
+        lines.append(f"  died of the consequence: {named_ranks([end.rank for end in followed])}")
+    if failed:
+        lines.append(f"  failed too: {named_ranks([end.rank for end in failed])}")
+    return lines

@@ -1,0 +1,1 @@
+"""What a user may say of the pods of a run's workers."""

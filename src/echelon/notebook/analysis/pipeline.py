@@ -1,0 +1,148 @@
+"""A notebook as a Pipeline: its steps, their variables and what they need to run. Pure, but for reading the
+file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import field
+from pathlib import Path
+from typing import Any
+
+from echelon.frameworks.detect import detect
+from echelon.model.job import suggest_name
+from echelon.notebook.analysis.cells import InvalidNotebook, Notebook, read_notebook
+from echelon.notebook.analysis.dataflow import StepFlow, find_dataflow
+from echelon.notebook.analysis.parameters import Code, Parameter, given_values
+from echelon.notebook.analysis.steps import gather_steps
+from echelon.notebook.analysis.tags import GPU, Options
+from echelon.values import frozen
+
+_WORKERS = 2  # of a distributed step that names no number
+_LITERAL_COUNT = re.compile(r"\b(?:num_workers|n_workers|world_size|num_replicas)\s*=\s*(\d+)\b")
+
+
+@frozen
+class Size:
+    """How many processes a step has, of what kind."""
+
+    workers: int = 1
+    parameter_servers: int = 0
+    framework: str = "plain"
+    gpus: int = 0
+    coordinated: bool = False  # a chief runs the cells, and the workers serve it (parameter servers)
+
+
+@frozen
+class Step:
+    """One step of a pipeline."""
+
+    name: str
+    cells: tuple[Code, ...]
+    after: tuple[str, ...]
+    before: frozenset[str]  # all steps that come before it
+    flow: StepFlow
+    options: Options = field(default_factory=Options)
+    size: Size = field(default_factory=Size)
+
+
+@frozen
+class Pipeline:
+    """What runs: steps in an order in which they can."""
+
+    name: str
+    notebook: Notebook
+    steps: tuple[Step, ...]
+    prelude: tuple[Code, ...] = ()
+    parameters: tuple[Parameter, ...] = ()
+    values: Mapping[str, Any] = field(default_factory=dict)  # of parameters that were given
+    metrics: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def read_pipeline(path: Path, parameters: Mapping[str, str] | None = None) -> Pipeline:
+    """Read a notebook as a pipeline; raises InvalidNotebook, naming the cell. `parameters` are values as
+    text; without them, one that has no value is none yet."""
+    return pipeline_of(read_notebook(path), parameters)
+
+
+def pipeline_of(notebook: Notebook, parameters: Mapping[str, str] | None = None) -> Pipeline:
+    """The same of a notebook that was read."""
+    gathered = gather_steps(notebook)
+    values: dict[str, Any] = {}
+    if parameters is not None:
+        values = given_values(gathered.parameters, parameters)
+        gathered = gather_steps(notebook, values) if values else gathered
+    flow = find_dataflow(gathered)
+    warnings = [*gathered.warnings, *flow.warnings]
+    steps = []
+    for each in gathered.steps:
+        text = "\n".join(code.text for code in (*gathered.prelude, *each.cells))
+        size = size_of(each.options, text)
+        if size.workers > 1:
+            warnings += _notes_on_size(each.name, each.options, size, each.cells)
+        steps.append(
+            Step(
+                name=each.name,
+                cells=each.cells,
+                after=each.after,
+                before=flow.before[each.name],
+                flow=flow.steps[each.name],
+                options=each.options,
+                size=size,
+            )
+        )
+    return Pipeline(
+        name=_name_of(notebook.about.name or notebook.path.stem),
+        notebook=notebook,
+        steps=tuple(steps),
+        prelude=gathered.prelude,
+        parameters=gathered.parameters,
+        values=values,
+        metrics=gathered.metrics,
+        warnings=tuple(dict.fromkeys(warnings)),
+    )
+
+
+def _name_of(text: str) -> str:
+    """A run's name begins with a letter; 01_model and 02_model are not to be one pipeline for that."""
+    return suggest_name(text if text[:1].isalpha() else f"nb-{text}")
+
+
+def size_of(options: Options, text: str) -> Size:
+    """How many processes the tags ask for; `text` is all code of the step."""
+    gpus = options.gpus or int(options.limits.get(GPU, "0"))
+    if options.distribute is None:
+        return Size(gpus=gpus)
+    workers = options.workers or _WORKERS
+    if options.distribute == "parameter-server":
+        servers = options.parameter_servers or 1
+        return Size(
+            workers=workers, parameter_servers=servers, framework="tensorflow", gpus=gpus, coordinated=True
+        )
+    frameworks = {"mirrored": "tensorflow", "torch": "torch"}
+    framework = frameworks.get(options.distribute) or detect(text.encode())
+    return Size(workers=workers, framework=framework, gpus=gpus)
+
+
+def step_named(pipeline: Pipeline, name: str) -> Step:
+    """A step by its name; raises InvalidNotebook, with those that there are."""
+    for step in pipeline.steps:
+        if step.name == name:
+            return step
+    known = ", ".join(step.name for step in pipeline.steps)
+    raise InvalidNotebook(f"step {name}", "the notebook has no such step", hint=f"the steps are {known}")
+
+
+def _notes_on_size(name: str, options: Options, size: Size, cells: tuple[Code, ...]) -> list[str]:
+    notes = []
+    if options.workers is None:
+        notes.append(f"step {name!r} names no number of workers and gets {size.workers}; workers:N says it")
+    notes += [
+        f"cell {code.cell} says {number} workers, the tag of step {name!r} {size.workers}; "
+        'int(os.environ["ECHELON_WORKERS"]) is always right'
+        for code in cells
+        for number in _LITERAL_COUNT.findall(code.text)
+        if int(number) not in (size.workers, 0)
+    ]
+    return notes

@@ -1,0 +1,107 @@
+"""The pipeline runs that this machine has started, by name, and where their folders are: one whose steps all
+came from the cache has no run of any engine's.
+
+One small file for each, below the state folder. What is noted of a folder that is gone counts for nothing."""
+
+from __future__ import annotations
+
+import json
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from echelon.engines import durable
+from echelon.engines.machine import state_home
+from echelon.errors import EchelonError, StateTrouble
+from echelon.model.run import RunRef
+from echelon.model.status import RunSummary
+from echelon.notebook.kept.folder import PipelineFolder, PipelineRecord, read_record
+from echelon.values import frozen
+
+_KEPT = 90 * 86400.0  # seconds that a pipeline run is remembered
+
+
+@frozen
+class Noted:
+    """A pipeline run of this machine: its folder, and its record as it is now."""
+
+    folder: PipelineFolder
+    record: PipelineRecord
+
+    @property
+    def is_cached(self) -> bool:
+        """Whether all of it came from earlier runs."""
+        return bool(self.record.steps) and all(step.state == "cached" for step in self.record.steps.values())
+
+    def summary(self, engine: str) -> RunSummary:
+        """Its row of `ps`, where no step has one."""
+        count = len(self.record.steps)
+        return RunSummary(
+            name=self.record.name,
+            uri=str(RunRef(engine=engine, name=self.record.name)),
+            state="succeeded",
+            created=self.record.created,
+            ended=max((step.ended or 0.0 for step in self.record.steps.values()), default=0.0),
+            workers=0,
+            command=f"notebook, {count} step{'s' * (count != 1)} from the cache",
+        )
+
+
+def note_pipeline(folder: PipelineFolder) -> None:
+    """Remember where a pipeline run is. A state folder that cannot be written costs no run."""
+    with suppress(OSError, StateTrouble):
+        place = _place()
+        durable.make_folder(place)
+        for entry in place.iterdir():
+            if time.time() - entry.stat().st_mtime > _KEPT:
+                entry.unlink(missing_ok=True)
+        content = json.dumps({"folder": str(folder.path)}).encode()
+        durable.replace_file(place / f"{folder.name}.json", content, sync=False)
+
+
+def forget_pipeline(name: str) -> None:
+    """The pipeline run is removed; its folder stays."""
+    with suppress(OSError, StateTrouble):
+        (_place() / f"{name}.json").unlink(missing_ok=True)
+
+
+def noted(name: str) -> Noted | None:
+    """The pipeline run of that name; None if this machine knows of none, or its folder is gone."""
+    folder = noted_folder(name)
+    if folder is None:
+        return None
+    with suppress(OSError, EchelonError, RecursionError):
+        record = read_record(folder)
+        return Noted(folder=folder, record=record) if record.name == name else None
+    return None
+
+
+def noted_folder(name: str) -> PipelineFolder | None:
+    """Where the pipeline run of that name is, or was."""
+    if Path(name).name != name:  # an address, perhaps
+        return None
+    with suppress(OSError, StateTrouble, ValueError, KeyError, TypeError, RecursionError):
+        return PipelineFolder(Path(json.loads((_place() / f"{name}.json").read_bytes())["folder"]))
+    return None
+
+
+def noted_names() -> list[str]:
+    """The names of all that this machine has started, in no order."""
+    try:
+        return [path.stem for path in _place().glob("*.json")]
+    except (OSError, StateTrouble):
+        return []
+
+
+def noted_pipelines() -> list[Noted]:
+    """All of them, in no order."""
+    return [found for name in noted_names() if (found := noted(name)) is not None]
+
+
+def cached_pipelines() -> list[Noted]:
+    """Those that came wholly from the cache, in no order."""
+    return [found for found in noted_pipelines() if found.is_cached]
+
+
+def _place() -> Path:
+    return state_home() / "pipelines"

@@ -1,0 +1,177 @@
+"""A pipeline drawn: as text for a terminal, as Mermaid, as SVG. Pure."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterator, Mapping, Sequence
+from urllib.parse import quote
+
+from echelon.notebook.picture.graph import Graph, Node, levels_of
+from echelon.notebook.picture.layout import lay_out
+from echelon.values import frozen
+
+# Names that mean something to Mermaid; in capitals they do not, and no step has capitals.
+_MERMAIDS = (
+    "call",
+    "class",
+    "click",
+    "default",
+    "direction",
+    "end",
+    "flowchart",
+    "graph",
+    "href",
+    "style",
+    "subgraph",
+)
+_NARROWEST, _HIGH, _GAP_X, _GAP_Y = 150, 48, 90, 26  # of a box in the SVG, and between boxes
+_GAP_DOWN, _BESIDE = 34, 90  # between boxes from top to bottom; room for what stands beside their lines
+_LONGEST = 40  # characters of a name
+_LETTER = 8  # pixels
+
+
+@frozen
+class Mark:
+    """What is told of a step in its box: how it stands, and the run that its box leads to."""
+
+    state: str
+    sign: str
+    run: str | None = None
+
+
+def as_text(graph: Graph) -> list[str]:
+    """One line for each step, in an order in which they can run: what comes before it, and what it gets."""
+    levels = levels_of(graph)
+    rows = []
+    for node in graph:
+        mark = f"{'  ' * levels[node.name]}{'└ ' if node.after else ''}{node.name}"
+        gets = [f"{', '.join(names)} from {source}" for source, names in node.gets.items()]
+        rows.append((mark, " and ".join(node.after), "; ".join(gets), node.size))
+    widths = [max(len(row[column]) for row in [("step", "after", "gets", ""), *rows]) for column in range(3)]
+    heads = ("step", "after", "gets", "")
+    return [
+        "  ".join([*(text.ljust(width) for text, width in zip(row, widths, strict=False)), row[3]]).rstrip()
+        for row in [heads, *rows]
+    ]
+
+
+def as_mermaid(graph: Graph) -> str:
+    """A flowchart, which many viewers of Markdown draw."""
+    lines = ["flowchart LR"]
+    lines += [
+        f'    {_id(node.name)}["{node.name}{f"<br/>{node.size}" if node.size else ""}"]' for node in graph
+    ]
+    for node in graph:
+        for source in node.sources:
+            label = f"|{', '.join(node.gets[source])}|" if source in node.gets else ""
+            lines.append(f"    {_id(source)} -->{label} {_id(node.name)}")
+    return "\n".join(lines) + "\n"
+
+
+def _id(step: str) -> str:
+    return step.upper() if step in _MERMAIDS else step
+
+
+def as_svg(graph: Graph, marks: Mapping[str, Mark] | None = None, *, downwards: bool = False) -> str:
+    """A picture: steps from left to right, or from top to bottom, and the variables beside the lines. With
+    `marks` it is for the dashboard: each box has its step's state, leads to its run, and takes its colours
+    from the page.
+    """
+    layout = lay_out(graph)
+    wide = max([_NARROWEST, *(_LETTER * len(_short(node.name)) + 30 for node in graph)])
+
+    def corner(place: tuple[float, float]) -> tuple[int, int]:
+        along, across = place
+        if downwards:
+            return 20 + round(across * (wide + _GAP_Y)), 20 + round(along * (_HIGH + _GAP_DOWN))
+        return 20 + round(along * (wide + _GAP_X)), 20 + round(across * (_HIGH + _GAP_Y))
+
+    right, bottom = corner((max(1, layout.columns) - 1, max(1.0, layout.rows) - 1))
+    width, height = right + wide + (_BESIDE if downwards else 20), bottom + _HIGH + 20
+    parts = [
+        (
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" '
+            f'height="{height}" font-family="sans-serif" font-size="13">'
+        ),
+        (
+            '<defs><marker id="end" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="8" markerHeight="8" '
+            'orient="auto"><path d="M0 0L8 4L0 8z" fill="#888"/></marker></defs>'
+        ),
+    ]
+    for node in graph:
+        for source in node.sources:
+            if source in layout.steps:
+                ways = layout.lines[source, node.name]
+                places = [corner(each) for each in (layout.steps[source], *ways, layout.steps[node.name])]
+                parts += _line(places, wide, ", ".join(node.gets.get(source, ())), downwards=downwards)
+    for node in graph:
+        mark = None if marks is None else marks.get(node.name)
+        parts += _box(node, corner(layout.steps[node.name]), wide, mark)
+    return "\n".join([*parts, "</svg>"]) + "\n"
+
+
+def _box(node: Node, place: tuple[int, int], wide: int, mark: Mark | None) -> Iterator[str]:
+    (left, top), middle = place, place[0] + wide // 2
+    name, below = html.escape(_short(node.name)), html.escape(_short(node.size))
+    if mark is None:
+        yield (
+            f'<g class="step" data-step="{html.escape(node.name)}">'
+            f'<rect x="{left}" y="{top}" width="{wide}" height="{_HIGH}" rx="6" fill="#fff" stroke="#446"/>'
+            f'<text x="{middle}" y="{top + (20 if below else 29)}" text-anchor="middle">{name}</text>'
+        )
+        if below:
+            yield (
+                f'<text x="{middle}" y="{top + 38}" text-anchor="middle" font-size="11" fill="#666">'
+                f"{below}</text>"
+            )
+        yield "</g>"
+        return
+    told = html.escape(f"{mark.sign} {mark.state.replace('-', ' ')}")
+    drawn = (
+        f"<title>{html.escape(node.name)}{f' ({below})' if below else ''}</title>"
+        f'<rect class="step {html.escape(mark.state)}" x="{left}" y="{top}" width="{wide}" height="{_HIGH}" '
+        f'rx="6"/><text x="{middle}" y="{top + 20}" text-anchor="middle">{name}</text>'
+        f'<text class="state {html.escape(mark.state)}" x="{middle}" y="{top + 38}" text-anchor="middle" '
+        f'font-size="12">{told}</text>'
+    )
+    link = "" if mark.run is None else html.escape(f"#/run/{quote(mark.run, safe='')}")
+    yield f'<a href="{link}">{drawn}</a>' if link else f"<g>{drawn}</g>"
+
+
+def _line(places: Sequence[tuple[int, int]], wide: int, label: str, *, downwards: bool) -> Iterator[str]:
+    """From the end of the first box to the beginning of the last, straight past what is between them."""
+
+    def enter(place: tuple[int, int]) -> tuple[int, int]:
+        return (place[0] + wide // 2, place[1]) if downwards else (place[0], place[1] + _HIGH // 2)
+
+    def leave(place: tuple[int, int]) -> tuple[int, int]:
+        x, y = enter(place)
+        return (x, y + _HIGH) if downwards else (x + wide, y)
+
+    first = at = leave(places[0])
+    path = f"M{at[0]} {at[1]}"
+    for number, place in enumerate(places[1:], 1):
+        to = enter(place)
+        if downwards:
+            turn = (at[1] + to[1]) // 2
+            path += f"C{at[0]} {turn} {to[0]} {turn} {to[0]} {to[1]}"
+        else:
+            turn = (at[0] + to[0]) // 2
+            path += f"C{turn} {at[1]} {turn} {to[1]} {to[0]} {to[1]}"
+        if number < len(places) - 1:
+            at = leave(place)
+            path += f"L{at[0]} {at[1]}"
+    yield f'<path d="{path}" fill="none" stroke="#888" marker-end="url(#end)"/>'
+    if label:
+        short = label if len(label) <= 24 else f"{label[:23]}…"
+        second = enter(places[1])
+        x, y = (first[0] + second[0]) // 2, (first[1] + second[1]) // 2
+        x, y, anchor = (x + 6, y + 4, "start") if downwards else (x, y - 5, "middle")
+        yield (
+            f'<text class="flow" x="{x}" y="{y}" text-anchor="{anchor}" font-size="11" fill="#555">'
+            f"{html.escape(short)}</text>"
+        )
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"

@@ -1,0 +1,296 @@
+"""The agents of one run on this machine: started, kept alive, and ended, until nothing of the run is left."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import time
+from pathlib import Path
+from typing import Any
+
+from echelon.agent import stopping
+from echelon.agent import task as agent_task
+from echelon.agent.gang.silence import OwnTicks
+from echelon.agent.gang.wire import Connection
+from echelon.agent.loop import Loop
+from echelon.agent.ranks.processes import (
+    adopt_orphans,
+    allow_descriptors,
+    descendants,
+    kill_below,
+    send,
+    state_of,
+)
+from echelon.agent.ranks.report import signal_name
+from echelon.engines import durable
+from echelon.engines.local import agents, rundir
+from echelon.engines.local.rundir import RunDir
+from echelon.supervisor import ends
+from echelon.supervisor.ends import Event
+
+LOOK = 0.1  # seconds between two looks for a request to stop
+
+
+class _Worker:
+    """One worker's agent, as the supervisor knows it."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.failures = 0
+        self.process: agents.Agent | None = None
+        self.control: Connection | None = None
+        self.beats = False  # it has sent its first heartbeat
+        self.silent = False  # it was killed because it did not respond
+
+
+class Supervisor:
+    """Looks after the agents of one run until it is over."""
+
+    def __init__(self, folder: RunDir, task: dict[str, Any], loop: Loop, terminal: int | None = None) -> None:
+        """`terminal` leads to the user's terminal: for a single rank, whichever agent starts it."""
+        self._terminal = terminal
+        self._folder = folder
+        self._task = task
+        self._loop = loop
+        if not task["interactive"]:  # a queued run keeps the terminal's input until its size is known
+            with open(os.devnull, "rb") as nothing:  # noqa: PTH123 - a descriptor is all that is needed
+                os.dup2(nothing.fileno(), 0)
+            if terminal is not None:
+                os.close(terminal)
+                self._terminal = None
+        self._listener = socket.create_server(("127.0.0.1", 0), backlog=4096)
+        task["leader"]["port"] = self._listener.getsockname()[1]
+        durable.replace_file(folder.task, json.dumps(task).encode(), sync=False)
+        self._workers = [
+            _Worker(number) for number in range(sum(group["workers"] for group in task["groups"]))
+        ]
+        allow_descriptors(len(self._workers))
+        self._verdict: Event | None = None
+        self._stop_reason: str | None = None
+        self._stop_signal: str | None = None  # the hardest that was asked for
+        self._generations = 0  # that were started so far
+        self._losses: dict[int, str] = {}  # worker -> how its agent ended
+        self._ending = False  # every agent was sent SIGTERM
+        self._ticks = OwnTicks(task["heartbeat"], time.monotonic())
+
+    def run(self) -> Event:
+        """Start the agents, and return how the run ended when nothing of it is left."""
+        Path(self._task["output"]).mkdir(parents=True, exist_ok=True)
+        self._loop.on_signal(signal.SIGCHLD, self._reap)
+        self._loop.on_signal(signal.SIGTERM, lambda: self._end("the supervisor was told to end (SIGTERM)"))
+        self._start_all()
+        self._look_for_stop()
+        self._look_for_silence()
+        self._loop.run()
+        kill_below(os.getpid(), self._collect)
+        return self._final()
+
+    # Agents
+
+    def _start_all(self) -> None:
+        if adopt_orphans():
+            self._start_together()
+        for worker in self._workers:
+            if worker.process is None:
+                self._start(worker)
+
+    def _start_together(self) -> None:
+        pairs = [socket.socketpair() for _ in self._workers]
+        orders = [self._order(*pair) for pair in zip(self._workers, (end for _, end in pairs), strict=True)]
+        started = agents.start_together(self._folder.task, orders)
+        for number, (ours, theirs) in enumerate(pairs):
+            theirs.close()
+            if number < len(started):
+                self._started(self._workers[number], started[number], ours)
+            else:
+                ours.close()  # should there be an agent of which we do not know, it ends by this
+
+    def _start(self, worker: _Worker) -> None:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            agent = agents.start(self._folder.task, self._order(worker, theirs))
+        self._started(worker, agent, ours)
+
+    def _order(self, worker: _Worker, control: socket.socket) -> agents.Order:
+        handed = [control.fileno()]
+        options = {
+            "--worker": str(worker.number),
+            "--control-fd": str(control.fileno()),
+            "--failures": str(self._generations),
+        }
+        if worker.number == 0:
+            handed.append(self._listener.fileno())
+            options["--listen-fd"] = str(self._listener.fileno())
+        if self._terminal is not None:
+            handed.append(self._terminal)
+            options["--terminal-fd"] = str(self._terminal)
+        environment = {}
+        if any(self._task["gpus"]):
+            # A worker without GPUs among others that have some must not see theirs.
+            gpus = ",".join(self._task["gpus"][worker.number])
+            environment = {"CUDA_VISIBLE_DEVICES": gpus, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+        log = self._folder.worker_log(worker.number, worker.failures)
+        return agents.Order(options=options, descriptors=handed, log=log, environment=environment)
+
+    def _started(self, worker: _Worker, agent: agents.Agent, ours: socket.socket) -> None:
+        worker.process = agent
+        worker.control = Connection(self._loop, ours)
+        worker.control.trust()
+        worker.control.on_message = lambda _connection, message: self._on_message(worker, message)
+        worker.beats = worker.silent = False
+        self._note("worker-started", worker, pid=worker.process.pid, version=agent_task.VERSION)
+
+    def _reap(self) -> None:
+        ended = dict(self._collect())
+        gone = [
+            worker for worker in self._workers if worker.process is not None and worker.process.pid in ended
+        ]
+        codes = {}
+        for worker in gone:
+            assert worker.process is not None
+            codes[worker.number] = ended[worker.process.pid]
+            worker.process.ended(codes[worker.number])
+            worker.process = None
+        if any(codes.values()):
+            self._end_orphans()
+        for worker in gone:
+            self._agent_ended(worker, codes[worker.number])
+        if not any(worker.process for worker in self._workers):
+            self._loop.stop()
+
+    def _collect(self) -> list[tuple[int, int]]:
+        """Take in every child that has ended, adopted ones too."""
+        ended = []
+        with contextlib.suppress(ChildProcessError):
+            while (found := os.waitpid(-1, os.WNOHANG))[0]:
+                ended.append((found[0], os.waitstatus_to_exitcode(found[1])))
+        return ended
+
+    def _agent_ended(self, worker: _Worker, code: int) -> None:
+        if worker.control is not None:
+            worker.control.read_rest()
+            worker.control.close()
+        over = self._verdict is not None or self._stop_reason is not None
+        over = over or (self._ending and not worker.silent)  # a leader that is missed, and not yet killed
+        if code in (0, agent_task.RUN_OVER, agent_task.NO_LEADER) or over:
+            self._note("worker-ended", worker, exit_code=code)
+            if worker.number == 0 or code == agent_task.NO_LEADER:
+                self._end_agents()  # the others would wait for a leader that is gone
+            return
+        reason = self._losses[worker.number] = self._how(worker, code)
+        self._note("worker-lost", worker, reason=reason)
+        if not self._ending and sum(each.failures for each in self._workers) < self._task["restarts"]:
+            worker.failures += 1
+            self._start(worker)
+        elif worker.number == 0:
+            self._end_agents()  # without a leader no other agent decides that the run is over
+
+    def _how(self, worker: _Worker, code: int) -> str:
+        if worker.silent:
+            return f"its agent did not respond for {self._task['lost_after']:g} s"
+        if code < 0:
+            return f"its agent was killed by {signal_name(-code)}"
+        return f"its agent exited with code {code}"
+
+    def _look_for_silence(self) -> None:
+        """Kill an agent that is stopped or starved, so that it counts as lost. The others of its gang notice
+        it too; of a single worker, or of a leader that may restart, only we do.
+        """
+        now = time.monotonic()
+        still = self._ticks.stood_still(now)
+        for worker in self._workers:
+            if worker.process is None or worker.control is None or worker.silent:
+                continue
+            if still:
+                worker.control.received_at = now
+            if now - worker.control.received_at <= self._task["lost_after"]:
+                continue
+            state = state_of(worker.process.pid)
+            # Another agent would wait for the disk, too; and on a machine that starts hundreds of runs at
+            # once, one may take long to begin.
+            if state == "D" or not (worker.beats or state == "T"):
+                worker.control.received_at = now
+                continue
+            worker.silent = True
+            self._losses[worker.number] = self._how(worker, 0)
+            send(worker.process.pid, signal.SIGKILL)
+        self._loop.call_later(self._task["heartbeat"], self._look_for_silence)
+
+    def _end_orphans(self) -> None:
+        """End what an agent that was killed has left: whatever is below us and neither an agent nor below
+        one. An agent that ended well has left nothing.
+        """
+        agents = {worker.process.pid for worker in self._workers if worker.process is not None}
+        for pid in descendants(os.getpid(), but=agents):
+            send(pid, signal.SIGKILL)
+
+    def _end_agents(self) -> None:
+        self._ending = True
+        for worker in self._workers:
+            if worker.process is not None:
+                send(worker.process.pid, signal.SIGTERM)
+        self._loop.call_later(self._task["grace"] + 5.0, self._kill_agents)
+
+    def _kill_agents(self) -> None:
+        for worker in self._workers:
+            if worker.process is not None:
+                send(worker.process.pid, signal.SIGKILL)
+
+    # Messages
+
+    def _on_message(self, worker: _Worker, message: Event) -> None:
+        """Write down an agent's event, and keep the verdict."""
+        if message.get("say") == "beat":
+            worker.beats = True
+            return
+        if message.get("kind") == "verdict":
+            self._verdict = message
+        if message.get("kind") == "worker-running":
+            self._generations = max(self._generations, message["restart"] + 1)
+        with contextlib.suppress(OSError):  # a full disk must not end the run
+            rundir.append_event(self._folder, message)
+
+    def _note(self, kind: str, worker: _Worker, **more: object) -> None:
+        with contextlib.suppress(OSError):
+            rundir.append_event(
+                self._folder, {"kind": kind, "at": rundir.now(), "worker": worker.number, **more}
+            )
+
+    def _look_for_stop(self) -> None:
+        stop = rundir.read_json(self._folder.stop)
+        if stop is not None:
+            self._end(str(stop.get("reason")), stopping.asked_for(stop))
+        self._loop.call_later(LOOK, self._look_for_stop)
+
+    def _end(self, reason: str, signal: str = stopping.TERMINATE) -> None:
+        """End the run: by the leader; if there is none, or it does not manage, by the supervisor itself."""
+        if not stopping.is_harder(signal, self._stop_signal):
+            return
+        self._stop_reason, self._stop_signal = reason, signal
+        leader = self._workers[0]
+        if signal == stopping.KILL:
+            self._kill_agents()
+        elif leader.process is not None and leader.control is not None:
+            leader.control.send({"say": "stop", "reason": reason, "signal": signal})
+            patience = stopping.time_left(signal, self._task["grace"]) + 10.0
+            self._loop.call_later(patience, self._kill_agents)
+        else:
+            self._end_agents()
+
+    # The end
+
+    def _final(self) -> Event:
+        verdict = self._verdict
+        if self._stop_reason is not None and (verdict is None or verdict.get("outcome") != "succeeded"):
+            return ends.stopped(self._stop_reason)
+        if verdict is not None:
+            cause = verdict.get("cause")
+            if cause and cause.get("kind") == "worker-lost" and cause.get("worker") in self._losses:
+                # The leader knows only that a connection broke off; we know how the agent ended.
+                cause = dict(cause, summary=ends.summary(cause["worker"], self._losses[cause["worker"]]))
+            return {**verdict, "kind": "finished", "at": rundir.now(), "cause": cause}
+        worker, reason = next(iter(self._losses.items()), (0, "its agent ended without a verdict"))
+        return ends.lost(worker, reason)

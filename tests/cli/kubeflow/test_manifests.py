@@ -1,0 +1,292 @@
+"""A job of Kubeflow's on the command line: `run -f`, on this machine, and `convert`."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+import pytest
+from tests.kubeflow.calling_torchrun import calling_torchrun
+from tests.kubeflow.test_pytorchjob import DIFFERENT, MNIST
+from tests.kubeflow.test_tfjob import DIST_MNIST
+from tests.kubeflow.test_trainjob import JOB, RUNTIME, joined
+
+from echelon.cli import main
+from echelon.cli.commands import runs
+from echelon.jobfile import read_job_file
+from echelon.jobfile.writing import write_job_file
+from echelon.kubeflow import read_manifest
+from echelon.model.meaning import to_job
+
+Call = Callable[..., subprocess.CompletedProcess[str]]
+Write = Callable[..., Path]
+
+HELPERS = """
+    apiVersion: v1
+    kind: ConfigMap
+    metadata: {name: helpers}
+    data:
+      greeting.txt: hello
+"""
+TORCHRUN = joined(
+    HELPERS,
+    calling_torchrun(
+        "/opt/mnist/src/train.py --greeting /etc/helpers/greeting.txt --nodes $(PET_NNODES)",
+        "my/torch:2",
+        procs=1,
+        volumes={
+            "/opt/mnist/src": "hostPath: {path: /mnt/src}",
+            "/etc/helpers": "configMap: {name: helpers}",
+        },
+    ),
+)
+TRAIN = """
+    import os, sys
+
+    options = dict(zip(sys.argv[1::2], sys.argv[2::2]))
+    greeting = open(options["--greeting"]).read()
+    print(greeting, os.environ["RANK"], os.environ["WORLD_SIZE"], options["--nodes"])
+"""
+
+
+@pytest.mark.slow
+def test_a_shell_that_calls_torchrun_with_its_variables(cli: Call, write: Write) -> None:
+    write("job.yaml", TORCHRUN)
+    write("src/train.py", TRAIN)
+    done = cli("run", "-f", "job.yaml", "--on", "local", "--map", "/opt/mnist/src=./src", patience=240)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    assert sorted(line.partition("] ")[2] for line in done.stdout.splitlines() if "hello" in line) == [
+        "hello 0 2 2",
+        "hello 1 2 2",
+    ]
+    assert "image my/torch:2 is not used" in done.stderr
+    assert "nothing is made in a cluster: ConfigMap helpers" in done.stderr
+
+
+def test_master_and_workers_on_this_machine(cli: Call, write: Write) -> None:
+    """A script that needs no torchrun finds its rank; what was not honoured is said before it starts."""
+    write("job.yaml", MNIST.replace("nvidia.com/gpu: 1", "").replace("cpu: 500m", "cpu: 100m"))
+    write(
+        "src/mnist.py",
+        """
+        import os, sys
+        print(os.environ["RANK"], os.environ["WORLD_SIZE"], os.environ["PET_NNODES"], sys.argv[-1])
+        """,
+    )
+    Path("data").mkdir()
+    done = cli(
+        "run",
+        "-f",
+        "job.yaml",
+        "--on",
+        "local",
+        "--map",
+        "/opt/mnist/src=src",
+        "--map",
+        "/data=data",
+        "-n",
+        "3",
+    )
+    assert done.returncode == 0, done.stderr
+    data = Path("data").resolve()
+    assert sorted(done.stdout.splitlines())[:3] == [
+        f"[{rank}] {rank} 3 3 --data={data}/train" for rank in range(3)
+    ]
+
+
+def test_arguments_instead_of_the_manifests(
+    home: Path, write: Write, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write("job.yaml", DIST_MNIST.replace("/app/", ""))
+    write("dist_mnist.py", "print(1)")
+    words = ("run", "-f", "job.yaml", "--on", "local", "--dry-run", "-o", "json", "--", "--epochs", "1")
+    assert main.call(list(words)) == 0
+    job = json.loads(capsys.readouterr().out)["job"]
+    assert (job["command"], job["args"]) == (["python", "dist_mnist.py"], ["--epochs", "1"])
+
+
+@pytest.mark.parametrize(
+    "text", [MNIST, DIFFERENT, DIST_MNIST, joined(RUNTIME, JOB)], ids=["mnist", "chief", "ps", "trainjob"]
+)
+def test_the_converted_job_is_the_same_job(
+    home: Path, write: Write, capsys: pytest.CaptureFixture[str], text: str
+) -> None:
+    write("job.yaml", text)
+    assert main.call(["convert", "job.yaml"]) == 0
+    Path("converted").mkdir()
+    Path("converted/job.yaml").write_text(capsys.readouterr().out)
+    manifest = read_manifest(Path("job.yaml"))
+    assert manifest is not None
+    converted = read_job_file(Path("converted/job.yaml"))
+    assert to_job(converted, name="x") == to_job(manifest.settings, name="x")
+    assert (converted.on, converted.namespace) == ("k8s", manifest.settings.namespace)
+
+
+@pytest.mark.parametrize(
+    "word", ["yes", "1e3", "0x10", "null", "~", "on", "1:30", " x", "a\nb\n", "a \nb", "'", "{output}"]
+)
+def test_every_word_survives_the_job_file(write: Write, home: Path, word: str) -> None:
+    from echelon.model.settings import Settings
+
+    settings = Settings(command=("echo", word), env={"A": word}, framework="plain")
+    Path("job.yaml").write_text(write_job_file(settings))
+    assert to_job(read_job_file(Path("job.yaml")), name="x") == to_job(settings, name="x")
+
+
+def test_what_is_not_honoured_stands_above_the_job_file(
+    home: Path, write: Write, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write("job.yaml", DIFFERENT)
+    assert main.call(["convert", "job.yaml"]) == 0
+    assert capsys.readouterr().out.startswith("# not honoured: restartPolicy: ")
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("run", "-f", "job.yaml", "--on", "local"), "'/data' (persistentVolumeClaim mnist-data) is not on"),
+        (("run", "-f", "plain.yaml", "--map", "/a=."), "has nothing to map"),
+        (("run", "-f", "job.yaml", "--map", "/a=."), "is for this machine"),
+        (
+            ("run", "-f", "job.yaml", "--as", "native", "-n", "3"),
+            "has no effect on a job that is submitted as",
+        ),
+        (("run", "-f", "plain.yaml", "--as", "native"), "has nothing to submit"),
+        (("convert", "plain.yaml"), "holds no job of Kubeflow's"),
+        (("convert", "bad.yaml"), "bad.yaml:2: kind: 'Pod' is no job"),
+    ],
+)
+def test_what_cannot_be(home: Path, write: Write, capsys: Any, words: tuple[str, ...], says: str) -> None:
+    write("job.yaml", MNIST)
+    write("plain.yaml", "command: ['true']")
+    write("bad.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: x}\n")
+    assert main.call(list(words)) == 110
+    assert says in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "place"),
+    [
+        ("kind: PyTorchJob", "kind: PyTorchJobs", "kind: 'PyTorchJobs'"),
+        ("kubeflow.org/v1", "kubeflow.org/v2", "apiVersion: 'kubeflow.org/v2'"),
+        ("- name: pytorch", "- tty: true", "template.spec.containers[0].name: None"),
+        ("- name: pytorch", "- name: trainer", "template.spec.containers: 'trainer'"),
+        ("replicas: 1", "replicas: 2", "spec.pytorchReplicaSpecs.Master.replicas: 2"),
+        ("runPolicy:", "runPolicies:", "spec.runPolicies: 'runPolicies'"),
+        ("image: docker.io/my/torch:2.9", 'image: "{{ .Values.image }}"', "containers[0].image:"),
+        ("image: docker.io/my/torch:2.9", "image: {{ .Values.image }}", "job.yaml:23: 'image: {{ .V"),
+    ],
+)
+@pytest.mark.parametrize("command", [("run", "-f"), ("run", "--dry-run", "-f"), ("convert",)])
+def test_bad_yaml_is_one_line_and_nothing_is_made(
+    home: Path, write: Write, capsys: Any, command: tuple[str, ...], old: str, new: str, place: str
+) -> None:
+    """Whichever the place, it is refused before a cluster is asked: here there is none."""
+    assert old in MNIST
+    write("job.yaml", MNIST.replace(old, new, 1))
+    for where in ("k8s", "local"):
+        assert main.call([*command, "job.yaml", "--on", where]) == 110
+        said = capsys.readouterr()
+        line, *hint = said.err.splitlines()
+        assert line.startswith("echelon: job.yaml:")
+        assert place in line
+        assert [each.startswith("  hint: ") for each in hint] == [True]
+        assert said.out == ""
+    assert not home.exists()
+    assert [each.name for each in Path.cwd().iterdir()] == ["job.yaml"]
+
+
+SMALL = """
+    apiVersion: kubeflow.org/v1
+    kind: PyTorchJob
+    metadata: {generateName: small-}
+    spec:
+      pytorchReplicaSpecs:
+        Master:
+          replicas: 1
+          template:
+            metadata: {annotations: {sidecar.istio.io/inject: "true"}}
+            spec:
+              containers: [{name: pytorch, image: a, command: [echo, hello]}]
+"""
+
+
+def test_a_job_from_standard_input_gets_the_name_that_it_asks_for(home: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "echelon.cli.main", "run", "-f", "-", "--on", "local"],
+        input=dedent(SMALL),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, "hello\n"), done.stderr
+    assert "run small-" in done.stderr
+    assert "echelon's pods get no sidecar" in done.stderr
+
+
+def test_what_a_job_of_kubeflows_has_no_use_for(
+    home: Path, write: Write, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write("job.yaml", SMALL)
+    write("train.py", "print(1)")
+    assert main.call(["run", "-f", "job.yaml", "--on", "local", "train.py"]) == 110
+    assert "'train.py' is not for job.yaml" in capsys.readouterr().err
+    assert main.call(["run", "-f", "https://example.org/job.yaml"]) == 110
+    assert "download it first" in capsys.readouterr().err
+
+
+def test_a_dry_run_says_that_the_name_is_taken(
+    home: Path, write: Write, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["run", "-f", str(write("job.yaml", SMALL)), "--on", "local", "--name", "taken"]
+    assert main.call(words) == 0
+    capsys.readouterr()
+    assert main.call([*words, "--dry-run"]) == 0
+    assert "there is a run 'taken' already" in capsys.readouterr().err
+
+
+def test_convert_writes_json_and_tells_of_other_documents(
+    home: Path, write: Write, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write("job.yaml", TORCHRUN)
+    assert main.call(["convert", "job.yaml", "-o", "json"]) == 0
+    told = capsys.readouterr()
+    assert json.loads(told.out)["workers"] == 2
+    assert "not in a job file: ConfigMap helpers" in told.err
+    assert main.call(["convert", "job.yaml"]) == 0
+    assert "# not in a job file: ConfigMap helpers" in capsys.readouterr().out
+    write("small.yaml", SMALL)
+    assert main.call(["convert", "small.yaml"]) == 0
+    assert "name:" not in capsys.readouterr().out, "each run of the file gets one of its own"
+
+
+class Foreign:
+    """A job of somebody's, as a handle on a run."""
+
+    name, uri, foreign = "pytorchjob/mnist", "k8s://team/pytorchjob/mnist", True
+
+    def __init__(self) -> None:
+        self.removed: list[str] = []
+
+    def remove(self, _tell: object) -> list[str]:
+        self.removed.append(self.uri)
+        return []
+
+
+def test_a_job_that_echelon_did_not_make_is_not_deleted_unasked(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = Foreign()
+    monkeypatch.setattr(runs, "attach_all", lambda *_: ([found], None))
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    assert main.call(["rm", found.uri]) != 0
+    assert f"say --yes if it may be deleted: {found.uri}" in capsys.readouterr().err
+    assert not found.removed
+    assert main.call(["rm", "--yes", found.uri]) == 0
+    assert found.removed == [found.uri]

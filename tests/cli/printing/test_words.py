@@ -1,0 +1,47 @@
+"""How single things are written for people."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from echelon.cli.printing.words import phases
+from echelon.model.status import Status
+
+
+@pytest.mark.parametrize(
+    ("about", "expected"),
+    [
+        ({}, "queued 1 m 39 s"),
+        ({"started": 3.0}, "queued 2.0 s, starting 1 m 37 s"),
+        (
+            {"started": 3.0, "agents_since": 4.0, "training_since": 5.0},
+            "queued 2.0 s, starting 2.0 s, training 1 m 35 s",
+        ),
+        ({"namespace": "team", "started": 3.0}, "queued 2.0 s, pulling 1 m 37 s"),
+        (
+            {
+                "namespace": "team",
+                "started": 3.0,
+                "agents_since": 10.0,
+                "training_since": 12.0,
+                "ended": 22.0,
+            },
+            "queued 2.0 s, pulling 7.0 s, starting 2.0 s, training 10.0 s",
+        ),
+        (
+            {
+                "namespace": "team",
+                "started": 3.0,
+                "agents_since": 50.0,
+                "training_since": 60.0,
+                "restarts": 2,
+            },
+            "queued 2.0 s, training 40.0 s",
+        ),
+        ({"namespace": "team", "started": 3.0, "agents_since": 50.0, "restarts": 1}, "queued 2.0 s"),
+    ],
+)
+def test_phases(about: dict[str, Any], expected: str) -> None:
+    assert phases(Status(name="r", uri="u", created=1.0, **about), 100.0) == expected

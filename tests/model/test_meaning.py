@@ -1,0 +1,180 @@
+"""What the settings mean as a Job."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from echelon.errors import InvalidJob
+from echelon.model.job import Job, Role, Secret
+from echelon.model.meaning import to_job
+from echelon.model.pods.pod import Keeper, Output, PodOptions, choose_keeper
+from echelon.model.resources import Amount, Resources
+from echelon.model.settings import RoleSettings, Settings
+
+
+def test_a_role_is_a_whole_worker_description() -> None:
+    said = Settings(
+        script="train.py",
+        gpus=2,
+        memory="1Gi",
+        roles={
+            "launcher": 1,
+            "ps": RoleSettings(
+                workers=2,
+                procs=3,
+                command="serve --name 'a b'",
+                args=("--port", 7000),
+                env={"N": 1},
+                image="my/server:2",
+                template={"spec": {"hostNetwork": True}},
+            ),
+        },
+    )
+    launcher, ps = to_job(said, name="x").roles
+    assert launcher == Role(
+        name="launcher", workers=1, resources=Resources(memory=Amount(request=2.0**30))
+    ), "it computes nothing, so it needs no GPU"
+    assert ps == Role(
+        name="ps",
+        workers=2,
+        procs=3,
+        resources=Resources(memory=Amount(request=2.0**30)),
+        command=("serve", "--name", "a b"),
+        args=("--port", "7000"),
+        env={"N": "1"},
+        image="my/server:2",
+        template={"spec": {"hostNetwork": True}},
+    )
+    with pytest.raises(InvalidJob, match="image"):
+        to_job(Settings(script="a.py", roles={"ps": RoleSettings(image="Not An Image")}), name="x")
+
+
+def test_the_least_that_can_be_said() -> None:
+    assert to_job(Settings(script="train.py"), name="train") == Job(name="train", script="train.py")
+
+
+def test_everything_said() -> None:
+    said = Settings(
+        name="fm",
+        command="prog --x 'a b'",
+        args=("--lr", 1e-3, 2),
+        workers=2,
+        gpus=4,
+        gpu_type="A100",
+        cpus="2:4",
+        memory="1Gi",
+        resource={"rdma/hca": 1},
+        roles={"chief": 1, "ps": 2, "evaluator": RoleSettings(gpus=0, memory="2Gi", cpus=1)},
+        framework="tensorflow",
+        env={"A": 1},
+        secret=("T", "U=@file"),
+        restarts=3,
+        priority=2,
+        timeout="1h",
+        results="out",
+        resume=True,
+        include=("data",),
+    )
+    worker = Resources(
+        gpus=4,
+        gpu_type="A100",
+        cpus=Amount(request=2, limit=4),
+        memory=Amount(request=2**30),
+        other={"rdma/hca": 1},
+    )
+    bare = Resources(cpus=worker.cpus, memory=worker.memory)
+    assert to_job(said, name="x") == Job(
+        name="fm",
+        command=("prog", "--x", "a b"),
+        args=("--lr", "0.001", "2"),
+        workers=2,
+        procs=4,
+        resources=worker,
+        roles=(
+            Role(name="chief", workers=1, resources=worker),
+            Role(name="ps", workers=2, resources=bare),
+            Role(
+                name="evaluator",
+                workers=1,
+                resources=Resources(cpus=Amount(request=1), memory=Amount(request=2**31)),
+            ),
+        ),
+        framework="tensorflow",
+        env={"A": "1"},
+        secrets=(Secret(name="T"), Secret(name="U", file="file")),
+        restarts=3,
+        priority=2,
+        timeout=3600,
+        results="out",
+        resume=True,
+        include=("data",),
+        pod=PodOptions(keeper=Keeper()),
+    )
+
+
+def test_one_process_per_gpu_unless_said_otherwise() -> None:
+    assert to_job(Settings(script="a", gpus=4), name="x").procs == 4
+    assert to_job(Settings(script="a", gpus=4, procs=1), name="x").procs == 1
+    assert to_job(Settings(script="a"), name="x").procs == 1
+
+
+@pytest.mark.parametrize(
+    ("said", "field", "hint"),
+    [
+        (Settings(), "script", "give one of script, module, command"),
+        (Settings(script="a", workers=0), "workers", "at least one"),
+        (Settings(script="a", workers="2"), "workers", "for example workers: 1"),  # type: ignore[arg-type]
+        (Settings(script="a", workers=True), "workers", "for example workers: 1"),
+        (Settings(script="a", memory="lots"), "memory", "16Gi"),
+        (Settings(script="a", roles={"ps": RoleSettings(cpus="x")}), "role ps: cpus", "cores"),
+        (Settings(script="a", roles={"ps": RoleSettings(gpus="x")}), "role ps: gpus", "for example"),  # type: ignore[arg-type]
+        (Settings(script="a", roles={"ps": 0}), "role ps", "leave the role out"),
+        (Settings(script="a", resource={"x": 1.5}), "resource x", "for example"),  # type: ignore[dict-item]
+        (Settings(script="a", timeout="soon"), "timeout", "30s, 5m"),
+        (Settings(command="a 'b"), "command", "give a list of words"),
+    ],
+)
+def test_settings_that_make_no_job(said: Settings, field: str, hint: str) -> None:
+    with pytest.raises(InvalidJob) as caught:
+        to_job(said, name="x")
+    assert caught.value.field == field
+    assert hint in caught.value.hint
+
+
+def test_a_secret_in_the_open_is_refused_and_not_repeated() -> None:
+    with pytest.raises(InvalidJob, match="export T and say --secret T") as caught:
+        to_job(Settings(script="a", secret=("T=hunter2",)), name="x")
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("more", "keeper"),
+    [
+        ({}, None),
+        ({"detach": True}, Keeper()),
+        ({"gpus": 1}, Keeper()),
+        ({"resource": {"amd.com/gpu": 1}}, Keeper()),
+        ({"roles": {"chief": RoleSettings(gpus=1)}}, Keeper()),
+        ({"gpus": 1, "output": "new:"}, None),
+        ({"detach": True, "output": "pvc:shelf"}, None),
+        ({"gpus": 1, "keep": "0"}, None),
+        ({"gpus": 1, "keep": 0}, None),
+        ({"keep": "1h"}, None),
+        ({"detach": True, "keep": "1h", "keep_size": "5Gi"}, Keeper(keep=3600, size=5 << 30)),
+    ],
+)
+def test_which_runs_have_a_keeper(more: dict[str, Any], keeper: Keeper | None) -> None:
+    assert to_job(Settings(script="a", **more), name="x").pod.keeper == keeper
+
+
+def test_results_on_a_volume_need_no_keeper() -> None:
+    assert choose_keeper(1.0, 1, devices=True, detached=True, output=None) == Keeper(keep=1.0, size=1)
+    assert choose_keeper(1.0, 1, devices=True, detached=True, output=Output()) is None
+
+
+@pytest.mark.parametrize(("name", "value"), [("keep", "soon"), ("keep", -1), ("keep_size", "much")])
+def test_a_keepers_time_and_size_are_checked(name: str, value: object) -> None:
+    with pytest.raises(InvalidJob, match=name):
+        to_job(Settings(script="a", **{name: value}), name="x")  # type: ignore[arg-type]

@@ -1,0 +1,217 @@
+"""Kale's tags and ours, cells gathered to steps, and parameters."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.notebook.books import read_book, write_book
+
+from echelon.notebook.analysis.cells import InvalidNotebook, read_notebook, write_tags
+from echelon.notebook.analysis.pipeline import read_pipeline
+from echelon.notebook.analysis.tags import read_tag_list
+
+
+def test_every_tag_of_kale_is_read() -> None:
+    tags = read_tag_list(
+        [
+            "block:train",
+            "prev:load",
+            "limit:nvidia.com/gpu:1",
+            "limit:memory:4Gi",
+            "annotation:see:http://x:80/y",
+            "label:team:vision",
+            "image:registry:5000/me/img:2",
+            "cache:disabled",
+            "report:enabled",
+            "secret:keys:token:HF_TOKEN",
+            "distribute:tf.distribute.experimental.MultiWorkerMirroredStrategy",
+            "numWorkers:3",
+            "gpus:2",
+            "slideshow",
+        ],
+        "cell 1",
+    )
+    assert (tags.steps, tags.after, tags.unknown) == (("train",), ("load",), ("slideshow",))
+    options = tags.options
+    assert options.limits == {"nvidia.com/gpu": "1", "memory": "4Gi"}
+    assert options.annotations == {"see": "http://x:80/y"}
+    assert options.labels == {"team": "vision"}
+    assert options.secrets == (("keys", "token", "HF_TOKEN"),)
+    assert (options.image, options.cache) == ("registry:5000/me/img:2", False)
+    assert (options.distribute, options.workers, options.gpus) == ("mirrored", 3, 2)
+
+
+@pytest.mark.parametrize(
+    ("tag", "says"),
+    [
+        ("step:My Step", "'My Step' cannot name a step"),
+        ("limit:cpu", "has no value"),
+        ("secret:a:b", "names no variable"),
+        ("distribute:magic", "is not known"),
+        ("workers:many", "needs a number"),
+        ("cache:maybe", "is not known"),
+    ],
+)
+def test_a_tag_whose_value_is_wrong_is_refused_with_its_cell(tag: str, says: str) -> None:
+    with pytest.raises(InvalidNotebook, match=says) as refused:
+        read_tag_list([tag], "cell 7")
+    assert refused.value.message.startswith("cell 7")
+    assert refused.value.hint
+
+
+@pytest.mark.parametrize(
+    ("tags", "framework", "workers", "servers"),
+    [
+        ("distribute workers:2", "torch", 2, 0),
+        ("distribute:torch", "torch", 2, 0),
+        ("distribute:MultiWorkerMirroredStrategy numWorkers:4", "tensorflow", 4, 0),
+        ("workers:3 parameterServers:2", "tensorflow", 3, 2),
+        ("distribute:ParameterServerStrategy numWorkers:2 numParameterServers:1", "tensorflow", 2, 1),
+    ],
+)
+def test_distribution(tmp_path: Path, tags: str, framework: str, workers: int, servers: int) -> None:
+    (step,) = read_book(tmp_path, [(f"step:train {tags}", "import torch\nx = 1")]).steps
+    assert (step.size.framework, step.size.workers, step.size.parameter_servers) == (
+        framework,
+        workers,
+        servers,
+    )
+
+
+def test_cells_are_gathered(tmp_path: Path) -> None:
+    pipeline = read_book(
+        tmp_path,
+        [
+            ("imports", "import math"),
+            ("", "import json"),  # joins the imports
+            ("step:load", "x = 1"),
+            ("skip", "this is ! not Python"),
+            ("", "y = x + 1"),  # joins load: the skipped cell does not count
+            ("step:use prev:load limit:cpu:2", "z = math.sqrt(y)"),
+            ("step:load", "w = 2"),  # a repeated name is added to the step
+            ("", ""),
+            ("pipeline-metrics", "print(z)\nw"),
+        ],
+    )
+    assert [code.cell for code in pipeline.prelude] == [1, 2]
+    assert {step.name: [code.cell for code in step.cells] for step in pipeline.steps} == {
+        "load": [3, 5, 7],
+        "use": [6],
+    }
+    assert pipeline.steps[1].options.limits == {"cpu": "2"}
+    assert pipeline.metrics == ("z", "w")
+
+
+def test_untagged_cells_before_the_first_step(tmp_path: Path) -> None:
+    """One that only defines runs in every step; one that works is a step of its own, before all others."""
+    pipeline = read_book(
+        tmp_path,
+        [
+            ("", "import math\nN = 3"),
+            ("", "data = [math.pi] * N"),
+            ("step:use", "print(data, N)"),
+            ("step:b", "1"),
+        ],
+    )
+    assert [code.cell for code in pipeline.prelude] == [1]
+    assert [(step.name, step.after) for step in pipeline.steps] == [
+        ("start", ()),
+        ("use", ("start",)),
+        ("b", ("start",)),
+    ]
+    assert pipeline.steps[1].flow.inputs == {"data": "start"}
+
+
+def test_metadata_of_kale(tmp_path: Path) -> None:
+    metadata = {
+        "kubeflow_notebook": {
+            "pipeline_name": "Fashion MNIST",
+            "docker_image": "me/img:1",
+            "experiment_name": "",
+            "volumes": [
+                {"name": "data", "type": "pvc", "mount_point": "/data", "size": 5, "size_type": "Gi"}
+            ],
+            "steps_defaults": ["limit:memory:2Gi"],
+        }
+    }
+    pipeline = read_book(tmp_path, [("step:a", "1"), ("step:b limit:memory:4Gi", "1")], metadata=metadata)
+    assert pipeline.name == "fashion-mnist"
+    about = pipeline.notebook.about
+    assert (about.image, about.volumes[0].mount_point, about.volumes[0].size) == ("me/img:1", "/data", "5Gi")
+    assert [step.options.limits["memory"] for step in pipeline.steps] == ["2Gi", "4Gi"]
+
+
+@pytest.mark.parametrize(
+    ("cells", "says"),
+    [
+        ([("step:a prev:lod", "1"), ("step:load", "1")], r"cell 1: prev:lod.*did you mean prev:load"),
+        ([("step:a prev:a", "1")], "cannot come after itself"),
+        ([("step:a prev:b", "1"), ("step:b prev:a", "1")], "wait for each other: a after b after a"),
+        ([("imports step:a", "1")], "tagged both"),
+        ([("imports", "import os")], "has no step"),
+        ([("step:a", "x = = 1")], "cell 1, line 1: this is no Python"),
+    ],
+)
+def test_what_cannot_be_is_refused(tmp_path: Path, cells: list[tuple[str, str]], says: str) -> None:
+    with pytest.raises(InvalidNotebook) as refused:
+        read_book(tmp_path, cells)
+    import re
+
+    assert re.search(says, str(refused.value))
+
+
+def test_parameters_keep_their_types_and_lines(tmp_path: Path) -> None:
+    cells = [
+        (
+            "pipeline-parameters",
+            "lr = 0.1\nn: int = -1\nname = 'a'\nnone = None\nflag = True\nsizes = [1, 2]\nmust: str",
+        ),
+        ("pipeline-parameters", "rate: float = 1"),
+        ("step:use", "print(lr, n, name, none, flag, sizes, must, rate)"),
+    ]
+    given = {"lr": "1", "n": "-5", "name": "5", "none": "3", "flag": "no", "sizes": "[3]", "must": "x"}
+    given["rate"] = "0.5"
+    pipeline = read_book(tmp_path, cells, given)
+    assert pipeline.values == {
+        "lr": 1.0, "n": -5, "name": "5", "none": 3, "flag": False, "sizes": [3], "must": "x", "rate": 0.5,
+    }  # fmt: skip
+    assert pipeline.prelude[0].text.split("\n")[1] == "n: int = -5"
+    for wrong, says in [
+        ({"lr": "fast"}, "is no float"),
+        ({"n": "1.5"}, "is no int"),
+        ({"sizes": "3"}, "is no list"),
+        ({"lrr": "1"}, "did you mean lr"),
+        ({}, "'must' has no value"),
+    ]:
+        with pytest.raises(InvalidNotebook) as refused:
+            read_pipeline(tmp_path / "book.ipynb", {"must": "x"} | wrong if wrong else {})
+        assert says in str(refused.value)
+    with pytest.raises(InvalidNotebook, match="is no constant"):
+        read_book(tmp_path, [("pipeline-parameters", "a = f()"), ("step:a", "1")])
+
+
+def test_a_tag_is_written_and_nothing_else_changes(tmp_path: Path) -> None:
+    path = write_book(
+        tmp_path / "b.ipynb", [("step:a", "x = 1"), ("", "y = 'ä'")], {"kernelspec": {"name": "p"}}
+    )
+    path.chmod(0o640)
+    before = json.loads(path.read_text())
+    write_tags(path, 2, lambda _cells: {2: ("step:b", "prev:a")})
+    assert write_tags(path, 2, lambda cells: {2: cells[2][:1]}) == {2: ("step:b",)}
+    after = json.loads(path.read_text())
+    assert after["cells"][1]["metadata"].pop("tags") == ["step:b"]
+    assert after == before
+    assert path.stat().st_mode & 0o777 == 0o640
+    assert read_notebook(path).cells[1].tags == ("step:b",)
+    with pytest.raises(InvalidNotebook, match="cell 9"):
+        write_tags(path, 9, lambda _cells: {9: ("step:b",)})
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"cells": 3}', '{"cells": [3]}', "\0"])
+def test_a_file_that_is_no_notebook_is_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "b.ipynb"
+    path.write_text(text)
+    with pytest.raises(InvalidNotebook):
+        read_notebook(path)
