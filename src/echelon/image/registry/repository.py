@@ -14,7 +14,7 @@ from echelon.errors import EchelonError, Refused
 from echelon.image import oci
 from echelon.image.oci import Descriptor
 from echelon.image.reference import Reference
-from echelon.image.transport import Transport, Unsteady
+from echelon.image.registry.transport import Transport, Unsteady
 
 
 class Repository:

@@ -14,11 +14,11 @@ from tests.image.registries import Registry
 from tests.image.tokens import TokenService
 
 from echelon.errors import Denied, Refused, Unreachable
-from echelon.image import transport
-from echelon.image.challenge import Challenge
 from echelon.image.oci import Descriptor
 from echelon.image.reference import parse_reference
-from echelon.image.registry import Repository
+from echelon.image.registry import transport
+from echelon.image.registry.challenge import Challenge
+from echelon.image.registry.repository import Repository
 
 pytestmark = pytest.mark.slow  # the registry may have to be built first
 

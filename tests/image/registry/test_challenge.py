@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from echelon.image.challenge import Challenge, read_challenges
+from echelon.image.registry.challenge import Challenge, read_challenges
 
 BEARER = Challenge(scheme="bearer", realm="https://auth.example.org/token", service="registry.example.org")
 

@@ -7,9 +7,9 @@ import json
 import pytest
 
 from echelon.errors import Denied, EchelonError, Refused, Unavailable
-from echelon.image.credentials import Credential
 from echelon.image.reference import parse_reference
-from echelon.image.refusals import log_in, refusal, registry_message
+from echelon.image.registry.credentials import Credential
+from echelon.image.registry.refusals import log_in, refusal, registry_message
 
 IMAGE = parse_reference("push", "reg.example.org/team/x:1")
 ANN = Credential(source="/home/ann/.docker/config.json", user="ann", password="open sesame")

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from echelon.errors import Denied
-from echelon.image.credentials import Credential, find_credential
 from echelon.image.reference import parse_reference
+from echelon.image.registry.credentials import Credential, find_credential
 
 SECRET = "open:sesame"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 from echelon.errors import Denied, EchelonError, Refused, Unavailable
-from echelon.image.credentials import Credential
 from echelon.image.reference import HUB, Reference
+from echelon.image.registry.credentials import Credential
 
 _MEANING = {"pull": "read", "push": "write to"}
 

@@ -17,7 +17,7 @@ from echelon.errors import Refused, Unavailable, Unreachable
 from echelon.image import oci
 from echelon.image.oci import Descriptor
 from echelon.image.reference import Reference, parse_reference
-from echelon.image.registry import Repository
+from echelon.image.registry.repository import Repository
 
 pytestmark = pytest.mark.slow  # the registry may have to be built first
 

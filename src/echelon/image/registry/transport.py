@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import SplitResult, urlsplit
 
 from echelon.errors import EchelonError, Refused, Unreachable
-from echelon.image.challenge import Challenge, read_challenges
-from echelon.image.credentials import Credential, find_credential
 from echelon.image.reference import HUB, Reference, is_loopback
-from echelon.image.refusals import refusal, registry_message, token_refusal
+from echelon.image.registry.challenge import Challenge, read_challenges
+from echelon.image.registry.credentials import Credential, find_credential
+from echelon.image.registry.refusals import refusal, registry_message, token_refusal
 
 if TYPE_CHECKING:
     import httpx2
