@@ -8,6 +8,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from echelon.kubeflow.kinds.policy import read_metadata
+from echelon.kubeflow.kinds.pytorchjob import is_wired
+from echelon.kubeflow.kinds.replicas import Part, settings_of
 from echelon.kubeflow.manifest import Manifest
 from echelon.kubeflow.nodes import (
     Node,
@@ -23,9 +26,6 @@ from echelon.kubeflow.nodes import (
 )
 from echelon.kubeflow.outside import Outside
 from echelon.kubeflow.pod import Reader, read_pod
-from echelon.kubeflow.policy import read_metadata
-from echelon.kubeflow.pytorchjob import is_wired
-from echelon.kubeflow.replicas import Part, settings_of
 from echelon.model.pod import IMAGE
 from echelon.model.settings import Settings
 

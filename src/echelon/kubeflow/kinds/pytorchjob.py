@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from echelon.kubeflow.kinds.policy import read_metadata, read_policy
+from echelon.kubeflow.kinds.replicas import manifest_of, read_replicas, settings_of
 from echelon.kubeflow.manifest import Manifest
 from echelon.kubeflow.nodes import (
     Node,
@@ -24,8 +26,6 @@ from echelon.kubeflow.nodes import (
 )
 from echelon.kubeflow.outside import Outside
 from echelon.kubeflow.pod import Reader
-from echelon.kubeflow.policy import read_metadata, read_policy
-from echelon.kubeflow.replicas import manifest_of, read_replicas, settings_of
 from echelon.model.pod import IMAGE
 from echelon.model.settings import Settings
 

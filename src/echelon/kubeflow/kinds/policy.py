@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from echelon.kubeflow.kinds.replicas import Part
 from echelon.kubeflow.nodes import (
     Node,
     child,
@@ -17,7 +18,6 @@ from echelon.kubeflow.nodes import (
     refuse,
     text,
 )
-from echelon.kubeflow.replicas import Part
 from echelon.model.job import is_name, suggest_name
 from echelon.model.pod import is_reserved
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from echelon.kubeflow.kinds.policy import read_metadata, read_policy
+from echelon.kubeflow.kinds.replicas import manifest_of, read_replicas, settings_of
 from echelon.kubeflow.manifest import Manifest
 from echelon.kubeflow.nodes import Node, child, fields, is_true, note, text
 from echelon.kubeflow.outside import Outside
 from echelon.kubeflow.pod import Reader
-from echelon.kubeflow.policy import read_metadata, read_policy
-from echelon.kubeflow.replicas import manifest_of, read_replicas, settings_of
 from echelon.model.pod import IMAGE
 from echelon.model.settings import Settings
 

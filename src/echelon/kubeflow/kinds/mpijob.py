@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from echelon.kubeflow.kinds.policy import read_metadata, read_policy
+from echelon.kubeflow.kinds.replicas import Part, manifest_of, read_replicas, settings_of
 from echelon.kubeflow.manifest import Manifest
 from echelon.kubeflow.nodes import Node, child, fields, is_true, note, number, one_of, optional_text, refuse
 from echelon.kubeflow.outside import Outside
 from echelon.kubeflow.pod import Reader, Worker
-from echelon.kubeflow.policy import read_metadata, read_policy
-from echelon.kubeflow.replicas import Part, manifest_of, read_replicas, settings_of
 from echelon.model.pod import IMAGE
 from echelon.model.settings import Settings
 
