@@ -34,8 +34,9 @@ from echelon.agent.ranks.processes import (
 )
 from echelon.agent.ranks.report import signal_name
 from echelon.engines import durable
-from echelon.engines.local import agents, cgroups, rundir
-from echelon.engines.local.rundir import RunDir
+from echelon.engines.local import agents, cgroups
+from echelon.engines.local.folder import rundir
+from echelon.engines.local.folder.rundir import RunDir
 from echelon.errors import EchelonError, StateTrouble, from_os_error
 
 LOOK = 0.1  # seconds between two looks for a request to stop
@@ -397,7 +398,9 @@ def main() -> None:
     if group is not None and entered:
         cgroups.leave(group)
         cgroups.end(folder.path, group)
-    from echelon.engines.local.compaction import compact  # a run that is over has the time to import it
+    from echelon.engines.local.folder.compaction import (
+        compact,  # a run that is over has the time to import it
+    )
 
     compact(folder, succeeded=end.get("outcome") == "succeeded")
 

@@ -20,11 +20,13 @@ import msgspec
 from echelon.engines import durable
 from echelon.engines.base import RunDamaged, Saving, Taken, TakeOver, current_user, run_exists
 from echelon.engines.job_secrets import read_secrets
-from echelon.engines.local import devices, processes, rundir, store
-from echelon.engines.local.events import EventFile, read_events
+from echelon.engines.local import devices, processes
+from echelon.engines.local.folder import rundir, store
+from echelon.engines.local.folder.events import EventFile, read_events
+from echelon.engines.local.folder.rundir import RunDir
+from echelon.engines.local.folder.store import RunStore
+from echelon.engines.local.folder.tail import follow_logs, recent_output
 from echelon.engines.local.reopening import reopen
-from echelon.engines.local.rundir import RunDir
-from echelon.engines.local.store import RunStore
 from echelon.engines.local.supervision import (
     end_of,
     is_alive,
@@ -34,7 +36,6 @@ from echelon.engines.local.supervision import (
     settle,
     spawn_supervisor,
 )
-from echelon.engines.local.tail import follow_logs, recent_output
 from echelon.engines.local.task import write_task
 from echelon.engines.results import check_results, copy_result, recent_lines
 from echelon.engines.terminal_size import size_for

@@ -10,7 +10,7 @@ from itertools import chain
 from pathlib import Path
 
 from echelon.agent.ranks.processes import allow_descriptors
-from echelon.engines.local.rundir import RunDir, open_log
+from echelon.engines.local.folder.rundir import RunDir, open_log
 from echelon.engines.results import RECENT
 from echelon.model.log import EventLine, LogBlock, LogLine, parse_blocks, parse_line
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import msgspec
 
 from echelon.engines.decoding import decoder_of
-from echelon.engines.local.rundir import RunDir
+from echelon.engines.local.folder.rundir import RunDir
 from echelon.model.event import Event
 
 _AT_ONCE = 256 * 1024  # bytes of lines that are in memory at a time

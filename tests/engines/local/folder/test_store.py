@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from tests.conftest import PATIENCE
 
-from echelon.engines.local import rundir, store
-from echelon.engines.local.events import EventFile, read_events
-from echelon.engines.local.store import RunStore
+from echelon.engines.local.folder import rundir, store
+from echelon.engines.local.folder.events import EventFile, read_events
+from echelon.engines.local.folder.store import RunStore
 from echelon.errors import RunExists, StateTrouble, UnknownRun
 from echelon.model.event import Event
 from echelon.model.job import Job

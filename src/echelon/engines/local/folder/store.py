@@ -22,8 +22,8 @@ import msgspec
 from echelon.engines import durable
 from echelon.engines.base import RunDamaged, run_exists, unknown_run
 from echelon.engines.decoding import decode
-from echelon.engines.local import rundir
-from echelon.engines.local.rundir import RunDir
+from echelon.engines.local.folder import rundir
+from echelon.engines.local.folder.rundir import RunDir
 from echelon.engines.machine import state_home
 from echelon.errors import StateTrouble, from_os_error
 from echelon.model.event import Event

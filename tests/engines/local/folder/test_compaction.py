@@ -12,9 +12,9 @@ import pytest
 from tests.conftest import PATIENCE, wait_until
 
 import echelon
-from echelon.engines.local import compaction
-from echelon.engines.local.rundir import RunDir, open_log
-from echelon.engines.local.tail import follow_logs
+from echelon.engines.local.folder import compaction
+from echelon.engines.local.folder.rundir import RunDir, open_log
+from echelon.engines.local.folder.tail import follow_logs
 from echelon.model.log import each_line
 
 LINES = 4000

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from echelon.engines.local import rundir
-from echelon.engines.local.rundir import RunDir
+from echelon.engines.local.folder import rundir
+from echelon.engines.local.folder.rundir import RunDir
 
 
 @pytest.fixture

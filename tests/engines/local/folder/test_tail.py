@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.properties import examples
 
-from echelon.engines.local.rundir import RunDir
-from echelon.engines.local.tail import follow_logs, recent_output
+from echelon.engines.local.folder.rundir import RunDir
+from echelon.engines.local.folder.tail import follow_logs, recent_output
 from echelon.engines.results import RECENT, recent_lines
 from echelon.model.log import LogLine, each_line
 

@@ -14,7 +14,7 @@ import shutil
 from pathlib import Path
 
 from echelon.engines import durable
-from echelon.engines.local.rundir import RunDir, compressed
+from echelon.engines.local.folder.rundir import RunDir, compressed
 
 _WORTH_IT = 64 * 1024  # bytes; a smaller file stays as it is
 _LEVEL = 1  # output compresses well at any level, and this one takes a fifth of the time
