@@ -29,7 +29,7 @@ from echelon.model.run import Record, RunRef, StopSignal, opening_status
 from echelon.model.status import RunSummary, fold
 
 if TYPE_CHECKING:
-    from echelon.engines.kubernetes.files.waiting_for_owner import Wanted
+    from echelon.engines.kubernetes.files.results.waiting_for_owner import Wanted
     from echelon.engines.kubernetes.tend import Tender
 
 
@@ -95,13 +95,13 @@ class KubernetesEngine(Submitting):
         tell: Callable[[str], object] = lambda _: None,
     ) -> Path:
         """Bring a file or folder of the results: from where they were collected to, or from the workers."""
-        from echelon.engines.kubernetes.files.fetching import fetch_results
+        from echelon.engines.kubernetes.files.results.fetching import fetch_results
 
         return fetch_results(self.api, self._submissions, self._ref(ref.name), path, to, notice, tell)
 
     def collect(self, ref: RunRef, progress: Callable[[int, int], object] | None = None) -> Sequence[LeftOut]:
         """Fetch what the workers keep, once, and release them when all of it is here."""
-        from echelon.engines.kubernetes.files.collecting import collect_results
+        from echelon.engines.kubernetes.files.results.collecting import collect_results
         from echelon.engines.kubernetes.follow.log_files import forget_complete
 
         mine = self._ref(ref.name)
@@ -120,7 +120,7 @@ class KubernetesEngine(Submitting):
 
     def tender(self, ref: RunRef, *, take_over: TakeOver | None = None) -> Tender | None:
         """Become the run's tender, if its claim is free and this machine submitted it, or `take_over`."""
-        from echelon.engines.kubernetes.files.waiting_for_owner import Wanted
+        from echelon.engines.kubernetes.files.results.waiting_for_owner import Wanted
         from echelon.engines.kubernetes.tend import Tender
 
         mine = self._ref(ref.name)

@@ -22,7 +22,7 @@ from echelon.engines.kubernetes.client import identity
 from echelon.engines.kubernetes.client.api import AlreadyThere, Api, Conflict, NotThere, Object
 from echelon.engines.kubernetes.client.beside import beside
 from echelon.engines.kubernetes.client.place import USUAL, Place
-from echelon.engines.kubernetes.files import whereabouts
+from echelon.engines.kubernetes.files.results import whereabouts
 from echelon.engines.kubernetes.follow import view as views
 from echelon.engines.kubernetes.follow.view import View
 from echelon.engines.kubernetes.nodes import inventory
@@ -307,7 +307,7 @@ class Submitting(Offers):
 
     def _home_of(self, stored: Stored) -> Path:
         """Where the run's results belong on this machine."""
-        from echelon.engines.kubernetes.files.home import local_folder
+        from echelon.engines.kubernetes.files.results.home import local_folder
 
         return local_folder(stored, self._submissions)
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 from echelon.engines.kubernetes.client.api import Api
-from echelon.engines.kubernetes.files.seen import can_be_fetched
+from echelon.engines.kubernetes.files.results.seen import can_be_fetched
 from echelon.engines.kubernetes.record import Collected, Stored
 from echelon.engines.machine import Submissions
 from echelon.errors import StateTrouble

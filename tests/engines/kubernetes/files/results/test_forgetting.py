@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from tests.engines.kubernetes.small import stored
 
-from echelon.engines.kubernetes.files import forgetting
-from echelon.engines.kubernetes.files.forgetting import check_fetched, patience_for
+from echelon.engines.kubernetes.files.results import forgetting
+from echelon.engines.kubernetes.files.results.forgetting import check_fetched, patience_for
 from echelon.engines.kubernetes.record import Collected
 from echelon.engines.machine import Submissions
 from echelon.errors import StateTrouble

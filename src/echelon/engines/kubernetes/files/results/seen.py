@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from echelon.engines.kubernetes.client.api import Api
-from echelon.engines.kubernetes.files.shards import Shard, find_shards
+from echelon.engines.kubernetes.files.results.shards import Shard, find_shards
 from echelon.engines.kubernetes.follow.follow import read_events
 from echelon.engines.kubernetes.follow.keeper import KeeperView, find_keeper
 from echelon.engines.kubernetes.follow.view import View, look

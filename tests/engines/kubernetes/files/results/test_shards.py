@@ -8,7 +8,7 @@ import pytest
 from testbed.kubectl import Object
 from tests.engines.kubernetes.small import RUNNING, WAITING, ended, pod
 
-from echelon.engines.kubernetes.files.shards import (
+from echelon.engines.kubernetes.files.results.shards import (
     Missing,
     Shard,
     check_copy,

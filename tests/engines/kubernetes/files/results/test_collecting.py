@@ -22,10 +22,10 @@ from echelon.engines.base import TakeOver
 from echelon.engines.kubernetes import control, objects
 from echelon.engines.kubernetes.client.place import Place
 from echelon.engines.kubernetes.engine import KubernetesEngine
-from echelon.engines.kubernetes.files import collecting
-from echelon.engines.kubernetes.files.gather import Gathered
-from echelon.engines.kubernetes.files.shards import Missing, Shard
-from echelon.engines.kubernetes.files.waiting_for_owner import Wanted
+from echelon.engines.kubernetes.files.results import collecting
+from echelon.engines.kubernetes.files.results.gather import Gathered
+from echelon.engines.kubernetes.files.results.shards import Missing, Shard
+from echelon.engines.kubernetes.files.results.waiting_for_owner import Wanted
 from echelon.engines.kubernetes.follow.view import View, read_record
 from echelon.engines.machine import Submissions, process_name
 from echelon.errors import InvalidJob, ResultsIncomplete, StateTrouble

@@ -12,16 +12,16 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.engines.kubernetes.files.test_shards import PLAN
+from tests.engines.kubernetes.files.results.test_shards import PLAN
 from tests.engines.kubernetes.local_pod import Pod
 from tests.engines.kubernetes.small import RUNNING, WAITING, ended, pod, stored
 
 from echelon.bundle.zipapp import agent_archive
 from echelon.engines.kubernetes import control, objects
 from echelon.engines.kubernetes.client.api import NotThere
-from echelon.engines.kubernetes.files import collecting, fetching
 from echelon.engines.kubernetes.files.reconnect import Opener
-from echelon.engines.kubernetes.files.shards import Shard, shards_now
+from echelon.engines.kubernetes.files.results import collecting, fetching
+from echelon.engines.kubernetes.files.results.shards import Shard, shards_now
 from echelon.engines.kubernetes.follow.view import View
 from echelon.engines.machine import Submissions
 from echelon.errors import InvalidJob, ResultsIncomplete

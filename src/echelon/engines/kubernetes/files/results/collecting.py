@@ -17,20 +17,20 @@ from pathlib import Path
 from echelon.engines import durable
 from echelon.engines.kubernetes import control, objects
 from echelon.engines.kubernetes.client.api import Api
-from echelon.engines.kubernetes.files.gather import Gathered, Progressed, gather
-from echelon.engines.kubernetes.files.home import elsewhere, local_folder
-from echelon.engines.kubernetes.files.reaching import reach_output, reach_pods, volume_of
-from echelon.engines.kubernetes.files.seen import Seen, see
-from echelon.engines.kubernetes.files.shards import (
+from echelon.engines.kubernetes.files.results.gather import Gathered, Progressed, gather
+from echelon.engines.kubernetes.files.results.home import elsewhere, local_folder
+from echelon.engines.kubernetes.files.results.reaching import reach_output, reach_pods, volume_of
+from echelon.engines.kubernetes.files.results.seen import Seen, see
+from echelon.engines.kubernetes.files.results.shards import (
     check_came,
     check_complete,
     describe,
     incomplete,
     left_out_of,
 )
+from echelon.engines.kubernetes.files.results.waiting_for_owner import Wanted, wait_for_owner
+from echelon.engines.kubernetes.files.results.whereabouts import has_own_claim, keeps_results
 from echelon.engines.kubernetes.files.transfer import Progress, fetch_tree
-from echelon.engines.kubernetes.files.waiting_for_owner import Wanted, wait_for_owner
-from echelon.engines.kubernetes.files.whereabouts import has_own_claim, keeps_results
 from echelon.engines.kubernetes.follow.view import View, read_record
 from echelon.engines.kubernetes.record import Collected, finished
 from echelon.engines.kubernetes.render.task import kept_folders

@@ -11,9 +11,9 @@ from typing import Protocol
 from echelon.engines.base import TakeOver
 from echelon.engines.kubernetes.client.api import Api
 from echelon.engines.kubernetes.fields import one_line
-from echelon.engines.kubernetes.files.seen import are_held
-from echelon.engines.kubernetes.files.shards import check_complete
-from echelon.engines.kubernetes.files.whereabouts import has_own_claim, keeps_results
+from echelon.engines.kubernetes.files.results.seen import are_held
+from echelon.engines.kubernetes.files.results.shards import check_complete
+from echelon.engines.kubernetes.files.results.whereabouts import has_own_claim, keeps_results
 from echelon.engines.kubernetes.follow.view import read_record
 from echelon.engines.kubernetes.record import Claim
 from echelon.engines.machine import describe_process

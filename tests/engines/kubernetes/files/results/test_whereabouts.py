@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from echelon.engines.kubernetes.files.whereabouts import note_on_restarts, without_linger
+from echelon.engines.kubernetes.files.results.whereabouts import note_on_restarts, without_linger
 from echelon.model.job import Job
 from echelon.model.pod import Output, PodOptions, parse_mount
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.client.api import NotThere
 from echelon.engines.kubernetes.files.reconnect import Opener
-from echelon.engines.kubernetes.files.shards import Missing, Shard, check_copy, left_out_of, whole
+from echelon.engines.kubernetes.files.results.shards import Missing, Shard, check_copy, left_out_of, whole
 from echelon.engines.kubernetes.files.transfer import fetch_tree
 from echelon.errors import EchelonError, InvalidJob, Unreachable
 from echelon.model.copy import Copied, LeftOut, Manifest, Progress

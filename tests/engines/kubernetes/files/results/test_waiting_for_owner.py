@@ -11,8 +11,8 @@ import pytest
 from tests.engines.kubernetes.small import stored
 
 from echelon.engines.base import TakeOver
-from echelon.engines.kubernetes.files import waiting_for_owner
-from echelon.engines.kubernetes.files.waiting_for_owner import Wanted, wait_for_owner
+from echelon.engines.kubernetes.files.results import waiting_for_owner
+from echelon.engines.kubernetes.files.results.waiting_for_owner import Wanted, wait_for_owner
 from echelon.engines.kubernetes.record import Stored
 from echelon.errors import ResultsIncomplete, RunTimedOut
 from echelon.model.pod import parse_output

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.engines.kubernetes.small import stored
 
-from echelon.engines.kubernetes.files.home import local_folder
+from echelon.engines.kubernetes.files.results.home import local_folder
 from echelon.engines.machine import Submissions
 
 

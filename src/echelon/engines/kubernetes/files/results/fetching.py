@@ -8,11 +8,11 @@ from pathlib import Path
 
 from echelon.engines.kubernetes import control, names
 from echelon.engines.kubernetes.client.api import Api, NotThere
-from echelon.engines.kubernetes.files.gather import gather, root_of
-from echelon.engines.kubernetes.files.home import elsewhere, local_folder
-from echelon.engines.kubernetes.files.reaching import reach_output, reach_pods
-from echelon.engines.kubernetes.files.seen import see
-from echelon.engines.kubernetes.files.shards import (
+from echelon.engines.kubernetes.files.results.gather import gather, root_of
+from echelon.engines.kubernetes.files.results.home import elsewhere, local_folder
+from echelon.engines.kubernetes.files.results.reaching import reach_output, reach_pods
+from echelon.engines.kubernetes.files.results.seen import see
+from echelon.engines.kubernetes.files.results.shards import (
     Shard,
     check_came,
     check_complete,
