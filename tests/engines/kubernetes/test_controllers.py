@@ -10,8 +10,8 @@ import pytest
 from tests.engines.kubernetes.stand_in import StandIn, refuses, says
 
 from echelon.engines.kubernetes import controllers
-from echelon.engines.kubernetes.client.access import Access
 from echelon.engines.kubernetes.client.api import Api
+from echelon.engines.kubernetes.client.login.access import Access
 from echelon.errors import Unavailable
 from echelon.model.settings import Settings, to_job
 

@@ -11,8 +11,8 @@ from testbed.kubectl import Object
 from tests.engines.kubernetes.small import record_object, view
 from tests.engines.kubernetes.stand_in import StandIn, refuses, says
 
-from echelon.engines.kubernetes.client.access import Access
 from echelon.engines.kubernetes.client.api import Api
+from echelon.engines.kubernetes.client.login.access import Access
 from echelon.engines.kubernetes.record import Claim, Shipped
 from echelon.engines.kubernetes.render.payload import map_names
 from echelon.engines.kubernetes.tend import Tender, carry_out, may_take

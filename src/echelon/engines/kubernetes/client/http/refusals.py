@@ -13,10 +13,10 @@ from typing import Any
 
 import msgspec
 
-from echelon.engines.kubernetes.client.access import Access
-from echelon.engines.kubernetes.client.credentials import log_in_again
+from echelon.engines.kubernetes.client.http.proxies import without_password
 from echelon.engines.kubernetes.client.kinds import Kind, NotThere
-from echelon.engines.kubernetes.client.proxies import without_password
+from echelon.engines.kubernetes.client.login.access import Access
+from echelon.engines.kubernetes.client.login.credentials import log_in_again
 from echelon.errors import Denied, EchelonError, Refused, Unreachable
 from echelon.values import frozen
 

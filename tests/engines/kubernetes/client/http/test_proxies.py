@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from echelon.engines.kubernetes.client.proxies import is_excepted, proxy_for, without_password
+from echelon.engines.kubernetes.client.http.proxies import is_excepted, proxy_for, without_password
 from echelon.errors import Unavailable
 
 

@@ -10,8 +10,8 @@ from testbed.patience import FACTOR
 from tests.conftest import PATIENCE, wait_until
 from tests.engines.kubernetes.stand_in import BUSY, StandIn, cuts, streams, waits
 
-from echelon.engines.kubernetes.client.access import Access
 from echelon.engines.kubernetes.client.api import Api, Gone
+from echelon.engines.kubernetes.client.login.access import Access
 from echelon.errors import Unreachable
 
 

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from echelon.engines.kubernetes.client.access import Access
+from echelon.engines.kubernetes.client.login.access import Access
 from echelon.errors import Unavailable
 
 _LARGEST = 4 * 2**20  # bytes of a certificate, a key or a token

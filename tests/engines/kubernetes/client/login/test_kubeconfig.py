@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from echelon.engines.kubernetes.client.access import Access
-from echelon.engines.kubernetes.client.kubeconfig import in_cluster, kubeconfig_files, load_access
+from echelon.engines.kubernetes.client.login.access import Access
+from echelon.engines.kubernetes.client.login.kubeconfig import in_cluster, kubeconfig_files, load_access
 from echelon.errors import Unavailable
 
 V1 = "client.authentication.k8s.io/v1"

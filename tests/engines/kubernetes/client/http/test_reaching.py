@@ -10,8 +10,8 @@ from dataclasses import replace
 import pytest
 from tests.engines.kubernetes.stand_in import POD, Certificates, Proxy, StandIn, says, streams, waits
 
-from echelon.engines.kubernetes.client.access import Access
 from echelon.engines.kubernetes.client.api import Api
+from echelon.engines.kubernetes.client.login.access import Access
 from echelon.errors import EchelonError, Unreachable
 
 
@@ -78,7 +78,7 @@ def test_a_server_that_speaks_no_tls(access: Access) -> None:
 def test_a_server_that_says_nothing(
     access: Access, stand_in: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("echelon.engines.kubernetes.client.direct.READ", 0.2)
+    monkeypatch.setattr("echelon.engines.kubernetes.client.http.direct.READ", 0.2)
     over = threading.Event()
     stand_in.answer_with(waits(over))
     with pytest.raises(Unreachable, match="no answer in time"):
@@ -91,7 +91,7 @@ def test_a_proxy_stands_in_between(
     access: Access, stand_in: StandIn, monkeypatch: pytest.MonkeyPatch, configured: bool
 ) -> None:
     # A server on this machine is reached without one, unless the kubeconfig says so: call it by a name.
-    monkeypatch.setattr("echelon.engines.kubernetes.client.proxies._address", lambda _: None)
+    monkeypatch.setattr("echelon.engines.kubernetes.client.http.proxies._address", lambda _: None)
     with Proxy() as proxy:
         address = f"http://ann:hush@{proxy.address}"
         if configured:

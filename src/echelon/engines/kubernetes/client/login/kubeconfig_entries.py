@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-from echelon.engines.kubernetes.client.access import MODES, PLUGIN_VERSIONS, Access, ExecPlugin, Login
+from echelon.engines.kubernetes.client.login.access import MODES, PLUGIN_VERSIONS, Access, ExecPlugin, Login
 from echelon.errors import Unavailable
 
 Section = Mapping[str, Any]

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from tests.conftest import PATIENCE
 
-from echelon.engines.kubernetes.client.access import Access, ExecPlugin, Login
-from echelon.engines.kubernetes.client.credentials import (
+from echelon.engines.kubernetes.client.login.access import Access, ExecPlugin, Login
+from echelon.engines.kubernetes.client.login.credentials import (
     Credentials,
     Proof,
     has_ended,
@@ -223,8 +223,8 @@ def test_a_plugin_with_a_terminal_may_ask(tmp_path: Path) -> None:
     )
     assert access.login.plugin is not None
     program = f"""
-from echelon.engines.kubernetes.client.access import Access, ExecPlugin, Login
-from echelon.engines.kubernetes.client.credentials import Credentials
+from echelon.engines.kubernetes.client.login.access import Access, ExecPlugin, Login
+from echelon.engines.kubernetes.client.login.credentials import Credentials
 plugin = ExecPlugin(command={access.login.plugin.command!r}, api_version={V1!r}, mode="IfAvailable")
 print(Credentials(Access(server="https://x", login=Login(plugin=plugin))).current().authorization)
 """
@@ -238,7 +238,7 @@ print(Credentials(Access(server="https://x", login=Login(plugin=plugin))).curren
 
 
 def test_a_stuck_plugin_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("echelon.engines.kubernetes.client.credentials.PLUGIN_PATIENCE", 0.5)
+    monkeypatch.setattr("echelon.engines.kubernetes.client.login.credentials.PLUGIN_PATIENCE", 0.5)
     with pytest.raises(Denied, match=r"did not end within 0.5 s"):
         Credentials(made_plugin(tmp_path, "import time; time.sleep(600)")).current()
 

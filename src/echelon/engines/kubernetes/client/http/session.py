@@ -14,9 +14,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from echelon.engines.kubernetes.client.access import Access
-from echelon.engines.kubernetes.client.credentials import Credentials, Proof
-from echelon.engines.kubernetes.client.direct import (
+from echelon.engines.kubernetes.client.http.direct import (
     CONNECT,
     KEPT,
     KEPT_FOR,
@@ -26,8 +24,8 @@ from echelon.engines.kubernetes.client.direct import (
     Pool,
     is_plain,
 )
-from echelon.engines.kubernetes.client.proxies import proxy_for
-from echelon.engines.kubernetes.client.refusals import (
+from echelon.engines.kubernetes.client.http.proxies import proxy_for
+from echelon.engines.kubernetes.client.http.refusals import (
     NOT_NOW,
     Request,
     comes_from_a_node,
@@ -37,8 +35,10 @@ from echelon.engines.kubernetes.client.refusals import (
     refusal,
     unreachable,
 )
-from echelon.engines.kubernetes.client.stream import Connection, Stream, Upgraded, switch_protocol
-from echelon.engines.kubernetes.client.trust import make_context
+from echelon.engines.kubernetes.client.http.stream import Connection, Stream, Upgraded, switch_protocol
+from echelon.engines.kubernetes.client.login.access import Access
+from echelon.engines.kubernetes.client.login.credentials import Credentials, Proof
+from echelon.engines.kubernetes.client.login.trust import make_context
 from echelon.errors import EchelonError, Unavailable, Unreachable
 
 if TYPE_CHECKING:

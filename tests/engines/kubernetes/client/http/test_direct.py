@@ -13,9 +13,9 @@ from dataclasses import replace
 import pytest
 from tests.engines.kubernetes.stand_in import POD, Certificates, Proxy, StandIn, cuts, says
 
-from echelon.engines.kubernetes.client.access import Access
 from echelon.engines.kubernetes.client.api import Api
-from echelon.engines.kubernetes.client.direct import is_plain
+from echelon.engines.kubernetes.client.http.direct import is_plain
+from echelon.engines.kubernetes.client.login.access import Access
 from echelon.errors import Unreachable
 
 
@@ -86,7 +86,7 @@ def test_a_short_command_does_without_the_library(stand_in: StandIn, certificate
     """The import of it took longer than all requests of a submission."""
     script = (
         "import sys; from pathlib import Path\n"
-        "from echelon.engines.kubernetes.client.access import Access\n"
+        "from echelon.engines.kubernetes.client.login.access import Access\n"
         "from echelon.engines.kubernetes.client.api import Api\n"
         "from echelon.engines.kubernetes.engine import KubernetesEngine\n"
         "authority = Path(sys.argv[2]).read_bytes()\n"

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from echelon.engines.kubernetes.client.access import Access, Login
 from echelon.engines.kubernetes.client.border import Each, Shape, fit
-from echelon.engines.kubernetes.client.kubeconfig_entries import Section, resolved
+from echelon.engines.kubernetes.client.login.access import Access, Login
+from echelon.engines.kubernetes.client.login.kubeconfig_entries import Section, resolved
 from echelon.errors import Unavailable
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")

@@ -11,9 +11,9 @@ from tests.conftest import PATIENCE
 from tests.engines.kubernetes.clock import Clock
 from tests.engines.kubernetes.stand_in import BUSY, POD, Certificates, StandIn, cuts, refuses, says, streams
 
-from echelon.engines.kubernetes.client import session
-from echelon.engines.kubernetes.client.access import Access
 from echelon.engines.kubernetes.client.api import Api
+from echelon.engines.kubernetes.client.http import session
+from echelon.engines.kubernetes.client.login.access import Access
 from echelon.errors import Unreachable
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from tests.engines.kubernetes.stand_in import Certificates
 
-from echelon.engines.kubernetes.client.access import Access, Login
-from echelon.engines.kubernetes.client.trust import make_context, readable
+from echelon.engines.kubernetes.client.login.access import Access, Login
+from echelon.engines.kubernetes.client.login.trust import make_context, readable
 from echelon.errors import Unavailable
 
 SERVER = Access(server="https://api.example", cluster="red", user="ann")

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from tests.engines.kubernetes.hostile import GARBAGE, places, replaced
 from tests.properties import examples
 
-from echelon.engines.kubernetes.client import credentials
-from echelon.engines.kubernetes.client.kubeconfig import load_access
-from echelon.engines.kubernetes.client.trust import make_context
+from echelon.engines.kubernetes.client.login import credentials
+from echelon.engines.kubernetes.client.login.kubeconfig import load_access
+from echelon.engines.kubernetes.client.login.trust import make_context
 from echelon.errors import Denied, EchelonError, Unavailable
 
 PLUGIN = {

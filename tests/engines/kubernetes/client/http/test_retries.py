@@ -7,8 +7,8 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from echelon.engines.kubernetes.client.session import LONGEST, asked_delay, next_delay
-from echelon.engines.kubernetes.client.stream import split_lines
+from echelon.engines.kubernetes.client.http.session import LONGEST, asked_delay, next_delay
+from echelon.engines.kubernetes.client.http.stream import split_lines
 
 LEFT = st.floats(-10, 1000, allow_nan=False)
 

@@ -16,8 +16,8 @@ from typing import IO, TYPE_CHECKING, Any
 
 import msgspec
 
-from echelon.engines.kubernetes.client.access import Access, ExecPlugin
-from echelon.engines.kubernetes.client.trust import read_file
+from echelon.engines.kubernetes.client.login.access import Access, ExecPlugin
+from echelon.engines.kubernetes.client.login.trust import read_file
 from echelon.errors import Denied, Unavailable
 from echelon.values import frozen
 
