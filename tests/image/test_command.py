@@ -16,7 +16,7 @@ from tests.image.bases import Base, digest, write_layout
 from tests.image.registries import Registry
 
 from echelon.cli.image import build
-from echelon.engines.kubernetes.abilities import read_platforms
+from echelon.engines.kubernetes.abilities.cluster import read_platforms
 from echelon.engines.kubernetes.engine import KubernetesEngine
 from echelon.errors import Denied, Unavailable
 from echelon.image.architecture import choose_platform

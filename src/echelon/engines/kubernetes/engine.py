@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from echelon.engines.base import Saving, TakeOver, current_user
-from echelon.engines.kubernetes import abilities
+from echelon.engines.kubernetes.abilities import cluster
 from echelon.engines.kubernetes.client import identity
 from echelon.engines.kubernetes.client.place import USUAL, Place
 from echelon.engines.kubernetes.follow import view as views
@@ -30,13 +30,13 @@ from echelon.model.status import RunSummary, fold
 
 if TYPE_CHECKING:
     from echelon.engines.kubernetes.files.results.waiting_for_owner import Wanted
-    from echelon.engines.kubernetes.tend import Tender
+    from echelon.engines.kubernetes.upkeep.tend import Tender
 
 
 class KubernetesEngine(Submitting):
     """Runs in one namespace of one cluster."""
 
-    traits = abilities.TRAITS
+    traits = cluster.TRAITS
 
     def __init__(self, place: Place = USUAL, *, shown: bool = False) -> None:
         super().__init__(place, shown=shown)
@@ -121,7 +121,7 @@ class KubernetesEngine(Submitting):
     def tender(self, ref: RunRef, *, take_over: TakeOver | None = None) -> Tender | None:
         """Become the run's tender, if its claim is free and this machine submitted it, or `take_over`."""
         from echelon.engines.kubernetes.files.results.waiting_for_owner import Wanted
-        from echelon.engines.kubernetes.tend import Tender
+        from echelon.engines.kubernetes.upkeep.tend import Tender
 
         mine = self._ref(ref.name)
         uid = views.read_record(self.api, mine).uid

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from tests.engines.kubernetes.stand_in import StandIn, refuses, says
 
-from echelon.engines.kubernetes import leases
 from echelon.engines.kubernetes.client.api import Api
+from echelon.engines.kubernetes.queue import leases
 from echelon.engines.machine import process_name
 
 NOW = 1_800_000_000.0

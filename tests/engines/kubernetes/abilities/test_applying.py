@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.engines.kubernetes.stand_in import StandIn, refuses, says
 
-from echelon.engines.kubernetes.applying import ClusterManifests
+from echelon.engines.kubernetes.abilities.applying import ClusterManifests
 from echelon.engines.kubernetes.client.api import Api
 from echelon.errors import Denied, EchelonError
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from echelon.engines.kubernetes.quotas import beyond_quota, without_limits
+from echelon.engines.kubernetes.prerequisites.quotas import beyond_quota, without_limits
 from echelon.errors import Unplaceable
 from echelon.model.settings import RoleSettings, Settings, to_job
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from tests.engines.kubernetes.stand_in import StandIn, refuses, says
 
-from echelon.engines.kubernetes import controllers
 from echelon.engines.kubernetes.client.api import Api
 from echelon.engines.kubernetes.client.login.access import Access
+from echelon.engines.kubernetes.prerequisites import controllers
 from echelon.errors import Unavailable
 from echelon.model.settings import Settings, to_job
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, TypedDict, cast
 
-from echelon.engines.kubernetes.belonging import maker_of
 from echelon.engines.kubernetes.client.api import Api, NotThere, Object
-from echelon.engines.kubernetes.kubeflow_labels import JOBSET
+from echelon.engines.kubernetes.ownership.belonging import maker_of
+from echelon.engines.kubernetes.ownership.kubeflow_labels import JOBSET
 from echelon.errors import Denied
 from echelon.values import frozen
 

@@ -14,10 +14,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from echelon.engines.abilities import PortPair, choose_rank
+from echelon.engines.kubernetes.abilities.shell import running_pod
 from echelon.engines.kubernetes.client.api import Api
 from echelon.engines.kubernetes.client.forward import PortConnection
 from echelon.engines.kubernetes.follow.view import pods_of, read_record
-from echelon.engines.kubernetes.shell import running_pod
 from echelon.engines.kubernetes.state import workers
 from echelon.errors import EchelonError, InvalidJob, Unavailable
 from echelon.model.run import RunRef

@@ -7,8 +7,8 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from tests.engines.kubernetes.stand_in import Answer, StandIn, refuses, says
 
-from echelon.engines.kubernetes.between import Between, read_between
 from echelon.engines.kubernetes.client.api import Api
+from echelon.engines.kubernetes.ownership.between import Between, read_between
 
 SERVED = {
     "kind": "APIResourceList",

@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TypeVar
 
-from echelon.engines.kubernetes import controllers, names
+from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.client.api import Api, NotThere
 from echelon.engines.kubernetes.client.beside import beside
-from echelon.engines.kubernetes.priorities import most_priority
-from echelon.engines.kubernetes.quotas import beyond_quota, unsaid_limits, without_limits
+from echelon.engines.kubernetes.prerequisites import controllers
+from echelon.engines.kubernetes.prerequisites.priorities import most_priority
+from echelon.engines.kubernetes.prerequisites.quotas import beyond_quota, unsaid_limits, without_limits
 from echelon.errors import Denied, InvalidJob, Refused, Unavailable
 from echelon.model.job import Job
 from echelon.model.pod import split_claim

@@ -15,7 +15,6 @@ from echelon.engines.kubernetes.client.api import Api
 from echelon.engines.kubernetes.client.login.access import Access
 from echelon.engines.kubernetes.record import Claim, Shipped
 from echelon.engines.kubernetes.render.payload import map_names
-from echelon.engines.kubernetes.tend import Tender, carry_out, may_take
 from echelon.engines.kubernetes.upkeep.actions import (
     Action,
     DropPayload,
@@ -25,6 +24,7 @@ from echelon.engines.kubernetes.upkeep.actions import (
     KeepEnd,
     TieRecord,
 )
+from echelon.engines.kubernetes.upkeep.tend import Tender, carry_out, may_take
 from echelon.engines.machine import process_name
 from echelon.model.ends import succeeded
 from echelon.model.run import RunRef

@@ -11,7 +11,7 @@ from tests.engines.kubernetes.stand_in import Answer, StandIn, refuses, says
 
 from echelon.engines.kubernetes.client.api import Api
 from echelon.engines.kubernetes.client.login.access import Access
-from echelon.engines.kubernetes.prerequisites import check, objects_named
+from echelon.engines.kubernetes.prerequisites.namespace import check, objects_named
 from echelon.errors import Unavailable, Unplaceable
 from echelon.model.settings import Settings, to_job
 

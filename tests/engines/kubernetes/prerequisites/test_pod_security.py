@@ -11,7 +11,7 @@ from testbed.patience import FACTOR
 
 from echelon.engines.kubernetes.doctor.rights import MINIMAL_ROLE
 from echelon.engines.kubernetes.engine import KubernetesEngine
-from echelon.engines.kubernetes.pod_security import level_of
+from echelon.engines.kubernetes.prerequisites.pod_security import level_of
 from echelon.model.job import Job
 from echelon.model.pod import PodOptions
 from echelon.submit import Prepared, submit

@@ -9,8 +9,8 @@ import pytest
 from tests.engines.kubernetes.stand_in import StandIn, refuses, says
 
 from echelon.engines.kubernetes.client.api import Api
-from echelon.engines.kubernetes.prerequisites import check_priority
-from echelon.engines.kubernetes.priorities import most_priority
+from echelon.engines.kubernetes.prerequisites.namespace import check_priority
+from echelon.engines.kubernetes.prerequisites.priorities import most_priority
 from echelon.errors import InvalidJob
 from echelon.model.job import Job
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from echelon.engines.abilities import Put
 from echelon.engines.kubernetes.client.api import AlreadyThere, Api
-from echelon.engines.kubernetes.controllers import check_native
 from echelon.engines.kubernetes.follow.view import pods_of, read_record
+from echelon.engines.kubernetes.prerequisites.controllers import check_native
 from echelon.engines.kubernetes.state.workers import pods_by_worker
 from echelon.errors import Denied
 from echelon.model.run import RunRef

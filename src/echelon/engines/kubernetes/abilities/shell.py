@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 
 from echelon.engines.abilities import choose_rank
 from echelon.engines.kubernetes import names
+from echelon.engines.kubernetes.abilities.terminal import has_terminal, join
 from echelon.engines.kubernetes.client.api import Api, Object
 from echelon.engines.kubernetes.follow.view import pods_of, read_record
 from echelon.engines.kubernetes.render import dialects
 from echelon.engines.kubernetes.state import workers
-from echelon.engines.kubernetes.terminal import has_terminal, join
 from echelon.errors import Unavailable
 from echelon.model.run import RunRef
 

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from echelon.engines.kubernetes import belonging, names
-from echelon.engines.kubernetes.belonging import Identity, belongs, marked, standing
+from echelon.engines.kubernetes import names
+from echelon.engines.kubernetes.ownership import belonging
+from echelon.engines.kubernetes.ownership.belonging import Identity, belongs, marked, standing
 
 MINE = Identity(run="app", record="record-1", jobs=frozenset({"job-1"}))
 RECORD = {"kind": "ConfigMap", "name": "app", "uid": "record-1"}
