@@ -23,7 +23,7 @@ from echelon.agent.loop import Loop
 from echelon.agent.output import termination
 from echelon.agent.output.sink import Sink
 from echelon.agent.output.state_line import REPEAT, History
-from echelon.agent.ranks import environment
+from echelon.agent.ranks.launching import environment
 from echelon.agent.ranks.processes import adopt_orphans, allow_descriptors
 from echelon.agent.setup.prepare import Setup
 from echelon.agent.task import (

@@ -25,8 +25,8 @@ from echelon.agent.gang.verdict import (
     make_verdict,
     ranks_left,
 )
-from echelon.agent.ranks.launch import essential_workers
-from echelon.agent.ranks.roll import Asked
+from echelon.agent.ranks.launching.launch import essential_workers
+from echelon.agent.ranks.launching.roll import Asked
 
 TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank its first milliseconds
 if TYPE_CHECKING:

@@ -14,12 +14,13 @@ from functools import partial
 from echelon.agent import stopping
 from echelon.agent.loop import Loop, Timer
 from echelon.agent.output.sink import RankLog, Sink
-from echelon.agent.ranks import cgroups, interpreter, launch, shell
+from echelon.agent.ranks import cgroups, interpreter, shell
 from echelon.agent.ranks.child import Child
+from echelon.agent.ranks.launching import launch
+from echelon.agent.ranks.launching.roll import Roll
 from echelon.agent.ranks.leftovers import end_leftovers
 from echelon.agent.ranks.processes import interrupted, kill_below, send
 from echelon.agent.ranks.rank import Rank, describe_no_start, find_start_hint, open_log
-from echelon.agent.ranks.roll import Roll
 from echelon.agent.task import Place, Task, write_atomically
 
 TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank its first milliseconds
@@ -127,10 +128,10 @@ class Ranks:
                 rank.number: (pid, rank.streams[-1]) for pid, rank in self._ranks.items() if not rank.launcher
             }
             then = partial(self._stop_after_answers, name)
-            from echelon.agent.ranks import stacks
+            from echelon.agent.ranks.stuck import stacks
 
             if ask_first == "all":
-                from echelon.agent.ranks import hanging
+                from echelon.agent.ranks.stuck import hanging
 
                 env = launch.with_ahead(dict(os.environ), self.ahead)
                 hanging.ask(self._loop, self.children, running, env, self._python(), then)

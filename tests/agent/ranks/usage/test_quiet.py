@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from echelon.agent.ranks.quiet import BUSY, COMPUTES, EVERY, GAP, Quiet, computes, pause, pause_for_gpus
+from echelon.agent.ranks.usage.quiet import BUSY, COMPUTES, EVERY, GAP, Quiet, computes, pause, pause_for_gpus
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,5 @@
-"""Lets a Python rank write the stacks of its threads to standard error when the agent asks (`stacks.py`), has
-it write whole lines, and has one that fails under MPI end at once.
+"""Lets a Python rank write the stacks of its threads to standard error when the agent asks
+(`stuck/stacks.py`), has it write whole lines, and has one that fails under MPI end at once.
 
 Python imports it before the script. It takes itself out of the path and the environment again, and goes on
 with the environment's own `sitecustomize`, so that the script finds everything as without it."""
@@ -8,7 +8,7 @@ import atexit
 import os
 import sys
 
-_SIGNAL = 54  # as in stacks.py
+_SIGNAL = 54  # as in stuck/stacks.py
 
 
 def _restore_path(here: str) -> None:

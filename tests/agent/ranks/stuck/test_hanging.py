@@ -11,11 +11,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.agent.ranks.test_gpus import Asking, asking
+from tests.agent.ranks.usage.test_gpus import Asking, asking
 from tests.conftest import PATIENCE, wait_until
 
 from echelon.agent.output.sink import RankLog, Sink, Stream
-from echelon.agent.ranks import hanging, launch
+from echelon.agent.ranks.launching import launch
+from echelon.agent.ranks.stuck import hanging
 
 __all__ = ["asking"]
 HANG = """

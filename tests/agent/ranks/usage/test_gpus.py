@@ -13,8 +13,8 @@ from tests.cli.nvidia_smi import GIB, StandIn, uuid
 from tests.conftest import PATIENCE
 
 from echelon.agent.loop import Loop
-from echelon.agent.ranks import gpus
-from echelon.agent.ranks.gpus import Gpus, visible_gpus
+from echelon.agent.ranks.usage import gpus
+from echelon.agent.ranks.usage.gpus import Gpus, visible_gpus
 
 ANSWER = (
     f"0, {uuid(0)}, NVIDIA H100, 81559, 1024, 97\n"

@@ -9,9 +9,9 @@ import os
 
 from echelon.agent.address import LOOPBACK, interface_of, own_address
 from echelon.agent.ranks import sockets
-from echelon.agent.ranks.environment import threads as fair_threads
 from echelon.agent.ranks.interpreter import is_python
-from echelon.agent.ranks.roll import PLACEHOLDER, Roll
+from echelon.agent.ranks.launching.environment import threads as fair_threads
+from echelon.agent.ranks.launching.roll import PLACEHOLDER, Roll
 from echelon.agent.task import START_RANK, Place, Task
 
 TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank its first milliseconds
@@ -134,7 +134,7 @@ def environment(
         env.setdefault("OMP_NUM_THREADS", str(launch["threads"] or fair_threads(place.procs)))
     wiring = launch.get("wiring", {})
     if any("{rendezvous}" in text for text in wiring.values()):
-        from echelon.agent.ranks import rendezvous  # imported here: only Horovod has one
+        from echelon.agent.ranks.launching import rendezvous  # imported here: only Horovod has one
 
         values["rendezvous"] = rendezvous.word(task.secret(), generation)
     if "{interface}" in wiring.values():

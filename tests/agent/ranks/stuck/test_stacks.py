@@ -14,7 +14,8 @@ from tests.conftest import PATIENCE, need_python, wait_until
 
 from echelon.agent.loop import Loop
 from echelon.agent.output.sink import RankLog, Sink, Stream
-from echelon.agent.ranks import launch, stacks
+from echelon.agent.ranks.launching import launch
+from echelon.agent.ranks.stuck import stacks
 
 DUMP = b"""epoch 3
 Thread 0x00007f01 (most recent call first):

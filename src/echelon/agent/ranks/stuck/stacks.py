@@ -1,6 +1,6 @@
 """Where the Python of a rank is, for ranks that hang: asked by a signal, read from its standard error.
 
-A rank's Python registers `faulthandler` for the signal when it starts (`startup/sitecustomize.py`). The
+A rank's Python registers `faulthandler` for the signal when it starts (`launching/startup/`). The
 signal is one of real time, which libraries and scripts do not use, and is sent only to a process that has a
 handler for it. The stacks are part of the rank's output; the place in them is a few words for a report."""
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from echelon.agent.output.sink import Stream
 
 PATIENCE = 2.0  # seconds for the answers
-SIGNAL = 54  # as in startup/sitecustomize.py
+SIGNAL = 54  # as in launching/startup/sitecustomize.py
 _LOOK = 0.05
 _LONGEST = 200  # characters of a place
 _THREAD = re.compile(r"^(?:Current thread|Thread) 0x[0-9a-f]+.*\(most recent call first\):$")

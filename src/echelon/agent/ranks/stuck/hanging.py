@@ -8,9 +8,10 @@ import os
 import re
 
 from echelon.agent.loop import Loop
-from echelon.agent.ranks import interpreter, stacks
+from echelon.agent.ranks import interpreter
 from echelon.agent.ranks.child import Child
 from echelon.agent.ranks.processes import descendants, state_of
+from echelon.agent.ranks.stuck import stacks
 
 TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank its first milliseconds
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from echelon.agent.ranks import launch
-from echelon.agent.ranks.roll import Roll
+from echelon.agent.ranks.launching import launch
+from echelon.agent.ranks.launching.roll import Roll
 from echelon.agent.task import SCHEMA, Task
 
 ADDRESSES = ["10.0.0.1", "10.0.0.2", "10.0.0.3"]

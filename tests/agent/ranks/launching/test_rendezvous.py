@@ -13,8 +13,8 @@ import pytest
 from tests.conftest import PATIENCE, wait_until
 
 from echelon.agent.loop import READ, Loop
-from echelon.agent.ranks import rendezvous
-from echelon.agent.ranks.rendezvous import Rendezvous
+from echelon.agent.ranks.launching import rendezvous
+from echelon.agent.ranks.launching.rendezvous import Rendezvous
 
 WORD = rendezvous.word(b"the run's secret", 0)
 

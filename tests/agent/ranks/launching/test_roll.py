@@ -8,8 +8,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from echelon.agent.ranks import launch
-from echelon.agent.ranks.roll import Asked, Roll, seats
+from echelon.agent.ranks.launching import launch
+from echelon.agent.ranks.launching.roll import Asked, Roll, seats
 from echelon.agent.task import SCHEMA, Task
 
 TEXTS = [

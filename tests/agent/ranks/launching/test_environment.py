@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from echelon.agent.ranks import environment
-from echelon.agent.ranks.environment import complete, threads, usable_cpus
+from echelon.agent.ranks.launching import environment
+from echelon.agent.ranks.launching.environment import complete, threads, usable_cpus
 
 
 @pytest.mark.parametrize(("limit", "expected"), [("max", 64), ("150000", 1.5)])

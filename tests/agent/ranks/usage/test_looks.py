@@ -8,7 +8,7 @@ import sys
 
 from tests.conftest import wait_until
 
-from echelon.agent.ranks.looks import Looks, Tree
+from echelon.agent.ranks.usage.looks import Looks, Tree
 
 BURN = "while True: pass"
 GROW = "held = bytearray(64 << 20)\nimport time\ntime.sleep(1000)"

@@ -9,10 +9,11 @@ import os
 import time
 
 from echelon.agent.loop import Loop, Timer
-from echelon.agent.ranks import cgroups, quiet
-from echelon.agent.ranks.gpus import Gpus
-from echelon.agent.ranks.looks import Looks, Tree
+from echelon.agent.ranks import cgroups
 from echelon.agent.ranks.ranks import Ranks
+from echelon.agent.ranks.usage import quiet
+from echelon.agent.ranks.usage.gpus import Gpus
+from echelon.agent.ranks.usage.looks import Looks, Tree
 from echelon.agent.task import Task
 
 TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank its first milliseconds
