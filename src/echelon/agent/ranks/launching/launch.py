@@ -12,7 +12,7 @@ from echelon.agent.ranks import sockets
 from echelon.agent.ranks.interpreter import is_python
 from echelon.agent.ranks.launching.environment import threads as fair_threads
 from echelon.agent.ranks.launching.roll import PLACEHOLDER, Roll
-from echelon.agent.task import START_RANK, Place, Task
+from echelon.agent.task import START_RANK, Place, Task, write_atomically
 
 TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank its first milliseconds
 if TYPE_CHECKING:
@@ -99,6 +99,13 @@ def file_texts(task: Task, place: Place, roll: Roll) -> dict[str, str]:
     return {
         path: fill_argv([_fill(texts[name], values, paths, roll)], task)[0] for name, path in paths.items()
     }
+
+
+def write_files(task: Task, place: Place, roll: Roll) -> None:
+    """Write the files that the launch brings; raises OSError."""
+    for path, text in file_texts(task, place, roll).items():
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        write_atomically(path, text.encode())
 
 
 def environment(
