@@ -16,7 +16,7 @@ from typing import Any
 from tests.conftest import PATIENCE, wait_until
 
 from echelon.agent import task as agent_task
-from echelon.agent.ranks import ports
+from echelon.agent.ranks.launching import ports
 from echelon.bundle.zipapp import agent_archive
 from echelon.model.output.log import EventLine, LogLine, parse_line
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from echelon import __version__
 from echelon.agent import task as agent_task
 from echelon.agent.gang import verdict
-from echelon.agent.ranks import roll
+from echelon.agent.ranks.launching import roll
 from echelon.agent.setup import packages, prepare
 from echelon.errors import CannotShip, RunLost, RunTimedOut, StateTrouble, Unavailable
 from echelon.model.run import SCHEMA, Record

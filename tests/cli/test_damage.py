@@ -20,7 +20,7 @@ from tests.conftest import end_runs, processes_of, wait_until
 
 from echelon.cli import main
 from echelon.engines.local.engine import LocalEngine
-from echelon.engines.local.store import RunStore
+from echelon.engines.local.folder.store import RunStore
 from echelon.handle import Run
 from echelon.model.run import RunRef
 

@@ -18,7 +18,7 @@ from tests.cli.conftest import Background, wait_for
 from tests.cli.nvidia_smi import GIB, StandIn, uuid
 from tests.conftest import wait_until
 
-from echelon.engines.local.store import RunStore
+from echelon.engines.local.folder.store import RunStore
 
 Call = Callable[..., subprocess.CompletedProcess[str]]
 Start = Callable[..., Background]

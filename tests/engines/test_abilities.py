@@ -9,7 +9,7 @@ import pytest
 from echelon.engines.abilities import choose_rank, required
 from echelon.engines.base import Engine
 from echelon.engines.choose import CLUSTER, LOCAL, choose_engine
-from echelon.engines.kubernetes.shell import running_pod
+from echelon.engines.kubernetes.abilities.shell import running_pod
 from echelon.engines.memory.engine import MemoryEngine
 from echelon.engines.memory.script import Act
 from echelon.errors import InvalidJob, Unavailable

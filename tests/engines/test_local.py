@@ -18,8 +18,8 @@ from tests.conftest import PATIENCE, wait_until
 
 from echelon.admission import admit
 from echelon.bundle import pack_files
-from echelon.engines.local import rundir
 from echelon.engines.local.engine import LocalEngine
+from echelon.engines.local.folder import rundir
 from echelon.errors import StateTrouble
 from echelon.handle import Run
 from echelon.model.job import Job

@@ -26,9 +26,10 @@ from tests.faults.test_results_home import KEEPER, Fault, Killed, absent, at_ran
 
 from echelon.agent.linger import Linger
 from echelon.engines.kubernetes import control, names, objects
-from echelon.engines.kubernetes.files import collecting, gather, reconnect, seen
+from echelon.engines.kubernetes.files import reconnect
 from echelon.engines.kubernetes.files.reconnect import Channel, Opener
-from echelon.engines.kubernetes.files.shards import Shard
+from echelon.engines.kubernetes.files.results import collecting, gather, seen
+from echelon.engines.kubernetes.files.results.shards import Shard
 from echelon.engines.kubernetes.files.transfer import fetch_tree
 from echelon.engines.kubernetes.follow.keeper import KeeperView
 from echelon.engines.kubernetes.follow.view import View

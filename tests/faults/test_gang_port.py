@@ -19,7 +19,7 @@ from tests.conftest import PATIENCE, wait_until
 
 import echelon
 from echelon.agent.gang.wire import encode, fresh_nonce, prove
-from echelon.engines.local.store import RunStore
+from echelon.engines.local.folder.store import RunStore
 
 SCRIPT = """
 import os, time

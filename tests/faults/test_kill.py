@@ -17,7 +17,7 @@ import pytest
 from tests.conftest import PATIENCE, processes_of, wait_until
 
 import echelon
-from echelon.engines.local.store import RunStore
+from echelon.engines.local.folder.store import RunStore
 from echelon.model.status import Status
 
 RING = Path(__file__).with_name("ring.py")

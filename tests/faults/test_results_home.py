@@ -30,9 +30,9 @@ from echelon.bundle.zipapp import agent_archive
 from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.client.api import NotThere
 from echelon.engines.kubernetes.files import reconnect
-from echelon.engines.kubernetes.files.gather import Gathered, gather, place_of
 from echelon.engines.kubernetes.files.reconnect import Channel, Opener
-from echelon.engines.kubernetes.files.shards import Shard
+from echelon.engines.kubernetes.files.results.gather import Gathered, gather, place_of
+from echelon.engines.kubernetes.files.results.shards import Shard
 from echelon.errors import Unreachable
 from echelon.model.copy import Manifest
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from tests.frameworks.wiring import environments, task_of
 
-from echelon.agent.ranks import launch as filling
-from echelon.agent.ranks.roll import Roll
+from echelon.agent.ranks.launching import launch as filling
+from echelon.agent.ranks.launching.roll import Roll
 from echelon.agent.task import START_RANK
 from echelon.frameworks.mpi import calls_launcher, launch, source_calls_launcher
 from echelon.model.engine.traits import Traits

@@ -19,7 +19,7 @@ from tests.cli.nvidia_smi import StandIn
 from tests.conftest import PATIENCE
 
 import echelon
-from echelon.agent.ranks.roll import crossings
+from echelon.agent.ranks.launching.roll import crossings
 from echelon.agent.task import SCHEMA, Task
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("home", "horovod")]

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from echelon.agent.ranks import launch
-from echelon.agent.ranks.roll import Roll
+from echelon.agent.ranks.launching import launch
+from echelon.agent.ranks.launching.roll import Roll
 from echelon.agent.task import Task, read_task
-from echelon.engines.local.rundir import RunDir
+from echelon.engines.local.folder.rundir import RunDir
 from echelon.engines.local.task import write_task
 from echelon.engines.memory.script import one_node
 from echelon.model.job import Job

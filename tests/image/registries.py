@@ -15,7 +15,7 @@ import yaml
 from tests.conftest import PATIENCE, wait_until
 from tests.image.bases import Base, digest, index
 
-from echelon.agent.ranks import ports
+from echelon.agent.ranks.launching import ports
 
 
 class Registry:

@@ -24,7 +24,7 @@ from echelon.image import oci
 from echelon.image.archive import Archive
 from echelon.image.build import Built, Recipe, build
 from echelon.image.oci import parse_platform
-from echelon.image.registry import Repository
+from echelon.image.registry.repository import Repository
 
 pytestmark = pytest.mark.slow  # the registry may have to be built first
 

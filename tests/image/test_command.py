@@ -16,7 +16,7 @@ from tests.image.bases import Base, digest, write_layout
 from tests.image.registries import Registry
 
 from echelon.cli.commands.image import build
-from echelon.engines.kubernetes.abilities import read_platforms
+from echelon.engines.kubernetes.abilities.cluster import read_platforms
 from echelon.engines.kubernetes.engine import KubernetesEngine
 from echelon.errors import Denied, Unavailable
 from echelon.image.architecture import choose_platform
@@ -72,7 +72,7 @@ def test_a_pushed_image_is_named_by_its_digest(
 def test_a_mistake_is_one_line_and_a_hint(
     call: Call, monkeypatch: pytest.MonkeyPatch, words: list[str], code: int, said: str
 ) -> None:
-    monkeypatch.setattr("echelon.image.transport.time.sleep", lambda _seconds: None)
+    monkeypatch.setattr("echelon.image.registry.transport.time.sleep", lambda _seconds: None)
     done = call("image", "build", *words)
     assert done.returncode == code
     assert said in done.stderr

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.kubeflow.test_mpijob import BENCHMARKS
-from tests.kubeflow.test_pytorchjob import ELASTIC, MNIST
-from tests.kubeflow.test_tfjob import DIST_MNIST
-from tests.kubeflow.test_trainjob import JOB, RUNTIME, joined
+from tests.kubeflow.kinds.test_mpijob import BENCHMARKS
+from tests.kubeflow.kinds.test_pytorchjob import ELASTIC, MNIST
+from tests.kubeflow.kinds.test_tfjob import DIST_MNIST
+from tests.kubeflow.kinds.test_trainjob import JOB, RUNTIME, joined
 
 from echelon.errors import InvalidJob
 from echelon.kubeflow import on_this_machine, read_manifest

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from tests.faults.kubernetes.terminal import Terminal
 from tests.kubeflow.calling_torchrun import calling_torchrun
-from tests.kubeflow.test_trainjob import RUNTIME, joined
+from tests.kubeflow.kinds.test_trainjob import RUNTIME, joined
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 

@@ -2,7 +2,7 @@
 
 On this machine a supervisor starts the agents and receives their events over the control descriptor; an agent
 ends when the supervisor does. In a pod there is no supervisor: members forward their events to the leader,
-whose log is the run's event log; orders arrive over a socket (`control.py`); and when the run is over,
+whose log is the run's event log; orders arrive over a socket (`orders.py`); and when the run is over,
 results in the pod are held until the client has fetched them (`finish.py`)."""
 
 from __future__ import annotations
@@ -23,28 +23,17 @@ from echelon.agent.loop import Loop
 from echelon.agent.output import termination
 from echelon.agent.output.sink import Sink
 from echelon.agent.output.state_line import REPEAT, History
-from echelon.agent.ranks import environment
+from echelon.agent.ranks.launching import environment
 from echelon.agent.ranks.processes import adopt_orphans, allow_descriptors
 from echelon.agent.setup.prepare import Setup
-from echelon.agent.task import (
-    GAVE_WAY,
-    INTERRUPTED,
-    NO_LEADER,
-    RANK_FAILED,
-    RUN_OVER,
-    Task,
-    write_atomically,
-)
+from echelon.agent.task import GAVE_WAY, INTERRUPTED, NO_LEADER, RANK_FAILED, RUN_OVER, Task, write_atomically
 
 TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank its first milliseconds
 if TYPE_CHECKING:
-    from echelon.agent.control import ControlSocket
     from echelon.agent.gang.join import LeaderConnection
     from echelon.agent.gang.leader import Leader
+    from echelon.agent.orders import Orders
     from echelon.agent.remote.worker import RemoteWorker
-
-
-TELL_KEEPER = 0.5  # seconds within which events that come together are told together
 
 
 class Agent:
@@ -98,7 +87,7 @@ class Agent:
         self._to_leader: LeaderConnection | None = None
         self._leader: Leader | None = None
         self._control: Connection | None = None
-        self._control_socket: ControlSocket | None = None
+        self._orders: Orders | None = None
         adopt_orphans()
         self._loop.on_signal(signal.SIGCHLD, self._member.ranks.reap)
         self._loop.on_signal(signal.SIGTERM, self._shutdown.on_sigterm)
@@ -107,17 +96,16 @@ class Agent:
         if control_fd is not None:
             self._control = Connection(self._loop, socket.socket(fileno=control_fd))
             self._control.trust()
-            self._control.on_message = self._on_control
+            self._control.on_message = lambda _connection, message: self._stop_run(message)
             self._control.on_closed = self._on_abandoned
             self._sink.on_event = self._control.send
         else:
             os.makedirs(task.reports, mode=0o700, exist_ok=True)
             environment.complete(os.environ, task.reports)
-        self._telling = False  # the keeper is told of events soon
         if terminal_fd is not None:
             self._connect_terminal(terminal_fd)
         if task.control is not None:
-            self._open_control_socket(task.control)
+            self._take_orders(task.control)
         if task.keep:
             self._prepare_handover()
         if worker == 0:
@@ -146,9 +134,8 @@ class Agent:
     # Start
 
     def _lead(self, listen_fd: int | None) -> None:
-        from echelon.agent.gang.leader import (
-            Leader,  # imported here: in a zip file every module is compiled when it is imported
-        )
+        # Imported here: in a zip file every module is compiled when it is imported.
+        from echelon.agent.gang.leader import Leader
 
         address = own_address()
         if listen_fd is not None:
@@ -187,6 +174,8 @@ class Agent:
 
         place = self._task.places[self._worker]
         self._to_leader = LeaderConnection(self._loop, self._task, place, self._member, self._failures)
+        if self._orders is not None:
+            self._orders.to_leader = self._to_leader
         self._to_leader.on_welcome = self._on_welcome
         self._setup.send = self._to_leader.send
         self._to_leader.held_for = self._shutdown.held_for
@@ -235,22 +224,15 @@ class Agent:
         self._tell_keeper_soon()
 
     def _tell_keeper_soon(self) -> None:
-        leader = self._leader
-        if leader is None or not leader.keeper.connected or self._telling or self._shutdown.final is None:
-            return
+        if self._leader is not None and self._shutdown.final is not None:
+            self._leader.keeper.tell_soon(self._history.events)
 
-        def tell() -> None:
-            self._telling = False
-            leader.keeper.tell(self._history.events())
+    def _take_orders(self, path: str) -> None:
+        from echelon.agent.orders import Orders
 
-        self._telling = True
-        self._loop.call_later(TELL_KEEPER, tell)
-
-    def _open_control_socket(self, path: str) -> None:
-        from echelon.agent.control import ControlSocket
-
+        self._orders = Orders(self._loop, self._worker, self._member, self._history, self._shutdown)
         try:
-            self._control_socket = ControlSocket(self._loop, path, self._answer)
+            self._orders.listen(path)
         except OSError as error:
             reason = "worker %d takes no orders: %s: %s" % (self._worker, path, error.strerror or error)
             self._sink.event("note", worker=self._worker, reason=reason)
@@ -370,9 +352,6 @@ class Agent:
         self._shutdown.hold_alone(verdict)
         self._member.stop_ranks(self._shutdown.end_part)
 
-    def _on_control(self, _connection: Connection, message: dict[str, object]) -> None:
-        self._stop_run(message)
-
     def _stop_run(self, message: dict[str, object]) -> None:
         if self._member.ranks.terminal is not None:
             self._member.ranks.terminal.wake_rank()
@@ -403,49 +382,11 @@ class Agent:
             self._to_leader.close()
         if self._control is not None:
             self._control.drain(1.0)
-        if self._control_socket is not None:
-            self._control_socket.close()
+        if self._orders is not None:
+            self._orders.close()
         if self._remote is not None:
             self._remote.close()
         self._loop.stop()
-
-    # Orders
-
-    def _answer(self, order: str, details: dict[str, object]) -> dict[str, object]:
-        self._loop.call_later(0, self._shutdown.contact)
-        if order == "state":
-            return self._state()
-        client, seconds = str(details.get("client") or ""), details.get("seconds")
-        if order == "fetch":
-            self._shutdown.attend(client, seconds if isinstance(seconds, (int, float)) else 0.0)
-            return {"ok": True}
-        if order == "release":
-            if self._shutdown.final is None:
-                return {"ok": False, "error": "the run is not over yet"}
-            self._loop.call_later(0, lambda: self._shutdown.release(client))
-            return {"ok": True}
-        reason, number = str(details.get("reason") or "stopped"), stopping.asked_for(details)
-        leader = self._leader
-        if leader is not None:  # after the answer, since this may end the agent
-            self._loop.call_later(0, lambda: leader.stop("stopped", reason, number))
-        elif self._to_leader is not None and self._to_leader.connected:
-            self._to_leader.send({"say": "please-stop", "reason": reason, "signal": number})
-        else:
-            return {"ok": False, "error": "worker %d does not reach worker 0, which leads" % self._worker}
-        return {"ok": True, "over": self._shutdown.final is not None}
-
-    def _state(self) -> dict[str, object]:
-        gang = self._leader.gang if self._leader is not None else None
-        phase = "following" if self._shutdown.final is None else "over"
-        return {
-            "ok": True,
-            "worker": self._worker,
-            "phase": gang.phase if gang is not None else phase,
-            "restart": max(0, self._member.last_started),
-            "holding_until": self._shutdown.until,
-            "verdict": gang.verdict if gang is not None else None,
-            "events": self._history.events(),
-        }
 
 
 def _draw() -> float:

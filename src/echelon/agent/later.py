@@ -16,7 +16,7 @@ def import_rest() -> None:
     import echelon.agent.gang.decisions
     import echelon.agent.gang.verdict
     import echelon.agent.output.painting
-    import echelon.agent.ranks.hanging
     import echelon.agent.ranks.report
-    import echelon.agent.ranks.sampler
-    import echelon.agent.ranks.stacks  # noqa: F401
+    import echelon.agent.ranks.stuck.hanging
+    import echelon.agent.ranks.stuck.stacks
+    import echelon.agent.ranks.usage.sampler  # noqa: F401

@@ -12,7 +12,7 @@ CLUSTER = "k8s"
 
 def cluster_is_configured() -> bool:
     """Whether anything names a cluster for this user."""
-    from echelon.engines.kubernetes.client.kubeconfig import is_configured
+    from echelon.engines.kubernetes.client.login.kubeconfig import is_configured
 
     return is_configured()
 

@@ -21,7 +21,7 @@ from echelon.image.archive import PREFIX, Archive, write_archive
 from echelon.image.compose import SITE, WORKSPACE, Composed, Layer, compose, environment_of
 from echelon.image.oci import Descriptor, Manifest, Platform
 from echelon.image.reference import Reference, parse_reference
-from echelon.image.registry import Repository
+from echelon.image.registry.repository import Repository
 from echelon.image.tidy import tidy
 from echelon.image.wheels import LIBC, Wanted, check_packages, check_python, install
 from echelon.values import frozen

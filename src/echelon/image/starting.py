@@ -8,7 +8,7 @@ from typing import Any
 
 from echelon.image.build import Recipe, read_base
 from echelon.image.reference import parse_reference
-from echelon.image.registry import Repository
+from echelon.image.registry.repository import Repository
 from echelon.values import frozen
 
 

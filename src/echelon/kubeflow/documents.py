@@ -14,14 +14,14 @@ from echelon.errors import InvalidJob
 from echelon.jobfile import read_text
 from echelon.jobfile.conversion import At, inside, wrong
 from echelon.jobfile.document import parse_all
+from echelon.kubeflow.kinds.mpijob import read_mpijob_v1, read_mpijob_v2
+from echelon.kubeflow.kinds.pytorchjob import read_pytorchjob
+from echelon.kubeflow.kinds.tfjob import read_tfjob
+from echelon.kubeflow.kinds.trainjob import RUNTIMES, read_trainjob, runtime_named
 from echelon.kubeflow.manifest import Manifest
-from echelon.kubeflow.mpijob import read_mpijob_v1, read_mpijob_v2
 from echelon.kubeflow.nodes import Node, child, fields, merged, plain, refuse, text
 from echelon.kubeflow.outside import NOWHERE, Outside
 from echelon.kubeflow.pod import EXPRESSION, RENDER, refuse_template_expressions
-from echelon.kubeflow.pytorchjob import read_pytorchjob
-from echelon.kubeflow.tfjob import read_tfjob
-from echelon.kubeflow.trainjob import RUNTIMES, read_trainjob, runtime_named
 
 TRAINJOB = ("trainer.kubeflow.org/v1alpha1", "TrainJob")
 KINDS: Mapping[tuple[str, str], Callable[[Node, Outside], Manifest]] = {

@@ -23,8 +23,8 @@ class Launch:
     `{cross_size:N}` (how many machines have a rank of that number) and `{cross_rank:N}` (which of them this
     one is on); `{cross_size:workers:N}` and `{cross_rank:workers:N}` count over workers and `{local_rank}`.
     `{rendezvous}` is the secret word of a key-value store that worker 0 then serves on the port of rank 0
-    (`agent/ranks/rendezvous.py`), and `{interface}` the worker's network interface; without one the variable
-    is not set. For a launcher there is `{ssh}`, the path of its remote shell, and in `argv` the word
+    (`agent/ranks/launching/rendezvous.py`), and `{interface}` the worker's network interface; without one the
+    variable is not set. For a launcher there is `{ssh}`, the path of its remote shell, and in `argv` the word
     `{start_rank}`: what stands before the command of a rank, so that the agents take it in as one of theirs.
 
     `per` is how often the command starts: for every rank; once per worker, because it starts the ranks by

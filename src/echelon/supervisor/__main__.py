@@ -13,8 +13,9 @@ from pathlib import Path
 from echelon.agent.loop import Loop
 from echelon.agent.ranks.processes import adopt_orphans, kill_below
 from echelon.engines import durable
-from echelon.engines.local import cgroups, rundir
-from echelon.engines.local.rundir import RunDir
+from echelon.engines.local import cgroups
+from echelon.engines.local.folder import rundir
+from echelon.engines.local.folder.rundir import RunDir
 from echelon.errors import EchelonError, StateTrouble, from_os_error
 from echelon.supervisor import ends
 from echelon.supervisor.ends import Event
@@ -81,7 +82,9 @@ def main() -> None:
     if group is not None and entered:
         cgroups.leave(group)
         cgroups.end(folder.path, group)
-    from echelon.engines.local.compaction import compact  # a run that is over has the time to import it
+    from echelon.engines.local.folder.compaction import (
+        compact,  # a run that is over has the time to import it
+    )
 
     compact(folder, succeeded=end.get("outcome") == "succeeded")
 

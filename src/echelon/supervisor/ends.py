@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from echelon.engines.local import rundir
+from echelon.engines.local.folder import rundir
 from echelon.errors import EchelonError
 
 Event = dict[str, Any]  # as agents write it; its fields are in model/event.py

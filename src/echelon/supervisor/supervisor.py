@@ -26,8 +26,9 @@ from echelon.agent.ranks.processes import (
 )
 from echelon.agent.ranks.report import signal_name
 from echelon.engines import durable
-from echelon.engines.local import agents, rundir
-from echelon.engines.local.rundir import RunDir
+from echelon.engines.local import agents
+from echelon.engines.local.folder import rundir
+from echelon.engines.local.folder.rundir import RunDir
 from echelon.supervisor import ends
 from echelon.supervisor.ends import Event
 

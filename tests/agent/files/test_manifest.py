@@ -14,7 +14,7 @@ from tests.agent.trees import copy, tree
 from tests.properties import examples
 
 from echelon.agent.files.manifest import manifest_of
-from echelon.engines.kubernetes.files.gather import place_of
+from echelon.engines.kubernetes.files.results.gather import place_of
 
 NAMES = st.text(st.characters(codec="utf-8", exclude_characters="/\0"), min_size=1, max_size=8).filter(
     lambda name: name not in (".", "..") and not name.startswith(".echelon")

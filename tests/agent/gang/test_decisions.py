@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from tests.agent.gangs import NOW, UNFIT, end, events, gang, running, said, stop_all
 from tests.properties import examples
 
-from echelon.agent.gang.decisions import MOST_SPARED, REUNION, Gang
+from echelon.agent.gang.decisions import REUNION, Gang
+from echelon.agent.gang.generation import MOST_SPARED
 from echelon.agent.gang.verdict import LEFT
 from echelon.agent.gang.wire import encode
 

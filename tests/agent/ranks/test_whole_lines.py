@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.conftest import PATIENCE, find_python
 
-from echelon.agent.ranks import launch
+from echelon.agent.ranks.launching import launch
 
 CHILDREN = """
 import multiprocessing, sys

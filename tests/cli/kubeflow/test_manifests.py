@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 from tests.kubeflow.calling_torchrun import calling_torchrun
-from tests.kubeflow.test_pytorchjob import DIFFERENT, MNIST
-from tests.kubeflow.test_tfjob import DIST_MNIST
-from tests.kubeflow.test_trainjob import JOB, RUNTIME, joined
+from tests.kubeflow.kinds.test_pytorchjob import DIFFERENT, MNIST
+from tests.kubeflow.kinds.test_tfjob import DIST_MNIST
+from tests.kubeflow.kinds.test_trainjob import JOB, RUNTIME, joined
 
 from echelon.cli import main
 from echelon.cli.commands import runs

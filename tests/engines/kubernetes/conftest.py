@@ -10,9 +10,9 @@ from tests.conftest import PATIENCE
 from tests.engines.kubernetes.stand_in import Certificates, StandIn, make_certificates
 from tests.faults.kubernetes.terminal import terminal
 
-from echelon.engines.kubernetes.client import session
-from echelon.engines.kubernetes.client.access import Access
 from echelon.engines.kubernetes.client.api import Api
+from echelon.engines.kubernetes.client.http import session
+from echelon.engines.kubernetes.client.login.access import Access
 
 __all__ = ["terminal"]
 

@@ -20,9 +20,9 @@ from tests.engines.kubernetes.rendered import CASES, SHIPPED, planned
 from tests.engines.kubernetes.test_record import patched
 
 from echelon.engines.kubernetes import names, record
-from echelon.engines.kubernetes.client.access import Access
+from echelon.engines.kubernetes.client.http.refusals import Request
 from echelon.engines.kubernetes.client.kinds import KINDS, NotThere
-from echelon.engines.kubernetes.client.refusals import Request
+from echelon.engines.kubernetes.client.login.access import Access
 from echelon.engines.kubernetes.record import Claim, Collected, Stop
 from echelon.engines.kubernetes.render.dialects import job as job_dialect
 from echelon.errors import Denied, Refused

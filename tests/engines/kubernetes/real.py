@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from testbed.kubectl import Kubectl
 
-from echelon.engines.kubernetes.client.access import Access
 from echelon.engines.kubernetes.client.api import Object
-from echelon.engines.kubernetes.client.kubeconfig import load_access
+from echelon.engines.kubernetes.client.login.access import Access
+from echelon.engines.kubernetes.client.login.kubeconfig import load_access
 
 
 def access_of(kubectl: Kubectl) -> Access:

@@ -12,7 +12,7 @@ from tests.engines.kubernetes.stand_in import StandIn, refuses, says
 
 from echelon.engines.kubernetes import control, names, objects, record
 from echelon.engines.kubernetes.client.api import Api
-from echelon.engines.kubernetes.prerequisites import check_queue
+from echelon.engines.kubernetes.prerequisites.namespace import check_queue
 from echelon.engines.kubernetes.render import dialects
 from echelon.engines.kubernetes.render.dialects import job as dialect
 from echelon.engines.kubernetes.render.manifests import owner_reference

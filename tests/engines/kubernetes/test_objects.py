@@ -12,10 +12,10 @@ from tests.engines.kubernetes.small import stored
 from tests.engines.kubernetes.stand_in import Answer, StandIn, refuses, says
 
 from echelon.engines.kubernetes import names, objects
-from echelon.engines.kubernetes.belonging import Identity, describe_left, marked
-from echelon.engines.kubernetes.between import Between
-from echelon.engines.kubernetes.client.access import Access
 from echelon.engines.kubernetes.client.api import Api, NotThere, Object
+from echelon.engines.kubernetes.client.login.access import Access
+from echelon.engines.kubernetes.ownership.belonging import Identity, describe_left, marked
+from echelon.engines.kubernetes.ownership.between import Between
 from echelon.engines.kubernetes.render import dialects, manifests
 from echelon.engines.kubernetes.render.manifests import Started
 from echelon.engines.kubernetes.render.payload import map_names

@@ -17,8 +17,8 @@ from tests.conftest import PATIENCE, wait_until
 import echelon
 from echelon.agent import several
 from echelon.engines.local.agents import Order, start_together
-from echelon.engines.local.rundir import RunDir
-from echelon.engines.local.store import RunStore
+from echelon.engines.local.folder.rundir import RunDir
+from echelon.engines.local.folder.store import RunStore
 
 SLEEPS = "import time\nprint('up', flush=True)\ntime.sleep(600)"
 

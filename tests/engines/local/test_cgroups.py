@@ -16,8 +16,8 @@ from tests.conftest import PATIENCE, wait_until
 import echelon
 from echelon.engines.local import cgroups
 from echelon.engines.local.engine import LocalEngine
-from echelon.engines.local.rundir import RunDir
-from echelon.engines.local.store import RunStore
+from echelon.engines.local.folder.rundir import RunDir
+from echelon.engines.local.folder.store import RunStore
 from echelon.errors import StateTrouble
 from echelon.model.run import RunRef
 

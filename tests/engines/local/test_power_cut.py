@@ -19,8 +19,8 @@ from echelon.admission import admit
 from echelon.bundle import pack_files
 from echelon.engines import durable
 from echelon.engines.local import engine as local_engine
-from echelon.engines.local import rundir, store
 from echelon.engines.local.engine import LocalEngine
+from echelon.engines.local.folder import rundir, store
 from echelon.handle import Run
 from echelon.model.event import Event
 from echelon.model.job import Job

@@ -17,12 +17,12 @@ from testbed.kubectl import Kubectl
 from tests.conftest import PATIENCE
 
 from echelon import tending
-from echelon.engines.kubernetes import names, tend
+from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.client.api import Api, Object
 from echelon.engines.kubernetes.client.place import Place
 from echelon.engines.kubernetes.engine import KubernetesEngine
 from echelon.engines.kubernetes.follow.view import read_record
-from echelon.engines.kubernetes.upkeep import decisions
+from echelon.engines.kubernetes.upkeep import decisions, tend
 from echelon.errors import EchelonError, RunExists, Unreachable
 from echelon.handle import Run
 from echelon.model.job import Job

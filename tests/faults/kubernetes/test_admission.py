@@ -17,9 +17,8 @@ from tests.conftest import wait_until
 from tests.engines.kubernetes.test_conformance import KubernetesHarness
 
 from echelon.admission import find_plan, shape_to_hold, way_of
-from echelon.engines.kubernetes import leases
 from echelon.engines.kubernetes.engine import KubernetesEngine
-from echelon.engines.kubernetes.queue import admitting
+from echelon.engines.kubernetes.queue import admitting, leases
 from echelon.engines.kubernetes.upkeep import decisions
 from echelon.errors import Denied
 from echelon.handle import Run

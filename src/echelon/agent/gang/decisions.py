@@ -13,27 +13,22 @@ from __future__ import annotations
 
 from echelon.agent import stopping
 from echelon.agent.gang import giving_way
+from echelon.agent.gang.generation import Generation, is_final, is_spared, none_left
 from echelon.agent.gang.verdict import (
-    LEFT,
     LOST,
     OUTCOMES,
     cause_of_absence,
     cause_of_loss,
-    cause_of_stall,
-    describe_peers,
-    find_cause,
     make_verdict,
     ranks_left,
 )
-from echelon.agent.ranks.launch import essential_workers
-from echelon.agent.ranks.roll import Asked
+from echelon.agent.ranks.launching.roll import Asked
 
 TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank its first milliseconds
 if TYPE_CHECKING:
     from echelon.agent.task import Task
 
 REUNION = 20.0  # seconds that members which hold results have to come to a leader that was replaced
-MOST_SPARED = 100  # restarts of a run that do not count, so that it ends in a cluster that evicts without end
 MOST_ASKED = 8  # workers whose ranks are asked for their stacks before they are stopped
 SETTLE = 1.0  # seconds to wait for the real cause when the first failure looks like a consequence of another
 
@@ -46,9 +41,6 @@ class Gang:
     def __init__(self, task: Task, now: float, patience: float | None = None) -> None:
         self._task = task
         self._workers = len(task.places)
-        self._essential = essential_workers(task)
-        # The end of rank 0, the chief, is the run's; the others get `grace` to end by themselves.
-        self._has_chief = any(group["launch"].get("until") == "first" for group in task.groups)
         self.phase = "gathering"
         self.generation = 0
         self.last_started = -1
@@ -59,17 +51,9 @@ class Gang:
         self.has_run = False  # ranks were started, under this or an earlier leader: there may be results
         self._joined: set[int] = set()
         self.addresses: dict[int, str] = {}
-        self._ports: dict[int, list[int]] = {}
         self._asked = Asked(task)
         self._busy: set[int] = set()  # workers whose ranks run, or may run
-        self._done: set[int] = set()
-        self._ends: list[dict[str, object]] = []  # of this generation, in the order of arrival
-        self._well: dict[int, float] = {}  # ranks that ended well, and after how many seconds
-        self._running: list[int] = []  # those that ran when they were stopped
-        self._places: dict[str, str] = {}  # where those were that were asked
-        self._lost: list[tuple[int, str, str]] = []  # worker, reason, kind
-        self._quiet: dict[int, float] = {}  # for how long the ranks of each worker did nothing
-        self._stuck = False  # none of them did for too long
+        self._current = Generation(task)  # since the last preparation
         self._outcome: str | None = None  # set when the run must end after stopping
         self._reason: str | None = None
         self._final_cause: dict[str, object] | None = None  # a cause that no restart would remove
@@ -109,7 +93,7 @@ class Gang:
             self._count_from(now - elapsed)
         if self.phase != "gathering":
             return
-        hopeless = self._counted(self.last_started) >= self._task.restarts  # as far as is known by now
+        hopeless = none_left(self.last_started, self.spared, self._task)  # as far as is known by now
         all_there = len(self._joined) == self._workers
         if hopeless and (all_there or not (self._task.hold or self._task.restarts)):
             self._give_up_hope()
@@ -131,8 +115,8 @@ class Gang:
         """A worker has reserved the requested ports."""
         if self.phase != "preparing" or generation != self.generation:
             return
-        self._ports[worker] = ports
-        if len(self._ports) == self._workers:
+        self._current.ports[worker] = ports
+        if len(self._current.ports) == self._workers:
             self._start(now)
 
     def failed(self, worker: int, generation: int, end: dict[str, object], now: float) -> None:
@@ -142,13 +126,11 @@ class Gang:
         if self.phase == "stopping":
             # Sent before the order to stop arrived there: it may be the unknown cause, or one more
             # consequence.
-            self._ends.append(end)
+            self._current.ends.append(end)
             return
-        if self._essential <= self._done and worker not in self._essential:
-            return  # a parameter server that fails when its workers have ended
-        if self._chief_ended() and end["consequence"]:
-            return  # it fails because the chief has ended
-        self._ends.append(end)
+        if self._current.does_not_matter(worker, end):
+            return
+        self._current.ends.append(end)
         if end["consequence"]:
             self._deadline = min(self._deadline or now + SETTLE, now + SETTLE)
         else:
@@ -158,11 +140,9 @@ class Gang:
         """All ranks of a worker succeeded."""
         if generation != self.generation or self.phase != "running":
             return
-        self._done.add(worker)
+        self._current.done.add(worker)
         self._busy.discard(worker)
-        # A parameter server may have failed because the workers have ended.
-        ends = [end for end in self._ends if end["worker"] in self._essential or not end["consequence"]]
-        if self._essential <= self._done and not ends:
+        if self._current.has_succeeded():
             self._outcome = "succeeded"
             self._stop(now)
 
@@ -170,9 +150,9 @@ class Gang:
         """One rank ended with 0; others, of its worker or of another, may wait for it."""
         known = isinstance(rank, int) and isinstance(seconds, (int, float))
         if known and generation == self.generation and self.phase == "running":
-            self._well[rank] = seconds  # type: ignore[index,assignment]
-            if rank == 0 and self._has_chief:
-                self._ends.clear()  # consequences only, or the ranks would have been stopped
+            self._current.well[rank] = seconds  # type: ignore[index,assignment]
+            if rank == 0 and self._current.has_chief:
+                self._current.ends.clear()  # consequences only, or the ranks would have been stopped
                 self._deadline = now + self._task.grace
 
     def quiet(self, worker: int, seconds: object, now: float) -> None:
@@ -182,9 +162,9 @@ class Gang:
         limit = self._task.stall
         if limit is None or self.phase != "running" or not isinstance(seconds, (int, float)):
             return
-        self._quiet[worker] = seconds
-        if self._busy and all(self._quiet.get(each, 0.0) >= limit for each in self._busy):
-            self._stuck = True
+        self._current.quiet[worker] = seconds
+        if self._current.is_quiet(self._busy, limit):
+            self._current.stuck = True
             reason = "no rank has printed or computed for %g s (--stall): its ranks are ended" % limit
             self.events.append({"kind": "note", "reason": reason})
             self._stop(now)
@@ -193,8 +173,7 @@ class Gang:
         """No process of the worker's ranks is left; `places` are where those were that were asked."""
         if generation != self.generation:
             return
-        if isinstance(places, dict):
-            self._places.update({rank: str(place) for rank, place in places.items() if str(rank).isdigit()})
+        self._current.note_places(places)
         self._busy.discard(worker)
         if self.phase == "stopping" and not self._busy:
             self._stopped_all(now)
@@ -226,9 +205,8 @@ class Gang:
         if self.phase == "gathering":
             self.events.append({"kind": "worker-lost", "worker": worker, "reason": reason})
             return
-        needed = not (self._essential <= self._done or worker in self._done or self._chief_ended())
-        if self.phase in ("preparing", "running") and needed:
-            self._lost.append((worker, reason, kind))
+        if self.phase in ("preparing", "running") and self._current.needs(worker):
+            self._current.lost.append((worker, reason, kind))
             self.events.append({"kind": "worker-lost", "worker": worker, "reason": reason})
             self._stop(now)
         elif self.phase == "stopping" and not self._busy:
@@ -282,7 +260,7 @@ class Gang:
         elif self.phase in ("gathering", "preparing"):
             self._give_up_waiting()
         elif self.phase == "running":
-            self._outcome = "succeeded" if self._chief_ended() else None
+            self._outcome = "succeeded" if self._current.chief_ended() else None
             self._stop(now)
         elif self.phase == "stopping":
             for worker in sorted(self._busy):  # its grace period is over, and it has not stopped
@@ -315,18 +293,11 @@ class Gang:
         self.phase, self._gives_way_at = "preparing", None
         if self.generation > 0:
             # A replaced leader has not seen what went wrong; it knows that its own worker was lost.
-            cause = self._last_cause or cause_of_loss(self._lost, "its agent had to be replaced")
+            cause = self._last_cause or cause_of_loss(self._current.lost, "its agent had to be replaced")
             self.events.append(
                 {"kind": "restarting", "restart": self.generation, "spared": self.spared, "cause": cause}
             )
-        self._ports.clear()
-        self._done.clear()
-        self._ends.clear()
-        self._lost.clear()
-        self._quiet.clear()
-        self._stuck = False
-        self._well.clear()
-        self._running, self._places = [], {}
+        self._current = Generation(self._task)
         self._deadline = now + self._task.join_timeout
         self.outbox.append((None, {"say": "prepare", "generation": self.generation}))
 
@@ -339,20 +310,14 @@ class Gang:
         if self._began is None:
             self._count_from(now)
         assert self._began is not None
-        order = range(self._workers)
-        addresses = [self.addresses[worker] for worker in order]
+        addresses = [self.addresses[worker] for worker in range(self._workers)]
         start = {
             "say": "start",
             "generation": self.generation,
             "elapsed": now - self._began,
             "spared": self.spared,
         }
-        start.update(self._asked.shared(addresses, [self._ports[worker] for worker in order]))
-        own = self._asked.own(addresses)
-        if own:
-            self.outbox.extend((worker, dict(start, own=own[worker])) for worker in order)
-        else:
-            self.outbox.append((None, start))
+        self.outbox.extend(self._current.start_orders(start, self._asked, addresses))
 
     def _stop(self, now: float, signal: str = stopping.TERMINATE) -> None:
         if self.phase in ("stopping", "over"):
@@ -362,10 +327,11 @@ class Gang:
         self.phase = "stopping"
         self._busy &= self._joined
         if was_running and self._busy:
-            self._running = ranks_left(self._task.places, self._busy, self._well, self._ends)
+            current = self._current
+            current.running = ranks_left(self._task.places, self._busy, current.well, current.ends)
             # Others may have waited for the ranks of a failed generation that ended well.
-            asked = self._outcome == "timed-out" or (self._outcome is None and bool(self._well))
-            self._order_busy_to_stop(now, signal, "all" if self._stuck else "python" if asked else "")
+            asked = self._outcome == "timed-out" or (self._outcome is None and bool(current.well))
+            self._order_busy_to_stop(now, signal, "all" if current.stuck else "python" if asked else "")
         else:
             self._busy.clear()
             self._stopped_all(now)
@@ -380,28 +346,20 @@ class Gang:
                 (worker, dict(order, stacks=stacks) if stacks and number < MOST_ASKED else order)
             )
 
-    def _chief_ended(self) -> bool:
-        return self._has_chief and 0 in self._well
-
     def _stopped_all(self, now: float) -> None:
-        peers = describe_peers(self._well, self._running, self._places)
+        peers = self._current.peers()
         if self._outcome is not None:
             if self._outcome == "timed-out" and peers:
                 self._reason = "%s; %s" % (self._reason, peers)
             self._conclude(self._outcome, self._final_cause)
             return
-        if self._stuck:
-            cause = cause_of_stall(self._task.stall or 0.0, self._ends)
-        else:
-            cause = find_cause(self._ends, self._lost)
-        if peers and (self._well or self._stuck):
-            cause["peers"] = peers
+        cause = self._current.cause()
         self.events.append({"kind": "failed", "cause": cause})
-        if self._is_spared(cause):
+        if is_spared(cause, self.spared, self._task):
             self.spared += 1
             # For a leader that replaces us.
             self.outbox.append((None, {"say": "spared", "count": self.spared}))
-        elif self._counted(self.generation) >= self._task.restarts or self._is_final(cause):
+        elif none_left(self.generation, self.spared, self._task) or is_final(cause, self._task):
             self._conclude("failed", cause)
             return
         # A generation that failed before its start counts too, or a worker that keeps dying would be waited
@@ -413,30 +371,16 @@ class Gang:
         if len(self._joined) == self._workers:
             self._prepare(now)
 
-    def _is_spared(self, cause: dict[str, object]) -> bool:
-        """Whether the restart after this cause does not count: the kubelet told a worker to leave, as when
-        its pod is evicted or preempted or its node is drained. A run without restarts is never restarted.
-        """
-        return cause.get("kind") == LEFT and self._task.restarts > 0 and self.spared < MOST_SPARED
-
-    def _is_final(self, cause: dict[str, object]) -> bool:
-        """Whether a worker was lost that would be waited for in vain."""
-        return cause.get("kind") == LOST and not self._task.replaced
-
-    def _counted(self, generation: int) -> int:
-        """How many of the restarts up to a generation count."""
-        return generation - (min(self.spared, MOST_SPARED) if self._task.restarts else 0)
-
     def _give_up_hope(self) -> None:
         reason = "its agent had to be replaced, and no restart is left"
-        self._conclude("failed", cause_of_loss(self._lost, reason))
+        self._conclude("failed", cause_of_loss(self._current.lost, reason))
 
     def _give_up_waiting(self) -> None:
         if self.phase == "gathering":
             missing = sorted(set(range(self._workers)) - self._joined)
             verb = "never arrived" if self.last_started < 0 else "did not come back"
         else:
-            missing = sorted(self._joined - set(self._ports))
+            missing = sorted(self._joined - set(self._current.ports))
             verb = "did not get ready"
         cause = cause_of_absence(missing, verb, self._task.join_timeout)
         self.events.append({"kind": "failed", "cause": cause})

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 SIDE = "keeper"
 NUMBER = -1  # in the keeper's proofs, where a member has its worker's number
+TOGETHER = 0.5  # seconds within which events that come together are told together
 NOTED_TIME = 5.0  # seconds within which the keeper confirms what it was told
 
 
@@ -28,6 +29,7 @@ class KeeperLink:
         self._loop = loop
         self._connection: Connection | None = None
         self._told = self._noted = 0  # how many times the events were sent, and confirmed
+        self._telling = False  # it is told soon
         self.address: tuple[str, int] | None = None  # where it takes results
         self.on_change: Callable[[], object] = lambda: None  # it has come, or has gone
 
@@ -58,6 +60,18 @@ class KeeperLink:
         if self._connection is not None:
             self._told += 1
             self._connection.send({"say": "state", "events": events, "left": left})
+
+    def tell_soon(self, events: Callable[[], list[dict[str, object]]]) -> None:
+        """Tell it what `events()` are in a moment: more of them may come until then."""
+        if self._connection is None or self._telling:
+            return
+
+        def tell() -> None:
+            self._telling = False
+            self.tell(events())
+
+        self._telling = True
+        self._loop.call_later(TOGETHER, tell)
 
     def when_noted(self, then: Callable[[], object]) -> None:
         """Call `then()` when it has confirmed all that it was told, or has had its time to."""

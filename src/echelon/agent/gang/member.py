@@ -12,17 +12,17 @@ from echelon.agent import stopping
 from echelon.agent.address import LOOPBACK, own_address
 from echelon.agent.loop import Loop
 from echelon.agent.output.sink import Sink
-from echelon.agent.ranks import launch, ports
+from echelon.agent.ranks.launching import launch, ports
+from echelon.agent.ranks.launching.roll import Roll
 from echelon.agent.ranks.ranks import Ranks
-from echelon.agent.ranks.roll import Roll
 from echelon.agent.task import Place, Task
 
 TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank its first milliseconds
 if TYPE_CHECKING:
     from typing import Callable
 
-    from echelon.agent.ranks.rendezvous import Rendezvous
-    from echelon.agent.ranks.sampler import Sampler
+    from echelon.agent.ranks.launching.rendezvous import Rendezvous
+    from echelon.agent.ranks.usage.sampler import Sampler
 
 SAMPLED_AFTER = (
     1.0  # seconds after the start of the ranks, which have the processors for themselves till then
@@ -114,7 +114,7 @@ class Member:
 
     def _serve(self, generation: int) -> None:
         """Serve the rendezvous of a generation, from before any rank starts until all have ended."""
-        from echelon.agent.ranks.rendezvous import Rendezvous, word
+        from echelon.agent.ranks.launching.rendezvous import Rendezvous, word
 
         address = own_address() or LOOPBACK
         try:
@@ -148,7 +148,7 @@ class Member:
 
     def _begin_samples(self, generation: int) -> None:
         if self.busy and self._generation == generation and self._sampler is None:
-            from echelon.agent.ranks.sampler import Sampler  # what only running ranks need
+            from echelon.agent.ranks.usage.sampler import Sampler  # what only running ranks need
 
             self._sampler = Sampler(
                 self._loop, self._task, self.ranks, lambda sample: self._report("sample", sample=sample)

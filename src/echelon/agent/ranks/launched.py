@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from typing import Callable
 
     from echelon.agent.ranks.child import Output
-    from echelon.agent.ranks.roll import Roll
+    from echelon.agent.ranks.launching.roll import Roll
 
 
 class LaunchedRanks(Ranks):

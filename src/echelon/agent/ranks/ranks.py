@@ -12,15 +12,17 @@ import time
 from functools import partial
 
 from echelon.agent import stopping
-from echelon.agent.loop import Loop, Timer
+from echelon.agent.loop import Loop
 from echelon.agent.output.sink import RankLog, Sink
-from echelon.agent.ranks import cgroups, interpreter, launch, shell
+from echelon.agent.ranks import cgroups, interpreter, shell
 from echelon.agent.ranks.child import Child
+from echelon.agent.ranks.ladder import Ladder
+from echelon.agent.ranks.launching import launch
+from echelon.agent.ranks.launching.roll import Roll
 from echelon.agent.ranks.leftovers import end_leftovers
-from echelon.agent.ranks.processes import interrupted, kill_below, send
+from echelon.agent.ranks.processes import kill_below
 from echelon.agent.ranks.rank import Rank, describe_no_start, find_start_hint, open_log
-from echelon.agent.ranks.roll import Roll
-from echelon.agent.task import Place, Task, write_atomically
+from echelon.agent.task import Place, Task
 
 TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank its first milliseconds
 if TYPE_CHECKING:
@@ -46,10 +48,9 @@ class Ranks:
         self._modules: set[str] = set()  # those that the launch asks about and the ranks' Python has
         self._asked = False
         self._stopping = False
-        self._sent: str | None = None  # the last signal of a stop
+        self._ladder = Ladder(loop, task.grace, self._to_signal, self._kill_all)
         self._settling = False
         self._starved = cgroups.memory_kills()  # those killed for lack of memory that are known of
-        self._next_signal: Timer | None = None
         self._on_stopped: list[Callable[[], object]] = []
         self.on_failed: Callable[[dict[str, Any]], object] = lambda _end: None
         self.on_well: Callable[[int, float], object] = lambda _rank, _seconds: None
@@ -69,11 +70,12 @@ class Ranks:
 
     def start(self, generation: int, roll: Roll) -> None:
         """Start every rank."""
-        self._stopping, self._sent, self._generation = False, None, generation
+        self._stopping, self._generation = False, generation
+        self._ladder.forget()
         self._all, self.places, self._began = [], {}, time.monotonic()
         details = self._task.groups[self._place.group]["launch"]
         try:
-            _write_files(launch.file_texts(self._task, self._place, roll))
+            launch.write_files(self._task, self._place, roll)
         except OSError as error:
             self._cannot_begin("cannot write %s: %s" % (error.filename, error.strerror))
             return
@@ -127,16 +129,16 @@ class Ranks:
                 rank.number: (pid, rank.streams[-1]) for pid, rank in self._ranks.items() if not rank.launcher
             }
             then = partial(self._stop_after_answers, name)
-            from echelon.agent.ranks import stacks
+            from echelon.agent.ranks.stuck import stacks
 
             if ask_first == "all":
-                from echelon.agent.ranks import hanging
+                from echelon.agent.ranks.stuck import hanging
 
                 env = launch.with_ahead(dict(os.environ), self.ahead)
                 hanging.ask(self._loop, self.children, running, env, self._python(), then)
             else:
                 stacks.ask(self._loop, running, then)
-        elif stopping.is_harder(name, self._sent):
+        elif stopping.is_harder(name, self._ladder.sent):
             self._stop_with(name)
         self.on_stopping()
         self._settle_if_over()
@@ -348,24 +350,16 @@ class Ranks:
     def _stop_after_answers(self, name: str, places: dict[str, str]) -> None:
         if self._stopping:  # else they have ended, and others were started
             self.places = places
-            if self._ranks and self._sent is None:
+            if self._ranks and self._ladder.sent is None:
                 self._stop_with(name)
 
     def _stop_with(self, name: str) -> None:
-        self._stopping, self._sent = True, name
-        if self._next_signal is not None:
-            self._next_signal.cancel()
-        if name == stopping.KILL:
-            self._next_signal = self._loop.call_later(0, self._kill_all)
-            return
-        # A launcher ends when its ranks do, and would leave them less time than the task does.
-        ranks = [pid for pid, rank in self._ranks.items() if not rank.launcher]
-        for pid in ranks or list(self._ranks):
-            for each in interrupted(pid) if name == stopping.INTERRUPT else [pid]:
-                send(each, getattr(signal, name))
-        self._next_signal = self._loop.call_later(
-            self._task.grace, partial(self._stop_with, stopping.after(name))
-        )
+        self._stopping = True
+        self._ladder.climb(name)
+
+    def _to_signal(self) -> list[int]:
+        """A launcher ends when its ranks do, and would leave them less time than the task does."""
+        return [pid for pid, rank in self._ranks.items() if not rank.launcher] or list(self._ranks)
 
     def _settle_if_over(self) -> None:
         """Settle when nothing is left to wait for: all ranks have ended well, or have ended while they were
@@ -391,18 +385,10 @@ class Ranks:
 
     def _settled(self) -> None:
         self._settling, self._env = False, None
-        if self._next_signal is not None:
-            self._next_signal.cancel()
-            self._next_signal = None
+        self._ladder.cancel()
         if self._stopping:
             announcements, self._on_stopped = self._on_stopped, []
             for announce in announcements:
                 announce()
         else:
             self.on_done()
-
-
-def _write_files(texts: dict[str, str]) -> None:
-    for path, text in texts.items():
-        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-        write_atomically(path, text.encode())

@@ -12,9 +12,10 @@ from functools import partial
 
 from echelon.agent.gang.wire import Connection
 from echelon.agent.loop import READ, Loop
-from echelon.agent.ranks import launch, sockets
+from echelon.agent.ranks import sockets
 from echelon.agent.ranks.child import Output
 from echelon.agent.ranks.launched import LaunchedRanks
+from echelon.agent.ranks.launching import launch
 from echelon.agent.remote.local_socket import LocalSocket
 from echelon.agent.task import Place, Task
 

@@ -19,7 +19,7 @@ import socket
 import sys
 
 from echelon.agent.ranks import interpreter, sockets
-from echelon.agent.ranks.launch import with_ahead
+from echelon.agent.ranks.launching.launch import with_ahead
 from echelon.agent.ranks.processes import die_with_parent, send
 from echelon.agent.remote.call import Call
 

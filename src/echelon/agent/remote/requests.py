@@ -9,7 +9,7 @@ from echelon.agent.gang.leader import Leader
 from echelon.agent.gang.wire import Connection
 from echelon.agent.loop import Loop
 from echelon.agent.ranks import sockets
-from echelon.agent.ranks.roll import LOCAL_HOST, WORKER_HOST
+from echelon.agent.ranks.launching.roll import LOCAL_HOST, WORKER_HOST
 from echelon.agent.remote.local_socket import LocalSocket
 from echelon.agent.task import Task
 

@@ -9,13 +9,13 @@ from dataclasses import replace
 
 from echelon.engines.base import current_user
 from echelon.engines.kubernetes import control, objects, record
-from echelon.engines.kubernetes.belonging import describe_left, identity_of
 from echelon.engines.kubernetes.client.api import Api
-from echelon.engines.kubernetes.files import whereabouts
-from echelon.engines.kubernetes.files.forgetting import check_fetched
+from echelon.engines.kubernetes.files.results import whereabouts
+from echelon.engines.kubernetes.files.results.forgetting import check_fetched
 from echelon.engines.kubernetes.follow import view as views
 from echelon.engines.kubernetes.follow.follow import read_events
 from echelon.engines.kubernetes.follow.view import View
+from echelon.engines.kubernetes.ownership.belonging import describe_left, identity_of
 from echelon.engines.kubernetes.queue import admitting, workload
 from echelon.engines.kubernetes.record import Stop
 from echelon.engines.kubernetes.state import outcome, whole, workers

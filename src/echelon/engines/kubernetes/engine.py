@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from echelon.engines.base import Saving, TakeOver, current_user
-from echelon.engines.kubernetes import abilities
+from echelon.engines.kubernetes.abilities import cluster
 from echelon.engines.kubernetes.client import identity
 from echelon.engines.kubernetes.client.place import USUAL, Place
 from echelon.engines.kubernetes.follow import view as views
@@ -29,14 +29,14 @@ from echelon.model.run import Record, RunRef, StopSignal, opening_status
 from echelon.model.status import RunSummary, fold
 
 if TYPE_CHECKING:
-    from echelon.engines.kubernetes.files.waiting_for_owner import Wanted
-    from echelon.engines.kubernetes.tend import Tender
+    from echelon.engines.kubernetes.files.results.waiting_for_owner import Wanted
+    from echelon.engines.kubernetes.upkeep.tend import Tender
 
 
 class KubernetesEngine(Submitting):
     """Runs in one namespace of one cluster."""
 
-    traits = abilities.TRAITS
+    traits = cluster.TRAITS
 
     def __init__(self, place: Place = USUAL, *, shown: bool = False) -> None:
         super().__init__(place, shown=shown)
@@ -95,13 +95,13 @@ class KubernetesEngine(Submitting):
         tell: Callable[[str], object] = lambda _: None,
     ) -> Path:
         """Bring a file or folder of the results: from where they were collected to, or from the workers."""
-        from echelon.engines.kubernetes.files.fetching import fetch_results
+        from echelon.engines.kubernetes.files.results.fetching import fetch_results
 
         return fetch_results(self.api, self._submissions, self._ref(ref.name), path, to, notice, tell)
 
     def collect(self, ref: RunRef, progress: Callable[[int, int], object] | None = None) -> Sequence[LeftOut]:
         """Fetch what the workers keep, once, and release them when all of it is here."""
-        from echelon.engines.kubernetes.files.collecting import collect_results
+        from echelon.engines.kubernetes.files.results.collecting import collect_results
         from echelon.engines.kubernetes.follow.log_files import forget_complete
 
         mine = self._ref(ref.name)
@@ -120,8 +120,8 @@ class KubernetesEngine(Submitting):
 
     def tender(self, ref: RunRef, *, take_over: TakeOver | None = None) -> Tender | None:
         """Become the run's tender, if its claim is free and this machine submitted it, or `take_over`."""
-        from echelon.engines.kubernetes.files.waiting_for_owner import Wanted
-        from echelon.engines.kubernetes.tend import Tender
+        from echelon.engines.kubernetes.files.results.waiting_for_owner import Wanted
+        from echelon.engines.kubernetes.upkeep.tend import Tender
 
         mine = self._ref(ref.name)
         uid = views.read_record(self.api, mine).uid

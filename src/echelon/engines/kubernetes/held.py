@@ -17,8 +17,8 @@ import msgspec
 
 from echelon.engines.base import RunDamaged
 from echelon.engines.kubernetes import names
-from echelon.engines.kubernetes.belonging import belongs
 from echelon.engines.kubernetes.fields import json_object
+from echelon.engines.kubernetes.ownership.belonging import belongs
 from echelon.engines.kubernetes.record import (
     Stop,
     Stored,

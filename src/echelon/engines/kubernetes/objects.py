@@ -11,10 +11,11 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from typing import Literal
 
-from echelon.engines.kubernetes import belonging, names, record
-from echelon.engines.kubernetes.belonging import Identity, Standing
-from echelon.engines.kubernetes.between import Between, Pair, pairs_of, read_between
+from echelon.engines.kubernetes import names, record
 from echelon.engines.kubernetes.client.api import AlreadyThere, Api, NotThere, Object
+from echelon.engines.kubernetes.ownership import belonging
+from echelon.engines.kubernetes.ownership.belonging import Identity, Standing
+from echelon.engines.kubernetes.ownership.between import Between, Pair, pairs_of, read_between
 from echelon.engines.kubernetes.record import Stored
 from echelon.engines.kubernetes.render import dialects
 from echelon.engines.kubernetes.render.keeper import keeper_object, level_of

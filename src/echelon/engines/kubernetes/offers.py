@@ -6,19 +6,19 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from echelon.engines.kubernetes import abilities
+from echelon.engines.kubernetes.abilities import cluster
 from echelon.engines.kubernetes.follow import view as views
 from echelon.engines.machine import Submissions
 
 if TYPE_CHECKING:
-    from echelon.engines.kubernetes.applying import ClusterManifests
+    from echelon.engines.kubernetes.abilities.applying import ClusterManifests
+    from echelon.engines.kubernetes.abilities.ports import PodPorts
+    from echelon.engines.kubernetes.abilities.samples import PodSampling
+    from echelon.engines.kubernetes.abilities.shell import PodShell
     from echelon.engines.kubernetes.client.api import Api
     from echelon.engines.kubernetes.files.sent_code import SentCode
     from echelon.engines.kubernetes.notebook.servers import PodNotebooks
-    from echelon.engines.kubernetes.ports import PodPorts
     from echelon.engines.kubernetes.queue.looking import ClusterQueue
-    from echelon.engines.kubernetes.samples import PodSampling
-    from echelon.engines.kubernetes.shell import PodShell
 
 
 class Offers:
@@ -34,14 +34,14 @@ class Offers:
     @cached_property
     def ports(self) -> PodPorts:
         """Ports of workers, on this machine."""
-        from echelon.engines.kubernetes.ports import PodPorts
+        from echelon.engines.kubernetes.abilities.ports import PodPorts
 
         return PodPorts(lambda: self.api)
 
     @cached_property
     def shell(self) -> PodShell:
         """Commands in the place of a rank."""
-        from echelon.engines.kubernetes.shell import PodShell
+        from echelon.engines.kubernetes.abilities.shell import PodShell
 
         return PodShell(lambda: self.api)
 
@@ -53,24 +53,24 @@ class Offers:
         return SentCode(lambda: self.api, self._submissions)
 
     @cached_property
-    def volumes(self) -> abilities.ClusterVolumes:
+    def volumes(self) -> cluster.ClusterVolumes:
         """The claims of the namespace."""
-        return abilities.ClusterVolumes(lambda: self.api)
+        return cluster.ClusterVolumes(lambda: self.api)
 
     @cached_property
-    def checkup(self) -> abilities.ClusterCheckup:
+    def checkup(self) -> cluster.ClusterCheckup:
         """Whether runs would work here."""
-        return abilities.ClusterCheckup(lambda: self.api)
+        return cluster.ClusterCheckup(lambda: self.api)
 
     @cached_property
-    def usage(self) -> abilities.ClusterMeter:
+    def usage(self) -> cluster.ClusterMeter:
         """Who uses the cluster."""
-        return abilities.ClusterMeter(lambda: self.api)
+        return cluster.ClusterMeter(lambda: self.api)
 
     @cached_property
     def sampling(self) -> PodSampling:
         """What the ranks of a run use."""
-        from echelon.engines.kubernetes.samples import PodSampling
+        from echelon.engines.kubernetes.abilities.samples import PodSampling
 
         return PodSampling(lambda: self.api)
 
@@ -84,7 +84,7 @@ class Offers:
     @cached_property
     def manifests(self) -> ClusterManifests:
         """Objects beside a job."""
-        from echelon.engines.kubernetes.applying import ClusterManifests
+        from echelon.engines.kubernetes.abilities.applying import ClusterManifests
 
         return ClusterManifests(lambda: self.api)
 
@@ -101,4 +101,4 @@ class Offers:
 
     def platforms(self) -> frozenset[str]:
         """The operating systems and processors of the nodes."""
-        return abilities.read_platforms(self.api)
+        return cluster.read_platforms(self.api)

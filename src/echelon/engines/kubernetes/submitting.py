@@ -17,16 +17,17 @@ from typing import TYPE_CHECKING
 
 from echelon.engines.base import Taken, current_user, run_exists
 from echelon.engines.job_secrets import read_secrets
-from echelon.engines.kubernetes import controllers, names, objects, pod_security, prerequisites, record
+from echelon.engines.kubernetes import names, objects, record
 from echelon.engines.kubernetes.client import identity
 from echelon.engines.kubernetes.client.api import AlreadyThere, Api, Conflict, NotThere, Object
 from echelon.engines.kubernetes.client.beside import beside
 from echelon.engines.kubernetes.client.place import USUAL, Place
-from echelon.engines.kubernetes.files import whereabouts
+from echelon.engines.kubernetes.files.results import whereabouts
 from echelon.engines.kubernetes.follow import view as views
 from echelon.engines.kubernetes.follow.view import View
 from echelon.engines.kubernetes.nodes import inventory
 from echelon.engines.kubernetes.offers import Offers
+from echelon.engines.kubernetes.prerequisites import controllers, namespace, pod_security
 from echelon.engines.kubernetes.queue import admitting, scaling, starting, workload
 from echelon.engines.kubernetes.record import Shipped, Stored
 from echelon.engines.kubernetes.render import dialects, manifests
@@ -93,7 +94,7 @@ class Submitting(Offers):
 
             beside(agent_archive)  # to compress it takes as long as the answers of the cluster
             self._level = beside(lambda: pod_security.level_of(self.api))
-            self._checked = job, prerequisites.check(self.api, job)
+            self._checked = job, namespace.check(self.api, job)
             self._who = identity.ask(self.api)  # the nodes are read meanwhile
 
     def notes(self, job: Job) -> tuple[str, ...]:
@@ -307,7 +308,7 @@ class Submitting(Offers):
 
     def _home_of(self, stored: Stored) -> Path:
         """Where the run's results belong on this machine."""
-        from echelon.engines.kubernetes.files.home import local_folder
+        from echelon.engines.kubernetes.files.results.home import local_folder
 
         return local_folder(stored, self._submissions)
 

@@ -7,50 +7,36 @@ from __future__ import annotations
 
 import contextlib
 import os
-import platform
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from signal import SIGKILL, SIGTERM
 from typing import TYPE_CHECKING
 
-import msgspec
-
-from echelon.engines import durable
 from echelon.engines.base import RunDamaged, Saving, Taken, TakeOver, current_user, run_exists
 from echelon.engines.job_secrets import read_secrets
-from echelon.engines.local import devices, processes, rundir, store
-from echelon.engines.local.events import EventFile, read_events
+from echelon.engines.local import capacity, ending
+from echelon.engines.local.folder import rundir, store
+from echelon.engines.local.folder.events import EventFile, read_events
+from echelon.engines.local.folder.rundir import RunDir
+from echelon.engines.local.folder.store import RunStore
+from echelon.engines.local.folder.tail import follow_logs, recent_output
 from echelon.engines.local.reopening import reopen
-from echelon.engines.local.rundir import RunDir
-from echelon.engines.local.store import RunStore
-from echelon.engines.local.supervision import (
-    end_of,
-    is_alive,
-    is_over,
-    never_ran,
-    nothing_comes,
-    settle,
-    spawn_supervisor,
-)
-from echelon.engines.local.tail import follow_logs, recent_output
+from echelon.engines.local.supervision import end_of, never_ran, nothing_comes, settle, spawn_supervisor
 from echelon.engines.local.task import write_task
 from echelon.engines.results import check_results, copy_result, recent_lines
 from echelon.engines.terminal_size import size_for
 from echelon.errors import StateTrouble
-from echelon.model import ends
 from echelon.model.copy import LeftOut
-from echelon.model.engine.cluster import Cluster, Node
+from echelon.model.engine.cluster import Cluster
 from echelon.model.engine.traits import Traits
 from echelon.model.event import Event
-from echelon.model.job import Job, asks_for_any, asks_for_gpus, ranks_asked
+from echelon.model.job import Job, asks_for_any, ranks_asked
 from echelon.model.output.log import LogBlock, LogLine, each_line
 from echelon.model.plan import Plan
 from echelon.model.run import Record, RunRef, StopSignal, opening_status, summarise
 from echelon.model.status import RunSummary, fold
 from echelon.model.world import rank_count
-from echelon.values import frozen
 
 if TYPE_CHECKING:
     from echelon.bundle import Bundle
@@ -59,19 +45,8 @@ if TYPE_CHECKING:
     from echelon.engines.local.shell import LocalShell
     from echelon.engines.local.usage import LocalMeter
 
-_SUPERVISOR_END = 5.0  # seconds that a supervisor may take from the end of its run to its own
-_COMPACTION = 60.0  # seconds that it may take if much output is to be compressed
-_SHOWN = 10  # process ids in a message
+_COMPACTION = 60.0  # seconds that a supervisor may take to its end if much output is to be compressed
 POLL = 0.03  # seconds between two looks at a run's files while following it
-
-
-@frozen
-class _Living:
-    """A run that goes on, and its GPUs; without a record if that is damaged."""
-
-    name: str
-    record: Record | None = None
-    gpus: tuple[str, ...]
 
 
 class LocalEngine:
@@ -129,34 +104,8 @@ class LocalEngine:
         """This machine as one node; without `gpus` nvidia-smi need not be called. For a job that asks for
         nothing the other runs are not looked at: there may be hundreds.
         """
-        living = list(self._unfinished()) if gpus or job is None or asks_for_any(job) else []
-        cpus = float(devices.count_cpus())
-        memory = float(devices.total_memory())
-        free_cpus, free_memory = cpus, memory
-        waiting = []
-        for each in living:
-            record = each.record
-            if record is None:
-                continue
-            if record.plan is None:
-                if asks_for_gpus(record.job):
-                    waiting.append((-record.job.priority, record.created, each.name))
-                continue
-            for group in record.plan.world.groups:
-                free_cpus -= group.workers * (group.resources.cpus.request if group.resources.cpus else 0)
-                free_memory -= group.workers * (
-                    group.resources.memory.request if group.resources.memory else 0
-                )
-        found = devices.to_gpus(devices.read_gpus(), _gpus_of(living)) if gpus else ()
-        node = Node(
-            name=platform.node() or "localhost",
-            cpus=cpus,
-            memory=memory,
-            free_cpus=max(0.0, free_cpus),
-            free_memory=max(0.0, free_memory),
-            gpus=found,
-        )
-        return Cluster(nodes=(node,), waiting=tuple(name for *_, name in sorted(waiting)))
+        counts = gpus or job is None or asks_for_any(job)
+        return capacity.read_cluster(self.store if counts else None, gpus=gpus)
 
     def adds_nodes(self) -> bool:
         """A machine stays as it is."""
@@ -190,7 +139,7 @@ class LocalEngine:
             return
         settle(folder)
         if folder.final.exists():
-            self._await_supervisor(folder, _COMPACTION)
+            ending.await_supervisor(folder, _COMPACTION)
         with store.translated(folder.path), rundir.hold(folder) as lock:
             if lock is None or not folder.final.exists():
                 raise StateTrouble(f"run {ref.name!r} has not ended", hint=f"`echelon stop {ref.name}` first")
@@ -222,7 +171,7 @@ class LocalEngine:
         with store.translated(folder.path), self.store.devices_locked(), rundir.hold(folder) as lock:
             if folder.final.exists() or (lock is None and folder.task.exists()):
                 return
-            held = self._settled_gpus(but=ref.name) if wanted else {}
+            held = capacity.settled_gpus(self.store, but=ref.name) if wanted else {}
             for gpu in wanted & held.keys():
                 raise Taken(held[gpu])
             store.append_event(folder, Event(kind="admitted", at=rundir.now()))
@@ -341,36 +290,11 @@ class LocalEngine:
 
     def stop(self, ref: RunRef, *, signal: StopSignal = "SIGTERM") -> str | None:
         """Write a stop request for the supervisor; a run that never got one ends here."""
-        folder = self.store.find(ref.name)
-        damaged = _is_damaged(folder)
-        if not damaged and is_over(folder):
-            return _could_not_end(ref.name, settle(folder))
-        reason = f"stopped by {current_user()}"
-        try:
-            request = msgspec.json.encode({"signal": signal, "now": signal == "SIGKILL", "reason": reason})
-            durable.replace_file(folder.stop, request, sync=False)
-        except OSError as error:  # a full disk must not keep a run going: signal its supervisor
-            _signal_supervisor(folder, SIGKILL if signal == "SIGKILL" else SIGTERM)
-            if signal == "SIGINT":
-                return f"its ranks get SIGTERM, not SIGINT: {folder.stop}: {error.strerror}"
-            return None
-        left: list[int] = []
-        with store.translated(folder.path), rundir.hold(folder) as lock:
-            if lock is not None:
-                left = processes.end_processes(folder)
-                store.write_final(folder, ends.stopped(reason, at=rundir.now()))
-        return _could_not_end(ref.name, left)
+        return ending.stop(self.store.find(ref.name), signal)
 
     def remove(self, ref: RunRef, tell: Callable[[str], object] = lambda _: None) -> Sequence[str]:  # noqa: ARG002
         """Forget the run, once its supervisor has ended and nothing of it is left running."""
-        folder = self.store.find(ref.name)
-        damaged = _is_damaged(folder)
-        if not damaged and not is_over(folder) and not never_ran(folder):
-            raise StateTrouble(f"run {ref.name!r} has not ended", hint=f"`echelon stop {ref.name}` first")
-        left = processes.end_processes(folder) if damaged else []
-        self._await_supervisor(folder, _SUPERVISOR_END)
-        if trouble := _could_not_end(ref.name, left if damaged else settle(folder)):
-            raise StateTrouble(trouble, hint=f"end them, and then `echelon rm {ref.name}` again")
+        ending.settle_for_removal(self.store.find(ref.name))
         self.store.delete(ref.name)
         return ()
 
@@ -396,45 +320,9 @@ class LocalEngine:
                 name=ref.name, uri=str(ref), state="damaged", created=created, reason=error.problem
             )
 
-    def _await_supervisor(self, folder: RunDir, patience: float) -> None:
-        deadline = time.monotonic() + patience
-        while rundir.is_held(folder) and time.monotonic() < deadline:
-            time.sleep(0.01)
-
-    def gpus_held(self, but: str | None = None) -> dict[str, str]:
-        """Which run holds which GPU; `but` names one that does not count."""
-        return _gpus_of(self._unfinished(but))
-
-    def _settled_gpus(self, but: str) -> dict[str, str]:
-        """Which run holds which GPU, once nothing uses those of runs that were lost."""
-        for name in self.store.names():
-            folder = self.store.dir(name)
-            if name != but and not folder.final.exists():
-                with contextlib.suppress(RunDamaged):
-                    settle(folder)
-        return self.gpus_held(but)
-
-    # What else there is to know of a run's folder
-
-    def _unfinished(self, but: str | None = None) -> Iterator[_Living]:
-        """Runs that have a supervisor: they hold what their plan names, or are queued."""
-        for name in self.store.names():
-            folder = self.store.dir(name)
-            if name == but or folder.final.exists() or not is_alive(folder):
-                continue
-            try:
-                record = store.read_record(folder)
-            except RunDamaged:
-                yield _Living(name=name, gpus=store.gpus_of_task(folder))
-            else:
-                seats = record.plan.placement.seats if record.plan is not None else ()
-                yield _Living(
-                    name=name, record=record, gpus=tuple(gpu for seat in seats for gpu in seat.gpus)
-                )
-
-
-def _gpus_of(runs: Iterable[_Living]) -> dict[str, str]:
-    return {gpu: run.name for run in runs for gpu in run.gpus}
+    def gpus_held(self) -> dict[str, str]:
+        """Which run holds which GPU."""
+        return capacity.gpus_held(self.store)
 
 
 def _digest(folder: RunDir) -> str | None:
@@ -444,28 +332,3 @@ def _digest(folder: RunDir) -> str | None:
     import hashlib  # it loads OpenSSL, which a run without a snapshot does not need
 
     return hashlib.sha256(folder.bundle.read_bytes()).hexdigest()
-
-
-def _is_damaged(folder: RunDir) -> bool:
-    try:
-        store.inspect(folder)
-        end_of(folder)
-    except RunDamaged:
-        return True
-    return False
-
-
-def _could_not_end(name: str, pids: Sequence[int]) -> str | None:
-    if not pids:
-        return None
-    shown = ", ".join(str(pid) for pid in pids[:_SHOWN]) + (", ..." if len(pids) > _SHOWN else "")
-    return f"processes of run {name!r} could not be ended: {shown}"
-
-
-def _signal_supervisor(folder: RunDir, number: int) -> None:
-    if not is_alive(folder):
-        return
-    pid = (rundir.read_json(folder.supervisor) or {}).get("pid")
-    for each in [pid] if isinstance(pid, int) else processes.marked_processes(folder.path):
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(each, number)

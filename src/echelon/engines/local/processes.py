@@ -11,8 +11,9 @@ import signal
 import time
 from pathlib import Path
 
-from echelon.engines.local import cgroups, rundir
-from echelon.engines.local.rundir import RunDir
+from echelon.engines.local import cgroups
+from echelon.engines.local.folder import rundir
+from echelon.engines.local.folder.rundir import RunDir
 
 MARK = "ECHELON_RUN_ID"
 _PATIENCE = 5.0

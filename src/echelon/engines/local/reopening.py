@@ -12,8 +12,9 @@ from dataclasses import replace
 import msgspec
 
 from echelon.engines import durable
-from echelon.engines.local import processes, rundir
-from echelon.engines.local.rundir import RunDir
+from echelon.engines.local import processes
+from echelon.engines.local.folder import rundir
+from echelon.engines.local.folder.rundir import RunDir
 from echelon.errors import StateTrouble
 from echelon.model.job import Job
 from echelon.model.run import Record

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import msgspec
 
 from echelon.engines.decoding import decode
-from echelon.engines.local.rundir import RunDir
-from echelon.engines.local.store import RunStore
+from echelon.engines.local.folder.rundir import RunDir
+from echelon.engines.local.folder.store import RunStore
 from echelon.engines.local.supervision import is_over
 from echelon.model.engine.sample import Samples
 from echelon.model.run import RunRef

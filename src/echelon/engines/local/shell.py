@@ -13,8 +13,8 @@ from pathlib import Path
 from echelon.agent.ranks import shell
 from echelon.engines.abilities import choose_rank
 from echelon.engines.job_secrets import read_secrets
-from echelon.engines.local import store
-from echelon.engines.local.store import RunStore
+from echelon.engines.local.folder import store
+from echelon.engines.local.folder.store import RunStore
 from echelon.errors import InvalidJob, Unavailable
 from echelon.model.job import Job
 from echelon.model.run import RunRef

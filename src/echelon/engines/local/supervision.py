@@ -15,9 +15,10 @@ from dataclasses import replace
 
 from echelon.engines.base import RunDamaged
 from echelon.engines.job_secrets import read_secrets
-from echelon.engines.local import processes, rundir, store
-from echelon.engines.local.events import read_events
-from echelon.engines.local.rundir import RunDir
+from echelon.engines.local import processes
+from echelon.engines.local.folder import rundir, store
+from echelon.engines.local.folder.events import read_events
+from echelon.engines.local.folder.rundir import RunDir
 from echelon.model import ends
 from echelon.model.event import Event
 

@@ -6,7 +6,7 @@ import msgspec
 
 from echelon.engines import durable
 from echelon.engines.local import processes
-from echelon.engines.local.rundir import RunDir
+from echelon.engines.local.folder.rundir import RunDir
 from echelon.engines.task import make_task
 from echelon.model.plan import Plan
 from echelon.model.run import Record

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Protocol
 
 from echelon.agent.ranks.processes import descendants, stat_of
-from echelon.engines.local import devices, rundir
-from echelon.engines.local.store import RunStore
+from echelon.engines.local import devices
+from echelon.engines.local.folder import rundir
+from echelon.engines.local.folder.store import RunStore
 from echelon.model.engine.usage import GpuUse, MachineRun, MachineUsage
 from echelon.model.status import FINAL, RunSummary
 

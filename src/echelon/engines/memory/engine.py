@@ -21,7 +21,7 @@ import shlex
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 
@@ -29,6 +29,8 @@ from echelon.bundle import Bundle
 from echelon.engines.abilities import Sampling
 from echelon.engines.base import Saving, Taken, TakeOver, current_user, run_exists, unknown_run
 from echelon.engines.job_secrets import read_secrets
+from echelon.engines.memory.run import ScriptedRun
+from echelon.engines.memory.sampling import ScriptedSampling
 from echelon.engines.memory.script import Act, Happening, Program, interrupt, one_node, perform, sample
 from echelon.errors import InvalidJob, StateTrouble
 from echelon.model import ends
@@ -40,50 +42,11 @@ from echelon.model.event import Event, Kind
 from echelon.model.job import Job
 from echelon.model.output.log import LogLine
 from echelon.model.plan import Plan
-from echelon.model.run import Record, RunRef, StopSignal, opening_status, summarise
-from echelon.model.status import RunSummary, fold
+from echelon.model.run import Record, RunRef, StopSignal
+from echelon.model.status import RunSummary
 from echelon.model.world import members
 
 T = TypeVar("T", Event, LogLine)
-_LOOK = 0.05  # seconds between two looks whether a run that is sampled has ended
-
-
-@dataclass(slots=True, eq=False)
-class _Run:
-    """A run as far as it has come."""
-
-    record: Record
-    events: list[Event] = field(default_factory=list)
-    lines: list[LogLine] = field(default_factory=list)
-
-    @property
-    def ended(self) -> bool:
-        return bool(self.events) and self.events[-1].kind == "finished"
-
-    @property
-    def untouched(self) -> bool:
-        """Recorded, and neither started nor queued."""
-        return {event.kind for event in self.events} <= {"recorded", "finished"}
-
-
-class _Scripted:
-    """The samples of scripted runs, which change only at their end."""
-
-    def __init__(self, engine: MemoryEngine) -> None:
-        self._engine = engine
-
-    def newest(self, ref: RunRef) -> Samples:
-        """What its script says."""
-        return self._engine.sample(ref)
-
-    def follow(self, ref: RunRef, left: threading.Event) -> Iterator[Samples]:
-        """The same, once, and nothing at the end."""
-        found = self._engine.sample(ref)
-        yield found
-        while found.workers and not left.wait(_LOOK):
-            found = self._engine.sample(ref)
-        if not left.is_set():
-            yield found
 
 
 class MemoryEngine:
@@ -109,14 +72,14 @@ class MemoryEngine:
         self._cluster = cluster or one_node()
         self._admit = admit
         self._serving = False
-        self._runs: dict[str, _Run] = {}
+        self._runs: dict[str, ScriptedRun] = {}
         self._clock = time.time()
         self._changed = threading.Condition()  # one thread of the caller's may follow what another one stops
 
     @property
     def sampling(self) -> Sampling:
         """What scripted ranks use."""
-        return _Scripted(self)
+        return ScriptedSampling(self)
 
     def sample(self, ref: RunRef) -> Samples:
         """What the ranks of a run use that last."""
@@ -146,7 +109,7 @@ class MemoryEngine:
                     free_memory=node.free_memory - (need.memory.request if need.memory else 0),
                     gpus=tuple(replace(g, holder=name) if g.id in seat.gpus else g for g in node.gpus),
                 )
-        waiting = tuple(summary.name for summary in map(_summary, self._queued()) if summary.gpus)
+        waiting = tuple(run.record.ref.name for run in self._queued() if run.summary().gpus)
         return Cluster(nodes=tuple(nodes.values()), waiting=waiting)
 
     def adds_nodes(self) -> bool:
@@ -169,7 +132,7 @@ class MemoryEngine:
             if self.results.get(results) and not job.resume:
                 hint = "--resume goes on in it; --results chooses another"
                 raise StateTrouble(f"the results folder {results} is not empty", hint=hint)
-            run = _Run(Record(ref=ref, job=job, created=self._now(), owner="nobody", results=results))
+            run = ScriptedRun(Record(ref=ref, job=job, created=self._now(), owner="nobody", results=results))
             self._runs[job.name] = run
             self._tell(run, "recorded")
         return ref
@@ -183,7 +146,7 @@ class MemoryEngine:
                 return
             if not run.ended:
                 raise StateTrouble(f"run {ref.name!r} has not ended", hint=f"`echelon stop {ref.name}` first")
-            again = _Run(replace(run.record, job=job, created=self._now(), plan=None))
+            again = ScriptedRun(replace(run.record, job=job, created=self._now(), plan=None))
             self._runs[ref.name] = again
             self._tell(again, "recorded")
 
@@ -297,7 +260,7 @@ class MemoryEngine:
             if run.record.plan is not None and not run.ended:
                 self._tell(run, "stopping", reason=reason)
                 if signal == "SIGINT":
-                    self._note_all(run, interrupt(self._program(run), run.record.plan, self._now))
+                    self._note(run, interrupt(self._program(run), run.record.plan, self._now))
             if not run.ended:
                 run.events.append(ends.stopped(reason, at=self._now()))
                 self._changed.notify_all()
@@ -319,34 +282,25 @@ class MemoryEngine:
 
     def runs(self) -> Sequence[RunSummary]:
         """Every run."""
-        return [_summary(run) for run in reversed(list(self._runs.values()))]
+        return [run.summary() for run in reversed(list(self._runs.values()))]
 
     # Playing
 
-    def _play(self, run: _Run, plan: Plan) -> None:
+    def _play(self, run: ScriptedRun, plan: Plan) -> None:
         """Let the script run as far as it goes by itself."""
-        self._note_all(run, perform(self._program(run), plan, self._now))
+        self._note(run, perform(self._program(run), plan, self._now))
         self._changed.notify_all()
         if run.ended:
             self._serve_queue()
 
-    def _program(self, run: _Run) -> Program:
+    def _program(self, run: ScriptedRun) -> Program:
         job = run.record.job
         what = job.script or job.module or job.command[0]
         missing = Act(error=f"cannot start {what}: no script tells what it does", exit_code=127)
         return self._programs.get(what) or self._programs.get(PurePosixPath(what).name) or missing
 
-    def _note_all(self, run: _Run, happenings: Iterable[Happening]) -> None:
-        files = self.results.setdefault(run.record.results, {})
-        for happening in happenings:
-            if isinstance(happening, Event):
-                run.events.append(happening)
-            elif isinstance(happening, LogLine):
-                run.lines.append(replace(happening, sequence=len(run.lines)))
-                log = f"logs/rank-{happening.rank}.log"
-                files[log] = files.get(log, b"") + happening.text.encode() + b"\n"
-            else:
-                files.update(happening)
+    def _note(self, run: ScriptedRun, happenings: Iterable[Happening]) -> None:
+        run.note(happenings, self.results.setdefault(run.record.results, {}))
 
     def _serve_queue(self) -> None:
         """Admit the queued runs that fit now, by priority, then age."""
@@ -354,7 +308,7 @@ class MemoryEngine:
             return
         self._serving = True  # a run that is admitted may end at once, and so on
         try:
-            before: list[_Run] = []
+            before: list[ScriptedRun] = []
             while (waiting := self._queued()) != before:
                 before = waiting
                 for run in waiting:
@@ -362,14 +316,14 @@ class MemoryEngine:
         finally:
             self._serving = False
 
-    def _queued(self) -> list[_Run]:
+    def _queued(self) -> list[ScriptedRun]:
         runs = list(self._runs.values())
         waiting = [run for run in runs if run.record.plan is None and not run.untouched and not run.ended]
         return sorted(waiting, key=lambda run: -run.record.job.priority)
 
     # Telling
 
-    def _find(self, ref: RunRef) -> _Run:
+    def _find(self, ref: RunRef) -> ScriptedRun:
         if ref.name not in self._runs:
             raise unknown_run(ref.name, list(self._runs))
         return self._runs[ref.name]
@@ -378,11 +332,13 @@ class MemoryEngine:
         self._clock = round(self._clock + 0.001, 3)
         return self._clock
 
-    def _tell(self, run: _Run, kind: Kind, **more: Any) -> None:
+    def _tell(self, run: ScriptedRun, kind: Kind, **more: Any) -> None:
         run.events.append(Event(kind=kind, at=self._now(), **more))
         self._changed.notify_all()
 
-    def _read_on(self, run: _Run, items: list[T], follow: bool, timeout: float | None = None) -> Iterator[T]:
+    def _read_on(
+        self, run: ScriptedRun, items: list[T], follow: bool, timeout: float | None = None
+    ) -> Iterator[T]:
         """Yield what is there and, with `follow`, what comes, until the run is over or the time is up."""
         deadline = None if timeout is None else time.monotonic() + timeout
         told: int = 0
@@ -401,7 +357,3 @@ class MemoryEngine:
             yield from fresh
             if last:
                 return
-
-
-def _summary(run: _Run) -> RunSummary:
-    return summarise(run.record, fold(opening_status(run.record), run.events))

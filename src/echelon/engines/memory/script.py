@@ -10,7 +10,8 @@ from dataclasses import field
 from typing import Any
 
 from echelon.agent.gang import verdict
-from echelon.agent.ranks import quiet, report
+from echelon.agent.ranks import report
+from echelon.agent.ranks.usage import quiet
 from echelon.engines.decoding import convert
 from echelon.model import ends
 from echelon.model.engine.cluster import Cluster, Gpu, Node

@@ -15,8 +15,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from echelon.agent.ranks.launch import environment
-from echelon.agent.ranks.roll import Roll
+from echelon.agent.ranks.launching.launch import environment
+from echelon.agent.ranks.launching.roll import Roll
 from echelon.agent.task import SCHEMA, Task
 from echelon.bundle.zipapp import archive_of
 from echelon.frameworks import launch

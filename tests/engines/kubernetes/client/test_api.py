@@ -13,7 +13,7 @@ from tests.conftest import wait_until
 from tests.engines.kubernetes.real import access_of, config_map
 
 from echelon.engines.kubernetes.client.api import ALL, AlreadyThere, Api, Conflict, NotThere
-from echelon.engines.kubernetes.client.kubeconfig import load_access
+from echelon.engines.kubernetes.client.login.kubeconfig import load_access
 from echelon.errors import Denied, Refused
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
@@ -197,7 +197,7 @@ def test_what_an_administrator_is_told_to_type_helps(user: Callable[..., Kubectl
 def test_a_token_that_nobody_knows(namespace: Kubectl, api: Api) -> None:
     from dataclasses import replace
 
-    from echelon.engines.kubernetes.client.access import Login
+    from echelon.engines.kubernetes.client.login.access import Login
 
     with pytest.raises(Denied, match="does not accept you"):
         Api(replace(api.access, login=Login(token="nonsense"))).list("Pod")

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from tests.engines.kubernetes.stand_in import POD, Certificates, StandIn, refuses, says, streams
 
-from echelon.engines.kubernetes.client.access import Access, ExecPlugin, Login
 from echelon.engines.kubernetes.client.api import Api
+from echelon.engines.kubernetes.client.login.access import Access, ExecPlugin, Login
 from echelon.errors import Denied
 
 

@@ -10,8 +10,8 @@ from tests.engines.kubernetes.small import job, record_object, stored
 from tests.engines.kubernetes.stand_in import StandIn, says
 
 from echelon.engines.kubernetes import names
-from echelon.engines.kubernetes.client.access import Access
 from echelon.engines.kubernetes.client.api import Api
+from echelon.engines.kubernetes.client.login.access import Access
 from echelon.engines.kubernetes.diagnose.queueing import find_untended
 from echelon.engines.kubernetes.follow.follow import read_events
 from echelon.engines.kubernetes.follow.listing import list_runs

@@ -7,8 +7,8 @@ from typing import Any
 from testbed.kubectl import Object
 from tests.engines.kubernetes.stand_in import StandIn, says
 
-from echelon.engines.kubernetes.client.access import Access
 from echelon.engines.kubernetes.client.api import Api
+from echelon.engines.kubernetes.client.login.access import Access
 from echelon.engines.kubernetes.files.copies import list_copies
 from echelon.engines.kubernetes.files.copy_pod import CopyPod, objects_of
 from echelon.model.copy import OpenCopy

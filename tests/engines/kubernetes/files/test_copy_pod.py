@@ -20,7 +20,7 @@ from tests.testbed import manifests
 from echelon.bundle.zipapp import agent_archive
 from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.client.api import Api
-from echelon.engines.kubernetes.client.kubeconfig import load_access
+from echelon.engines.kubernetes.client.login.kubeconfig import load_access
 from echelon.engines.kubernetes.files import copy_pod
 from echelon.engines.kubernetes.files.copy_pod import MOUNT, reach_volume
 from echelon.engines.kubernetes.files.reconnect import Opener

@@ -13,7 +13,7 @@ from tests.engines.kubernetes.ordinary import claim
 
 from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.client.api import Api
-from echelon.engines.kubernetes.client.kubeconfig import load_access
+from echelon.engines.kubernetes.client.login.kubeconfig import load_access
 from echelon.engines.kubernetes.files.volumes import (
     create_volume,
     list_volumes,

@@ -21,7 +21,7 @@ from echelon.engines.kubernetes.follow.borne_out import is_refuted, says_over
 from echelon.engines.kubernetes.follow.follow import read_events
 from echelon.engines.kubernetes.follow.listing import list_runs
 from echelon.engines.kubernetes.follow.view import View
-from echelon.engines.kubernetes.tend import Tender
+from echelon.engines.kubernetes.upkeep.tend import Tender
 from echelon.model.ends import failed
 from echelon.model.plan import Launch, Placement, Plan, Seat
 from echelon.model.resources import Resources

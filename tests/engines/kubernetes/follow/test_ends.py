@@ -10,8 +10,8 @@ import pytest
 from tests.engines.kubernetes.small import RECORD, RUNNING, job, pod, record_object, stored
 from tests.engines.kubernetes.stand_in import StandIn, says
 
-from echelon.engines.kubernetes.client.access import Access
 from echelon.engines.kubernetes.client.api import Api
+from echelon.engines.kubernetes.client.login.access import Access
 from echelon.engines.kubernetes.diagnose import Trouble
 from echelon.engines.kubernetes.follow import follow
 from echelon.engines.kubernetes.follow.view import View

@@ -14,9 +14,9 @@ from tests.conftest import PATIENCE, wait_until
 from tests.engines.kubernetes.small import RUNNING, ended, pod
 from tests.engines.kubernetes.stand_in import Answer, StandIn, cuts, refuses, says, streams, waits
 
-from echelon.engines.kubernetes.client.access import Access
 from echelon.engines.kubernetes.client.api import Api, Object
-from echelon.engines.kubernetes.client.stream import split_lines
+from echelon.engines.kubernetes.client.http.stream import split_lines
+from echelon.engines.kubernetes.client.login.access import Access
 from echelon.engines.kubernetes.follow.logs import _Read, is_last_line, read_all, read_pod, read_recent
 from echelon.errors import Denied, Unreachable
 from echelon.model.output.log import EventLine, LogLine, is_gap, parse_line

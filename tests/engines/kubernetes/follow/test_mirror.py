@@ -11,8 +11,8 @@ from tests.conftest import wait_until
 from tests.engines.kubernetes.follow.conftest import Threads
 from tests.engines.kubernetes.stand_in import StandIn, cuts, refuses, says, streams, waits
 
-from echelon.engines.kubernetes.client.access import Access
 from echelon.engines.kubernetes.client.api import Api, Object
+from echelon.engines.kubernetes.client.login.access import Access
 from echelon.engines.kubernetes.follow.mirror import Mirror, Mirrors
 from echelon.errors import Denied, Unreachable
 

@@ -12,8 +12,8 @@ from tests.engines.kubernetes.follow.conftest import Threads
 from tests.engines.kubernetes.small import RUNNING, pod
 from tests.engines.kubernetes.stand_in import Answer, StandIn, refuses, says, streams, waits
 
-from echelon.engines.kubernetes.client.access import Access
 from echelon.engines.kubernetes.client.api import Api, Object
+from echelon.engines.kubernetes.client.login.access import Access
 from echelon.engines.kubernetes.follow.mirror import Mirror
 from echelon.engines.kubernetes.follow.pod_lines import PodLines
 from echelon.engines.kubernetes.follow.streamed_logs import StreamedLogs

@@ -9,8 +9,8 @@ import pytest
 from tests.engines.kubernetes.small import RUNNING, pod
 from tests.engines.kubernetes.stand_in import StandIn, streams
 
-from echelon.engines.kubernetes.client.access import Access
 from echelon.engines.kubernetes.client.api import Api, Object
+from echelon.engines.kubernetes.client.login.access import Access
 from echelon.engines.kubernetes.follow.saved_logs import read_with_saved
 from echelon.engines.kubernetes.follow.streamed_logs import StreamedLogs
 from echelon.model.output.log import LogLine, parse_line

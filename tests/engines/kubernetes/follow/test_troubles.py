@@ -8,8 +8,8 @@ import pytest
 from tests.engines.kubernetes.small import RUNNING, WAITING, job, pod
 from tests.engines.kubernetes.stand_in import StandIn, refuses, says
 
-from echelon.engines.kubernetes.client.access import Access
 from echelon.engines.kubernetes.client.api import Api, Object
+from echelon.engines.kubernetes.client.login.access import Access
 from echelon.engines.kubernetes.follow.troubles import find_troubles, out_of_touch
 from echelon.errors import Unreachable
 

@@ -10,8 +10,8 @@ from tests.engines.kubernetes.rendered import CASES, planned
 from tests.engines.kubernetes.small import job, pod, stored
 
 from echelon.engines.kubernetes import names
-from echelon.engines.kubernetes.between import Between
 from echelon.engines.kubernetes.follow.view import own_pods
+from echelon.engines.kubernetes.ownership.between import Between
 from echelon.engines.kubernetes.record import Stored
 
 

@@ -19,7 +19,7 @@ from tests.testbed import manifests
 from echelon.cli import main
 from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.client.api import Api
-from echelon.engines.kubernetes.client.kubeconfig import load_access
+from echelon.engines.kubernetes.client.login.kubeconfig import load_access
 from echelon.engines.kubernetes.doctor import CLUSTER_ROLE, FULL_ROLE, MINIMAL_ROLE
 from echelon.engines.kubernetes.nodes import inventory
 from echelon.engines.kubernetes.quantities import to_thousandths

@@ -20,9 +20,9 @@ from echelon.engines.kubernetes.follow.view import View, look
 from echelon.engines.kubernetes.queue import starting
 from echelon.engines.kubernetes.record import SUBMISSION, Stop
 from echelon.engines.kubernetes.state.outcome import finished_event, summary
-from echelon.engines.kubernetes.tend import carry_out
 from echelon.engines.kubernetes.upkeep.actions import CompleteStart, EndJobs
 from echelon.engines.kubernetes.upkeep.decisions import RunView, decide
+from echelon.engines.kubernetes.upkeep.tend import carry_out
 from echelon.errors import Unreachable
 from echelon.model.job import Job
 from echelon.model.meaning import to_job

@@ -17,7 +17,7 @@ from echelon.engines.kubernetes.follow.view import View, look
 from echelon.engines.kubernetes.queue import admitting, workload
 from echelon.engines.kubernetes.record import Stop
 from echelon.engines.kubernetes.render import dialects, manifests
-from echelon.engines.kubernetes.tend import Tender
+from echelon.engines.kubernetes.upkeep.tend import Tender
 from echelon.errors import Denied, Refused
 from echelon.model.ends import stopped
 

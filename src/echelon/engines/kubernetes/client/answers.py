@@ -9,11 +9,17 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from echelon.engines.kubernetes.client.access import Access
 from echelon.engines.kubernetes.client.border import admit
 from echelon.engines.kubernetes.client.channels import exit_code_of
-from echelon.engines.kubernetes.client.refusals import Object, Request, from_status, name_server, unreachable
-from echelon.engines.kubernetes.client.stream import split_lines
+from echelon.engines.kubernetes.client.http.refusals import (
+    Object,
+    Request,
+    from_status,
+    name_server,
+    unreachable,
+)
+from echelon.engines.kubernetes.client.http.stream import split_lines
+from echelon.engines.kubernetes.client.login.access import Access
 from echelon.errors import Unreachable
 
 

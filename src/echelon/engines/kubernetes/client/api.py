@@ -13,16 +13,23 @@ from typing import Self, TypeVar
 
 import msgspec
 
-from echelon.engines.kubernetes.client.access import Access
 from echelon.engines.kubernetes.client.answers import no_api_server, read_events, read_object
 from echelon.engines.kubernetes.client.border import admit, admit_all
 from echelon.engines.kubernetes.client.execute import Exec, begin_exec
 from echelon.engines.kubernetes.client.forward import PortConnection, connect_to_port
+from echelon.engines.kubernetes.client.http.refusals import (
+    AlreadyThere,
+    Conflict,
+    Gone,
+    Invalid,
+    Object,
+    Request,
+)
+from echelon.engines.kubernetes.client.http.session import Pairs, Session
+from echelon.engines.kubernetes.client.http.stream import Stream
 from echelon.engines.kubernetes.client.kinds import KINDS, NotThere, object_path
+from echelon.engines.kubernetes.client.login.access import Access
 from echelon.engines.kubernetes.client.pages import read_pages, read_shapes
-from echelon.engines.kubernetes.client.refusals import AlreadyThere, Conflict, Gone, Invalid, Object, Request
-from echelon.engines.kubernetes.client.session import Pairs, Session
-from echelon.engines.kubernetes.client.stream import Stream
 from echelon.engines.kubernetes.client.targets import ALL, Targets
 from echelon.errors import Denied, Refused
 from echelon.values import frozen

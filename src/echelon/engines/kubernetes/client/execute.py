@@ -18,12 +18,12 @@ from typing import Self
 import msgspec
 
 from echelon.engines.kubernetes.client import channels
-from echelon.engines.kubernetes.client.access import Access
 from echelon.engines.kubernetes.client.answers import read_exit_code
 from echelon.engines.kubernetes.client.channels import Packing, Piece
-from echelon.engines.kubernetes.client.refusals import Request, name_server, unreachable
-from echelon.engines.kubernetes.client.session import Pairs, Session
-from echelon.engines.kubernetes.client.stream import Upgraded
+from echelon.engines.kubernetes.client.http.refusals import Request, name_server, unreachable
+from echelon.engines.kubernetes.client.http.session import Pairs, Session
+from echelon.engines.kubernetes.client.http.stream import Upgraded
+from echelon.engines.kubernetes.client.login.access import Access
 from echelon.errors import EchelonError, Unavailable, Unreachable
 
 # Bytes that may be buffered unread, or unsent, before the server, or the writer, has to wait.

@@ -8,8 +8,8 @@ from __future__ import annotations
 from echelon.engines.kubernetes.client import channels
 from echelon.engines.kubernetes.client.channels import Piece
 from echelon.engines.kubernetes.client.execute import Exec, open_channels
-from echelon.engines.kubernetes.client.refusals import Request
-from echelon.engines.kubernetes.client.session import Session
+from echelon.engines.kubernetes.client.http.refusals import Request
+from echelon.engines.kubernetes.client.http.session import Session
 from echelon.errors import EchelonError, Unavailable
 
 _DATA, _REASON = 0, 1

@@ -12,9 +12,9 @@ from typing import Generic, TypeVar
 import msgspec
 
 from echelon.engines.decoding import decode, decoder_of
-from echelon.engines.kubernetes.client.access import Access
 from echelon.engines.kubernetes.client.answers import no_api_server
-from echelon.engines.kubernetes.client.refusals import Gone
+from echelon.engines.kubernetes.client.http.refusals import Gone
+from echelon.engines.kubernetes.client.login.access import Access
 
 P = TypeVar("P")
 T = TypeVar("T")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from echelon.engines.kubernetes.client.api import Api
-from echelon.engines.kubernetes.client.kubeconfig import load_access
+from echelon.engines.kubernetes.client.login.kubeconfig import load_access
 from echelon.values import frozen
 
 

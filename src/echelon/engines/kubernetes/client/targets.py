@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from echelon.engines.kubernetes.client.http.refusals import Object, Request
 from echelon.engines.kubernetes.client.kinds import Catalogue, Kind, object_path
-from echelon.engines.kubernetes.client.refusals import Object, Request
 from echelon.errors import Refused
 
 ALL = "*"  # as a namespace: all of them

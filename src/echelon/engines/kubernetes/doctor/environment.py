@@ -9,8 +9,8 @@ from typing import Any
 
 from echelon.engines.kubernetes import names, shapes
 from echelon.engines.kubernetes.fields import annotation
+from echelon.engines.kubernetes.prerequisites.quotas import limits_filled_in
 from echelon.engines.kubernetes.quantities import amount_of
-from echelon.engines.kubernetes.quotas import limits_filled_in
 from echelon.engines.kubernetes.storage import shared_classes
 from echelon.model.display import some_of
 from echelon.model.engine.cluster import Cluster, Node, free_gpus

@@ -17,14 +17,14 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 
 from echelon.engines.kubernetes import names
-from echelon.engines.kubernetes.belonging import is_made_by
 from echelon.engines.kubernetes.client.api import Api, NotThere, Object
 from echelon.engines.kubernetes.diagnose import Trouble, gives_up
 from echelon.engines.kubernetes.diagnose.trouble import Kind
 from echelon.engines.kubernetes.files.reconnect import Channel, Opener
 from echelon.engines.kubernetes.files.transfer import pod_opener
 from echelon.engines.kubernetes.follow.troubles import find_troubles
-from echelon.engines.kubernetes.pod_security import forbids_root, level_of
+from echelon.engines.kubernetes.ownership.belonging import is_made_by
+from echelon.engines.kubernetes.prerequisites.pod_security import forbids_root, level_of
 from echelon.engines.kubernetes.render.image import PLAIN
 from echelon.engines.kubernetes.render.manifests import owner_reference
 from echelon.engines.kubernetes.render.pod import RESTRICTED, security_context, to_toleration

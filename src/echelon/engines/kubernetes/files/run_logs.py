@@ -7,9 +7,9 @@ from pathlib import Path
 
 from echelon.engines.base import Saving
 from echelon.engines.kubernetes.client.api import Api
-from echelon.engines.kubernetes.files.home import fetched_to, local_folder
 from echelon.engines.kubernetes.files.kept_logs import kept_logs
-from echelon.engines.kubernetes.files.whereabouts import stay_on_volume
+from echelon.engines.kubernetes.files.results.home import fetched_to, local_folder
+from echelon.engines.kubernetes.files.results.whereabouts import stay_on_volume
 from echelon.engines.kubernetes.follow import view as views
 from echelon.engines.kubernetes.follow.follow import follow_logs
 from echelon.engines.kubernetes.follow.logs import read_recent

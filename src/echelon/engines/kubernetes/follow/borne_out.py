@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from echelon.engines.kubernetes.belonging import maker_of
 from echelon.engines.kubernetes.client.api import Api, Object
-from echelon.engines.kubernetes.client.stream import split_lines
+from echelon.engines.kubernetes.client.http.stream import split_lines
 from echelon.engines.kubernetes.fields import moment
 from echelon.engines.kubernetes.follow.logs import is_last_line
 from echelon.engines.kubernetes.follow.view import View
+from echelon.engines.kubernetes.ownership.belonging import maker_of
 from echelon.engines.kubernetes.record import Stored
 from echelon.engines.kubernetes.render import dialects
 from echelon.engines.kubernetes.state import outcome, workers

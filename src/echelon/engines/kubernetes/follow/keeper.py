@@ -12,10 +12,10 @@ import msgspec
 
 from echelon.engines.decoding import convert
 from echelon.engines.kubernetes import names
-from echelon.engines.kubernetes.belonging import is_made_by, is_owned_by
 from echelon.engines.kubernetes.client.api import Api, Object
 from echelon.engines.kubernetes.fields import json_object
 from echelon.engines.kubernetes.follow.logs import read_pod
+from echelon.engines.kubernetes.ownership.belonging import is_made_by, is_owned_by
 from echelon.engines.kubernetes.record import Stored
 from echelon.engines.kubernetes.state import workers
 from echelon.errors import Refused, Unreachable

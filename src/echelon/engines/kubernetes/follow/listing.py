@@ -16,13 +16,13 @@ from functools import partial
 from typing import Any, TypedDict, cast
 
 from echelon.engines.kubernetes import names
-from echelon.engines.kubernetes.between import Between, have_between, read_between
 from echelon.engines.kubernetes.client.api import Api, NotThere, Object
 from echelon.engines.kubernetes.diagnose.queueing import find_untended
 from echelon.engines.kubernetes.diagnose.trouble import told
 from echelon.engines.kubernetes.fields import moment, one_line
 from echelon.engines.kubernetes.follow.borne_out import is_refuted, says_over
 from echelon.engines.kubernetes.follow.view import View, is_record, to_view
+from echelon.engines.kubernetes.ownership.between import Between, have_between, read_between
 from echelon.engines.kubernetes.record import Stored, dialect_of, has_end, read
 from echelon.engines.kubernetes.render import dialects
 from echelon.engines.kubernetes.render.task import hold_of

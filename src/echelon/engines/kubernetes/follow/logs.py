@@ -15,9 +15,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from echelon.engines.kubernetes.belonging import maker_of
 from echelon.engines.kubernetes.client.api import Api, NotThere, Object
-from echelon.engines.kubernetes.client.stream import Stream, split_batches
+from echelon.engines.kubernetes.client.http.stream import Stream, split_batches
+from echelon.engines.kubernetes.ownership.belonging import maker_of
 from echelon.engines.kubernetes.state.workers import container_name, has_ended, has_started, worker_of
 from echelon.errors import Denied, EchelonError
 from echelon.model.output.log import GAP, LOOSE, EventLine, Line, LogLine, may_be_event, parse_line

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Self
 
 from echelon.engines.kubernetes.client.api import Api, Gone, Object
-from echelon.engines.kubernetes.client.stream import Stream
+from echelon.engines.kubernetes.client.http.stream import Stream
 from echelon.errors import Denied, EchelonError, Unreachable
 
 _WATCH = 30.0  # seconds that one watch lasts; a connection that died silently is missed no longer

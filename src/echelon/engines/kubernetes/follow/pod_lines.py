@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Self
 
 from echelon.engines.kubernetes.client.api import Api, Object
-from echelon.engines.kubernetes.client.stream import Stream
+from echelon.engines.kubernetes.client.http.stream import Stream
 from echelon.engines.kubernetes.follow.line_queue import SpillingQueue
 from echelon.engines.kubernetes.follow.logs import is_last_line, read_pod
 from echelon.engines.kubernetes.follow.mirror import Mirror

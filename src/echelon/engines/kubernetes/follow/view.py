@@ -7,8 +7,10 @@ from contextlib import suppress
 
 from echelon.engines.base import unknown_run
 from echelon.engines.kubernetes import names
-from echelon.engines.kubernetes.belonging import belongs, maker_of
-from echelon.engines.kubernetes.between import (
+from echelon.engines.kubernetes.client.api import Api, NotThere, Object
+from echelon.engines.kubernetes.held import is_waiting, waiting_jobs, with_jobs
+from echelon.engines.kubernetes.ownership.belonging import belongs, maker_of
+from echelon.engines.kubernetes.ownership.between import (
     Between,
     Pair,
     have_between,
@@ -16,8 +18,6 @@ from echelon.engines.kubernetes.between import (
     pairs_of,
     read_between,
 )
-from echelon.engines.kubernetes.client.api import Api, NotThere, Object
-from echelon.engines.kubernetes.held import is_waiting, waiting_jobs, with_jobs
 from echelon.engines.kubernetes.record import Stored, identity, read
 from echelon.engines.kubernetes.render import dialects
 from echelon.errors import Refused, UnknownRun, Unreachable

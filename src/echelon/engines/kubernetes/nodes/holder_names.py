@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from echelon.engines.kubernetes import names, shapes
-from echelon.engines.kubernetes.kubeflow_labels import job_of
+from echelon.engines.kubernetes.ownership.kubeflow_labels import job_of
 
 
 def holder_of(about: shapes.PodMeta, me: str) -> str:

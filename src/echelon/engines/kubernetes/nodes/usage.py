@@ -9,12 +9,12 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from echelon.engines.kubernetes import names, shapes
-from echelon.engines.kubernetes.kubeflow_labels import job_of
 from echelon.engines.kubernetes.nodes import inventory
 from echelon.engines.kubernetes.nodes.gpus import is_gpu
 from echelon.engines.kubernetes.nodes.holder_names import holder_of, run_name
 from echelon.engines.kubernetes.nodes.holders import find_holders
 from echelon.engines.kubernetes.nodes.requests import Sums, pod_requests
+from echelon.engines.kubernetes.ownership.kubeflow_labels import job_of
 from echelon.model.engine.cluster import Node
 from echelon.model.engine.usage import ClusterRun, ClusterUsage, NodeUse
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from echelon.engines.abilities import PortPair
 from echelon.engines.base import current_user
 from echelon.engines.kubernetes import names, shapes
-from echelon.engines.kubernetes.belonging import is_owned_by
+from echelon.engines.kubernetes.abilities.ports import pass_on
 from echelon.engines.kubernetes.client.api import AlreadyThere, Api, Object
 from echelon.engines.kubernetes.fields import annotation
 from echelon.engines.kubernetes.files.volumes import create_volume
@@ -26,8 +26,8 @@ from echelon.engines.kubernetes.notebook.waiting import (
     running_pod,
     wait_for_answer,
 )
-from echelon.engines.kubernetes.pod_security import level_of
-from echelon.engines.kubernetes.ports import pass_on
+from echelon.engines.kubernetes.ownership.belonging import is_owned_by
+from echelon.engines.kubernetes.prerequisites.pod_security import level_of
 from echelon.engines.kubernetes.render import dialects
 from echelon.engines.kubernetes.render.pod import RESTRICTED
 from echelon.engines.machine import OwnClaims

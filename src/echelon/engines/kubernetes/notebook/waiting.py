@@ -6,12 +6,12 @@ import time
 from collections.abc import Callable, Sequence
 
 from echelon.engines.kubernetes import names
-from echelon.engines.kubernetes.belonging import is_made_by
 from echelon.engines.kubernetes.client.api import Api, Object
 from echelon.engines.kubernetes.diagnose import Trouble, gives_up
 from echelon.engines.kubernetes.follow.troubles import find_troubles
 from echelon.engines.kubernetes.notebook.objects import NO_JUPYTER
-from echelon.engines.kubernetes.pod_security import forbids_root
+from echelon.engines.kubernetes.ownership.belonging import is_made_by
+from echelon.engines.kubernetes.prerequisites.pod_security import forbids_root
 from echelon.engines.kubernetes.render import dialects
 from echelon.engines.kubernetes.state import workers
 from echelon.errors import EchelonError, Refused, Unavailable

@@ -18,12 +18,13 @@ from types import MappingProxyType
 from typing import Any
 
 from echelon.engines.base import ShapeKept, Taken
-from echelon.engines.kubernetes import held, leases, names, objects, pod_security, record
+from echelon.engines.kubernetes import held, names, objects, record
 from echelon.engines.kubernetes.client.api import Api, Conflict, Invalid, NotThere, Object
 from echelon.engines.kubernetes.follow import view as views
 from echelon.engines.kubernetes.follow.keeper import is_keeper
 from echelon.engines.kubernetes.follow.view import View
-from echelon.engines.kubernetes.queue import workload
+from echelon.engines.kubernetes.prerequisites import pod_security
+from echelon.engines.kubernetes.queue import leases, workload
 from echelon.engines.kubernetes.record import Stop, Stored, Waiting, with_reason
 from echelon.engines.kubernetes.render import dialects, manifests
 from echelon.engines.kubernetes.render.keeper import keeper_object, level_of

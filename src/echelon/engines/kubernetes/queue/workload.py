@@ -12,9 +12,10 @@ from contextlib import suppress
 from typing import Any
 
 from echelon.engines.base import NotAdmitted
-from echelon.engines.kubernetes import belonging, names, objects
+from echelon.engines.kubernetes import names, objects
 from echelon.engines.kubernetes.client.api import Api, NotThere, Object
 from echelon.engines.kubernetes.fields import condition_of
+from echelon.engines.kubernetes.ownership import belonging
 from echelon.engines.kubernetes.record import Stored
 from echelon.errors import Denied
 

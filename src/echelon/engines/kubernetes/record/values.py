@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from echelon.engines.kubernetes.belonging import Identity
+from echelon.engines.kubernetes.ownership.belonging import Identity
 from echelon.model.event import Event
 from echelon.model.plan import Plan
 from echelon.model.run import Record

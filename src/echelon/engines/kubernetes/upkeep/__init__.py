@@ -1,1 +1,1 @@
-"""Upkeep of runs from outside, as values; `tend.py` acts."""
+"""Upkeep of runs from outside: decided as values; `tend.py` acts."""

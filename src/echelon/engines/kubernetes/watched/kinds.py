@@ -7,7 +7,7 @@ from typing import Any
 
 from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.fields import whole_number
-from echelon.engines.kubernetes.kubeflow_labels import JOBSET, PREFIX
+from echelon.engines.kubernetes.ownership.kubeflow_labels import JOBSET, PREFIX
 from echelon.errors import InvalidJob
 from echelon.values import frozen
 

@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 
-from echelon.engines.kubernetes.belonging import maker_of
-from echelon.engines.kubernetes.between import Between, maker_pair, pairs_of, read_between
 from echelon.engines.kubernetes.client.api import Api, Object
 from echelon.engines.kubernetes.fields import whole_number
+from echelon.engines.kubernetes.ownership.belonging import maker_of
+from echelon.engines.kubernetes.ownership.between import Between, maker_pair, pairs_of, read_between
 from echelon.engines.kubernetes.watched.kinds import KINDS, Address, Kind, labels_of, selector
 from echelon.engines.kubernetes.watched.state import Seen, see
 from echelon.errors import EchelonError

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from echelon.engines.kubernetes.fields import whole_number
-from echelon.engines.kubernetes.kubeflow_labels import JOBSET
+from echelon.engines.kubernetes.ownership.kubeflow_labels import JOBSET
 from echelon.engines.kubernetes.watched.kinds import container_of
 
 Pod = dict[str, Any]

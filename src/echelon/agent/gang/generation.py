@@ -1,0 +1,103 @@
+"""One generation of a gang: what has happened since it was prepared, and whether another may follow. Pure."""
+
+from __future__ import annotations
+
+from echelon.agent.gang.verdict import LEFT, LOST, cause_of_stall, describe_peers, find_cause
+from echelon.agent.ranks.launching.launch import essential_workers
+from echelon.agent.ranks.launching.roll import Asked
+
+TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank its first milliseconds
+if TYPE_CHECKING:
+    from echelon.agent.task import Task
+
+MOST_SPARED = 100  # restarts of a run that do not count, so that it ends in a cluster that evicts without end
+
+
+class Generation:
+    """Which workers are done, how ranks have ended, and what was lost."""
+
+    def __init__(self, task: Task) -> None:
+        self._stall = task.stall
+        self._essential = essential_workers(task)
+        # The end of rank 0, the chief, is the run's; the others get `grace` to end by themselves.
+        self.has_chief = any(group["launch"].get("until") == "first" for group in task.groups)
+        self.ports: dict[int, list[int]] = {}
+        self.done: set[int] = set()
+        self.ends: list[dict[str, object]] = []  # of ranks that failed, in the order of arrival
+        self.well: dict[int, float] = {}  # ranks that ended well, and after how many seconds
+        self.lost: list[tuple[int, str, str]] = []  # worker, reason, kind
+        self.quiet: dict[int, float] = {}  # for how long the ranks of each worker did nothing
+        self.stuck = False  # none of them did for too long
+        self.running: list[int] = []  # ranks that ran when they were stopped
+        self._places: dict[str, str] = {}  # where those were that were asked
+
+    def start_orders(
+        self, start: dict[str, object], asked: Asked, addresses: list[str]
+    ) -> list[tuple[int | None, dict[str, object]]]:
+        """The order to start, to all workers or to each its own, once all have their ports."""
+        order = range(len(addresses))
+        start = dict(start, **asked.shared(addresses, [self.ports[worker] for worker in order]))
+        own = asked.own(addresses)
+        return [(worker, dict(start, own=own[worker])) for worker in order] if own else [(None, start)]
+
+    def chief_ended(self) -> bool:
+        """Whether the rank has ended well whose end is the run's."""
+        return self.has_chief and 0 in self.well
+
+    def needs(self, worker: int) -> bool:
+        """Whether the loss of this worker ends the generation."""
+        return not (self._essential <= self.done or worker in self.done or self.chief_ended())
+
+    def does_not_matter(self, worker: int, end: dict[str, object]) -> bool:
+        """Whether a rank's failure changes nothing: a parameter server's when its workers have ended, or one
+        that is due to the end of the chief.
+        """
+        if self._essential <= self.done and worker not in self._essential:
+            return True
+        return self.chief_ended() and bool(end["consequence"])
+
+    def has_succeeded(self) -> bool:
+        """Whether all have that must. A parameter server may have failed because the workers have ended."""
+        ends = [end for end in self.ends if end["worker"] in self._essential or not end["consequence"]]
+        return self._essential <= self.done and not ends
+
+    def is_quiet(self, busy: set[int], limit: float) -> bool:
+        """Whether the ranks of all workers that are busy have done nothing for so long."""
+        return bool(busy) and all(self.quiet.get(each, 0.0) >= limit for each in busy)
+
+    def note_places(self, places: object) -> None:
+        """Where ranks were that a worker has asked."""
+        if isinstance(places, dict):
+            self._places.update({rank: str(place) for rank, place in places.items() if str(rank).isdigit()})
+
+    def peers(self) -> str:
+        """What the other ranks did meanwhile."""
+        return describe_peers(self.well, self.running, self._places)
+
+    def cause(self) -> dict[str, object]:
+        """Why it failed."""
+        if self.stuck:
+            cause = cause_of_stall(self._stall or 0.0, self.ends)
+        else:
+            cause = find_cause(self.ends, self.lost)
+        peers = self.peers()
+        if peers and (self.well or self.stuck):
+            cause["peers"] = peers
+        return cause
+
+
+def is_spared(cause: dict[str, object], spared: int, task: Task) -> bool:
+    """Whether the restart after this cause does not count: the kubelet told a worker to leave, as when
+    its pod is evicted or preempted or its node is drained. A run without restarts is never restarted.
+    """
+    return cause.get("kind") == LEFT and task.restarts > 0 and spared < MOST_SPARED
+
+
+def is_final(cause: dict[str, object], task: Task) -> bool:
+    """Whether a worker was lost that would be waited for in vain."""
+    return cause.get("kind") == LOST and not task.replaced
+
+
+def none_left(generation: int, spared: int, task: Task) -> bool:
+    """Whether no restart is left after a generation; `spared` of those up to it do not count."""
+    return generation - (min(spared, MOST_SPARED) if task.restarts else 0) >= task.restarts

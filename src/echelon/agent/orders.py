@@ -1,0 +1,74 @@
+"""What clients order of a worker in a pod, carried out; `control.py` has the socket that they come over."""
+
+from __future__ import annotations
+
+from echelon.agent import stopping
+from echelon.agent.control import ControlSocket
+from echelon.agent.finish import Shutdown
+from echelon.agent.gang.member import Member
+from echelon.agent.loop import Loop
+from echelon.agent.output.state_line import History
+
+TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank its first milliseconds
+if TYPE_CHECKING:
+    from echelon.agent.gang.join import LeaderConnection
+
+
+class Orders:
+    """Takes orders and answers them. `to_leader` is set where this worker follows a leader."""
+
+    def __init__(self, loop: Loop, worker: int, member: Member, history: History, shutdown: Shutdown) -> None:
+        self._loop = loop
+        self._worker = worker
+        self._member = member
+        self._history = history
+        self._shutdown = shutdown
+        self._socket: ControlSocket | None = None
+        self.to_leader: LeaderConnection | None = None
+
+    def listen(self, path: str) -> None:
+        """Take orders that come over a socket at this path; raises OSError."""
+        self._socket = ControlSocket(self._loop, path, self.answer)
+
+    def close(self) -> None:
+        """Take no more orders."""
+        if self._socket is not None:
+            self._socket.close()
+
+    def answer(self, order: str, details: dict[str, object]) -> dict[str, object]:
+        """Carry out an order, and return the reply."""
+        self._loop.call_later(0, self._shutdown.contact)
+        if order == "state":
+            return self._state()
+        client, seconds = str(details.get("client") or ""), details.get("seconds")
+        if order == "fetch":
+            self._shutdown.attend(client, seconds if isinstance(seconds, (int, float)) else 0.0)
+            return {"ok": True}
+        if order == "release":
+            if self._shutdown.final is None:
+                return {"ok": False, "error": "the run is not over yet"}
+            self._loop.call_later(0, lambda: self._shutdown.release(client))
+            return {"ok": True}
+        reason, number = str(details.get("reason") or "stopped"), stopping.asked_for(details)
+        leader = self._shutdown.leader
+        if leader is not None:  # after the answer, since this may end the agent
+            self._loop.call_later(0, lambda: leader.stop("stopped", reason, number))
+        elif self.to_leader is not None and self.to_leader.connected:
+            self.to_leader.send({"say": "please-stop", "reason": reason, "signal": number})
+        else:
+            return {"ok": False, "error": "worker %d does not reach worker 0, which leads" % self._worker}
+        return {"ok": True, "over": self._shutdown.final is not None}
+
+    def _state(self) -> dict[str, object]:
+        leader = self._shutdown.leader
+        gang = leader.gang if leader is not None else None
+        phase = "following" if self._shutdown.final is None else "over"
+        return {
+            "ok": True,
+            "worker": self._worker,
+            "phase": gang.phase if gang is not None else phase,
+            "restart": max(0, self._member.last_started),
+            "holding_until": self._shutdown.until,
+            "verdict": gang.verdict if gang is not None else None,
+            "events": self._history.events(),
+        }

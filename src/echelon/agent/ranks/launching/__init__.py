@@ -1,0 +1,1 @@
+"""What a rank is started with: its command, environment, peers and ports."""

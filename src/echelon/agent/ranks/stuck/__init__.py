@@ -1,0 +1,1 @@
+"""Where the ranks of a stuck gang are."""

@@ -1,0 +1,97 @@
+"""Objects that a user wrote down beside a job: read, and brought into the cluster as `kubectl apply` would.
+A run's pods, too, for callers that expect some.
+
+They are the user's: no run owns them, and `rm` leaves them alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from echelon.engines.abilities import Put
+from echelon.engines.kubernetes.client.api import AlreadyThere, Api
+from echelon.engines.kubernetes.follow.view import pods_of, read_record
+from echelon.engines.kubernetes.prerequisites.controllers import check_native
+from echelon.engines.kubernetes.state.workers import pods_by_worker
+from echelon.errors import Denied
+from echelon.model.run import RunRef
+
+NAMESPACE = "Namespace"
+_CHANGED = {"ConfigMap": ("data", "binaryData"), "Secret": ("data", "stringData")}
+"""Kinds whose content may change at any time; most others hold what is in use, and stay as they are."""
+
+
+class ClusterManifests:
+    """Objects of one namespace, and of the cluster."""
+
+    def __init__(self, connect: Callable[[], Api]) -> None:
+        self._connect = connect
+
+    def find(self, resource: str, name: str) -> Mapping[str, Any] | None:
+        """One object; `resource` is plural.version.group."""
+        return self._connect().find(resource, name)
+
+    def put(self, objects: Sequence[Mapping[str, Any]], *, dry_run: bool = False) -> Sequence[Put]:
+        """Create what is not there, namespaces first; of the rest, change the content of ConfigMaps and
+        Secrets. All are tried before one is made, so that a refusal leaves nothing behind.
+        """
+        api = self._connect()
+        ordered = [dict(each) for each in sorted(objects, key=lambda each: each["kind"] != NAMESPACE)]
+        tried = _try(api, ordered)
+        return tried if dry_run else [_put(api, each, dry_run=False) for each in ordered]
+
+    def check_taken_up(
+        self, job: Mapping[str, Any], beside: Sequence[Mapping[str, Any]], done: Sequence[Put]
+    ) -> None:
+        """Wait for a controller to take the job up; else remove it, and what of the rest was created."""
+        created = {(each.kind, each.name) for each in done if each.done == "created"}
+        ours = [dict(each) for each in beside if (each["kind"], each["metadata"]["name"]) in created]
+        check_native(self._connect(), dict(job), ours)
+
+    def pods(self, ref: RunRef) -> Mapping[int, Mapping[str, Any]]:
+        """The newest pod of each worker."""
+        api = self._connect()
+        pods = pods_of(api, read_record(api, ref))
+        return {worker: mine[-1] for worker, mine in pods_by_worker(pods).items()}
+
+
+def _try(api: Api, objects: Sequence[dict[str, Any]]) -> list[Put]:
+    """What would become of objects. One in a namespace that is yet to be made cannot be tried: only that the
+    cluster knows its kind.
+    """
+    found: list[Put] = []
+    for each in objects:
+        new = {made.name for made in found if (made.kind, made.done) == (NAMESPACE, "created")}
+        if api.place_of(each) in new:
+            found.append(Put(kind=str(each["kind"]), name=str(each["metadata"]["name"]), done="created"))
+        else:
+            found.append(_put(api, each, dry_run=True))
+    return found
+
+
+def _put(api: Api, obj: dict[str, Any], *, dry_run: bool) -> Put:
+    kind, about = str(obj["kind"]), obj["metadata"]
+    name = str(about["name"])
+    try:
+        api.create(obj, dry_run=dry_run)
+    except Denied:
+        # Who may not create a Namespace or a volume can still use one that is there.
+        if not _is_there(api, obj):
+            raise
+        return Put(kind=kind, name=name, done="kept")
+    except AlreadyThere:
+        content = {key: obj[key] for key in _CHANGED.get(kind, ()) if key in obj}
+        if not content:
+            return Put(kind=kind, name=name, done="kept")
+        if not dry_run:
+            api.patch(kind, name, content, namespace=about.get("namespace"))
+        return Put(kind=kind, name=name, done="changed")
+    return Put(kind=kind, name=name, done="created")
+
+
+def _is_there(api: Api, obj: Mapping[str, Any]) -> bool:
+    about = obj["metadata"]
+    try:
+        return api.exists(str(obj["kind"]), str(about["name"]), namespace=about.get("namespace"))
+    except Denied:
+        return False

@@ -1,0 +1,1 @@
+"""Which cluster, and as which user: kubeconfigs, credentials and certificates."""

@@ -1,0 +1,246 @@
+"""A run's results come home: what the machine that submitted it does when it is over.
+
+Each worker's part is fetched and checked against what the worker stated at its end. Only when all of it is
+here, or what is not here is lost for good, is that noted on this machine, written into the record, and are
+the workers released. What the record says of it is for people and other machines: here only the own note
+counts."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from echelon.engines import durable
+from echelon.engines.kubernetes import control, objects
+from echelon.engines.kubernetes.client.api import Api
+from echelon.engines.kubernetes.files.results.gather import Gathered, Progressed, gather
+from echelon.engines.kubernetes.files.results.home import elsewhere, local_folder
+from echelon.engines.kubernetes.files.results.reaching import reach_output, reach_pods, volume_of
+from echelon.engines.kubernetes.files.results.seen import Seen, see
+from echelon.engines.kubernetes.files.results.shards import (
+    check_came,
+    check_complete,
+    describe,
+    incomplete,
+    left_out_of,
+)
+from echelon.engines.kubernetes.files.results.waiting_for_owner import Wanted, wait_for_owner
+from echelon.engines.kubernetes.files.results.whereabouts import has_own_claim, keeps_results
+from echelon.engines.kubernetes.files.transfer import Progress, fetch_tree
+from echelon.engines.kubernetes.follow.view import View, read_record
+from echelon.engines.kubernetes.record import Collected, finished
+from echelon.engines.kubernetes.render.task import kept_folders
+from echelon.engines.kubernetes.state.whole import none_ran, other_jobs
+from echelon.engines.machine import Fetched, Submissions, process_name
+from echelon.errors import Denied, ResultsIncomplete, Unreachable, from_os_error
+from echelon.model.copy import LeftOut
+from echelon.model.event import Event
+from echelon.model.run import RunRef
+
+_NODES_RETURN = 60.0  # seconds that nodes may take to respond again after the API server was away
+
+
+def collect_results(
+    api: Api,
+    submissions: Submissions,
+    ref: RunRef,
+    progress: Progressed | None,
+    wanted: Wanted | None = None,
+) -> tuple[LeftOut, ...]:
+    """Bring home what a run that is over has made, and release its workers; nothing the second time, and
+    nothing of a run that another machine submitted, unless this process has taken it over. Returns what
+    cannot be copied; raises ResultsIncomplete, which has that too, and leaves the workers, if any of it is
+    not here then.
+
+    With `wanted`, a claim that is to be taken over, the process that has it is waited for: it may be
+    fetching. If it has them then, what is missing is raised here as it is there; if it gives up or dies, this
+    process takes over.
+
+    What is on a volume of the user's stays there."""
+    try:
+        if wanted is not None:
+            wait_for_owner(api, ref, wanted)
+        return _collect(api, submissions, ref, progress)
+    except _NotLetGo:
+        raise
+    except Unreachable as error:
+        reason = f"the results of run {ref.name!r} were not fetched: {error.message}"
+        raise ResultsIncomplete(reason, hint=_again(ref)) from error
+
+
+class _NotLetGo(Unreachable):
+    """The results are here, and the cluster could not be told."""
+
+
+def _collect(
+    api: Api, submissions: Submissions, ref: RunRef, progress: Progressed | None
+) -> tuple[LeftOut, ...]:
+    stored = read_record(api, ref)
+    taken_over = stored.claim is not None and stored.claim.holder == process_name()
+    submitted = submissions.results_of(stored.uid) is not None
+    if not submitted and not taken_over:
+        return ()
+    own = submissions.fetched(stored.uid, stored.run.created)
+    if own is not None and stored.collected is not None:
+        check_complete(ref, own.missing)
+        return ()
+    seen = _look_at_end(api, ref)
+    view = seen.view
+    end = next((event for event in seen.events if event.kind == "finished"), None)
+    if end is None:
+        return ()
+    if own is not None:  # the command that fetched them was cut off before it let the workers go
+        _let_go(api, ref, view, seen.events, own)
+        return ()
+    if stored.collected is not None and not submitted and not any(each.pod for each in seen.shards()):
+        check_complete(ref, stored.collected.missing)  # nothing but the record can say more of it
+        return ()
+    left_out: list[LeftOut] = []
+    try:
+        _bring_home(api, submissions, ref, seen, progress, left_out)
+    except ResultsIncomplete as error:
+        error.left_out = left_out
+        raise
+    return tuple(left_out)
+
+
+def _bring_home(
+    api: Api,
+    submissions: Submissions,
+    ref: RunRef,
+    seen: Seen,
+    progress: Progressed | None,
+    left_out: list[LeftOut],
+) -> None:
+    """Fetch what is not here, note it, and release the workers; what cannot be copied is added to the list,
+    whatever becomes of the rest.
+    """
+    view, stored = seen.view, seen.view.stored
+    folder, record = local_folder(stored, submissions), stored.run
+    created, submitted = record.created, submissions.results_of(stored.uid) is not None
+    gathered = Gathered()
+    if keeps_results(record):
+        gathered, view = _gather_all(api, ref, seen, folder, progress)
+        left_out += gathered.left_out
+    brought = gathered.brought
+    not_kept = bool(gathered.missing) and record.job.pod.linger == 0
+    if (not_kept or has_own_claim(record)) and not api.may("create", "Pod", subresource="exec"):
+        gathered = replace(gathered, missing=())  # as was said before the start, so that it is no failure now
+    elif has_own_claim(record) and view.jobs and volume_of(api, record).status == "Bound":
+        with reach_output(api, record) as (opener, root):
+            copied = fetch_tree(opener, root, folder, progress=_reporting(progress))
+        brought = True
+        left_out += left_out_of(copied)
+        check_came(ref, copied)
+    missing = tuple(map(describe, gathered.missing))
+    if missing:
+        # Another process of this machine may have all of it here, and have released the workers.
+        if (own := submissions.fetched(stored.uid, created)) is not None:
+            check_complete(ref, own.missing)
+            return
+        now = read_record(api, ref).collected
+        if now is not None and not submitted and all(each.lost for each in gathered.missing):
+            # The owner, from whom this process has taken over, has released them.
+            check_complete(ref, now.missing)
+            return
+        if now is not None or not all(each.lost for each in gathered.missing):
+            raise incomplete(ref.name, missing, hint=_again(ref) if now is None else elsewhere(now))
+    if brought:
+        _force_to_disk(folder)
+    own = Fetched(path=str(folder) if brought else "", missing=missing)
+    submissions.note_fetched(stored.uid, created, own)
+    _let_go(api, ref, view, seen.events, own)
+
+
+def _let_go(api: Api, ref: RunRef, view: View, events: Sequence[Event], own: Fetched) -> None:
+    """What comes once the results are on this machine, and may be done again: the record says so, and workers
+    are released. Raises what is missing for good.
+    """
+    stored, end = view.stored, next(event for event in events if event.kind == "finished")
+    collected = Collected(
+        at=round(time.time(), 3), host=socket.gethostname(), path=own.path, missing=own.missing
+    )
+    try:
+        api.patch("ConfigMap", ref.name, finished(end, collected), uid=stored.uid)
+        # The client that made the Jobs may have been cut off right after.
+        objects.tie_record(api, stored, view.jobs)
+        control.release_workers(api, stored.run, view.jobs, view.pods)
+        if end.outcome != "succeeded" and none_ran(events):  # of workers that never came, none was told
+            control.end_jobs(api, other_jobs(stored, view.jobs))
+        control.release_keeper(api, stored, view.jobs)
+        with suppress(Denied):
+            objects.drop_payload(api, stored)
+    except Unreachable as error:
+        where = f"are in {own.path}" if own.path else "are not needed any more"
+        reason = f"the results of run {ref.name!r} {where}, and its workers were not told: {error.message}"
+        raise _NotLetGo(reason, hint=f"`echelon get {ref.name}` lets them go") from error
+    check_complete(ref, own.missing)
+
+
+def _force_to_disk(folder: Path) -> None:
+    """A power cut must not cost what the workers no longer have."""
+    try:
+        durable.sync_tree(folder)
+    except OSError as error:
+        raise from_os_error(error, folder) from error
+
+
+def _look_at_end(api: Api, ref: RunRef) -> Seen:
+    """The run and its events. Nodes that could not reach the API server count as lost when it is back, for
+    some seconds: they are waited for.
+    """
+    deadline = time.monotonic() + _NODES_RETURN
+    while True:
+        try:
+            seen = see(api, ref)
+        except Unreachable:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(2.0)
+            continue
+        over = keeps_results(seen.view.stored.run) and any(event.kind == "finished" for event in seen.events)
+        waits = over and any(not each.lost and each.pod is None for each in seen.shards())
+        if not waits or time.monotonic() > deadline:
+            return seen
+        time.sleep(2.0)
+
+
+def _gather_all(
+    api: Api, ref: RunRef, seen: Seen, folder: Path, progress: Progressed | None
+) -> tuple[Gathered, View]:
+    """Fetch every shard from where it is; a worker may give its own to the keeper meanwhile, and leave."""
+    record = seen.view.stored.run
+    keeper = seen.keeper.pod if seen.keeper is not None else None
+    with control.attending(api, record, seen.view.pods, keeper) as attend:
+        while True:
+            gathered = gather(
+                seen.shards(),
+                kept_folders(record),
+                folder,
+                reach_pods(api, record, keeper),
+                attend=attend,
+                progress=progress,
+            )
+            if not gathered.missing or seen.keeper is None:
+                return gathered, seen.view
+            tried = {each.worker: each.pod for each in seen.shards()}
+            seen = see(api, ref)
+            elsewhere = {each.worker for each in seen.shards() if each.pod not in (None, tried[each.worker])}
+            if not elsewhere.intersection(each.worker for each in gathered.missing):
+                return gathered, seen.view
+
+
+def _reporting(progress: Progressed | None) -> Callable[[Progress], object]:
+    def report(now: Progress) -> None:
+        if progress is not None:
+            progress(now.done, now.total)
+
+    return report
+
+
+def _again(ref: RunRef) -> str:
+    return f"the workers keep them for --linger after the last contact; `echelon get {ref.name}` goes on"

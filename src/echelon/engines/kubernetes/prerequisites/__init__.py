@@ -1,0 +1,1 @@
+"""What must be there before a run is submitted, and what a namespace allows."""

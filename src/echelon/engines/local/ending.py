@@ -1,0 +1,94 @@
+"""The end of a local run that a user asks for: stopping it, and ending what is left before a removal."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Sequence
+from signal import SIGKILL, SIGTERM
+
+import msgspec
+
+from echelon.engines import durable
+from echelon.engines.base import RunDamaged, current_user
+from echelon.engines.local import processes
+from echelon.engines.local.folder import rundir, store
+from echelon.engines.local.folder.rundir import RunDir
+from echelon.engines.local.supervision import end_of, is_alive, is_over, never_ran, settle
+from echelon.errors import StateTrouble
+from echelon.model import ends
+from echelon.model.run import StopSignal
+
+_SUPERVISOR_END = 5.0  # seconds that a supervisor may take from the end of its run to its own
+_SHOWN = 10  # process ids in a message
+
+
+def stop(folder: RunDir, signal: StopSignal) -> str | None:
+    """Write a stop request for the supervisor; a run that never got one ends here. What it could not do is
+    returned.
+    """
+    name = folder.path.name
+    if not _is_damaged(folder) and is_over(folder):
+        return _could_not_end(name, settle(folder))
+    reason = f"stopped by {current_user()}"
+    try:
+        request = msgspec.json.encode({"signal": signal, "now": signal == "SIGKILL", "reason": reason})
+        durable.replace_file(folder.stop, request, sync=False)
+    except OSError as error:  # a full disk must not keep a run going: signal its supervisor
+        _signal_supervisor(folder, SIGKILL if signal == "SIGKILL" else SIGTERM)
+        if signal == "SIGINT":
+            return f"its ranks get SIGTERM, not SIGINT: {folder.stop}: {error.strerror}"
+        return None
+    left: list[int] = []
+    with store.translated(folder.path), rundir.hold(folder) as lock:
+        if lock is not None:
+            left = processes.end_processes(folder)
+            store.write_final(folder, ends.stopped(reason, at=rundir.now()))
+    return _could_not_end(name, left)
+
+
+def settle_for_removal(folder: RunDir) -> None:
+    """Wait for the run's supervisor to end, and end what is left running; raises StateTrouble of a run that
+    goes on, and of processes that cannot be ended.
+    """
+    name = folder.path.name
+    damaged = _is_damaged(folder)
+    if not damaged and not is_over(folder) and not never_ran(folder):
+        raise StateTrouble(f"run {name!r} has not ended", hint=f"`echelon stop {name}` first")
+    left = processes.end_processes(folder) if damaged else []
+    await_supervisor(folder, _SUPERVISOR_END)
+    if trouble := _could_not_end(name, left if damaged else settle(folder)):
+        raise StateTrouble(trouble, hint=f"end them, and then `echelon rm {name}` again")
+
+
+def await_supervisor(folder: RunDir, patience: float) -> None:
+    """Wait until the run has no holder, for so many seconds at most."""
+    deadline = time.monotonic() + patience
+    while rundir.is_held(folder) and time.monotonic() < deadline:
+        time.sleep(0.01)
+
+
+def _is_damaged(folder: RunDir) -> bool:
+    try:
+        store.inspect(folder)
+        end_of(folder)
+    except RunDamaged:
+        return True
+    return False
+
+
+def _could_not_end(name: str, pids: Sequence[int]) -> str | None:
+    if not pids:
+        return None
+    shown = ", ".join(str(pid) for pid in pids[:_SHOWN]) + (", ..." if len(pids) > _SHOWN else "")
+    return f"processes of run {name!r} could not be ended: {shown}"
+
+
+def _signal_supervisor(folder: RunDir, number: int) -> None:
+    if not is_alive(folder):
+        return
+    pid = (rundir.read_json(folder.supervisor) or {}).get("pid")
+    for each in [pid] if isinstance(pid, int) else processes.marked_processes(folder.path):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(each, number)

@@ -1,0 +1,1 @@
+"""The folder of a local run: its names, and reading and writing what is in it."""

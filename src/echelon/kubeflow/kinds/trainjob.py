@@ -1,0 +1,167 @@
+"""TrainJob of Kubeflow Trainer: a runtime's template with what the job changes in it.
+
+The runtime is a document of its own, beside the job or in the cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from echelon.kubeflow.kinds.policy import read_metadata
+from echelon.kubeflow.kinds.pytorchjob import is_wired
+from echelon.kubeflow.kinds.replicas import Part, settings_of
+from echelon.kubeflow.manifest import Manifest
+from echelon.kubeflow.nodes import (
+    Node,
+    child,
+    fields,
+    is_true,
+    items,
+    note,
+    number,
+    optional_text,
+    refuse,
+    text,
+)
+from echelon.kubeflow.outside import Outside
+from echelon.kubeflow.pod import Reader, read_pod
+from echelon.model.pods.pod import IMAGE
+from echelon.model.settings import Settings
+
+STEP = "trainer.kubeflow.org/trainjob-ancestor-step"
+RUNTIMES = ("ClusterTrainingRuntime", "TrainingRuntime")
+_SPEC = (
+    "runtimeRef",
+    "initializer",
+    "trainer",
+    "podTemplateOverrides",
+    "podSpecOverrides",
+    "runtimePatches",
+    "labels",
+    "annotations",
+    "suspend",
+    "activeDeadlineSeconds",
+    "managedBy",
+)
+_TRAINER = ("image", "command", "args", "env", "numNodes", "resourcesPerNode", "numProcPerNode")
+_NOT_HONOURED = {
+    "initializer": "nothing is downloaded before the start",
+    "podTemplateOverrides": "the runtime's template is used as it is",
+    "podSpecOverrides": "the runtime's template is used as it is",
+    "runtimePatches": "the runtime's template is used as it is",
+    "managedBy": "echelon's own workers have no other controller",
+    "labels": "the run has the labels of metadata",
+    "annotations": "the run has the annotations of metadata",
+}
+
+
+def runtime_named(document: Node) -> tuple[str, str]:
+    """The kind and the name of the runtime that a job refers to."""
+    reference = child(child(document, "spec"), "runtimeRef")
+    parts = fields(reference, ("name", "apiGroup", "kind"))
+    kind = optional_text(parts.get("kind")) or RUNTIMES[0]
+    if kind not in RUNTIMES:
+        raise refuse(parts["kind"], f"is not one of {', '.join(RUNTIMES)}", "give one of them")
+    return kind, text(child(reference, "name"))
+
+
+def read_trainjob(document: Node, runtime: Node, outside: Outside) -> Manifest:
+    """The settings that mean the same."""
+    notes: list[str] = []
+    spec = child(document, "spec")
+    parts = fields(spec, _SPEC)
+    notes += [note(parts[name], why) for name, why in _NOT_HONOURED.items() if name in parts]
+    if is_true(parts.get("suspend")):
+        notes.append(note(parts["suspend"], "the run starts as soon as there is room"))
+    trainer = fields(parts["trainer"], _TRAINER) if "trainer" in parts else {}
+    policy = _policy(runtime)
+    worker = read_pod(
+        _with_trainer(_trainer_template(runtime, notes), trainer),
+        Reader(container="node", wired=is_wired, outside=outside),
+        notes,
+    )
+    nodes = number(trainer.get("numNodes"), least=1) or number(policy.get("numNodes"), least=1) or 1
+    processes = _processes(trainer, policy)
+    made = settings_of([Part(role="worker", replicas=nodes, worker=worker, restarts=False)], notes)
+    env = dict(made.pop("env", {}))
+    if processes is None:
+        env["PET_NPROC_PER_NODE"] = "auto"
+    settings = Settings(
+        framework="torchrun",
+        procs=processes or 1,
+        code=IMAGE,
+        env=env or None,
+        timeout=number(parts.get("activeDeadlineSeconds"), least=1),
+        **read_metadata(child(document, "metadata"), notes),
+        **made,
+    )
+    return Manifest(
+        kind="TrainJob",
+        settings=settings,
+        notes=tuple(notes),
+        volumes=worker.volumes,
+        workdir=worker.workdir,
+        unknown_env=worker.unknown_env,
+    )
+
+
+def _policy(runtime: Node) -> dict[str, Node]:
+    """The runtime's ML policy; of those that there are, PyTorch's is known."""
+    spec = fields(child(runtime, "spec"), ("mlPolicy", "podGroupPolicy", "template"))
+    if "mlPolicy" not in spec:
+        return {}
+    policy = fields(spec["mlPolicy"])
+    for name, each in policy.items():
+        if name not in ("numNodes", "torch"):
+            raise refuse(Node(value=name, at=each.at), "is no policy that echelon can follow", "torch is one")
+    return policy
+
+
+def _processes(trainer: Mapping[str, Node], policy: Mapping[str, Node]) -> int | None:
+    """Processes per node; None where torchrun decides."""
+    torch = fields(policy["torch"]) if "torch" in policy else {}
+    given = trainer.get("numProcPerNode") or torch.get("numProcPerNode")
+    if given is None or text(given) in ("auto", "cpu", "gpu"):
+        return None
+    return number(given, least=1)
+
+
+def _trainer_template(runtime: Node, notes: list[str]) -> Node:
+    """The pod template of the runtime's job that trains."""
+    jobset = child(child(child(runtime, "spec"), "template"), "spec")
+    jobs = items(child(jobset, "replicatedJobs"))
+    found = None
+    for each in jobs:
+        template = child(each, "template")
+        labels = fields(fields(template).get("metadata", Node(value={}, at=template.at))).get("labels")
+        step = optional_text(fields(labels).get(STEP)) if labels is not None else None
+        if step == "trainer" or (step is None and len(jobs) == 1):
+            found = child(child(template, "spec"), "template")
+        else:
+            notes.append(note(each, f"step {step or 'without a label'} is not run"))
+    if found is None:
+        raise refuse(child(jobset, "replicatedJobs"), "has no job that trains", f"label one: {STEP}: trainer")
+    return found
+
+
+def _with_trainer(template: Node, trainer: Mapping[str, Node]) -> Node:
+    """The template with what the job says about its container: variables are added, the rest replaced."""
+    spec = child(template, "spec")
+    changed = []
+    for each in items(child(spec, "containers")):
+        parts = fields(each)
+        container: dict[str, Any] = dict(each.value)
+        if "name" in parts and text(parts["name"]) == "node":
+            for name in ("image", "command", "args"):
+                if name in trainer:
+                    container[name] = trainer[name].value
+            if "resourcesPerNode" in trainer:
+                container["resources"] = trainer["resourcesPerNode"].value
+            if "env" in trainer:
+                mine = {text(child(one, "name")) for one in items(trainer["env"])}
+                before = [one for one in items(parts.get("env")) if text(child(one, "name")) not in mine]
+                container["env"] = [*(one.value for one in before), *trainer["env"].value]
+        changed.append(container)
+    value = {**template.value, "spec": {**spec.value, "containers": changed}}
+    return replace(template, value=value)

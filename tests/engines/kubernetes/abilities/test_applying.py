@@ -1,0 +1,123 @@
+"""Documents beside a job: made where they are absent, all or none, namespaces first."""
+
+from __future__ import annotations
+
+import json
+from http.server import BaseHTTPRequestHandler
+from typing import Any
+
+import pytest
+from tests.engines.kubernetes.stand_in import StandIn, refuses, says
+
+from echelon.engines.kubernetes.abilities.applying import ClusterManifests
+from echelon.engines.kubernetes.client.api import Api
+from echelon.errors import Denied, EchelonError
+
+Object = dict[str, Any]
+CORE = {
+    "kind": "APIResourceList",
+    "resources": [
+        {"name": "namespaces", "kind": "Namespace", "namespaced": False},
+        {"name": "persistentvolumes", "kind": "PersistentVolume", "namespaced": False},
+        {"name": "persistentvolumeclaims", "kind": "PersistentVolumeClaim", "namespaced": True},
+        {"name": "configmaps", "kind": "ConfigMap", "namespaced": True},
+        {"name": "secrets", "kind": "Secret", "namespaced": True},
+        {"name": "services", "kind": "Service", "namespaced": True},
+    ],
+}
+
+
+def document(kind: str, name: str, **more: object) -> Object:
+    return {"apiVersion": "v1", "kind": kind, "metadata": {"name": name}, **more}
+
+
+MANUAL = [
+    document("PersistentVolume", "disk"),
+    document("PersistentVolumeClaim", "data"),
+    document("ConfigMap", "src", data={"train.py": "print(1)"}),
+    document("Secret", "token", stringData={"key": "hidden"}),
+    document("Service", "mnist"),
+    document("Namespace", "team"),
+]
+
+
+class Server:
+    """As much of an API server as creates objects: which there are, and which nobody may create."""
+
+    def __init__(
+        self, stand_in: StandIn, *, there: tuple[str, ...] = (), denied: tuple[str, ...] = ()
+    ) -> None:
+        self.there, self.denied, self.made = set(there), denied, list[str]()
+        self.seen = stand_in.seen
+        stand_in.answer_with(self.answer)
+
+    def answer(self, handler: BaseHTTPRequestHandler) -> None:
+        path, _, query = handler.path.partition("?")
+        if path.endswith("/api/v1"):
+            says(200, CORE)(handler)
+        elif handler.command == "POST":
+            self.create(handler, dry_run="dryRun" in query)
+        elif path.rpartition("/")[2] in self.there:
+            says(200, document("Any", "any"))(handler)
+        else:
+            refuses(404, "NotFound", "no such object")(handler)
+
+    def create(self, handler: BaseHTTPRequestHandler, *, dry_run: bool) -> None:
+        wanted = json.loads(self.seen[-1].body)
+        name, place = wanted["metadata"]["name"], handler.path.partition("/namespaces/")[2].partition("/")[0]
+        if name in self.denied:
+            refuses(403, "Forbidden", f'User "ann" cannot create resource "{name}" in API group ""')(handler)
+        elif name in self.there:
+            refuses(409, "AlreadyExists", "it is there")(handler)
+        elif place and place not in self.there:
+            refuses(404, "NotFound", f'namespaces "{place}" not found')(handler)
+        else:
+            if not dry_run:
+                self.there.add(name)
+                self.made.append(name)
+            says(201, wanted)(handler)
+
+
+def put(api: Api, objects: list[Object], *, dry_run: bool = False) -> dict[str, str]:
+    done = ClusterManifests(lambda: api).put(objects, dry_run=dry_run)
+    return {f"{each.kind} {each.name}": each.done for each in done}
+
+
+def test_what_a_manual_has_beside_its_job_is_made_in_its_namespace(api: Api, stand_in: StandIn) -> None:
+    server = Server(stand_in)
+    names = {f"{each['kind']} {each['metadata']['name']}" for each in MANUAL}
+    assert put(api, MANUAL, dry_run=True) == dict.fromkeys(names, "created")
+    assert not server.made
+    assert put(api, MANUAL) == dict.fromkeys(names, "created")
+    assert server.made == ["team", "disk", "data", "src", "token", "mnist"], "the namespace first"
+
+
+def test_what_is_there_stays_but_for_the_content_of_config_maps_and_secrets(
+    api: Api, stand_in: StandIn
+) -> None:
+    server = Server(stand_in, there=("team", "disk", "data", "mnist", "src", "token"))
+    assert put(api, MANUAL, dry_run=True) == {
+        "Namespace team": "kept",
+        "PersistentVolume disk": "kept",
+        "PersistentVolumeClaim data": "kept",
+        "ConfigMap src": "changed",
+        "Secret token": "changed",
+        "Service mnist": "kept",
+    }
+    assert not server.made
+
+
+def test_one_that_is_refused_keeps_all_from_being_made(api: Api, stand_in: StandIn) -> None:
+    server = Server(stand_in, there=("team",), denied=("mnist",))
+    with pytest.raises(Denied):
+        put(api, MANUAL)
+    with pytest.raises(EchelonError, match="Gadget"):
+        put(api, [*MANUAL[:4], document("Gadget", "one")])
+    assert not server.made
+
+
+def test_who_may_not_create_a_namespace_uses_the_one_that_is_there(api: Api, stand_in: StandIn) -> None:
+    server = Server(stand_in, there=("team", "disk"), denied=("team", "disk"))
+    done = put(api, MANUAL)
+    assert (done["Namespace team"], done["PersistentVolume disk"]) == ("kept", "kept")
+    assert server.made == ["data", "src", "token", "mnist"]

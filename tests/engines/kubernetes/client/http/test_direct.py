@@ -1,0 +1,100 @@
+"""Whole responses over connections of the standard library: which addresses, and which connections are used
+again.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+from tests.engines.kubernetes.stand_in import POD, Certificates, Proxy, StandIn, cuts, says
+
+from echelon.engines.kubernetes.client.api import Api
+from echelon.engines.kubernetes.client.http.direct import is_plain
+from echelon.engines.kubernetes.client.login.access import Access
+from echelon.errors import Unreachable
+
+
+@pytest.mark.parametrize(
+    ("server", "plain"),
+    [
+        ("https://10.0.0.1:6443", True),
+        ("https://api.example.com", True),
+        ("https://[fd00::1]:6443", True),
+        ("http://127.0.0.1:8001/", True),
+        ("https://rancher.example.com/k8s/clusters/c-1", True),
+        ("https://bücher.example", False),
+        ("https://user:word@api.example.com", False),
+        ("https://api.example.com:0", False),
+        ("https://api.example.com:99999", False),
+        ("https://[fd00::zz]", False),
+        ("https://api.example.com/a b", False),
+        ("https://api.example.com?x=1", False),
+        ("ftp://api.example.com", False),
+        ("api.example.com", False),
+    ],
+)
+def test_plain_addresses(server: str, plain: bool) -> None:
+    assert is_plain(server) is plain
+
+
+def test_a_connection_is_used_again(api: Api, stand_in: StandIn) -> None:
+    for _ in range(3):
+        assert api.get("Pod", "p") == POD
+    assert len({seen.port for seen in stand_in.seen}) == 1
+
+
+def test_a_connection_that_the_server_closes_is_not_used_again(api: Api, stand_in: StandIn) -> None:
+    stand_in.answer_with(says(200, POD, Connection="close"), says(201, POD))
+    assert api.get("Pod", "p") == POD
+    assert api.create(POD) == POD  # which is not sent twice, so that a dead connection would be an error
+    assert len({seen.port for seen in stand_in.seen}) == 2
+
+
+def test_a_connection_that_was_cut_is_not_used_again(api: Api, stand_in: StandIn) -> None:
+    stand_in.answer_with(cuts, says(201, POD))
+    with pytest.raises(Unreachable, match="cut"):
+        api.create(POD)
+    assert api.create(POD) == POD
+
+
+def test_a_packed_response(access: Access, stand_in: StandIn) -> None:
+    packed = gzip.compress(json.dumps(POD).encode())
+    stand_in.answer_with(says(200, packed, Content_Encoding="gzip"))
+    assert Api(replace(access, compress=True), "team").get("Pod", "p") == POD
+    assert stand_in.seen[0].headers["accept-encoding"] == "gzip"
+
+
+def test_a_server_below_a_path(access: Access, stand_in: StandIn) -> None:
+    below = replace(access, server=f"{access.server}/k8s/clusters/c-1")
+    assert Api(below, "team").get("Pod", "p") == POD
+    assert stand_in.paths() == ["/k8s/clusters/c-1/api/v1/namespaces/team/pods/p"]
+    assert stand_in.seen[0].headers["host"] == f"127.0.0.1:{stand_in.port}"
+
+
+def test_a_proxy_is_the_librarys_matter(access: Access, stand_in: StandIn) -> None:
+    with Proxy() as proxy:
+        assert Api(replace(access, proxy=f"http://{proxy.address}"), "team").get("Pod", "p") == POD
+        assert len(proxy.asked) == 1
+
+
+def test_a_short_command_does_without_the_library(stand_in: StandIn, certificates: Certificates) -> None:
+    """The import of it took longer than all requests of a submission."""
+    script = (
+        "import sys; from pathlib import Path\n"
+        "from echelon.engines.kubernetes.client.login.access import Access\n"
+        "from echelon.engines.kubernetes.client.api import Api\n"
+        "from echelon.engines.kubernetes.engine import KubernetesEngine\n"
+        "authority = Path(sys.argv[2]).read_bytes()\n"
+        "access = Access(server=sys.argv[1], context='', cluster='', user='', authority_data=authority)\n"
+        "assert Api(access, 'team').get('Pod', 'p')\n"
+        "print(*sys.modules)\n"
+    )
+    command = [sys.executable, "-c", script, stand_in.url, str(certificates.authority)]
+    found = subprocess.run(command, check=True, capture_output=True, text=True)
+    named = {name.partition(".")[0] for name in found.stdout.split()}
+    assert not named & {"httpx2", "httpcore2", "h11", "anyio"}

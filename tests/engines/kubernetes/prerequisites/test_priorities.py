@@ -1,0 +1,56 @@
+"""The priority that a namespace allows, and what a submission is told that asks for more."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from tests.engines.kubernetes.stand_in import StandIn, refuses, says
+
+from echelon.engines.kubernetes.client.api import Api
+from echelon.engines.kubernetes.prerequisites.namespace import check_priority
+from echelon.engines.kubernetes.prerequisites.priorities import most_priority
+from echelon.errors import InvalidJob
+from echelon.model.job import Job
+
+
+def namespace(**annotations: str) -> dict[str, Any]:
+    about = {f"echelon.dev/{name.replace('_', '-')}": text for name, text in annotations.items()}
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ns", "annotations": about}}
+
+
+def job(priority: int) -> Job:
+    return Job(name="a", script="a.py", priority=priority)
+
+
+def test_what_the_annotation_says() -> None:
+    assert most_priority(namespace(max_priority="10")) == 10
+    assert most_priority(namespace(max_priority="-1")) == -1
+    assert most_priority(namespace(max_priority="high")) is None
+    assert most_priority(namespace()) is most_priority({}) is most_priority(None) is None
+
+
+def test_more_than_the_namespace_allows_is_refused(api: Api, stand_in: StandIn) -> None:
+    stand_in.answer_with(says(200, json.dumps(namespace(max_priority="3")).encode()))
+    check_priority(api, job(3))
+    with pytest.raises(InvalidJob, match="allows, which is 3") as refused:
+        check_priority(api, job(4))
+    assert "kubectl annotate namespace" in refused.value.hint
+
+
+def test_what_may_not_be_read_is_not_judged(api: Api, stand_in: StandIn) -> None:
+    stand_in.answer_with(
+        refuses(
+            403,
+            "Forbidden",
+            'namespaces "ns" is forbidden: User "ann" cannot get resource "namespaces" in API group ""',
+        )
+    )
+    check_priority(api, job(1))
+
+
+def test_a_run_that_asks_for_no_priority_costs_no_request(api: Api, stand_in: StandIn) -> None:
+    check_priority(api, job(0))
+    check_priority(api, job(-5))
+    assert stand_in.seen == []
