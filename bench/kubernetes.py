@@ -2,13 +2,7 @@
 
 Needs the testbed (`make cluster`): the times that count are the API server's own, and the fake nodes are its.
 
-The goal of 1.5 for "script runs" is missed: 1.85 times, best of 8 rounds on two quiet cores that the cluster
-uses as well. Where the time goes (ours, by hand):
-
-    the command until the Job is accepted    537 ms   165 ms   half of ours are imports, then 16 requests
-    from there until the script runs         943 ms   636 ms   0.15 s to import each agent, whose modules are
-                                                               compiled in the pod; then until the workers
-                                                               know of each other
+The goal of 1.5 for "script runs" is missed; `bench/README.md` says by how much, and where the time goes.
 """
 
 from __future__ import annotations

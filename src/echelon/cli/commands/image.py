@@ -26,7 +26,7 @@ def image() -> None:
 
     \b
     Examples:
-      echelon image build
+      echelon image build --base python:3.12 --push registry.example.org/me/trainer:1
     """
 
 
