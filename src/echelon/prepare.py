@@ -25,7 +25,7 @@ from echelon.model.pod import IMAGE
 from echelon.model.settings import Settings, split_command, to_job
 from echelon.model.surroundings import Surroundings
 from echelon.model.traits import Traits
-from echelon.pods import settle_pods
+from echelon.pods import check_requirements, settle_pods
 from echelon.programs import (
     as_command,
     check_module,
@@ -60,6 +60,7 @@ def prepare(settings: Settings, surroundings: Surroundings, traits: Traits) -> P
     """Settle what the user left open, and pack the code where it has to travel."""
     folder = surroundings.folder
     job = to_job(settings, name=_fresh_name(_what_runs(settings)))
+    check_requirements(job.pod.requirements, folder)
     if traits.remote:
         job = settle_pods(settle_remote(job, settings), settings, folder)
     if job.script is not None and not (traits.remote and (job.pod.code or settings.code == IMAGE)):
@@ -158,6 +159,7 @@ def _prepare_written(
         script=f"{{code}}/{FUNCTIONS}/{script.name}.py",
     )
     job = to_job(settings, name=_fresh_name(script.name))
+    check_requirements(job.pod.requirements, folder)
     _check_replace(settings)
     if traits.remote:
         job = settle_pods(settle_remote(job, settings), settings, folder)

@@ -182,6 +182,9 @@ def test_what_cannot_work_is_refused_before_anything_starts(cli: Call) -> None:
     assert cli("notebook", "run", "book.ipynb", "--on", "k8s").returncode != 0
     assert cli("notebook", "run", "book.ipynb", "--param", "a=1").returncode == 110
     assert cli("notebook", "run", "nowhere.ipynb").returncode == 110
+    gone = cli("notebook", "run", "book.ipynb", "--requirements", "gone.txt")
+    assert gone.returncode == 110
+    assert "requirements: 'gone.txt' is not there\n  hint: " in gone.stderr
     assert not Path("runs").exists()
 
 

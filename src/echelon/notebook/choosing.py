@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Protocol
 
 from echelon.admission import find_plan
@@ -21,7 +22,7 @@ from echelon.notebook.pipeline import Pipeline, Step
 from echelon.notebook.places import OnThisMachine, Place, python_of
 from echelon.notebook.pods import InPods, own_image
 from echelon.notebook.volume import RunVolume, Wanted, check_one_node, open_volume, wanted_volume
-from echelon.pods import CPUS, MEMORY
+from echelon.pods import CPUS, MEMORY, check_requirements
 from echelon.values import frozen
 
 Tell = Callable[[str], object]
@@ -50,6 +51,7 @@ class Choice(Protocol):
 
 def choose_place(pipeline: Pipeline, engine: Engine, options: Options, tell: Tell) -> Choice:
     """The place that the engine means; raises for what a step asks for and cannot have."""
+    check_requirements(options.pods.requirements, Path.cwd())
     if not engine.traits.remote:
         for step in pipeline.steps:
             local_settings(step, engine)
