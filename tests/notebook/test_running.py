@@ -321,6 +321,29 @@ def test_from_goes_on_in_a_run_of_the_same_notebook(cli: Call) -> None:
     assert "x is of 02" in moved.stdout
 
 
+@pytest.mark.slow
+def test_from_goes_on_with_the_same_parameters_whatever_their_type(cli: Call) -> None:
+    """JSON, in which the run is recorded, has neither tuples nor sets nor bytes."""
+    cells = [
+        ("pipeline-parameters", "pair = (1, 2)\nraw = b''\nodd = 1j\nany = None\ntext = ''"),
+        ("step:a", "told = [pair, raw, odd, any, text]"),
+        (
+            "step:b prev:a",
+            "print('told', told, pair, raw, odd, any, text)\nprint(told == [pair, raw, odd, any, text])",
+        ),
+    ]
+    write_book(Path("book.ipynb"), cells)
+    values = {"pair": "(3, 4)", "raw": "b'x'", "odd": "2j", "any": "'5'", "text": "\"'q'\""}
+    flags = [word for name, text in values.items() for word in ("--param", f"{name}={text}")]
+    first = cli("notebook", "run", "book.ipynb", *flags)
+    assert first.returncode == 0, first.stderr
+    again = cli("notebook", "run", "book.ipynb", "--from", "b")
+    assert again.returncode == 0, again.stderr
+    assert "(3, 4) b'x' 2j 5 'q'" in again.stdout
+    assert "True" in again.stdout
+    assert record_of("book-1")["parameters"]["pair"] == [3, 4]
+
+
 def test_numbers_in_front_of_a_notebooks_name_are_kept(cli: Call) -> None:
     write_book(Path("01_model.ipynb"), [("step:a", "x = 1")])
     assert "nb-01-model-1" in cli("notebook", "run", "01_model.ipynb", "--dry-run").stdout
