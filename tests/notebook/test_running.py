@@ -14,6 +14,9 @@ import pytest
 from tests.conftest import wait_until
 from tests.notebook.books import write_book
 
+import echelon
+from echelon.state_home import state_home
+
 Call = Callable[..., subprocess.CompletedProcess[str]]
 FAN = [
     ("imports", "import math, os, pathlib"),
@@ -188,22 +191,31 @@ def test_what_cannot_work_is_refused_before_anything_starts(cli: Call) -> None:
     assert not Path("runs").exists()
 
 
-def test_ctrl_c_stops_the_steps_that_run(home: Path) -> None:
+@pytest.mark.parametrize("times", [1, 2])
+def test_ctrl_c_stops_the_steps_that_run(times: int, home: Path) -> None:
+    """The second one only ends the wait."""
     cells = [
         ("step:a", "import pathlib, time\npathlib.Path('here').touch()\ntime.sleep(600)"),
         ("step:b prev:a", "1"),
     ]
     write_book(Path("book.ipynb"), cells)
     command = [sys.executable, "-m", "echelon.cli.main", "notebook", "run", "book.ipynb"]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-    drain = threading.Thread(target=process.communicate, daemon=True)
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    said: list[str] = []
+    drain = threading.Thread(target=lambda: said.append(process.communicate()[1]), daemon=True)
     drain.start()
     wait_until(Path("runs", "book-1", "work", "here").exists, "the step to run")
     process.send_signal(signal.SIGINT)
+    if times == 2:
+        wait_until(lambda: [*state_home().glob("**/book-1-a/stop.json")], "the order to stop")
+        process.send_signal(signal.SIGINT)
     drain.join()
-    assert process.returncode == 130
+    assert process.returncode == 130, said
+    assert "Traceback" not in said[0]
+    assert "book-1 was stopped; --from a goes on there" in said[0]
     states = {name: step["state"] for name, step in record_of("book-1")["steps"].items()}
     assert states == {"a": "stopped", "b": "waiting"}
+    wait_until(lambda: echelon.attach("book-1-a").status().state == "stopped", "the step to end")
 
 
 def test_of_a_distributed_step_worker_0_hands_variables_and_files_on(cli: Call) -> None:

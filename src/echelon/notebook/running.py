@@ -123,9 +123,18 @@ def run_notebook(request: Request, engine: Engine, watcher: Watcher) -> Finished
             execution.run(todo)
             if execution.began:
                 place.close()
+        except (KeyboardInterrupt, SystemExit):
+            left = next((name for name, step in execution.record.steps.items() if _is_left(step)), None)
+            if left is not None:
+                watcher.notice(f"{folder.name} was stopped; --from {left} goes on there")
+            raise
         finally:
             write_reports(pipeline, folder, execution.record)
     return Finished(record=execution.record, folder=folder)
+
+
+def _is_left(step: StepRecord) -> bool:
+    return step.state not in HAS_VALUES
 
 
 @frozen
