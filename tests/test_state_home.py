@@ -24,6 +24,17 @@ def test_where_state_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
     assert state_home() == tmp_path / ".local" / "state" / "echelon"
 
 
+@pytest.mark.parametrize("home", ["", "here"])
+def test_a_home_that_is_no_absolute_path(home: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would be another folder for every working folder."""
+    for name in ("ECHELON_HOME", "XDG_STATE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", home)
+    with pytest.raises(StateTrouble, match="is no absolute path") as caught:
+        state_home()
+    assert "ECHELON_HOME" in caught.value.hint
+
+
 def test_a_home_that_no_user_has_is_our_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ECHELON_HOME", "~nosuchuser/state")
     with pytest.raises(StateTrouble, match="nosuchuser") as caught:

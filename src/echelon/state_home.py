@@ -21,6 +21,9 @@ def state_home() -> Path:
     base = os.environ.get("XDG_STATE_HOME", "")
     if base.startswith("/"):
         return Path(base) / "echelon"
+    home = os.environ.get("HOME", "/")
+    if not home.startswith("/"):  # every folder would have a state of its own
+        raise StateTrouble(f"HOME: {home!r} is no absolute path", hint="set it, or ECHELON_HOME, to one")
     try:
         return Path("~/.local/state/echelon").expanduser()
     except RuntimeError:

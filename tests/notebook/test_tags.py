@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from pathlib import Path
 
 import pytest
 from tests.notebook.books import read_book, write_book
 
+from echelon.engines import durable
+from echelon.errors import StateTrouble
 from echelon.notebook.cells import InvalidNotebook, read_notebook, write_tags
 from echelon.notebook.pipeline import read_pipeline
 from echelon.notebook.tags import read_tag_list
@@ -243,6 +246,21 @@ def test_a_parameters_text_that_is_none_is_told_with_what_is_accepted(
         with pytest.raises(InvalidNotebook) as refused:
             read_book(tmp_path, cells, {name: text})
         assert accepted in refused.value.hint, text
+
+
+def test_a_tag_that_cannot_be_written_names_the_notebook(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not the file beside it that would have replaced it."""
+    path = write_book(tmp_path / "b.ipynb", [("step:a", "x = 1")])
+
+    def refuse(_path: Path, _content: bytes) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", f"{path}.1.tmp")
+
+    monkeypatch.setattr(durable, "replace_file", refuse)
+    with pytest.raises(StateTrouble, match=r"b\.ipynb cannot be written: Permission denied") as caught:
+        write_tags(path, 1, lambda _cells: {1: ("step:b",)})
+    assert "copy of the notebook" in caught.value.hint
 
 
 def test_a_tag_is_written_and_nothing_else_changes(tmp_path: Path) -> None:

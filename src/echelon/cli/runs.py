@@ -261,7 +261,12 @@ def rm(
         remove_volumes(held, render.notice)
         gone += forget_pipelines(held)
     if gone or (by_age and trouble is None):
-        render.removed(gone, target["format"] or "text")
+        format_ = target["format"] or "text"
+        render.removed(gone, format_)
+        if not gone and format_ == "text":
+            render.notice(
+                "no run of yours has ended" + (f" longer ago than {older_than}" if older_than else "")
+            )
     if trouble is not None:
         raise trouble
     return 0
