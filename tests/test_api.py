@@ -394,7 +394,7 @@ def test_a_handle_tells_a_wrong_type_as_ours(home: Path) -> None:
         assert caught.value.field == field
         assert caught.value.hint
     for tail in (-1, 1.5, "3"):
-        with pytest.raises(InvalidJob, match="is no number of lines"):
+        with pytest.raises(InvalidJob, match="tail: "):
             run.logs(tail=tail)  # type: ignore[arg-type]
     for path in ("a\0b", b"logs"):
         with pytest.raises(InvalidJob, match="path: "):

@@ -406,4 +406,5 @@ def test_requirements_that_are_not_there_are_told_before_anything_is_packed(trai
         with pytest.raises(InvalidJob, match=problem):
             prepare_cell("1", {}, (), Settings(requirements=name), here, traits)
     write("listed/here.txt", "numpy\n")
-    assert settle(Settings(script="train.py", requirements="listed/here.txt"), traits)
+    settled = settle(Settings(script="train.py", requirements="listed/here.txt"), traits)
+    assert settled.job.pod.requirements == "listed/here.txt"

@@ -248,8 +248,9 @@ class Run:
 
         With `follow` the lines come as they are written, until the run ends.
         """
-        if tail is not None and (not isinstance(tail, int) or tail < 0):
-            raise InvalidJob("tail", tail, "is no number of lines", hint="give one: tail=10")
+        check_argument("tail", tail, int | None, "give a number of lines: tail=10")
+        if tail is not None and tail < 0:
+            raise InvalidJob("tail", tail, "is less than zero", hint="give a number of lines: tail=10")
         check_argument(
             "since", since, int | float | None, "give a time as time.time() does: time.time() - 300"
         )

@@ -86,7 +86,7 @@ def prepare(settings: Settings, surroundings: Surroundings, traits: Traits) -> P
     _check_shares(job)
     _check_torchrun(job)
     if not job.command and not traits.remote:
-        job = replace(job, python=_settle_python(job, surroundings))
+        job = replace(job, python=settle_python(job.python, surroundings, check="PATH" not in job.env))
     if not is_unicode(str(folder)):
         raise InvalidJob("cwd", str(folder), "is not UTF-8", hint="rename the folder, or work in another")
     notes = notes_on_paths(job) if traits.remote else ()
@@ -236,12 +236,12 @@ def find_python(environment: Mapping[str, str]) -> str:
     return found or sys.executable
 
 
-def _settle_python(job: Job, surroundings: Surroundings) -> str:
+def settle_python(given: str | None, surroundings: Surroundings, *, check: bool = True) -> str:
     """The ranks' Python, from anywhere: a name is left to the PATH, links in a path are kept."""
-    python = job.python or find_python(surroundings.environment)
-    if job.python and "/" in python:
+    python = given or find_python(surroundings.environment)
+    if given and "/" in python:
         python = str(surroundings.folder / Path(python).expanduser())
-    if "PATH" not in job.env:
+    if check:
         _check_python(python, surroundings.environment)
     return python
 

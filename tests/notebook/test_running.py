@@ -185,6 +185,9 @@ def test_what_cannot_work_is_refused_before_anything_starts(cli: Call) -> None:
     assert cli("notebook", "run", "book.ipynb", "--on", "k8s").returncode != 0
     assert cli("notebook", "run", "book.ipynb", "--param", "a=1").returncode == 110
     assert cli("notebook", "run", "nowhere.ipynb").returncode == 110
+    assert "is not a program" in cli("notebook", "run", "book.ipynb", "--python", "gone").stderr
+    Path("train.py").write_text("print('hi')")
+    assert "`echelon run train.py` runs a script" in cli("notebook", "run", "train.py").stderr
     gone = cli("notebook", "run", "book.ipynb", "--requirements", "gone.txt")
     assert gone.returncode == 110
     assert "requirements: 'gone.txt' is not there\n  hint: " in gone.stderr
@@ -234,6 +237,17 @@ def test_of_a_distributed_step_worker_0_hands_variables_and_files_on(cli: Call) 
     assert "result: (0, 0, 'more of rank 0')" in done.stdout
     apart = Path("runs/dist-1/steps/more/workers/rank-1/model.txt")
     assert apart.read_text() == "more of rank 1"
+
+
+def test_a_python_is_looked_for_from_the_commands_folder(cli: Call) -> None:
+    """Steps work in another one."""
+    write_book(Path("book.ipynb"), [("step:a", "import sys\nprint('ran by', sys.executable)")])
+    Path("env/bin").mkdir(parents=True)
+    Path("env/bin/python").write_text(f'#!/bin/sh\nSEEN=1 exec {sys.executable} "$@"\n')
+    Path("env/bin/python").chmod(0o755)
+    done = cli("notebook", "run", "book.ipynb", "--python", "env/bin/python")
+    assert done.returncode == 0, done.stderr
+    assert "ran by" in done.stdout
 
 
 def test_steps_have_python_of_their_own(cli: Call) -> None:

@@ -158,7 +158,8 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         document = json.loads(text)
     except ValueError as error:
-        raise InvalidNotebook(str(path), f"it is not JSON: {error}", hint=_BROKEN) from None
+        hint = f"`echelon run {path}` runs a script" if path.suffix == ".py" else _BROKEN
+        raise InvalidNotebook(str(path), f"it is not JSON: {error}", hint=hint) from None
     _check(document, path)
     assert isinstance(document, dict)
     return document

@@ -55,6 +55,7 @@ def choose_place(pipeline: Pipeline, engine: Engine, options: Options, tell: Tel
     if not engine.traits.remote:
         for step in pipeline.steps:
             local_settings(step, engine)
+        python_of(options.python)
         return _Here(engine=engine, options=options)
     about = pipeline.notebook.about
     # What was typed is meant for this run; what the notebook names was meant for another cluster, perhaps.
