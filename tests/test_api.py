@@ -360,3 +360,45 @@ def test_where_the_results_of_a_replaced_run_are_is_told(
     for _ in range(2):
         echelon.run("train.py", name="exp", replace=True).wait(PATIENCE)
     assert "exp.1" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("value", [3, b"fm", ["fm"], Path("fm")])
+def test_what_is_no_text_is_told_as_ours(value: Any, home: Path) -> None:
+    calls: list[Callable[[], object]] = [lambda: echelon.attach(value)]
+    for name in ("on", "context", "namespace"):
+        calls.append(lambda name=name: echelon.attach("fm", **{name: value}))
+        calls.append(lambda name=name: echelon.runs(**{name: value}))
+    for call in calls:
+        with pytest.raises(InvalidJob, match=f"is of the type {type(value).__name__}") as caught:
+            call()
+        assert caught.value.hint
+
+
+def test_a_handle_tells_a_wrong_type_as_ours(home: Path) -> None:
+    write("train.py", "print('step=1 loss=2')")
+    run = echelon.run("train.py")
+    run.wait(PATIENCE)
+    odd: Any = object()
+    calls: dict[str, Callable[[], object]] = {
+        "timeout": lambda: run.wait(odd),
+        "rank": lambda: run.result(None),  # type: ignore[arg-type]
+        "tail": lambda: run.logs(tail=odd),
+        "since": lambda: run.logs(since="5m"),  # type: ignore[arg-type]
+        "path": lambda: run.get(odd),
+        "to": lambda: run.get(to=odd),
+        "pattern": lambda: run.metrics(pattern=odd),
+    }
+    for field, call in calls.items():
+        with pytest.raises(InvalidJob) as caught:
+            call()
+        assert caught.value.field == field
+        assert caught.value.hint
+    for tail in (-1, 1.5, "3"):
+        with pytest.raises(InvalidJob, match="tail: "):
+            run.logs(tail=tail)  # type: ignore[arg-type]
+    for path in ("a\0b", b"logs"):
+        with pytest.raises(InvalidJob, match="path: "):
+            run.get(path)  # type: ignore[arg-type]
+    with pytest.raises(InvalidJob, match="pattern: 3 is of the type int"):
+        run.metrics(pattern=[3])  # type: ignore[list-item]
+    assert run.get(Path("logs"), "there") == Path("there/logs")

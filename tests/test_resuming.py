@@ -87,6 +87,10 @@ def test_from_another_folder_and_in_the_foreground(cli: Any) -> None:
     assert done.returncode == 0, done.stderr
     assert done.stdout == "restart 1 from step 1\n"
     assert Path("runs/fm/checkpoint").read_text() == "2"
+    told = cli("events", "fm")
+    assert "was resumed: this is what happened since" in told.stderr
+    assert told.stdout.count("recorded") == 1
+    assert Path("runs/fm/logs/rank-0.log").read_text().count("restart") == 2
     again = cli("resume")
     assert "run fm, the newest of this folder" in again.stderr
     assert (again.returncode, "has succeeded" in again.stderr) == (115, True)

@@ -11,11 +11,14 @@ from echelon.engines.choose import CLUSTER, LOCAL, choose_engine
 from echelon.errors import InvalidJob
 from echelon.finding import find
 from echelon.handle import Run
+from echelon.model.argument import check_argument
 from echelon.model.status import RunSummary
 from echelon.observation.live import tell
 from echelon.preparation.prepare import prepare, prepare_function
 from echelon.preparation.sources import Target, find_surroundings, gather, where_to_look
 from echelon.submit import submit
+
+_EXAMPLES = {"on": CLUSTER, "context": "my-cluster", "namespace": "my-team"}
 
 
 def run(
@@ -74,14 +77,15 @@ def attach(
     started from this folder. A name that is not known here is looked up in the cluster, and the other way
     round, unless `on` says where.
     """
-    return Run(*find(uri, Target(on=on, context=context, namespace=namespace)))
+    check_argument("run", uri, str | None, "give a run's name or address: echelon.attach('fm')")
+    return Run(*find(uri, _target(on, context, namespace)))
 
 
 def runs(
     *, on: str | None = None, context: str | None = None, namespace: str | None = None
 ) -> Sequence[RunSummary]:
     """Every run there is, the newest first."""
-    return engine_at(Target(on=on, context=context, namespace=namespace)).runs()
+    return engine_at(_target(on, context, namespace)).runs()
 
 
 def engine_at(target: Target, *, default: str = LOCAL) -> Engine:
@@ -94,6 +98,13 @@ def watched_at(target: Target) -> Engine:
     """The jobs of Kubeflow's controllers in a cluster."""
     found = where_to_look(target, find_surroundings())
     return choose_engine(CLUSTER, context=found.context, namespace=found.namespace, watched=True)
+
+
+def _target(on: object, context: object, namespace: object) -> Target:
+    given = {"on": on, "context": context, "namespace": namespace}
+    for name, value in given.items():
+        check_argument(name, value, str | None, f"give a text: {name}={_EXAMPLES[name]!r}")
+    return Target(**given)  # type: ignore[arg-type]  # checked above
 
 
 def _check_arguments(args: object, kwargs: object) -> None:

@@ -13,6 +13,7 @@ from echelon.agent import stopping
 from echelon.engines.abilities import CopyWatch, required
 from echelon.engines.base import Engine, RunDamaged, Saving, TakeOver
 from echelon.errors import EchelonError, InvalidJob, ResultsIncomplete
+from echelon.model.argument import check_argument, checked_path
 from echelon.model.copy import LeftOut
 from echelon.model.engine.usage import RunUsage, usage_of
 from echelon.model.event import Event
@@ -119,6 +120,7 @@ class Run:
         ResultsIncomplete if not all results could be fetched. `collect` is called instead of `self.collect`,
         by a command that shows it.
         """
+        check_argument("timeout", timeout, str | int | float | None, "give seconds, or a time such as '5m'")
         seconds = parse_duration("timeout", timeout) if isinstance(timeout, str) else timeout
         if show is None:
             show = in_notebook() and self._look().state not in FINAL
@@ -177,6 +179,7 @@ class Run:
 
         Plain data comes back: numbers, texts, arrays, tensors and tables, in lists, tuples and dicts. Raises
         RunFailed if the run did not succeed, and CannotShip if the function returned something else."""
+        check_argument("rank", rank, int, "give a number; run.results() has those of all ranks")
         status = self.wait(timeout, check=True)
         self.check_exists(rank)
         from echelon.observation.returned import read_returned
@@ -204,6 +207,12 @@ class Run:
 
         With `follow` the lines come as they are written, until the run ends.
         """
+        check_argument("tail", tail, int | None, "give a number of lines: tail=10")
+        if tail is not None and tail < 0:
+            raise InvalidJob("tail", tail, "is less than zero", hint="give a number of lines: tail=10")
+        check_argument(
+            "since", since, int | float | None, "give a time as time.time() does: time.time() - 300"
+        )
         from echelon.observation.lines import lines_of
 
         self.check_exists(rank, worker)
@@ -240,6 +249,10 @@ class Run:
         from echelon.observation.observing import observe
 
         patterns = (pattern,) if isinstance(pattern, str) else pattern
+        hint = "give a regular expression, or a list of them"
+        check_argument("pattern", patterns, Sequence | None, hint)
+        for each in patterns or ():
+            check_argument("pattern", each, str, hint)
         return observe(
             self._engine, self._ref, follow=follow, events=events, metrics=metrics, patterns=patterns
         )
@@ -313,7 +326,7 @@ class Run:
 
     def get(
         self,
-        path: str = ".",
+        path: str | Path = ".",
         to: Path | str | None = None,
         *,
         notice: Callable[[LeftOut], object] = lambda _: None,
@@ -326,6 +339,7 @@ class Run:
         the machine that submitted the run, once that is over, all of them are collected then. `notice` gets
         what cannot be copied, `tell` what is waited for.
         """
+        path, to = checked_path("path", path), None if to is None else checked_path("to", to)
         if to is None:
             self.collect(notice=notice)
         record = self._engine.read(self._ref)

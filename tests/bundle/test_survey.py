@@ -59,6 +59,27 @@ def test_the_state_folder_stays(root: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert shipped(root) == ["sub/state/b", "train.py"]
 
 
+@pytest.mark.parametrize(
+    ("variable", "value", "state"),
+    [
+        ("ECHELON_HOME", "{root}/../link", "state"),
+        ("XDG_STATE_HOME", "{root}/var", "var/echelon"),
+        ("HOME", "{root}", ".local/state/echelon"),
+    ],
+)
+def test_the_state_folder_stays_whatever_puts_it_there(
+    variable: str, value: str, state: str, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A project that is the home folder has it at its usual place."""
+    write(root, "pyproject.toml", "echelon/b", f"{state}/submitted/a.tar.gz")
+    (root.parent / "link").symlink_to(root / state)
+    for other in ("ECHELON_HOME", "XDG_STATE_HOME"):
+        monkeypatch.delenv(other, raising=False)
+    monkeypatch.setenv(variable, value.format(root=root))
+    assert not any("a.tar.gz" in path for path in shipped(root))
+    assert "echelon/b" in shipped(root)
+
+
 def test_below_an_ignored_folder_nothing_comes_back(root: Path) -> None:
     write(root, "data/keep.csv", "train.py")
     (root / ".gitignore").write_text("data/\n!data/keep.csv\n")

@@ -40,6 +40,7 @@ def check_nothing_left(home: Path) -> None:
     ("words", "code", "said"),
     [
         (["helo.py"], 110, ["script: 'helo.py' does not exist", "did you mean hello.py?"]),
+        (["-"], 110, ["script: '-' does not exist", "echelon run -- python -"]),
         (["nowhere/train.py"], 110, ["does not exist", "-- COMMAND"]),
         (["folder"], 110, ["'folder' is a folder", "-m MODULE"]),
         (["-n", "0", "hello.py"], 110, ["workers: 0 is less than 1", "at least one worker"]),

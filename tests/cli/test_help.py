@@ -20,6 +20,8 @@ from echelon.cli.main import cli as group
 from echelon.errors import InvalidJob
 from echelon.jobfile import schema, settings_from
 from echelon.model.settings import Settings
+from echelon.notebook.kept.folder import PipelineFolder
+from echelon.notebook.kept.noted import note_pipeline
 
 Call = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -176,6 +178,11 @@ def test_commands_flags_runs_and_files_complete(
     assert "plain,tensorflow" in complete("run", "--framework", "")
     for command_name in ("status", "logs", "wait", "stop", "rm", "get"):
         assert complete(command_name, "") == ["plain,fast", "plain,fm"]
+    note_pipeline(PipelineFolder(Path("runs/fan-1").absolute()))
+    for command_name in ("status", "logs", "wait", "stop", "rm", "get"):
+        assert complete(command_name, "f") == ["plain,fan-1", "plain,fast", "plain,fm"]
+    for command_name in ("events", "metrics", "resume", "exec"):  # of one run each
+        assert complete(command_name, "f") == ["plain,fast", "plain,fm"]
     assert complete("rm", "fast", "fm") == ["plain,fm"]
     assert complete("run", "he") == ["file,he"]
     assert complete("run", "--results", "ru") == ["dir,ru"]

@@ -10,21 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from echelon.engines.machine import Fetched, Submissions, is_dead_process, process_name, state_home
-
-
-def test_where_state_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("ECHELON_HOME", "here")
-    assert state_home() == tmp_path / "here"
-    monkeypatch.setenv("ECHELON_HOME", "~/there")
-    assert state_home() == tmp_path / "there"
-    monkeypatch.setenv("ECHELON_HOME", "")
-    monkeypatch.setenv("XDG_STATE_HOME", "/var/state")
-    assert state_home() == Path("/var/state/echelon")
-    monkeypatch.delenv("XDG_STATE_HOME")
-    assert state_home() == tmp_path / ".local" / "state" / "echelon"
+from echelon.engines.machine import Fetched, Submissions, is_dead_process, process_name
+from echelon.state_home import state_home
 
 
 def test_a_submission_is_remembered_by_every_process_until_it_is_forgotten(tmp_path: Path) -> None:

@@ -149,6 +149,14 @@ CORPUS: dict[str, tuple[Cells, Any]] = {
         ],
         [1],
     ),
+    "a class changed after its object was made": (
+        [
+            ("step:a", "class M:\n    x = 1\nm = M()"),
+            ("step:b prev:a", "M.x = 5\nM.g = lambda self: self.x + 1"),
+            ("step:c prev:b", "out = [m.x, m.g()]"),
+        ],
+        [5, 6],
+    ),
     "object arrays": (
         [("step:a", "import numpy as np\nx = np.array([1, 'a', None], dtype=object)"), ("step:b prev:a", "out = x.tolist()")],
         [1, "a", None],

@@ -390,3 +390,21 @@ def test_the_framework_of_a_command() -> None:
         ("python", "quiet.py"): "plain",
     }.items():
         assert settle(Settings(command=command)).job.framework == framework, command
+
+
+@pytest.mark.parametrize("traits", [HERE, THERE])
+def test_requirements_that_are_not_there_are_told_before_anything_is_packed(traits: Traits) -> None:
+    write("train.py")
+    Path("listed").mkdir()
+    here = Surroundings(folder=Path.cwd(), environment={})
+    for name, problem in (("gone.txt", "is not there"), ("listed", "is no file that can be read")):
+        asked = Settings(script="train.py", requirements=name)
+        with pytest.raises(InvalidJob, match=problem) as caught:
+            settle(asked, traits)
+        assert caught.value.field == "requirements"
+        assert "--pip" in caught.value.hint
+        with pytest.raises(InvalidJob, match=problem):
+            prepare_cell("1", {}, (), Settings(requirements=name), here, traits)
+    write("listed/here.txt", "numpy\n")
+    settled = settle(Settings(script="train.py", requirements="listed/here.txt"), traits)
+    assert settled.job.pod.requirements == "listed/here.txt"

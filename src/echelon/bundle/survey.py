@@ -6,7 +6,7 @@
   is not read: the same project gives the same bundle for every user.
 - `.echelonignore` has the same syntax, at any level, and takes precedence: it leaves out what git tracks, and
   keeps (with `!`) what git ignores.
-- Never shipped: `.git`, environments, caches, bytecode.
+- Never shipped: `.git`, environments, caches, bytecode, echelon's state folder.
 - Left out (`withheld.py`): results in a folder `runs`, incomplete downloads, archives of images, and what
   looks like a secret. `!` in `.echelonignore` keeps them.
 - `include` brings back whatever it names. An existing path means itself, anything else is a glob; a folder
@@ -31,7 +31,8 @@ from echelon.bundle.gitignore import Rules
 from echelon.bundle.links import aim
 from echelon.bundle.project import check_root, holds, nearest
 from echelon.bundle.withheld import RESULTS, Why, Withheld, looks_secret, why_file, why_folder
-from echelon.errors import CannotShip, InvalidJob
+from echelon.errors import CannotShip, InvalidJob, StateTrouble
+from echelon.state_home import state_home
 from echelon.values import frozen
 
 # The agent leaves this file in unpacked code. A run started in there must not ship it.
@@ -111,7 +112,7 @@ def unreadable(path: str, error: OSError) -> CannotShip:
 def _walk(root: Path, notes: list[str], withheld: list[Withheld]) -> Iterator[Found]:
     """Everything that no rule ignores, including folders; ignored folders are not entered."""
     start, above = _start(root, notes)
-    state = Path(os.environ.get("ECHELON_HOME") or os.devnull).expanduser()
+    state = _state_folder()
     pending = [start]
     while pending:
         folder = pending.pop()
@@ -196,11 +197,20 @@ def _entries(root: Path, folder: str) -> list[os.DirEntry[str]]:
         raise unreadable(folder.rstrip("/") or str(root), error) from error
 
 
-def _is_never_shipped(entry: os.DirEntry[str], path: str, state: Path) -> bool:
-    """Whether no rule can ship it; `state` is echelon's own folder, which has what earlier runs shipped."""
+def _state_folder() -> frozenset[str]:
+    """echelon's own folder, which has what earlier runs shipped; if it is a link, its target, too."""
+    try:
+        home = state_home()
+        return frozenset({str(home.parent.resolve() / home.name), str(home.resolve())})
+    except (StateTrouble, OSError, RuntimeError):  # there is none, or its links lead nowhere
+        return frozenset()
+
+
+def _is_never_shipped(entry: os.DirEntry[str], path: str, state: frozenset[str]) -> bool:
+    """Whether no rule can ship it."""
     if entry.name in _NEVER or entry.name.endswith(".pyc"):
         return True
-    if entry.name == state.name and Path(entry.path).resolve() == state.resolve():
+    if entry.path in state:
         return True
     if entry.is_symlink():
         return path == RESULTS or holds(Path(entry.path), _ENVIRONMENT)

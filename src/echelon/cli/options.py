@@ -153,6 +153,23 @@ def find_engine(
 
 def complete_runs(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Names of runs, for the shell: those that come within a moment."""
+    return _complete(ctx, incomplete, lambda: ())
+
+
+def complete_runs_and_pipelines(
+    ctx: click.Context, _param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """The same for commands that take a notebook's pipeline, too: those that this machine has started."""
+
+    def pipelines() -> list[str]:
+        from echelon.notebook.kept.noted import noted_names
+
+        return sorted(noted_names())
+
+    return _complete(ctx, incomplete, pipelines)
+
+
+def _complete(ctx: click.Context, incomplete: str, more: Callable[[], Sequence[str]]) -> list[CompletionItem]:
     import threading
 
     found: list[str] = []
@@ -162,6 +179,7 @@ def complete_runs(ctx: click.Context, _param: click.Parameter, incomplete: str) 
         from echelon.errors import EchelonError
 
         with contextlib.suppress(EchelonError, OSError):  # the command itself reports what is wrong
+            found.extend(more())
             found.extend(engine_at(target_of(ctx.params)).names())
 
     looking = threading.Thread(target=look, daemon=True)

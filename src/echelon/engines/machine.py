@@ -1,4 +1,4 @@
-"""What this machine keeps for itself: its state folder, and the runs that it submitted elsewhere.
+"""What this machine keeps for itself: the runs that it submitted elsewhere, and the claims that it made.
 
 A cluster's record does not contain where results belong on the machine that submitted the run: that is a path
 of this machine alone. The same note decides whether this machine may tend a run, and another one whether it
@@ -17,23 +17,11 @@ from pathlib import Path
 
 from echelon.engines import durable
 from echelon.errors import StateTrouble
+from echelon.state_home import state_home
 from echelon.values import frozen
 
 _UID = re.compile(r"[0-9a-zA-Z-]{1,64}")
 _KEPT = 90 * 86400.0  # seconds that a run is remembered: longer than any record lives
-
-
-def state_home() -> Path:
-    """Where echelon keeps what it must remember on this machine."""
-    if home := os.environ.get("ECHELON_HOME"):
-        return Path(home).expanduser().absolute()
-    base = os.environ.get("XDG_STATE_HOME", "")
-    if base.startswith("/"):
-        return Path(base) / "echelon"
-    try:
-        return Path("~/.local/state/echelon").expanduser()
-    except RuntimeError:
-        raise StateTrouble("there is no home folder to keep the state in", hint="set ECHELON_HOME") from None
 
 
 @frozen

@@ -11,8 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from echelon.engines import durable
-from echelon.engines.machine import state_home
 from echelon.errors import StateTrouble
+from echelon.state_home import state_home
 
 _KEPT = 90 * 86400.0  # seconds that a run is remembered
 

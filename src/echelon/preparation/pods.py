@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,20 @@ def settle_pods(job: Job, settings: Settings, folder: Path) -> Job:
         roles=tuple(replace(role, resources=_with_requests(role.resources)) for role in job.roles),
         pod=replace(job.pod, patch=patch),
     )
+
+
+def check_requirements(name: str | None, folder: Path) -> None:
+    """Raise if the file that lists packages is none, also where nothing is installed: the same command is for
+    a cluster, too. What it lists is checked where it is read.
+    """
+    if name is None or name.startswith("{code}"):  # among the code that is shipped
+        return
+    path = folder / name
+    if path.is_file() and os.access(path, os.R_OK):
+        return
+    hint = f"name a file that lists packages, as pip reads it, from {folder} on; --pip names a package itself"
+    problem = "is no file that can be read" if path.exists() else "is not there"
+    raise InvalidJob("requirements", name, problem, hint=hint)
 
 
 def _with_requests(need: Resources) -> Resources:

@@ -26,7 +26,7 @@ from echelon.model.meaning import split_command, to_job
 from echelon.model.pods.pod import IMAGE
 from echelon.model.settings import Settings
 from echelon.model.surroundings import Surroundings
-from echelon.preparation.pods import settle_pods
+from echelon.preparation.pods import check_requirements, settle_pods
 from echelon.preparation.programs import (
     as_command,
     check_module,
@@ -61,6 +61,7 @@ def prepare(settings: Settings, surroundings: Surroundings, traits: Traits) -> P
     """Settle what the user left open, and pack the code where it has to travel."""
     folder = surroundings.folder
     job = to_job(settings, name=_fresh_name(_what_runs(settings)))
+    check_requirements(job.pod.requirements, folder)
     if traits.remote:
         job = settle_pods(settle_remote(job, settings), settings, folder)
     if job.script is not None and not (traits.remote and (job.pod.code or settings.code == IMAGE)):
@@ -86,7 +87,7 @@ def prepare(settings: Settings, surroundings: Surroundings, traits: Traits) -> P
     _check_shares(job)
     _check_torchrun(job)
     if not job.command and not traits.remote:
-        job = replace(job, python=_settle_python(job, surroundings))
+        job = replace(job, python=settle_python(job.python, surroundings, check="PATH" not in job.env))
     if not is_unicode(str(folder)):
         raise InvalidJob("cwd", str(folder), "is not UTF-8", hint="rename the folder, or work in another")
     notes = notes_on_paths(job) if traits.remote else ()
@@ -159,6 +160,7 @@ def _prepare_written(
         script=f"{{code}}/{FUNCTIONS}/{script.name}.py",
     )
     job = to_job(settings, name=_fresh_name(script.name))
+    check_requirements(job.pod.requirements, folder)
     _check_replace(settings)
     if traits.remote:
         job = settle_pods(settle_remote(job, settings), settings, folder)
@@ -235,12 +237,12 @@ def find_python(environment: Mapping[str, str]) -> str:
     return found or sys.executable
 
 
-def _settle_python(job: Job, surroundings: Surroundings) -> str:
+def settle_python(given: str | None, surroundings: Surroundings, *, check: bool = True) -> str:
     """The ranks' Python, from anywhere: a name is left to the PATH, links in a path are kept."""
-    python = job.python or find_python(surroundings.environment)
-    if job.python and "/" in python:
+    python = given or find_python(surroundings.environment)
+    if given and "/" in python:
         python = str(surroundings.folder / Path(python).expanduser())
-    if "PATH" not in job.env:
+    if check:
         _check_python(python, surroundings.environment)
     return python
 

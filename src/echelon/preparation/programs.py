@@ -41,6 +41,8 @@ def check_script(script: Path, folder: Path) -> None:
 
 def _instead_of(script: Path, full: Path) -> str:
     """What a user may have meant by a script that is not there."""
+    if str(script) == "-":
+        return "`echelon run -- python -` runs what comes on standard input; or save it to a file"
     stems = [path.stem for path in _siblings(full)]
     if script.name == str(script) and script.name not in stems and shutil.which(script) is not None:
         alone = "`echelon run SCRIPT`, or " if script.name.startswith("python") else ""

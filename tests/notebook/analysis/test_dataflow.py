@@ -255,3 +255,25 @@ def test_a_drawing_downwards_leads_lines_around_steps(tmp_path: Path) -> None:
     boxes = {each.get("data-step"): each.find("{*}rect") for each in picture.findall("{*}g")}
     assert [box.get("y") for box in boxes.values() if box is not None] == ["20", "102", "184"]
     assert len(picture.findall("{*}path")) == 3  # that of x from a to c goes around b
+
+
+def test_a_class_that_a_later_step_changes_comes_beside_its_objects(tmp_path: Path) -> None:
+    """An object brings its class along as it was when the object was written."""
+    made = ("step:a", "class M:\n    x = 1\nm = M()\nmany = [M()]")
+    changed = ("step:b prev:a", "M.x = 5")
+    for reads in ("m", "many"):
+        found = inputs(tmp_path, [made, changed, ("step:c prev:b", f"print({reads})")])
+        assert found["c"] == {"M": "b", reads: "a"}
+    assert inputs(tmp_path, [made, ("step:b prev:a", "print(M)"), ("step:c prev:b", "print(m)")])["c"] == {
+        "m": "a"
+    }
+
+
+def test_classes_of_the_same_name_in_two_branches_do_not_meet(tmp_path: Path) -> None:
+    cells = [
+        ("step:a", "class M:\n    x = 1"),
+        ("step:b prev:a", "M.x = 2\nleft = M()"),
+        ("step:c prev:a", "class M:\n    x = 3\nright = M()"),
+        ("step:d prev:b prev:c", "print(left, right)"),
+    ]
+    assert inputs(tmp_path, cells)["d"] == {"left": "b", "right": "c"}

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from pathlib import Path
 
 import pytest
 from tests.notebook.books import read_book, write_book
 
+from echelon.engines import durable
+from echelon.errors import StateTrouble
 from echelon.notebook.analysis.cells import InvalidNotebook, read_notebook, write_tags
 from echelon.notebook.analysis.pipeline import read_pipeline
 from echelon.notebook.analysis.tags import read_tag_list
@@ -190,6 +193,74 @@ def test_parameters_keep_their_types_and_lines(tmp_path: Path) -> None:
         assert says in str(refused.value)
     with pytest.raises(InvalidNotebook, match="is no constant"):
         read_book(tmp_path, [("pipeline-parameters", "a = f()"), ("step:a", "1")])
+
+
+@pytest.mark.parametrize(
+    ("own", "texts", "value"),
+    [
+        ("flag = False", ("yes", "Yes", "TRUE", "true", "1", " true "), True),
+        ("flag = True", ("no", "NO", "false", "False", "0"), False),
+        ("flag: bool", ("yes",), True),
+        ("n = 1", ("1000", "1_000", " 1000", "+1000", "0x3e8"), 1000),
+        ("lr = 0.1", ("1e-3", "0.001", ".001"), 0.001),
+        ("lr = 0.1", ("1", "1."), 1.0),
+        ("s = 'a'", ("None",), "None"),
+        ("s = 'a'", ("x y", "'x y'", '"x y"'), "x y"),
+        ("s = 'a'", ("", "''"), ""),
+        ("n: int | None = 3", ("None",), None),
+        ("n: Optional[int] = 3", ("None", " None"), None),
+        ("n = None", ("None",), None),
+        ("n = None", ("fast",), "fast"),
+        ("sizes = []", ("[1, 'a']",), [1, "a"]),
+        ("sizes = ()", ("(1, 2)", "1, 2"), (1, 2)),
+        ("b = b''", ("b'a'",), b"a"),
+    ],
+)
+def test_a_parameters_text_as_a_value(
+    own: str, texts: tuple[str, ...], value: object, tmp_path: Path
+) -> None:
+    name = own.partition(" ")[0].rstrip(":")
+    imports = ("imports", "from typing import Optional")
+    cells = [imports, ("pipeline-parameters", own), ("step:use", f"print({name})")]
+    for text in texts:
+        found = read_book(tmp_path, cells, {name: text}).values[name]
+        assert (type(found), found) == (type(value), value)
+
+
+@pytest.mark.parametrize(
+    ("own", "texts", "accepted"),
+    [
+        ("flag = True", ("on", "2", "", "None", "[]"), "true, false, yes, no, 1 or 0"),
+        ("n = 1", ("1.0", "1e3", "007", "true", "None", "", "__import__('os')"), "such as 3"),
+        ("lr = 0.1", ("nan", "inf", "True", "0,1", "1e-3x"), "0.5 or 1e-3"),
+        ("sizes = []", ("1, 2", "(1, 2)", "[1", "1"), "[1, 2]"),
+        ("b = b''", ("a",), "b'a'"),
+    ],
+)
+def test_a_parameters_text_that_is_none_is_told_with_what_is_accepted(
+    own: str, texts: tuple[str, ...], accepted: str, tmp_path: Path
+) -> None:
+    name = own.partition(" ")[0]
+    cells = [("pipeline-parameters", own), ("step:use", f"print({name})")]
+    for text in texts:
+        with pytest.raises(InvalidNotebook) as refused:
+            read_book(tmp_path, cells, {name: text})
+        assert accepted in refused.value.hint, text
+
+
+def test_a_tag_that_cannot_be_written_names_the_notebook(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not the file beside it that would have replaced it."""
+    path = write_book(tmp_path / "b.ipynb", [("step:a", "x = 1")])
+
+    def refuse(_path: Path, _content: bytes) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", f"{path}.1.tmp")
+
+    monkeypatch.setattr(durable, "replace_file", refuse)
+    with pytest.raises(StateTrouble, match=r"b\.ipynb cannot be written: Permission denied") as caught:
+        write_tags(path, 1, lambda _cells: {1: ("step:b",)})
+    assert "copy of the notebook" in caught.value.hint
 
 
 def test_a_tag_is_written_and_nothing_else_changes(tmp_path: Path) -> None:

@@ -14,6 +14,9 @@ import pytest
 from tests.conftest import wait_until
 from tests.notebook.books import write_book
 
+import echelon
+from echelon.state_home import state_home
+
 Call = Callable[..., subprocess.CompletedProcess[str]]
 FAN = [
     ("imports", "import math, os, pathlib"),
@@ -182,25 +185,40 @@ def test_what_cannot_work_is_refused_before_anything_starts(cli: Call) -> None:
     assert cli("notebook", "run", "book.ipynb", "--on", "k8s").returncode != 0
     assert cli("notebook", "run", "book.ipynb", "--param", "a=1").returncode == 110
     assert cli("notebook", "run", "nowhere.ipynb").returncode == 110
+    assert "is not a program" in cli("notebook", "run", "book.ipynb", "--python", "gone").stderr
+    Path("train.py").write_text("print('hi')")
+    assert "`echelon run train.py` runs a script" in cli("notebook", "run", "train.py").stderr
+    gone = cli("notebook", "run", "book.ipynb", "--requirements", "gone.txt")
+    assert gone.returncode == 110
+    assert "requirements: 'gone.txt' is not there\n  hint: " in gone.stderr
     assert not Path("runs").exists()
 
 
-def test_ctrl_c_stops_the_steps_that_run(home: Path) -> None:
+@pytest.mark.parametrize("times", [1, 2])
+def test_ctrl_c_stops_the_steps_that_run(times: int, home: Path) -> None:
+    """The second one only ends the wait."""
     cells = [
         ("step:a", "import pathlib, time\npathlib.Path('here').touch()\ntime.sleep(600)"),
         ("step:b prev:a", "1"),
     ]
     write_book(Path("book.ipynb"), cells)
     command = [sys.executable, "-m", "echelon.cli.main", "notebook", "run", "book.ipynb"]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-    drain = threading.Thread(target=process.communicate, daemon=True)
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    said: list[str] = []
+    drain = threading.Thread(target=lambda: said.append(process.communicate()[1]), daemon=True)
     drain.start()
     wait_until(Path("runs", "book-1", "work", "here").exists, "the step to run")
     process.send_signal(signal.SIGINT)
+    if times == 2:
+        wait_until(lambda: [*state_home().glob("**/book-1-a/stop.json")], "the order to stop")
+        process.send_signal(signal.SIGINT)
     drain.join()
-    assert process.returncode == 130
+    assert process.returncode == 130, said
+    assert "Traceback" not in said[0]
+    assert "book-1 was stopped; --from a goes on there" in said[0]
     states = {name: step["state"] for name, step in record_of("book-1")["steps"].items()}
     assert states == {"a": "stopped", "b": "waiting"}
+    wait_until(lambda: echelon.attach("book-1-a").status().state == "stopped", "the step to end")
 
 
 def test_of_a_distributed_step_worker_0_hands_variables_and_files_on(cli: Call) -> None:
@@ -219,6 +237,17 @@ def test_of_a_distributed_step_worker_0_hands_variables_and_files_on(cli: Call) 
     assert "result: (0, 0, 'more of rank 0')" in done.stdout
     apart = Path("runs/dist-1/steps/more/workers/rank-1/model.txt")
     assert apart.read_text() == "more of rank 1"
+
+
+def test_a_python_is_looked_for_from_the_commands_folder(cli: Call) -> None:
+    """Steps work in another one."""
+    write_book(Path("book.ipynb"), [("step:a", "import sys\nprint('ran by', sys.executable)")])
+    Path("env/bin").mkdir(parents=True)
+    Path("env/bin/python").write_text(f'#!/bin/sh\nSEEN=1 exec {sys.executable} "$@"\n')
+    Path("env/bin/python").chmod(0o755)
+    done = cli("notebook", "run", "book.ipynb", "--python", "env/bin/python")
+    assert done.returncode == 0, done.stderr
+    assert "ran by" in done.stdout
 
 
 def test_steps_have_python_of_their_own(cli: Call) -> None:
@@ -316,6 +345,29 @@ def test_from_goes_on_in_a_run_of_the_same_notebook(cli: Call) -> None:
     moved = cli("notebook", "run", "kept/02_model.ipynb", "--name", "model", "--from", "b")
     assert moved.returncode == 0, moved.stderr
     assert "x is of 02" in moved.stdout
+
+
+@pytest.mark.slow
+def test_from_goes_on_with_the_same_parameters_whatever_their_type(cli: Call) -> None:
+    """JSON, in which the run is recorded, has neither tuples nor sets nor bytes."""
+    cells = [
+        ("pipeline-parameters", "pair = (1, 2)\nraw = b''\nodd = 1j\nany = None\ntext = ''"),
+        ("step:a", "told = [pair, raw, odd, any, text]"),
+        (
+            "step:b prev:a",
+            "print('told', told, pair, raw, odd, any, text)\nprint(told == [pair, raw, odd, any, text])",
+        ),
+    ]
+    write_book(Path("book.ipynb"), cells)
+    values = {"pair": "(3, 4)", "raw": "b'x'", "odd": "2j", "any": "'5'", "text": "\"'q'\""}
+    flags = [word for name, text in values.items() for word in ("--param", f"{name}={text}")]
+    first = cli("notebook", "run", "book.ipynb", *flags)
+    assert first.returncode == 0, first.stderr
+    again = cli("notebook", "run", "book.ipynb", "--from", "b")
+    assert again.returncode == 0, again.stderr
+    assert "(3, 4) b'x' 2j 5 'q'" in again.stdout
+    assert "True" in again.stdout
+    assert record_of("book-1")["parameters"]["pair"] == [3, 4]
 
 
 def test_numbers_in_front_of_a_notebooks_name_are_kept(cli: Call) -> None:

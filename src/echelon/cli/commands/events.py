@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from echelon.cli.options import complete_runs, find_run, target_options
 from echelon.model.event import Event
+
+if TYPE_CHECKING:
+    from echelon.handle import Run
 
 
 @click.command("events", short_help="Show what happened to a run, for people and for scripts.")
@@ -19,7 +22,7 @@ from echelon.model.event import Event
 @target_options
 def events(name: str | None, follow: bool, no_metrics: bool, **target: str | None) -> int:
     """Show what happened to a run, without RUN the newest of this folder: queued, admitted, workers started
-    and lost, restarts, the end.
+    and lost, restarts, the end. `echelon resume` begins anew: what happened before it is not kept.
 
     As json it is one object to a line, with metrics among the events (kind "metric"). Reading changes
     nothing of the run.
@@ -34,6 +37,8 @@ def events(name: str | None, follow: bool, no_metrics: bool, **target: str | Non
 
     run = find_run(name, target)
     format_ = target["format"] or "text"
+    if format_ == "text":
+        _tell_resumed(run)
     for item in run.observe(follow=follow, metrics=format_ != "text" and not no_metrics):
         if format_ != "text":
             sys.stdout.write(_encoded(_as_data(item), format_))
@@ -43,6 +48,18 @@ def events(name: str | None, follow: bool, no_metrics: bool, **target: str | Non
             sys.stdout.flush()
     sys.stdout.flush()
     return 0
+
+
+def _tell_resumed(run: Run) -> None:
+    """Say that the beginning is not the run's own."""
+    from contextlib import suppress
+
+    from echelon.cli.printing import render
+    from echelon.errors import EchelonError
+
+    with suppress(EchelonError):  # its job cannot be read; its events may
+        if run.job().earlier:
+            render.notice(f"run {run.name} was resumed: this is what happened since")
 
 
 def _as_data(item: object) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from echelon.cli.attaching import find_run_or_steps
-from echelon.cli.options import RAW_HELP, complete_runs, target_options
+from echelon.cli.options import RAW_HELP, complete_runs_and_pipelines, target_options
 from echelon.model.output.log import is_gap
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @click.command("logs", short_help="Show what the ranks wrote.")
-@click.argument("name", metavar="[RUN]", required=False, shell_complete=complete_runs)
+@click.argument("name", metavar="[RUN]", required=False, shell_complete=complete_runs_and_pipelines)
 @click.option("-f", "--follow", is_flag=True, help="go on until the run ends")
 @click.option("--rank", type=click.IntRange(min=0), metavar="N", help="only this rank")
 @click.option("--worker", type=click.IntRange(min=0), metavar="N", help="only this worker's ranks")

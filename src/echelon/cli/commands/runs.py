@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from echelon.cli.attaching import attach_all, find_run_or_steps
-from echelon.cli.options import complete_runs, find_run, target_of, target_options
+from echelon.cli.options import complete_runs_and_pipelines, find_run, target_of, target_options
 
 if TYPE_CHECKING:
     from echelon.errors import EchelonError
@@ -101,7 +101,7 @@ def _last_is_remote() -> bool:
 
 
 @click.command("status", short_help="Say how a run stands, and why it failed.")
-@click.argument("name", metavar="[RUN]", required=False, shell_complete=complete_runs)
+@click.argument("name", metavar="[RUN]", required=False, shell_complete=complete_runs_and_pipelines)
 @target_options
 def status(name: str | None, **target: str | None) -> int:
     """Say how a run stands: its workers, its restarts, how far its training has come (as its output tells),
@@ -129,7 +129,7 @@ def status(name: str | None, **target: str | None) -> int:
 
 
 @click.command("wait", short_help="Wait for a run to end; exits with its code.")
-@click.argument("name", metavar="[RUN]", required=False, shell_complete=complete_runs)
+@click.argument("name", metavar="[RUN]", required=False, shell_complete=complete_runs_and_pipelines)
 @click.option("--timeout", metavar="TIME", help="give up after 30s, 5m, 2h, ...; the run goes on")
 @click.option(
     "--take-over",
@@ -174,7 +174,7 @@ def wait(name: str | None, timeout: str | None, take_over: bool, **target: str |
 
 
 @click.command("stop", short_help="Stop runs.")
-@click.argument("names", metavar="[RUN]...", nargs=-1, shell_complete=complete_runs)
+@click.argument("names", metavar="[RUN]...", nargs=-1, shell_complete=complete_runs_and_pipelines)
 @click.option("--now", is_flag=True, help="kill at once, without SIGTERM first")
 @target_options
 def stop(names: tuple[str, ...], now: bool, **target: str | None) -> int:
@@ -208,7 +208,7 @@ def stop(names: tuple[str, ...], now: bool, **target: str | None) -> int:
 
 
 @click.command("rm", short_help="Forget runs that have ended; results stay.")
-@click.argument("names", metavar="[RUN]...", nargs=-1, shell_complete=complete_runs)
+@click.argument("names", metavar="[RUN]...", nargs=-1, shell_complete=complete_runs_and_pipelines)
 @click.option("--finished", is_flag=True, help="all your runs that have ended, however they did")
 @click.option("--older-than", metavar="TIME", help="all your runs that ended longer ago than 12h, 7d, ...")
 @click.option("-y", "--yes", is_flag=True, help="delete a job that echelon did not make without asking")
@@ -261,14 +261,19 @@ def rm(
         remove_volumes(held, render.notice)
         gone += forget_pipelines(held)
     if gone or (by_age and trouble is None):
-        render.removed(gone, target["format"] or "text")
+        format_ = target["format"] or "text"
+        render.removed(gone, format_)
+        if not gone and format_ == "text":
+            render.notice(
+                "no run of yours has ended" + (f" longer ago than {older_than}" if older_than else "")
+            )
     if trouble is not None:
         raise trouble
     return 0
 
 
 @click.command("get", short_help="Copy results of a run.")
-@click.argument("name", metavar="RUN", shell_complete=complete_runs)
+@click.argument("name", metavar="RUN", shell_complete=complete_runs_and_pipelines)
 @click.argument("path", default=".")
 @click.option("--to", metavar="DIR", help="the folder to copy into (default: where the run's results belong)")
 @target_options

@@ -16,9 +16,9 @@ from echelon.agent.ranks.mpi_version import ask
 from echelon.agent.ranks.processes import adopt_orphans
 from echelon.engines.findings import mpi_finding
 from echelon.engines.local import devices
-from echelon.engines.machine import state_home
 from echelon.model.engine.finding import Finding
 from echelon.model.resources import format_memory
+from echelon.state_home import state_home
 
 _PATIENCE = 30.0
 _MODULES = {

@@ -11,7 +11,7 @@ from dataclasses import field
 from pathlib import Path
 from typing import Any
 
-from echelon.errors import EchelonError, InvalidJob, from_os_error
+from echelon.errors import EchelonError, InvalidJob, StateTrouble, from_os_error
 from echelon.values import frozen
 
 Tags = Mapping[int, tuple[str, ...]]  # of cells, by number
@@ -137,7 +137,11 @@ def write_tags(path: Path, number: int, change: Callable[[Tags], Tags]) -> Tags:
         else:
             metadata.pop("tags", None)
     mode = path.stat().st_mode
-    replace_file(path, f"{json.dumps(document, indent=1, ensure_ascii=False)}\n".encode())
+    try:
+        replace_file(path, f"{json.dumps(document, indent=1, ensure_ascii=False)}\n".encode())
+    except OSError as error:
+        hint = "make its folder one that you may write to, or tag a copy of the notebook elsewhere"
+        raise StateTrouble(f"{path} cannot be written: {error.strerror or error}", hint=hint) from None
     path.chmod(mode)
     return changed
 
@@ -154,7 +158,8 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         document = json.loads(text)
     except ValueError as error:
-        raise InvalidNotebook(str(path), f"it is not JSON: {error}", hint=_BROKEN) from None
+        hint = f"`echelon run {path}` runs a script" if path.suffix == ".py" else _BROKEN
+        raise InvalidNotebook(str(path), f"it is not JSON: {error}", hint=hint) from None
     _check(document, path)
     assert isinstance(document, dict)
     return document

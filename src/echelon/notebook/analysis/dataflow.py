@@ -118,7 +118,18 @@ def _wanted(step: str, known: _Known) -> set[str]:
             # What functions of the step itself read is among its `wants`, unless it has bound it before.
             found |= called if source is not flow else frozenset()
             unseen |= (called | source.holds.get(name, frozenset())) - seen
+    found |= {name for name in seen if _is_changed_class(name, step, known)}
     return found - known.builtin
+
+
+def _is_changed_class(name: str, step: str, known: _Known) -> bool:
+    """Whether a step before has last changed a class of a step before that one (`Model.size = 3`): an object
+    brings its class along as it was when the object was written, so the class must come beside it."""
+    makers = [each for each in known.before[step] if name in known.flows[each].changes]
+    if not any(name in known.flows[each].classes & known.flows[each].binds for each in makers):
+        return False
+    last = last_of(makers, known.before)
+    return len(last) == 1 and name not in known.flows[last[0]].binds
 
 
 def _inputs(

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from echelon.notebook.analysis.cells import InvalidNotebook, Place
-from echelon.notebook.beside.parameters import parse_text
+from echelon.notebook.beside.parameters import EXAMPLES, parse_text
 from echelon.values import frozen
 
 
@@ -94,6 +94,8 @@ def _with_lines(tree: ast.Module, text: str) -> str:
 def parse_parameter(parameter: Parameter, text: str) -> Any:
     """A value given as text, of the type that the notebook's own value has; raises InvalidNotebook."""
     kind = kind_of(parameter)
+    if text.strip() == "None" and _may_be_none(parameter):
+        return None
     try:
         return parse_text(kind, text)
     except ValueError as error:
@@ -101,8 +103,13 @@ def parse_parameter(parameter: Parameter, text: str) -> Any:
         raise InvalidNotebook(
             f"--param {parameter.name}",
             f"{error}{own}",
-            hint=f"give a value of type {kind}, or change cell {parameter.cell}",
+            hint=f"give a value of type {kind}, such as {EXAMPLES[kind]}, or change cell {parameter.cell}",
         ) from None
+
+
+def _may_be_none(parameter: Parameter) -> bool:
+    """Whether the annotation says so: `int | None`, `Optional[int]`."""
+    return "None" in parameter.annotation or "Optional" in parameter.annotation
 
 
 def kind_of(parameter: Parameter) -> str:

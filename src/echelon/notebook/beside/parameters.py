@@ -5,7 +5,19 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-_CHECKED = ("int", "float", "bool", "list", "tuple", "dict", "set")
+# What a text of each type that is checked looks like.
+EXAMPLES = {
+    "int": "3",
+    "float": "0.5 or 1e-3",
+    "bool": "true, false, yes, no, 1 or 0",
+    "list": "[1, 2]",
+    "tuple": "(1, 2)",
+    "dict": "{'a': 1}",
+    "set": "{1, 2}",
+    "bytes": "b'a'",
+    "complex": "1+2j",
+}
+_YES, _NO = ("true", "yes", "1"), ("false", "no", "0")
 
 
 def parse_text(kind: str, text: str) -> Any:
@@ -16,10 +28,10 @@ def parse_text(kind: str, text: str) -> Any:
         value = text
     if kind == "str":
         return value if isinstance(value, str) else text
-    if kind == "bool" and text.lower() in ("true", "false", "yes", "no", "1", "0"):
-        return text.lower() in ("true", "yes", "1")
+    if kind == "bool" and text.strip().lower() in _YES + _NO:
+        return text.strip().lower() in _YES
     if kind == "float" and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
-    if kind in _CHECKED and type(value).__name__ != kind:
+    if kind in EXAMPLES and type(value).__name__ != kind:
         raise ValueError("%r is no %s" % (text, kind))
     return value

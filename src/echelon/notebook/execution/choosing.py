@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Protocol
 
 from echelon.admission import find_plan
@@ -21,7 +22,7 @@ from echelon.notebook.execution.pods import InPods, own_image
 from echelon.notebook.kept.folder import PipelineFolder, PipelineRecord
 from echelon.notebook.kept.noted import cached_pipelines
 from echelon.notebook.kept.volume import RunVolume, Wanted, check_one_node, open_volume, wanted_volume
-from echelon.preparation.pods import CPUS, MEMORY
+from echelon.preparation.pods import CPUS, MEMORY, check_requirements
 from echelon.values import frozen
 
 Tell = Callable[[str], object]
@@ -50,9 +51,11 @@ class Choice(Protocol):
 
 def choose_place(pipeline: Pipeline, engine: Engine, options: Options, tell: Tell) -> Choice:
     """The place that the engine means; raises for what a step asks for and cannot have."""
+    check_requirements(options.pods.requirements, Path.cwd())
     if not engine.traits.remote:
         for step in pipeline.steps:
             local_settings(step, engine)
+        python_of(options.python)
         return _Here(engine=engine, options=options)
     about = pipeline.notebook.about
     # What was typed is meant for this run; what the notebook names was meant for another cluster, perhaps.

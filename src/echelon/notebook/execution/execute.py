@@ -177,13 +177,14 @@ class Execution:
                 run.stop(wait=False)
             except EchelonError as error:
                 self._watcher.notice(f"run {run.name} cannot be stopped: {error}")
-        while self._running:
-            ended = self._ended.get()
-            self._running.pop(ended.step)
-            record = (
-                replace(ended.record, state="stopped") if ended.record.state == "running" else ended.record
-            )
-            self._note(ended.step, record)
+        try:
+            while self._running:
+                ended = self._ended.get()
+                self._running.pop(ended.step)
+                self._note(ended.step, _stopped(ended.record))
+        finally:  # a second Ctrl-C: they have their orders, and nobody waits for them
+            for name in self._running:
+                self._note(name, _stopped(self.record.steps[name]))
 
     # One step
 
@@ -275,6 +276,11 @@ class Execution:
             traceback=str(failure.get("traceback") or "\n".join(cause.tail if cause is not None else ())),
             exit_code=status.exit_code,
         )
+
+
+def _stopped(record: StepRecord) -> StepRecord:
+    """How a step stands that was told to stop; one that had ended by then, as it did."""
+    return replace(record, state="stopped", ended=time.time()) if record.state == "running" else record
 
 
 def _base(name: str) -> str:

@@ -23,7 +23,7 @@ from echelon.notebook.execution.asking import asked_for, local_settings
 from echelon.notebook.execution.program import specification, write_program
 from echelon.notebook.kept.cache import state_of
 from echelon.notebook.kept.folder import PipelineFolder, files_in, link_project
-from echelon.preparation.prepare import Prepared, find_python, prepare
+from echelon.preparation.prepare import Prepared, prepare, settle_python
 from echelon.values import frozen
 
 Entries = Mapping[str, Mapping[str, str]]
@@ -149,5 +149,5 @@ def read_object(path: Path) -> dict[str, Any]:
 
 
 def python_of(python: str | None) -> str:
-    """The Python that runs the steps on this machine."""
-    return python or find_python(os.environ)
+    """The Python that runs the steps on this machine, as seen from the command's folder."""
+    return settle_python(python, Surroundings(folder=Path.cwd(), environment=dict(os.environ)))

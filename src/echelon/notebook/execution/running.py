@@ -22,6 +22,7 @@ from echelon.notebook.kept.folder import (
     PipelineFolder,
     PipelineRecord,
     StepRecord,
+    as_json,
     base_name,
     held,
     make_folder,
@@ -85,14 +86,10 @@ def run_notebook(request: Request, engine: Engine, watcher: Watcher) -> Finished
     if again is not None and continued is not None:
         folder, record, todo = continued
         check_same_place(record, engine, again)
-        if texts and dict(pipeline.values) != dict(record.parameters):
+        if texts and dict(texts) != dict(record.given):
             watcher.notice("steps that are not run again were made with other parameters")
-        if not texts and record.parameters:
-            given = {
-                key: value if isinstance(value, str) else repr(value)
-                for key, value in record.parameters.items()
-            }
-            pipeline = read_pipeline(request.notebook, given)
+        if not texts and record.given:
+            pipeline = read_pipeline(request.notebook, record.given)
         check_gpus(choice, [step for step in pipeline.steps if step.name in todo], engine)
     else:
         check_gpus(choice, pipeline.steps, engine)
@@ -103,7 +100,8 @@ def run_notebook(request: Request, engine: Engine, watcher: Watcher) -> Finished
                 name=folder.name,
                 notebook=str(request.notebook.absolute()),
                 created=time.time(),
-                parameters=pipeline.values,
+                parameters={key: as_json(value) for key, value in pipeline.values.items()},
+                given=texts,
                 steps=steps,
                 on=engine.traits.place if engine.traits.remote else "",
                 context=request.context or "",
@@ -125,9 +123,18 @@ def run_notebook(request: Request, engine: Engine, watcher: Watcher) -> Finished
             execution.run(todo)
             if execution.began:
                 place.close()
+        except (KeyboardInterrupt, SystemExit):
+            left = next((name for name, step in execution.record.steps.items() if _is_left(step)), None)
+            if left is not None:
+                watcher.notice(f"{folder.name} was stopped; --from {left} goes on there")
+            raise
         finally:
             write_reports(pipeline, folder, execution.record)
     return Finished(record=execution.record, folder=folder)
+
+
+def _is_left(step: StepRecord) -> bool:
+    return step.state not in HAS_VALUES
 
 
 @frozen

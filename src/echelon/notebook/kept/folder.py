@@ -69,7 +69,8 @@ class PipelineRecord:
     name: str
     notebook: str
     created: float
-    parameters: Mapping[str, Any] = field(default_factory=dict)
+    parameters: Mapping[str, Any] = field(default_factory=dict)  # as JSON has them
+    given: Mapping[str, str] = field(default_factory=dict)  # the same, as `--param` gave them
     steps: Mapping[str, StepRecord] = field(default_factory=dict)
     on: str = ""  # where its steps run: "" is this machine
     context: str = ""  # and namespace: of the cluster, where the command or the project named them
@@ -236,6 +237,14 @@ def read_record(folder: PipelineFolder) -> PipelineRecord:
         raise from_os_error(error, path) from None
     except (msgspec.DecodeError, RecursionError) as error:
         raise StateTrouble(f"{path} cannot be read: {error}", hint="run the notebook anew") from None
+
+
+def as_json(value: Any) -> Any:
+    """A value as JSON has it; what it has no words for, as Python writes it."""
+    try:
+        return msgspec.json.decode(msgspec.json.encode(value))
+    except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError):
+        return repr(value)
 
 
 def write_record(folder: PipelineFolder, record: PipelineRecord) -> None:

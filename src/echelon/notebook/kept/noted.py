@@ -11,11 +11,11 @@ from contextlib import suppress
 from pathlib import Path
 
 from echelon.engines import durable
-from echelon.engines.machine import state_home
 from echelon.errors import EchelonError, StateTrouble
 from echelon.model.run import RunRef
 from echelon.model.status import RunSummary
 from echelon.notebook.kept.folder import PipelineFolder, PipelineRecord, read_record
+from echelon.state_home import state_home
 from echelon.values import frozen
 
 _KEPT = 90 * 86400.0  # seconds that a pipeline run is remembered

@@ -24,13 +24,13 @@ from echelon.engines.base import RunDamaged, run_exists, unknown_run
 from echelon.engines.decoding import decode
 from echelon.engines.local.folder import rundir
 from echelon.engines.local.folder.rundir import RunDir
-from echelon.engines.machine import state_home
 from echelon.errors import StateTrouble, from_os_error
 from echelon.model.event import Event
 from echelon.model.job import is_name
 from echelon.model.plan import Plan
 from echelon.model.run import Record, RunRef, check_schema
 from echelon.model.world import worker_count
+from echelon.state_home import state_home
 
 T = TypeVar("T")
 _LOOKS = 1.0  # seconds within which those who only look at a run have looked, and let its locks go
