@@ -22,7 +22,7 @@ from echelon.model.log import LogBlock, LogLine
 from echelon.model.plan import Plan
 from echelon.model.run import Record, RunRef, StopSignal
 from echelon.model.status import RunSummary
-from echelon.model.traits import Traits
+from echelon.model.traits import Traits, Where
 from echelon.model.world import World
 from echelon.values import frozen
 
@@ -117,6 +117,11 @@ class Engine(Protocol):
     @property
     def traits(self) -> Traits:
         """How it differs from other engines."""
+        ...
+
+    @property
+    def where(self) -> Where:
+        """Which place it is, as far as there are several. Nothing is asked for it, but files are read."""
         ...
 
     @property

@@ -11,8 +11,9 @@ from starlette.concurrency import run_in_threadpool
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from echelon.engines.decoding import decode
-from echelon.errors import EchelonError, InvalidJob
+from echelon.errors import EchelonError, InvalidJob, UnknownRun
 from echelon.model.status import FINAL, RunSummary
+from echelon.ui.charts import USUAL, Charts, drawn, read_charts
 from echelon.ui.feed import Feed
 from echelon.ui.pipelines import pipeline_data
 from echelon.ui.reading import Reading, error_data, progress_data
@@ -23,6 +24,7 @@ _TICK = 0.25  # seconds between two looks for news
 _CURVES = 1.0  # the same for curves
 _PIPELINE = 1.0  # the same for the steps of a pipeline
 _LINES = 200  # that a page has at a time
+_BEAT = 5.0  # seconds after which a page is told again that the server is there (server.js)
 _STALE = 1.0  # seconds after which a page that only asks for lines is told the rest, too
 
 News = list[dict[str, Any]]
@@ -37,6 +39,10 @@ class View(Protocol):
 
     def ask(self, wanted: Wanted) -> None:
         """The page wants other lines."""
+        ...
+
+    def draw(self, charts: Charts) -> None:
+        """The page wants other curves."""
         ...
 
 
@@ -57,6 +63,9 @@ class RunsView:
 
     def ask(self, wanted: Wanted) -> None:
         """There are no lines."""
+
+    def draw(self, charts: Charts) -> None:
+        """There are no curves."""
 
 
 class PipelineView:
@@ -82,6 +91,9 @@ class PipelineView:
     def ask(self, wanted: Wanted) -> None:
         """There are no lines."""
 
+    def draw(self, charts: Charts) -> None:
+        """There are no curves."""
+
 
 class PlaceView:
     """The machine or the cluster."""
@@ -100,6 +112,9 @@ class PlaceView:
     def ask(self, wanted: Wanted) -> None:
         """There are no lines."""
 
+    def draw(self, charts: Charts) -> None:
+        """There are no curves."""
+
 
 class RunView:
     """One run: how it stands, its lines and its curves."""
@@ -107,18 +122,22 @@ class RunView:
     def __init__(self, reading: Reading, name: str) -> None:
         self._reading, self._name = reading, name
         self._feed: Feed | None = None
-        self._wanted = Wanted()
+        self._wanted, self._charts = Wanted(), USUAL
         self._selection: Selection | None = None
         self._asked, self._looked = False, 0.0
         self._told: object = None  # of the lines
         self._stands: object = None
-        self._values: tuple[int | None, ...] = ()
+        self._values: tuple[object, ...] = ()
         self._drawn = 0.0
         self._come: dict[str, Any] | None = None  # how far it has come, as the page knows it
 
     def ask(self, wanted: Wanted) -> None:
         """Send these lines: from a place on, or the last, and those that come."""
         self._wanted, self._asked = wanted, True
+
+    def draw(self, charts: Charts) -> None:
+        """Send these curves."""
+        self._charts = charts
 
     def news(self) -> News:
         """What is new of each. Lines that the page asks for come at once, before all else."""
@@ -183,12 +202,12 @@ class RunView:
         ]
 
     def _curves(self, feed: Feed) -> News:
-        now, rank = time.monotonic(), self._wanted.rank
-        values = (feed.curves.count, rank)
+        now, rank, chosen = time.monotonic(), self._wanted.rank, self._charts
+        values = (feed.curves.count, rank, chosen)
         if values == self._values or (values[1:] == self._values[1:] and now - self._drawn < _CURVES):
             return []
         self._values, self._drawn = values, now
-        return [{"kind": "metrics", "metrics": feed.charts(rank)}]
+        return [drawn(feed, rank, chosen)]
 
 
 def view_of(reading: Reading, page: str, name: str) -> View:
@@ -217,8 +236,11 @@ async def serve(socket: WebSocket, reading: Reading) -> None:
     async def listen() -> None:
         nonlocal asked
         while True:
-            wanted = read_wanted(await socket.receive_text())
-            if wanted is not None:
+            text = await socket.receive_text()
+            if (charts := read_charts(text)) is not None:
+                view.draw(charts)
+                asked.set()
+            elif (wanted := read_wanted(text)) is not None:
                 view.ask(wanted)
                 asked.set()
 
@@ -229,7 +251,8 @@ async def serve(socket: WebSocket, reading: Reading) -> None:
             try:
                 news = await run_in_threadpool(view.news)
             except EchelonError as error:
-                news = [{"kind": "trouble", **error_data(error)}]
+                unknown = isinstance(error, UnknownRun)
+                news = [{"kind": "trouble", **error_data(error), "unknown": unknown}]
                 if news == told:
                     news = []
                 else:
@@ -245,7 +268,14 @@ async def serve(socket: WebSocket, reading: Reading) -> None:
                 await asked.wait()
             asked = anyio.Event()
 
+    async def beat() -> None:
+        """Whatever a look at a cluster takes."""
+        while True:
+            await anyio.sleep(_BEAT)
+            await socket.send_text('{"kind":"beat"}')
+
     async with anyio.create_task_group() as group:
+        group.start_soon(_until_gone, beat, group.cancel_scope)
         group.start_soon(_until_gone, listen, group.cancel_scope)
         group.start_soon(_until_gone, tell, group.cancel_scope)
 

@@ -48,7 +48,7 @@ from echelon.model.log import LogBlock, LogLine, each_line
 from echelon.model.plan import Plan
 from echelon.model.run import Record, RunRef, StopSignal, opening_status, summarise
 from echelon.model.status import RunSummary, fold
-from echelon.model.traits import Traits
+from echelon.model.traits import Traits, Where
 from echelon.model.world import rank_count
 from echelon.values import frozen
 
@@ -77,6 +77,7 @@ class _Living:
 class LocalEngine:
     """Runs on this machine."""
 
+    where = Where()
     traits = Traits(place="this machine")  # a queued run has a supervisor, which retries
     ports = delivery = volumes = manifests = queueing = notebooks = None
 

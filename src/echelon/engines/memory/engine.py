@@ -41,7 +41,7 @@ from echelon.model.plan import Plan
 from echelon.model.run import Record, RunRef, StopSignal, opening_status, summarise
 from echelon.model.sample import Samples
 from echelon.model.status import RunSummary, fold
-from echelon.model.traits import Traits
+from echelon.model.traits import Traits, Where
 from echelon.model.world import members
 
 T = TypeVar("T", Event, LogLine)
@@ -93,6 +93,7 @@ class MemoryEngine:
     that is up to the caller. `results` are all result files ever written, by folder and by path in it.
     """
 
+    where = Where()
     traits = Traits(place="the memory engine")
     shell = ports = delivery = volumes = checkup = usage = manifests = queueing = None
     notebooks = None

@@ -1,8 +1,8 @@
 // The machine, or the cluster: devices, who holds what, the queue.
 
-import { html, useEffect, useState } from "/static/preact.js";
+import { html, useState } from "/static/preact.js";
 import { useLive } from "/static/server.js";
-import { Away, State, Table, Trouble } from "/static/parts.js";
+import { Away, State, Table, Trouble, useTitle } from "/static/parts.js";
 import { bytes, duration, moment, plain } from "/static/words.js";
 
 const MOST = 500; // nodes, or holders, at a time
@@ -17,7 +17,7 @@ export function Cluster() {
     if (message.kind === "cluster") setFound(message.cluster);
     if (message.kind === "trouble") setTrouble(message);
   });
-  useEffect(() => { document.title = "Devices · echelon"; }, []);
+  useTitle("Devices");
   const usage = found?.usage;
   return html`
     <${Away} connected=${connected} /><${Trouble} ...${trouble} />

@@ -1,16 +1,33 @@
 // Metrics as curves.
 
 import { html, useEffect, useRef, useState } from "/static/preact.js";
-import { number, plain } from "/static/words.js";
+import { count, number, plain } from "/static/words.js";
 
 const DASHES = [[], [6, 3], [2, 3], [8, 3, 2, 3]]; // curves differ without colour, too
 const COLOURS = ["--curve-1", "--curve-2", "--curve-3", "--curve-4"];
 
-export function Curves({ charts }) {
-  if (charts.length === 0) return html`<p>Nothing was measured so far: a line such as <code>step=3 loss=0.53</code> is a metric.</p>`;
-  return html`<div class="charts">${charts.map((chart) => chart.curves.some((curve) => curve.x.length)
+const AT_ONCE = 48; // charts, unless more are asked for
+
+export const NO_CURVES = { metrics: [], found: 0, count: 0, full: false };
+
+export function Curves({ found, ask }) {
+  const [text, setText] = useState("");
+  const [most, setMost] = useState(AT_ONCE);
+  const choose = (search, many) => { setText(search); setMost(many); ask({ charts: search, most: many }); };
+  const charts = found.metrics;
+  if (found.count === 0) return html`<p>Nothing was measured so far: a line such as <code>step=3 loss=0.53</code> is a metric.</p>`;
+  const many = found.count > AT_ONCE;
+  return html`
+    ${many || text ? html`<form class="filters" onSubmit=${(event) => event.preventDefault()}>
+      <label>Find a metric <input type="search" value=${text} maxlength="200" onInput=${(event) => choose(event.target.value, AT_ONCE)} /></label>
+      <span role="status">${count(charts.length)} of ${count(found.count)} metrics are drawn${text ? `; ${count(found.found)} have that in their name` : ""}</span>
+    </form>` : null}
+    ${found.full ? html`<p>There are more curves than this page keeps; <code>echelon metrics</code> lists them all.</p>` : null}
+    <div class="charts">${charts.map((chart) => chart.curves.some((curve) => curve.x.length)
     ? html`<${Chart} key=${chart.name} chart=${chart} />`
-    : html`<figure key=${`${chart.name} without points`}><${Caption} chart=${chart} /><p>No value that could be drawn.</p></figure>`)}</div>`;
+    : html`<figure key=${`${chart.name} without points`}><${Caption} chart=${chart} /><p>No value that could be drawn.</p></figure>`)}</div>
+    ${charts.length < found.found ? html`<p class="buttons"><button type="button" onClick=${() => choose(text, most + AT_ONCE)}>
+      Show ${Math.min(AT_ONCE, found.found - charts.length)} more</button></p>` : null}`;
 }
 
 const Caption = ({ chart }) => html`<figcaption><strong>${plain(chart.name)}</strong> now ${number(chart.last)}</figcaption>`;

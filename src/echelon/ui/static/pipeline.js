@@ -2,7 +2,7 @@
 
 import { html, useEffect, useRef, useState } from "/static/preact.js";
 import { useLive } from "/static/server.js";
-import { Away, State, Table, Trouble } from "/static/parts.js";
+import { Away, Missing, Removed, State, Table, Trouble, useTitle } from "/static/parts.js";
 import { duration, isOver, moment, plain, useTick } from "/static/words.js";
 
 export function Pipeline({ name }) {
@@ -12,12 +12,13 @@ export function Pipeline({ name }) {
     if (message.kind === "pipeline") setFound({ ...message.pipeline, skew: Date.now() / 1000 - message.pipeline.now });
     if (message.kind === "trouble") setTrouble(message);
   });
-  useEffect(() => { document.title = `${name} · echelon`; }, [name]);
+  useTitle(name);
   useTick(found !== null && !isOver(found.state));
+  if (found === null && trouble.unknown) return html`<${Missing} what="pipeline" name=${name} />`;
   if (found === null) return html`<${Away} connected=${connected} /><${Trouble} ...${trouble} /><h1>${name}</h1>${trouble.error ? null : html`<p role="status">Looking …</p>`}`;
   const now = Date.now() / 1000 - found.skew;
   return html`
-    <${Away} connected=${connected} /><${Trouble} ...${trouble} />
+    <${Away} connected=${connected} />${trouble.unknown ? html`<${Removed} name=${name} />` : html`<${Trouble} ...${trouble} />`}
     <h1>${name} <${State} state=${found.state} /></h1>
     ${found.reason ? html`<p class="reason">${plain(found.reason)}</p>` : null}
     <dl class="facts">

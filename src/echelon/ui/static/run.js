@@ -2,8 +2,8 @@
 
 import { html, useEffect, useRef, useState } from "/static/preact.js";
 import { get, post, useLive } from "/static/server.js";
-import { Away, Confirm, State, Table, Trouble } from "/static/parts.js";
-import { Curves } from "/static/curves.js";
+import { Away, Confirm, Missing, Removed, State, Table, Trouble, useTitle } from "/static/parts.js";
+import { Curves, NO_CURVES } from "/static/curves.js";
 import { Lines, NO_LINES, taken } from "/static/lines.js";
 import { bytes, clock, duration, isOver, moment, plain, useTick } from "/static/words.js";
 
@@ -11,18 +11,18 @@ export function Run({ name, readOnly }) {
   const [run, setRun] = useState(null);
   const [trouble, setTrouble] = useState({});
   const [lines, setLines] = useState(NO_LINES);
-  const [charts, setCharts] = useState([]);
+  const [curves, setCurves] = useState(NO_CURVES);
   const [progress, setProgress] = useState(null);
   const [wanted, setWanted] = useState({ rank: null, search: "", at: null });
   const [asking, setAsking] = useState(null);
   const { connected, ask } = useLive(`page=run&name=${encodeURIComponent(name)}`, (message) => {
     if (message.kind === "run") setRun(message.run);
     if (message.kind === "trouble") setTrouble(message);
-    if (message.kind === "metrics") setCharts(message.metrics);
+    if (message.kind === "metrics") setCurves(message);
     if (message.kind === "progress") setProgress(message.progress);
     if (message.kind === "lines") setLines((now) => taken(now, message));
   });
-  useEffect(() => { document.title = `${name} · echelon`; }, [name]);
+  useTitle(name);
   const newest = useRef(wanted);
   const choose = (change) => { // of what is wanted now, also by a part of the page that was drawn before it
     newest.current = { ...newest.current, ...change };
@@ -30,12 +30,14 @@ export function Run({ name, readOnly }) {
     ask(newest.current);
   };
   const path = `/api/runs/${encodeURIComponent(name)}`;
+  if (run === null && trouble.unknown) return html`<${Missing} what="run" name=${name} />`;
   if (run === null) return html`<${Away} connected=${connected} /><${Trouble} ...${trouble} /><h1>${name}</h1>${trouble.error ? null : html`<p role="status">Looking …</p>`}`;
   const status = run.status;
   const over = isOver(status.state);
   const ranks = status.workers.flatMap((worker) => worker.ranks);
   return html`
-    <${Away} connected=${connected} /><${Trouble} ...${trouble} /><${Trouble} ...${run.trouble || {}} />
+    <${Away} connected=${connected} />${trouble.unknown ? html`<${Removed} name=${name} />`
+      : html`<${Trouble} ...${trouble} /><${Trouble} ...${run.trouble || {}} />`}
     <h1>${name} <${State} state=${status.state} /></h1>
     ${status.reason ? html`<p class="reason">${plain(status.reason)}</p>` : null}
     <dl class="facts">
@@ -47,7 +49,7 @@ export function Run({ name, readOnly }) {
       ${status.exit_code === null ? null : html`<dt>Exit code</dt><dd>${status.exit_code}</dd>`}
       ${status.results ? html`<dt>Results</dt><dd><code>${status.results}</code></dd>` : null}
     </dl>
-    ${readOnly ? null : html`<div class="buttons">
+    ${readOnly || trouble.unknown ? null : html`<div class="buttons">
       ${over ? html`<button type="button" class="danger" onClick=${() => setAsking("remove")}>Remove</button>`
         : html`<button type="button" class="danger" onClick=${() => setAsking("stop")}>Stop</button>`}</div>`}
     ${asking === "stop" ? html`<${Confirm} verb="Stop it" question=${`Stop run ${name}? Its ranks get SIGTERM, and SIGKILL ten seconds later.`}
@@ -56,7 +58,7 @@ export function Run({ name, readOnly }) {
       onNo=${() => setAsking(null)} onYes=${async () => { await post(`${path}/remove`); location.hash = "#/"; }} />` : null}
     <${Cause} cause=${status.root_cause} />
     <h2>Where the time went</h2><${Phases} phases=${run.phases} skew=${Date.now() / 1000 - run.now} over=${over} />
-    <h2>Curves</h2><${Curves} charts=${charts} />
+    <h2>Curves</h2><${Curves} found=${curves} ask=${(what) => ask(what, "charts")} />
     <h2>Output</h2>
     <${Lines} found=${lines} ranks=${ranks} wanted=${wanted} ask=${choose} />
     <h2>Workers</h2><${Workers} workers=${status.workers} />

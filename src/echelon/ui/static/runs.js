@@ -1,8 +1,8 @@
 // The list of runs; the steps of a notebook are one row, which unfolds.
 
-import { html, useEffect, useState } from "/static/preact.js";
+import { html, useState } from "/static/preact.js";
 import { useLive } from "/static/server.js";
-import { Away, State, Table, Trouble } from "/static/parts.js";
+import { Away, State, Table, Trouble, useTitle } from "/static/parts.js";
 import { duration, isOver, moment, plain, useTick } from "/static/words.js";
 
 const MOST = 300; // rows at a time
@@ -20,7 +20,7 @@ export function Runs() {
     if (message.kind === "trouble") setTrouble(message);
   });
   useTick();
-  useEffect(() => { document.title = "Runs · echelon"; }, []);
+  useTitle("Runs");
   const now = Date.now() / 1000;
   const find = text.toLowerCase();
   const wanted = entries(runs || [], pipelines).map((entry) => fitting(entry, (run) =>

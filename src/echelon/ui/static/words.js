@@ -52,5 +52,6 @@ export function useTick(on = true) {
 
 export const clock = (at) => at ? new Date(at * 1000).toTimeString().slice(0, 8) : "--:--:--";
 export const moment = (at) => at ? `${new Date(at * 1000).toLocaleDateString("en-CA")} ${clock(at)}` : "";
+export const count = (value) => value.toLocaleString("en-US");
 // What JSON cannot say as a number comes as a text: nan, inf, -inf.
 export const number = (value) => typeof value === "number" ? Number(value.toPrecision(6)).toString() : value ?? "nan";

@@ -41,7 +41,7 @@ from echelon.model.log import LogBlock, LogLine
 from echelon.model.plan import Plan
 from echelon.model.run import Record, RunRef, StopSignal, opening_status, summarise
 from echelon.model.status import RunSummary, fold
-from echelon.model.traits import Traits
+from echelon.model.traits import Traits, Where
 
 if TYPE_CHECKING:
     from echelon.bundle import Bundle
@@ -65,6 +65,11 @@ class WatchedJobs:
     def api(self) -> Api:
         """The way to the cluster."""
         return self._place.connect()
+
+    @property
+    def where(self) -> Where:
+        """The context and the namespace."""
+        return Where(context=self.api.access.context, namespace=self.api.namespace)
 
     def read(self, ref: RunRef) -> Record:
         """The job, as if it had been submitted here."""
