@@ -5,6 +5,7 @@ from __future__ import annotations
 import calendar
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.conftest import PATIENCE, wait_until
@@ -48,8 +49,8 @@ def visit(serve: Serve, tmp_path: Path, shots: Path) -> Visit:
     return go
 
 
-def start(engine: MemoryEngine, name: str, script: str, workers: int = 1, procs: int = 1) -> None:
-    job = Job(name=name, script=script, workers=workers, procs=procs, framework="plain")
+def start(engine: MemoryEngine, name: str, script: str, **more: Any) -> None:
+    job = Job(name=name, script=script, framework="plain", **more)
     submit(Prepared(job=job), engine, stays=False)
 
 
@@ -72,7 +73,7 @@ def test_the_heading_names_the_cluster(visit: Visit) -> None:
 def test_a_run_is_removed_while_a_page_shows_it(visit: Visit) -> None:
     engine = engine_with(fm=training)
     engine._programs["other.py"] = Act(lines=("another one",), lasts=True)
-    visit(engine, "removed", lambda: start(engine, "fm", "other.py"))
+    visit(engine, "removed", lambda: start(engine, "fm", "other.py", results="elsewhere"))
 
 
 @pytest.mark.slow
@@ -99,7 +100,7 @@ def test_long_names_long_lines_and_a_thousand_ranks_fit(visit: Visit) -> None:
         return Act(lines=(f"rank {rank} is here",), lasts=True)
 
     engine = MemoryEngine({"long.py": Act(lines=("x" * 16_000,), lasts=True), "wide.py": wide})
-    start(engine, "n" * 63, "long.py")
+    start(engine, "n" * 40, "long.py")
     start(engine, "wide", "wide.py", workers=100, procs=10)
     visit(engine, "long")
 

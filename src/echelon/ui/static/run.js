@@ -5,7 +5,7 @@ import { get, post, useLive } from "/static/server.js";
 import { Away, Confirm, Missing, Removed, State, Table, Trouble, useTitle } from "/static/parts.js";
 import { Curves, NO_CURVES } from "/static/curves.js";
 import { Lines, NO_LINES, taken } from "/static/lines.js";
-import { bytes, clock, duration, isOver, moment, plain, useTick } from "/static/words.js";
+import { bytes, duration, isOver, moment, plain, time, useTick } from "/static/words.js";
 
 export function Run({ name, readOnly }) {
   const [run, setRun] = useState(null);
@@ -120,6 +120,6 @@ function Events({ path, state }) {
   const [found, setFound] = useState([]);
   useEffect(() => { get(`${path}/events`).then(setFound, () => setFound([])); }, [path, state]);
   return html`<${Table} heads=${["Time", "Event", "Worker", "What"]} rows=${found.map((event, at) => ({ key: at, cells: [
-    clock(event.at), event.kind, event.worker ?? "-",
+    time(event.at), event.kind, event.worker ?? "-",
     plain(event.reason || event.cause?.summary || event.outcome || (event.exit_code === undefined ? "" : `exit code ${event.exit_code}`))] }))} />`;
 }
