@@ -206,7 +206,7 @@ class RunView:
         values = (feed.curves.count, rank, chosen)
         if values == self._values or (values[1:] == self._values[1:] and now - self._drawn < _CURVES):
             return []
-        self._values, self._drawn = values, now
+        self._values, self._drawn = values, now if feed.curves.count else 0.0  # the first ones come at once
         return [drawn(feed, rank, chosen)]
 
 

@@ -27,7 +27,7 @@ function Page({ about }) {
     return () => removeEventListener("hashchange", changed);
   }, []);
   const { kind, name } = read(hash);
-  const current = (page) => kind === page ? "page" : undefined;
+  const current = (page) => kind === page ? "page" : page === "runs" && name !== undefined ? "true" : undefined;
   return html`
     <a class="skip" href="#main" onClick=${(event) => { event.preventDefault(); document.querySelector("main").focus(); }}>To the content</a>
     <header><nav aria-label="pages"><strong>echelon</strong>
@@ -38,7 +38,7 @@ function Page({ about }) {
       : name !== undefined && !/^[\w.-]{1,128}$/.test(name) ? html`<${Missing} what=${kind} name=${name} />`
       : kind === "run" ? html`<${Run} key=${name} name=${name} readOnly=${about.read_only} />`
       : kind === "pipeline" ? html`<${Pipeline} key=${name} name=${name} />`
-      : kind === "cluster" ? html`<${Cluster} />` : html`<${Runs} />`}</main>`;
+      : kind === "cluster" ? html`<${Cluster} />` : html`<${Runs} about=${about} />`}</main>`;
 }
 
 const placed = ({ place, context, namespace }) =>

@@ -40,7 +40,7 @@ export const Table = ({ heads, rows, caption }) => html`
     ${caption ? html`<caption>${caption}</caption>` : null}
     <thead><tr>${heads.map((head) => html`<th scope="col">${head}</th>`)}</tr></thead>
     <tbody>${rows.map((row) => html`<tr key=${row.key}>${row.cells.map((cell, at) =>
-      html`<td data-head=${heads[at]}>${cell}</td>`)}</tr>`)}</tbody>
+      html`<td data-head=${heads[at]} class=${cell === "-" ? "none" : undefined}>${cell}</td>`)}</tr>`)}</tbody>
   </table>`;
 
 // A question before something is done that cannot be undone.

@@ -39,7 +39,7 @@ export function Run({ name, readOnly }) {
     <${Away} connected=${connected} />${trouble.unknown ? html`<${Removed} name=${name} />`
       : html`<${Trouble} ...${trouble} /><${Trouble} ...${run.trouble || {}} />`}
     <h1>${name} <${State} state=${status.state} /></h1>
-    ${status.reason ? html`<p class="reason">${plain(status.reason)}</p>` : null}
+    ${status.reason && status.reason !== status.root_cause?.summary ? html`<p class="reason">${plain(status.reason)}</p>` : null}
     <dl class="facts">
       ${run.pipeline ? html`<dt>Step of</dt><dd><a href=${`#/pipeline/${encodeURIComponent(run.pipeline)}`}>${run.pipeline}</a></dd>` : null}
       <dt>Command</dt><dd><code>${plain(status.command)}</code></dd>
@@ -58,7 +58,7 @@ export function Run({ name, readOnly }) {
       onNo=${() => setAsking(null)} onYes=${async () => { await post(`${path}/remove`); location.hash = "#/"; }} />` : null}
     <${Cause} cause=${status.root_cause} />
     <h2>Where the time went</h2><${Phases} phases=${run.phases} skew=${Date.now() / 1000 - run.now} over=${over} />
-    <h2>Curves</h2><${Curves} found=${curves} ask=${(what) => ask(what, "charts")} />
+    <h2>Curves</h2><${Curves} found=${curves} over=${over} ask=${(what) => ask(what, "charts")} />
     <h2>Output</h2>
     <${Lines} found=${lines} ranks=${ranks} wanted=${wanted} ask=${choose} />
     <h2>Workers</h2><${Workers} workers=${status.workers} />
@@ -90,13 +90,26 @@ function Phases({ phases, skew, over }) {
       ${phase.name} ${duration(took(phase))}${phase.end === null && !over ? " so far" : ""}${phase.reason ? html` <small>${plain(phase.reason)}</small>` : null}</li>`)}</ol>`;
 }
 
+const MANY = 8; // workers on a node, beyond which it has the whole width
+
+// Numbers that follow each other as the first and the last: ranks 0-7, 16.
+function listed(what, values) {
+  const spans = [];
+  for (const value of values) {
+    const last = spans[spans.length - 1];
+    if (last && String(Number(last[1]) + 1) === String(value)) last[1] = value;
+    else spans.push([value, value]);
+  }
+  return `${what}${values.length === 1 ? "" : "s"} ${spans.map(([first, last]) => first === last ? first : `${first}-${last}`).join(", ")}`;
+}
+
 function Workers({ workers }) {
   if (workers.length === 0) return html`<p>They have no place yet.</p>`;
   const nodes = new Map();
   workers.forEach((worker) => nodes.set(worker.node || "-", [...(nodes.get(worker.node || "-") || []), worker]));
-  return html`<ul class="map">${[...nodes].map(([node, on]) => html`<li><strong>${node}</strong><ul>${on.map((worker) => html`
+  return html`<ul class="map">${[...nodes].map(([node, on]) => html`<li class=${on.length > MANY ? "many" : ""}><strong>${node}</strong><ul>${on.map((worker) => html`
     <li>worker ${worker.worker}${worker.role === "worker" ? "" : ` (${worker.role})`}: ${worker.state}
-      <br />rank${worker.ranks.length === 1 ? "" : "s"} ${worker.ranks.join(", ")}${worker.gpus.length ? `; GPU ${worker.gpus.join(", ")}` : ""}
+      <br />${listed("rank", worker.ranks)}${worker.gpus.length ? `, ${listed("GPU", worker.gpus)}` : ""}
       ${worker.reason ? html`<br /><small>${plain(worker.reason)}</small>` : null}</li>`)}</ul></li>`)}</ul>`;
 }
 
@@ -107,13 +120,13 @@ function Results({ path, name, state }) {
   if (found === null) return html`<p>Looking …</p>`;
   if (found.error) return html`<${Trouble} ...${found} />`;
   return html`
-    <button type="button" onClick=${look}>Look again</button>
     ${!found.here ? html`<p>They are not on this machine: <code>echelon get ${name}</code> brings them.</p>`
       : found.files.length === 0 ? html`<p>There are none so far.</p>`
       : html`<${Table} heads=${["File", "Size", "Changed"]} rows=${found.files.map((file) => ({ key: file.path, cells: [
           html`<a download href=${`${path}/results/${file.path.split("/").map(encodeURIComponent).join("/")}`}>${plain(file.path)}</a>`,
           bytes(file.bytes), moment(file.changed)] }))} />`}
-    ${found.more ? html`<p>and more in <code>${found.folder}</code>.</p>` : null}`;
+    ${found.more ? html`<p>and more in <code>${found.folder}</code>.</p>` : null}
+    <div class="buttons"><button type="button" onClick=${look}>Look again</button></div>`;
 }
 
 function Events({ path, state }) {
