@@ -1,7 +1,7 @@
 """Visits to the dashboard in a real browser at its edges: too many, too long, gone, cut off.
 
-`python -m tests.ui.odd CHROMIUM ADDRESS FOLDER VISIT`, as `tests/ui/visit.py`; where the test has something to
-do meanwhile, a visit prints a line and reads one."""
+`python -m tests.ui.odd CHROMIUM ADDRESS FOLDER VISIT`, as `tests/ui/visit.py`; where the test has something
+to do meanwhile, a visit prints a line and reads one."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def silent(page: Page, address: str, _shots: Path) -> None:
 
 
 def long(page: Page, address: str, shots: Path) -> None:
-    """Names of 40 characters, the longest that there are, lines of 16,000 and a thousand ranks, at every width."""
+    """The longest names, lines of 16,000 characters and a thousand ranks, at every width."""
     page.goto(address)
     name = "n" * 40
     expect(page.get_by_role("link", name=name)).to_be_visible()
@@ -189,7 +189,9 @@ def audit(page: Page, address: str, shots: Path) -> None:
             page.evaluate("(hash) => { location.hash = hash }", hash_)
             expect(page.locator(there).first).to_be_visible()
             page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true })")
-            page.screenshot(path=shots / f"audit-{colours}-{hash_.strip('#/%').replace('/', '-')}.png", full_page=True)
+            page.screenshot(
+                path=shots / f"audit-{colours}-{hash_.strip('#/%').replace('/', '-')}.png", full_page=True
+            )
             troubles += [f"{hash_} {colours}: {each}" for each in page.evaluate(AUDIT)]
     page.evaluate("location.hash = '#/run/fm'")
     expect(page.get_by_role("log")).to_be_visible()
@@ -206,7 +208,8 @@ def unseen(page: Page) -> list[str]:
         name = page.evaluate(
             """() => { const at = document.activeElement, style = getComputedStyle(at);
             if (at === document.body) return null;
-            return [at.outerHTML.slice(0, 80), style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 2]; }"""
+            const ring = style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 2;
+            return [at.outerHTML.slice(0, 80), ring]; }"""
         )
         if name is None:
             break

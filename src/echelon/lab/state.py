@@ -110,8 +110,8 @@ def stop(found: Noted) -> list[str]:
 
 
 def place_of(record: PipelineRecord) -> Target:
-    """Where its steps run: the cluster's context and namespace of then, whatever kubectl is turned to now. Where
-    they have no name (in a pod), or an older version wrote the record, it is what holds in the notebook's folder.
+    """Where its steps run: the cluster's context and namespace of then, whatever kubectl is turned to now.
+    Where none is recorded (in a pod, by an older version), it is what holds in the notebook's folder.
     """
     here = Surroundings(folder=Path(record.notebook).parent, environment=dict(os.environ))
     on = CLUSTER if record.on else LOCAL

@@ -82,9 +82,7 @@ class Feed:
         with self._reading:
             return self._reader.lowest()
 
-    def charts(
-        self, rank: int | None, search: str = "", most: int = MOST_CHARTS
-    ) -> list[dict[str, Any]]:
+    def charts(self, rank: int | None, search: str = "", most: int = MOST_CHARTS) -> list[dict[str, Any]]:
         """The curves of a rank. A last value that JSON has no number for is a text: nan, inf or -inf."""
         found = self.curves.charts(rank, search=search, most=most)
         return [{**each, "last": _plain(each["last"])} for each in found]
