@@ -18,7 +18,7 @@ from echelon.model.job import PIPELINE, Job
 from echelon.model.plan import Plan
 from echelon.model.resources import Resources
 from echelon.model.run import RunRef
-from echelon.model.traits import Traits
+from echelon.model.traits import Traits, Where
 from echelon.notebook import graph
 from echelon.notebook.folder import PipelineFolder, PipelineRecord, StepRecord, held, write_record
 from echelon.notebook.noted import note_pipeline
@@ -36,7 +36,8 @@ _HELD = {
 class Played(MemoryEngine):
     """A cluster of three nodes; each thing that happens takes `pace` seconds."""
 
-    traits = Traits(place="k8s team-a")
+    traits = Traits(place="the cluster")
+    where = Where(context="lab", namespace="team-a")
 
     def __init__(self, now: float, programs: dict[str, Any]) -> None:
         super().__init__(programs, cluster=Cluster(nodes=tuple(map(_node, _HELD))))

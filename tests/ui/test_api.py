@@ -13,7 +13,9 @@ from tests.ui.client import HOSTILE, Client, engine_with, training
 from echelon.engines.choose import CLUSTER, choose_engine
 from echelon.engines.memory.engine import MemoryEngine
 from echelon.engines.memory.script import Act
+from echelon.model.progress import Progress
 from echelon.model.traits import Where
+from echelon.ui.reading import progress_data
 
 Serve = Callable[..., Client]
 
@@ -59,6 +61,12 @@ def test_of_many_metrics_those_that_are_asked_for(serve: Serve) -> None:
     assert len(names("most=60")) == len(names("most=1000")) == 60
     assert names("search=ER59") == ["layer59"]
     assert names("search=layer5&most=2") == ["layer5", "layer50"]
+
+
+def test_all_of_the_last_epoch_is_not_all_of_a_run_that_is_over() -> None:
+    come = Progress(rank=0, epoch=3, done=1.0, of="epoch", metrics={"loss": 1.4})
+    assert progress_data(come, over=False) == {"done": 1.0, "rank": 0, "text": "epoch 3, 100%, loss 1.4"}
+    assert progress_data(come, over=True) == {"done": None, "rank": 0, "text": "epoch 3, loss 1.4"}
 
 
 def test_which_cluster_it_is(serve: Serve, trained: MemoryEngine) -> None:

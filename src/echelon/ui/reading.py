@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -159,7 +160,11 @@ def progress_data(progress: Progress | None, *, over: bool) -> dict[str, Any] | 
     """How far a run has come as a page shows it: a bar and words."""
     if progress is None:
         return None
-    text = ", ".join(words(at_end(progress) if over else progress))
+    if over:
+        progress = at_end(progress)
+        if progress.of == "epoch":  # all of its last epoch says nothing of the run
+            progress = replace(progress, done=None)
+    text = ", ".join(words(progress))
     return {"done": progress.done, "rank": progress.rank, "text": text}
 
 

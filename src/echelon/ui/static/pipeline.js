@@ -32,7 +32,7 @@ export function Pipeline({ name }) {
     <${Table} heads=${["Step", "State", "Took", "After", "Gets", "What"]} rows=${found.steps.map((step) => ({ key: step.name, cells: [
       step.run ? html`<a href=${`#/run/${encodeURIComponent(step.run)}`}>${step.name}</a>` : step.name,
       html`<${State} state=${step.state} mark=${step.sign} />`,
-      step.started === null ? "-" : duration((step.ended ?? now) - step.started),
+      step.started === null ? "-" : html`<span class="time">${duration((step.ended ?? now) - step.started)}</span>`,
       (step.after || []).join(", ") || "-", gets(step) || "-", what(step)] }))} />`;
 }
 

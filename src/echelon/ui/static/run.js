@@ -124,7 +124,7 @@ function Results({ path, name, state }) {
       : found.files.length === 0 ? html`<p>There are none so far.</p>`
       : html`<${Table} heads=${["File", "Size", "Changed"]} rows=${found.files.map((file) => ({ key: file.path, cells: [
           html`<a download href=${`${path}/results/${file.path.split("/").map(encodeURIComponent).join("/")}`}>${plain(file.path)}</a>`,
-          bytes(file.bytes), moment(file.changed)] }))} />`}
+          bytes(file.bytes), html`<span class="time">${moment(file.changed)}</span>`] }))} />`}
     ${found.more ? html`<p>and more in <code>${found.folder}</code>.</p>` : null}
     <div class="buttons"><button type="button" onClick=${look}>Look again</button></div>`;
 }
