@@ -64,7 +64,7 @@ def test_of_many_metrics_those_that_are_asked_for(serve: Serve) -> None:
 
 
 def test_all_of_the_last_epoch_is_not_all_of_a_run_that_is_over() -> None:
-    come = Progress(rank=0, epoch=3, done=1.0, of="epoch", metrics={"loss": 1.4})
+    come = Progress(rank=0, at=1.0, epoch=3, done=1.0, of="epoch", metrics={"loss": 1.4})
     assert progress_data(come, over=False) == {"done": 1.0, "rank": 0, "text": "epoch 3, 100%, loss 1.4"}
     assert progress_data(come, over=True) == {"done": None, "rank": 0, "text": "epoch 3, loss 1.4"}
 
