@@ -48,15 +48,20 @@ function what(step) {
 function Graph({ name, steps }) {
   const place = useRef(null), focused = useRef(null);
   useEffect(() => {
-    let left = false;
-    picture(`/api/pipelines/${encodeURIComponent(name)}/graph`).then((drawn) => {
-      if (left || !drawn) return;
+    let left = false, timer = 0;
+    const draw = () => picture(`/api/pipelines/${encodeURIComponent(name)}/graph`).then((drawn) => {
+      if (left) return;
+      if (!drawn) { // the request was lost: no other change may come
+        timer = setTimeout(draw, 2000);
+        return;
+      }
       const link = document.activeElement?.closest(".graph a");
       if (link || document.activeElement !== document.body) focused.current = link?.getAttribute("href");
       place.current.replaceChildren(copied(drawn));
       if (focused.current) place.current.querySelector(`a[href="${CSS.escape(focused.current)}"]`)?.focus();
     });
-    return () => { left = true; };
+    draw();
+    return () => { left = true; clearTimeout(timer); };
   }, [name, JSON.stringify(steps.map((step) => [step.state, step.run]))]);
   return html`<div class="graph" ref=${place} role="group" aria-label=${`graph of ${name}`} tabindex="0"></div>`;
 }
