@@ -14,7 +14,7 @@ from echelon.engines.memory.engine import MemoryEngine
 from echelon.engines.memory.script import Act
 from echelon.model.engine import usage
 from echelon.model.engine.cluster import Cluster, Gpu, Node
-from echelon.model.engine.traits import Traits
+from echelon.model.engine.traits import Traits, Where
 from echelon.model.job import PIPELINE, Job
 from echelon.model.plan import Plan
 from echelon.model.resources import Resources
@@ -36,7 +36,8 @@ _HELD = {
 class Played(MemoryEngine):
     """A cluster of three nodes; each thing that happens takes `pace` seconds."""
 
-    traits = Traits(place="k8s team-a")
+    traits = Traits(place="the cluster")
+    where = Where(context="lab", namespace="team-a")
 
     def __init__(self, now: float, programs: dict[str, Any]) -> None:
         super().__init__(programs, cluster=Cluster(nodes=tuple(map(_node, _HELD))))

@@ -9,10 +9,14 @@ from pathlib import Path
 import pytest
 from tests.notebook.books import write_book
 
+from echelon.engines.local.engine import LocalEngine
 from echelon.errors import UnknownRun
 from echelon.lab.requests import Asked
 from echelon.lab.starting import command_of, continued
 from echelon.lab.state import last_lines, newest_run, place_of, run_of, state_of
+from echelon.model.engine.traits import Where
+from echelon.model.output.log import LogLine
+from echelon.notebook.execution.running import Request, run_notebook
 from echelon.notebook.kept.folder import (
     PipelineFolder,
     PipelineRecord,
@@ -90,6 +94,33 @@ def test_a_failure_names_the_cell_that_ran_by_its_id(home: Path, tmp_path: Path)
     assert state_of(found).steps[0].cell_id == ""  # the executed notebook is not there
     write_book(folder.path / "notebook.ipynb", [("", "1"), ("step:b", "raise ValueError")])
     assert state_of(found).steps[0].cell_id == "cell-1"  # cells are numbered from 1, ids of the tests' from 0
+
+
+class InACluster(LocalEngine):
+    """Runs here, as far as its steps go."""
+
+    where = Where(context="then", namespace="team")
+
+
+class Nobody:
+    """Watches nothing."""
+
+    def changed(self, step: str, record: StepRecord) -> None: ...
+
+    def line(self, step: str, line: LogLine) -> None: ...
+
+    def notice(self, text: str) -> None: ...
+
+
+def test_a_run_remembers_the_context_that_was_current(home: Path, tmp_path: Path) -> None:
+    """Nobody had named it: `kubectl config use-context` must not lead elsewhere afterwards."""
+    book = tmp_path / "book.ipynb"
+    write_book(book, [("step:a", "x = 1")])
+    run_notebook(Request(notebook=book, parameters={}, root=tmp_path / "runs"), InACluster(), Nobody())
+    found = noted("book-1")
+    assert found is not None
+    record = replace(found.record, on="the cluster")
+    assert place_of(record) == Target(on="k8s", context="then", namespace="team")
 
 
 def test_the_command_that_a_button_means() -> None:

@@ -93,6 +93,11 @@ def visit(page: Page, shots: Path) -> None:
     expect(panel.get_by_text("Tags: step:train prev:load")).to_be_visible()
     expect(panel.locator(".echelon-graph")).to_contain_text("data")  # the variable between the steps
     show(page, shots, "tagged")
+    below = cell(page, 3).evaluate(
+        """(cell) => cell.querySelector(".jp-cell-toolbar").getBoundingClientRect().top
+        - cell.getBoundingClientRect().top - parseFloat(getComputedStyle(cell, "::before").height)"""
+    )
+    assert below >= 0, f"the cell's toolbar covers {-below} pixels of its mark"
     # What is typed counts also if the field is left for another cell.
     panel.get_by_label("Memory").fill("1Gi")
     cell(page, 1).locator(".jp-InputArea-editor").click()

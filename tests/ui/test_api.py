@@ -10,8 +10,12 @@ import pytest
 from tests.conftest import wait_until
 from tests.ui.client import HOSTILE, Client, engine_with, training
 
+from echelon.engines.choose import CLUSTER, choose_engine
 from echelon.engines.memory.engine import MemoryEngine
 from echelon.engines.memory.script import Act
+from echelon.model.engine.traits import Where
+from echelon.model.output.progress import Progress
+from echelon.ui.reading import progress_data
 
 Serve = Callable[..., Client]
 
@@ -44,6 +48,42 @@ def test_logs_by_rank_by_text_and_page_by_page(serve: Serve, trained: MemoryEngi
     assert [line[0] for line in later] == list(range(found[0], 14))
     earlier = client.data(f"/api/runs/fm/logs?before={found[0]}&rank=0")["lines"]
     assert earlier[-1][5] == HOSTILE
+
+
+def test_of_many_metrics_those_that_are_asked_for(serve: Serve) -> None:
+    line = " ".join(["step=1", *(f"layer{number}={number}" for number in range(60))])
+    client = serve(engine_with(many=Act(lines=(line,)))).enter()
+
+    def names(query: str) -> list[str]:
+        return [chart["name"] for chart in client.data(f"/api/runs/many/metrics?{query}")]
+
+    assert len(names("")) == 48
+    assert len(names("most=60")) == len(names("most=1000")) == 60
+    assert names("search=ER59") == ["layer59"]
+    assert names("search=layer5&most=2") == ["layer5", "layer50"]
+
+
+def test_all_of_the_last_epoch_is_not_all_of_a_run_that_is_over() -> None:
+    come = Progress(rank=0, at=1.0, epoch=3, done=1.0, of="epoch", metrics={"loss": 1.4})
+    assert progress_data(come, over=False) == {"done": 1.0, "rank": 0, "text": "epoch 3, 100%, loss 1.4"}
+    assert progress_data(come, over=True) == {"done": None, "rank": 0, "text": "epoch 3, loss 1.4"}
+
+
+def test_which_cluster_it_is(serve: Serve, trained: MemoryEngine) -> None:
+    trained.where = Where(context="dev", namespace="team-a")
+    about = serve(trained).enter().data("/api/about")
+    assert (about["context"], about["namespace"]) == ("dev", "team-a")
+
+
+def test_a_kubeconfig_that_cannot_be_read_leaves_the_pages_to_say_so(
+    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    client = serve(choose_engine(CLUSTER)).enter()
+    about = client.data("/api/about")
+    assert (about["place"], about["context"], about["namespace"]) == ("the cluster", "", "")
+    status, _, said = client.get("/api/runs")
+    assert (status, b"no kubeconfig" in said) == (409, True)
 
 
 def test_curves_and_the_cause_of_a_failure(serve: Serve) -> None:

@@ -83,13 +83,19 @@ def visit(page: Page, address: str, shots: Path) -> None:
     print("together again", flush=True)
 
 
-def main(chromium: str, address: str, shots: Path, look: Callable[[Page, str, Path], None] = visit) -> None:
+def main(
+    chromium: str,
+    address: str,
+    shots: Path,
+    look: Callable[[Page, str, Path], None] = visit,
+    zone: str | None = None,
+) -> None:
     """Open a browser and look; what the page's scripts complain of is an error."""
     troubles: list[str] = []
     expect.set_options(timeout=SECONDS * 1000)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium)
-        page = browser.new_context(locale="en-US", color_scheme="light").new_page()
+        page = browser.new_context(locale="en-US", color_scheme="light", timezone_id=zone).new_page()
         page.set_default_timeout(SECONDS * 1000)
         page.on("pageerror", lambda error: troubles.append(str(error)))
         page.on(

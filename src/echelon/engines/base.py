@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 from echelon.errors import RunExists, StateTrouble, UnknownRun
 from echelon.model.copy import LeftOut
 from echelon.model.engine.cluster import Cluster
-from echelon.model.engine.traits import Traits
+from echelon.model.engine.traits import Traits, Where
 from echelon.model.event import Event
 from echelon.model.job import Job
 from echelon.model.output.log import LogBlock, LogLine
@@ -117,6 +117,11 @@ class Engine(Protocol):
     @property
     def traits(self) -> Traits:
         """How it differs from other engines."""
+        ...
+
+    @property
+    def where(self) -> Where:
+        """Which place it is, as far as there are several. Nothing is asked for it, but files are read."""
         ...
 
     @property

@@ -110,7 +110,9 @@ def stop(found: Noted) -> list[str]:
 
 
 def place_of(record: PipelineRecord) -> Target:
-    """Where its steps run: what the command named of a cluster, else what holds in the notebook's folder."""
+    """Where its steps run: the cluster's context and namespace of then, whatever kubectl is turned to now.
+    Where none is recorded (in a pod, by an older version), it is what holds in the notebook's folder.
+    """
     here = Surroundings(folder=Path(record.notebook).parent, environment=dict(os.environ))
     on = CLUSTER if record.on else LOCAL
     return where_to_look(

@@ -12,7 +12,7 @@ from echelon.model.output.metric import Metric
 
 _MOST_POINTS = 4000  # of a series; beyond it, every second one is dropped
 _MOST_SERIES = 2000
-_MOST_CHARTS = 48
+MOST_CHARTS = 48  # that are shown, unless more are asked for
 
 
 class _Series:
@@ -46,6 +46,7 @@ class Curves:
 
     def __init__(self) -> None:
         self.count = 0
+        self.full = False  # whether there were more series than are kept
         self._series: dict[tuple[str, int | None, str | None], _Series] = {}
         self._lock = threading.Lock()
 
@@ -56,22 +57,36 @@ class Curves:
             series = self._series.get(key)
             if series is None:
                 if len(self._series) >= _MOST_SERIES:
+                    self.full = True
                     return
                 series = self._series[key] = _Series()
             series.add(metric)
             self.count += 1
 
-    def charts(self, rank: int | None = None) -> list[dict[str, Any]]:
-        """A chart for each metric: its axis, and the curves of one rank, or of the lowest that has it."""
+    def names(self, rank: int | None = None, search: str = "") -> list[str]:
+        """The metrics of one rank, or of any, whose name has a text, whatever the case of its letters."""
         with self._lock:
-            keys = [Key("", *key) for key in self._series if rank is None or key[1] == rank]
+            found = dict.fromkeys(name for name, of, _ in self._series if rank is None or of == rank)
+        return [name for name in found if search.lower() in name.lower()]
+
+    def charts(
+        self, rank: int | None = None, *, search: str = "", most: int = MOST_CHARTS
+    ) -> list[dict[str, Any]]:
+        """A chart for each of the first of those metrics: its axis, and the curves of one rank, or of the
+        lowest that has it.
+        """
+        wanted = self.names(rank, search)[:most]
+        found: dict[str, list[Key]] = {name: [] for name in wanted}
+        with self._lock:
+            keys = [
+                Key("", *key) for key in self._series if key[0] in found and (rank is None or key[1] == rank)
+            ]
             chosen = first_ranks(keys)
             points = {key: self._series[key[1:]].points() for key in chosen}
-        found: dict[str, list[Key]] = {}
         for key in chosen:
-            found.setdefault(key.name, []).append(key)
+            found[key.name].append(key)
         charts = []
-        for name, each in list(found.items())[:_MOST_CHARTS]:
+        for name, each in found.items():
             axis, drawn = curves([(_label(key), points[key]) for key in each])
             charts.append(
                 {

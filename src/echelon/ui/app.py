@@ -81,7 +81,7 @@ def make_app(reading: Reading, keys: Keys) -> Guard:
         return Response(drawing_of(reading.pipeline(_name(request))), media_type="image/svg+xml")
 
     def logs(request: Request) -> Response:
-        wanted = Wanted(_number(request, "rank"), request.query_params.get("search", "")[:200])
+        wanted = Wanted(_number(request, "rank"), _search(request))
         after, before = _number(request, "after"), _number(request, "before")
         return _data(reading.logs(_name(request), wanted, after, before))
 
@@ -109,7 +109,9 @@ def make_app(reading: Reading, keys: Keys) -> Guard:
         "/api/cluster": lambda _request: reading.cluster(),
         "/api/runs/{name}": lambda request: reading.run(_name(request)),
         "/api/runs/{name}/events": lambda request: reading.events(_name(request)),
-        "/api/runs/{name}/metrics": lambda request: reading.metrics(_name(request), _number(request, "rank")),
+        "/api/runs/{name}/metrics": lambda request: reading.metrics(
+            _name(request), _number(request, "rank"), _search(request), _number(request, "most")
+        ),
     }
     routes = [
         Route("/", page),
@@ -183,6 +185,10 @@ def _name(request: Request) -> str:
     name = request.path_params["name"]
     assert isinstance(name, str)
     return name
+
+
+def _search(request: Request) -> str:
+    return request.query_params.get("search", "")[:200]
 
 
 def _number(request: Request, field: str) -> int | None:

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from echelon.errors import EchelonError, Unavailable
 from echelon.handle import Run
-from echelon.metrics.curves import Curves
+from echelon.metrics.curves import MOST_CHARTS, Curves
 from echelon.metrics.progress import ProgressReader
 from echelon.model.event import Event
 from echelon.model.output.log import LogBlock, LogLine, whole_lines
@@ -87,9 +87,9 @@ class Feed:
         with self._reading:
             return self._reader.lowest()
 
-    def charts(self, rank: int | None) -> list[dict[str, Any]]:
+    def charts(self, rank: int | None, search: str = "", most: int = MOST_CHARTS) -> list[dict[str, Any]]:
         """The curves of a rank. A last value that JSON has no number for is a text: nan, inf or -inf."""
-        found = self.curves.charts(rank)
+        found = self.curves.charts(rank, search=search, most=most)
         return [{**each, "last": _plain(each["last"])} for each in found]
 
     def forget_status(self) -> None:

@@ -11,8 +11,9 @@ from starlette.concurrency import run_in_threadpool
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from echelon.engines.decoding import decode
-from echelon.errors import EchelonError, InvalidJob
+from echelon.errors import EchelonError, InvalidJob, UnknownRun
 from echelon.model.status import FINAL, RunSummary
+from echelon.ui.charts import USUAL, Charts, drawn, read_charts
 from echelon.ui.feed import Feed
 from echelon.ui.pipelines import pipeline_data
 from echelon.ui.reading import Reading, error_data, progress_data
@@ -22,6 +23,7 @@ from echelon.ui.spool import Wanted
 _TICK = 0.25  # seconds between two looks for news
 _CURVES = 1.0  # the same for curves
 _PIPELINE = 1.0  # the same for the steps of a pipeline
+_BEAT = 5.0  # seconds after which a page is told again that the server is there (server.js)
 _STALE = 1.0  # seconds after which a page that only asks for lines is told the rest, too
 
 News = list[dict[str, Any]]
@@ -36,6 +38,9 @@ class View:
 
     def ask(self, wanted: Wanted) -> None:
         """The page wants other lines, where there are any."""
+
+    def draw(self, charts: Charts) -> None:
+        """The page wants other curves, where there are any."""
 
     @property
     def urgent(self) -> bool:
@@ -101,18 +106,22 @@ class RunView(View):
     def __init__(self, reading: Reading, name: str) -> None:
         self._reading, self._name = reading, name
         self._feed: Feed | None = None
-        self._wanted = Wanted()
+        self._wanted, self._charts = Wanted(), USUAL
         self._selection: Selection | None = None
         self._asked, self._looked = False, 0.0
         self._told: object = None  # of the lines
         self._stands: object = None
-        self._values: tuple[int | None, ...] = ()
+        self._values: tuple[object, ...] = ()
         self._drawn = 0.0
         self._come: dict[str, Any] | None = None  # how far it has come, as the page knows it
 
     def ask(self, wanted: Wanted) -> None:
         """Send these lines: from a place on, or the last, and those that come."""
         self._wanted, self._asked = wanted, True
+
+    def draw(self, charts: Charts) -> None:
+        """Send these curves."""
+        self._charts = charts
 
     @property
     def behind(self) -> bool:
@@ -191,12 +200,12 @@ class RunView(View):
         ]
 
     def _curves(self, feed: Feed) -> News:
-        now, rank = time.monotonic(), self._wanted.rank
-        values = (feed.curves.count, rank)
+        now, rank, chosen = time.monotonic(), self._wanted.rank, self._charts
+        values = (feed.curves.count, rank, chosen)
         if values == self._values or (values[1:] == self._values[1:] and now - self._drawn < _CURVES):
             return []
-        self._values, self._drawn = values, now
-        return [{"kind": "metrics", "metrics": feed.charts(rank)}]
+        self._values, self._drawn = values, now if feed.curves.count else 0.0  # the first ones come at once
+        return [drawn(feed, rank, chosen)]
 
 
 def view_of(reading: Reading, page: str, name: str) -> View:
@@ -225,8 +234,11 @@ async def serve(socket: WebSocket, reading: Reading) -> None:
     async def listen() -> None:
         nonlocal asked
         while True:
-            wanted = read_wanted(await socket.receive_text())
-            if wanted is not None:
+            text = await socket.receive_text()
+            if (charts := read_charts(text)) is not None:
+                view.draw(charts)
+                asked.set()
+            elif (wanted := read_wanted(text)) is not None:
                 view.ask(wanted)
                 asked.set()
 
@@ -237,7 +249,8 @@ async def serve(socket: WebSocket, reading: Reading) -> None:
             try:
                 news = await run_in_threadpool(view.news)
             except EchelonError as error:
-                news = [{"kind": "trouble", **error_data(error)}]
+                unknown = isinstance(error, UnknownRun)
+                news = [{"kind": "trouble", **error_data(error), "unknown": unknown}]
                 if news == told:
                     news = []
                 else:
@@ -252,7 +265,14 @@ async def serve(socket: WebSocket, reading: Reading) -> None:
                 await asked.wait()
             asked = anyio.Event()
 
+    async def beat() -> None:
+        """Whatever a look at a cluster takes."""
+        while True:
+            await anyio.sleep(_BEAT)
+            await socket.send_text('{"kind":"beat"}')
+
     async with anyio.create_task_group() as group:
+        group.start_soon(_until_gone, beat, group.cancel_scope)
         group.start_soon(_until_gone, listen, group.cancel_scope)
         group.start_soon(_until_gone, tell, group.cancel_scope)
 

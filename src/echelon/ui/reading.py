@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from echelon.engines.base import Engine, RunDamaged, unknown_run
 from echelon.errors import EchelonError
 from echelon.handle import Run
 from echelon.jobfile.of_job import job_file_of
+from echelon.metrics.curves import MOST_CHARTS
+from echelon.model.engine.traits import Where
 from echelon.model.output.progress import Progress, at_end, words
 from echelon.model.run import parse_uri
 from echelon.model.status import RunSummary
@@ -44,7 +47,12 @@ class Reading:
 
     def about(self) -> dict[str, Any]:
         """What this page looks at."""
-        return {"version": __version__, "place": self._engine.traits.place, "read_only": self.read_only}
+        try:
+            where = self._engine.where
+        except EchelonError:  # the pages say what is wrong with the kubeconfig
+            where = Where()
+        place = self._engine.traits.place
+        return {"version": __version__, "place": place, **where._asdict(), "read_only": self.read_only}
 
     def runs(self) -> list[dict[str, Any]]:
         """All runs, the newest first."""
@@ -118,11 +126,13 @@ class Reading:
             for event in list(feed.events)
         ]
 
-    def metrics(self, name: str, rank: int | None) -> list[dict[str, Any]]:
+    def metrics(
+        self, name: str, rank: int | None, search: str = "", most: int | None = None
+    ) -> list[dict[str, Any]]:
         """A run's curves."""
         feed = self.feed(name)
         feed.catch_up()
-        return feed.charts(rank)
+        return feed.charts(rank, search, MOST_CHARTS if most is None else most)
 
     def results_folder(self, name: str) -> Path | None:
         """Where a run's results are on this machine, if they belong here."""
@@ -150,7 +160,11 @@ def progress_data(progress: Progress | None, *, over: bool) -> dict[str, Any] | 
     """How far a run has come as a page shows it: a bar and words."""
     if progress is None:
         return None
-    text = ", ".join(words(at_end(progress) if over else progress))
+    if over:
+        progress = at_end(progress)
+        if progress.of == "epoch":  # all of its last epoch says nothing of the run
+            progress = replace(progress, done=None)
+    text = ", ".join(words(progress))
     return {"done": progress.done, "rank": progress.rank, "text": text}
 
 

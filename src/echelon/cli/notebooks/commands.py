@@ -122,8 +122,6 @@ def run(notebook: Path, params: tuple[str, ...], **options: Any) -> int:
         start=options["start"],
         only=options["only"],
         root=options["results"],
-        context=target.context,
-        namespace=target.namespace,
         options=execute.Options(
             python=options["python"],
             cache=options["cache"],

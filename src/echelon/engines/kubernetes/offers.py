@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from echelon.engines.kubernetes.abilities import cluster
 from echelon.engines.kubernetes.follow import view as views
 from echelon.engines.machine import Submissions
+from echelon.model.engine.traits import Where
 
 if TYPE_CHECKING:
     from echelon.engines.kubernetes.abilities.applying import ClusterManifests
@@ -30,6 +31,11 @@ class Offers:
     def api(self) -> Api:
         """The way to the cluster."""
         raise NotImplementedError
+
+    @property
+    def where(self) -> Where:
+        """The context, which the kubeconfig may have chosen, and the namespace."""
+        return Where(context=self.api.access.context, namespace=self.api.namespace)
 
     @cached_property
     def ports(self) -> PodPorts:

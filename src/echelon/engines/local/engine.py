@@ -29,7 +29,7 @@ from echelon.engines.terminal_size import size_for
 from echelon.errors import StateTrouble
 from echelon.model.copy import LeftOut
 from echelon.model.engine.cluster import Cluster
-from echelon.model.engine.traits import Traits
+from echelon.model.engine.traits import Traits, Where
 from echelon.model.event import Event
 from echelon.model.job import Job, asks_for_any, ranks_asked
 from echelon.model.output.log import LogBlock, LogLine, each_line
@@ -52,6 +52,7 @@ POLL = 0.03  # seconds between two looks at a run's files while following it
 class LocalEngine:
     """Runs on this machine."""
 
+    where = Where()
     traits = Traits(place="this machine")  # a queued run has a supervisor, which retries
     ports = delivery = volumes = manifests = queueing = notebooks = None
 

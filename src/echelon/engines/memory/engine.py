@@ -37,7 +37,7 @@ from echelon.model import ends
 from echelon.model.copy import LeftOut
 from echelon.model.engine.cluster import Cluster
 from echelon.model.engine.sample import Samples
-from echelon.model.engine.traits import Traits
+from echelon.model.engine.traits import Traits, Where
 from echelon.model.event import Event, Kind
 from echelon.model.job import Job
 from echelon.model.output.log import LogLine
@@ -56,6 +56,7 @@ class MemoryEngine:
     that is up to the caller. `results` are all result files ever written, by folder and by path in it.
     """
 
+    where = Where()
     traits = Traits(place="the memory engine")
     shell = ports = delivery = volumes = checkup = usage = manifests = queueing = None
     notebooks = None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from echelon.values import frozen
 
 
@@ -17,3 +19,10 @@ class Traits:
     shared: bool = False  # `runs` lists other users' runs too
     foreign: bool = False  # its runs are objects that were not made by echelon
     previews_objects: bool = False  # `objects` gives some, which are the same on whatever nodes
+
+
+class Where(NamedTuple):
+    """Which of several places of a kind, by the user's own names for it; "" where there is only one."""
+
+    context: str = ""
+    namespace: str = ""

@@ -49,10 +49,6 @@ class Request:
     start: str | None = None  # continue the newest run at this step
     only: str | None = None  # run this step alone, on the variables of the newest run
     root: Path = Path("runs")
-    context: str | None = (
-        None  # and namespace: what was named of a cluster, for those who look at the run later
-    )
-    namespace: str | None = None
     options: Options = Options()
 
 
@@ -104,8 +100,8 @@ def run_notebook(request: Request, engine: Engine, watcher: Watcher) -> Finished
                 given=texts,
                 steps=steps,
                 on=engine.traits.place if engine.traits.remote else "",
-                context=request.context or "",
-                namespace=request.namespace or "",
+                context=engine.where.context,  # and not what kubectl is turned to later
+                namespace=engine.where.namespace,
                 volume=choice.open_volume(folder.name),
                 image=choice.image or "",
                 graph=graph_of(pipeline),

@@ -73,7 +73,7 @@ class PipelineRecord:
     given: Mapping[str, str] = field(default_factory=dict)  # the same, as `--param` gave them
     steps: Mapping[str, StepRecord] = field(default_factory=dict)
     on: str = ""  # where its steps run: "" is this machine
-    context: str = ""  # and namespace: of the cluster, where the command or the project named them
+    context: str = ""  # and namespace: of the cluster, whether the command or the kubeconfig chose them
     namespace: str = ""
     volume: RunVolume | None = None  # in a cluster, what holds their values and files
     image: str = ""  # in a cluster, that of every step that names none; "" is the cluster's default

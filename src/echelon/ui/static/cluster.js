@@ -1,14 +1,16 @@
 // The machine, or the cluster: devices, who holds what, the queue.
 
-import { html, useEffect, useState } from "/static/preact.js";
+import { html, useState } from "/static/preact.js";
 import { useLive } from "/static/server.js";
-import { Away, State, Table, Trouble } from "/static/parts.js";
+import { Away, State, Table, Trouble, useTitle } from "/static/parts.js";
 import { bytes, duration, moment, plain } from "/static/words.js";
 
 const MOST = 500; // nodes, or holders, at a time
 
 // A run of another namespace, which has no page here, is called NAMESPACE/NAME.
 const link = (name) => name.includes("/") ? name : html`<a href=${`#/run/${encodeURIComponent(name)}`}>${name}</a>`;
+
+const when = (at) => html`<span class="time">${moment(at)}</span>`;
 
 export function Cluster() {
   const [found, setFound] = useState(null);
@@ -17,7 +19,7 @@ export function Cluster() {
     if (message.kind === "cluster") setFound(message.cluster);
     if (message.kind === "trouble") setTrouble(message);
   });
-  useEffect(() => { document.title = "Devices · echelon"; }, []);
+  useTitle("Devices");
   const usage = found?.usage;
   return html`
     <${Away} connected=${connected} /><${Trouble} ...${trouble} />
@@ -29,12 +31,12 @@ export function Cluster() {
       ${found.queue.length === 0 ? html`<p>No run is queued.</p>` : html`
         <${Table} heads=${["Position", "Run", "Priority", "GPUs", "Waits since", "Could start", "User", "Reason"]}
           rows=${found.queue.map((each) => ({ key: each.name, cells: [
-            each.position, link(each.name), each.priority, each.gpus, moment(each.since),
-            each.earliest ? moment(each.earliest) : "-", each.user || "-", plain(each.reason || "-")] }))} />`}
+            each.position, link(each.name), each.priority, each.gpus, when(each.since),
+            each.earliest ? when(each.earliest) : "-", each.user || "-", plain(each.reason || "-")] }))} />`}
       ${found.holding.length === 0 ? null : html`
         <h2>Runs that hold GPUs</h2>
         <${Table} heads=${["Run", "GPUs", "Ends by", "User"]} rows=${found.holding.map((each) => ({ key: each.name,
-          cells: [link(each.name), each.gpus, each.ends ? moment(each.ends) : "-", each.user || "-"] }))} />`}`}`;
+          cells: [link(each.name), each.gpus, each.ends ? when(each.ends) : "-", each.user || "-"] }))} />`}`}`;
 }
 
 const Machine = ({ usage }) => html`

@@ -2,7 +2,7 @@
 // those that it shows; the server finds them, by their places among those that are wanted (ui/selection.py).
 
 import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "/static/preact.js";
-import { clock, plain } from "/static/words.js";
+import { count as grouped, plain, time } from "/static/words.js";
 
 const TALLEST = 8e6; // pixels; browsers cut what is much taller, so beyond it a pixel is more than one
 const MARGIN = 30; // lines beyond those in sight that should be there
@@ -86,7 +86,7 @@ export function Lines({ found, ranks, wanted, ask }) {
   const choose = (what) => { setTop(null); ask({ ...what, at: null }); };
 
   const rows = useMemo(() => lines.map((line) => html`<div key=${line[NUMBER]} class=${`line ${line[STREAM]}`}>
-    <span class="who">${clock(line[AT])} ${line[RANK] === null ? `agent ${line[WORKER]}` : `[${line[RANK]}]`}${line[STREAM] === "stderr" ? "!" : " "}</span>
+    <span class="who">${time(line[AT])} ${line[RANK] === null ? `agent ${line[WORKER]}` : `[${line[RANK]}]`}${line[STREAM] === "stderr" ? "!" : " "}</span>
     <span class="text">${plain(line[TEXT])}</span></div>`), [lines]);
   const offset = scrolled - (place - start) * size.line;
   const filtered = wanted.search || wanted.rank !== null;
@@ -102,7 +102,7 @@ export function Lines({ found, ranks, wanted, ask }) {
         choose({ search: event.target.value });
       }} /></label>
       <label><input type="checkbox" checked=${following} onChange=${(event) => setTop(event.target.checked ? null : place)} /> follow</label>
-      <span role="status">${filtered ? `${many} of ` : ""}${count} ${count === 1 ? "line" : "lines"}${found.complete ? "" : ", searching …"}</span>
+      <span role="status">${filtered ? `${grouped(many)} of ` : ""}${grouped(count)} ${count === 1 ? "line" : "lines"}${found.complete ? "" : ", searching …"}</span>
     </form>
     <div class="lines" ref=${box} tabindex="0" role="log" aria-live="off" aria-label="output of the ranks"
       onScroll=${onScroll} onWheel=${onWheel} onKeyDown=${onKeyDown}>

@@ -6,7 +6,18 @@ import { Cluster } from "/static/cluster.js";
 import { Pipeline } from "/static/pipeline.js";
 import { Run } from "/static/run.js";
 import { Runs } from "/static/runs.js";
-import { Trouble } from "/static/parts.js";
+import { Missing, Trouble, setPlace } from "/static/parts.js";
+
+// What a fragment names: people cut, mend and mistype addresses.
+function read(hash) {
+  const [, kind, coded] = /^#\/(run|pipeline)\/(.*)$/s.exec(hash) || [];
+  if (!kind) return { kind: { "#/cluster": "cluster", "#/": "runs", "#": "runs", "": "runs" }[hash] || "nothing" };
+  try {
+    return { kind, name: decodeURIComponent(coded.replace(/\/$/, "")) };
+  } catch { // a % that is no escape
+    return { kind, name: coded };
+  }
+}
 
 function Page({ about }) {
   const [hash, setHash] = useState(location.hash);
@@ -15,24 +26,29 @@ function Page({ about }) {
     addEventListener("hashchange", changed);
     return () => removeEventListener("hashchange", changed);
   }, []);
-  const [, kind, name] = /^#\/(run|pipeline)\/([^/]+)$/.exec(hash) || [];
-  const here = kind || (hash === "#/cluster" ? "cluster" : "runs");
-  const current = (page) => here === page ? "page" : undefined;
+  const { kind, name } = read(hash);
+  const current = (page) => kind === page ? "page" : page === "runs" && name !== undefined ? "true" : undefined;
   return html`
     <a class="skip" href="#main" onClick=${(event) => { event.preventDefault(); document.querySelector("main").focus(); }}>To the content</a>
     <header><nav aria-label="pages"><strong>echelon</strong>
       <a href="#/" aria-current=${current("runs")}>Runs</a>
       <a href="#/cluster" aria-current=${current("cluster")}>Devices and queue</a></nav>
-      <span>${about.place}${about.read_only ? ", only to look" : ""}</span></header>
-    <main tabindex="-1">${kind === "run" ? html`<${Run} key=${name} name=${decodeURIComponent(name)} readOnly=${about.read_only} />`
-      : kind === "pipeline" ? html`<${Pipeline} key=${name} name=${decodeURIComponent(name)} />`
-      : here === "cluster" ? html`<${Cluster} />` : html`<${Runs} />`}</main>`;
+      <span class="place">${placed(about)}${about.read_only ? ", only to look" : ""}</span></header>
+    <main tabindex="-1">${kind === "nothing" ? html`<${Missing} what="page" />`
+      : name !== undefined && !/^[\w.-]{1,128}$/.test(name) ? html`<${Missing} what=${kind} name=${name} />`
+      : kind === "run" ? html`<${Run} key=${name} name=${name} readOnly=${about.read_only} />`
+      : kind === "pipeline" ? html`<${Pipeline} key=${name} name=${name} />`
+      : kind === "cluster" ? html`<${Cluster} />` : html`<${Runs} about=${about} />`}</main>`;
 }
+
+const placed = ({ place, context, namespace }) =>
+  [context && `context ${context}`, namespace && `namespace ${namespace}`].filter(Boolean).join(", ") || place;
 
 const place = document.getElementById("page");
 try {
   await enter();
   const about = await get("/api/about");
+  setPlace(about);
   place.replaceChildren();
   render(html`<${Page} about=${about} />`, place);
 } catch (error) {

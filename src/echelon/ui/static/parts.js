@@ -1,13 +1,33 @@
 // What several pages show.
 
 import { html, useEffect, useRef, useState } from "/static/preact.js";
-import { sign } from "/static/words.js";
+import { plain, sign } from "/static/words.js";
 
 export const State = ({ state, mark }) =>
   html`<span class=${`state ${state}`}><span aria-hidden="true">${mark || sign(state)}</span> ${state.replace("-", " ")}</span>`;
 
 export const Trouble = ({ error, hint }) =>
   error ? html`<p class="trouble" role="alert"><strong>${error}</strong>${hint ? html`<br />${hint}` : null}</p>` : null;
+
+// The tab's name: with the cluster, since another tab may show a run of the same name elsewhere.
+let where = "";
+export function setPlace({ context, namespace }) {
+  where = [context, namespace].filter(Boolean).join("/");
+}
+export function useTitle(text) {
+  useEffect(() => { document.title = [text, where, "echelon"].filter(Boolean).join(" · "); }, [text]);
+}
+
+// An address that leads nowhere.
+export function Missing({ what, name }) {
+  useTitle(`No such ${what}`);
+  return html`<h1>No such ${what}</h1>
+    <p>${name ? html`No ${what} is called <code>${shortened(name)}</code>.` : "There is nothing at this address."} <a href="#/">All runs</a></p>`;
+}
+// What this page has shown is no more.
+export const Removed = ({ name }) => html`<p class="trouble" role="alert"><strong>${name} was removed.</strong><br />
+  This is what was seen of it last. <a href="#/">All runs</a></p>`;
+const shortened = (text) => plain(text.length > 100 ? `${text.slice(0, 100)} …` : text);
 
 export const Away = ({ connected }) =>
   connected === false
@@ -20,7 +40,7 @@ export const Table = ({ heads, rows, caption }) => html`
     ${caption ? html`<caption>${caption}</caption>` : null}
     <thead><tr>${heads.map((head) => html`<th scope="col">${head}</th>`)}</tr></thead>
     <tbody>${rows.map((row) => html`<tr key=${row.key}>${row.cells.map((cell, at) =>
-      html`<td data-head=${heads[at]}>${cell}</td>`)}</tr>`)}</tbody>
+      html`<td data-head=${heads[at]} class=${cell === "-" ? "none" : undefined}>${cell}</td>`)}</tr>`)}</tbody>
   </table>`;
 
 // A question before something is done that cannot be undone.

@@ -2,7 +2,7 @@
 
 import { html, useEffect, useRef, useState } from "/static/preact.js";
 import { useLive } from "/static/server.js";
-import { Away, State, Table, Trouble } from "/static/parts.js";
+import { Away, Missing, Removed, State, Table, Trouble, useTitle } from "/static/parts.js";
 import { duration, isOver, moment, plain, useTick } from "/static/words.js";
 
 export function Pipeline({ name }) {
@@ -12,12 +12,13 @@ export function Pipeline({ name }) {
     if (message.kind === "pipeline") setFound({ ...message.pipeline, skew: Date.now() / 1000 - message.pipeline.now });
     if (message.kind === "trouble") setTrouble(message);
   });
-  useEffect(() => { document.title = `${name} · echelon`; }, [name]);
+  useTitle(name);
   useTick(found !== null && !isOver(found.state));
+  if (found === null && trouble.unknown) return html`<${Missing} what="pipeline" name=${name} />`;
   if (found === null) return html`<${Away} connected=${connected} /><${Trouble} ...${trouble} /><h1>${name}</h1>${trouble.error ? null : html`<p role="status">Looking …</p>`}`;
   const now = Date.now() / 1000 - found.skew;
   return html`
-    <${Away} connected=${connected} /><${Trouble} ...${trouble} />
+    <${Away} connected=${connected} />${trouble.unknown ? html`<${Removed} name=${name} />` : html`<${Trouble} ...${trouble} />`}
     <h1>${name} <${State} state=${found.state} /></h1>
     ${found.reason ? html`<p class="reason">${plain(found.reason)}</p>` : null}
     <dl class="facts">
@@ -31,7 +32,7 @@ export function Pipeline({ name }) {
     <${Table} heads=${["Step", "State", "Took", "After", "Gets", "What"]} rows=${found.steps.map((step) => ({ key: step.name, cells: [
       step.run ? html`<a href=${`#/run/${encodeURIComponent(step.run)}`}>${step.name}</a>` : step.name,
       html`<${State} state=${step.state} mark=${step.sign} />`,
-      step.started === null ? "-" : duration((step.ended ?? now) - step.started),
+      step.started === null ? "-" : html`<span class="time">${duration((step.ended ?? now) - step.started)}</span>`,
       (step.after || []).join(", ") || "-", gets(step) || "-", what(step)] }))} />`;
 }
 
@@ -47,15 +48,20 @@ function what(step) {
 function Graph({ name, steps }) {
   const place = useRef(null), focused = useRef(null);
   useEffect(() => {
-    let left = false;
-    picture(`/api/pipelines/${encodeURIComponent(name)}/graph`).then((drawn) => {
-      if (left || !drawn) return;
+    let left = false, timer = 0;
+    const draw = () => picture(`/api/pipelines/${encodeURIComponent(name)}/graph`).then((drawn) => {
+      if (left) return;
+      if (!drawn) { // the request was lost: no other change may come
+        timer = setTimeout(draw, 2000);
+        return;
+      }
       const link = document.activeElement?.closest(".graph a");
       if (link || document.activeElement !== document.body) focused.current = link?.getAttribute("href");
       place.current.replaceChildren(copied(drawn));
       if (focused.current) place.current.querySelector(`a[href="${CSS.escape(focused.current)}"]`)?.focus();
     });
-    return () => { left = true; };
+    draw();
+    return () => { left = true; clearTimeout(timer); };
   }, [name, JSON.stringify(steps.map((step) => [step.state, step.run]))]);
   return html`<div class="graph" ref=${place} role="group" aria-label=${`graph of ${name}`} tabindex="0"></div>`;
 }

@@ -2,27 +2,27 @@
 
 import { html, useEffect, useRef, useState } from "/static/preact.js";
 import { get, post, useLive } from "/static/server.js";
-import { Away, Confirm, State, Table, Trouble } from "/static/parts.js";
-import { Curves } from "/static/curves.js";
+import { Away, Confirm, Missing, Removed, State, Table, Trouble, useTitle } from "/static/parts.js";
+import { Curves, NO_CURVES } from "/static/curves.js";
 import { Lines, NO_LINES, taken } from "/static/lines.js";
-import { bytes, clock, duration, isOver, moment, plain, useTick } from "/static/words.js";
+import { bytes, duration, isOver, moment, plain, time, useTick } from "/static/words.js";
 
 export function Run({ name, readOnly }) {
   const [run, setRun] = useState(null);
   const [trouble, setTrouble] = useState({});
   const [lines, setLines] = useState(NO_LINES);
-  const [charts, setCharts] = useState([]);
+  const [curves, setCurves] = useState(NO_CURVES);
   const [progress, setProgress] = useState(null);
   const [wanted, setWanted] = useState({ rank: null, search: "", at: null });
   const [asking, setAsking] = useState(null);
   const { connected, ask } = useLive(`page=run&name=${encodeURIComponent(name)}`, (message) => {
     if (message.kind === "run") setRun(message.run);
     if (message.kind === "trouble") setTrouble(message);
-    if (message.kind === "metrics") setCharts(message.metrics);
+    if (message.kind === "metrics") setCurves(message);
     if (message.kind === "progress") setProgress(message.progress);
     if (message.kind === "lines") setLines((now) => taken(now, message));
   });
-  useEffect(() => { document.title = `${name} · echelon`; }, [name]);
+  useTitle(name);
   const newest = useRef(wanted);
   const choose = (change) => { // of what is wanted now, also by a part of the page that was drawn before it
     newest.current = { ...newest.current, ...change };
@@ -30,14 +30,16 @@ export function Run({ name, readOnly }) {
     ask(newest.current);
   };
   const path = `/api/runs/${encodeURIComponent(name)}`;
+  if (run === null && trouble.unknown) return html`<${Missing} what="run" name=${name} />`;
   if (run === null) return html`<${Away} connected=${connected} /><${Trouble} ...${trouble} /><h1>${name}</h1>${trouble.error ? null : html`<p role="status">Looking …</p>`}`;
   const status = run.status;
   const over = isOver(status.state);
   const ranks = status.workers.flatMap((worker) => worker.ranks);
   return html`
-    <${Away} connected=${connected} /><${Trouble} ...${trouble} /><${Trouble} ...${run.trouble || {}} />
+    <${Away} connected=${connected} />${trouble.unknown ? html`<${Removed} name=${name} />`
+      : html`<${Trouble} ...${trouble} /><${Trouble} ...${run.trouble || {}} />`}
     <h1>${name} <${State} state=${status.state} /></h1>
-    ${status.reason ? html`<p class="reason">${plain(status.reason)}</p>` : null}
+    ${status.reason && status.reason !== status.root_cause?.summary ? html`<p class="reason">${plain(status.reason)}</p>` : null}
     <dl class="facts">
       ${run.pipeline ? html`<dt>Step of</dt><dd><a href=${`#/pipeline/${encodeURIComponent(run.pipeline)}`}>${run.pipeline}</a></dd>` : null}
       <dt>Command</dt><dd><code>${plain(status.command)}</code></dd>
@@ -47,7 +49,7 @@ export function Run({ name, readOnly }) {
       ${status.exit_code === null ? null : html`<dt>Exit code</dt><dd>${status.exit_code}</dd>`}
       ${status.results ? html`<dt>Results</dt><dd><code>${status.results}</code></dd>` : null}
     </dl>
-    ${readOnly ? null : html`<div class="buttons">
+    ${readOnly || trouble.unknown ? null : html`<div class="buttons">
       ${over ? html`<button type="button" class="danger" onClick=${() => setAsking("remove")}>Remove</button>`
         : html`<button type="button" class="danger" onClick=${() => setAsking("stop")}>Stop</button>`}</div>`}
     ${asking === "stop" ? html`<${Confirm} verb="Stop it" question=${`Stop run ${name}? Its ranks get SIGTERM, and SIGKILL ten seconds later.`}
@@ -56,7 +58,7 @@ export function Run({ name, readOnly }) {
       onNo=${() => setAsking(null)} onYes=${async () => { await post(`${path}/remove`); location.hash = "#/"; }} />` : null}
     <${Cause} cause=${status.root_cause} />
     <h2>Where the time went</h2><${Phases} phases=${run.phases} skew=${Date.now() / 1000 - run.now} over=${over} />
-    <h2>Curves</h2><${Curves} charts=${charts} />
+    <h2>Curves</h2><${Curves} found=${curves} over=${over} ask=${(what) => ask(what, "charts")} />
     <h2>Output</h2>
     <${Lines} found=${lines} ranks=${ranks} wanted=${wanted} ask=${choose} />
     <h2>Workers</h2><${Workers} workers=${status.workers} />
@@ -88,13 +90,26 @@ function Phases({ phases, skew, over }) {
       ${phase.name} ${duration(took(phase))}${phase.end === null && !over ? " so far" : ""}${phase.reason ? html` <small>${plain(phase.reason)}</small>` : null}</li>`)}</ol>`;
 }
 
+const MANY = 8; // workers on a node, beyond which it has the whole width
+
+// Numbers that follow each other as the first and the last: ranks 0-7, 16.
+function listed(what, values) {
+  const spans = [];
+  for (const value of values) {
+    const last = spans[spans.length - 1];
+    if (last && String(Number(last[1]) + 1) === String(value)) last[1] = value;
+    else spans.push([value, value]);
+  }
+  return `${what}${values.length === 1 ? "" : "s"} ${spans.map(([first, last]) => first === last ? first : `${first}-${last}`).join(", ")}`;
+}
+
 function Workers({ workers }) {
   if (workers.length === 0) return html`<p>They have no place yet.</p>`;
   const nodes = new Map();
   workers.forEach((worker) => nodes.set(worker.node || "-", [...(nodes.get(worker.node || "-") || []), worker]));
-  return html`<ul class="map">${[...nodes].map(([node, on]) => html`<li><strong>${node}</strong><ul>${on.map((worker) => html`
+  return html`<ul class="map">${[...nodes].map(([node, on]) => html`<li class=${on.length > MANY ? "many" : ""}><strong>${node}</strong><ul>${on.map((worker) => html`
     <li>worker ${worker.worker}${worker.role === "worker" ? "" : ` (${worker.role})`}: ${worker.state}
-      <br />rank${worker.ranks.length === 1 ? "" : "s"} ${worker.ranks.join(", ")}${worker.gpus.length ? `; GPU ${worker.gpus.join(", ")}` : ""}
+      <br />${listed("rank", worker.ranks)}${worker.gpus.length ? `, ${listed("GPU", worker.gpus)}` : ""}
       ${worker.reason ? html`<br /><small>${plain(worker.reason)}</small>` : null}</li>`)}</ul></li>`)}</ul>`;
 }
 
@@ -105,19 +120,19 @@ function Results({ path, name, state }) {
   if (found === null) return html`<p>Looking …</p>`;
   if (found.error) return html`<${Trouble} ...${found} />`;
   return html`
-    <button type="button" onClick=${look}>Look again</button>
     ${!found.here ? html`<p>They are not on this machine: <code>echelon get ${name}</code> brings them.</p>`
       : found.files.length === 0 ? html`<p>There are none so far.</p>`
       : html`<${Table} heads=${["File", "Size", "Changed"]} rows=${found.files.map((file) => ({ key: file.path, cells: [
           html`<a download href=${`${path}/results/${file.path.split("/").map(encodeURIComponent).join("/")}`}>${plain(file.path)}</a>`,
-          bytes(file.bytes), moment(file.changed)] }))} />`}
-    ${found.more ? html`<p>and more in <code>${found.folder}</code>.</p>` : null}`;
+          bytes(file.bytes), html`<span class="time">${moment(file.changed)}</span>`] }))} />`}
+    ${found.more ? html`<p>and more in <code>${found.folder}</code>.</p>` : null}
+    <div class="buttons"><button type="button" onClick=${look}>Look again</button></div>`;
 }
 
 function Events({ path, state }) {
   const [found, setFound] = useState([]);
   useEffect(() => { get(`${path}/events`).then(setFound, () => setFound([])); }, [path, state]);
   return html`<${Table} heads=${["Time", "Event", "Worker", "What"]} rows=${found.map((event, at) => ({ key: at, cells: [
-    clock(event.at), event.kind, event.worker ?? "-",
+    time(event.at), event.kind, event.worker ?? "-",
     plain(event.reason || event.cause?.summary || event.outcome || (event.exit_code === undefined ? "" : `exit code ${event.exit_code}`))] }))} />`;
 }

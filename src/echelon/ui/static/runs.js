@@ -1,13 +1,13 @@
 // The list of runs; the steps of a notebook are one row, which unfolds.
 
-import { html, useEffect, useState } from "/static/preact.js";
+import { html, useState } from "/static/preact.js";
 import { useLive } from "/static/server.js";
-import { Away, State, Table, Trouble } from "/static/parts.js";
+import { Away, State, Table, Trouble, useTitle } from "/static/parts.js";
 import { duration, isOver, moment, plain, useTick } from "/static/words.js";
 
 const MOST = 300; // rows at a time
 
-export function Runs() {
+export function Runs({ about }) {
   const [runs, setRuns] = useState(null);
   const [pipelines, setPipelines] = useState([]);
   const [open, setOpen] = useState(new Set()); // pipelines whose steps are listed
@@ -20,7 +20,7 @@ export function Runs() {
     if (message.kind === "trouble") setTrouble(message);
   });
   useTick();
-  useEffect(() => { document.title = "Runs · echelon"; }, []);
+  useTitle("Runs");
   const now = Date.now() / 1000;
   const find = text.toLowerCase();
   const wanted = entries(runs || [], pipelines).map((entry) => fitting(entry, (run) =>
@@ -33,13 +33,13 @@ export function Runs() {
   return html`
     <${Away} connected=${connected} /><${Trouble} ...${trouble} />
     <h1>Runs</h1>
-    <form class="filters" onSubmit=${(event) => event.preventDefault()}>
+    ${runs !== null && !runs.length && !pipelines.length ? null : html`<form class="filters" onSubmit=${(event) => event.preventDefault()}>
       <label>Find <input type="search" value=${text} onInput=${(event) => setText(event.target.value)} /></label>
       <label><input type="checkbox" checked=${going} onChange=${(event) => setGoing(event.target.checked)} /> only those that go on</label>
       ${others ? html`<label><input type="checkbox" checked=${everybody} onChange=${(event) => setEverybody(event.target.checked)} /> everybody's</label>` : null}
-    </form>
+    </form>`}
     ${runs === null ? html`<p role="status">Looking …</p>`
-      : wanted.length === 0 ? html`<p>${runs.length || pipelines.length ? "No run is like that." : html`No runs yet: <code>echelon run train.py</code> starts one.`}</p>`
+      : wanted.length === 0 ? html`<p>${runs.length || pipelines.length ? "No run is like that." : html`No runs yet: <code>echelon run ${about.namespace ? "--on k8s " : ""}train.py</code> starts one.`}</p>`
       : html`<${Table} heads=${["Run", "State", "Workers", "GPUs", "Age", "Took", "Command", "Reason"]} rows=${rows} />`}
     ${wanted.length > MOST ? html`<p>and ${wanted.length - MOST} more: find them by name.</p>` : null}`;
 }
@@ -70,6 +70,8 @@ function toggled(names, name) {
   return changed;
 }
 
+const reason = (run) => run.reason ? html`<span class="clamp" title=${plain(run.reason)}>${plain(run.reason)}</span>` : "";
+
 const row = (run, now, isStep = false) => ({
   key: run.uri + run.created,
   cells: [
@@ -77,7 +79,7 @@ const row = (run, now, isStep = false) => ({
     html`<${State} state=${run.state} />`, run.workers, run.gpus || "-",
     html`<span class="time" title=${moment(run.created)}>${duration(now - run.created)}</span>`,
     html`<span class="time">${duration((run.ended ?? now) - run.created)}</span>`,
-    html`<code>${plain(run.command)}</code>`, plain(run.reason || ""),
+    html`<code class="clamp" title=${plain(run.command)}>${plain(run.command)}</code>`, reason(run),
   ],
 });
 
@@ -90,6 +92,6 @@ const pipelineRow = ({ run, steps }, now, isOpen, toggle) => ({
     html`<${State} state=${run.state} />`, "-", "-",
     html`<span class="time" title=${moment(run.created)}>${duration(now - run.created)}</span>`,
     html`<span class="time">${duration((run.ended ?? now) - run.created)}</span>`,
-    `notebook, ${run.done} of ${run.steps} steps done`, plain(run.reason || ""),
+    `notebook, ${run.done} of ${run.steps} steps done`, reason(run),
   ],
 });

@@ -39,40 +39,58 @@ export class Refusal extends Error {
   }
 }
 
-// Messages of one page, for as long as it is shown. After a loss the server tells everything anew.
+const SILENCE = 20000; // milliseconds after which a connection is dead: the server says something every five seconds
+
+// Messages of one page, for as long as it is shown. After a loss the server tells everything anew. A connection
+// may end without a word, while a laptop sleeps or its way to the server is gone: it is made again, too.
 export function useLive(query, take) {
   const [connected, setConnected] = useState(null);
   const socket = useRef(null);
   const taking = useRef(take);
-  const asked = useRef(null);
+  const asked = useRef(new Map()); // the last of each kind
   taking.current = take;
   useEffect(() => {
-    let left = false, timer = 0, pause = 500;
+    let left = false, timer = 0, pause = 500, heard = Date.now();
     const open = () => {
+      heard = Date.now();
       const made = new WebSocket(`ws://${location.host}/api/live?${query}`);
       socket.current = made;
       made.onopen = () => {
         pause = 500;
         setConnected(true);
-        if (asked.current) made.send(JSON.stringify(asked.current));
+        for (const what of asked.current.values()) made.send(JSON.stringify(what));
       };
-      made.onmessage = (event) => taking.current(JSON.parse(event.data));
+      made.onmessage = (event) => {
+        heard = Date.now();
+        taking.current(JSON.parse(event.data));
+      };
       made.onclose = () => {
-        if (left) return;
+        if (left || socket.current !== made) return;
         setConnected(false);
         timer = setTimeout(open, pause);
         pause = Math.min(pause * 1.5, 5000);
       };
     };
+    const lost = () => {
+      const dead = socket.current;
+      if (dead.readyState > WebSocket.OPEN || Date.now() - heard < SILENCE) return;
+      setConnected(false);
+      open();
+      dead.close(); // what it says of its end is not heard any more
+    };
+    const watch = setInterval(lost, SILENCE / 4);
+    addEventListener("online", lost);
     open();
     return () => {
       left = true;
       clearTimeout(timer);
+      clearInterval(watch);
+      removeEventListener("online", lost);
       socket.current.close();
     };
   }, [query]);
-  const ask = (what) => {
-    asked.current = what;
+  const ask = (what, kind = "lines") => {
+    asked.current.set(kind, what);
     if (socket.current?.readyState === WebSocket.OPEN) socket.current.send(JSON.stringify(what));
   };
   return { connected, ask };

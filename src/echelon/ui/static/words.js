@@ -37,7 +37,7 @@ export function bytes(count) {
   const units = ["B", "KiB", "MiB", "GiB", "TiB"];
   let at = 0;
   while (count >= 1024 && at < units.length - 1) { count /= 1024; at += 1; }
-  return `${at && count < 100 ? count.toFixed(1) : Math.round(count)} ${units[at]}`;
+  return `${at && count < 100 ? Number(count.toFixed(1)) : Math.round(count)} ${units[at]}`;
 }
 
 // Draw again every second, for times that go on.
@@ -50,7 +50,16 @@ export function useTick(on = true) {
   }, [on]);
 }
 
-export const clock = (at) => at ? new Date(at * 1000).toTimeString().slice(0, 8) : "--:--:--";
-export const moment = (at) => at ? `${new Date(at * 1000).toLocaleDateString("en-CA")} ${clock(at)}` : "";
+// Times are those of the browser's zone.
+const day = (date) => date.toLocaleDateString("en-CA");
+const clock = (date) => date.toTimeString().slice(0, 8);
+export const moment = (at) => at ? `${day(new Date(at * 1000))} ${clock(new Date(at * 1000))}` : "";
+// The same in short: the day only where it is another than today.
+export function time(at) {
+  if (!at) return "--:--:--";
+  const date = new Date(at * 1000);
+  return day(date) === day(new Date()) ? clock(date) : moment(at);
+}
+export const count = (value) => value.toLocaleString("en-US");
 // What JSON cannot say as a number comes as a text: nan, inf, -inf.
 export const number = (value) => typeof value === "number" ? Number(value.toPrecision(6)).toString() : value ?? "nan";

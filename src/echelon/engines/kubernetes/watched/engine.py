@@ -35,7 +35,7 @@ from echelon.engines.kubernetes.watched.waiting import find_waiting
 from echelon.errors import EchelonError, StateTrouble, Unavailable, UnknownRun
 from echelon.model.copy import LeftOut
 from echelon.model.engine.cluster import Cluster
-from echelon.model.engine.traits import Traits
+from echelon.model.engine.traits import Traits, Where
 from echelon.model.event import Event
 from echelon.model.job import Job
 from echelon.model.output.log import LogBlock, LogLine
@@ -65,6 +65,11 @@ class WatchedJobs:
     def api(self) -> Api:
         """The way to the cluster."""
         return self._place.connect()
+
+    @property
+    def where(self) -> Where:
+        """The context and the namespace."""
+        return Where(context=self.api.access.context, namespace=self.api.namespace)
 
     def read(self, ref: RunRef) -> Record:
         """The job, as if it had been submitted here."""
