@@ -27,7 +27,8 @@ def visit(page: Page, address: str, rounds: int) -> dict[str, Any]:
     listed = page.evaluate("document.querySelectorAll('*').length")
     page.get_by_role("link", name=NAME, exact=True).click()
     status = page.locator(".filters [role=status]")
-    expect(status).to_have_text(re.compile(rf"^\d{{{len(str(STORED))},}} lines"))
+    digits = len(f"{STORED:,}")
+    expect(status).to_have_text(re.compile(rf"^[\d,]{{{digits},}} lines"))
     print("full", flush=True)
     page.evaluate(Path(__file__).with_suffix(".js").read_text())
     took: dict[str, list[float]] = {}
@@ -50,14 +51,14 @@ def visit(page: Page, address: str, rounds: int) -> dict[str, Any]:
         page.evaluate("window.visit.everything()")
     print("done", flush=True)
     if lines := sys.stdin.readline().strip():
-        expect(status).to_have_text(f"{lines} lines")
+        expect(status).to_have_text(f"{int(lines):,} lines")
     return {"took": took, "elements": max(listed, page.evaluate("window.most"))}
 
 
 def check_place(page: Page, part: float) -> None:
     """Of one rank, the line in the middle tells its number: it must be that of the place."""
     found = re.search(r"line (\d+) of many", page.evaluate("window.visit.middle()"))
-    total = int(page.locator(".filters [role=status]").inner_text().split()[0])
+    total = int(page.locator(".filters [role=status]").inner_text().split()[0].replace(",", ""))
     assert found is not None
     assert abs(int(found[1]) - part * total) < 0.02 * total, (found[1], part, total)
 
