@@ -43,9 +43,11 @@ def opening_events(stored: Stored, *, has_jobs: bool, queue: str = "") -> list[E
 
 
 class LeaderEvents:
-    """Turns the leader's event lines into events, one line after another, until its last."""
+    """Turns the leader's event lines into events, one line after another, until its last. `again` are the
+    events of workers that begin anew: what they said before is known, and counts no more.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, again: LeaderEvents | None = None) -> None:
         self.verdict: Event | None = None
         self.over = False  # its last line was read
         self.ended_at = 0.0
@@ -53,13 +55,7 @@ class LeaderEvents:
         self.alone: set[int] = set()  # workers that hold results without a leader, as their own logs say
         self.manifests: dict[int, tuple[Manifest, ...]] = {}  # what each worker stated at its end
         self.kept: set[int] = set()  # workers that say that the keeper has their results
-        self._known: set[str] = set()  # a state line repeats events: each is reported once
-
-    def forget(self) -> None:
-        """Begin anew, as the workers do whose leader was read."""
-        known = self._known
-        LeaderEvents.__init__(self)
-        self._known = known
+        self._known = set[str]() if again is None else again._known  # each is reported once, however repeated
 
     def read(self, line: EventLine, pods: Sequence[Object]) -> Iterator[Event]:
         """The events of one line. A state line repeats what still matters: only what was missed is new."""

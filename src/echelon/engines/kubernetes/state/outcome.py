@@ -71,7 +71,9 @@ def finished_event(stored: Stored, jobs: Sequence[Object], pods: Sequence[Object
     done = end is not None and end.outcome == "complete" and not any(map(_is_withdrawn, jobs))
     if (left is not None and left.exit_code == 0) or done:
         return ends.succeeded(at=at)
-    over = left is not None and left.exit_code in (RUN_OVER, NO_LEADER)
+    alone = _left_alone(pods)
+    over = (left is not None and left.exit_code in (RUN_OVER, NO_LEADER)) or alone is not None
+    at = at or alone or 0.0
     if end is not None and not end.final:
         # Its pods are being deleted. A leader may still report why, unless its node is gone with it.
         over = over or not leaders or has_ended(leaders[-1]) or is_cut_off(leaders[-1])
@@ -87,6 +89,17 @@ def finished_event(stored: Stored, jobs: Sequence[Object], pods: Sequence[Object
     if end is not None and end.reason == "DeadlineExceeded":
         return ends.timed_out("its Job has a deadline, which has passed (activeDeadlineSeconds)", at=at)
     return _without_verdict(end, pods, at=at)
+
+
+def _left_alone(pods: Sequence[Object]) -> float | None:
+    """When the first worker left by which its Job fails, since it had lost its leader and no restart is left;
+    None if there is none, or a leader is there that may still say more. The Job controller takes its time.
+    """
+    leaders = [pod for pod in leader_pods(pods) if has_started(pod)]
+    if leaders and not has_ended(leaders[-1]) and not is_cut_off(leaders[-1]):
+        return None
+    left = filter(None, map(container_end, pods))
+    return min((end.at for end in left if end.exit_code == NO_LEADER), default=None)
 
 
 def waits_again(stored: Stored, jobs: Iterable[Object], cause: RootCause | None) -> bool:
@@ -155,7 +168,8 @@ def _tell_how(kept: Event, shown: Event, jobs: Sequence[Object], pods: Sequence[
         return True
     ending = dialects.end_of(jobs)
     # An agent gives the code by which a Job fails at once only if its run did not succeed.
-    return kept.outcome == "succeeded" and ending is not None and ending.reason == "PodFailurePolicy"
+    given = _left_alone(pods) is not None or (ending is not None and ending.reason == "PodFailurePolicy")
+    return kept.outcome == "succeeded" and given
 
 
 def _may_go_on(jobs: Sequence[Object], pods: Sequence[Object]) -> bool:
@@ -280,8 +294,10 @@ def _without_verdict(end: dialects.End | None, pods: Sequence[Object], *, at: fl
             known.append((follows, when, worker, loss.how, misses, disruption_of(loss)))
     if known:
         _, _, worker, how, misses, disruption = min(known, key=lambda each: each[:3])
-        if misses and (leaders := leader_pods(pods)):  # agents notice it before Kubernetes does
-            worker, how = 0, f"the others lost their connection to it, on {node_name(leaders[-1])}"
+        if misses:  # agents notice it before Kubernetes does
+            leaders = leader_pods(pods)
+            how = f"the others lost their connection to it, on {node_name(leaders[-1])}" if leaders else ""
+            worker, how = 0, how or "the others waited for it in vain"
         return ends.worker_lost(worker, how, at=at, disruption=disruption)
     if any((code := container_end(pod)) and code.exit_code == RUN_OVER for pod in leader_pods(pods)):
         summary = "worker 0 ended the run and left no verdict; its log has its last lines"
