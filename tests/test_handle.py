@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from echelon.cli.follow import follow
 from echelon.cli.render import collecting
 from echelon.engines.base import Engine
 from echelon.engines.memory.engine import MemoryEngine
@@ -84,6 +85,22 @@ def test_an_end_that_was_told_is_the_end_though_another_look_does_not_show_it() 
     assert (found.state, found.root_cause is not None) == ("failed", True)
     with pytest.raises(RunTimedOut, match="is still"):
         run.wait(0.01, show=False)
+
+
+def test_a_command_that_was_told_the_end_ends_as_the_run_did(capsys: pytest.CaptureFixture[str]) -> None:
+    """Results that are lost with a worker do not hide that it was lost."""
+
+    class Lost(Forgetful):
+        def output(self, *_: object, **__: object) -> Iterator[LogLine]:
+            return iter(())
+
+        def collect(self, *_: object) -> tuple[()]:
+            raise ResultsIncomplete("the results of run 'fm' are not all here", hint="it is lost for good")
+
+    engine: Engine = Lost([], [])  # type: ignore[assignment]
+    run = Run(RunRef(engine="memory", name="fm"), engine)
+    assert follow(run, run.job(), "text", raw=True) == 117
+    assert "are not all here" in capsys.readouterr().err
 
 
 def test_an_interrupt_says_that_the_run_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:

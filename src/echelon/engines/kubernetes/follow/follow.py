@@ -29,6 +29,7 @@ from echelon.engines.kubernetes.follow.view import BetweenRead, View
 from echelon.engines.kubernetes.record import Stored
 from echelon.engines.kubernetes.render import dialects
 from echelon.engines.kubernetes.state import history, outcome, workers
+from echelon.engines.kubernetes.suspended import begins_anew
 from echelon.errors import Denied, EchelonError, Refused, Unreachable
 from echelon.model.event import Event
 from echelon.model.log import EventLine, Line, LogLine
@@ -167,7 +168,7 @@ def follow_events(api: Api, ref: RunRef, timeout: float | None, mirrors: Mirrors
             if leader.over or silent or (alone and _hold_alone(leader, view)):
                 now = _looked_again(api, ref, _view(ref, mirror, uid, between) or view, leader)
                 if now is not None and _waits_again(now, leader):
-                    leader = history.LeaderEvents(again=leader)
+                    leader = history.LeaderEvents(leader.known)  # workers begin anew
                 elif now is not None and (end := _final_end(api, now, leader)) is not None:
                     yield end
                     return
@@ -218,7 +219,7 @@ def follow_logs(
             # A worker that is cut off may never send its last line: the wait for it is limited.
             if lines.reading and time.monotonic() - quiet_since < _LAST_LINES:
                 continue
-            if verdict and outcome.are_suspended(view.stored, [*view.jobs, *view.waiting]):
+            if verdict and begins_anew(view.stored, [*view.jobs, *view.waiting]):
                 verdict = False  # of workers that begin anew
             elif verdict or _is_abandoned(view) or _end(view, history.LeaderEvents()) is not None:
                 return

@@ -36,6 +36,7 @@ from echelon.engines.kubernetes.state.workers import (
     taken_away,
     was_replaced,
 )
+from echelon.engines.kubernetes.suspended import any_suspended, begins_anew
 from echelon.model import ends
 from echelon.model.event import Event, Outcome, RootCause
 from echelon.model.run import opening_status, summarise
@@ -84,7 +85,7 @@ def finished_event(stored: Stored, jobs: Sequence[Object], pods: Sequence[Object
     if not jobs and not pods and stored.started:
         at = stored.deleted or stored.run.created
         return ends.run_lost("its Job was deleted, and the workers with it", at=at)
-    if not over or (end is None and are_suspended(stored, jobs)):
+    if not over or (end is None and begins_anew(stored, jobs)):
         return None
     if end is not None and end.reason == "DeadlineExceeded":
         return ends.timed_out("its Job has a deadline, which has passed (activeDeadlineSeconds)", at=at)
@@ -106,12 +107,7 @@ def waits_again(stored: Stored, jobs: Iterable[Object], cause: RootCause | None)
     """Whether a run goes on though its leader has told its end: who suspends its Jobs, as Kueue does when it
     takes quota back, ends its workers so, and they begin anew when the Jobs go on.
     """
-    return cause is not None and cause.kind in _GONE and are_suspended(stored, jobs)
-
-
-def are_suspended(stored: Stored, jobs: Iterable[Object]) -> bool:
-    """Whether Jobs of a run that nobody has stopped are suspended."""
-    return stored.stop is None and any(dialects.of(job).is_suspended(job) for job in jobs)
+    return cause is not None and cause.kind in _GONE and begins_anew(stored, jobs)
 
 
 def settled_end(
@@ -228,7 +224,7 @@ def _going_on(stored: Stored, jobs: Sequence[Object], pods: Sequence[Object]) ->
         return "stopping", "its Job is being deleted"
     if jobs and is_half_made(stored, jobs):
         return "starting", None
-    if not jobs or any(dialects.of(job).is_suspended(job) for job in jobs):
+    if not jobs or any_suspended(jobs):
         if stored.queued:
             return "queued", stored.queued[-1].reason
         return ("queued" if jobs else "recorded"), None
