@@ -98,7 +98,8 @@ def follow(
         try:
             trouble = _collect(run, watcher)
             # What told the end may be gone by now, and what else tells it not be there yet.
-            status = fold(run.status(progress=False), ends)
+            shown = run.status(progress=False)
+            status = fold(shown, ends)
         except UnknownRun:
             raise RunLost(
                 f"run {run.name!r} was removed while it was followed, and its results with it",
@@ -109,9 +110,10 @@ def follow(
         render.notice(one_line(advice))
     if format_ != "text":
         render.data(status, format_)
-    if status.state not in FINAL:
+    if shown.state not in FINAL:  # nor was its end for the one that fetches results, perhaps
+        what = "was seen once and is not shown now" if ends else "is not known yet"
         trouble = trouble or ResultsIncomplete(
-            f"how run {run.name!r} ended is not known yet, and its results were not fetched",
+            f"how run {run.name!r} ended {what}, and its results were not fetched",
             hint=f"`echelon wait {run.name}` goes on",
         )
     if terminal is not None and terminal.interrupted:
