@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -23,7 +25,7 @@ from echelon.engines.kubernetes.state.history import LeaderEvents
 from echelon.engines.kubernetes.state.outcome import finished_event, settled_end
 from echelon.errors import Unreachable
 from echelon.model.event import Event
-from echelon.model.log import EventLine, Line
+from echelon.model.log import EventLine, Line, LogLine
 
 MEMBERS = (1, 2)
 CAUSE = {
@@ -240,3 +242,24 @@ def test_an_end_is_not_told_while_the_api_server_cannot_be_asked(monkeypatch: py
     monkeypatch.setattr("echelon.engines.kubernetes.follow.view.look", away)
     monkeypatch.setattr("echelon.engines.kubernetes.follow.view.find_record", lambda *_: view.stored)
     assert follow._looked_again(api, RECORD.ref, view, LeaderEvents()) is None  # type: ignore[arg-type]
+
+
+def test_lines_of_pods_that_the_watch_has_not_shown_are_read_before_the_run_counts_as_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A short run: its Job is seen to be complete, and its pod not yet."""
+    done = pod(0, state=ended(0, reason="Completed"), uid="pod-0", status={"phase": "Succeeded"})
+    fresh = View(stored=stored(), jobs=[job("Complete")], pods=[done])
+    shown: Any = SimpleNamespace(is_ready=lambda _: True, of=lambda _: [], watch=lambda _: None)
+
+    def read_pod(*_: object, **__: object) -> Iterator[list[Line]]:
+        yield [LogLine(text="hello", at=1.0, worker=0, rank=0)]
+
+    monkeypatch.setattr(follow, "_mirror", lambda *_: nullcontext(shown))
+    monkeypatch.setattr(follow, "_uid_of_record", lambda *_: "the-record")
+    monkeypatch.setattr(follow, "_view", lambda *_: replace(fresh, pods=[]))
+    monkeypatch.setattr("echelon.engines.kubernetes.follow.view.look", lambda *_: fresh)
+    monkeypatch.setattr("echelon.engines.kubernetes.follow.view.find_record", lambda *_: fresh.stored)
+    monkeypatch.setattr("echelon.engines.kubernetes.follow.pod_lines.read_pod", read_pod)
+    nothing: Any = None
+    assert [line.text for line in follow.follow_logs(nothing, RECORD.ref, nothing)] == ["hello"]

@@ -221,8 +221,18 @@ def follow_logs(
                 continue
             if verdict and begins_anew(view.stored, [*view.jobs, *view.waiting]):
                 verdict = False  # of workers that begin anew
-            elif verdict or _is_abandoned(view) or _end(view, history.LeaderEvents()) is not None:
+            elif verdict or _is_abandoned(view) or _is_all_read(api, ref, view, lines):
                 return
+
+
+def _is_all_read(api: Api, ref: RunRef, view: View, lines: PodLines) -> bool:
+    """Whether the run is over, as its objects show, and no pod of it is left to read: the watch on the pods
+    may be behind the one on the Jobs.
+    """
+    now = _looked_again(api, ref, view, history.LeaderEvents())
+    return (
+        now is not None and not lines.finds_more(now.pods) and _end(now, history.LeaderEvents()) is not None
+    )
 
 
 def _mirror(api: Api, ref: RunRef, mirrors: Mirrors) -> AbstractContextManager[Mirror]:
