@@ -209,15 +209,24 @@ def test_objects_alone_tell_no_other_end(moments: list[Cluster]) -> None:
             assert settled_end(stored(end=KEPT), now.jobs(), now.pods()) is not None, now
 
 
-def follow_to(view: View, now: Cluster) -> Event | None:
+def heard(logs: Cluster) -> LeaderEvents:
+    """What a follower has read of all logs until a moment."""
+    leader = LeaderEvents()
+    for name in ("demo-0-abcde", "demo-0-again", "demo-1-abcde", "demo-2-abcde"):
+        for each in logs.log(name):
+            list(leader.read(EventLine(sequence=0, at=1.0, payload=json.dumps(each).encode()), logs.pods()))
+    return leader
+
+
+def follow_to(view: View, now: Cluster, leader: LeaderEvents) -> Event | None:
     """The end that a follower reports: from what its watches have shown, and what is there now."""
     fresh = seen(now, now, now)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("echelon.engines.kubernetes.follow.view.look", lambda *_: fresh)
         patch.setattr("echelon.engines.kubernetes.follow.view.find_record", lambda *_: fresh.stored)
         api: Any = None
-        found = follow._looked_again(api, RECORD.ref, view, LeaderEvents())
-        return None if found is None else follow._final_end(api, found, LeaderEvents())
+        found = follow._looked_again(api, RECORD.ref, view, leader)
+        return None if found is None else follow._final_end(api, found, leader)
 
 
 @QUICK
@@ -226,11 +235,15 @@ def test_a_follower_whose_watches_show_different_moments_tells_no_other_end(
     moments: list[Cluster], data: st.DataObject
 ) -> None:
     """As after the API server was away: each watch begins again when it can."""
-    past = data.draw(st.lists(st.sampled_from(range(len(moments))), min_size=3, max_size=3))
-    now = data.draw(st.integers(max(past), len(moments) - 1))
-    record, jobs, pods = (moments[each] for each in past)
-    assert gist(follow_to(seen(record, jobs, pods), moments[now])) in (None, LOST)
-    assert gist(follow_to(seen(moments[-1], moments[-1], moments[0]), moments[-1])) == LOST
+    past = data.draw(st.lists(st.sampled_from(range(len(moments))), min_size=4, max_size=4))
+    now = moments[data.draw(st.integers(max(past), len(moments) - 1))]
+    record, jobs, pods, logs = (moments[each] for each in past)
+    view = seen(record, jobs, pods)
+    for leader in (LeaderEvents(), heard(logs)):
+        assert gist(follow_to(view, now, leader)) in (None, LOST), (record, jobs, pods, logs, now)
+    last = moments[-1]
+    for each in moments:
+        assert gist(follow_to(seen(last, last, each), last, LeaderEvents())) == LOST, each
 
 
 def test_an_end_is_not_told_while_the_api_server_cannot_be_asked(monkeypatch: pytest.MonkeyPatch) -> None:
