@@ -113,9 +113,11 @@ def _is_leaderless(view: View) -> bool:
 
 def _may_know(pods: Sequence[Object]) -> list[Object]:
     """The pods whose logs may have an end that the leader's has not, those that run first: a worker that is
-    told to leave once its results are fetched has told the end before, and its log stays.
+    told to leave once its results are fetched has told the end before, and its log stays. One whose pod is
+    deleted tells nothing: who suspends the Job ends its workers so.
     """
-    told = [pod for pod in pods if workers.is_running(pod) or not _is_leader(pod)]
+    there = [pod for pod in pods if not pod["metadata"].get("deletionTimestamp")]
+    told = [pod for pod in there if workers.is_running(pod) or not _is_leader(pod)]
     return sorted(told, key=lambda pod: not workers.is_running(pod))
 
 

@@ -99,7 +99,9 @@ def _left_alone(pods: Sequence[Object]) -> float | None:
     leaders = [pod for pod in leader_pods(pods) if has_started(pod)]
     if leaders and not has_ended(leaders[-1]) and not is_cut_off(leaders[-1]):
         return None
-    left = filter(None, map(container_end, pods))
+    # A worker that is deleted, as by a suspension, may leave so without the run being over.
+    there = (pod for pod in pods if not pod["metadata"].get("deletionTimestamp"))
+    left = filter(None, map(container_end, there))
     return min((end.at for end in left if end.exit_code == NO_LEADER), default=None)
 
 
