@@ -10,7 +10,7 @@ import shutil
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,10 @@ from testbed.locking import held, tried
 from testbed.paths import KUBECONFIG, LOGS, STATE, write
 
 _PORT_PATIENCE = 60.0  # seconds
+_ON_8080 = (
+    "mpi-operator",
+    "tekton",
+)  # serve their health there, Tekton's beside another port: no flag changes it
 
 
 def start(name: str) -> None:
@@ -41,15 +45,26 @@ def start(name: str) -> None:
 
 @contextmanager
 def using(name: str) -> Iterator[None]:
-    """Keep a controller at work inside the block, for tests side by side: the last of its users stops it."""
-    users = STATE / f"controller-{name}.users"
-    with held(users, shared=True):
+    """Keep a controller at work inside the block, for tests side by side: the last of its users stops it.
+    One that needs the same port as another waits until nobody uses that.
+    """
+    users = _users(name)
+    with ExitStack() as use:
+        with held(STATE / "controllers-of-8080.starting") if name in _ON_8080 else nullcontext():
+            for other in (each for each in _ON_8080 if name in _ON_8080 and each != name):
+                with held(_users(other)):
+                    stop(other)
+            use.enter_context(held(users, shared=True))
         with held(STATE / f"controller-{name}.starting"):
             start(name)
         yield
     with tried(users) as alone:
         if alone:
             stop(name)
+
+
+def _users(name: str) -> Path:
+    return STATE / f"controller-{name}.users"
 
 
 def stop(name: str) -> None:
@@ -158,7 +173,7 @@ def _start_mpi_operator() -> None:
         f"--kubeConfig={_kubeconfig('mpi-operator')}",
         "--lock-namespace=kubeflow",
     ]
-    # It ends at once where something else has port 8080 for a while, which no flag of it changes.
+    # It ends at once where something else has port 8080 for a while.
     deadline = time.monotonic() + _PORT_PATIENCE
     while not _stays(processes.start("controller-mpi-operator", command)):
         if time.monotonic() > deadline:

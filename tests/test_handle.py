@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from echelon.cli.following.follow import follow
 from echelon.cli.printing.render import collecting
 from echelon.engines.base import Engine
 from echelon.engines.memory.engine import MemoryEngine
@@ -18,7 +19,7 @@ from echelon.engines.recent import note_started
 from echelon.errors import ResultsIncomplete, RunTimedOut
 from echelon.handle import Run
 from echelon.model.copy import LeftOut
-from echelon.model.ends import worker_lost
+from echelon.model.ends import succeeded, worker_lost
 from echelon.model.engine.traits import Traits
 from echelon.model.event import Event, RootCause
 from echelon.model.job import Job
@@ -73,6 +74,9 @@ class Forgetful(Growing):
         if follow and timeout is None:
             yield worker_lost(0, "its pod was deleted", at=2.0)
 
+    def output(self, *_: object, **__: object) -> Iterator[LogLine]:
+        return iter(())
+
     def collect(self, *_: object) -> tuple[()]:
         return ()
 
@@ -84,6 +88,32 @@ def test_an_end_that_was_told_is_the_end_though_another_look_does_not_show_it() 
     assert (found.state, found.root_cause is not None) == ("failed", True)
     with pytest.raises(RunTimedOut, match="is still"):
         run.wait(0.01, show=False)
+
+
+def test_a_command_that_was_told_the_end_ends_as_the_run_did(capsys: pytest.CaptureFixture[str]) -> None:
+    """Results that are lost with a worker do not hide that it was lost."""
+
+    class Lost(Forgetful):
+        def collect(self, *_: object) -> tuple[()]:
+            raise ResultsIncomplete("the results of run 'fm' are not all here", hint="it is lost for good")
+
+    engine: Engine = Lost([], [])  # type: ignore[assignment]
+    run = Run(RunRef(engine="memory", name="fm"), engine)
+    assert follow(run, run.job(), "text", raw=True) == 117
+    assert "are not all here" in capsys.readouterr().err
+
+
+def test_results_that_nobody_fetched_since_the_end_was_gone_again_are_missed() -> None:
+    class Done(Forgetful):
+        def events(self, *_: object, follow: bool = False, **__: object) -> Iterator[Event]:
+            yield Event(kind="admitted", at=1.0)
+            if follow:
+                yield succeeded(at=2.0)
+
+    engine: Engine = Done([], [])  # type: ignore[assignment]
+    run = Run(RunRef(engine="memory", name="fm"), engine)
+    with pytest.raises(ResultsIncomplete, match="was seen once"):
+        follow(run, run.job(), "text", raw=True)
 
 
 def test_an_interrupt_says_that_the_run_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:

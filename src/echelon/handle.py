@@ -135,10 +135,8 @@ class Run:
                     if event.kind == "finished":
                         end = event
                         tender.finish(event, collect or self.collect)
-            status = self._look()
-            if status.state not in FINAL and end is not None:
-                # What told the end may be gone by now, and a worker be on its way that was to replace it.
-                status = fold(status, [end])
+            # What told the end may be gone by now, and a worker be on its way that was to replace it.
+            status = fold(self._look(), [end] if end is not None else [])
             if status.state not in FINAL:
                 raise no_end(status, timeout)
         if check and (failure := self._failure(status)) is not None:

@@ -27,7 +27,7 @@ from echelon.model.event import Event
 from echelon.model.job import Job
 from echelon.model.output.log import LogBlock
 from echelon.model.run import StopSignal
-from echelon.model.status import FINAL, Status
+from echelon.model.status import FINAL, Status, fold
 from echelon.model.world import rank_count
 from echelon.tending import Tending
 
@@ -80,8 +80,9 @@ def follow(
                 from echelon.cli.following.worker_lines import WorkerLines
 
                 workers = WorkerLines(run, job.metric_patterns, run.samples())
+            ends: list[Event] = []
             watcher = threading.Thread(
-                target=_attend, args=(run, tender, _LastLine(recent, only), workers), daemon=True
+                target=_attend, args=(run, tender, _LastLine(recent, only), workers, ends), daemon=True
             )
             watcher.start()
             try:
@@ -96,7 +97,9 @@ def follow(
                 raise
         try:
             trouble = _collect(run, watcher)
-            status = run.status(progress=False)
+            # What told the end may be gone by now, and what else tells it not be there yet.
+            shown = run.status(progress=False)
+            status = fold(shown, ends)
         except UnknownRun:
             raise RunLost(
                 f"run {run.name!r} was removed while it was followed, and its results with it",
@@ -107,9 +110,10 @@ def follow(
         render.notice(one_line(advice))
     if format_ != "text":
         render.data(status, format_)
-    if status.state not in FINAL:
+    if shown.state not in FINAL:  # nor was its end for the one that fetches results, perhaps
+        what = "was seen once and is not shown now" if ends else "is not known yet"
         trouble = trouble or ResultsIncomplete(
-            f"how run {run.name!r} ended is not known yet, and its results were not fetched",
+            f"how run {run.name!r} ended {what}, and its results were not fetched",
             hint=f"`echelon wait {run.name}` goes on",
         )
     if terminal is not None and terminal.interrupted:
@@ -169,13 +173,20 @@ class _LastLine:
             self._recent.wait_for(cause.rank, cause.tail[-1], _LINE_PATIENCE)
 
 
-def _attend(run: Run, tender: Tending, last_line: _LastLine, workers: WorkerLines | None) -> None:
+def _attend(
+    run: Run, tender: Tending, last_line: _LastLine, workers: WorkerLines | None, ends: list[Event]
+) -> None:
     """Report events, and fetch the results as soon as the run is over: a slow reader of its output, such as a
-    pager, may still be reading when the workers have gone.
+    pager, may still be reading when the workers have gone. The end is added to `ends`.
     """
+
+    def end_with(end: Event) -> None:
+        ends.append(end)
+        tender.finish(end, lambda: render.collecting(run))
+
     _report_events(
         run,
-        on_end=lambda end: tender.finish(end, lambda: render.collecting(run)),
+        on_end=end_with,
         on_restart=last_line.wait,
         on_leader=lambda: _deliver(run),
         workers=workers,

@@ -31,6 +31,7 @@ from echelon.engines.kubernetes.record import (
 )
 from echelon.engines.kubernetes.render import dialects
 from echelon.engines.kubernetes.render.task import read_plan
+from echelon.engines.kubernetes.suspended import is_suspended
 from echelon.model.plan import Plan
 
 Object = dict[str, Any]
@@ -61,7 +62,7 @@ def with_jobs(stored: Stored, jobs: Iterable[Mapping[str, Any]]) -> Stored:
         stop=stored.stop or read_stop(notes.get(names.WITHDRAWN)),
         whole=names.WHOLE in notes,
     )
-    if is_waiting(first) or dialects.of(first).is_withdrawn(first):
+    if is_suspended(first) or dialects.of(first).is_withdrawn(first):
         return stored
     admitted = read_moment(notes.get(names.ADMITTED)) or stored.run.created
     return replace(stored, run=replace(stored.run, plan=plan), admitted=admitted, started=True)
@@ -73,13 +74,8 @@ def waiting_jobs(stored: Stored, jobs: Iterable[Object]) -> list[Object]:
     """
     if not stored.held or stored.run.plan is not None:
         return []
-    mine = [job for job in jobs if belongs(job, identity(stored)) and is_waiting(job)]
+    mine = [job for job in jobs if belongs(job, identity(stored)) and is_suspended(job)]
     return sorted(mine, key=lambda job: job["metadata"]["name"] != stored.run.ref.name)
-
-
-def is_waiting(job: Mapping[str, Any]) -> bool:
-    """Whether a Job is suspended."""
-    return dialects.of(job).is_suspended(job)
 
 
 def first_of(jobs: Sequence[Object], run: str) -> Object | None:

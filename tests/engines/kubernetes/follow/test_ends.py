@@ -108,3 +108,13 @@ def test_results_are_not_taken_for_fetched_while_the_leader_cannot_be_asked(
     assert read(monkeypatch, {0: error, 1: []}) is None
     with pytest.raises(Unreachable, match="log of worker 0"):
         read(monkeypatch, {0: error, 1: []}, of_pods=True)
+
+
+def test_workers_that_kueue_sends_away_have_not_ended_the_run() -> None:
+    """Their leader says so as it leaves; the Job is suspended, and makes others later."""
+    leader = LeaderEvents()
+    cause = {"summary": "worker 0 was lost", "kind": "worker-left", "worker": 0}
+    for each in ({**VERDICT, "cause": cause}, LAST):
+        list(leader.read(EventLine(sequence=0, at=1.0, payload=json.dumps(each).encode()), []))
+    assert follow._end(View(stored=stored(), jobs=[job()], pods=[]), leader) is not None
+    assert follow._end(View(stored=stored(), jobs=[job(suspend=True)], pods=[]), leader) is None

@@ -22,6 +22,7 @@ from echelon.engines.kubernetes.follow import follow
 from echelon.engines.kubernetes.follow.view import look
 from echelon.engines.kubernetes.queue import admitting
 from echelon.engines.kubernetes.record import Stop
+from echelon.engines.kubernetes.state.history import LeaderEvents
 from echelon.engines.kubernetes.state.outcome import finished_event
 from echelon.errors import Denied
 from echelon.model.job import Job
@@ -375,5 +376,6 @@ def test_jobs_that_a_watch_has_not_shown_yet_are_looked_for_before_a_run_counts_
     end = finished_event(behind.stored, behind.jobs, behind.pods)
     assert end is not None
     assert end.outcome == "lost", "as it would be if they were deleted"
-    now = follow._with_jobs(server, REF, behind)  # type: ignore[arg-type]
+    now = follow._looked_again(server, REF, behind, LeaderEvents())  # type: ignore[arg-type]
+    assert now is not None
     assert finished_event(now.stored, now.jobs, now.pods) is None

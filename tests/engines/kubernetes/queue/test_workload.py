@@ -11,12 +11,13 @@ from tests.engines.kubernetes.rendered import SHIPPED, record_of
 from tests.engines.kubernetes.test_held import job, on
 
 from echelon.engines.base import NotAdmitted
-from echelon.engines.kubernetes import held, names
+from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.client.api import NotThere
 from echelon.engines.kubernetes.follow.view import View, look
 from echelon.engines.kubernetes.queue import admitting, workload
 from echelon.engines.kubernetes.record import Stop
 from echelon.engines.kubernetes.render import dialects, manifests
+from echelon.engines.kubernetes.suspended import is_suspended
 from echelon.engines.kubernetes.upkeep.tend import Tender
 from echelon.errors import Denied, Refused
 from echelon.model.ends import stopped
@@ -180,7 +181,7 @@ def test_the_quota_is_free_when_the_run_is_over_or_leaves_the_queue(server: With
     recorded(other, WANTED, PLAN)
     assert admitting.withdraw(other, view_of(other), Stop(at=1.0, reason="stopped"))  # type: ignore[arg-type]
     assert ("Workload", "demo") not in other.objects
-    assert held.is_waiting(other.objects["Job", "demo-2"])
+    assert is_suspended(other.objects["Job", "demo-2"])
 
 
 def test_without_the_right_to_workloads_it_is_refused_with_what_to_do() -> None:

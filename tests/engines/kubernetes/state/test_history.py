@@ -74,6 +74,17 @@ def test_the_end_is_the_leaders_own_after_the_verdict() -> None:
     assert (end.kind, end.outcome, end.at) == ("finished", "succeeded", 4.0)
 
 
+def test_workers_that_begin_anew_have_not_ended_and_repeat_nothing() -> None:
+    first = LeaderEvents()
+    verdict = said("verdict", 2.0, outcome="failed", exit_code=117)
+    old = (line(0, verdict), line(1, said("worker-ended", 3.0, worker=0)))
+    assert kinds(first, *old)
+    assert first.over
+    again = LeaderEvents(first.known)
+    assert (again.over, again.verdict, kinds(again, *old)) == (False, None, [])
+    assert kinds(again, line(2, said("worker-started", 9.0, worker=0))) == ["worker-started"]
+
+
 def test_the_end_has_what_every_worker_stated() -> None:
     """Also if a worker's replacement, which holds nothing, ends after it."""
     leader = LeaderEvents()

@@ -10,7 +10,7 @@ from typing import Any
 from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.diagnose.trouble import Trouble
 from echelon.engines.kubernetes.fields import condition_of, one_line
-from echelon.engines.kubernetes.render import dialects
+from echelon.engines.kubernetes.suspended import is_suspended
 
 Object = Mapping[str, Any]
 _ENABLED = {
@@ -26,7 +26,7 @@ def queue_of(job: Object) -> str:
 
 def waits_in(jobs: Iterable[Object]) -> str:
     """The queue of Kueue's in which the first Job that is not admitted waits; "" where none does."""
-    waiting = (job for job in jobs if dialects.of(job).is_suspended(job))
+    waiting = (job for job in jobs if is_suspended(job))
     return next(filter(None, map(queue_of, waiting)), "")
 
 
@@ -34,7 +34,7 @@ def find_waiting(jobs: Iterable[Object], workloads: Iterable[Object]) -> Trouble
     """The first Job that waits for Kueue, and why; None if none does."""
     for job in jobs:
         queue = queue_of(job)
-        if not queue or not dialects.of(job).is_suspended(job):
+        if not queue or not is_suspended(job):
             continue
         mine = workloads_of(job, workloads)
         unseen = _ENABLED.get(str(job.get("kind"))) if not mine else None

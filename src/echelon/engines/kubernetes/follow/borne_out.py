@@ -6,8 +6,6 @@ last line is written when the run is over."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from echelon.engines.kubernetes.client.api import Api, Object
 from echelon.engines.kubernetes.client.http.stream import split_lines
 from echelon.engines.kubernetes.fields import moment
@@ -15,8 +13,8 @@ from echelon.engines.kubernetes.follow.logs import is_last_line
 from echelon.engines.kubernetes.follow.view import View
 from echelon.engines.kubernetes.ownership.belonging import maker_of
 from echelon.engines.kubernetes.record import Stored
-from echelon.engines.kubernetes.render import dialects
 from echelon.engines.kubernetes.state import outcome, workers
+from echelon.engines.kubernetes.suspended import all_suspended
 from echelon.model.output.log import parse_line
 
 _LAST = 3  # lines, of which one is the agent's last if it was written
@@ -43,15 +41,11 @@ def is_refuted(api: Api, view: View) -> bool:
         return False
     if not any(map(workers.has_started, view.pods)):
         jobs = [*view.jobs, *view.waiting]
-        return bool(view.pods) or _all_wait(jobs) or (not jobs and outcome.never_began(stored))
+        return bool(view.pods) or all_suspended(jobs) or (not jobs and outcome.never_began(stored))
     leaders = workers.leader_pods(view.pods)
     if len(leaders) != 1 or not workers.is_running(leaders[0]) or _may_be_new(leaders[0], stored):
         return False
     return says_over(api, leaders[0]) is False
-
-
-def _all_wait(jobs: Sequence[Object]) -> bool:
-    return bool(jobs) and all(dialects.of(job).is_suspended(job) for job in jobs)
 
 
 def _may_be_new(leader: Object, stored: Stored) -> bool:

@@ -29,6 +29,7 @@ from echelon.engines.kubernetes.follow.view import BetweenRead, View
 from echelon.engines.kubernetes.record import Stored
 from echelon.engines.kubernetes.render import dialects
 from echelon.engines.kubernetes.state import history, outcome, workers
+from echelon.engines.kubernetes.suspended import begins_anew
 from echelon.errors import Denied, EchelonError, Refused, Unreachable
 from echelon.model.event import Event
 from echelon.model.output.log import EventLine, Line, LogLine
@@ -52,12 +53,16 @@ def read_events(api: Api, ref: RunRef, *, of_pods: bool = False) -> Iterator[Eve
     if of_pods:
         view = replace(view, stored=replace(view.stored, collected=None))
     yield from _opening(view)
-    leader = history.LeaderEvents()
+    leader, silent = history.LeaderEvents(), True
     for pod in workers.leader_pods(view.pods):
-        for line in history.since_last_gap(_log_of(api, pod, needed=of_pods and _is_said_over(view))):
+        lines = history.since_last_gap(_log_of(api, pod, needed=of_pods and _is_said_over(view)))
+        silent = not lines  # as the newest one is that has just replaced another
+        for line in lines:
             yield from _current(leader.read(line, view.pods), view)
-    if not leader.over and _is_leaderless(view):  # what it would have told, the others may know
-        for pod in filter(workers.is_running, view.pods):
+    if not leader.over and (silent or _is_leaderless(view)):  # what it would have told, the others may know
+        for pod in _may_know(view.pods):
+            if leader.alone and not workers.is_running(pod):
+                break
             for line in history.since_last_gap(_log_of(api, pod)):
                 yield from _current(leader.read(line, view.pods), view)
     keeper = _keeper(api, view, leader)
@@ -104,6 +109,16 @@ def _is_leaderless(view: View) -> bool:
     may have been replaced since.
     """
     return not workers.has_leader(view.pods) or _is_said_over(view)
+
+
+def _may_know(pods: Sequence[Object]) -> list[Object]:
+    """The pods whose logs may have an end that the leader's has not, those that run first: a worker that is
+    told to leave once its results are fetched has told the end before, and its log stays. One whose pod is
+    deleted tells nothing: who suspends the Job ends its workers so.
+    """
+    there = [pod for pod in pods if not pod["metadata"].get("deletionTimestamp")]
+    told = [pod for pod in there if workers.is_running(pod) or not _is_leader(pod)]
+    return sorted(told, key=lambda pod: not workers.is_running(pod))
 
 
 def _log_of(api: Api, pod: Object, *, needed: bool = False) -> Iterator[Line]:
@@ -153,8 +168,10 @@ def follow_events(api: Api, ref: RunRef, timeout: float | None, mirrors: Mirrors
                         yield event
             silent = not lines.reading or time.monotonic() - quiet_since > _LAST_LINES
             if leader.over or silent or (alone and _hold_alone(leader, view)):
-                now = _view(ref, mirror, uid, between) or view
-                if (end := _final_end(api, ref, now, leader)) is not None:
+                now = _looked_again(api, ref, _view(ref, mirror, uid, between) or view, leader)
+                if now is not None and _waits_again(now, leader):
+                    leader = history.LeaderEvents(leader.known)  # workers begin anew
+                elif now is not None and (end := _final_end(api, now, leader)) is not None:
                     yield end
                     return
             if time.monotonic() >= next_look:
@@ -204,10 +221,20 @@ def follow_logs(
             # A worker that is cut off may never send its last line: the wait for it is limited.
             if lines.reading and time.monotonic() - quiet_since < _LAST_LINES:
                 continue
-            if verdict and outcome.are_suspended(view.stored, [*view.jobs, *view.waiting]):
+            if verdict and begins_anew(view.stored, [*view.jobs, *view.waiting]):
                 verdict = False  # of workers that begin anew
-            elif verdict or _is_abandoned(view) or _end(view, history.LeaderEvents()) is not None:
+            elif verdict or _is_abandoned(view) or _is_all_read(api, ref, view, lines):
                 return
+
+
+def _is_all_read(api: Api, ref: RunRef, view: View, lines: PodLines) -> bool:
+    """Whether the run is over, as its objects show, and no pod of it is left to read: the watch on the pods
+    may be behind the one on the Jobs.
+    """
+    now = _looked_again(api, ref, view, history.LeaderEvents())
+    return (
+        now is not None and not lines.finds_more(now.pods) and _end(now, history.LeaderEvents()) is not None
+    )
 
 
 def _mirror(api: Api, ref: RunRef, mirrors: Mirrors) -> AbstractContextManager[Mirror]:
@@ -308,33 +335,48 @@ def _record_now(api: Api, ref: RunRef, known: Stored) -> Stored | None:
     return found if found is not None and found.uid == known.uid else known
 
 
-def _with_jobs(api: Api, ref: RunRef, view: View) -> View:
-    """The run, looked at again if no Jobs of it were seen: the watch that brings them may be behind the one
-    that says that they were made.
+def _looked_again(api: Api, ref: RunRef, view: View, leader: history.LeaderEvents) -> View | None:
+    """The run as it is now, if the watches show its end, or that it waits again; None if they do not, or the
+    API server is not there. Each watch shows its own moment: Jobs may be seen to have failed before the loss
+    of the pod is seen by which they did, or be seen later than the record that says that they were made.
     """
-    if view.jobs:
-        return view
-    with suppress(EchelonError):  # it was removed: what the watches have shown is all there is
+    if _end(view, leader) is None and not _waits_again(view, leader):
+        return None
+    if (stored := _record_now(api, ref, view.stored)) is None:
+        return None
+    known = replace(view, stored=stored)
+    if _has_told(leader, view) and view.jobs:
+        return known
+    try:
         found = views.look(api, ref)
-        return found if found.stored.uid == view.stored.uid else view
-    return view
+    except Unreachable:
+        return None
+    except EchelonError:  # it was removed, or may not be listed: what the watches have shown is all there is
+        return known
+    return found if found.stored.uid == stored.uid else known
 
 
-def _final_end(api: Api, ref: RunRef, view: View, leader: history.LeaderEvents) -> Event | None:
+def _final_end(api: Api, view: View, leader: history.LeaderEvents) -> Event | None:
     """The end to report, from what is there now; None if there is none after all."""
-    if _end(view, leader) is None or (stored := _record_now(api, ref, view.stored)) is None:
-        return None
-    now = _with_jobs(api, ref, replace(view, stored=stored))
+    end = _end(view, leader)
+    return None if end is None else _told_by_keeper(api, view, leader) or end
+
+
+def _waits_again(view: View, leader: history.LeaderEvents) -> bool:
+    """Whether the workers begin anew whose leader told an end."""
     cause = leader.verdict.cause if leader.verdict is not None else None
-    if outcome.waits_again(stored, [*now.jobs, *now.waiting], cause):
-        leader.forget()
-        return None
-    end = _end(now, leader)
-    return None if end is None else _told_by_keeper(api, now, leader) or end
+    return outcome.waits_again(view.stored, [*view.jobs, *view.waiting], cause)
+
+
+def _has_told(leader: history.LeaderEvents, view: View) -> bool:
+    """Whether the agents have told the end."""
+    return leader.over or _hold_alone(leader, view)
 
 
 def _end(view: View, leader: history.LeaderEvents) -> Event | None:
-    if leader.over or _hold_alone(leader, view):
+    if _waits_again(view, leader):
+        return None
+    if _has_told(leader, view):
         end: Event | None = history.finish(leader, view.stored, view.pods)
     else:
         end = outcome.settled_end(view.stored, view.jobs, view.pods, view.waiting)

@@ -90,6 +90,12 @@ class PodLines:
         except queue.Empty:
             return
 
+    def finds_more(self, pods: Sequence[Object]) -> bool:
+        """Whether these have pods that were not known: their lines come from now on."""
+        before = len(self._known)
+        self._look(pods)
+        return len(self._known) > before
+
     def _look(self, pods: Sequence[Object]) -> None:
         for pod in pods:
             uid = pod["metadata"]["uid"]

@@ -16,6 +16,7 @@ from echelon.engines.kubernetes.diagnose.trouble import Kind
 from echelon.engines.kubernetes.nodes import inventory
 from echelon.engines.kubernetes.render import dialects
 from echelon.engines.kubernetes.state import workers
+from echelon.engines.kubernetes.suspended import any_suspended
 from echelon.errors import Denied, EchelonError
 
 _SPACE: tuple[Kind, ...] = ("unschedulable", "scaling", "claim", "volume", "silent")
@@ -54,7 +55,7 @@ def find_troubles(
 
 
 def _waits_for_kueue(api: Api, jobs: Sequence[Object]) -> Trouble | None:
-    if not any(dialects.of(job).is_suspended(job) for job in jobs):
+    if not any_suspended(jobs):
         return None
     try:
         workloads = api.list(names.KUEUE_WORKLOADS).items

@@ -8,7 +8,7 @@ from contextlib import suppress
 from echelon.engines.base import unknown_run
 from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.client.api import Api, NotThere, Object
-from echelon.engines.kubernetes.held import is_waiting, waiting_jobs, with_jobs
+from echelon.engines.kubernetes.held import waiting_jobs, with_jobs
 from echelon.engines.kubernetes.ownership.belonging import belongs, maker_of
 from echelon.engines.kubernetes.ownership.between import (
     Between,
@@ -20,6 +20,7 @@ from echelon.engines.kubernetes.ownership.between import (
 )
 from echelon.engines.kubernetes.record import Stored, identity, read
 from echelon.engines.kubernetes.render import dialects
+from echelon.engines.kubernetes.suspended import none_at_work
 from echelon.errors import Refused, UnknownRun, Unreachable
 from echelon.model.job import is_name
 from echelon.model.run import RunRef
@@ -90,7 +91,7 @@ def look(api: Api, ref: RunRef, *, pods: bool = True) -> View:
     stored = read(get_object(api, ref), ref)
     listed = _listed(api, stored)
     selector = names.selector(ref.name, names.WORKER)
-    waits = stored.held and all(map(is_waiting, listed))  # then it has no pods that matter
+    waits = stored.held and none_at_work(listed)  # then it has no pods that matter
     theirs = api.list("Pod", selector=selector).items if pods and not waits else []
     return to_view(stored, listed, theirs, find_between(api, stored, theirs))
 

@@ -31,6 +31,7 @@ from echelon.engines.kubernetes.render.keeper import keeper_object, level_of
 from echelon.engines.kubernetes.render.manifests import owner_reference
 from echelon.engines.kubernetes.render.pod import RESTRICTED
 from echelon.engines.kubernetes.render.workload import workload_object
+from echelon.engines.kubernetes.suspended import is_suspended
 from echelon.errors import Denied, Refused, StateTrouble
 from echelon.model.plan import Plan
 from echelon.model.run import RunRef
@@ -218,7 +219,7 @@ def _start_keeper(api: Api, stored: Stored, plan: Plan) -> None:
         return
     with suppress(Denied, Refused):
         found = _keeper_of(api, stored)
-        if found is not None and held.is_waiting(found):
+        if found is not None and is_suspended(found):
             change = held.template_change(found["spec"]["template"], made["spec"]["template"])
             spec = {"suspend": False, **({"template": change} if change else {})}
             api.patch("Job", found["metadata"]["name"], {"spec": spec}, uid=found["metadata"]["uid"])
@@ -242,11 +243,11 @@ def roll_back(api: Api, view: View, reason: str) -> None:
     with suppress(Conflict):
         for job in mine:
             first = job["metadata"]["name"] == stored.run.ref.name
-            if not held.is_waiting(job):
+            if not is_suspended(job):
                 change = held.rolled_back(job, waits if first else (), at=at)
                 api.patch(job["kind"], job["metadata"]["name"], change)
         keeper = _keeper_of(api, stored)
-        if keeper is not None and not held.is_waiting(keeper):
+        if keeper is not None and not is_suspended(keeper):
             about = keeper["metadata"]
             api.patch("Job", about["name"], {"spec": {"suspend": True}}, uid=about["uid"])
 

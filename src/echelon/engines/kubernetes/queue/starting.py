@@ -17,6 +17,7 @@ from echelon.engines.kubernetes.record import Stored
 from echelon.engines.kubernetes.render import dialects, manifests
 from echelon.engines.kubernetes.render.keeper import level_of
 from echelon.engines.kubernetes.render.manifests import Started
+from echelon.engines.kubernetes.suspended import is_suspended
 
 
 def make(api: Api, stored: Stored, rendered: Started) -> list[Object]:
@@ -52,7 +53,7 @@ def complete(api: Api, stored: Stored, jobs: list[Object]) -> None:
 
 
 def _released(api: Api, job: Object) -> Object:
-    if not dialects.of(job).is_suspended(job):
+    if not is_suspended(job):
         return job
     change = dialects.of(job).suspended(suspend=False)
     return api.patch(job["kind"], job["metadata"]["name"], change, uid=job["metadata"]["uid"])

@@ -43,9 +43,11 @@ def opening_events(stored: Stored, *, has_jobs: bool, queue: str = "") -> list[E
 
 
 class LeaderEvents:
-    """Turns the leader's event lines into events, one line after another, until its last."""
+    """Turns the leader's event lines into events, one line after another, until its last. What `known` has,
+    which another one has read, is reported no more, and does not count.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, known: set[str] | None = None) -> None:
         self.verdict: Event | None = None
         self.over = False  # its last line was read
         self.ended_at = 0.0
@@ -53,13 +55,7 @@ class LeaderEvents:
         self.alone: set[int] = set()  # workers that hold results without a leader, as their own logs say
         self.manifests: dict[int, tuple[Manifest, ...]] = {}  # what each worker stated at its end
         self.kept: set[int] = set()  # workers that say that the keeper has their results
-        self._known: set[str] = set()  # a state line repeats events: each is reported once
-
-    def forget(self) -> None:
-        """Begin anew, as the workers do whose leader was read."""
-        known = self._known
-        LeaderEvents.__init__(self)
-        self._known = known
+        self.known = set[str]() if known is None else known  # a state line repeats events
 
     def read(self, line: EventLine, pods: Sequence[Object]) -> Iterator[Event]:
         """The events of one line. A state line repeats what still matters: only what was missed is new."""
@@ -67,8 +63,8 @@ class LeaderEvents:
         repeated = raw.get("events")
         for each in (repeated if isinstance(repeated, list) else []) if raw.get("kind") == "state" else [raw]:
             key = json.dumps(each, sort_keys=True)
-            if key not in self._known:
-                self._known.add(key)
+            if key not in self.known:
+                self.known.add(key)
                 with contextlib.suppress(msgspec.ValidationError, RecursionError):  # written by a newer agent
                     yield from self._events(each, pods)
 

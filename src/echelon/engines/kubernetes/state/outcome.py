@@ -36,6 +36,7 @@ from echelon.engines.kubernetes.state.workers import (
     taken_away,
     was_replaced,
 )
+from echelon.engines.kubernetes.suspended import any_suspended, begins_anew
 from echelon.model import ends
 from echelon.model.event import Event, Outcome, RootCause
 from echelon.model.run import opening_status, summarise
@@ -71,7 +72,9 @@ def finished_event(stored: Stored, jobs: Sequence[Object], pods: Sequence[Object
     done = end is not None and end.outcome == "complete" and not any(map(_is_withdrawn, jobs))
     if (left is not None and left.exit_code == 0) or done:
         return ends.succeeded(at=at)
-    over = left is not None and left.exit_code in (RUN_OVER, NO_LEADER)
+    alone = _left_alone(pods)
+    over = (left is not None and left.exit_code in (RUN_OVER, NO_LEADER)) or alone is not None
+    at = at or alone or 0.0
     if end is not None and not end.final:
         # Its pods are being deleted. A leader may still report why, unless its node is gone with it.
         over = over or not leaders or has_ended(leaders[-1]) or is_cut_off(leaders[-1])
@@ -82,23 +85,31 @@ def finished_event(stored: Stored, jobs: Sequence[Object], pods: Sequence[Object
     if not jobs and not pods and stored.started:
         at = stored.deleted or stored.run.created
         return ends.run_lost("its Job was deleted, and the workers with it", at=at)
-    if not over or (end is None and are_suspended(stored, jobs)):
+    if not over or (end is None and begins_anew(stored, jobs)):
         return None
     if end is not None and end.reason == "DeadlineExceeded":
         return ends.timed_out("its Job has a deadline, which has passed (activeDeadlineSeconds)", at=at)
     return _without_verdict(end, pods, at=at)
 
 
+def _left_alone(pods: Sequence[Object]) -> float | None:
+    """When the first worker left by which its Job fails, since it had lost its leader and no restart is left;
+    None if there is none, or a leader is there that may still say more. The Job controller takes its time.
+    """
+    leaders = [pod for pod in leader_pods(pods) if has_started(pod)]
+    if leaders and not has_ended(leaders[-1]) and not is_cut_off(leaders[-1]):
+        return None
+    # A worker that is deleted, as by a suspension, may leave so without the run being over.
+    there = (pod for pod in pods if not pod["metadata"].get("deletionTimestamp"))
+    left = filter(None, map(container_end, there))
+    return min((end.at for end in left if end.exit_code == NO_LEADER), default=None)
+
+
 def waits_again(stored: Stored, jobs: Iterable[Object], cause: RootCause | None) -> bool:
     """Whether a run goes on though its leader has told its end: who suspends its Jobs, as Kueue does when it
     takes quota back, ends its workers so, and they begin anew when the Jobs go on.
     """
-    return cause is not None and cause.kind in _GONE and are_suspended(stored, jobs)
-
-
-def are_suspended(stored: Stored, jobs: Iterable[Object]) -> bool:
-    """Whether Jobs of a run that nobody has stopped are suspended."""
-    return stored.stop is None and any(dialects.of(job).is_suspended(job) for job in jobs)
+    return cause is not None and cause.kind in _GONE and begins_anew(stored, jobs)
 
 
 def settled_end(
@@ -155,7 +166,8 @@ def _tell_how(kept: Event, shown: Event, jobs: Sequence[Object], pods: Sequence[
         return True
     ending = dialects.end_of(jobs)
     # An agent gives the code by which a Job fails at once only if its run did not succeed.
-    return kept.outcome == "succeeded" and ending is not None and ending.reason == "PodFailurePolicy"
+    given = _left_alone(pods) is not None or (ending is not None and ending.reason == "PodFailurePolicy")
+    return kept.outcome == "succeeded" and given
 
 
 def _may_go_on(jobs: Sequence[Object], pods: Sequence[Object]) -> bool:
@@ -214,7 +226,7 @@ def _going_on(stored: Stored, jobs: Sequence[Object], pods: Sequence[Object]) ->
         return "stopping", "its Job is being deleted"
     if jobs and is_half_made(stored, jobs):
         return "starting", None
-    if not jobs or any(dialects.of(job).is_suspended(job) for job in jobs):
+    if not jobs or any_suspended(jobs):
         if stored.queued:
             return "queued", stored.queued[-1].reason
         return ("queued" if jobs else "recorded"), None
@@ -280,8 +292,10 @@ def _without_verdict(end: dialects.End | None, pods: Sequence[Object], *, at: fl
             known.append((follows, when, worker, loss.how, misses, disruption_of(loss)))
     if known:
         _, _, worker, how, misses, disruption = min(known, key=lambda each: each[:3])
-        if misses and (leaders := leader_pods(pods)):  # agents notice it before Kubernetes does
-            worker, how = 0, f"the others lost their connection to it, on {node_name(leaders[-1])}"
+        if misses:  # agents notice it before Kubernetes does
+            leaders = leader_pods(pods)
+            how = f"the others lost their connection to it, on {node_name(leaders[-1])}" if leaders else ""
+            worker, how = 0, how or "the others waited for it in vain"
         return ends.worker_lost(worker, how, at=at, disruption=disruption)
     if any((code := container_end(pod)) and code.exit_code == RUN_OVER for pod in leader_pods(pods)):
         summary = "worker 0 ended the run and left no verdict; its log has its last lines"

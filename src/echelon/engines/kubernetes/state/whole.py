@@ -14,6 +14,7 @@ from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.record import SUBMISSION, Stored
 from echelon.engines.kubernetes.render import dialects
 from echelon.engines.kubernetes.state.workers import container_end, leader_pods
+from echelon.engines.kubernetes.suspended import any_suspended
 from echelon.model.event import Event
 from echelon.model.pods.pod import JOB
 
@@ -31,7 +32,7 @@ def is_half_made(stored: Stored, jobs: Sequence[Object]) -> bool:
     if stored.held or stored.started or not planned:
         return False
     there = {job["metadata"]["name"] for job in jobs}
-    waits = len(planned) > 1 and any(dialects.of(job).is_suspended(job) for job in jobs)
+    waits = len(planned) > 1 and any_suspended(jobs)
     return waits or not there.issuperset(planned)
 
 

@@ -12,6 +12,7 @@ from echelon.engines.kubernetes.follow.view import View
 from echelon.engines.kubernetes.record import Stop, Stored
 from echelon.engines.kubernetes.render import dialects
 from echelon.engines.kubernetes.state import outcome, whole, workers
+from echelon.engines.kubernetes.suspended import any_suspended, is_suspended
 from echelon.engines.kubernetes.upkeep.actions import (
     Action,
     CompleteStart,
@@ -118,7 +119,7 @@ def _end_of_waiting(stored: Stored, now: float) -> Stop | None:
 
 def _have_nodes(jobs: Sequence[Object], pods: Sequence[Object]) -> bool:
     """Whether every worker has a pod that is on a node, or was."""
-    if any(dialects.of(job).is_suspended(job) for job in jobs):
+    if any_suspended(jobs):
         return False
     placed = [mine for mine in workers.pods_by_worker(pods).values() if any(map(_has_node, mine))]
     return len(placed) == dialects.wanted(jobs)
@@ -179,7 +180,7 @@ def late_runs(jobs: Sequence[Object], now: float) -> list[str]:
             continue
         if dialects.of(job).is_withdrawn(job):
             continue
-        if dialects.of(job).is_suspended(job):
+        if is_suspended(job):
             last = record.read_moment(notes.get(names.TRIED))
             if last is not None and now - last > _FORSAKEN:
                 found.append(name)
