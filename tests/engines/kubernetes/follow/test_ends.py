@@ -13,7 +13,7 @@ from tests.engines.kubernetes.stand_in import StandIn, says
 from echelon.engines.kubernetes.client.api import Api
 from echelon.engines.kubernetes.client.login.access import Access
 from echelon.engines.kubernetes.diagnose import Trouble
-from echelon.engines.kubernetes.follow import follow
+from echelon.engines.kubernetes.follow import ends, follow
 from echelon.engines.kubernetes.follow.view import View
 from echelon.engines.kubernetes.state.history import LeaderEvents
 from echelon.errors import Refused, Unreachable
@@ -34,15 +34,15 @@ def test_a_stop_that_the_watch_has_not_brought_yet_explains_the_end(api: Api, st
         "lastTransitionTime": "2026-01-01T00:00:00Z",
     }
     view = View(stored=stored(), jobs=[{**job(), "status": {"conditions": [failed]}}], pods=[])
-    early = follow._end(view, LeaderEvents())
+    early = ends.end_of(view, LeaderEvents())
     assert early is not None
     assert early.outcome == "timed-out"
     known = record_object(stop={"at": 200.0, "reason": "stopped by ann"})
     known["metadata"]["labels"] = {"echelon.dev/run": "demo"}
     stand_in.answer_with(says(200, json.loads(json.dumps(known))))
-    fresh = follow._record_now(api, RECORD.ref, view.stored)
+    fresh = ends.record_now(api, RECORD.ref, view.stored)
     assert fresh is not None
-    end = follow._end(View(stored=fresh, jobs=view.jobs, pods=[]), LeaderEvents())
+    end = ends.end_of(View(stored=fresh, jobs=view.jobs, pods=[]), LeaderEvents())
     assert end is not None
     assert (end.outcome, end.reason) == ("stopped", "stopped by ann")
 
@@ -116,5 +116,5 @@ def test_workers_that_kueue_sends_away_have_not_ended_the_run() -> None:
     cause = {"summary": "worker 0 was lost", "kind": "worker-left", "worker": 0}
     for each in ({**VERDICT, "cause": cause}, LAST):
         list(leader.read(EventLine(sequence=0, at=1.0, payload=json.dumps(each).encode()), []))
-    assert follow._end(View(stored=stored(), jobs=[job()], pods=[]), leader) is not None
-    assert follow._end(View(stored=stored(), jobs=[job(suspend=True)], pods=[]), leader) is None
+    assert ends.end_of(View(stored=stored(), jobs=[job()], pods=[]), leader) is not None
+    assert ends.end_of(View(stored=stored(), jobs=[job(suspend=True)], pods=[]), leader) is None

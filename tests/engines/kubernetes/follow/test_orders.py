@@ -19,7 +19,7 @@ from tests.engines.kubernetes.small import RECORD, RUNNING, WAITING, ended, job,
 
 from echelon.agent.task import NO_LEADER
 from echelon.engines.kubernetes import names
-from echelon.engines.kubernetes.follow import follow
+from echelon.engines.kubernetes.follow import ends, follow
 from echelon.engines.kubernetes.follow.view import View
 from echelon.engines.kubernetes.state.history import LeaderEvents
 from echelon.engines.kubernetes.state.outcome import finished_event, settled_end
@@ -225,8 +225,8 @@ def follow_to(view: View, now: Cluster, leader: LeaderEvents) -> Event | None:
         patch.setattr("echelon.engines.kubernetes.follow.view.look", lambda *_: fresh)
         patch.setattr("echelon.engines.kubernetes.follow.view.find_record", lambda *_: fresh.stored)
         api: Any = None
-        found = follow._looked_again(api, RECORD.ref, view, leader)
-        return None if found is None else follow._final_end(api, found, leader)
+        found = ends.looked_again(api, RECORD.ref, view, leader)
+        return None if found is None else ends.final_end(api, found, leader)
 
 
 @QUICK
@@ -254,7 +254,7 @@ def test_an_end_is_not_told_while_the_api_server_cannot_be_asked(monkeypatch: py
     view, api = seen(now, now, now), object()
     monkeypatch.setattr("echelon.engines.kubernetes.follow.view.look", away)
     monkeypatch.setattr("echelon.engines.kubernetes.follow.view.find_record", lambda *_: view.stored)
-    assert follow._looked_again(api, RECORD.ref, view, LeaderEvents()) is None  # type: ignore[arg-type]
+    assert ends.looked_again(api, RECORD.ref, view, LeaderEvents()) is None  # type: ignore[arg-type]
 
 
 def test_lines_of_pods_that_the_watch_has_not_shown_are_read_before_the_run_counts_as_over(

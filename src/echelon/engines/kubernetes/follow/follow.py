@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, closing, nullcontext, suppress
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import replace
 from itertools import chain
 
@@ -18,19 +18,19 @@ from echelon.engines.kubernetes.diagnose import Trouble
 from echelon.engines.kubernetes.diagnose.kueue import waits_in
 from echelon.engines.kubernetes.diagnose.queueing import find_untended
 from echelon.engines.kubernetes.diagnose.trouble import told
+from echelon.engines.kubernetes.follow import ends
 from echelon.engines.kubernetes.follow import view as views
-from echelon.engines.kubernetes.follow.keeper import KeeperView, find_keeper, keeping
+from echelon.engines.kubernetes.follow.keeper import keeping
 from echelon.engines.kubernetes.follow.logs import read_pod
 from echelon.engines.kubernetes.follow.mirror import Mirror, Mirrors
 from echelon.engines.kubernetes.follow.pod_lines import PodLines
 from echelon.engines.kubernetes.follow.streamed_logs import StreamedLogs
 from echelon.engines.kubernetes.follow.troubles import find_troubles, out_of_touch
 from echelon.engines.kubernetes.follow.view import BetweenRead, View
-from echelon.engines.kubernetes.record import Stored
 from echelon.engines.kubernetes.render import dialects
-from echelon.engines.kubernetes.state import history, outcome, workers
+from echelon.engines.kubernetes.state import history, workers
 from echelon.engines.kubernetes.suspended import begins_anew
-from echelon.errors import Denied, EchelonError, Refused, Unreachable
+from echelon.errors import EchelonError, Refused, Unreachable
 from echelon.model.event import Event
 from echelon.model.output.log import EventLine, Line, LogLine
 from echelon.model.run import RunRef
@@ -41,7 +41,6 @@ _FIRST_DIAGNOSIS = 1.0  # seconds that most workers need to start: before, nothi
 _CLAIMING = 10.0  # seconds that a command which follows a run has to become its tender
 _SET_BACK = ("restarting", "worker-lost", "gave-way")
 _UNEXPLAINED = ("lost", "timed-out")  # ends that a stop would explain
-_LAST_LINES = 20.0  # seconds of silence after which nothing more is expected of a run that is over
 
 
 def read_events(api: Api, ref: RunRef, *, of_pods: bool = False) -> Iterator[Event]:
@@ -55,25 +54,25 @@ def read_events(api: Api, ref: RunRef, *, of_pods: bool = False) -> Iterator[Eve
     yield from _opening(view)
     leader, silent = history.LeaderEvents(), True
     for pod in workers.leader_pods(view.pods):
-        lines = history.since_last_gap(_log_of(api, pod, needed=of_pods and _is_said_over(view)))
+        lines = history.since_last_gap(_log_of(api, pod, needed=of_pods and ends.is_said_over(view)))
         silent = not lines  # as the newest one is that has just replaced another
         for line in lines:
             yield from _current(leader.read(line, view.pods), view)
-    if not leader.over and (silent or _is_leaderless(view)):  # what it would have told, the others may know
+    if not leader.over and (silent or ends.is_leaderless(view)):  # the others may know what it has not told
         for pod in _may_know(view.pods):
             if leader.alone and not workers.is_running(pod):
                 break
             for line in history.since_last_gap(_log_of(api, pod)):
                 yield from _current(leader.read(line, view.pods), view)
-    keeper = _keeper(api, view, leader)
+    keeper = ends.keeper_of(api, view, leader)
     if keeper is not None:
         for line in keeper.told if not leader.over else ():
             yield from _current(leader.read(line, view.pods), view)
         yield from keeping(keeper, at=round(time.time(), 3))
-    end = _end(view, leader)
+    end = ends.end_of(view, leader)
     if end is not None and view.stored.stop is None and end.outcome in _UNEXPLAINED:
         view = replace(view, stored=views.read_record(api, ref))  # it may have been stopped while we looked
-        end = _end(view, leader)
+        end = ends.end_of(view, leader)
     if end is not None:
         kept = keeper is not None and bool(keeper.kept)
         end = replace(end, released=workers.released(view.pods))
@@ -86,29 +85,6 @@ def read_events(api: Api, ref: RunRef, *, of_pods: bool = False) -> Iterator[Eve
         yield _waiting(untended)
     elif troubles := find_troubles(api, view.jobs, view.pods):
         yield _waiting(troubles[0])
-
-
-def _keeper(api: Api, view: View, leader: history.LeaderEvents) -> KeeperView | None:
-    """The keeper of a run that is over, or whose leader cannot tell, while its results are not fetched."""
-    if view.stored.collected is not None or not view.stored.started:
-        return None
-    if not leader.over and not _is_leaderless(view):
-        return None
-    with suppress(Denied, Refused):
-        return find_keeper(api, view.stored)
-    return None
-
-
-def _is_said_over(view: View) -> bool:
-    """Whether the record has an end, which its leader's log must bear out as long as it is there."""
-    return view.stored.end is not None
-
-
-def _is_leaderless(view: View) -> bool:
-    """Whether worker 0 cannot tell how the run stands: it does not run or, of a run that is said to be over,
-    may have been replaced since.
-    """
-    return not workers.has_leader(view.pods) or _is_said_over(view)
 
 
 def _may_know(pods: Sequence[Object]) -> list[Object]:
@@ -157,7 +133,7 @@ def follow_events(api: Api, ref: RunRef, timeout: float | None, mirrors: Mirrors
             yield from _unreported(_opening(view), reported)
             leads = workers.has_leader(view.pods)
             led = led or leads
-            doubted = _is_said_over(view) and time.monotonic() - quiet_since > _DIAGNOSE
+            doubted = ends.is_said_over(view) and time.monotonic() - quiet_since > _DIAGNOSE
             alone = ((led and not leads) or doubted) and not leader.over
             for _pod, line in lines.take(_TICK, view.pods):
                 quiet_since = time.monotonic()
@@ -166,17 +142,17 @@ def follow_events(api: Api, ref: RunRef, timeout: float | None, mirrors: Mirrors
                         if last_reason == "unreachable" or event.kind in _SET_BACK:
                             last_reason = ""  # the same trouble again is another one
                         yield event
-            silent = not lines.reading or time.monotonic() - quiet_since > _LAST_LINES
-            if leader.over or silent or (alone and _hold_alone(leader, view)):
-                now = _looked_again(api, ref, _view(ref, mirror, uid, between) or view, leader)
-                if now is not None and _waits_again(now, leader):
+            silent = not lines.reading or time.monotonic() - quiet_since > ends.LAST_LINES
+            if leader.over or silent or (alone and ends.hold_alone(leader, view)):
+                now = ends.looked_again(api, ref, _view(ref, mirror, uid, between) or view, leader)
+                if now is not None and ends.waits_again(now, leader):
                     leader = history.LeaderEvents(leader.known)  # workers begin anew
-                elif now is not None and (end := _final_end(api, now, leader)) is not None:
+                elif now is not None and (end := ends.final_end(api, now, leader)) is not None:
                     yield end
                     return
             if time.monotonic() >= next_look:
                 next_look = time.monotonic() + _DIAGNOSE
-                _hear_keeper(api, view, leader)
+                ends.hear_keeper(api, view, leader)
                 claimed_soon = time.monotonic() - began < _CLAIMING
                 trouble = _trouble(api, mirror, view, may_be_untended=not claimed_soon)
                 if trouble is not None and _gist(trouble) != last_reason:
@@ -219,7 +195,7 @@ def follow_logs(
             if not silent:
                 continue
             # A worker that is cut off may never send its last line: the wait for it is limited.
-            if lines.reading and time.monotonic() - quiet_since < _LAST_LINES:
+            if lines.reading and time.monotonic() - quiet_since < ends.LAST_LINES:
                 continue
             if verdict and begins_anew(view.stored, [*view.jobs, *view.waiting]):
                 verdict = False  # of workers that begin anew
@@ -231,10 +207,10 @@ def _is_all_read(api: Api, ref: RunRef, view: View, lines: PodLines) -> bool:
     """Whether the run is over, as its objects show, and no pod of it is left to read: the watch on the pods
     may be behind the one on the Jobs.
     """
-    now = _looked_again(api, ref, view, history.LeaderEvents())
-    return (
-        now is not None and not lines.finds_more(now.pods) and _end(now, history.LeaderEvents()) is not None
-    )
+    now = ends.looked_again(api, ref, view, history.LeaderEvents())
+    if now is None or lines.finds_more(now.pods):
+        return False
+    return ends.end_of(now, history.LeaderEvents()) is not None
 
 
 def _mirror(api: Api, ref: RunRef, mirrors: Mirrors) -> AbstractContextManager[Mirror]:
@@ -291,101 +267,6 @@ def _current(events: Iterator[Event], view: View) -> Iterator[Event]:
         held = view.stored.collected is None and any(map(workers.is_running, view.pods))
         if held or event.kind != "holding":
             yield event
-
-
-def _told_by_keeper(api: Api, view: View, leader: history.LeaderEvents) -> Event | None:
-    """The end as the keeper knows it, where the leader's log did not bring it: its pod may be deleted."""
-    keeper = None if leader.over else _keeper(api, view, leader)
-    for line in keeper.told if keeper is not None else ():
-        for _ in leader.read(line, view.pods):
-            pass
-    return history.finish(leader, view.stored, view.pods) if leader.over else None
-
-
-def _hear_keeper(api: Api, view: View, leader: history.LeaderEvents) -> None:
-    """Learn the end from the keeper of a run that is said to be over, and whose leader does not tell."""
-    if _is_said_over(view) and not leader.over:
-        with suppress(EchelonError):
-            _told_by_keeper(api, view, leader)
-
-
-def _hold_alone(leader: history.LeaderEvents, view: View) -> bool:
-    """Whether the run is over without its leader: every worker that is left holds its results by itself, or
-    has had the time to stop its ranks.
-    """
-    if leader.verdict is None or not leader.alone:
-        return False
-    left = {
-        workers.worker_of(pod) for pod in view.pods if workers.is_running(pod) and not workers.is_cut_off(pod)
-    }
-    return left - {0} <= leader.alone or time.time() - leader.verdict.at > _LAST_LINES
-
-
-def _record_now(api: Api, ref: RunRef, known: Stored) -> Stored | None:
-    """The record, read again before an end is reported: the watch on the Jobs may be ahead of the one that
-    brings the stop. None if the API server is not there: an end that arrived over a connection which outlived
-    it is reported when what follows the end, such as fetching results, can be done.
-    """
-    try:
-        found = views.find_record(api, ref)
-    except Unreachable:
-        return None
-    except EchelonError:
-        return known
-    return found if found is not None and found.uid == known.uid else known
-
-
-def _looked_again(api: Api, ref: RunRef, view: View, leader: history.LeaderEvents) -> View | None:
-    """The run as it is now, if the watches show its end, or that it waits again; None if they do not, or the
-    API server is not there. Each watch shows its own moment: Jobs may be seen to have failed before the loss
-    of the pod is seen by which they did, or be seen later than the record that says that they were made.
-    """
-    if _end(view, leader) is None and not _waits_again(view, leader):
-        return None
-    if (stored := _record_now(api, ref, view.stored)) is None:
-        return None
-    known = replace(view, stored=stored)
-    if _has_told(leader, view) and view.jobs:
-        return known
-    try:
-        found = views.look(api, ref)
-    except Unreachable:
-        return None
-    except EchelonError:  # it was removed, or may not be listed: what the watches have shown is all there is
-        return known
-    return found if found.stored.uid == stored.uid else known
-
-
-def _final_end(api: Api, view: View, leader: history.LeaderEvents) -> Event | None:
-    """The end to report, from what is there now; None if there is none after all."""
-    end = _end(view, leader)
-    return None if end is None else _told_by_keeper(api, view, leader) or end
-
-
-def _waits_again(view: View, leader: history.LeaderEvents) -> bool:
-    """Whether the workers begin anew whose leader told an end."""
-    cause = leader.verdict.cause if leader.verdict is not None else None
-    return outcome.waits_again(view.stored, [*view.jobs, *view.waiting], cause)
-
-
-def _has_told(leader: history.LeaderEvents, view: View) -> bool:
-    """Whether the agents have told the end."""
-    return leader.over or _hold_alone(leader, view)
-
-
-def _end(view: View, leader: history.LeaderEvents) -> Event | None:
-    if _waits_again(view, leader):
-        return None
-    if _has_told(leader, view):
-        end: Event | None = history.finish(leader, view.stored, view.pods)
-    else:
-        end = outcome.settled_end(view.stored, view.jobs, view.pods, view.waiting)
-        end = outcome.as_told(end, view.stored, view.jobs, view.pods)
-    collected = view.stored.collected
-    if end is None or collected is None:
-        return end
-    where = f"{collected.host}:{collected.path}" if collected.path else None
-    return replace(end, missing=collected.missing or None, fetched_to=where)
 
 
 def _trouble(api: Api, mirror: Mirror, view: View, *, may_be_untended: bool) -> Trouble | None:
