@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import socket
 from collections.abc import Callable, Iterator
@@ -14,6 +15,7 @@ from wsproto import ConnectionType, WSConnection
 from wsproto.events import Request, TextMessage
 
 from echelon.engines.memory.engine import MemoryEngine
+from echelon.ui import connections, live
 from echelon.ui.live import read_wanted
 from echelon.ui.spool import Wanted
 
@@ -74,6 +76,17 @@ def test_a_page_gets_the_runs_and_one_run_with_the_lines_that_it_asks_for(
     page.close()
     page = Page(client, "page=run&name=none")
     assert next(page.messages())["kind"] == "trouble"
+    page.close()
+
+
+def test_a_page_stays_connected_longer_than_a_request_may_take(
+    serve: Serve, trained: MemoryEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "REQUEST_PATIENCE", 0.3)
+    monkeypatch.setattr(live, "_BEAT", 0.2)
+    page = Page(serve(trained).enter(), "page=runs")
+    beats = itertools.islice((each for each in page.messages() if each["kind"] == "beat"), 5)
+    assert len(list(beats)) == 5
     page.close()
 
 

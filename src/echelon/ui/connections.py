@@ -45,6 +45,11 @@ class BoundedProtocol(H11Protocol):
         if self.conn.their_state not in (h11.IDLE, h11.SEND_BODY):  # it is complete
             self._forget_request()
 
+    def handle_websocket_upgrade(self, event: h11.Request) -> None:
+        """It has said what it wants, and stays."""
+        self._forget_request()
+        super().handle_websocket_upgrade(event)
+
     def connection_lost(self, exc: Exception | None) -> None:
         """It is over."""
         self._forget_request()

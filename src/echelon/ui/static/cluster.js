@@ -2,7 +2,7 @@
 
 import { html, useState } from "/static/preact.js";
 import { useLive } from "/static/server.js";
-import { Away, State, Table, Trouble, useTitle } from "/static/parts.js";
+import { Notices, State, Table, useTitle } from "/static/parts.js";
 import { bytes, duration, moment, plain } from "/static/words.js";
 
 const MOST = 500; // nodes, or holders, at a time
@@ -22,7 +22,7 @@ export function Cluster() {
   useTitle("Devices");
   const usage = found?.usage;
   return html`
-    <${Away} connected=${connected} /><${Trouble} ...${trouble} />
+    <${Notices} connected=${connected} trouble=${trouble} />
     <h1>Devices and queue</h1>
     ${found === null ? html`<p role="status">Looking …</p>` : html`
       ${usage === null ? html`<p>What is used here is not known.</p>`

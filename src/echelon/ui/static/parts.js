@@ -25,14 +25,19 @@ export function Missing({ what, name }) {
     <p>${name ? html`No ${what} is called <code>${shortened(name)}</code>.` : "There is nothing at this address."} <a href="#/">All runs</a></p>`;
 }
 // What this page has shown is no more.
-export const Removed = ({ name }) => html`<p class="trouble" role="alert"><strong>${name} was removed.</strong><br />
+const Removed = ({ name }) => html`<p class="trouble" role="alert"><strong>${name} was removed.</strong><br />
   This is what was seen of it last. <a href="#/">All runs</a></p>`;
 const shortened = (text) => plain(text.length > 100 ? `${text.slice(0, 100)} …` : text);
 
-export const Away = ({ connected }) =>
+const Away = ({ connected }) =>
   connected === false
     ? html`<p class="away" role="status">The server does not answer. If \`echelon ui\` was ended, start it again and open its new address; this page tries again by itself.</p>`
     : null;
+
+// What stands above a page, in a place of its own: what comes and goes there must not move the rest, which would lose
+// the focus, and where it was scrolled to.
+export const Notices = ({ connected, trouble, name, more }) => html`<div class="notices"><${Away} connected=${connected} />
+  ${trouble.unknown && name ? html`<${Removed} name=${name} />` : html`<${Trouble} ...${trouble} /><${Trouble} ...${more} />`}</div>`;
 
 // A table that reads as cards on a narrow screen: each cell knows its heading.
 export const Table = ({ heads, rows, caption }) => html`

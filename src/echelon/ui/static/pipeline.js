@@ -2,7 +2,7 @@
 
 import { html, useEffect, useRef, useState } from "/static/preact.js";
 import { useLive } from "/static/server.js";
-import { Away, Missing, Removed, State, Table, Trouble, useTitle } from "/static/parts.js";
+import { Missing, Notices, State, Table, useTitle } from "/static/parts.js";
 import { duration, isOver, moment, plain, useTick } from "/static/words.js";
 
 export function Pipeline({ name }) {
@@ -15,10 +15,10 @@ export function Pipeline({ name }) {
   useTitle(name);
   useTick(found !== null && !isOver(found.state));
   if (found === null && trouble.unknown) return html`<${Missing} what="pipeline" name=${name} />`;
-  if (found === null) return html`<${Away} connected=${connected} /><${Trouble} ...${trouble} /><h1>${name}</h1>${trouble.error ? null : html`<p role="status">Looking …</p>`}`;
+  if (found === null) return html`<${Notices} connected=${connected} trouble=${trouble} /><h1>${name}</h1>${trouble.error ? null : html`<p role="status">Looking …</p>`}`;
   const now = Date.now() / 1000 - found.skew;
   return html`
-    <${Away} connected=${connected} />${trouble.unknown ? html`<${Removed} name=${name} />` : html`<${Trouble} ...${trouble} />`}
+    <${Notices} connected=${connected} trouble=${trouble} name=${name} />
     <h1>${name} <${State} state=${found.state} /></h1>
     ${found.reason ? html`<p class="reason">${plain(found.reason)}</p>` : null}
     <dl class="facts">

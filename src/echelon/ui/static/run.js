@@ -2,7 +2,7 @@
 
 import { html, useEffect, useRef, useState } from "/static/preact.js";
 import { get, post, useLive } from "/static/server.js";
-import { Away, Confirm, Missing, Removed, State, Table, Trouble, useTitle } from "/static/parts.js";
+import { Confirm, Missing, Notices, State, Table, Trouble, useTitle } from "/static/parts.js";
 import { Curves, NO_CURVES } from "/static/curves.js";
 import { Lines, NO_LINES, taken } from "/static/lines.js";
 import { bytes, duration, isOver, moment, plain, time, useTick } from "/static/words.js";
@@ -31,13 +31,12 @@ export function Run({ name, readOnly }) {
   };
   const path = `/api/runs/${encodeURIComponent(name)}`;
   if (run === null && trouble.unknown) return html`<${Missing} what="run" name=${name} />`;
-  if (run === null) return html`<${Away} connected=${connected} /><${Trouble} ...${trouble} /><h1>${name}</h1>${trouble.error ? null : html`<p role="status">Looking …</p>`}`;
+  if (run === null) return html`<${Notices} connected=${connected} trouble=${trouble} /><h1>${name}</h1>${trouble.error ? null : html`<p role="status">Looking …</p>`}`;
   const status = run.status;
   const over = isOver(status.state);
   const ranks = status.workers.flatMap((worker) => worker.ranks);
   return html`
-    <${Away} connected=${connected} />${trouble.unknown ? html`<${Removed} name=${name} />`
-      : html`<${Trouble} ...${trouble} /><${Trouble} ...${run.trouble || {}} />`}
+    <${Notices} connected=${connected} trouble=${trouble} name=${name} more=${run.trouble} />
     <h1>${name} <${State} state=${status.state} /></h1>
     ${status.reason && status.reason !== status.root_cause?.summary ? html`<p class="reason">${plain(status.reason)}</p>` : null}
     <dl class="facts">

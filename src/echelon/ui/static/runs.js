@@ -2,7 +2,7 @@
 
 import { html, useState } from "/static/preact.js";
 import { useLive } from "/static/server.js";
-import { Away, State, Table, Trouble, useTitle } from "/static/parts.js";
+import { Notices, State, Table, useTitle } from "/static/parts.js";
 import { duration, isOver, moment, plain, useTick } from "/static/words.js";
 
 const MOST = 300; // rows at a time
@@ -31,7 +31,7 @@ export function Runs({ about }) {
     ...(open.has(entry.run.name) || entry.found ? entry.steps.map((step) => row(step, now, true)) : []),
   ]);
   return html`
-    <${Away} connected=${connected} /><${Trouble} ...${trouble} />
+    <${Notices} connected=${connected} trouble=${trouble} />
     <h1>Runs</h1>
     ${runs !== null && !runs.length && !pipelines.length ? null : html`<form class="filters" onSubmit=${(event) => event.preventDefault()}>
       <label>Find <input type="search" value=${text} onInput=${(event) => setText(event.target.value)} /></label>
