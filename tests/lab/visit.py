@@ -181,8 +181,8 @@ def looks(page: Page, shots: Path) -> None:
 
     panel.get_by_label("This cell").focus()
     missed, unseen = reached_by_tab(page)
-    assert not missed
-    assert not unseen
+    assert not missed, missed
+    assert not unseen, unseen
     panel.locator("g[data-step=train]").focus()
     page.keyboard.press("Space")
     expect(panel.get_by_role("heading", name="Cell 3: step train")).to_be_visible()

@@ -68,7 +68,7 @@ class LifeConformance:
         run = start(harness, "talks.py", workers=2)
         followed = list(engine.events(ref_of(run), follow=True, timeout=PATIENCE))
         states = [status.state for status in statuses(run, iter(followed), engine)]
-        assert list(dict.fromkeys(states)) == ["recorded", "starting", "running", "succeeded"]
+        assert list(dict.fromkeys(states)) == ["recorded", "starting", "running", "succeeded"], followed
         assert states == sorted(states, key=list(dict.fromkeys(states)).index), "no way back"
         status = run.wait(PATIENCE)
         assert (status.state, status.exit_code, status.root_cause, status.restarts) == (
