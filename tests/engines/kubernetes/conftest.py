@@ -1,4 +1,5 @@
-"""A terminal, and a small API server of the test's own whose answers the test decides."""
+"""A terminal, an engine in a namespace of the cluster, and a small API server of the test's own whose answers
+the test decides."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from testbed.kubectl import Kubectl
 from tests.conftest import PATIENCE
 from tests.engines.kubernetes.stand_in import Certificates, StandIn, make_certificates
 from tests.faults.kubernetes.terminal import terminal
@@ -13,8 +15,18 @@ from tests.faults.kubernetes.terminal import terminal
 from echelon.engines.kubernetes.client.api import Api
 from echelon.engines.kubernetes.client.http import session
 from echelon.engines.kubernetes.client.login.access import Access
+from echelon.engines.kubernetes.client.place import Place
+from echelon.engines.kubernetes.engine import KubernetesEngine
 
 __all__ = ["terminal"]
+
+
+@pytest.fixture
+def engine(namespace: Kubectl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> KubernetesEngine:
+    """The engine, in a namespace of the test's own; results come to a folder of its own."""
+    monkeypatch.setenv("KUBECONFIG", str(namespace.kubeconfig))
+    monkeypatch.chdir(tmp_path)
+    return KubernetesEngine(Place(namespace=namespace.namespace))
 
 
 @pytest.fixture(scope="session")

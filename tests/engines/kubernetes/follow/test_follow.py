@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +13,6 @@ from tests.engines.conformance.harness import PATIENCE, plan_of
 from tests.engines.kubernetes.follow.conftest import Threads
 
 from echelon.engines.kubernetes import names, record
-from echelon.engines.kubernetes.client.place import Place
 from echelon.engines.kubernetes.engine import KubernetesEngine
 from echelon.errors import StateTrouble
 from echelon.handle import Run
@@ -28,13 +26,6 @@ from echelon.submit import Prepared, submit
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 LASTS = "import time; print('up', flush=True); time.sleep(600)"
-
-
-@pytest.fixture
-def engine(namespace: Kubectl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> KubernetesEngine:
-    monkeypatch.setenv("KUBECONFIG", str(namespace.kubeconfig))
-    monkeypatch.chdir(tmp_path)
-    return KubernetesEngine(Place(namespace=namespace.namespace))
 
 
 @pytest.fixture

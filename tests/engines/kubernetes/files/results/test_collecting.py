@@ -213,13 +213,6 @@ def test_a_claim_that_the_fetch_has_taken_is_given_back(apart: pytest.MonkeyPatc
 
 
 @pytest.fixture
-def engine(namespace: Kubectl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> KubernetesEngine:
-    monkeypatch.setenv("KUBECONFIG", str(namespace.kubeconfig))
-    monkeypatch.chdir(tmp_path)
-    return KubernetesEngine(Place(namespace=namespace.namespace))
-
-
-@pytest.fixture
 def job(image: Callable[[str], str]) -> Callable[..., Job]:
     def make(**pod: Any) -> Job:
         options = PodOptions(image=image("python"), **pod)
