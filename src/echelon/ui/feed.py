@@ -53,8 +53,8 @@ class Feed:
         self._status = Polled(lambda: run.status(progress=False), every=0.5)
         self._reader = ProgressReader(_patterns_of(run))
         self._reading = threading.Lock()
-        self._answering = 0
-        self._free = threading.Event()  # nobody is answered now
+        self._answering, self._counting = 0, threading.Lock()  # pages that wait for lines
+        self._free = threading.Event()  # no page waits
         self._free.set()
         self._closed = False
         self._opened = self._line_at = time.monotonic()
@@ -99,13 +99,13 @@ class Feed:
     @contextmanager
     def answering(self) -> Iterator[None]:
         """A page waits for lines: what comes is read a moment later, for all threads share one processor."""
-        with self._reading:
+        with self._counting:
             self._answering += 1
             self._free.clear()
         try:
             yield
         finally:
-            with self._reading:
+            with self._counting:
                 self._answering -= 1
                 if not self._answering:
                     self._free.set()
