@@ -35,7 +35,7 @@ _REFUSED = 422  # what the user asked for cannot be; the answer says why
 class _Handler(APIHandler):
     """One address: a JSON object in, one out."""
 
-    auth_resource = "kernels"  # whoever may not run code here may not run a notebook either
+    auth_resource = "kernels"  # a user who may not run code here may not run a notebook either
 
     def initialize(
         self, answer: Callable[[_Handler, bytes], object], starter: Starter, dashboards: Dashboards

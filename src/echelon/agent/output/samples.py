@@ -2,7 +2,7 @@
 
 A client on the same machine reads it; another one through `exec` in the leader's pod: `python3 -S agent.pyz
 samples FILE` prints it in one line, and with `follow` again whenever it has changed, until it is removed or
-nobody reads any more."""
+its reader is gone."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ _NO_GPU = re.compile(
     r"nccl\w* requires at least one CUDA device|only supported with GPUs, no GPUs found"
     r"|Found no NVIDIA driver|No CUDA GPUs are available|not compiled with CUDA enabled|have NCCL built in"
 )
-# How what reads from the keyboard ends where nobody types.
+# How what reads from the keyboard ends where there is no keyboard.
 _READS_KEYS = (("bdb.BdbQuit", "breakpoint()"), ("EOFError: EOF when reading a line", "input()"))
 _GROUP_FRAME = re.compile(r"^ *[|+](?: |-+$|$)")
 _SIGNAL_HINTS = {

@@ -37,5 +37,5 @@ def none_at_work(jobs: Iterable[Mapping[str, Any]]) -> bool:
 
 
 def begins_anew(stored: Stored, jobs: Iterable[Mapping[str, Any]]) -> bool:
-    """Whether workers that are gone come again: a Job of a run that nobody has stopped is suspended."""
+    """Whether workers that are gone come again: a Job of a run without a stop is suspended."""
     return stored.stop is None and any_suspended(jobs)

@@ -67,7 +67,7 @@ class Cluster:
 
 
 def free_gpus(node: Node) -> int:
-    """How many GPUs of a node nobody holds."""
+    """How many GPUs of a node are held by no run."""
     return sum(gpu.holder is None for gpu in node.gpus)
 
 

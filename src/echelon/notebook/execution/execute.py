@@ -182,7 +182,7 @@ class Execution:
                 ended = self._ended.get()
                 self._running.pop(ended.step)
                 self._note(ended.step, _stopped(ended.record))
-        finally:  # a second Ctrl-C: they have their orders, and nobody waits for them
+        finally:  # a second Ctrl-C: they are told to stop, and this command does not wait for them
             for name in self._running:
                 self._note(name, _stopped(self.record.steps[name]))
 

@@ -50,9 +50,9 @@ export function useLive(query, take) {
   const asked = useRef(new Map()); // the last of each kind
   taking.current = take;
   useEffect(() => {
-    let left = false, timer = 0, pause = 500, heard = Date.now();
+    let left = false, timer = 0, pause = 500, newest = Date.now();
     const open = () => {
-      heard = Date.now();
+      newest = Date.now();
       const made = new WebSocket(`ws://${location.host}/api/live?${query}`);
       socket.current = made;
       made.onopen = () => {
@@ -61,7 +61,7 @@ export function useLive(query, take) {
         for (const what of asked.current.values()) made.send(JSON.stringify(what));
       };
       made.onmessage = (event) => {
-        heard = Date.now();
+        newest = Date.now();
         taking.current(JSON.parse(event.data));
       };
       made.onclose = () => {
@@ -73,10 +73,10 @@ export function useLive(query, take) {
     };
     const lost = () => {
       const dead = socket.current;
-      if (dead.readyState > WebSocket.OPEN || Date.now() - heard < SILENCE) return;
+      if (dead.readyState > WebSocket.OPEN || Date.now() - newest < SILENCE) return;
       setConnected(false);
       open();
-      dead.close(); // what it says of its end is not heard any more
+      dead.close(); // its own end changes nothing any more
     };
     const watch = setInterval(lost, SILENCE / 4);
     addEventListener("online", lost);

@@ -4,7 +4,7 @@ Most runs have ended, and their records contain how. Anybody may have written th
 Jobs bear it out and no pod of it is alive, and pods are listed only for the others. Only one thing cannot be
 seen from outside: that a run is over while its workers stay for their results. So of a run that seems to go
 on, the leader's last lines are read, several at a time; of one whose leader's pod is gone, what its keeper
-heard."""
+was told."""
 
 from __future__ import annotations
 

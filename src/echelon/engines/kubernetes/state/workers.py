@@ -140,7 +140,7 @@ def container_end(pod: Object) -> ContainerEnd | None:
     code = ended.get("exitCode", 0)
     number = ended.get("signal") or (code - 128 if 128 < code <= 128 + _LAST_SIGNAL else 0)
     reason = one_line(ended.get("reason"))
-    from echelon.agent.ranks.report import signal_name  # before anything has ended, nobody needs it
+    from echelon.agent.ranks.report import signal_name  # not needed before a container has ended
 
     return ContainerEnd(
         exit_code=code,

@@ -163,7 +163,7 @@ class Tender:
         return _WELL_PAUSE if is_well(view.jobs, view.pods) else _PAUSE
 
     def _is_refuted(self, view: View) -> bool:
-        """Whether the run goes on, whatever end somebody has written into its record."""
+        """Whether the run goes on, whatever end its record has, which other users may have written."""
         with suppress(EchelonError):  # a log that cannot be read tells nothing
             return is_refuted(self._api, view)
         return False

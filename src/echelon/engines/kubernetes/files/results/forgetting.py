@@ -1,4 +1,4 @@
-"""Whether a run may be forgotten: not while its workers keep results that nobody has fetched."""
+"""Whether a run may be forgotten: not while its workers keep results that were not fetched."""
 
 from __future__ import annotations
 
