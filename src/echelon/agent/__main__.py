@@ -65,13 +65,15 @@ def main() -> int:
 
 def live(path: str, options: dict[str, str], beats: int | None = None) -> int:
     """Live as the worker that the options name, and return the exit code."""
+    import gc
     import signal
+
+    gc.disable()  # what is imported stays: to look for garbage in it only keeps the ranks waiting
 
     # SIGTERM before there is an agent to handle it: the first process of a pod has no default handler.
     early: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _frame: early.append(number))
     from echelon.agent.agent import Agent
-    from echelon.agent.output import termination
     from echelon.agent.task import RUN_OVER, TaskRefused, read_task
 
     try:
@@ -103,8 +105,11 @@ def live(path: str, options: dict[str, str], beats: int | None = None) -> int:
         )
         for number in early:
             os.kill(os.getpid(), number)
+        gc.enable()
         return agent.run()
     except Exception as error:  # of any kind: Kubernetes keeps the termination message when logs are gone
+        from echelon.agent.output import termination
+
         termination.write(task.termination, {"reason": "the agent failed: %r" % error})
         raise
 

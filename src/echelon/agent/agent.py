@@ -15,12 +15,10 @@ import time
 
 from echelon.agent import later, stopping
 from echelon.agent.address import own_address
-from echelon.agent.finish import Shutdown
 from echelon.agent.gang import giving_way
 from echelon.agent.gang.member import Member
 from echelon.agent.gang.wire import Connection
 from echelon.agent.loop import Loop
-from echelon.agent.output import termination
 from echelon.agent.output.sink import Sink
 from echelon.agent.output.state_line import REPEAT, History
 from echelon.agent.ranks.launching import environment
@@ -30,6 +28,7 @@ from echelon.agent.task import GAVE_WAY, INTERRUPTED, NO_LEADER, RANK_FAILED, RU
 
 TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank its first milliseconds
 if TYPE_CHECKING:
+    from echelon.agent.finish import Shutdown
     from echelon.agent.gang.join import LeaderConnection
     from echelon.agent.gang.leader import Leader
     from echelon.agent.orders import Orders
@@ -77,10 +76,7 @@ class Agent:
         self._setup = Setup(
             self._loop, task, place, self._sink, self._member.ranks, first=worker == 0 and replaced == 0
         )
-        self._shutdown = Shutdown(
-            self._loop, task, worker, self._member, self._sink, self._history, self._in_pod
-        )
-        self._shutdown.on_gone = self._close_connections
+        self._ending: Shutdown | None = None  # see `_shutdown()`
         self._member.on_finish = self._on_finish
         self._member.when_set_up = self._setup.when_done
         self._setup.on_failed = self._on_unfit
@@ -90,7 +86,7 @@ class Agent:
         self._orders: Orders | None = None
         adopt_orphans()
         self._loop.on_signal(signal.SIGCHLD, self._member.ranks.reap)
-        self._loop.on_signal(signal.SIGTERM, self._shutdown.on_sigterm)
+        self._loop.on_signal(signal.SIGTERM, self._on_sigterm)
         for number in (signal.SIGINT, signal.SIGHUP):
             signal.signal(number, lambda *_: None)  # not SIG_IGN, which the ranks would inherit
         if control_fd is not None:
@@ -106,8 +102,6 @@ class Agent:
             self._connect_terminal(terminal_fd)
         if task.control is not None:
             self._take_orders(task.control)
-        if task.keep:
-            self._prepare_handover()
         if worker == 0:
             self._lead(listen_fd)
         else:
@@ -129,7 +123,7 @@ class Agent:
         if self._member.ranks.terminal is not None:
             self._member.ranks.terminal.drain(1.0)
         self._sink.flush()
-        return self._shutdown.code
+        return self._shutdown().code
 
     # Start
 
@@ -154,7 +148,7 @@ class Agent:
             self._failures,
             self._patience,
         )
-        self._leader = self._shutdown.leader = leader
+        self._leader = leader
         if self._in_pod:
             self._sink.on_event = self._note
             leader.on_keeper = self._tell_keeper_soon
@@ -162,9 +156,8 @@ class Agent:
                 self._sink.remind(lambda: self._history.repeat(self._sink), REPEAT)
         self._member.send = lambda message: self._loop.call_later(0, lambda: leader.receive(0, message))
         leader.on_over = self._on_verdict
-        leader.on_held = self._shutdown.hold_with
-        leader.on_attended = self._shutdown.attend
-        leader.visits = self._shutdown.visits
+        leader.holding = self._shutdown
+        leader.visits = lambda: {} if self._ending is None else self._ending.visits()
         leader.on_code_wanted = self._setup.hand_on_code
         self._setup.send_to = leader.send
         self._loop.call_later(0, lambda: leader.attach_own(self._member, self._member.last_started))
@@ -178,14 +171,9 @@ class Agent:
             self._orders.to_leader = self._to_leader
         self._to_leader.on_welcome = self._on_welcome
         self._setup.send = self._to_leader.send
-        self._to_leader.held_for = self._shutdown.held_for
-        self._to_leader.visits = self._shutdown.visits
-        self._shutdown.tell_leader = self._to_leader.send
+        self._to_leader.holding = self._shutdown
         self._to_leader.on_given_up = self._on_no_leader
         self._to_leader.on_lost = self._on_leader_lost
-        self._to_leader.is_copying = self._shutdown.is_copying
-        self._to_leader.is_giving = self._shutdown.is_giving
-        self._shutdown.is_led = lambda: self._to_leader is not None and self._to_leader.connected
         if self._in_pod:
             self._sink.on_event = self._to_leader.forward
         if self._patience is not None:
@@ -208,15 +196,20 @@ class Agent:
         ranks.terminal = RankTerminal(self._loop, descriptor)
         ranks.on_interrupted = lambda: self._stop_run({"say": "stop", "reason": "Ctrl-C at its terminal"})
 
-    def _prepare_handover(self) -> None:
-        from echelon.agent.keep.handover import Handover
+    def _shutdown(self) -> Shutdown:
+        """How this worker ends. It is made when an end or an order comes: the ranks do not wait for it."""
+        if self._ending is None:
+            from echelon.agent.finish import Shutdown
 
-        def say(reason: str) -> None:
-            self._sink.event("unkept", worker=self._worker, reason=reason)
-
-        handover = Handover(self._loop, self._task, self._worker, say)
-        handover.on_kept = self._shutdown.on_kept
-        self._shutdown.handover = handover
+            ending = self._ending = Shutdown(
+                self._loop, self._task, self._worker, self._member, self._sink, self._history, self._in_pod
+            )
+            ending.on_gone = self._close_connections
+            ending.leader = self._leader
+            if self._to_leader is not None:
+                ending.tell_leader = self._to_leader.send
+                ending.is_led = lambda: self._to_leader is not None and self._to_leader.connected
+        return self._ending
 
     def _note(self, event: dict[str, object]) -> None:
         """Keep an event that still matters, and have the keeper know of it once the run is over."""
@@ -224,7 +217,7 @@ class Agent:
         self._tell_keeper_soon()
 
     def _tell_keeper_soon(self) -> None:
-        if self._leader is not None and self._shutdown.final is not None:
+        if self._leader is not None and self._ending is not None and self._ending.final is not None:
             self._leader.keeper.tell_soon(self._history.events)
 
     def _take_orders(self, path: str) -> None:
@@ -242,8 +235,8 @@ class Agent:
         self._report_unfit()
 
     def _on_welcome(self) -> None:
-        if self._shutdown.final == NO_LEADER:
-            self._shutdown.final = 0  # there is a leader again, which leaves last
+        if self._ending is not None and self._ending.final == NO_LEADER:
+            self._ending.final = 0  # there is a leader again, which leaves last
         self._setup.meet_leader()
         self._report_unfit()
 
@@ -254,58 +247,60 @@ class Agent:
 
     # The end of the run
 
+    def _on_sigterm(self) -> None:
+        self._shutdown().on_sigterm()
+
     def _on_verdict(self, verdict: dict[str, object]) -> None:
         """The gang has a verdict: write it first, release the members, then leave last."""
         try:
             write_atomically(os.path.join(self._task.reports, "verdict.json"), json.dumps(verdict).encode())
         except OSError as error:
             self._sink.event("note", reason="the verdict cannot be written: %s" % error.strerror)
-        termination.write(self._task.termination, dict(verdict, at=round(time.time(), 3)))
+        self._write_termination(dict(verdict, at=round(time.time(), 3)))
         self._sink.event("verdict", **verdict)
         self._setup.cancel()
-        code = self._shutdown.final = 0 if verdict["outcome"] == "succeeded" else RUN_OVER
+        code = self._shutdown().final = 0 if verdict["outcome"] == "succeeded" else RUN_OVER
         leader = self._leader
         assert leader is not None
         if self._in_pod:
-            leader.wait_for_ends(lambda: self._member.stop_ranks(self._shutdown.end_part))
+            leader.wait_for_ends(lambda: self._member.stop_ranks(self._shutdown().end_part))
         else:
-            leader.leave(lambda: self._shutdown.leave_after_ranks(code))
+            leader.leave(lambda: self._shutdown().leave_after_ranks(code))
 
     def _on_finish(self, message: dict[str, object]) -> None:
         """An order of the leader that concerns this agent, not only its ranks."""
         order = message["say"]
         if order == "leave":  # we did not stop in time: a new agent replaces us
-            self._shutdown.leave_after_ranks(INTERRUPTED, "it did not stop in time")
+            self._shutdown().leave_after_ranks(INTERRUPTED, "it did not stop in time")
         elif order == "give-way":
             self._leave_together(str(message.get("reason")))
         elif order == "release":
-            self._shutdown.release_by_leader()
+            self._shutdown().release_by_leader()
         elif order == "attend":
             client, seconds = message.get("client"), message.get("seconds")
             known = seconds if isinstance(seconds, (int, float)) else 0.0
-            self._shutdown.attend(str(client or ""), known, told_by_leader=True)
+            self._shutdown().attend(str(client or ""), known, told_by_leader=True)
         elif order == "code":
             self._setup.take_code(message)
         elif order == "keeper":
-            if self._shutdown.handover is not None:
-                self._shutdown.handover.meet(message.get("address"), message.get("port"))
-        elif self._to_leader is not None and self._shutdown.final is None:
-            self._shutdown.final = 0
+            self._shutdown().meet_keeper(message.get("address"), message.get("port"))
+        elif self._to_leader is not None and self._shutdown().final is None:
+            self._shutdown().final = 0
             self._setup.cancel()
             if self._in_pod:
                 verdict = message.get("verdict")
                 self._to_leader.verdict = verdict if isinstance(verdict, dict) else None
                 self._show_own_failure(self._to_leader.verdict or {})
-                self._member.stop_ranks(self._shutdown.end_part)
+                self._member.stop_ranks(self._shutdown().end_part)
             else:
-                self._shutdown.leave_after_ranks(0)
+                self._shutdown().leave_after_ranks(0)
 
     def _leave_together(self, reason: str) -> None:
         """The gang gives way: the leader leaves last, so that no member waits for another one."""
         if self._leader is not None:
-            self._leader.leave(lambda: self._shutdown.leave_after_ranks(GAVE_WAY, reason))
+            self._leader.leave(lambda: self._shutdown().leave_after_ranks(GAVE_WAY, reason))
         else:
-            self._shutdown.leave_after_ranks(GAVE_WAY, reason)
+            self._shutdown().leave_after_ranks(GAVE_WAY, reason)
 
     def _show_own_failure(self, verdict: dict[str, object]) -> None:
         """If a rank of this worker is the cause, let its pod show so: by its code and termination message.
@@ -314,15 +309,20 @@ class Agent:
         cause = verdict.get("cause")
         if not isinstance(cause, dict) or cause.get("rank") is None or cause.get("worker") != self._worker:
             return
-        termination.write(self._task.termination, {"cause": cause})
+        self._write_termination({"cause": cause})
         if self._task.show_failure and self._task.places[self._worker].group == 0:
-            self._shutdown.final = RANK_FAILED
+            self._shutdown().final = RANK_FAILED
+
+    def _write_termination(self, content: dict[str, object]) -> None:
+        from echelon.agent.output import termination
+
+        termination.write(self._task.termination, content)
 
     def _on_leader_lost(self) -> None:
         """Without a leader the generation is over: its ranks would wait for ever for the lost ones."""
-        if self._shutdown.final is not None:
+        if self._shutdown().final is not None:
             assert self._to_leader is not None
-            self._shutdown.hold_alone(self._to_leader.verdict)
+            self._shutdown().hold_alone(self._to_leader.verdict)
         elif self._member.last_started - (self._task.restarts and self._member.spared) >= self._task.restarts:
             self._end_alone(
                 "worker 0 was lost, and no restart is left", "the others lost their connection to it"
@@ -331,7 +331,7 @@ class Agent:
             self._member.stop_ranks(lambda: None)
 
     def _on_no_leader(self) -> None:
-        if self._shutdown.final is None:
+        if self._shutdown().final is None:
             silence = "did not answer in %g s" % self._task.join_timeout
             self._end_alone("worker 0 %s" % silence, "it %s" % silence)
 
@@ -340,17 +340,17 @@ class Agent:
         for the client to fetch; without any, leave with a code by which the Job controller ends the run.
         """
         if not (self._in_pod and self._task.hold > 0 and self._member.ran) or self._member.leaving:
-            self._shutdown.leave_after_ranks(NO_LEADER, reason)
+            self._shutdown().leave_after_ranks(NO_LEADER, reason)
             return
         from echelon.agent.gang.verdict import LOST, cause_of_loss, make_verdict
 
         assert self._to_leader is not None
         verdict = make_verdict("failed", None, cause_of_loss([(0, how, LOST)], how))
         self._to_leader.verdict = verdict
-        self._shutdown.final = NO_LEADER
+        self._shutdown().final = NO_LEADER
         self._setup.cancel()
-        self._shutdown.hold_alone(verdict)
-        self._member.stop_ranks(self._shutdown.end_part)
+        self._shutdown().hold_alone(verdict)
+        self._member.stop_ranks(self._shutdown().end_part)
 
     def _stop_run(self, message: dict[str, object]) -> None:
         if self._member.ranks.terminal is not None:
@@ -375,7 +375,7 @@ class Agent:
     def _on_abandoned(self, _connection: Connection, _reason: str) -> None:
         """The supervisor is gone: end the ranks, since no other process would."""
         self._member.ranks.kill_now()
-        self._shutdown.leave(INTERRUPTED)
+        self._shutdown().leave(INTERRUPTED)
 
     def _close_connections(self) -> None:
         if self._to_leader is not None:

@@ -54,11 +54,21 @@ class Shutdown:
         self._manifests: list[dict[str, object]] = []
         self._linger = Linger(task.hold)
         self._told = 0.0  # the last end of holding that was stated
-        self.handover: Handover | None = None  # of results to the run's keeper, if it has one
+        self.handover = self._prepare_handover() if task.keep else None  # to the run's keeper
         # Whether a leader is connected, which will release this member; and what tells it something.
         self.is_led: Callable[[], bool] = lambda: False
         self.tell_leader: Callable[[dict[str, object]], object] = lambda _message: None
         self._released = self._part_over = self._leaving = self._left = self._terminated = False
+
+    def _prepare_handover(self) -> Handover:
+        from echelon.agent.keep.handover import Handover
+
+        def say(reason: str) -> None:
+            self._sink.event("unkept", worker=self._worker, reason=reason)
+
+        handover = Handover(self._loop, self._task, self._worker, say)
+        handover.on_kept = self.on_kept
+        return handover
 
     # After the run's end
 
@@ -137,6 +147,11 @@ class Shutdown:
         """Whether results are on their way to the keeper: this worker's or, as far as is known, another's."""
         own = self.handover is not None and self.handover.moves
         return own or (self.leader is not None and self.leader.is_giving())
+
+    def meet_keeper(self, address: object, port: object) -> None:
+        """There is a keeper that takes results."""
+        if self.handover is not None:
+            self.handover.meet(address, port)
 
     def on_kept(self) -> None:
         """The keeper has this worker's results."""

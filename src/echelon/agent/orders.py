@@ -4,20 +4,24 @@ from __future__ import annotations
 
 from echelon.agent import stopping
 from echelon.agent.control import ControlSocket
-from echelon.agent.finish import Shutdown
 from echelon.agent.gang.member import Member
 from echelon.agent.loop import Loop
 from echelon.agent.output.state_line import History
 
 TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank its first milliseconds
 if TYPE_CHECKING:
+    from typing import Callable
+
+    from echelon.agent.finish import Shutdown
     from echelon.agent.gang.join import LeaderConnection
 
 
 class Orders:
     """Takes orders and answers them. `to_leader` is set where this worker follows a leader."""
 
-    def __init__(self, loop: Loop, worker: int, member: Member, history: History, shutdown: Shutdown) -> None:
+    def __init__(
+        self, loop: Loop, worker: int, member: Member, history: History, shutdown: Callable[[], Shutdown]
+    ) -> None:
         self._loop = loop
         self._worker = worker
         self._member = member
@@ -37,38 +41,39 @@ class Orders:
 
     def answer(self, order: str, details: dict[str, object]) -> dict[str, object]:
         """Carry out an order, and return the reply."""
-        self._loop.call_later(0, self._shutdown.contact)
+        shutdown = self._shutdown()
+        self._loop.call_later(0, shutdown.contact)
         if order == "state":
-            return self._state()
+            return self._state(shutdown)
         client, seconds = str(details.get("client") or ""), details.get("seconds")
         if order == "fetch":
-            self._shutdown.attend(client, seconds if isinstance(seconds, (int, float)) else 0.0)
+            shutdown.attend(client, seconds if isinstance(seconds, (int, float)) else 0.0)
             return {"ok": True}
         if order == "release":
-            if self._shutdown.final is None:
+            if shutdown.final is None:
                 return {"ok": False, "error": "the run is not over yet"}
-            self._loop.call_later(0, lambda: self._shutdown.release(client))
+            self._loop.call_later(0, lambda: shutdown.release(client))
             return {"ok": True}
         reason, number = str(details.get("reason") or "stopped"), stopping.asked_for(details)
-        leader = self._shutdown.leader
+        leader = shutdown.leader
         if leader is not None:  # after the answer, since this may end the agent
             self._loop.call_later(0, lambda: leader.stop("stopped", reason, number))
         elif self.to_leader is not None and self.to_leader.connected:
             self.to_leader.send({"say": "please-stop", "reason": reason, "signal": number})
         else:
             return {"ok": False, "error": "worker %d does not reach worker 0, which leads" % self._worker}
-        return {"ok": True, "over": self._shutdown.final is not None}
+        return {"ok": True, "over": shutdown.final is not None}
 
-    def _state(self) -> dict[str, object]:
-        leader = self._shutdown.leader
+    def _state(self, shutdown: Shutdown) -> dict[str, object]:
+        leader = shutdown.leader
         gang = leader.gang if leader is not None else None
-        phase = "following" if self._shutdown.final is None else "over"
+        phase = "following" if shutdown.final is None else "over"
         return {
             "ok": True,
             "worker": self._worker,
             "phase": gang.phase if gang is not None else phase,
             "restart": max(0, self._member.last_started),
-            "holding_until": self._shutdown.until,
+            "holding_until": shutdown.until,
             "verdict": gang.verdict if gang is not None else None,
             "events": self._history.events(),
         }

@@ -16,7 +16,6 @@ import time
 
 from echelon.agent import streams
 from echelon.agent.gang.silence import OwnTicks
-from echelon.agent.output import termination
 from echelon.agent.ranks.processes import die_with_parent, send, state_of
 
 TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank its first milliseconds
@@ -51,6 +50,8 @@ def watch_over(live: Callable[[int], int], task: str, lost_after: float = LOST_A
         signal.signal(number, lambda got, _frame: send(child, got))
     silent = _wait(child, beats, lost_after)
     if silent:
+        from echelon.agent.output import termination
+
         termination.write(_termination_of(task), {"reason": "it did not respond for %g s" % lost_after})
         send(child, signal.SIGKILL)
     return _reap(child)

@@ -13,7 +13,7 @@ import time
 from echelon.agent.address import own_address
 from echelon.agent.gang.lookup import Lookup
 from echelon.agent.gang.silence import OwnTicks
-from echelon.agent.gang.wire import HANDSHAKE_TIME, Connection, fresh_nonce, prove, proven
+from echelon.agent.gang.wire import HANDSHAKE_TIME, Connection, fresh_nonce, load_proofs, prove, proven
 from echelon.agent.loop import Loop, Timer
 from echelon.agent.task import VERSION, Task
 
@@ -106,6 +106,7 @@ class Dial:
         self._welcome = False
         sock = self._connect()
         if sock is None:
+            load_proofs()
             self._dial_again()
             return
         self._connection = Connection(self._loop, sock)

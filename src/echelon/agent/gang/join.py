@@ -18,6 +18,8 @@ TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank 
 if TYPE_CHECKING:
     from typing import Callable
 
+    from echelon.agent.gang.holding import Holding
+
 MOST_UNSENT = 1000  # events kept for the next leader; the latest matter most
 
 
@@ -32,12 +34,8 @@ class LeaderConnection(Dial):
         self.verdict: dict[str, object] | None = (
             None  # once the run is over; for a replaced leader that does not know it
         )
-        # For how long results are held, if they are; and who fetches them, with the seconds left to each.
-        self.held_for: Callable[[], float | None] = lambda: None
-        self.visits: Callable[[], dict[str, float]] = dict
+        self.holding: Callable[[], Holding] | None = None  # which knows what becomes of the results
         self.on_welcome: Callable[[], object] = lambda: None
-        self.is_copying: Callable[[], bool] = lambda: False
-        self.is_giving: Callable[[], bool] = lambda: False  # its results to the keeper
         member.send = self.send
         self.begin()
 
@@ -84,18 +82,21 @@ class LeaderConnection(Dial):
     def beat(self) -> dict[str, object]:
         """A heartbeat, with what must not be cut off now."""
         beat: dict[str, object] = {"say": "beat"}
-        if self.is_copying():
+        holding = self.holding() if self.holding is not None else None
+        if holding is not None and holding.is_copying():
             beat["copying"] = True
-        if self.is_giving():
+        if holding is not None and holding.is_giving():
             beat["giving"] = True
         return beat
 
     def welcomed(self) -> None:
         """Tell a leader what it missed."""
-        if self.verdict is not None:
-            for client, seconds in self.visits().items():  # before the verdict, which may let the leader go
+        if self.verdict is not None and self.holding is not None:
+            holding = self.holding()
+            # Before the verdict, which may let the leader go.
+            for client, seconds in holding.visits().items():
                 self.send({"say": "attended", "client": client, "seconds": seconds})
-            held = self.held_for()
+            held = holding.held_for()
             left = {} if held is None else {"held_for": round(held, 3)}
             self.send(dict(left, say="verdict", verdict=self.verdict))
         while self._unsent and self.connected:

@@ -17,7 +17,7 @@ from echelon.agent.gang.door import Door
 from echelon.agent.gang.keeper_link import KeeperLink
 from echelon.agent.gang.silence import OwnTicks
 from echelon.agent.gang.verdict import LEFT
-from echelon.agent.gang.wire import Connection, encode, prove, proven
+from echelon.agent.gang.wire import Connection, encode, load_proofs, prove, proven
 from echelon.agent.loop import Loop, Timer
 from echelon.agent.output.sink import Sink
 from echelon.agent.task import VERSION, Task
@@ -26,6 +26,7 @@ TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank 
 if TYPE_CHECKING:
     from typing import Callable
 
+    from echelon.agent.gang.holding import Holding
     from echelon.agent.gang.member import Member
     from echelon.agent.output.samples import Board
 
@@ -69,9 +70,7 @@ class Leader:
         self._ticks = OwnTicks(task.heartbeat, time.monotonic())
         self.held_for: float | None = None  # seconds that members of an earlier leader still hold results
         self.on_over: Callable[[dict[str, object]], object] | None = None
-        # A member of an earlier leader holds results for so many seconds; a client fetches from the gang.
-        self.on_held: Callable[[float], object] = lambda _seconds: None
-        self.on_attended: Callable[[str, float], object] = lambda _client, _seconds: None
+        self.holding: Callable[[], Holding] | None = None  # of worker 0
         self.visits: Callable[[], dict[str, float]] = (
             dict  # clients that fetch, with the seconds left to each
         )
@@ -87,6 +86,8 @@ class Leader:
         # A whole gang may connect at once; with less room its own members would drop each other.
         self._door = Door(loop, listener, 2 * len(task.places), self._on_handshake)
         loop.call_later(task.heartbeat, self._on_heartbeat)
+        if len(task.places) > 1:
+            loop.call_later(0, load_proofs)  # the others are on their way
 
     @property
     def has_members(self) -> bool:
@@ -132,7 +133,8 @@ class Leader:
             left = message.get("held_for")
             if isinstance(left, (int, float)) and 0 <= left <= self._task.hold:
                 self.held_for = max(self.held_for or 0.0, left)
-                self.on_held(left)
+                if self.holding is not None:
+                    self.holding().hold_with(left)
             self.gang.adopt(message.get("verdict"))
         elif say == "please-stop":
             self.stop("stopped", str(message.get("reason")), stopping.asked_for(message))
@@ -165,7 +167,9 @@ class Leader:
             self.on_command(worker, message)
         elif say == "attended":
             client, seconds = message.get("client"), message.get("seconds")
-            self.on_attended(str(client or ""), seconds if isinstance(seconds, (int, float)) else 0.0)
+            if self.holding is not None:
+                known = seconds if isinstance(seconds, (int, float)) else 0.0
+                self.holding().attend(str(client or ""), known)
         else:
             self._receive_heartbeat(worker, message, now)
 

@@ -181,6 +181,11 @@ def fresh_nonce() -> str:
     return os.urandom(32).hex()
 
 
+def load_proofs() -> None:
+    """Load what a proof takes while there is time for it, so that none waits for it later."""
+    import hmac  # noqa: F401
+
+
 def prove(secret: bytes, side: str, worker: int, theirs: str, mine: str) -> str:
     """Sign the other side's nonce: a proof that is useless for another side, worker or connection."""
     import hmac  # it loads OpenSSL, which a run of one worker does not need

@@ -22,6 +22,25 @@ _NO_LIMIT = 1 << 60  # the first version of control groups writes a number near 
 _UNITS = (("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10))
 
 
+class MemoryKills:
+    """Processes that are killed for lack of memory from now on, each told once."""
+
+    def __init__(self) -> None:
+        self._known = memory_kills()
+
+    def take_one(self) -> bool:
+        """Whether there is one that was not told yet."""
+        if memory_kills() <= self._known:
+            return False
+        self._known += 1
+        return True
+
+    def describe(self) -> str:
+        """Why it was killed."""
+        limit = memory_limit()
+        return "out of memory, the limit is %s" % limit if limit else "out of memory"
+
+
 def cpu_limits(root: str = "/") -> Iterator[float]:
     """The limit of every control group of this process, up to the topmost visible one."""
     for line in _read(os.path.join(root, "proc/self/cgroup")).splitlines():

@@ -14,7 +14,7 @@ from functools import partial
 from echelon.agent import stopping
 from echelon.agent.loop import Loop
 from echelon.agent.output.sink import RankLog, Sink
-from echelon.agent.ranks import cgroups, interpreter, shell
+from echelon.agent.ranks import interpreter
 from echelon.agent.ranks.child import Child
 from echelon.agent.ranks.ladder import Ladder
 from echelon.agent.ranks.launching import launch
@@ -28,6 +28,7 @@ TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank 
 if TYPE_CHECKING:
     from typing import Any, Callable
 
+    from echelon.agent.ranks.cgroups import MemoryKills
     from echelon.agent.ranks.terminal import RankTerminal
 
 
@@ -50,7 +51,7 @@ class Ranks:
         self._stopping = False
         self._ladder = Ladder(loop, task.grace, self._to_signal, self._kill_all)
         self._settling = False
-        self._starved = cgroups.memory_kills()  # those killed for lack of memory that are known of
+        self._kills: MemoryKills | None = None  # since the first start
         self._on_stopped: list[Callable[[], object]] = []
         self.on_failed: Callable[[dict[str, Any]], object] = lambda _end: None
         self.on_well: Callable[[int, float], object] = lambda _rank, _seconds: None
@@ -83,20 +84,22 @@ class Ranks:
         leads = details.get("per") == "leader"
         if leads:
             self._env = self._environment(0, roll, "")
+        environments = []
         for local in range(launch.starts(self._task, self._place)):
             rank = Rank(self._place.first_rank + local, leads, leads and launch.takes_ranks_in(self._task))
-            name = "error-%d-%d.json" % (rank.number, generation)
-            rank.error_file = os.path.join(self._task.reports, name)
+            rank.error_file = os.path.join(self._task.reports, "error-%d-%d.json" % (rank.number, generation))
             env = self._environment(local, roll, rank.error_file)
             if leads:
                 env["PATH"] = launch.launcher_path(env.get("PATH", os.defpath), argv, self._task)
                 self._check_launcher(env["PATH"], roll)
             self._all.append(rank)
-            shell.keep(self._task, rank.number, env)
             self._spawn(rank, argv, env)
+            environments.append(env)
         self._announce()
+        self._note_start(environments)
         if not self._all and not launch.serves(self._task, self._place):
-            self._loop.call_later(0, self._done_without_ranks)  # it stays in the gang until the run ends
+            # It stays in the gang until the run ends.
+            self._loop.call_later(0, lambda: self._stopping or self.on_done())
 
     def pids(self) -> dict[int, int]:
         """The number of each rank that runs, by its process."""
@@ -190,9 +193,13 @@ class Ranks:
             pids={str(rank.number): rank.child.pid for rank in ranks if rank.child},
         )
 
-    def _done_without_ranks(self) -> None:
-        if not self._stopping:
-            self.on_done()
+    def _note_start(self, environments: list[dict[str, str]]) -> None:
+        """Do what has time until the ranks run, and takes modules of its own."""
+        from echelon.agent.ranks import cgroups, shell
+
+        self._kills = self._kills or cgroups.MemoryKills()
+        for rank, env in zip(self._all, environments):
+            shell.keep(self._task, rank.number, env)
 
     def _cannot_begin(self, text: str) -> None:
         """Fail as the first rank would have failed."""
@@ -289,8 +296,9 @@ class Ranks:
     def _report(self, rank: Rank, error: str | None, hint: str | None = None) -> None:
         code = rank.code
         assert code is not None
+        from echelon.agent.ranks import report, shell
+
         shell.forget(self._task, rank.number)
-        from echelon.agent.ranks import report
 
         if code and hint is None:
             hint = report.find_hint(error, self._python(), self._task.control is not None)
@@ -307,11 +315,8 @@ class Ranks:
             report.make_launchers(end, code, rank.apart)
         elif rank in self._hosted():
             report.make_hosted(end, rank.tail, rank.child is not None and rank.child.cut_off)
-        if code == -signal.SIGKILL and cgroups.memory_kills() > self._starved:
-            self._starved += 1
-            limit = cgroups.memory_limit()
-            at = ", the limit is %s" % limit if limit else ""
-            end["summary"] = "rank %d was killed by SIGKILL: out of memory%s" % (rank.number, at)
+        if code == -signal.SIGKILL and self._kills is not None and self._kills.take_one():
+            end["summary"] = "rank %d was killed by SIGKILL: %s" % (rank.number, self._kills.describe())
         self._sink.event(
             "rank-ended",
             worker=self._place.worker,

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import hashlib
 import os
 import zlib
 
@@ -40,7 +39,7 @@ def unpack(data: bytes, digest: str, target: str, limit: int = LIMIT) -> str:
     needed. Only this user may read the result. Raises BadBundle for a bad bundle, FileExistsError when
     something else is at the target, and OSError when the disk is full or read-only.
     """
-    if hashlib.sha256(data).hexdigest() != digest:
+    if _sha256(data) != digest:
         raise BadBundle("the bundle is damaged: its content does not have the digest %s" % digest)
     target = os.path.abspath(target)
     if _holds(target, digest):
@@ -82,6 +81,15 @@ def describe_error(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
         return "%s: %s" % (error.filename, error.strerror) if error.filename else error.strerror
     return str(error)
+
+
+def _sha256(data: bytes) -> str:
+    try:  # without OpenSSL, which takes longer to load than the digest of most code
+        from _sha2 import sha256  # type: ignore[import-not-found]
+    except ImportError:  # before Python 3.12
+        from hashlib import sha256
+    digest: str = sha256(data).hexdigest()
+    return digest
 
 
 def _holds(target: str, digest: str) -> bool:

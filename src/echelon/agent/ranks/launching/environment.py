@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import os
 
-from echelon.agent.ranks import cgroups
-
 TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank its first milliseconds
 if TYPE_CHECKING:
     from typing import MutableMapping
@@ -39,7 +37,9 @@ def usable_cpus(root: str = "/") -> float:
         cpus = float(len(os.sched_getaffinity(0)))
     except (AttributeError, OSError):  # macOS
         cpus = float(os.cpu_count() or 1)
-    return min([cpus, *cgroups.cpu_limits(root)])
+    from echelon.agent.ranks.cgroups import cpu_limits
+
+    return min([cpus, *cpu_limits(root)])
 
 
 def _is_ours(folder: str) -> bool:
