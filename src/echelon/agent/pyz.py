@@ -1,19 +1,27 @@
 """What Python runs first of the agent as one file: `__main__.py` of the zip.
 
 Python's own importer of zip files compiles each module twice, the first time only to know where it is. To
-compile is most of what the start of an agent takes, so the modules are imported by `Sources` instead."""
+compile is most of what the start of an agent takes, so the modules are imported by `Sources` instead, which
+has bytecode for some of them where the client's Python was of the same version."""
 
 from __future__ import annotations
 
+import marshal
 import os
 import signal
 import sys
 from importlib.machinery import ModuleSpec
+from importlib.util import MAGIC_NUMBER
 from zipimport import zipimporter
 
 TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank its first milliseconds
 if TYPE_CHECKING:
-    from types import ModuleType
+    from types import CodeType, ModuleType
+
+
+def bytecode_name() -> str:
+    """What the bytecode for this version of Python is called in the zip file."""
+    return "bytecode/%s-%s" % (sys.implementation.cache_tag, MAGIC_NUMBER.hex())
 
 
 class Sources:
@@ -22,6 +30,7 @@ class Sources:
     def __init__(self, archive: str) -> None:
         self._files = zipimporter(archive)
         self._archive = archive
+        self._compiled = self._read_bytecode()
 
     def find_spec(self, name: str, _path: object = None, _target: object = None) -> ModuleSpec | None:
         """Read a module; None of one that is not ours."""
@@ -49,7 +58,18 @@ class Sources:
         spec = module.__spec__
         assert spec is not None
         source, spec.loader_state = spec.loader_state, None
-        exec(compile(source, str(spec.origin), "exec", dont_inherit=True), module.__dict__)  # noqa: S102
+        code = self._compiled.pop(module.__name__, None)
+        if code is None:
+            code = compile(source, str(spec.origin), "exec", dont_inherit=True)
+        exec(code, module.__dict__)  # noqa: S102
+
+    def _read_bytecode(self) -> dict[str, CodeType]:
+        try:
+            data = self._files.get_data(bytecode_name())
+        except OSError:  # of another version, or none
+            return {}
+        compiled: dict[str, CodeType] = marshal.loads(data)  # noqa: S302 - from whom the sources are, too
+        return compiled
 
     def get_source(self, name: str) -> str | None:
         """The text of a module, for the lines of a traceback."""

@@ -7,9 +7,9 @@ so that any kind of installation works.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Mapping
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -18,25 +18,33 @@ if TYPE_CHECKING:
 _MAIN = "echelon/agent/pyz.py"
 _ROOT = '"""The agent\'s part of echelon, shipped to where it runs."""\n'
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time that a zip file can hold
-_making = threading.Lock()
-
-
-def agent_archive() -> bytes:
-    """A zip of the package `echelon.agent` with a `__main__`, made once per process."""
-    with _making:
-        return _make_agent()
 
 
 @cache
-def _make_agent() -> bytes:
+def agent_archive() -> bytes:
+    """A zip of the package `echelon.agent` with a `__main__`, made once per process."""
+    return archive_of(agent_sources())
+
+
+def agent_sources() -> dict[str, bytes]:
+    """What stands in the agent's archive."""
+    sources = dict(_python_files(_agent_package(), "echelon/agent"))
+    main = sources.pop(_MAIN)
+    return {**sources, "__main__.py": main, "echelon/__init__.py": _ROOT.encode()}
+
+
+def _agent_package() -> Path | Traversable:
+    import echelon.agent
+
+    folder = Path(echelon.agent.__path__[0])
+    if folder.is_dir():  # as almost always: what reads other installations takes longer than all files
+        return folder
     from importlib.resources import files
 
-    sources = dict(_python_files(files("echelon.agent"), "echelon/agent"))
-    main = sources.pop(_MAIN)
-    return archive_of({**sources, "__main__.py": main, "echelon/__init__.py": _ROOT.encode()})
+    return files("echelon.agent")
 
 
-def _python_files(folder: Traversable, name: str) -> Iterator[tuple[str, bytes]]:
+def _python_files(folder: Path | Traversable, name: str) -> Iterator[tuple[str, bytes]]:
     """Every module below a package, with its path in the archive."""
     for entry in folder.iterdir():
         if entry.is_dir():
@@ -50,7 +58,6 @@ def pip_wheel() -> bytes | None:
     """The wheel of pip that came with this Python, if any; pip runs from it without installation."""
     import sysconfig
     from importlib.resources import files
-    from pathlib import Path
 
     places = [files("ensurepip").joinpath("_bundled")]
     if folder := sysconfig.get_config_var("WHEEL_PKG_DIR"):  # where Linux distributions keep it
