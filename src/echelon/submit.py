@@ -51,23 +51,23 @@ def submit(
     try:
         outcome = begin(ref, engine, found, way, no_wait=no_wait)
     except BaseException as error:  # a full disk, Ctrl-C: nothing is left behind
-        if not _withdraw(run) and isinstance(error, Unreachable):
+        if not withdraw(run) and isinstance(error, Unreachable):
             raise _unclear(run, error) from error
         raise
     if isinstance(outcome, Queued):  # another run was faster by a moment
         try:
             check_waiting(job, prepared.bundle, engine.traits, outcome.reason)
         except EchelonError:
-            _withdraw(run)
+            withdraw(run)
             raise
         if no_wait:
-            _withdraw(run)
+            withdraw(run)
             raise no_room(outcome)
     note_started(str(ref))
     return run
 
 
-def _withdraw(run: Run) -> bool:
+def withdraw(run: Run) -> bool:
     """Remove a run whose submission failed; False if it may be there all the same."""
     try:
         try:

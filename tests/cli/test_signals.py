@@ -228,3 +228,23 @@ def test_ctrl_c_inside_of_pythons_import_comes_after_it() -> None:
         [sys.executable, "-c", INSIDE], capture_output=True, text=True, timeout=PATIENCE, check=False
     )
     assert done.stdout == "[1]\n", done.stderr
+
+
+_INTERRUPTED_BEFORE_IT_FOLLOWS = """
+import sys
+class Interrupt:
+    def find_spec(self, name, path=None, target=None):
+        if name == "echelon.cli.following.follow":
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Interrupt())
+from echelon.cli.main import call
+sys.exit(call(["run", "--name", "fm", *sys.argv[1:]]))
+"""
+
+
+def test_between_the_start_and_the_following_of_a_run(cli: Call, stay: str) -> None:
+    """What follows a run is imported once it is submitted: Ctrl-C meanwhile leaves none behind."""
+    words = [sys.executable, "-c", _INTERRUPTED_BEFORE_IT_FOLLOWS, stay]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    assert (done.returncode, "Traceback" in done.stderr) == (130, False), done.stderr
+    assert cli("ps", "-aq").stdout == ""

@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.shell_completion import CompletionItem
 
-from echelon.cli.kubeflow.manifests import MAP, bring_objects, read_kubeflow, settle_place
-from echelon.cli.kubeflow.native import run_native
-from echelon.cli.options import RAW_HELP, SectionedCommand, setting_options
+from echelon.cli.options import MAP, RAW_HELP, SectionedCommand, setting_options
 from echelon.errors import InvalidJob
 from echelon.model.pods.pod import JOB, NATIVE
 from echelon.model.settings import Settings
 
 if TYPE_CHECKING:
+    from echelon.engines.base import Engine
     from echelon.model.engine.traits import Traits
     from echelon.model.status import Status
     from echelon.preparation.prepare import Prepared
@@ -126,21 +125,22 @@ def run(
     # what they make, again and again, takes a tenth of their time.
     gc.disable()
     ctx.call_on_close(gc.enable)
-    from echelon.bundle import pack_files
     from echelon.cli.following.terminal import offer_terminal
-    from echelon.cli.printing import render
     from echelon.engines.choose import CLUSTER, LOCAL, choose_engine
-    from echelon.model.job import ranks_asked
-    from echelon.preparation.prepare import named_after, prepare
     from echelon.preparation.sources import find_surroundings, gather
-    from echelon.submit import submit
 
     given = _settings(flags, words, is_command=ctx.meta["command"], has_file=file is not None)
     surroundings = find_surroundings()
-    native = given.job_kind == NATIVE
-    manifest = read_kubeflow(file, given, surroundings, native=native)
-    if native and manifest is not None:
-        return run_native(manifest, given, raw=raw, show_rank=show_rank)
+    manifest = None
+    if file is not None:
+        from echelon.cli.kubeflow.manifests import read_kubeflow
+
+        native = given.job_kind == NATIVE
+        manifest = read_kubeflow(file, given, surroundings, native=native)
+        if native and manifest is not None:
+            from echelon.cli.kubeflow.native import run_native
+
+            return run_native(manifest, given, raw=raw, show_rank=show_rank)
     settings = gather(given, surroundings, overrides, file if manifest is None else manifest.settings)
     foreground = not settings.detach and not settings.dry_run
     terminal = offer_terminal() if foreground and settings.format in (None, "text") else None
@@ -151,13 +151,23 @@ def run(
         keep_stdin=foreground,
         terminal=terminal.descriptor if terminal is not None else None,
         default=LOCAL if manifest is None and given.job_kind is None else CLUSTER,
+        soon=True,
     )
+    # A cluster is asked meanwhile.
+    from echelon.bundle import pack_files
+    from echelon.cli.printing import render
+    from echelon.model.job import ranks_asked
+    from echelon.preparation.prepare import named_after, prepare
+    from echelon.submit import submit, withdraw
+
     _check_kind(given.job_kind, engine.traits)
     if manifest is None:
         _check_maps(maps)
         prepared = prepare(settings, surroundings, engine.traits)
         job = asked = prepared.job
     else:
+        from echelon.cli.kubeflow.manifests import bring_objects, settle_place
+
         here = settle_place(manifest, settings, engine, maps, surroundings)
         named = named_after(here.settings, manifest.document["metadata"].get("generateName"))
         prepared = prepare(named, surroundings, engine.traits)
@@ -174,16 +184,7 @@ def run(
     for word in _STRAYED.intersection(job.args):
         render.notice(f"{word} is after the script, which gets it; flags of echelon go before the script")
     if settings.dry_run:
-        from echelon.admission import Queued, find_plan
-        from echelon.preparation.shipping import check_sending, check_waiting
-
-        check_sending(job, prepared.bundle, engine.traits, detach=bool(settings.detach))
-        if settings.name is not None and not settings.replace and job.name in engine.names():
-            render.notice(f"there is a run {job.name!r} already; --replace replaces one that has ended")
-        found = find_plan(job, engine, tell=render.notice)
-        if isinstance(found, Queued):
-            check_waiting(job, prepared.bundle, engine.traits, found.reason)
-        render.preview(prepared, found, engine, settings.format or "text")
+        _show_what_would_happen(prepared, settings, engine)
         return 0
     _check_ranks(show_rank, ranks_asked(job))
     volume = job.pod.code_volume if engine.traits.remote else None
@@ -202,8 +203,11 @@ def run(
         return 0
     if terminal is not None and not terminal.was_taken():
         terminal = None
-    from echelon.cli.following import follow  # not before the run is submitted, so that it starts sooner
-
+    try:
+        from echelon.cli.following import follow  # not before the run is submitted, so that it starts sooner
+    except KeyboardInterrupt:
+        withdraw(handle)
+        raise
     advise = partial(_advise, prepared)
     return follow.follow(
         handle, job, settings.format or "text", raw=raw, only=show_rank, terminal=terminal, advise=advise
@@ -225,6 +229,21 @@ def _check_kind(kind: str | None, traits: Traits) -> None:
     """A file's kind has no effect on this machine; one that was asked for must not be ignored."""
     if kind not in (None, JOB, NATIVE) and not traits.remote:
         raise InvalidJob("as", kind, "needs a cluster", hint="leave --on local out")
+
+
+def _show_what_would_happen(prepared: Prepared, settings: Settings, engine: Engine) -> None:
+    from echelon.admission import Queued, find_plan
+    from echelon.cli.printing import render
+    from echelon.preparation.shipping import check_sending, check_waiting
+
+    job = prepared.job
+    check_sending(job, prepared.bundle, engine.traits, detach=bool(settings.detach))
+    if settings.name is not None and not settings.replace and job.name in engine.names():
+        render.notice(f"there is a run {job.name!r} already; --replace replaces one that has ended")
+    found = find_plan(job, engine, tell=render.notice)
+    if isinstance(found, Queued):
+        check_waiting(job, prepared.bundle, engine.traits, found.reason)
+    render.preview(prepared, found, engine, settings.format or "text")
 
 
 def _check_maps(maps: Sequence[str]) -> None:
