@@ -10,12 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from echelon.agent import stopping
-from echelon.engines.abilities import CopyWatch, required
 from echelon.engines.base import Engine, RunDamaged, Saving, TakeOver
 from echelon.errors import EchelonError, InvalidJob, ResultsIncomplete
 from echelon.model.argument import check_argument, checked_path
 from echelon.model.copy import LeftOut
-from echelon.model.engine.usage import RunUsage, usage_of
 from echelon.model.event import Event
 from echelon.model.job import Job
 from echelon.model.output.log import LogBlock, LogLine, whole_lines
@@ -30,6 +28,8 @@ from echelon.observation.standing import check_exists, read_standing
 from echelon.tending import Tending, tending
 
 if TYPE_CHECKING:
+    from echelon.engines.abilities import CopyWatch
+    from echelon.model.engine.usage import RunUsage
     from echelon.model.output.metric import Metric
     from echelon.observation.panel import Display
     from echelon.observation.sampling import LiveUsage, NewestSamples
@@ -277,11 +277,15 @@ class Run:
         """What its workers use now, as their agents measure it every few seconds: cores, memory and GPUs, of
         each worker and rank.
         """
+        from echelon.engines.abilities import required
+        from echelon.model.engine.usage import usage_of
+
         sampling = required(self._engine.sampling, "samples of what runs use", self._engine.traits)
         return usage_of(self.status(progress=False), sampling.newest(self._ref))
 
     def live_usage(self) -> LiveUsage:
         """The same inside of a context, kept up to date: `now()` has it at any moment."""
+        from echelon.engines.abilities import required
         from echelon.observation.sampling import LiveUsage
 
         required(self._engine.sampling, "samples of what runs use", self._engine.traits)

@@ -24,6 +24,12 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 _COMPLETED = {"dir": "dir", "file": "file", "pattern": "file", "program": "file"}
 RAW_HELP = "lines exactly as they were written, with every escape sequence in them"
+MAP = click.Option(
+    ["--map", "maps"],
+    multiple=True,
+    metavar="/PATH=FOLDER",
+    help="with a job of Kubeflow's on this machine: what a path of its pods is here",
+)
 _SUGGESTION = 2.0  # seconds that a shell's suggestion may take
 
 

@@ -27,6 +27,7 @@ def choose_engine(
     default: str = LOCAL,
     kubeconfig: str | None = None,
     watched: bool = False,
+    soon: bool = False,
 ) -> Engine:
     """The engine of that name; `default` is for commands that only a cluster serves. With `watched` it has
     the jobs that Kubeflow's controllers look after.
@@ -34,7 +35,8 @@ def choose_engine(
     `keep_stdin`, of a caller that stays and shows the ranks' output, lets a single local rank read its
     standard input, and gives ranks the width of its terminal; `terminal`, a socket that leads to the caller's
     terminal, gives it one. What no engine takes is closed with the caller's own copy. `kubeconfig` is read
-    instead of what KUBECONFIG names."""
+    instead of what KUBECONFIG names. With `soon`, of a caller that is about to submit, a cluster is asked
+    what a submission needs to know while the caller prepares it."""
     name = name or default
     if name == LOCAL:
         from echelon.engines.local.engine import LocalEngine
@@ -48,7 +50,11 @@ def choose_engine(
             from echelon.engines.kubernetes.watched.engine import WatchedJobs
 
             return WatchedJobs(place)
+        connect = place.connect_soon() if soon else place.connect
         from echelon.engines.kubernetes.engine import KubernetesEngine
 
-        return KubernetesEngine(place, shown=keep_stdin)
+        engine = KubernetesEngine(place, shown=keep_stdin, connect=connect)
+        if soon:
+            engine.expect()
+        return engine
     raise InvalidJob("on", name, "is not known", hint=f"{LOCAL} or {CLUSTER}")

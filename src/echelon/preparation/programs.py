@@ -3,7 +3,6 @@ function means. Files of the project are read, and nothing of it is executed."""
 
 from __future__ import annotations
 
-import difflib
 import os
 import shutil
 from collections.abc import Callable, Sequence
@@ -47,6 +46,8 @@ def _instead_of(script: Path, full: Path) -> str:
     if script.name == str(script) and script.name not in stems and shutil.which(script) is not None:
         alone = "`echelon run SCRIPT`, or " if script.name.startswith("python") else ""
         return f"it is a program: {alone}`echelon run -- {script} ...`"
+    import difflib
+
     near = difflib.get_close_matches(script.stem, stems, n=1)
     if near:
         return f"did you mean {script.with_name(f'{near[0]}.py')}?"

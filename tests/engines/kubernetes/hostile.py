@@ -101,7 +101,7 @@ class Shelf:
         if request.kind is None:
             return json.dumps(_SERVED.get(path, {})).encode()
         kind = _PLURALS.get(request.kind.plural, request.kind.plural)
-        if method != "GET":
+        if method != "GET" and kind != "SelfSubjectReview":  # to ask who one is changes nothing
             self.changes.append((method, path))
         if kind == "SelfSubjectAccessReview":
             return b'{"status": {"allowed": true}}'

@@ -75,7 +75,7 @@ def test_a_resumption_that_is_killed_anywhere_is_said_again(
             killed = through.start("resume", "-d", "again", "--on", "k8s")
             gate.arm(killed.process.kill)
             assert killed.wait() < 0, killed
-            assert gate.writes == writes[: at + 1]
+            assert sorted(gate.writes) == sorted(writes[: at + 1])  # some are made at the same time
             done = terminal.call("resume", "again", "--on", "k8s")
             assert done.returncode == 5, done.stderr
             assert done.stdout.splitlines() == [f"restart {start} from step {start}"]

@@ -12,7 +12,8 @@ import http.client
 import json
 import ssl
 import threading
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import TracebackType
@@ -23,7 +24,20 @@ from testbed.kubectl import Kubectl
 from tests.conftest import PATIENCE
 
 Moment = Literal["before", "after"]
+# Of the writes of a submission, those that are made at the same time: code, the run's secret, its name in the
+# network.
+SHIPPED = range(1, 4)
 _HOP = ("connection", "transfer-encoding", "content-length", "keep-alive")
+
+
+def check_writes(seen: Sequence[str], wanted: Sequence[str], deadly: int) -> None:
+    """Check the writes of a submission that was killed at one of them: it made, or tried, those before, and
+    of what is made at the same time perhaps others.
+    """
+    first, last = SHIPPED.start, SHIPPED.stop
+    assert deadly + 1 <= len(seen) <= (last if deadly in SHIPPED else deadly + 1), seen
+    assert (seen[:first], seen[last:]) == (wanted[:first], wanted[last : len(seen)])
+    assert not Counter(seen[first:last]) - Counter(wanted[first:last]), seen
 
 
 class Gate:

@@ -15,7 +15,7 @@ import pytest
 from testbed.kubectl import Kubectl
 from tests.conftest import wait_until
 from tests.engines.kubernetes.ordinary import claim
-from tests.faults.kubernetes.gate import Gate
+from tests.faults.kubernetes.gate import Gate, check_writes
 from tests.faults.kubernetes.terminal import Command, Terminal, flag_path, kubeconfig_in
 
 from echelon.engines.kubernetes import names, record
@@ -55,7 +55,7 @@ def gate(namespace: Kubectl, own_cluster: object, tmp_path: Path) -> Iterator[Ga
         yield opened
 
 
-def test_killed_before_its_secret_and_removed(terminal: Terminal, gate: Gate, tmp_path: Path) -> None:
+def test_killed_as_it_ships_and_removed(terminal: Terminal, gate: Gate, tmp_path: Path) -> None:
     terminal.write("hello.py", "print('hello')")
     own_things(terminal, "app1")
     through = replace(terminal, kubeconfig=kubeconfig_in(terminal.kubectl, tmp_path / "gate", gate.url))
@@ -63,7 +63,7 @@ def test_killed_before_its_secret_and_removed(terminal: Terminal, gate: Gate, tm
     command = through.start("run", "-d", "--name", "app1", "--image", terminal.image, "hello.py")
     gate.arm(command.process.kill)
     command.wait()
-    assert gate.writes == ["POST configmaps", "POST configmaps", "POST secrets"]
+    check_writes(gate.writes, ["POST configmaps", "POST configmaps", "POST secrets", "POST services"], 2)
     removed = terminal.call("rm", "app1")
     assert removed.returncode == 0, removed.stderr
     assert "since run app1 did not make them: Secret app1, Service app1" in removed.stderr

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from testbed.kubectl import Kubectl
 from tests.conftest import wait_until
-from tests.faults.kubernetes.gate import Gate
+from tests.faults.kubernetes.gate import Gate, check_writes
 from tests.faults.kubernetes.terminal import PATIENCE, Terminal, kubeconfig_in
 from tests.faults.kubernetes.test_results import FILES, SIZE, WRITES, check_complete, stopped, wait_for_bytes
 
@@ -28,8 +28,8 @@ while '"type": "ps"' in os.environ["TF_CONFIG"]:
     time.sleep(1)
 """
 STAYS = "import time\nprint('up', flush=True)\ntime.sleep(600)\n"
-# What a submission of two Jobs writes: record, code, secret, service; the plan; both Jobs, and both released;
-# the keeper; and the record belongs to the Jobs.
+# What a submission of two Jobs writes: the record; code, secret and service; the plan; both Jobs, and both
+# released; the keeper; and the record belongs to the Jobs.
 WRITES_OF_TWO = [
     "POST configmaps",
     "POST configmaps",
@@ -70,7 +70,7 @@ def submit_and_die(terminal: Terminal, gate: Gate, name: str, at: int) -> None:
     command = terminal.start(*with_roles(terminal, name))
     gate.arm(command.process.kill)
     assert command.wait() != 0, command
-    assert gate.writes == WRITES_OF_TWO[: at + 1]
+    check_writes(gate.writes, WRITES_OF_TWO, at)
 
 
 def started_jobs(terminal: Terminal, name: str) -> set[str]:

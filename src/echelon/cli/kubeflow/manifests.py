@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from echelon.cli.options import setting_options
+from echelon.cli.options import MAP, setting_options
 from echelon.errors import InvalidJob
 
 if TYPE_CHECKING:
@@ -20,12 +20,6 @@ if TYPE_CHECKING:
     from echelon.model.settings import Settings
     from echelon.model.surroundings import Surroundings
 
-MAP = click.Option(
-    ["--map", "maps"],
-    multiple=True,
-    metavar="/PATH=FOLDER",
-    help="with a job of Kubeflow's on this machine: what a path of its pods is here",
-)
 _MOUNTED = {"PersistentVolumeClaim": "pvc", "ConfigMap": "configmap", "Secret": "secret"}
 _CONVERT_HELP = """Print a job of Kubeflow's (PyTorchJob, TFJob, MPIJob, TrainJob) as a job file.
 

@@ -29,6 +29,7 @@ from echelon.model.run import Record, RunRef, StopSignal, opening_status
 from echelon.model.status import RunSummary, fold
 
 if TYPE_CHECKING:
+    from echelon.engines.kubernetes.client.api import Api
     from echelon.engines.kubernetes.files.results.waiting_for_owner import Wanted
     from echelon.engines.kubernetes.upkeep.tend import Tender
 
@@ -38,8 +39,10 @@ class KubernetesEngine(Submitting):
 
     traits = cluster.TRAITS
 
-    def __init__(self, place: Place = USUAL, *, shown: bool = False) -> None:
-        super().__init__(place, shown=shown)
+    def __init__(
+        self, place: Place = USUAL, *, shown: bool = False, connect: Callable[[], Api] | None = None
+    ) -> None:
+        super().__init__(place, shown=shown, connect=connect)
         self._mirrors = Mirrors()
         self._wanted: dict[str, Wanted] = {}  # claims of other processes that are to be taken over
 

@@ -34,11 +34,18 @@ _SEEN = 10.0  # seconds within which a controller has seen an object that anothe
 
 
 def create(
-    api: Api, obj: Object, owner: Object | None = None, *, made_for: str = "", kind: str = ""
+    api: Api,
+    obj: Object,
+    owner: Object | None = None,
+    *,
+    made_for: str = "",
+    kind: str = "",
+    whole: bool = True,
 ) -> Object:
     """Make an object of a run, or find that it is there; one of the same name that is on its way out is
     waited for. It goes with `owner`, its run's record; or it is only marked as `made_for` the record of
-    this uid. `kind` is how the API names its kind, if not by that name alone.
+    this uid. `kind` is how the API names its kind, if not by that name alone. Unless the `whole` is wanted,
+    metadata may be all that is returned.
     """
     if owner is not None:
         about = {**obj["metadata"], "ownerReferences": [owner_reference(owner)]}
@@ -46,7 +53,11 @@ def create(
     else:
         wanted = belonging.marked(obj, made_for)
     mine = Identity(run=obj["metadata"]["labels"][names.RUN], record=made_for)
-    return _make(api, wanted, lambda found: belonging.standing(found, mine), _taken, kind=kind or obj["kind"])
+
+    def standing(found: Object) -> Standing:
+        return belonging.standing(found, mine)
+
+    return _make(api, wanted, standing, _taken, kind=kind or obj["kind"], whole=whole)
 
 
 def create_record(api: Api, obj: Object) -> Object:
@@ -70,6 +81,7 @@ def _make(
     taken: Callable[[Object, Standing], EchelonError],
     *,
     kind: str,
+    whole: bool = True,
 ) -> Object:
     """Make an object, or find that what has its name is what was to be made; whatever becomes of the answer.
     What is on its way out is waited for; anything else is `taken`.
@@ -78,7 +90,7 @@ def _make(
     deadline, unclear = time.monotonic() + _GONE, 0
     while True:
         try:
-            return api.create(wanted)
+            return api.create(wanted, whole=whole)
         except AlreadyThere:
             found = api.find(kind, name)
         except Unreachable:  # the answer is lost; the object may be there, or come yet

@@ -11,16 +11,17 @@ import uuid
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from echelon.engines.base import Taken, current_user, run_exists
 from echelon.engines.job_secrets import read_secrets
+from echelon.engines.kept_agent import agent_archive, keep_agent
 from echelon.engines.kubernetes import names, objects, record
 from echelon.engines.kubernetes.client import identity
 from echelon.engines.kubernetes.client.api import AlreadyThere, Api, Conflict, NotThere, Object
-from echelon.engines.kubernetes.client.beside import beside
+from echelon.engines.kubernetes.client.beside import beside, together
 from echelon.engines.kubernetes.client.place import USUAL, Place
 from echelon.engines.kubernetes.files.results import whereabouts
 from echelon.engines.kubernetes.follow import view as views
@@ -28,7 +29,8 @@ from echelon.engines.kubernetes.follow.view import View
 from echelon.engines.kubernetes.nodes import inventory
 from echelon.engines.kubernetes.offers import Offers
 from echelon.engines.kubernetes.prerequisites import controllers, namespace, pod_security
-from echelon.engines.kubernetes.queue import admitting, scaling, starting, workload
+from echelon.engines.kubernetes.prerequisites.asked import Asked
+from echelon.engines.kubernetes.queue import scaling, starting
 from echelon.engines.kubernetes.record import Shipped, Stored
 from echelon.engines.kubernetes.render import dialects, manifests
 from echelon.engines.kubernetes.render.image import image_note
@@ -52,32 +54,41 @@ if TYPE_CHECKING:
 class Submitting(Offers):
     """The runs of one namespace of one cluster, as far as they are made."""
 
-    def __init__(self, place: Place = USUAL, *, shown: bool = False) -> None:
+    def __init__(
+        self, place: Place = USUAL, *, shown: bool = False, connect: Callable[[], Api] | None = None
+    ) -> None:
         self._place = place
+        self._connect = connect or place.connect
         self._shown = shown  # on the caller's terminal, if it has one
         self._submissions = Submissions()
         self._starting = ""  # the run that this process starts, or was cut off in starting
         self._made: Stored | None = None  # the record that was made last, and has not been started
+        self._expected: Callable[[], Asked | None] | None = None  # asked before there is a job
         self._checked: tuple[Job, bool] | None = None  # and whether the user may execute in pods
-        self._level: Callable[[], str | None] | None = None  # of Pod Security, asked for with the check
-        self._who: Callable[[], str] | None = None  # the cluster takes us for, asked for after the check
+        # What was asked for the check, until it is used:
+        self._level: Callable[[], str | None] | None = None  # of Pod Security
+        self._who: Callable[[], str] | None = None  # the cluster takes us for
+        self._seen: Callable[[], inventory.Seen] | None = None  # of the nodes
+        self._is_free: Callable[[], bool] | None = None  # the job's name
 
     @cached_property
     def api(self) -> Api:
         """The way to the cluster; nothing is read or asked before it is needed."""
-        return self._place.connect()
+        return self._connect()
 
     def cluster(self, *, gpus: bool = True, job: Job | None = None) -> Cluster:
         """The cluster's nodes that the job may use and who holds what of them, as far as we may look."""
         if job is None:
             return inventory.look(self.api, gpus=gpus)
         wanted = ",".join(f"{key}={value}" for key, value in sorted(job.pod.node_selector.items()))
+        seen, self._seen = self._seen, None
         found = inventory.look(
             self.api,
             gpus=gpus,
             gpu_type=job.resources.gpu_type,
             selector=wanted,
             tolerations=[to_toleration(each) for each in job.pod.tolerations],
+            seen=seen() if seen is not None and not wanted else None,
         )
         if wanted and found.known and not found.nodes and not found.left_out:
             raise inventory.no_such_nodes(self.api.list("Node").items, job.pod.node_selector)
@@ -87,15 +98,28 @@ class Submitting(Offers):
         """Whether an autoscaler is known to be there."""
         return scaling.adds_nodes(self.api)
 
+    def expect(self) -> None:
+        """Begin to ask what every submission asks: there will be one."""
+
+        def ask() -> Asked | None:
+            # A plugin for credentials is not started before they are needed: it may ask the user.
+            return Asked(self.api) if self.api.access.login.plugin is None else None
+
+        self._expected = beside(ask)
+
+    def _ask(self) -> Asked:
+        expected, self._expected = self._expected, None
+        asked = expected() if expected is not None else None
+        return asked if asked is not None and asked.is_fresh() else Asked(self.api)
+
     def check(self, job: Job) -> None:
         """Look at what the job names, once for a job."""
         if self._checked is None or self._checked[0] != job:
-            from echelon.bundle.zipapp import agent_archive
-
-            beside(agent_archive)  # to compress it takes as long as the answers of the cluster
-            self._level = beside(lambda: pod_security.level_of(self.api))
-            self._checked = job, namespace.check(self.api, job)
-            self._who = identity.ask(self.api)  # the nodes are read meanwhile
+            beside(agent_archive)  # unless it is kept, to make it takes as long as the answers of the cluster
+            asked = self._ask()
+            self._is_free = beside(lambda: views.find_object(self.api, job.name) is None)
+            self._level, self._who, self._seen = asked.level, asked.who, asked.seen
+            self._checked = job, namespace.check(self.api, job, asked)
 
     def notes(self, job: Job) -> tuple[str, ...]:
         """What was decided for the user that they should know."""
@@ -111,7 +135,7 @@ class Submitting(Offers):
         who = self._ask_who()
         ref, payload = self._ref(job.name), self._load(job, bundle)
         folder = Path(job.results or Path("runs") / job.name).absolute()
-        known, made = views.find_object(self.api, ref.name), False
+        known, made = None if self._was_free(ref.name) else views.find_object(self.api, ref.name), False
         if known is not None:
             if not self._take_up(views.look(self.api, ref), job, weigh(payload), held=held is not None):
                 raise run_exists(job.name)
@@ -131,11 +155,10 @@ class Submitting(Offers):
             made = True
         stored = record.read(known, ref)
         self._made = stored if made and held is None else None
-        self._submissions.remember(stored.uid, folder)
-        if bundle is not None:
-            self._submissions.keep_code(stored.uid, bundle.data)
         try:
+            noted = beside(lambda: self._note(stored.uid, folder, bundle))  # it waits for the disk
             self._ship(known, stored, bundle, payload, secrets, held)
+            noted()
         except BaseException:  # a quota, Ctrl-C: nothing is left behind
             with suppress(EchelonError):
                 self.api.delete("ConfigMap", ref.name, uid=stored.uid)
@@ -143,6 +166,12 @@ class Submitting(Offers):
                     objects.remove(self.api, record.identity(stored))
             raise
         return ref
+
+    def _note(self, uid: str, folder: Path, bundle: Bundle | None) -> None:
+        """Keep on this machine what the cluster does not: where the results belong, and the code."""
+        self._submissions.remember(uid, folder)
+        if bundle is not None:
+            self._submissions.keep_code(uid, bundle.data)
 
     def _ship(
         self,
@@ -153,16 +182,23 @@ class Submitting(Offers):
         secrets: Mapping[str, str],
         held: Plan | None,
     ) -> None:
-        """Make what goes with a record; what is there already stays as it is."""
+        """Make what goes with a record, in any order; what is there already stays as it is."""
         job, gang = stored.run.job, uuid.uuid4().hex + uuid.uuid4().hex
         if bundle is not None and job.pod.code_volume is not None:
             from echelon.engines.kubernetes.files.code_volume import store_code
 
             store_code(self.api, job, bundle)
         dialect = dialects.named(job.pod.job_kind)
-        for obj in manifests.shipped_objects(stored.run, payload, dialect, gang=gang, secrets=secrets):
-            objects.create(self.api, obj, known)
+        made = manifests.shipped_objects(stored.run, payload, dialect, gang=gang, secrets=secrets)
+
+        def make(kind: str) -> None:  # ConfigMaps, which may be large, one after the other
+            for obj in (each for each in made if each["kind"] == kind):
+                objects.create(self.api, obj, known, whole=False)
+
+        together(*(partial(make, kind) for kind in dict.fromkeys(obj["kind"] for obj in made)))
         if held is not None:
+            from echelon.engines.kubernetes.queue import admitting
+
             admitting.hold(self.api, stored, known, held, self._size_for(held))
 
     def reopen(self, ref: RunRef, job: Job, held: Plan | None = None) -> None:
@@ -198,6 +234,8 @@ class Submitting(Offers):
         """Write down why the run must wait."""
         stored = views.read_record(self.api, self._ref(ref.name))
         if stored.held:
+            from echelon.engines.kubernetes.queue import admitting
+
             admitting.queue(self.api, stored.run.ref, reason)
         elif not stored.started and stored.stop is None:  # one with a plan, whose start was refused, waits on
             self.api.patch("ConfigMap", ref.name, record.queued(stored, reason, at=_now()), uid=stored.uid)
@@ -207,15 +245,13 @@ class Submitting(Offers):
         self._starting = ref.name
         self._start(ref, plan)
         self._starting = ""
+        keep_agent()
 
     def _start(self, ref: RunRef, plan: Plan) -> None:
         view = self._just_made(ref) or views.look(self.api, self._ref(ref.name), pods=False)
         stored, jobs = view.stored, view.jobs
-        if workload.is_in(stored):
-            admitting.start_in_kueue(self.api, stored, plan)
-            return
         if stored.held:
-            admitting.start(self.api, stored.run.ref, plan, lambda: self._check_taken(ref, plan))
+            self._start_held(stored, plan)
             return
         half = whole.is_half_made(stored, jobs)
         if stored.stop is not None or (jobs and stored.run.plan is not None and not half):
@@ -254,6 +290,15 @@ class Submitting(Offers):
             made = starting.make(self.api, stored, rendered)
         controllers.check_taken_up(self.api, made)
         starting.finish(self.api, stored, made)
+
+    def _start_held(self, stored: Stored, plan: Plan) -> None:
+        from echelon.engines.kubernetes.queue import admitting, workload
+
+        if workload.is_in(stored):
+            admitting.start_in_kueue(self.api, stored, plan)
+        else:
+            ref = stored.run.ref
+            admitting.start(self.api, ref, plan, lambda: self._check_taken(ref, plan))
 
     def preview(self, job: Job, plan: Plan, bundle: Bundle | None = None) -> str:
         """What would run where, and what it gets, on a page."""
@@ -301,6 +346,12 @@ class Submitting(Offers):
         """Whom the cluster takes us for: as it was asked a moment ago, and anew after that."""
         asked, self._who = self._who, None
         return asked if asked is not None else identity.ask(self.api)
+
+    def _was_free(self, name: str) -> bool:
+        """Whether the check a moment ago has found no run of that name; another's is met when it is made."""
+        asked, self._is_free = self._is_free, None
+        checked = self._checked is not None and self._checked[0].name == name
+        return checked and asked is not None and asked()
 
     def _may_execute(self, job: Job) -> bool:
         self.check(job)

@@ -35,9 +35,9 @@ def sent(api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SentCode:
     return SentCode(lambda: api, Submissions())
 
 
-def answers(leader: Object | None = None, **about: Any) -> list[Any]:
+def answers(leader: Object | None = None, *, shipped: dict[str, Any] = SHIPPED, **about: Any) -> list[Any]:
     """The record, its Jobs, its pods."""
-    record = record_object(shipped=SHIPPED, **about)
+    record = record_object(shipped=shipped, **about)
     record["metadata"] |= {"labels": {"echelon.dev/run": "demo"}, "resourceVersion": "17"}
     theirs = job()
     theirs["metadata"]["uid"] = "1"
@@ -49,7 +49,7 @@ def answers(leader: Object | None = None, **about: Any) -> list[Any]:
 
 def test_a_run_whose_code_cannot_be_sent_has_failed(sent: SentCode, stand_in: StandIn) -> None:
     changed = says(200, {"kind": "Any", "metadata": {"name": "demo"}})
-    stand_in.answer_with(*answers(), *answers(), changed, changed)
+    stand_in.answer_with(answers()[0], *answers(), *answers(), changed, changed)
     sent.deliver(REF, Quiet())
     (change,) = [seen for seen in stand_in.seen if seen.method == "PATCH"]
     assert "/configmaps/demo" in change.path
@@ -60,15 +60,21 @@ def test_a_run_whose_code_cannot_be_sent_has_failed(sent: SentCode, stand_in: St
 
 def test_a_run_that_is_being_stopped_is_left_alone(sent: SentCode, stand_in: StandIn) -> None:
     stop = {"at": 1.0, "reason": "stopped by ann"}
-    stand_in.answer_with(*answers(stop=stop), *answers(stop=stop))
+    stand_in.answer_with(answers()[0], *answers(stop=stop), *answers(stop=stop))
     sent.deliver(REF, Quiet())
     assert {seen.method for seen in stand_in.seen} == {"GET"}
 
 
 def test_a_leader_that_has_ended_gets_nothing(sent: SentCode, stand_in: StandIn) -> None:
-    stand_in.answer_with(*answers(pod(0, state=ended(1))))
+    stand_in.answer_with(answers()[0], *answers(pod(0, state=ended(1))))
     sent.deliver(REF, Quiet())
-    assert len(stand_in.seen) == 3
+    assert len(stand_in.seen) == 4
+
+
+def test_of_a_run_without_such_code_only_the_record_is_read(sent: SentCode, stand_in: StandIn) -> None:
+    stand_in.answer_with(*answers(shipped={**SHIPPED, "sent": 0}))
+    sent.deliver(REF, Quiet())
+    assert len(stand_in.seen) == 1
 
 
 def test_code_is_remembered_where_it_cannot_be_written(

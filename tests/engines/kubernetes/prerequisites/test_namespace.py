@@ -11,14 +11,21 @@ from tests.engines.kubernetes.stand_in import Answer, StandIn, refuses, says
 
 from echelon.engines.kubernetes.client.api import Api
 from echelon.engines.kubernetes.client.login.access import Access
-from echelon.engines.kubernetes.prerequisites.namespace import check, objects_named
+from echelon.engines.kubernetes.prerequisites import namespace
+from echelon.engines.kubernetes.prerequisites.asked import Asked
+from echelon.engines.kubernetes.prerequisites.namespace import objects_named
 from echelon.errors import Unavailable, Unplaceable
+from echelon.model.job import Job
 from echelon.model.meaning import to_job
 from echelon.model.settings import Settings
 
 
 def job(**said: Any) -> Any:
     return to_job(Settings(script="train.py", **said), name="fm")
+
+
+def check(api: Api, job: Job) -> bool:
+    return namespace.check(api, job, Asked(api))
 
 
 def test_every_object_that_a_job_names() -> None:
@@ -96,10 +103,16 @@ def test_what_may_not_be_read_is_unknown_not_missing(api: Api, stand_in: StandIn
     assert check(api, job(**NAMED)) is allowed
 
 
-def test_an_ordinary_job_costs_two_reads(api: Api, stand_in: StandIn) -> None:
-    answers(stand_in, {"resourcequotas": NO_QUOTA})
-    assert check(api, job())
-    assert len(stand_in.seen) == 2
+def test_an_ordinary_job_asks_only_what_every_job_does(api: Api, stand_in: StandIn) -> None:
+    empty = says(200, {"kind": "List", "metadata": {}, "items": []})
+    kinds = ("resourcequotas", "nodes", "pods", "configmaps", "jobs")
+    answers(stand_in, dict.fromkeys(kinds, empty))
+    asked = Asked(api)
+    asked.seen()
+    asked.who()
+    before = len(stand_in.seen)
+    assert namespace.check(api, job(), asked)
+    assert len(stand_in.seen) == before
 
 
 LIMITED = says(

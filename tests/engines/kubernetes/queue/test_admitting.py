@@ -78,7 +78,7 @@ class Server:
         if self.killed_at == 0:
             raise Killed
 
-    def create(self, obj: Object) -> Object:
+    def create(self, obj: Object, **_: object) -> Object:
         if not self.killed_after:
             self._write()
         made = self._create(obj)

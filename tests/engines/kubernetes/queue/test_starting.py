@@ -45,7 +45,7 @@ class Cluster(Server):
         self.writes = 0
         self.before_write: Callable[[int], object] = lambda _number: None
 
-    def create(self, obj: Object) -> Object:
+    def create(self, obj: Object, **_: object) -> Object:
         self.writes += 1
         self.before_write(self.writes)
         return self._answered("create", obj["kind"], super().create(obj))

@@ -51,6 +51,7 @@ T = TypeVar("T")
 PAGE = 500
 # Seconds after its timeout within which a watch may still report its end.
 GRACE = 5.0
+_JSON = "application/json"
 _ONLY_METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 _MERGE = "application/merge-patch+json"
 
@@ -150,14 +151,22 @@ class Api:
         """The namespace that an object would be created in; "" for cluster-wide kinds."""
         return self._targets.new(obj)[1].namespace
 
-    def create(self, obj: Object, *, dry_run: bool = False) -> Object:
-        """Create an object; raises AlreadyThere if its name is taken.
+    def create(self, obj: Object, *, dry_run: bool = False, whole: bool = True) -> Object:
+        """Create an object; raises AlreadyThere if its name is taken. Unless the `whole` is wanted, its
+        metadata alone is returned: to pack, send and read a large content once more takes as long as its way
+        there.
 
         Retried only if the request cannot have arrived. After Unreachable the object may or may not exist."""
         path, request = self._targets.new(obj)
         params = [("dryRun", "All")] if dry_run else []
         answer = self._session.call(
-            "POST", path, request, params=params, body=msgspec.json.encode(obj), again=dry_run
+            "POST",
+            path,
+            request,
+            params=params,
+            body=msgspec.json.encode(obj),
+            accept=_JSON if whole else _ONLY_METADATA,
+            again=dry_run,
         )
         return self._read(answer, str(obj.get("kind") or ""))
 

@@ -20,15 +20,16 @@ def user_name(api: Api) -> str:
     return str(((answer.get("status") or {}).get("userInfo") or {}).get("username") or "")
 
 
+def known_as(api: Api) -> str:
+    """The same; "" also where there is no answer."""
+    try:
+        return user_name(api)
+    except EchelonError:
+        return ""  # whatever it is, the next request tells it
+
+
 def ask(api: Api) -> Callable[[], str]:
     """Ask for the user name while other requests are under way; the result waits for the answer, and is ""
     where there is none.
     """
-
-    def look() -> str:
-        try:
-            return user_name(api)
-        except EchelonError:
-            return ""  # whatever it is, the next request tells it
-
-    return beside(look)
+    return beside(lambda: known_as(api))

@@ -71,6 +71,7 @@ KINDS: Mapping[str, Kind] = {
     "RoleBinding": _of("rbac.authorization.k8s.io", "rolebindings"),
     "CustomResourceDefinition": _of("apiextensions.k8s.io", "customresourcedefinitions", namespaced=False),
     "SelfSubjectAccessReview": _of("authorization.k8s.io", "selfsubjectaccessreviews", namespaced=False),
+    "SelfSubjectReview": _of("authentication.k8s.io", "selfsubjectreviews", namespaced=False),
 }
 
 

@@ -241,7 +241,7 @@ class _Forbidden(Exception):
 
 
 def _make(api: Api, pod: CopyPod) -> Object:
-    from echelon.bundle.zipapp import agent_archive
+    from echelon.engines.kept_agent import agent_archive
 
     job, shipped = objects_of(pod, agent_archive())
     made = api.create(job)

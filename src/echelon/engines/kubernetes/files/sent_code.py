@@ -40,10 +40,12 @@ class SentCode:
 
     def deliver(self, ref: RunRef, watch: CopyWatch) -> None:
         """Send it to the leader, which has started. Sending it again sends nothing."""
+        if not self.is_due(ref):
+            return
         api = self._connect()
         view = views.look(api, ref)
         leaders = [pod for pod in workers.leader_pods(view.pods) if not workers.has_ended(pod)]
-        if not view.stored.shipped.sent or not leaders:
+        if not leaders:
             return
         try:
             self._send(api, view.stored, leaders[-1], watch)

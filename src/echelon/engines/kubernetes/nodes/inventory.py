@@ -69,11 +69,13 @@ def look(
     gpu_type: str | None = None,
     selector: str = "",
     tolerations: Sequence[Toleration] = (),
+    seen: Seen | None = None,
 ) -> Cluster:
     """The cluster as it is now for workers with these tolerations, on nodes that `selector` selects; with the
-    GPUs of the one resource that `--gpus` or this type of GPU means.
+    GPUs of the one resource that `--gpus` or this type of GPU means. `seen` is what was just seen of it.
     """
-    seen = see(api, selector=selector)
+    if seen is None:
+        seen = see(api, selector=selector)
     if seen.nodes is None or not seen.all_namespaces:
         waiting = queued_runs(seen.records, api.namespace, waiting=seen.waiting)
         return Cluster(nodes=(), waiting=waiting, known=False, here=False)

@@ -8,20 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TypeVar
 
 from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.client.api import Api, NotThere
 from echelon.engines.kubernetes.client.beside import beside
 from echelon.engines.kubernetes.prerequisites import controllers
+from echelon.engines.kubernetes.prerequisites.asked import Asked, unless_denied
 from echelon.engines.kubernetes.prerequisites.priorities import most_priority
 from echelon.engines.kubernetes.prerequisites.quotas import beyond_quota, unsaid_limits, without_limits
-from echelon.errors import Denied, InvalidJob, Refused, Unavailable
+from echelon.errors import Denied, InvalidJob, Unavailable
 from echelon.model.job import Job
 from echelon.model.pods.pod import split_claim
 from echelon.values import frozen
 
-T = TypeVar("T")
 _CLAIM = "PersistentVolumeClaim"
 _HERE = "lists what there is"
 
@@ -68,28 +67,27 @@ def _plain(kind: str, name: str, flag: str, words: str) -> Named:
     return Named(kind=kind, name=name, flag=flag, words=words, hint=listed)
 
 
-def check(api: Api, job: Job) -> bool:
+def check(api: Api, job: Job, asked: Asked) -> bool:
     """Raise Unavailable for what the job names and is not there, Unplaceable for a quota that can never hold
     it; returns whether the user may execute in pods, by which results are fetched from them.
     """
     check_priority(api, job)
     check_queue(api, job)
     controllers.check_kind(api, job)
-    right = beside(lambda: _unless_denied(lambda: api.may("create", "Pod", subresource="exec")))
-    looks = [beside(partial(_unless_denied, _look(api, each))) for each in objects_named(job)]
-    quotas = _unless_denied(lambda: api.list("ResourceQuota").items)
+    looks = [beside(partial(unless_denied, _look(api, each))) for each in objects_named(job)]
+    quotas = asked.quotas()
     missing = [found for look in looks if (found := look()) is not None]
     for quota in quotas or ():
         if (beyond := beyond_quota(job, quota)) is not None:
             raise beyond
     if any(unsaid_limits(job, quota) for quota in quotas or ()):
-        ranges = _unless_denied(lambda: api.list("LimitRange").items)
+        ranges = unless_denied(lambda: api.list("LimitRange").items)
         if ranges is not None and (refusal := without_limits(job, quotas or (), ranges)) is not None:
             raise refusal
     if missing:
         said = "; ".join(each.message for each in missing)
         raise Unavailable(said, hint="; ".join(dict.fromkeys(each.hint for each in missing)))
-    return right() is not False
+    return asked.may_execute() is not False
 
 
 def check_priority(api: Api, job: Job) -> None:
@@ -158,10 +156,3 @@ def _look(api: Api, named: Named) -> Callable[[], Unavailable | None]:
 def _absent(api: Api, named: Named) -> Unavailable:
     where = "" if named.kind in ("PriorityClass", "StorageClass") else f" in namespace {api.namespace}"
     return Unavailable(f"{named.flag}: {named.words} {named.name} does not exist{where}", hint=named.hint)
-
-
-def _unless_denied(look: Callable[[], T]) -> T | None:
-    try:
-        return look()
-    except (Denied, Refused):  # also by what authorizes in the API server's place, in words of its own
-        return None

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from echelon.engines.kept_agent import agent_archive
 from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.record import Shipped
 from echelon.errors import InvalidJob
@@ -60,7 +61,7 @@ def load(job: Job, bundle: Bundle | None) -> Payload:
     """Gather what must travel for a job. pip's wheel goes along wherever pip is wanted: the client cannot
     know whether the image has it.
     """
-    from echelon.bundle.zipapp import agent_archive, pip_wheel
+    from echelon.bundle.zipapp import pip_wheel
 
     wants_pip = bool(job.pod.pip or job.pod.requirements)
     code = None if bundle is None or job.pod.code_volume is not None else bundle.data
