@@ -2,7 +2,8 @@
 
 Needs the testbed (`make cluster`): the times that count are the API server's own, and the fake nodes are its.
 
-The goal of 1.5 for "script runs" is missed; `bench/README.md` says by how much, and where the time goes.
+The goal of 1.5 for "script runs" is missed for two workers; `bench/README.md` says by how much, and where the
+time goes.
 """
 
 from __future__ import annotations
@@ -49,7 +50,9 @@ _number = itertools.count()
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Start:
-    """Seconds from the command's start: the Job accepted, the script runs, its line is seen. Client's MB."""
+    """Seconds from the command's start: the Job accepted, all workers' scripts run, the first line of any is
+    seen. Client's MB.
+    """
 
     accepted: float
     running: float
@@ -101,7 +104,7 @@ def _start(cluster: Cluster, workers: int) -> Start:
     since = cluster.audit.stat().st_size
     words = ["--name", name, "--image", cluster.image, "-n", str(workers), "script.py"]
     heard = heard_well(cluster, _echelon(cluster, "run", *words))
-    found = _to_start(heard, heard, accepted(cluster, since, "jobs", name))
+    found = _to_start(heard, heard, accepted(cluster, since, "jobs", name), workers)
     heard_well(cluster, _echelon(cluster, "rm", name))
     return found
 
@@ -114,24 +117,25 @@ def _start_by_hand(cluster: Cluster, workers: int) -> Start:
     first = heard_well(cluster, [*cluster.kubectl, "apply", "-f", str(manifest)])
     # A log that is asked for before its container runs is refused: whoever has no better means asks again.
     deadline = time.monotonic() + PATIENCE
-    while not (heard := hear(cluster, [*cluster.kubectl, "logs", "-f", f"job/{name}"])).lines:
+    logs = [*cluster.kubectl, "logs", "-f", "--all-pods=true", f"job/{name}"]
+    while len((heard := hear(cluster, logs)).lines) < workers:
         if time.monotonic() > deadline:
             sys.exit(f"the Job {name} wrote nothing: {heard.errors}")
-    found = _to_start(first, heard, accepted(cluster, since, "jobs", name))
+    found = _to_start(first, heard, accepted(cluster, since, "jobs", name), workers)
     kubectl(cluster, "delete", "job", name, "--wait=true", "--cascade=foreground")
     return found
 
 
-def _to_start(first: Heard, last: Heard, accepted_at: float) -> Start:
-    for at, line in last.lines:
-        if stamp := _STAMP.search(line):
-            return Start(
-                accepted=accepted_at - first.began,
-                running=float(stamp[1]) - first.began,
-                seen=at - first.began,
-                peak=last.peak,
-            )
-    sys.exit(f"the script was not heard of:\n{''.join(line for _, line in last.lines)}{last.errors}")
+def _to_start(first: Heard, last: Heard, accepted_at: float, workers: int) -> Start:
+    found = [(at, float(stamp[1])) for at, line in last.lines if (stamp := _STAMP.search(line))]
+    if len(found) < workers:
+        sys.exit(f"not all scripts were heard of:\n{''.join(line for _, line in last.lines)}{last.errors}")
+    return Start(
+        accepted=accepted_at - first.began,
+        running=max(stamp for _, stamp in found) - first.began,
+        seen=found[0][0] - first.began,
+        peak=last.peak,
+    )
 
 
 def _show_releases(cluster: Cluster) -> None:
