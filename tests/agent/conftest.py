@@ -6,13 +6,12 @@ import json
 import socket
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
 import pytest
-from tests.agent.pods import Pods
+from tests.agent.pods import Pods, pods_here
 
 from echelon.agent import task as agent_task
 from echelon.model.output.log import EventLine, parse_line
@@ -102,10 +101,8 @@ def agents(tmp_path: Path) -> Iterator[Agents]:
 
 @pytest.fixture
 def pods() -> Iterator[Pods]:
-    with tempfile.TemporaryDirectory() as folder:  # a short name: a socket's must be
-        made = Pods(Path(folder))
+    with pods_here() as made:
         yield made
-        made.close()
 
 
 @pytest.fixture

@@ -9,7 +9,9 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +33,15 @@ def parts(folder: Path, data: bytes, size: int = 1000) -> list[str]:
         path.write_bytes(data[start : start + size])
         paths.append(str(path))
     return paths
+
+
+@contextmanager
+def pods_here() -> Iterator[Pods]:
+    """The workers of a run, in a folder with a short name: a socket's must be."""
+    with tempfile.TemporaryDirectory() as folder:
+        made = Pods(Path(folder))
+        yield made
+        made.close()
 
 
 class Pods:

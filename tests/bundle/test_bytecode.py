@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import marshal
 import re
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from tests.agent.pods import Pods, parts
+from tests.agent.pods import Pods, parts, pods_here
 
 from echelon.agent.pyz import bytecode_name
 from echelon.bundle import pack_files
-from echelon.bundle.bytecode import compile_start
+from echelon.bundle.bytecode import compile_start, module_name
 from echelon.bundle.zipapp import agent_sources, archive_of
 
 CODE = pack_files({"train.py": b"print('hello')"})
@@ -23,10 +21,8 @@ SPOILED = b"raise SystemError('this source was compiled')\n"
 
 @pytest.fixture
 def pods() -> Iterator[Pods]:
-    with tempfile.TemporaryDirectory() as folder:  # a short name: a socket's must be
-        made = Pods(Path(folder))
+    with pods_here() as made:
         yield made
-        made.close()
 
 
 def run_in(pods: Pods) -> list[list[str]]:
@@ -56,7 +52,7 @@ def test_a_start_compiles_no_source(pods: Pods) -> None:
     sources = agent_sources()
     bytecode = compile_start(sources)
     names = set(marshal.loads(bytecode))
-    spoiled = {path: SPOILED if name_of(path) in names else text for path, text in sources.items()}
+    spoiled = {path: SPOILED if module_name(path) in names else text for path, text in sources.items()}
     pods.archive.write_bytes(archive_of({**spoiled, bytecode_name(): bytecode}))
     assert run_in(pods) == [["hello"], ["hello"]]
     for worker in range(2):
@@ -69,7 +65,3 @@ def test_a_start_compiles_no_source(pods: Pods) -> None:
 def test_bytecode_of_another_python_is_not_used(pods: Pods) -> None:
     pods.archive.write_bytes(archive_of({**agent_sources(), "bytecode/cpython-26-62f20d0a": b"of another"}))
     assert run_in(pods) == [["hello"], ["hello"]]
-
-
-def name_of(path: str) -> str:
-    return path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")

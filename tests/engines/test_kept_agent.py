@@ -17,7 +17,7 @@ from echelon.bundle.zipapp import agent_archive
 from echelon.state_home import state_home
 
 _SHIP = (
-    "from echelon.engines.kept_agent import agent_archive, keep_agent; found = agent_archive(); keep_agent();"
+    "from echelon.engines.kept_agent import keep_agent, shipped_agent; found = shipped_agent(); keep_agent();"
 )
 _AND_SAY = "import sys; sys.stdout.buffer.write(found)"
 

@@ -26,7 +26,7 @@ _IMPORT = re.compile(r"^from (echelon\.agent[\w.]*) import (\([^)]*\)|.*)", re.M
 
 def compile_start(sources: Mapping[str, bytes]) -> bytes:
     """The code of these modules by their names; `sources` are all modules by their paths in the archive."""
-    paths = {_name_of(path): path for path in sources}
+    paths = {module_name(path): path for path in sources}
     needed = _imported([f"{_PACKAGE}.{root}" for root in _ROOTS], paths, sources)
     return marshal.dumps(
         {name: compile(sources[paths[name]], paths[name], "exec", dont_inherit=True) for name in needed}
@@ -47,5 +47,6 @@ def _imported(names: list[str], paths: Mapping[str, str], sources: Mapping[str, 
             names += [module, *(f"{module}.{word}" for word in re.findall(r"\w+", words))]
 
 
-def _name_of(path: str) -> str:
+def module_name(path: str) -> str:
+    """What the module of a path in the archive is called."""
     return path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")

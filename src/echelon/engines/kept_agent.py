@@ -22,8 +22,8 @@ _KEPT = 30 * 86400.0  # seconds that archives are kept
 _looking = threading.Lock()
 
 
-def agent_archive() -> bytes:
-    """The archive, found or made once per process; nothing is written."""
+def shipped_agent() -> bytes:
+    """The archive as pods get it, found or made once per process; nothing is written."""
     return _look()[0]
 
 
@@ -32,37 +32,39 @@ def keep_agent() -> None:
     """Have an archive with bytecode kept for later processes, if this one found none: in a thread, which this
     process does not end without.
     """
-    missing = _look()[1]
-    if missing is not None:
-        threading.Thread(target=_keep, args=(missing,), name="keeping the agent").start()
+    if not _look()[1]:
+        threading.Thread(target=_keep, name="keeping the agent").start()
 
 
-def _keep(missing: Path) -> None:
+def _keep() -> None:
     from echelon.bundle.bytecode import compile_start
 
     sources = agent_sources()
     archive = archive_of({**sources, bytecode_name(): compile_start(sources)})
-    with suppress(OSError):
-        durable.make_folder(missing.parent)
-        durable.forget_older(missing.parent, _KEPT)
-        durable.replace_file(missing, hashlib.sha256(archive).digest() + archive, sync=False)
+    with suppress(OSError, StateTrouble):
+        path = _place_of(sources)
+        durable.make_folder(path.parent)
+        durable.forget_older(path.parent, _KEPT)
+        durable.replace_file(path, hashlib.sha256(archive).digest() + archive, sync=False)
 
 
-def _look() -> tuple[bytes, Path | None]:
+def _look() -> tuple[bytes, bool]:
     with _looking:
         return _look_once()
 
 
 @cache
-def _look_once() -> tuple[bytes, Path | None]:
-    """The archive, and where it is to be kept, if it is not there."""
+def _look_once() -> tuple[bytes, bool]:
+    """The archive, and whether it was kept."""
     sources = agent_sources()
-    try:
-        path = state_home() / "agents" / f"{_digest(sources)}-{Path(bytecode_name()).name}.pyz"
-    except StateTrouble:
-        return archive_of(sources), None
-    found = _read(path)
-    return (archive_of(sources), path) if found is None else (found, None)
+    with suppress(StateTrouble):
+        if (found := _read(_place_of(sources))) is not None:
+            return found, True
+    return archive_of(sources), False
+
+
+def _place_of(sources: Mapping[str, bytes]) -> Path:
+    return state_home() / "agents" / f"{_digest(sources)}-{Path(bytecode_name()).name}.pyz"
 
 
 def _digest(sources: Mapping[str, bytes]) -> str:

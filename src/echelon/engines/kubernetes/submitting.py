@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from echelon.engines.base import Taken, current_user, run_exists
 from echelon.engines.job_secrets import read_secrets
-from echelon.engines.kept_agent import agent_archive, keep_agent
+from echelon.engines.kept_agent import keep_agent, shipped_agent
 from echelon.engines.kubernetes import names, objects, record
 from echelon.engines.kubernetes.client import identity
 from echelon.engines.kubernetes.client.api import AlreadyThere, Api, Conflict, NotThere, Object
@@ -31,12 +31,13 @@ from echelon.engines.kubernetes.offers import Offers
 from echelon.engines.kubernetes.prerequisites import controllers, namespace, pod_security
 from echelon.engines.kubernetes.prerequisites.asked import Asked
 from echelon.engines.kubernetes.queue import scaling, starting
-from echelon.engines.kubernetes.record import Shipped, Stored
+from echelon.engines.kubernetes.record import Stored
 from echelon.engines.kubernetes.render import dialects, manifests
 from echelon.engines.kubernetes.render.image import image_note
 from echelon.engines.kubernetes.render.payload import Payload, load, weigh
 from echelon.engines.kubernetes.render.pod import RESTRICTED, to_toleration
 from echelon.engines.kubernetes.state import whole
+from echelon.engines.kubernetes.taking_up import take_up
 from echelon.engines.machine import Submissions
 from echelon.engines.results import check_results
 from echelon.engines.terminal_size import size_for
@@ -115,7 +116,7 @@ class Submitting(Offers):
     def check(self, job: Job) -> None:
         """Look at what the job names, once for a job."""
         if self._checked is None or self._checked[0] != job:
-            beside(agent_archive)  # unless it is kept, to make it takes as long as the answers of the cluster
+            beside(shipped_agent)  # unless it is kept, to make it takes as long as the answers of the cluster
             asked = self._ask()
             self._is_free = beside(lambda: views.find_object(self.api, job.name) is None)
             self._level, self._who, self._seen = asked.level, asked.who, asked.seen
@@ -137,7 +138,7 @@ class Submitting(Offers):
         folder = Path(job.results or Path("runs") / job.name).absolute()
         known, made = None if self._was_free(ref.name) else views.find_object(self.api, ref.name), False
         if known is not None:
-            if not self._take_up(views.look(self.api, ref), job, weigh(payload), held=held is not None):
+            if not take_up(self.api, views.look(self.api, ref), job, weigh(payload), held=held is not None):
                 raise run_exists(job.name)
             known = views.find_object(self.api, ref.name)
         if known is None:
@@ -369,21 +370,6 @@ class Submitting(Offers):
     def _as_it_can_be(self, job: Job) -> Job:
         """The job, whose workers hold no results where the user may not fetch them."""
         return job if self._may_execute(job) else whereabouts.without_linger(job)
-
-    def _take_up(self, view: View, job: Job, shipped: Shipped, *, held: bool) -> bool:
-        """Whether what is there is the same submission, cut off before it started.
-
-        If its code has changed, or it was stopped before it began, it is cleared away and begins again."""
-        known, jobs = view.stored, view.jobs
-        if jobs and known.stop is None and whole.is_half_made(known, jobs):
-            return known.run.job == job and known.shipped == shipped and not held
-        # The client that made them may have been cut off after.
-        objects.tie_record(self.api, known, jobs or view.waiting)
-        if known.run.job != job or jobs or (known.queued and known.stop is None):
-            return False
-        if known.stop is not None or known.shipped != shipped or known.held != held:
-            objects.remove(self.api, record.identity(known))
-        return True
 
     def _just_made(self, ref: RunRef) -> View | None:
         """The run whose record this process has just made, which need not be read: whatever has become of it

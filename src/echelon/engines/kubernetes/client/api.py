@@ -25,7 +25,7 @@ from echelon.engines.kubernetes.client.http.refusals import (
     Object,
     Request,
 )
-from echelon.engines.kubernetes.client.http.session import Pairs, Session
+from echelon.engines.kubernetes.client.http.session import JSON, Pairs, Session
 from echelon.engines.kubernetes.client.http.stream import Stream
 from echelon.engines.kubernetes.client.kinds import KINDS, NotThere, object_path
 from echelon.engines.kubernetes.client.login.access import Access
@@ -51,7 +51,6 @@ T = TypeVar("T")
 PAGE = 500
 # Seconds after its timeout within which a watch may still report its end.
 GRACE = 5.0
-_JSON = "application/json"
 _ONLY_METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 _MERGE = "application/merge-patch+json"
 
@@ -165,7 +164,7 @@ class Api:
             request,
             params=params,
             body=msgspec.json.encode(obj),
-            accept=_JSON if whole else _ONLY_METADATA,
+            accept=JSON if whole else _ONLY_METADATA,
             again=dry_run,
         )
         return self._read(answer, str(obj.get("kind") or ""))

@@ -241,9 +241,9 @@ class _Forbidden(Exception):
 
 
 def _make(api: Api, pod: CopyPod) -> Object:
-    from echelon.engines.kept_agent import agent_archive
+    from echelon.engines.kept_agent import shipped_agent
 
-    job, shipped = objects_of(pod, agent_archive())
+    job, shipped = objects_of(pod, shipped_agent())
     made = api.create(job)
     try:
         about = {**shipped["metadata"], "ownerReferences": [owner_reference(made)]}

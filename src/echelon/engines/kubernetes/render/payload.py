@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from echelon.engines.kept_agent import agent_archive
+from echelon.engines.kept_agent import shipped_agent
 from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.record import Shipped
 from echelon.errors import InvalidJob
@@ -67,7 +67,7 @@ def load(job: Job, bundle: Bundle | None) -> Payload:
     code = None if bundle is None or job.pod.code_volume is not None else bundle.data
     sent = len(code) if code is not None and len(code) > MOST_CODE else 0
     return Payload(
-        agent=agent_archive(),
+        agent=shipped_agent(),
         code=None if sent else code,
         digest="" if bundle is None else bundle.digest,
         sent=sent,

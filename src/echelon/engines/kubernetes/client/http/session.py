@@ -44,6 +44,8 @@ from echelon.errors import EchelonError, Unavailable, Unreachable
 if TYPE_CHECKING:
     import httpx2
 
+JSON = "application/json"
+
 T = TypeVar("T")
 R = TypeVar("R", bound="Answer | httpx2.Response")
 Pairs = Sequence[tuple[str, str]]
@@ -77,8 +79,8 @@ class Session:
         *,
         params: Pairs = (),
         body: bytes | None = None,
-        content_type: str = "application/json",
-        accept: str = "application/json",
+        content_type: str = JSON,
+        accept: str = JSON,
         again: bool,
     ) -> bytes:
         """One request and its whole response; `again` if the request is idempotent."""
