@@ -112,6 +112,20 @@ def test_lines_that_are_asked_for_come_before_all_else(monkeypatch: pytest.Monke
     reading.feeds.close()
 
 
+def test_the_first_answer_has_what_had_happened_however_slowly_it_is_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(feeds, "_QUIET", 0.0)  # a slow machine: any pause in reading is longer
+    monkeypatch.setattr(feeds, "_PATIENCE", 600.0)
+    act = Act(lines=("step=1 loss=0.5",))
+    reading = Reading(engine_with(ended=act, running=replace(act, lasts=True)))
+    assert [phase["end"] is None for phase in reading.run("ended")["phases"]][-1:] == [False]
+    assert [chart["name"] for chart in reading.metrics("ended", None)] == ["loss"]
+    assert reading.events("running")
+    reading.attach(reading.row("running")).stop()
+    reading.feeds.close()
+
+
 class Talking:
     """A run that writes one line, and two more when it is told to."""
 

@@ -28,7 +28,7 @@ from echelon.ui.timeline import Timeline
 
 _MOST_EVENTS = 2000  # the last ones
 _MOST_FEEDS = 8
-_QUIET = 0.3  # seconds without a new line, after which what there was has been read
+_QUIET = 0.3  # seconds without news, after which what there was of a run that goes on has been read
 _PATIENCE = 3.0  # seconds after the first look that a request waits for that
 _YIELD = 0.1  # seconds that the next piece of output waits at most, while a page is answered
 T = TypeVar("T")
@@ -39,10 +39,11 @@ def _plain(value: float) -> float | str:
 
 
 class Feed:
-    """One run, from the moment a page first showed it."""
+    """One run, from the moment a page first showed it; `over` says that it had ended then."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run, *, over: bool = False) -> None:
         self.run = run
+        self._over = over
         self.lines = Spool()
         self.curves = Curves()
         self.timeline = Timeline()
@@ -57,7 +58,7 @@ class Feed:
         self._free = threading.Event()  # no page waits
         self._free.set()
         self._closed = False
-        self._opened = self._line_at = time.monotonic()
+        self._opened = self._read_at = time.monotonic()
         self._threads = [
             threading.Thread(target=self._follow, args=work, name=f"feed of {run.name}", daemon=True)
             for work in (
@@ -114,7 +115,8 @@ class Feed:
         """Wait, soon after the first look, until what there was has been read."""
         deadline = self._opened + _PATIENCE
         while time.monotonic() < deadline and not self.complete:
-            if time.monotonic() - self._line_at > _QUIET:
+            quiet = time.monotonic() - self._read_at > _QUIET
+            if quiet and self.begun and not self._over:  # one that is over is read to its end
                 return
             time.sleep(0.02)
 
@@ -129,6 +131,7 @@ class Feed:
                 if self._closed:
                     return
                 take(item)
+                self._read_at = time.monotonic()
                 if not self._free.is_set():
                     self._free.wait(_YIELD)
         except EchelonError as error:
@@ -141,7 +144,6 @@ class Feed:
         self.lines.append(piece)
         with self._reading:
             self._reader.read(piece)
-        self._line_at = time.monotonic()
 
     def _take(self, item: Event | Metric) -> None:
         if isinstance(item, Metric):
@@ -180,7 +182,7 @@ class Feeds:
                     feed.close()
                     feed = None
             if feed is None:
-                feed = Feed(attach())
+                feed = Feed(attach(), over=row.state in FINAL)
             self._feeds[key] = feed
             while len(self._feeds) > _MOST_FEEDS:
                 self._feeds.popitem(last=False)[1].close()
