@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 from echelon.errors import StateTrouble
+from echelon.home_folder import home_folder
 
 
 def state_home() -> Path:
@@ -24,7 +25,7 @@ def state_home() -> Path:
     home = os.environ.get("HOME", "/")
     if not home.startswith("/"):  # every folder would have a state of its own
         raise StateTrouble(f"HOME: {home!r} is no absolute path", hint="set it, or ECHELON_HOME, to one")
-    try:
-        return Path("~/.local/state/echelon").expanduser()
-    except RuntimeError:
-        raise StateTrouble("there is no home folder to keep the state in", hint="set ECHELON_HOME") from None
+    found = home_folder()
+    if found is None:
+        raise StateTrouble("there is no home folder to keep the state in", hint="set ECHELON_HOME")
+    return found / ".local" / "state" / "echelon"

@@ -70,6 +70,7 @@ def check_nothing_left(home: Path) -> None:
         ),
         (["--secret", "A=@/no/such/file", "hello.py"], 110, ["cannot be read", "name a file"]),
         (["--python", "no/python", "hello.py"], 110, ["no/python' is not a program", "active environment"]),
+        (["--python", "~nosuchuser/python", "hello.py"], 110, ["~nosuchuser/python' is not a program"]),
         (["--name", "My_Run", "hello.py"], 110, ["name: 'My_Run' is not a run's name", "'my-run'"]),
         (["--name", "a" * 41, "hello.py"], 110, ["at most 40 characters"]),
         (["--name", "../../etc", "hello.py"], 110, ["is not a run's name"]),

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from echelon.errors import CannotShip
+from echelon.home_folder import home_folder
 
 
 def find_project(script: Path) -> Path:
@@ -51,8 +52,8 @@ def holds(folder: Path, names: Sequence[str]) -> bool:
 
 
 def _is_shared_folder(folder: Path) -> bool:
-    home = Path(os.path.realpath(os.path.expanduser("~")))  # noqa: PTH111 - Path raises where a user has no home
-    if folder == home or folder in home.parents:
+    home = home_folder()
+    if home is not None and Path(os.path.realpath(home)).is_relative_to(folder):
         return True
     try:
         mode = folder.stat().st_mode

@@ -59,6 +59,8 @@ _EXAMPLES = """\b
 Examples:
   echelon run -n 2 train.py --epochs 3
   echelon run --gpus 4 train.py
+  echelon run --on k8s --image my/torch -n 2 --gpus 4 train.py
+  echelon notebook run train.ipynb
   echelon logs -f RUN
   echelon status RUN
 """

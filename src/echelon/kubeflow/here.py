@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from echelon.errors import InvalidJob
+from echelon.home_folder import expanded
 from echelon.kubeflow.manifest import Manifest
 from echelon.kubeflow.volumes import Volume
 from echelon.model.meaning import split_command
@@ -43,7 +44,7 @@ def parse_maps(texts: Sequence[str], folder: Path) -> dict[str, str]:
         if not separator or not inside.startswith("/") or not outside:
             hint = "--map /path/in/the/pod=FOLDER, for example --map /data=./data"
             raise InvalidJob("map", text, "is not /PATH=FOLDER", hint=hint)
-        target = folder / Path(outside).expanduser()
+        target = folder / expanded(outside)
         if not target.exists():
             raise InvalidJob("map", text, "names nothing on this machine", hint=f"mkdir -p {outside}")
         found[inside.rstrip("/") or "/"] = str(target.resolve())

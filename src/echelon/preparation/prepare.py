@@ -20,6 +20,7 @@ from echelon.bundle.project import find_project
 from echelon.errors import CannotShip, InvalidJob
 from echelon.frameworks.detect import detect
 from echelon.frameworks.torch import calls_torchrun, find_alone
+from echelon.home_folder import expanded
 from echelon.model.engine.traits import Traits
 from echelon.model.job import FUNCTIONS, NAME_LENGTH, ROLES, Job, is_unicode, suggest_name
 from echelon.model.meaning import split_command, to_job
@@ -241,7 +242,7 @@ def settle_python(given: str | None, surroundings: Surroundings, *, check: bool 
     """The ranks' Python, from anywhere: a name is left to the PATH, links in a path are kept."""
     python = given or find_python(surroundings.environment)
     if given and "/" in python:
-        python = str(surroundings.folder / Path(python).expanduser())
+        python = str(surroundings.folder / expanded(python))
     if check:
         _check_python(python, surroundings.environment)
     return python

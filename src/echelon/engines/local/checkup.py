@@ -16,6 +16,7 @@ from echelon.agent.ranks.mpi_version import ask
 from echelon.agent.ranks.processes import adopt_orphans
 from echelon.engines.findings import mpi_finding
 from echelon.engines.local import devices
+from echelon.errors import StateTrouble
 from echelon.model.engine.finding import Finding
 from echelon.model.resources import format_memory
 from echelon.state_home import state_home
@@ -74,7 +75,7 @@ def check_up(python: str, environment: Mapping[str, str] = os.environ) -> Iterat
     yield from _check_python(python)
     yield mpi_finding(ask(os.pathsep.join([environment.get("PATH", os.defpath), str(Path(python).parent)])))
     yield _check_gpus(environment)
-    yield _check_folder("state folder", state_home(), "set ECHELON_HOME to a folder that you may write to")
+    yield _check_state_folder()
     yield _check_folder(
         "results folder", Path.cwd(), "change to a folder that you may write to, or use --results"
     )
@@ -142,6 +143,14 @@ def _check_gpus(environment: Mapping[str, str]) -> Finding:
         return Finding(level="degraded", what="GPUs", found="nvidia-smi shows none", fix=f"--gpus: {fix}")
     models = sorted({gpu.model for gpu in gpus})
     return Finding(level="ok", what="GPUs", found=f"{len(gpus)}: {', '.join(models)}")
+
+
+def _check_state_folder() -> Finding:
+    what = "state folder"
+    try:
+        return _check_folder(what, state_home(), "set ECHELON_HOME to a folder that you may write to")
+    except StateTrouble as error:
+        return Finding(level="missing", what=what, found=error.message, fix=error.hint)
 
 
 def _check_folder(what: str, folder: Path, fix: str) -> Finding:

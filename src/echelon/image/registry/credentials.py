@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from echelon.errors import Denied
+from echelon.home_folder import home_folder
 from echelon.image.reference import HUB, Reference
 from echelon.values import frozen
 
@@ -52,8 +53,8 @@ def find_credential(wanted: Reference, environment: Mapping[str, str] = os.envir
 
 def config_file(environment: Mapping[str, str] = os.environ) -> Path:
     """The file that `docker login` writes."""
-    folder = environment.get("DOCKER_CONFIG")
-    return Path(folder or Path(environment.get("HOME") or "~").expanduser() / ".docker", "config.json")
+    folder = environment.get("DOCKER_CONFIG") or (home_folder(environment) or Path("/")) / ".docker"
+    return Path(folder, "config.json")
 
 
 def _files(environment: Mapping[str, str]) -> Iterator[Path]:
@@ -62,8 +63,8 @@ def _files(environment: Mapping[str, str]) -> Iterator[Path]:
     yield config_file(environment)
     if runtime := environment.get("XDG_RUNTIME_DIR"):
         yield Path(runtime, "containers", "auth.json")
-    home = Path(environment.get("HOME") or "~").expanduser()
-    yield Path(environment.get("XDG_CONFIG_HOME") or home / ".config", "containers", "auth.json")
+    folder = environment.get("XDG_CONFIG_HOME") or (home_folder(environment) or Path("/")) / ".config"
+    yield Path(folder, "containers", "auth.json")
 
 
 def _read(path: Path) -> dict[str, Any] | None:

@@ -14,6 +14,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
@@ -46,8 +47,16 @@ class RunStore:
     """All runs of one state folder."""
 
     def __init__(self, home: Path | None = None) -> None:
-        self.home = home or state_home()
-        self._runs = self.home / "runs"
+        self._given = home
+
+    @cached_property
+    def home(self) -> Path:
+        """The state folder; raises StateTrouble if there can be none."""
+        return self._given or state_home()
+
+    @property
+    def _runs(self) -> Path:
+        return self.home / "runs"
 
     def dir(self, name: str) -> RunDir:
         """The folder of a run, whether it exists or not."""
@@ -56,7 +65,8 @@ class RunStore:
     def names(self) -> list[str]:
         """The names of all runs."""
         try:
-            return sorted(entry.name for entry in os.scandir(self._runs) if is_name(entry.name))
+            with os.scandir(self._runs) as entries:
+                return sorted(entry.name for entry in entries if is_name(entry.name))
         except FileNotFoundError:
             return []
         except OSError as error:

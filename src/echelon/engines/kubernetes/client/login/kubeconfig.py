@@ -16,6 +16,7 @@ from echelon.engines.kubernetes.client.border import Each, Shape, fit
 from echelon.engines.kubernetes.client.login.access import Access, Login
 from echelon.engines.kubernetes.client.login.kubeconfig_entries import Section, resolved
 from echelon.errors import Unavailable
+from echelon.home_folder import home_folder
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
@@ -73,9 +74,11 @@ def load_access(
         inside = in_cluster(variables, namespace)
         if inside is not None:
             return inside
-        looked = ", ".join(map(str, files))
+        looked = (
+            f"nothing in {', '.join(map(str, files))}" if files else "there is no home folder to find it in"
+        )
         raise Unavailable(
-            f"no kubeconfig: nothing in {looked}",
+            f"no kubeconfig: {looked}",
             hint="ask for one, and set KUBECONFIG to where it is; `kubectl config view` shows what is read",
         )
     return resolved(config, context, namespace)
@@ -96,8 +99,8 @@ def kubeconfig_files(variables: Mapping[str, str]) -> list[Path]:
     named = dict.fromkeys(filter(None, variables.get("KUBECONFIG", "").split(os.pathsep)))
     if named:
         return [Path(name) for name in named]
-    home = variables.get("HOME") or str(Path.home())
-    return [Path(home) / ".kube" / "config"]
+    home = home_folder(variables)
+    return [] if home is None else [home / ".kube" / "config"]
 
 
 def merged(texts: Iterable[tuple[Path, str]]) -> dict[str, Any]:
