@@ -26,8 +26,9 @@ def rendered_cells(document: Mapping[str, Any], heads: Mapping[int, str]) -> tup
         for number, cell in enumerate(whole.cells, 1):
             if number in heads:
                 cells.append(nbformat.from_dict(_head(number, heads[number])))
+            cell.setdefault("id", f"cell-{number}")  # files of before 4.5, and of many tools, have none
             cells.append(cell)
-        whole.cells = cells
+        whole.cells, whole.nbformat_minor = cells, max(5, whole.nbformat_minor)
         body, _ = exporter.from_notebook_node(whole)
     except Exception:  # noqa: BLE001 - a notebook that it cannot show costs no run: our own page shows it
         return None
