@@ -18,7 +18,7 @@ from tests.conftest import PATIENCE, need_python, wait_until
 
 from echelon.agent import task as agent_task
 from echelon.agent.gang.wire import encode, fresh_nonce, prove
-from echelon.agent.task import INTERRUPTED, NO_LEADER, RANK_FAILED, RUN_OVER
+from echelon.agent.task import INTERRUPTED, LEFT_FOR_GOOD, NO_LEADER, RANK_FAILED, RUN_OVER
 from echelon.model.output.log import may_be_event
 
 ADDRESSES = "import os; print(os.environ['PEERS'], os.environ['ECHELON_WORKER'])"
@@ -189,7 +189,7 @@ def test_sigterm_to_a_member_whose_ranks_run(pods: Pods) -> None:
     pods.processes[1].terminate()
     assert pods.code(0) == RUN_OVER
     assert pods.last_words()["cause"]["summary"] == "worker 1 was lost: its agent was told to leave (SIGTERM)"
-    assert pods.code(1) in (INTERRUPTED, 0)  # it may hear of the end before its own ranks are gone
+    assert pods.code(1) in (LEFT_FOR_GOOD, 0)  # it may hear of the end before its own ranks are gone
 
 
 def test_sigterm_to_the_leader_when_no_restart_is_left_ends_the_run_with_that_cause(pods: Pods) -> None:
@@ -197,10 +197,25 @@ def test_sigterm_to_the_leader_when_no_restart_is_left_ends_the_run_with_that_ca
     pods.start_all()
     pods.wait_up(0, 1)
     pods.processes[0].terminate()
-    assert pods.code(0) == RUN_OVER
+    assert pods.code(0) == LEFT_FOR_GOOD
     assert pods.code(1) == 0
     assert pods.last_words()["cause"]["summary"] == "worker 0 was lost: its agent was told to leave (SIGTERM)"
     assert pods.kinds()[-1] == "worker-ended"
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_none_of_the_workers_of_a_suspended_job_leaves_with_a_code_that_fails_it(
+    pods: Pods, first: int
+) -> None:
+    """All are told to leave at about the same time, and begin anew when the Job goes on."""
+    pods.script(UP, workers=2)
+    pods.start_all()
+    pods.wait_up(0, 1)
+    for worker in (first, 1 - first):
+        pods.processes[worker].terminate()
+        time.sleep(0.5)  # the leader has its verdict by then
+    assert pods.code(0) == LEFT_FOR_GOOD
+    assert pods.code(1) in (LEFT_FOR_GOOD, 0)
 
 
 def test_sigterm_to_the_leader_with_restarts_left_lets_another_go_on(pods: Pods) -> None:

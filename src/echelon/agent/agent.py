@@ -24,7 +24,7 @@ from echelon.agent.output.state_line import REPEAT, History
 from echelon.agent.ranks.launching import environment
 from echelon.agent.ranks.processes import adopt_orphans, allow_descriptors
 from echelon.agent.setup.prepare import Setup
-from echelon.agent.task import GAVE_WAY, INTERRUPTED, NO_LEADER, RANK_FAILED, RUN_OVER, Task, write_atomically
+from echelon.agent.task import GAVE_WAY, INTERRUPTED, NO_LEADER, RANK_FAILED, Task, write_atomically
 
 TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank its first milliseconds
 if TYPE_CHECKING:
@@ -259,7 +259,7 @@ class Agent:
         self._write_termination(dict(verdict, at=round(time.time(), 3)))
         self._sink.event("verdict", **verdict)
         self._setup.cancel()
-        code = self._shutdown().final = 0 if verdict["outcome"] == "succeeded" else RUN_OVER
+        code = self._shutdown().final = self._shutdown().code_of(verdict)
         leader = self._leader
         assert leader is not None
         if self._in_pod:

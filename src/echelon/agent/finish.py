@@ -9,12 +9,13 @@ import time
 
 from echelon.agent.files.beside import is_copying
 from echelon.agent.gang.member import Member
+from echelon.agent.gang.verdict import code_of
 from echelon.agent.linger import Linger, try_api_server
 from echelon.agent.loop import Loop
 from echelon.agent.output import termination
 from echelon.agent.output.sink import Sink
 from echelon.agent.output.state_line import History
-from echelon.agent.task import GAVE_WAY, INTERRUPTED, TOLD_TO_LEAVE, Task
+from echelon.agent.task import GAVE_WAY, INTERRUPTED, LEFT_FOR_GOOD, RUN_OVER, TOLD_TO_LEAVE, Task
 
 TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank its first milliseconds
 if TYPE_CHECKING:
@@ -87,11 +88,7 @@ class Shutdown:
             return
         from echelon.agent.stock import take_stock
 
-        def stated(found: list[dict[str, object]]) -> None:
-            self._manifests = [dict(each, worker=self._worker) for each in found]
-            self._hold()
-
-        take_stock(self._loop, self._task.kept, stated)
+        take_stock(self._loop, self._task.kept, self._hold)
 
     def contact(self) -> None:
         """A client gave an order: the time to linger begins again."""
@@ -204,8 +201,9 @@ class Shutdown:
         self.leader.keeper.tell(self._history.events(), left=left)
         self.leader.keeper.when_noted(then)
 
-    def _hold(self) -> None:
+    def _hold(self, found: list[dict[str, object]] | None = None) -> None:
         """Hold the results until they are fetched, if there can be any; else leave."""
+        self._manifests = [dict(each, worker=self._worker) for each in found or ()]
         some = self.leader.gang.has_run if self.leader is not None else self._member.ran
         if self._task.hold > 0 and some and not self._released and not self._terminated:
             self._linger.contact()
@@ -314,12 +312,18 @@ class Shutdown:
 
     # At any time
 
+    def code_of(self, verdict: dict[str, object]) -> int:
+        """The exit code of the leader by a verdict, as far as is known by now."""
+        return code_of(verdict, for_good=self._terminated and self._task.leaves_for_good(self._worker))
+
     def on_sigterm(self) -> None:
         """The kubelet or the supervisor ends this worker; while the run lasts, another may replace it."""
         self._terminated = True
         if not self._in_pod:
             self.leave_after_ranks(INTERRUPTED)
         elif self.final is not None:
+            if self.final == RUN_OVER and self.leader is not None and self.leader.gang.verdict is not None:
+                self.final = self.code_of(self.leader.gang.verdict)
             self._leave_terminated()
         elif self.leader is not None:
             if not self._member.leaving:
@@ -328,7 +332,8 @@ class Shutdown:
                 self._member.stop_ranks(self._leave_when_settled)
         else:
             self._member.send({"say": "bye", "reason": TOLD_TO_LEAVE})
-            self.leave_after_ranks(INTERRUPTED, TOLD_TO_LEAVE)
+            for_good = self._member.needed and self._task.leaves_for_good(self._worker)
+            self.leave_after_ranks(LEFT_FOR_GOOD if for_good else INTERRUPTED, TOLD_TO_LEAVE)
 
     def _leave_terminated(self) -> None:
         """The kubelet ends this worker after the run's end: leave, unless results go to the keeper now."""
@@ -343,15 +348,12 @@ class Shutdown:
         look()
 
     def _hands_over(self) -> bool:
-        """Whether results of this worker, or of the members that it leads, may be about to be with the
-        keeper.
-        """
+        """Whether results of this worker, or of members that it leads, may soon be with the keeper."""
         if self.handover is None or self._released or self._left:
             return False
         leader = self.leader
-        return self.handover.active or (
-            leader is not None and leader.keeper.connected and self._members_hold()
-        )
+        from_members = leader is not None and leader.keeper.connected and self._members_hold()
+        return self.handover.active or from_members
 
     def _leave_at_last(self) -> None:
         if self._left or self.final is None:

@@ -27,6 +27,8 @@ TOLD_TO_LEAVE = "its agent was told to leave (SIGTERM)"
 RANK_FAILED = 196  # the run failed through a rank of this worker, for good; its leader leaves with RUN_OVER
 NO_LEADER = 195  # the leader is gone and no restart is left: the run is over without a verdict
 GAVE_WAY = 197  # the gang was not whole, and leaves its GPUs to other runs: start all again, later
+LEFT_FOR_GOOD = 198  # as INTERRUPTED, but no restart is left: start none in its place. RUN_OVER would fail a
+# Job that was suspended, and whose workers begin anew when it goes on.
 
 
 class TaskRefused(ValueError):
@@ -106,6 +108,12 @@ class Task:
         """Read the run's own secret."""
         with open(self.secret_file, "rb") as file:
             return file.read().strip()
+
+    def leaves_for_good(self, worker: int) -> bool:
+        """Whether a worker that is told to leave needs no other in its place: the run is over. Another Job
+        than the leader's would fail by the code that says so, before the leader has left.
+        """
+        return self.restarts == 0 and self.show_failure and self.places[worker].group == 0
 
     def ranks(self) -> int:
         """How many ranks the run has."""

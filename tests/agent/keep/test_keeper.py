@@ -15,7 +15,7 @@ from tests.agent.pods import Pods
 from tests.conftest import need_python, wait_until
 
 from echelon.agent.files.manifest import manifest_of
-from echelon.agent.task import RANK_FAILED, RUN_OVER
+from echelon.agent.task import LEFT_FOR_GOOD, RANK_FAILED, RUN_OVER
 
 Make = Callable[..., RunKeeper]
 
@@ -252,7 +252,7 @@ def test_a_leader_that_is_told_to_leave_leaves_everything_with_the_keeper(pods: 
     wait_until((keeper.place / "state" / "c").exists, "the keeper")
     wait_until(lambda: keeper.order("state").returncode == 0, "the keeper to answer")
     pods.processes[0].send_signal(signal.SIGTERM)
-    assert pods.code(0) == RUN_OVER, "no leader has to replace it"
+    assert pods.code(0) == LEFT_FOR_GOOD, "no leader has to replace it"
     assert pods.code(1) == 0
     check_kept(pods, keeper, 0, 1)
     told = [event for event in keeper.state() if event["kind"] == "verdict"]

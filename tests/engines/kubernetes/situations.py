@@ -80,7 +80,7 @@ def run_job(
                         "onExitCodes": {
                             "containerName": names.CONTAINER,
                             "operator": "In",
-                            "values": [196],
+                            "values": [196, 198],
                         },
                     },
                 ]

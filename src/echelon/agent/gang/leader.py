@@ -16,7 +16,7 @@ from echelon.agent.gang.decisions import Gang
 from echelon.agent.gang.door import Door
 from echelon.agent.gang.keeper_link import KeeperLink
 from echelon.agent.gang.silence import OwnTicks
-from echelon.agent.gang.verdict import LEFT
+from echelon.agent.gang.verdict import LEFT, only_left
 from echelon.agent.gang.wire import Connection, encode, load_proofs, prove, proven
 from echelon.agent.loop import Loop, Timer
 from echelon.agent.output.sink import Sink
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from echelon.agent.output.samples import Board
 
 LEAVE_TIME = 5.0  # seconds that the members get to leave before the leader does
+TOGETHER = 2.0  # seconds in which those are told to leave who are told so by the same hand
 
 
 class Leader:
@@ -59,6 +60,7 @@ class Leader:
         self._logs_run = logs_run
         self._failures = failures
         self._peers: dict[int, Connection] = {}
+        self._leaves = False  # its own worker was told to leave
         self._copying: dict[int, float] = {}  # peers whose results are being fetched, and when they said so
         self._giving: dict[int, float] = {}  # peers that send their results to the keeper, and the same
         self._ended: set[int] = set()  # peers that have sent their last event
@@ -188,6 +190,7 @@ class Leader:
 
     def lose_own(self, reason: str) -> None:
         """Worker 0 itself is told to go, and with it this leader, as soon as the gang has settled."""
+        self._leaves = True
         self.gang.lost(0, reason, time.monotonic(), LEFT)
         self.act()
 
@@ -231,8 +234,13 @@ class Leader:
         self._when(lambda: not self._peers, done)
 
     def wait_for_ends(self, done: Callable[[], object]) -> None:
-        """Call `done()` when every peer has sent its last event, or has had its time to."""
-        self._when(lambda: self._ended >= set(self._peers), done)
+        """Call `done()` when every peer has sent its last event, or has had its time to. If workers were told
+        to leave, who told them, as by suspending their Job, has a moment to tell this one too.
+        """
+        verdict = self.gang.verdict
+        told = verdict is not None and only_left(verdict) and not self._leaves
+        until = time.monotonic() + (TOGETHER if told else 0.0)
+        self._when(lambda: self._ended >= set(self._peers) and time.monotonic() >= until, done)
 
     def _when(self, settled: Callable[[], bool], done: Callable[[], object]) -> None:
         deadline = time.monotonic() + LEAVE_TIME

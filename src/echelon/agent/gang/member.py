@@ -45,6 +45,7 @@ class Member:
         self.last_started = last_started
         self.spared = 0  # restarts that do not count, as the leader has said
         self.busy = False
+        self.needed = False  # it was told to prepare, and is not done: its loss would end the generation
         self.ran = False  # its ranks were started at least once, so there may be results
         self.leaving = False  # it was ordered to leave, and starts nothing any more
         self._began: float | None = None
@@ -64,6 +65,7 @@ class Member:
         """Carry out an order of the leader."""
         order = message.get("say")
         if order == "prepare" and not self.leaving:
+            self.needed = True
             self._prepare(int(message["generation"]))  # type: ignore[call-overload]
         elif order == "start" and not self.leaving:
             self._start(message)
@@ -167,7 +169,7 @@ class Member:
         self._report("failed", end=end)
 
     def _on_done(self) -> None:
-        self.busy = False
+        self.busy = self.needed = False
         self._end_samples()
         self._report("done")
 

@@ -5,6 +5,8 @@ the memory engine the choice of the cause."""
 
 from __future__ import annotations
 
+from echelon.agent.task import LEFT_FOR_GOOD, RUN_OVER
+
 TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank its first milliseconds
 if TYPE_CHECKING:
     from typing import Any
@@ -32,6 +34,23 @@ def make_verdict(outcome: str, reason: str | None, cause: dict[str, Any] | None)
     """The final result of a run; its exit code is that of the cause, where there is one."""
     code = _EXIT_CODES[outcome] if cause is None else cause["exit_code"]
     return {"outcome": outcome, "exit_code": code, "reason": reason, "cause": cause}
+
+
+def only_left(verdict: dict[str, object]) -> bool:
+    """Whether a run has failed through nothing but workers that were told to leave. Who suspends its Job
+    tells them so too, and they begin anew when it goes on.
+    """
+    cause = verdict["cause"]
+    return isinstance(cause, dict) and cause.get("kind") == LEFT
+
+
+def code_of(verdict: dict[str, object], *, for_good: bool) -> int:
+    """The exit code of a leader by a verdict; `for_good` says that it was told to leave itself, and that no
+    other pod is to be in its place.
+    """
+    if verdict["outcome"] == "succeeded":
+        return 0
+    return LEFT_FOR_GOOD if for_good and only_left(verdict) else RUN_OVER
 
 
 def find_cause(ends: list[dict[str, Any]], lost: list[tuple[int, str, str]]) -> dict[str, Any]:

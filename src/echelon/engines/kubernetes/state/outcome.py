@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import msgspec
 
-from echelon.agent.task import NO_LEADER, RUN_OVER
+from echelon.agent.task import LEFT_FOR_GOOD, NO_LEADER, RUN_OVER
 from echelon.engines.decoding import convert
 from echelon.engines.kubernetes.fields import one_line
 from echelon.engines.kubernetes.record import Stop, Stored
@@ -63,7 +63,7 @@ def finished_event(stored: Stored, jobs: Sequence[Object], pods: Sequence[Object
     stop, verdict, end = stored.stop, verdict_of(pods), dialects.end_of(jobs)
     leaders = leader_pods(pods)
     left = container_end(leaders[-1]) if leaders else None
-    orderly = left.at if left is not None and left.exit_code in (0, RUN_OVER) else 0.0
+    orderly = left.at if left is not None and left.exit_code in (0, RUN_OVER, LEFT_FOR_GOOD) else 0.0
     at = orderly or (end.at if end is not None else left.at if left is not None else 0.0)
     if verdict is not None:
         told = _from_verdict(verdict, stop, pods, at=at)
@@ -73,7 +73,7 @@ def finished_event(stored: Stored, jobs: Sequence[Object], pods: Sequence[Object
     if (left is not None and left.exit_code == 0) or done:
         return ends.succeeded(at=at)
     alone = _left_alone(pods)
-    over = (left is not None and left.exit_code in (RUN_OVER, NO_LEADER)) or alone is not None
+    over = (left is not None and left.exit_code in (RUN_OVER, NO_LEADER, LEFT_FOR_GOOD)) or alone is not None
     at = at or alone or 0.0
     if end is not None and not end.final:
         # Its pods are being deleted. A leader may still report why, unless its node is gone with it.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from echelon.agent.task import RUN_OVER
+from echelon.agent.task import LEFT_FOR_GOOD, RUN_OVER
 from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.record import SUBMISSION, Stored
 from echelon.engines.kubernetes.render import dialects
@@ -71,7 +71,7 @@ def left_over(end: Event, stored: Stored, jobs: Sequence[Object], pods: Sequence
         return []  # every worker took part, and leaves by itself
     leaders = leader_pods(pods)
     left = container_end(leaders[-1]) if leaders else None
-    orderly = left is not None and left.exit_code in (0, RUN_OVER)
+    orderly = left is not None and left.exit_code in (0, RUN_OVER, LEFT_FOR_GOOD)
     return other_jobs(stored, jobs) if orderly or _is_stopped(stored, jobs) else []
 
 

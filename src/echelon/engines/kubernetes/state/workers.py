@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from echelon.agent.task import GAVE_WAY, INTERRUPTED, NO_LEADER, RANK_FAILED, RUN_OVER
+from echelon.agent.task import GAVE_WAY, INTERRUPTED, LEFT_FOR_GOOD, NO_LEADER, RANK_FAILED, RUN_OVER
 from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.fields import clock, condition_of, json_object, moment, one_line, whole_number
 from echelon.engines.kubernetes.render import dialects
@@ -351,7 +351,7 @@ def _of_container(pod: Object, end: ContainerEnd) -> Loss:
         return Loss(kind="start", how=f"its container could not start: {start_error(end.message)}")
     if end.reason == "ContainerStatusUnknown":
         return Loss(kind="node", how=f"{node_name(pod)} was restarted under it")
-    if end.exit_code == INTERRUPTED:
+    if end.exit_code in (INTERRUPTED, LEFT_FOR_GOOD):
         if pod["metadata"].get("deletionTimestamp"):
             return _DELETED
         return Loss(kind="node-left", how=f"{node_name(pod)} told it to leave (SIGTERM)")

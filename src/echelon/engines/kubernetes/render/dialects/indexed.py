@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from echelon.agent.task import GAVE_WAY, NO_LEADER, RANK_FAILED, RUN_OVER
+from echelon.agent.task import GAVE_WAY, LEFT_FOR_GOOD, NO_LEADER, RANK_FAILED, RUN_OVER
 
 if TYPE_CHECKING:
     from echelon.model.plan import Plan
@@ -49,8 +49,10 @@ def _has_given_way(container: str) -> Object:
 
 
 def _has_failed(container: str) -> Object:
-    """The worker whose rank failed is not replaced: its leader is about to end the run."""
-    codes = {"containerName": container, "operator": "In", "values": [RANK_FAILED]}
+    """The worker whose rank failed, or who was told to leave when no restart was left, is not replaced: its
+    leader is about to end the run. Unlike `FailJob`, this does not heed the pods of a suspended Job.
+    """
+    codes = {"containerName": container, "operator": "In", "values": [RANK_FAILED, LEFT_FOR_GOOD]}
     return {"action": "FailIndex", "onExitCodes": codes}
 
 
