@@ -173,6 +173,16 @@ def test_a_worker_that_was_taken_away_is_told_with_its_kind() -> None:
     assert (restarting.spared, restarting.cause.kind) == (1, "worker-evicted")
 
 
+def test_an_eviction_is_known_at_the_end_though_its_pod_is_gone() -> None:
+    cause = {"summary": "worker 0 was lost: told to leave", "kind": "worker-left", "worker": 0}
+    leader, pods = LeaderEvents(), load("lost-drained").pods
+    assert list(leader.read(line(0, said("failed", 1.0, cause=cause)), pods))
+    assert list(leader.read(line(1, said("verdict", 2.0, outcome="failed", exit_code=1, cause=cause)), []))
+    found = history.finish(leader, stored(), []).cause
+    assert found is not None
+    assert (found.kind, found.disruption) == ("worker-evicted", "drained")
+
+
 # Without a leader
 
 

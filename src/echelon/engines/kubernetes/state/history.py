@@ -20,7 +20,7 @@ from echelon.engines.kubernetes.state.outcome import explain, stopped
 from echelon.engines.kubernetes.state.workers import disruption_of, is_running, last_loss, pods_by_worker
 from echelon.model import ends
 from echelon.model.copy import Manifest
-from echelon.model.event import Event, bounded, is_sound
+from echelon.model.event import Event, RootCause, bounded, is_sound
 from echelon.model.output.log import EventLine, Line, is_gap
 
 
@@ -49,6 +49,7 @@ class LeaderEvents:
 
     def __init__(self, known: set[str] | None = None) -> None:
         self.verdict: Event | None = None
+        self.explained: RootCause | None = None  # of an eviction, as its pod told it, which is gone soon
         self.over = False  # its last line was read
         self.ended_at = 0.0
         self.held = False  # workers have kept results to be fetched
@@ -92,6 +93,8 @@ class LeaderEvents:
             event = replace(event, reason=how, disruption=disruption_of(loss))
         if event.cause is not None and event.cause.kind == "worker-left" and event.kind != "verdict":
             event = replace(event, cause=explain(event.cause, pods))
+            if event.cause is not None and event.cause.disruption is not None:
+                self.explained = event.cause
         yield event
 
 
@@ -135,8 +138,9 @@ def finish(leader: LeaderEvents, stored: Stored, pods: Sequence[Object]) -> Even
     else:
         cause = explain(verdict.cause, pods) if verdict.cause is not None else None
         kept = stored.end.cause if stored.end is not None else None
-        if cause is not None and kept is not None and (kept.worker, kept.rank) == (cause.worker, cause.rank):
-            cause = kept  # explained when the pod was still there
+        for known in (leader.explained, kept):  # explained when the pod was still there
+            if cause is not None and known is not None:
+                cause = known if (known.worker, known.rank) == (cause.worker, cause.rank) else cause
         end = ends.from_verdict(verdict, at=at, cause=cause)
     stated = tuple(each for _, mine in sorted(leader.manifests.items()) for each in mine)
     return replace(end, manifests=stated or None)
