@@ -165,6 +165,7 @@ def test_a_worker_that_was_well_and_taken_away(name: str, kind: str | None) -> N
         (ended(0, reason="Completed"), None),
         (ended(193), None),
         (ended(194), "its node node-a told it to leave (SIGTERM)"),
+        (ended(198), "its node node-a told it to leave (SIGTERM)"),
         (ended(195), "it waited in vain for worker 0"),
         (ended(1), "its agent exited with code 1"),
         (ended(137), "its agent was killed by SIGKILL"),
