@@ -2,7 +2,7 @@
 
 Needs the testbed (`make cluster`): the times that count are the API server's own, and the fake nodes are its.
 
-The goal of 1.5 for "script runs" is missed for two workers; `bench/README.md` says by how much, and where the
+The goal of 1.5 for "script runs" is missed in the median; `bench/README.md` says by how much, and where the
 time goes.
 """
 

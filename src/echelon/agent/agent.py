@@ -3,7 +3,7 @@
 On this machine a supervisor starts the agents and receives their events over the control descriptor; an agent
 ends when the supervisor does. In a pod there is no supervisor: members forward their events to the leader,
 whose log is the run's event log; orders arrive over a socket (`orders.py`); and when the run is over,
-results in the pod are held until the client has fetched them (`finish.py`)."""
+results in the pod are held until the client has fetched them (`ending/finish.py`)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from echelon.agent.task import GAVE_WAY, INTERRUPTED, NO_LEADER, RANK_FAILED, Ta
 
 TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank its first milliseconds
 if TYPE_CHECKING:
-    from echelon.agent.finish import Shutdown
+    from echelon.agent.ending.finish import Shutdown
     from echelon.agent.gang.join import LeaderConnection
     from echelon.agent.gang.leader import Leader
     from echelon.agent.orders import Orders
@@ -199,7 +199,7 @@ class Agent:
     def _shutdown(self) -> Shutdown:
         """How this worker ends. It is made when an end or an order comes: the ranks do not wait for it."""
         if self._ending is None:
-            from echelon.agent.finish import Shutdown
+            from echelon.agent.ending.finish import Shutdown
 
             ending = self._ending = Shutdown(
                 self._loop, self._task, self._worker, self._member, self._sink, self._history, self._in_pod
@@ -303,14 +303,12 @@ class Agent:
             self._shutdown().leave_after_ranks(GAVE_WAY, reason)
 
     def _show_own_failure(self, verdict: dict[str, object]) -> None:
-        """If a rank of this worker is the cause, let its pod show so: by its code and termination message.
-
-        Another Job than the leader's would fail by that code before the leader has left."""
+        """If a rank of this worker is the cause, let its pod show so: by its code and termination message."""
         cause = verdict.get("cause")
         if not isinstance(cause, dict) or cause.get("rank") is None or cause.get("worker") != self._worker:
             return
         self._write_termination({"cause": cause})
-        if self._task.show_failure and self._task.places[self._worker].group == 0:
+        if self._task.may_fail_alone(self._worker):
             self._shutdown().final = RANK_FAILED
 
     def _write_termination(self, content: dict[str, object]) -> None:

@@ -13,7 +13,7 @@ def import_rest() -> None:
     """Import them; those that are there already cost nothing."""
     import shutil  # noqa: F401
 
-    import echelon.agent.finish
+    import echelon.agent.ending.finish
     import echelon.agent.gang.decisions
     import echelon.agent.gang.verdict
     import echelon.agent.output.painting

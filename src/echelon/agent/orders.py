@@ -12,7 +12,7 @@ TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank 
 if TYPE_CHECKING:
     from typing import Callable
 
-    from echelon.agent.finish import Shutdown
+    from echelon.agent.ending.finish import Shutdown
     from echelon.agent.gang.join import LeaderConnection
 
 

@@ -109,11 +109,15 @@ class Task:
         with open(self.secret_file, "rb") as file:
             return file.read().strip()
 
-    def leaves_for_good(self, worker: int) -> bool:
-        """Whether a worker that is told to leave needs no other in its place: the run is over. Another Job
-        than the leader's would fail by the code that says so, before the leader has left.
+    def may_fail_alone(self, worker: int) -> bool:
+        """Whether a worker may leave with a code that fails it, and not its Job. Another Job than the
+        leader's would fail by that, before the leader has left.
         """
-        return self.restarts == 0 and self.show_failure and self.places[worker].group == 0
+        return self.show_failure and self.places[worker].group == 0
+
+    def leaves_for_good(self, worker: int) -> bool:
+        """Whether a worker that is told to leave needs no other in its place: the run is over."""
+        return self.restarts == 0 and self.may_fail_alone(worker)
 
     def ranks(self) -> int:
         """How many ranks the run has."""

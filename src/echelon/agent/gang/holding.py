@@ -1,4 +1,4 @@
-"""What a gang asks of a worker that holds its results, and tells it; `finish.py` does it."""
+"""What a gang asks of a worker that holds its results, and tells it; `ending/finish.py` does it."""
 
 from __future__ import annotations
 

@@ -60,7 +60,6 @@ class Leader:
         self._logs_run = logs_run
         self._failures = failures
         self._peers: dict[int, Connection] = {}
-        self._leaves = False  # its own worker was told to leave
         self._copying: dict[int, float] = {}  # peers whose results are being fetched, and when they said so
         self._giving: dict[int, float] = {}  # peers that send their results to the keeper, and the same
         self._ended: set[int] = set()  # peers that have sent their last event
@@ -190,7 +189,6 @@ class Leader:
 
     def lose_own(self, reason: str) -> None:
         """Worker 0 itself is told to go, and with it this leader, as soon as the gang has settled."""
-        self._leaves = True
         self.gang.lost(0, reason, time.monotonic(), LEFT)
         self.act()
 
@@ -238,8 +236,9 @@ class Leader:
         to leave, who told them, as by suspending their Job, has a moment to tell this one too.
         """
         verdict = self.gang.verdict
-        told = verdict is not None and only_left(verdict) and not self._leaves
-        until = time.monotonic() + (TOGETHER if told else 0.0)
+        leaves = self._own is not None and self._own.leaving
+        waits = verdict is not None and only_left(verdict) and not leaves
+        until = time.monotonic() + (TOGETHER if waits else 0.0)
         self._when(lambda: self._ended >= set(self._peers) and time.monotonic() >= until, done)
 
     def _when(self, settled: Callable[[], bool], done: Callable[[], object]) -> None:

@@ -53,7 +53,7 @@ def find_credential(wanted: Reference, environment: Mapping[str, str] = os.envir
 
 def config_file(environment: Mapping[str, str] = os.environ) -> Path:
     """The file that `docker login` writes."""
-    folder = environment.get("DOCKER_CONFIG") or (home_folder(environment) or Path("/")) / ".docker"
+    folder = environment.get("DOCKER_CONFIG") or _home(environment) / ".docker"
     return Path(folder, "config.json")
 
 
@@ -63,8 +63,12 @@ def _files(environment: Mapping[str, str]) -> Iterator[Path]:
     yield config_file(environment)
     if runtime := environment.get("XDG_RUNTIME_DIR"):
         yield Path(runtime, "containers", "auth.json")
-    folder = environment.get("XDG_CONFIG_HOME") or (home_folder(environment) or Path("/")) / ".config"
+    folder = environment.get("XDG_CONFIG_HOME") or _home(environment) / ".config"
     yield Path(folder, "containers", "auth.json")
+
+
+def _home(environment: Mapping[str, str]) -> Path:
+    return home_folder(environment) or Path("/")  # as a container's HOME is, where the user has none
 
 
 def _read(path: Path) -> dict[str, Any] | None:

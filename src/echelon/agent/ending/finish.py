@@ -86,7 +86,7 @@ class Shutdown:
         if not (self._task.kept and self._member.ran):
             self._hold()
             return
-        from echelon.agent.stock import take_stock
+        from echelon.agent.ending.stock import take_stock
 
         take_stock(self._loop, self._task.kept, self._hold)
 
