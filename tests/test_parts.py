@@ -69,18 +69,21 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(Path(parts.__file__).parents[1]))
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
-    plugins = "-p xdist -p tests.summary -p no:cacheprovider"
+    plugins = "-p xdist -p pytest_timeout -p tests.summary -p no:cacheprovider"
     (tmp_path / "pytest.ini").write_text(
         f"[pytest]\naddopts = {plugins}\nmarkers =\n" + "".join(f"    {mark}\n" for mark in MARKS)
     )
     return tmp_path
 
 
-def small(name: str, *wanted: str, limit: float = 300.0, processes: int = 0) -> parts.Part:
+def small(
+    name: str, *wanted: str, limit: float = 300.0, test_limit: float = 300.0, processes: int = 0
+) -> parts.Part:
     """A part with the small tests that are well, and those that are wanted beside them."""
     unwanted = [f"not {mark}" for mark in MARKS if mark not in wanted]
     options = ("-n", str(processes), "test_small.py")
-    return parts.Part(name=name, marks=" and ".join(unwanted), options=options, limit=limit)
+    marks = " and ".join(unwanted)
+    return parts.Part(name=name, marks=marks, options=options, limit=limit, test_limit=test_limit)
 
 
 def run(*chosen: parts.Part) -> tuple[parts.Account, str]:
@@ -158,6 +161,15 @@ def test_a_part_that_hangs_is_ended_and_shows_its_stacks() -> None:
     assert "local: not over after 10 s" in told
     assert "in test_hangs" in told
     assert account.parts["cluster"].outcome.is_well
+
+
+@pytest.mark.parametrize("processes", [0, 2])
+def test_a_test_that_hangs_fails_alone_at_its_limit_and_shows_where(processes: int) -> None:
+    account, told = run(small("local", "hangs", "once", test_limit=2.0, processes=processes))
+    assert names(account.parts["local"].outcome.failures) == ["test_hangs"]
+    assert names(account.second_tries) == ["test_once"]
+    assert "Timeout (>2.0s)" in told
+    assert "def test_hangs" in told
 
 
 @pytest.mark.parametrize("broken", ["import does_not_exist", "", "def test_nothing_at_all(:"])
