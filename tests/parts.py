@@ -1,8 +1,8 @@
 """`make test` and `make test-all`: the parts of the suite, one after the other, and what is told at the end.
 
 `make test` is the gate: the tests that `tests/gate.py` chooses. `make test-all` holds every test but soak's.
-Every part runs, whatever failed before it. A test that hangs fails at its own limit, and the others go on; the
-limit of a part is for what no test's limit ends, and no measure of how fast the machine is.
+Every part runs, whatever failed before it. A test that hangs fails at its own limit, and the others go on;
+the limit of a part is for what no test's limit ends, and no measure of how fast the machine is.
 
 A test that failed is tried once more, alone. If it passes, it counts as passed, and the last lines name it
 with its first failure: still a bug, and to be mended, but it does not hold up the work of others. More than
