@@ -107,6 +107,24 @@ def test_a_server_that_never_answers_keeps_nobody_waiting(api: Api, stand_in: St
         assert not mirror.is_ready(0.1)
 
 
+def test_a_kind_that_is_served_no_longer_has_no_objects(api: Api, stand_in: StandIn) -> None:
+    """As when an administrator removes a CustomResourceDefinition; its objects are deleted with it."""
+    removed = refuses(404, "NotFound", "the server could not find the requested resource")
+    stand_in.answer_with(says(200, listing(10, pod("a-1", 9))), streams([]), removed)
+    with Mirror(api, {"Pod": ""}) as mirror:
+        assert mirror.is_ready(30)
+        assert names(mirror) == ["a-1"]
+        wait_until(lambda: not names(mirror), "the objects to be gone")
+        assert mirror.trouble is None
+
+
+def test_a_kind_that_was_never_served_keeps_nobody_waiting(api: Api, stand_in: StandIn) -> None:
+    stand_in.answer_with(refuses(404, "NotFound", "the server could not find the requested resource"))
+    with Mirror(api, {"Pod": ""}) as mirror:
+        wait_until(lambda: mirror.is_ready(1), "the kind to count as read")
+        assert names(mirror) == []
+
+
 def test_a_missing_right_is_said(api: Api, stand_in: StandIn) -> None:
     words = (
         'pods is forbidden: User "ann" cannot list resource "pods" in API group "" in the namespace "ours"'

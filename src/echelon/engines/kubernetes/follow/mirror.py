@@ -2,7 +2,7 @@
 
 Followers of a run read this copy instead of polling. A watch that breaks off continues where it was; one that
 is too old (410), or that was away, begins with a new list; an API server that is away is waited for, and
-`trouble` reports it meanwhile."""
+`trouble` reports it meanwhile. A kind that is served no longer has no objects."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Self
 
-from echelon.engines.kubernetes.client.api import Api, Gone, Object
+from echelon.engines.kubernetes.client.api import Api, Gone, NotThere, Object
 from echelon.engines.kubernetes.client.http.stream import Stream
 from echelon.errors import Denied, EchelonError, Unreachable
 
@@ -84,7 +84,9 @@ class Mirror:
         """Why the cluster does not respond, if it does not."""
         now = time.monotonic()
         with self._changed:
-            return next((why for since, why in self._broken.values() if now - since >= _HICCUP), None)
+            broken = list(self._broken.values())
+        lasting = (why for since, why in broken if now - since >= _HICCUP)
+        return next((why for why in lasting if not isinstance(why, NotThere)), None)
 
     def is_ready(self, patience: float) -> bool:
         """Whether the first lists are there, waited for at most `patience` seconds.
@@ -130,8 +132,11 @@ class Mirror:
             except Denied:
                 raise
             except EchelonError as error:
-                self._note(kind, error)
+                since = self._note(kind, error)
                 version = ""  # the next list shows that the cluster responds again
+                # An API server that has just started may not know a CustomResourceDefinition yet.
+                if isinstance(error, NotThere) and time.monotonic() - since >= _HICCUP:
+                    self._replace(kind, [])
                 self._left.wait(pause)
                 pause = min(2 * pause, _PAUSE[1])
 
@@ -161,10 +166,14 @@ class Mirror:
             else:
                 self._objects[kind][_uid(obj)] = obj
 
-    def _note(self, kind: str, error: EchelonError) -> None:
+    def _note(self, kind: str, error: EchelonError) -> float:
+        """Keep why a kind cannot be read; returns since when it is so."""
         with self._changed:
-            since, _ = self._broken.get(kind, (time.monotonic(), error))
+            since, last = self._broken.get(kind, (time.monotonic(), error))
+            if isinstance(error, NotThere) and not isinstance(last, NotThere):
+                since = time.monotonic()
             self._broken[kind] = since, error
+            return since
 
     def _give_up(self, error: EchelonError) -> None:
         with self._changed:
