@@ -37,7 +37,10 @@ def node(name: str, *, gpus: int = 0, ready: bool = True, **more: Any) -> Object
 
 def container(**asked: str) -> Object:
     resources = {"gpu": names.GPU, "cpu": "cpu", "memory": "memory"}
-    return {"name": "c", "resources": {"requests": {resources[key]: value for key, value in asked.items()}}}
+    return {
+        "name": names.CONTAINER,
+        "resources": {"requests": {resources[key]: value for key, value in asked.items()}},
+    }
 
 
 def pod(name: str, on: str | None, *containers: Object, namespace: str = "other", **more: Any) -> Object:

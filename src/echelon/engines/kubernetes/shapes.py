@@ -99,6 +99,7 @@ class Requirements(Shape, frozen=True):
 class Container(Shape, frozen=True):
     """A container; an init container that is restarted runs beside the others."""
 
+    name: str = ""
     resources: Requirements = Requirements()
     restart_policy: str | None = None
 

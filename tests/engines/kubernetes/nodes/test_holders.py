@@ -11,7 +11,10 @@ from tests.engines.kubernetes.nodes.test_usage import seen
 from echelon.cli.printing.render_cluster import cluster_usage
 from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.nodes.holders import leaders, mark_idle
+from echelon.engines.kubernetes.nodes.inventory import Seen
 from echelon.engines.kubernetes.nodes.usage import to_usage
+from echelon.engines.kubernetes.render import dialects
+from echelon.engines.kubernetes.state.workers import container_name
 from echelon.model.engine.usage import ClusterUsage, Holder
 
 TWO = container(gpu="2")
@@ -27,7 +30,7 @@ def keeper(run: str, on: str) -> Object:
     return pod(f"{run}-keeper-xyz", on, container(cpu="100m"), namespace=ME, labels=about)
 
 
-def busy() -> ClusterUsage:
+def busy_cluster() -> Seen:
     pods = [
         since(worker("done", 0, "b", TWO), 2),
         since(worker("fm", 0, "a", TWO), 1),
@@ -38,7 +41,11 @@ def busy() -> ClusterUsage:
         since(worker("small", 0, "a", container(cpu="1")), 5),
         keeper("done", "a"),
     ]
-    return to_usage(seen([node("a", gpus=8), node("b", gpus=8)], pods, [job("next", ["b"], TWO)]), ME)
+    return seen([node("a", gpus=8), node("b", gpus=8)], pods, [job("next", ["b"], TWO)])
+
+
+def busy() -> ClusterUsage:
+    return to_usage(busy_cluster(), ME)
 
 
 def told(holder: Holder) -> tuple[str, str, str, int, str]:
@@ -62,11 +69,31 @@ def test_every_pod_with_gpus_and_every_keeper_by_node_the_longest_first() -> Non
 
 def test_a_run_that_is_over_is_an_idle_holder() -> None:
     usage = busy()
-    assert leaders(usage) == {"fm": "fm-0-abcde", "done": "done-0-abcde"}  # those of our namespace
+    led = leaders(busy_cluster(), ME)
+    assert {run: pod["metadata"]["name"] for run, pod in led.items()} == {
+        "fm": "fm-0-abcde",
+        "done": "done-0-abcde",
+    }  # those of our namespace
     idle = mark_idle(usage, {"done"})
     lingering = [each.pod for each in idle.holders if each.state == "lingering"]
     assert lingering == ["done-0-abcde"]
     assert [each.state for each in usage.holders].count("lingering") == 0
+
+
+@pytest.mark.parametrize("dialect", dialects.DIALECTS)
+def test_the_leader_of_every_kind_of_run_is_known(dialect: str) -> None:
+    known = dialects.named(dialect)
+    labels = {names.RUN: "fm", **known.leader_selector("fm")}
+    others = {key: "1" if key != names.RUN else "fm" for key in labels}
+    own = {**TWO, "name": known.CONTAINER}
+    pods = [
+        since(pod("first", "a", own, namespace=ME, labels=labels), 1),
+        since(pod("second", "a", own, namespace=ME, labels=others), 1),
+    ]
+    led = leaders(seen([node("a", gpus=8)], pods), ME)
+    assert {run: (each["metadata"]["name"], container_name(each)) for run, each in led.items()} == {
+        "fm": ("first", known.CONTAINER)
+    }
 
 
 def test_idle_holders_come_first(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from typing import Any, Self
 
 import pytest
+from tests.conftest import wait_until
 
+from echelon.engines.kubernetes.watched import lines
 from echelon.engines.kubernetes.watched.lines import follow_lines, merged_lines
 from echelon.errors import Denied, Refused, Unreachable
 
@@ -31,22 +35,28 @@ class Logs:
 
     def __init__(self, **answers: list[Log]) -> None:
         self._answers = answers
+        self.asked: list[str] = []  # the times from which on logs were asked for
         self.names: dict[str, str] = {}  # uids of pods that have got a name since
 
     def is_replaced(self, _kind: str, known: dict[str, Any]) -> bool:
         name, uid = known["metadata"]["name"], known["metadata"]["uid"]
         return self.names.get(name, uid) != uid
 
-    def logs(self, pod: str, **_: object) -> Log:
+    def find(self, _kind: str, name: str, **_: object) -> dict[str, Any] | None:
+        """The pod, ended when there is no further answer."""
+        return pod(name, "Running" if len(self._answers[name]) > 1 else "Succeeded")
+
+    def logs(self, pod: str, *, since: str = "", **_: object) -> Log:
         answers = self._answers[pod]
+        self.asked.append(since)
         return answers.pop(0) if len(answers) > 1 else answers[0]
 
 
-def pod(name: str) -> dict[str, Any]:
+def pod(name: str, phase: str = "Running") -> dict[str, Any]:
     return {
         "metadata": {"name": name, "uid": name},
         "spec": {"containers": [{"name": "pytorch"}]},
-        "status": {"phase": "Running"},
+        "status": {"phase": phase},
     }
 
 
@@ -78,8 +88,63 @@ def test_a_pod_that_has_not_begun_has_no_lines() -> None:
 def test_a_follower_goes_on_after_a_lost_connection() -> None:
     broken = Log([stamped(1, "one"), Unreachable("away")])
     api: Any = Logs(a=[broken, Log([stamped(1, "one"), stamped(2, "two")])], b=[Log()])
-    lines = follow_lines(api, lambda: PODS, lambda: True)
-    assert [line.text for line in lines] == ["one", "two"]
+    found = follow_lines(api, lambda: PODS, lambda: True)
+    assert [line.text for line in found] == ["one", "two"]
+
+
+def test_a_file_that_is_full_costs_a_follower_no_line() -> None:
+    """The kubelet serves its newest file only: what was read before the cut is not in the next answer."""
+    broken = Log([stamped(1, "one"), stamped(2, "two"), stamped(3, "three"), Unreachable("away")])
+    api: Any = Logs(
+        a=[broken, Log([stamped(3, "three"), stamped(3, "and more"), stamped(4, "four")])], b=[Log()]
+    )
+    found = list(follow_lines(api, lambda: PODS, lambda: True))
+    assert [line.text for line in found] == ["one", "two", "three", "and more", "four"]
+    assert [line.sequence for line in found] == [1, 2, 3, 4, 5]
+    assert "2026-01-01T00:00:01Z" in api.asked
+
+
+def test_a_stream_that_the_api_server_ends_is_taken_up_again() -> None:
+    """As it does after some hours; the pod runs on."""
+    api: Any = Logs(a=[Log([stamped(1, "one")]), Log([stamped(1, "one"), stamped(2, "two")])], b=[Log()])
+    found = follow_lines(api, lambda: PODS, lambda: True)
+    assert [line.text for line in found] == ["one", "two"]
+
+
+def test_an_outage_does_not_end_a_follower() -> None:
+    looks = iter([False, Unreachable("away"), Unreachable("away")])
+
+    def over() -> bool:
+        answer = next(looks, True)
+        if isinstance(answer, Unreachable):
+            raise answer
+        return answer
+
+    api: Any = Logs(a=[Log([stamped(1, "one")])], b=[Log([stamped(2, "two")])])
+    assert sorted(line.text for line in follow_lines(api, lambda: PODS, over)) == ["one", "two"]
+
+
+def test_a_reader_that_pauses_fills_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lines, "_AHEAD", 3)
+    taken = 0
+
+    class Long(Log):
+        def __iter__(self) -> Any:
+            nonlocal taken
+            for number in range(1000):
+                taken += 1
+                yield stamped(number % 60, str(number))
+
+    api: Any = Logs(a=[Long()], b=[Log()])
+    follower = follow_lines(api, lambda: {0: PODS[0]}, lambda: True)
+    assert next(follower).text == "0"
+    time.sleep(0.2)
+    assert taken < 10
+    assert "log a" in {each.name for each in threading.enumerate()}
+    follower.close()
+    wait_until(
+        lambda: "log a" not in {each.name for each in threading.enumerate()}, "the reader of the log to leave"
+    )
 
 
 def test_a_pod_that_has_got_the_name_of_another_is_read_as_itself() -> None:
@@ -90,7 +155,7 @@ def test_a_pod_that_has_got_the_name_of_another_is_read_as_itself() -> None:
     second["metadata"]["uid"] = "another"
 
     class Replaced(Logs):
-        def logs(self, pod: str, **_: object) -> Log:
+        def logs(self, pod: str, **_: Any) -> Log:
             found = super().logs(pod)
             if found is new:
                 self.names[pod] = "another"
@@ -104,8 +169,8 @@ def test_a_pod_that_has_got_the_name_of_another_is_read_as_itself() -> None:
     def over() -> bool:
         return bool(api.names)
 
-    lines = [line.text for line in follow_lines(api, look, over)]
-    assert lines == ["one", "two", "first", "second", "third"]
+    found = [line.text for line in follow_lines(api, look, over)]
+    assert found == ["one", "two", "first", "second", "third"]
 
 
 def test_who_may_not_read_logs_is_told() -> None:

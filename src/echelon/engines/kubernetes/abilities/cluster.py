@@ -158,12 +158,14 @@ class ClusterMeter:
         """Look at the cluster, as far as the user may."""
         from echelon.engines.kubernetes.follow.lingering import find_lingering
         from echelon.engines.kubernetes.follow.listing import damaged_runs
+        from echelon.engines.kubernetes.nodes import inventory
         from echelon.engines.kubernetes.nodes.holders import leaders, mark_idle
-        from echelon.engines.kubernetes.nodes.usage import measure_usage, with_damaged
+        from echelon.engines.kubernetes.nodes.usage import to_usage, with_damaged
 
         api = self._connect()
-        found = measure_usage(api)
-        found = mark_idle(found, find_lingering(api, leaders(found)))
+        seen = inventory.see(api)
+        over = find_lingering(api, leaders(seen, api.namespace))
+        found = mark_idle(to_usage(seen, api.namespace), over)
         try:
             damaged = damaged_runs(api, lambda name: RunRef(engine="k8s", name=name))
         except Denied:

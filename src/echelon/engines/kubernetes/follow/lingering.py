@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from echelon.engines.kubernetes.client.api import Api
+from echelon.engines.kubernetes.client.api import Api, Object
 from echelon.engines.kubernetes.follow.borne_out import says_over
 from echelon.errors import EchelonError
 
@@ -13,15 +13,15 @@ _AT_ONCE = 8
 _MOST = 64  # runs that are looked at; `top` shows no more on any screen
 
 
-def find_lingering(api: Api, leaders: Mapping[str, str]) -> set[str]:
+def find_lingering(api: Api, leaders: Mapping[str, Object]) -> set[str]:
     """Of runs, given with the pods of their leaders, those that are over."""
     if not leaders:
         return set()
     from concurrent.futures import ThreadPoolExecutor
 
-    def look(pod: str) -> bool:
+    def look(pod: Object) -> bool:
         try:
-            return says_over(api, {"metadata": {"name": pod}}) is True
+            return says_over(api, pod) is True
         except EchelonError:  # its pod has just gone, or its log may not be read
             return False
 

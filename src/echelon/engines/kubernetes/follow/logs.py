@@ -96,8 +96,9 @@ def read_pod(
     while not leave.is_set():
         was_ended = ended()  # asked before reading: what was written by then will be read
         try:
-            since = _since(read.at)
-            with api.logs(name, container=container, follow=follow, since=since, stamped=True) as stream:
+            with api.logs(
+                name, container=container, follow=follow, since=since(read.at), stamped=True
+            ) as stream:
                 opened(stream)
                 pieces = own_pieces(api, pod, stream) if again else stream
                 again = maker_of(pod).get("kind") not in (None, "Job")  # a Job's have names of their own
@@ -181,7 +182,10 @@ def is_last_line(line: Line, worker: int) -> bool:
     return False
 
 
-def _since(at: float) -> str:
+def since(at: float) -> str:
+    """From when on a log is asked for whose last line is of that time; some lines come again. Everything, if
+    there was none.
+    """
     if not at:
         return ""
     return datetime.fromtimestamp(max(0.0, at - _OVERLAP), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

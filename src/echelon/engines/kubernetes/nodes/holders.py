@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import replace
+from typing import Any
 
 from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.fields import moment
@@ -39,13 +40,25 @@ def mark_idle(usage: ClusterUsage, over: Collection[str]) -> ClusterUsage:
     return replace(usage, holders=tuple(holders))
 
 
-def leaders(usage: ClusterUsage) -> dict[str, str]:
-    """The pods of worker 0 of the runs of our namespace that hold GPUs, by run."""
-    return {
-        each.name: each.pod
-        for each in usage.holders
-        if each.state == "running" and "/" not in each.name and each.pod.startswith(f"{each.name}-0-")
-    }
+def leaders(seen: inventory.Seen, me: str) -> dict[str, dict[str, Any]]:
+    """The running pods of worker 0 that hold GPUs, by run of our namespace: its name and the agent's
+    container. Which pod that is, its dialect knows.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for pod in seen.pods:
+        about = pod.metadata
+        run = about.labels.get(names.RUN, "")
+        if not run or about.namespace != me or pod.status.phase != "Running":
+            continue
+        if not (inventory.is_bound(pod) and _gpus(pod_requests(pod.spec))):
+            continue
+        containers = {each.name for each in pod.spec.containers or ()}
+        for dialect in dialects.DIALECTS.values():
+            leads = dialect.leader_selector(run).items() <= about.labels.items()
+            if leads and dialect.CONTAINER in containers:
+                agents = {"containers": [{"name": dialect.CONTAINER}]}
+                found[run] = {"metadata": {"name": about.name}, "spec": agents}
+    return found
 
 
 def _pods(seen: inventory.Seen, me: str) -> Iterator[Holder]:

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 from echelon.engines.kubernetes import names, shapes
 from echelon.engines.kubernetes.nodes import inventory
@@ -18,9 +17,6 @@ from echelon.engines.kubernetes.ownership.kubeflow_labels import job_of
 from echelon.model.engine.cluster import Node
 from echelon.model.engine.usage import ClusterRun, ClusterUsage, NodeUse
 
-if TYPE_CHECKING:
-    from echelon.engines.kubernetes.client.api import Api
-
 
 @dataclass(slots=True)
 class _Sum:
@@ -30,11 +26,6 @@ class _Sum:
     running: bool = False
     asked: Sums = field(default_factory=dict)
     nodes: set[str] = field(default_factory=set)
-
-
-def measure_usage(api: Api) -> ClusterUsage:
-    """Look at the cluster, as far as the user's rights go."""
-    return to_usage(inventory.see(api), api.namespace)
 
 
 def to_usage(seen: inventory.Seen, me: str) -> ClusterUsage:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NoReturn
 from echelon.engines.base import Saving, TakeOver
 from echelon.engines.kubernetes.client.api import Api, NotThere, Object
 from echelon.engines.kubernetes.client.place import USUAL, Place
+from echelon.engines.kubernetes.follow.troubles import out_of_touch
 from echelon.engines.kubernetes.watched.holding import hold_back
 from echelon.engines.kubernetes.watched.kinds import Address, parse_address
 from echelon.engines.kubernetes.watched.lines import follow_lines, merged_lines, read_lines
@@ -32,7 +33,7 @@ from echelon.engines.kubernetes.watched.state import (
     with_replaced,
 )
 from echelon.engines.kubernetes.watched.waiting import find_waiting
-from echelon.errors import EchelonError, StateTrouble, Unavailable, UnknownRun
+from echelon.errors import EchelonError, StateTrouble, Unavailable, UnknownRun, Unreachable
 from echelon.model.copy import LeftOut
 from echelon.model.engine.cluster import Cluster
 from echelon.model.engine.traits import Traits, Where
@@ -76,12 +77,29 @@ class WatchedJobs:
         return record_of(self._full(ref), self._see(ref))
 
     def events(self, ref: RunRef, *, follow: bool = False, timeout: float | None = None) -> Iterator[Event]:
-        """What the objects tell; with `follow`, what is new at every look."""
+        """What the objects tell; with `follow`, what is new at every look. An API server that goes away is
+        waited for, and reported.
+        """
         deadline = None if timeout is None else time.monotonic() + timeout
         told: list[Event] = []
         replaced = Replacements()
+        away = False
         while True:
-            for event in self._happened(ref, replaced):
+            try:
+                happened, away = self._happened(ref, replaced), False
+            except Unreachable as error:
+                if not (follow and told):
+                    raise
+                trouble, happened = out_of_touch(error), []
+                if not away:
+                    yield Event(
+                        kind="waiting",
+                        at=round(time.time(), 3),
+                        reason=trouble.sentence,
+                        trouble=trouble.kind,
+                    )
+                away = True
+            for event in happened:
                 if event not in told:
                     told.append(event)
                     yield event
