@@ -86,8 +86,10 @@ def test_an_end_that_was_told_is_the_end_though_another_look_does_not_show_it() 
     run = Run(RunRef(engine="memory", name="fm"), engine)
     found = run.wait(show=False)
     assert (found.state, found.root_cause is not None) == ("failed", True)
-    with pytest.raises(RunTimedOut, match="is still"):
+    with pytest.raises(RunTimedOut, match=r"is still .* after 0\.0 s"):
         run.wait(0.01, show=False)
+    with pytest.raises(RunTimedOut, match=r"is still .* after 5 m 0 s"):  # the fake's events end at once
+        run.wait("5m", show=False)
 
 
 def test_a_command_that_was_told_the_end_ends_as_the_run_did(capsys: pytest.CaptureFixture[str]) -> None:

@@ -138,7 +138,7 @@ class Run:
             # What told the end may be gone by now, and a worker be on its way that was to replace it.
             status = fold(self._look(), [end] if end is not None else [])
             if status.state not in FINAL:
-                raise no_end(status, timeout)
+                raise no_end(status, seconds)
         if check and (failure := self._failure(status)) is not None:
             raise failure
         return status

@@ -7,6 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from echelon.errors import EchelonError, RunTimedOut, StateTrouble
+from echelon.model.display import duration
 from echelon.model.job import Job
 from echelon.model.status import Status
 
@@ -54,13 +55,12 @@ def advice_on(status: Status, uri: str, job: Callable[[], Job]) -> str | None:
     return None
 
 
-def no_end(status: Status, timeout: float | str | None) -> EchelonError:
+def no_end(status: Status, timeout: float | None) -> EchelonError:
     """Why a wait for a run is over before the run is."""
     if status.state == "recorded":
         return StateTrouble(
             f"run {status.name!r} was recorded and never started",
             hint=f"submit it again, or `echelon rm {status.name}`",
         )
-    return RunTimedOut(
-        f"run {status.name!r} is still {status.state} after {timeout} s", hint="it goes on; wait longer"
-    )
+    waited = "" if timeout is None else f" after {duration(timeout)}"
+    return RunTimedOut(f"run {status.name!r} is still {status.state}{waited}", hint="it goes on; wait longer")

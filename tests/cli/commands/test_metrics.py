@@ -103,10 +103,16 @@ def test_a_run_that_measures_nothing_says_so(call: Call, hello: str) -> None:
 def test_names_that_would_do_something_to_a_terminal(call: Call, write: Write) -> None:
     write("train.py", 'print(\'{"\\\\u001b]0;title\\\\u0007": 1, "\\\\u009b2J": 2}\')')
     assert call("run", "--name", "fm", "train.py").returncode == 0
-    for words in ([], ["-f"], ["-o", "csv"], ["-o", "json"], ["--plot", "--metric", "\x1b]0;title\x07"]):
+    formats = ([], ["-f"], ["-o", "csv"], ["-o", "json"], ["-o", "yaml"])
+    for words in (*formats, ["--plot", "--metric", "\x1b]0;title\x07"]):
         shown = call("metrics", "fm", *words)
         assert shown.returncode == 0
-        assert "\x1b" not in shown.stdout
+        assert not {"\x1b", "\x9b"} & set(shown.stdout)
+    for words in ([], ["-o", "json"], ["-o", "yaml"]):
+        shown = call("events", "fm", *words)
+        assert shown.returncode == 0
+        assert not {"\x1b", "\x9b"} & set(shown.stdout)
+    assert '"name":"\\u009b2J"' in call("events", "fm", "-o", "json").stdout
 
 
 def test_events_of_a_run_that_has_ended(run: str, call: Call) -> None:

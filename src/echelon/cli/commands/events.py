@@ -78,13 +78,9 @@ def _as_data(item: object) -> dict[str, Any]:
 
 
 def _encoded(data: dict[str, Any], format_: str) -> str:
-    import msgspec
+    from echelon.cli.printing.data_text import json_text, yaml_text
 
-    if format_ == "json":
-        return msgspec.json.encode(data).decode() + "\n"
-    import yaml
-
-    return yaml.safe_dump([data], sort_keys=False, allow_unicode=True)
+    return json_text(data) + "\n" if format_ == "json" else yaml_text([data])
 
 
 def _line(event: Event) -> str:

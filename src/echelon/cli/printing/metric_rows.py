@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TextIO
 
+from echelon.cli.printing.data_text import json_text, yaml_text
 from echelon.cli.printing.say import shown
 from echelon.metrics.text import is_finite
 from echelon.model.output.metric import COLUMNS, Metric, as_row
@@ -43,18 +44,11 @@ def _csv(to: TextIO) -> Print:
 
 
 def _json(to: TextIO) -> Print:
-    import msgspec
-
-    encode = msgspec.json.Encoder().encode
-    return lambda run, metric: to.write(encode({"run": run, **as_data(metric)}).decode() + "\n")
+    return lambda run, metric: to.write(json_text({"run": run, **as_data(metric)}) + "\n")
 
 
 def _yaml(to: TextIO) -> Print:
-    import yaml
-
-    return lambda run, metric: to.write(
-        yaml.safe_dump([{"run": run, **as_data(metric)}], sort_keys=False, allow_unicode=True)
-    )
+    return lambda run, metric: to.write(yaml_text([{"run": run, **as_data(metric)}]))
 
 
 def _text(to: TextIO) -> Print:

@@ -154,7 +154,6 @@ def ending(status: Status, recent: Recent | None = None, *, resumable: bool = Fa
     not repeated.
     """
     took = duration((status.ended or time.time()) - status.created)
-    folder = Path(status.results or "")
     if status.state == "succeeded":
         where = status.reason or _whereabouts(status)
         notice(f"{style('succeeded', fg='green')} in {took}; {where}")
@@ -165,7 +164,8 @@ def ending(status: Status, recent: Recent | None = None, *, resumable: bool = Fa
         seen = recent is not None and cause.tail and recent.in_sight(cause.rank, cause.tail[-1])
         for text in cause_lines(cause, with_tail=not seen and len(ranks_of(status)) > 1):
             say(text, err=True)
-    if (folder / "logs").exists():
+    folder = Path(status.results or "")
+    if status.results and (folder / "logs").exists():
         what = "the output as it came, without what was missed," if is_streamed(folder) else "all output"
         notice(f"{what} is in {near(status.results)}/logs")
     if resumable and status.state in ("failed", "lost", "timed-out"):
@@ -192,7 +192,7 @@ def _whereabouts(status: Status) -> str:
     place = status.results or ""
     if place.startswith("pvc:"):
         return f"results on a volume: {place}"
-    if holds_results(Path(place)):
+    if place and holds_results(Path(place)):
         return f"results in {near(place)}"
     if status.fetched_to is not None:
         host, _, path = status.fetched_to.partition(":")
