@@ -6,14 +6,20 @@ from __future__ import annotations
 
 import gzip
 import json
+import socket
 import subprocess
 import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 
 import pytest
 from tests.engines.kubernetes.stand_in import POD, Certificates, Proxy, StandIn, cuts, says
 
 from echelon.engines.kubernetes.client.api import Api
+from echelon.engines.kubernetes.client.http import direct
 from echelon.engines.kubernetes.client.http.direct import is_plain
 from echelon.engines.kubernetes.client.login.access import Access
 from echelon.errors import Unreachable
@@ -74,6 +80,39 @@ def test_a_server_below_a_path(access: Access, stand_in: StandIn) -> None:
     assert Api(below, "team").get("Pod", "p") == POD
     assert stand_in.paths() == ["/k8s/clusters/c-1/api/v1/namespaces/team/pods/p"]
     assert stand_in.seen[0].headers["host"] == f"127.0.0.1:{stand_in.port}"
+
+
+@pytest.fixture
+def slow_way(stand_in: StandIn) -> Iterator[int]:
+    """A port that leads to the server; every piece takes half a second, either way."""
+
+    def pump(source: socket.socket, to: socket.socket) -> None:
+        with suppress(OSError):
+            while data := source.recv(2**16):
+                time.sleep(0.5)
+                to.sendall(data)
+
+    with socket.create_server(("127.0.0.1", 0)) as server, ExitStack() as kept:
+
+        def accept() -> None:
+            with suppress(OSError):
+                while True:
+                    ours = kept.enter_context(server.accept()[0])
+                    theirs = kept.enter_context(socket.create_connection(("127.0.0.1", stand_in.port)))
+                    for pair in ((ours, theirs), (theirs, ours)):
+                        threading.Thread(target=pump, args=pair, daemon=True).start()
+
+        threading.Thread(target=accept, daemon=True).start()
+        yield server.getsockname()[1]
+
+
+def test_a_server_that_is_slow_to_greet_is_not_away(
+    access: Access, slow_way: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The handshake takes as long as an answer; only the connection must be accepted soon."""
+    monkeypatch.setattr(direct, "CONNECT", 0.3)
+    api = Api(replace(access, server=f"https://127.0.0.1:{slow_way}"), "team")
+    assert api.get("Pod", "p") == POD
 
 
 def test_a_proxy_is_the_librarys_matter(access: Access, stand_in: StandIn) -> None:

@@ -18,7 +18,7 @@ from urllib.parse import urlencode, urlsplit
 
 from echelon.values import frozen
 
-CONNECT, READ = 5.0, 30.0  # seconds to connect, and between two pieces of a response
+CONNECT, READ = 5.0, 30.0  # seconds until a connection is accepted, and between two pieces of a response
 # Idle connections are kept for a moment; the number of open ones is not limited here.
 KEPT, KEPT_FOR = 10, 30.0
 _PLAIN = re.compile(r"https?://(?:[A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?(?:/[A-Za-z0-9._~/-]*)?")
@@ -131,11 +131,11 @@ class Pool:
         connection.auto_open = 0  # or a connection that was closed would be made anew unnoticed, without TLS
         try:
             connection.connect()
+            connection.sock.settimeout(READ)  # who takes the connection is there, however slow
             if self._tls is not None:
                 connection.sock = self._tls.wrap_socket(
                     connection.sock, server_hostname=self._server_name or host
                 )
-            connection.sock.settimeout(READ)
         except (OSError, ValueError) as error:
             connection.close()
             raise Broken(never_made=True) from error

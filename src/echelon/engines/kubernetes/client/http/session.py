@@ -222,7 +222,10 @@ class Session:
             params=list(params),
             headers=self._complete(headers, proof),
             content=body,
-            timeout=httpx2.Timeout(READ, connect=CONNECT, read=read, pool=None),
+            # The library counts the TLS handshake as connecting, and a slow server takes its time for that.
+            timeout=httpx2.Timeout(
+                READ, connect=READ if self._has_answered else CONNECT, read=read, pool=None
+            ),
             extensions=self._extensions(connection),
         )
         try:
