@@ -148,7 +148,9 @@ class Speechless(MemoryEngine):
     def stop(self, ref: RunRef, *, signal: StopSignal = "SIGTERM") -> None:
         raise self.lost(ref, signal)
 
-    def remove(self, ref: RunRef, tell: Callable[[str], object] = print) -> Sequence[str]:
+    def remove(
+        self, ref: RunRef, tell: Callable[[str], object] = print, *, force: bool = False
+    ) -> Sequence[str]:
         raise self.lost(ref, tell)
 
     def read(self, ref: RunRef) -> Record:

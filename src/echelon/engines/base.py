@@ -64,7 +64,7 @@ class RunDamaged(StateTrouble):
     def __init__(self, name: str, problem: str, *, hint: str = "") -> None:
         super().__init__(
             f"run {name!r} is damaged: {problem}",
-            hint=hint or f"`echelon rm {name}` removes it; its results stay",
+            hint=hint or f"`echelon rm {name}` removes it, unless something of it still runs",
         )
         self.problem = problem
 
@@ -303,9 +303,13 @@ class Engine(Protocol):
         """
         ...
 
-    def remove(self, ref: RunRef, tell: Callable[[str], object] = lambda _: None) -> Sequence[str]:
+    def remove(
+        self, ref: RunRef, tell: Callable[[str], object] = lambda _: None, *, force: bool = False
+    ) -> Sequence[str]:
         """Forget a run that has ended; its name is free. Results stay; returns the volumes that have some.
-        What only has the run's name is left, and `tell` gets a line on it.
+        What only has the run's name is left, and `tell` gets a line on it. Raises StateTrouble where results
+        would be lost that were not fetched, or where something lives of a run that is damaged; with `force`
+        they are lost, and it is ended.
         """
         ...
 

@@ -143,13 +143,15 @@ class KubernetesEngine(Submitting):
 
         return stop_run(self.api, self._ref(ref.name), signal, patient=ref.name != self._starting)
 
-    def remove(self, ref: RunRef, tell: Callable[[str], object] = lambda _: None) -> Sequence[str]:
+    def remove(
+        self, ref: RunRef, tell: Callable[[str], object] = lambda _: None, *, force: bool = False
+    ) -> Sequence[str]:
         """Delete every object of a run that has ended; a user's volumes stay, and one that was made for the
         run until its results are fetched to this machine. `tell` gets what has its name, and is not its own.
         """
         from echelon.engines.kubernetes.ending import remove_run
 
-        return remove_run(self.api, self._submissions, self._ref(ref.name), tell)
+        return remove_run(self.api, self._submissions, self._ref(ref.name), tell, force=force)
 
     def runs(self) -> Sequence[RunSummary]:
         """Every run of the namespace, from a few lists; of logs, only the last lines of some."""

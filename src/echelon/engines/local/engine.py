@@ -293,9 +293,15 @@ class LocalEngine:
         """Write a stop request for the supervisor; a run that never got one ends here."""
         return ending.stop(self.store.find(ref.name), signal)
 
-    def remove(self, ref: RunRef, tell: Callable[[str], object] = lambda _: None) -> Sequence[str]:  # noqa: ARG002
+    def remove(
+        self,
+        ref: RunRef,
+        tell: Callable[[str], object] = lambda _: None,  # noqa: ARG002
+        *,
+        force: bool = False,
+    ) -> Sequence[str]:
         """Forget the run, once its supervisor has ended and nothing of it is left running."""
-        ending.settle_for_removal(self.store.find(ref.name))
+        ending.settle_for_removal(self.store.find(ref.name), force=force)
         self.store.delete(ref.name)
         return ()
 

@@ -267,7 +267,13 @@ class MemoryEngine:
                 self._changed.notify_all()
                 self._serve_queue()
 
-    def remove(self, ref: RunRef, tell: Callable[[str], object] = lambda _: None) -> Sequence[str]:  # noqa: ARG002
+    def remove(
+        self,
+        ref: RunRef,
+        tell: Callable[[str], object] = lambda _: None,  # noqa: ARG002
+        *,
+        force: bool = False,  # noqa: ARG002 - no results are lost, and no run is damaged
+    ) -> Sequence[str]:
         """Forget the run."""
         with self._changed:
             run = self._find(ref)

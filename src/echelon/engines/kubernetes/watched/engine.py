@@ -133,7 +133,13 @@ class WatchedJobs:
         self.api.patch(self._resource(address), address.name, change, uid=seen.job["metadata"].get("uid", ""))
         return "it is suspended: its pods end, and the job stays until `echelon rm`"
 
-    def remove(self, ref: RunRef, tell: Callable[[str], object] = lambda _: None) -> Sequence[str]:  # noqa: ARG002
+    def remove(
+        self,
+        ref: RunRef,
+        tell: Callable[[str], object] = lambda _: None,  # noqa: ARG002
+        *,
+        force: bool = False,  # noqa: ARG002 - its results are not ours to lose
+    ) -> Sequence[str]:
         """Delete a job that has ended: that one, not another that has got its name meanwhile."""
         address = parse_address(ref.name)
         seen = self._see(ref)
