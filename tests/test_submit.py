@@ -151,7 +151,7 @@ class Speechless(MemoryEngine):
     def remove(
         self, ref: RunRef, tell: Callable[[str], object] = print, *, force: bool = False
     ) -> Sequence[str]:
-        raise self.lost(ref, tell)
+        raise self.lost(ref, tell, force)
 
     def read(self, ref: RunRef) -> Record:
         if self.silent and not self.sees:

@@ -219,9 +219,33 @@ def test_a_record_that_cannot_be_read_is_one_line(world: Path) -> None:
     assert (code, [row.split()[:2] for row in shown.splitlines() if RUN in row][-1]) == (0, [RUN, "damaged"])
     code, shown = say(Shelf([each for each in objects if each["kind"] == "ConfigMap"], LOG), "top", "--once")
     assert [row.split()[:2] for row in shown.splitlines() if RUN in row] == [[RUN, "damaged"]], shown
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        (("data", "record.json"), "{"),
+        (("metadata", "annotations", "echelon.dev/schema"), "99"),
+        (("metadata", "annotations", "echelon.dev/dialect"), "another"),
+    ],
+)
+def test_a_record_that_cannot_be_read_is_not_removed_while_anything_of_its_run_lives(
+    world: Path, place: tuple[Any, ...], value: str
+) -> None:
+    objects = with_field("ConfigMap", place, value)
     shelf = Shelf(objects, LOG)
-    assert say(shelf, "rm", RUN)[0] == 0
-    assert any(method == "DELETE" for method, _ in shelf.changes)
+    code, shown = say(shelf, "rm", RUN)
+    assert (code, shelf.changes) == (115, []), shown
+    assert re.search(rf"not over: (Job|Pod) {RUN}", " ".join(shown.split())), shown
+    assert f"`echelon rm --force {RUN}`" in " ".join(shown.split())
+    nothing_lives = Shelf([each for each in objects if each["kind"] not in ("Pod", "Job")], LOG)
+    tries = [(nothing_lives, ["rm", RUN])]
+    if value != "another":  # of which it is not known what its pods are made of
+        tries.append((shelf, ["rm", "--force", RUN]))
+    for there, words in tries:
+        code, shown = say(there, *words)
+        assert code == 0, shown
+        assert any(method == "DELETE" for method, _ in there.changes)
 
 
 @pytest.mark.parametrize("name", ["x" * 200, "a,b", "a)", "dotted.name", "../x"])

@@ -26,7 +26,7 @@ from echelon.model.copy import LeftOut
 from echelon.model.event import Event
 from echelon.model.output.log import LogLine
 from echelon.model.run import Record, RunRef, StopSignal, opening_status
-from echelon.model.status import RunSummary, fold
+from echelon.model.status import RunSummary, Status, fold
 
 if TYPE_CHECKING:
     from echelon.engines.kubernetes.client.api import Api
@@ -158,7 +158,13 @@ class KubernetesEngine(Submitting):
         from echelon.engines.kubernetes.follow.listing import is_own, list_runs
 
         who = identity.ask(self.api)
-        rows = list_runs(
-            self.api, self._ref, lambda ref: fold(opening_status(self.read(ref)), self.events(ref))
-        )
-        return [replace(row, own=is_own(row, who(), current_user())) for row in rows]
+
+        def is_mine(row: RunSummary, uid: str) -> bool:
+            # Whoever has spoiled a record may have written another owner, too.
+            submitted = row.state == "damaged" and self._submissions.results_of(uid) is not None
+            return submitted or is_own(row, who(), current_user())
+
+        def look(ref: RunRef) -> Status:
+            return fold(opening_status(self.read(ref)), self.events(ref))
+
+        return list_runs(self.api, self._ref, look, is_mine)

@@ -59,7 +59,9 @@ class Taking:
         pods: tuple[str | None, ...] = ("demo-0", "demo-1"),
         missing: tuple[Missing, ...] = (),
         end: Event | None = END,
+        may: bool = True,
     ) -> None:
+        self._may = may
         self.done: list[str] = []
         self.submissions = Submissions()
         self.uid, self.created = stored().uid, stored().run.created
@@ -93,7 +95,7 @@ class Taking:
             monkeypatch.setattr(module, name, lambda *_, name=name: self.done.append(name))
 
     def may(self, *_: object, **__: object) -> bool:
-        return True
+        return self._may
 
     def patch(self, _kind: str, _name: str, change: dict[str, Any], *, uid: str) -> None:
         assert uid == self.uid
@@ -126,6 +128,27 @@ def test_what_cannot_be_copied_is_with_the_error_of_what_is_missing(
     with pytest.raises(ResultsIncomplete) as caught:
         Taking(apart, submitted=True, missing=(missing,)).collect()
     assert list(caught.value.left_out) == [PIPE]
+
+
+def test_without_the_right_to_fetch_them_results_are_missing_and_not_fetched(
+    apart: pytest.MonkeyPatch,
+) -> None:
+    """Workers that wait, as they were told to, keep them; of others they are gone, which is no success."""
+    held = Taking(apart, submitted=True, missing=(SILENT,), may=False)
+    with pytest.raises(
+        ResultsIncomplete, match="worker 1: its files not fetched: you may not create"
+    ) as caught:
+        held.collect()
+    assert "echelon doctor --role" in caught.value.hint
+    assert (held.done, held.fetched()) == (["gather"], False)
+    gone = Taking(apart, submitted=True, missing=(LOST,), may=False)
+    for _ in range(2):
+        with pytest.raises(ResultsIncomplete, match="may not create pods/exec, and its pod is gone"):
+            gone.collect()
+    assert gone.written["path"] == ""
+    assert gone.written["missing"] == [
+        "worker 1: its files not fetched: you may not create pods/exec, and its pod is gone"
+    ]
 
 
 @pytest.mark.core
@@ -231,9 +254,12 @@ class TestOnACluster:
     ) -> None:
         run = submit(Prepared(job=job(output=Output(size=10 << 20))), engine)
         assert list(run.events())[-1].kind == "finished"
-        run.remove()  # nobody has fetched them: the volume stays
+        with pytest.raises(StateTrouble, match="the volume claim demo-results") as caught:
+            run.remove()  # nobody has fetched them
+        assert "`echelon rm --force demo`" in caught.value.hint
         assert [each["metadata"]["name"] for each in namespace.items("pvc")] == ["demo-results"]
-        namespace("delete", "pvc", "demo-results")
+        run.remove(force=True)
+        wait_until(lambda: not namespace.items("pvc"), "the volume to go")
         run = submit(Prepared(job=job(output=Output(size=10 << 20))), engine)
         assert run.wait(PATIENCE).state == "succeeded"
         assert Path("runs/demo/made").read_text() == "by it"
