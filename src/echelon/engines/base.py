@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -223,8 +223,10 @@ class Engine(Protocol):
         """
         ...
 
-    def check(self, job: Job) -> None:
-        """Raise what is known to keep the job from ever running here: what it names and is not there."""
+    def check(self, job: Job, coming: Collection[tuple[str, str]] = ()) -> None:
+        """Raise what is known to keep the job from ever running here: what it names and is not there, unless
+        it is among what is `coming`, by kinds and names: the submission makes that before the run starts.
+        """
         ...
 
     def notes(self, job: Job) -> Sequence[str]:

@@ -9,7 +9,7 @@ import contextlib
 import os
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -189,7 +189,7 @@ class LocalEngine:
             size = size_for(ranks, os.environ) if self._keep_stdin else {}
             spawn_supervisor(folder, lock, environment=size)
 
-    def check(self, job: Job) -> None:
+    def check(self, job: Job, coming: Collection[tuple[str, str]] = ()) -> None:
         """Nothing is named that could be missing."""
 
     def notes(self, job: Job) -> Sequence[str]:

@@ -20,7 +20,7 @@ import posixpath
 import shlex
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
@@ -178,7 +178,7 @@ class MemoryEngine:
             self._tell(run, "admitted")
             self._play(run, plan)
 
-    def check(self, job: Job) -> None:
+    def check(self, job: Job, coming: Collection[tuple[str, str]] = ()) -> None:
         """Nothing is named that could be missing."""
 
     def notes(self, job: Job) -> Sequence[str]:  # noqa: ARG002

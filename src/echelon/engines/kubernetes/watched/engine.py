@@ -6,7 +6,7 @@ deletes it."""
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -202,7 +202,7 @@ class WatchedJobs:
         """Nothing is placed here."""
         return False
 
-    def check(self, job: Job) -> None:
+    def check(self, job: Job, coming: Collection[tuple[str, str]] = ()) -> None:
         """Nothing is submitted here."""
 
     def notes(self, job: Job) -> Sequence[str]:  # noqa: ARG002
