@@ -35,7 +35,7 @@ def stop_run(api: Api, ref: RunRef, signal: StopSignal, *, patient: bool = True)
     stop, unless it is killed.
     """
     view = views.look(api, ref)
-    stored, run = view.stored, view.stored.run
+    stored = view.stored
     if (end := _end_of(api, view)) is not None:
         control.end_jobs(api, whole.left_over(end, stored, view.jobs, view.pods))
         return None
@@ -51,14 +51,15 @@ def stop_run(api: Api, ref: RunRef, signal: StopSignal, *, patient: bool = True)
         view = views.look(api, ref)  # it was admitted at this moment
     elif patient and whole.is_being_made(stored, view.jobs, time.time()):
         view = _look_when_made(api, ref)
+    stored = view.stored  # which has the plan now, and with it the Jobs
     order = json.dumps({"at": stop.at, "reason": stop.reason, "signal": signal, "now": now})
     why = "its leader does not answer"
     try:
-        half = whole.is_half_made(view.stored, view.jobs)
+        half = whole.is_half_made(stored, view.jobs)
         ordered = bool(view.jobs) and not half and control.reach_leader(api, stored, "stop", order)
     except Denied as error:
         ordered, why = False, error.message
-        if whereabouts.keeps_results(run) and any(map(workers.is_running, view.pods)):
+        if whereabouts.keeps_results(stored.run) and any(map(workers.is_running, view.pods)):
             reason = f"{stop.reason}; its results went with its pods: {error.message}"
             api.patch("ConfigMap", ref.name, record.stopping(replace(stop, reason=reason)), uid=stored.uid)
     if ordered:
