@@ -22,7 +22,7 @@ from echelon.engines.base import TakeOver
 from echelon.engines.kubernetes import control, objects
 from echelon.engines.kubernetes.client.place import Place
 from echelon.engines.kubernetes.engine import KubernetesEngine
-from echelon.engines.kubernetes.files.results import collecting
+from echelon.engines.kubernetes.files.results import collecting, forgetting
 from echelon.engines.kubernetes.files.results.gather import Gathered
 from echelon.engines.kubernetes.files.results.shards import Missing, Shard
 from echelon.engines.kubernetes.files.results.waiting_for_owner import Wanted
@@ -60,6 +60,7 @@ class Taking:
         missing: tuple[Missing, ...] = (),
         end: Event | None = END,
         may: bool = True,
+        leave: bool = False,
     ) -> None:
         self._may = may
         self.done: list[str] = []
@@ -81,6 +82,13 @@ class Taking:
             self.done.append("gather")
             return Gathered(brought=not missing, missing=missing, left_out=(PIPE,)), Seen.view
 
+        class Left:
+            shards = staticmethod(lambda: [Shard(worker=0), Shard(worker=1)])
+
+        monkeypatch.setattr(collecting, "see", lambda *_: Left if leave else Seen)
+        monkeypatch.setattr(forgetting, "_LOOK", 0.0)
+        if not leave:
+            monkeypatch.setattr(forgetting, "patience_for", lambda *_: 0.0)
         monkeypatch.setattr(collecting, "read_record", lambda *_: next(records, later))
         monkeypatch.setattr(collecting, "_look_at_end", lambda *_: Seen)
         monkeypatch.setattr(collecting, "_gather_all", gather)
@@ -172,6 +180,13 @@ def test_who_takes_over_when_all_is_fetched_and_gone_has_the_owners_end(apart: p
     taking = Taking(apart, submitted=False, collected=lacking, pods=(None, None))
     with pytest.raises(ResultsIncomplete, match="worker 1"):
         taking.collect()
+    assert (taking.done, taking.fetched()) == ([], False)
+
+
+def test_who_takes_over_while_the_workers_leave_does_not_fetch_once_more(apart: pytest.MonkeyPatch) -> None:
+    """The owner has all of it, has told the workers to leave, and has given its claim up."""
+    taking = Taking(apart, submitted=False, collected=FETCHED, leave=True)
+    taking.collect()
     assert (taking.done, taking.fetched()) == ([], False)
 
 

@@ -14,8 +14,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from echelon.engines import durable
+from echelon.engines.base import TakeOver
 from echelon.engines.kubernetes import control, objects
 from echelon.engines.kubernetes.client.api import Api
+from echelon.engines.kubernetes.files.results.forgetting import still_hold
 from echelon.engines.kubernetes.files.results.gather import Gathered, Progressed, gather
 from echelon.engines.kubernetes.files.results.home import elsewhere, local_folder
 from echelon.engines.kubernetes.files.results.reaching import reach_output, reach_pods, volume_of
@@ -65,7 +67,8 @@ def collect_results(
     try:
         if wanted is not None:
             wait_for_owner(api, ref, wanted)
-        return _collect(api, submissions, ref, progress)
+        asked = wanted.asked if wanted is not None else TakeOver()
+        return _collect(api, submissions, ref, progress, asked.tell)
     except _NotLetGo:
         raise
     except Unreachable as error:
@@ -78,7 +81,11 @@ class _NotLetGo(Unreachable):
 
 
 def _collect(
-    api: Api, submissions: Submissions, ref: RunRef, progress: Progressed | None
+    api: Api,
+    submissions: Submissions,
+    ref: RunRef,
+    progress: Progressed | None,
+    tell: Callable[[str], object],
 ) -> tuple[LeftOut, ...]:
     stored = read_record(api, ref)
     taken_over = stored.claim is not None and stored.claim.holder == process_name()
@@ -97,9 +104,15 @@ def _collect(
     if own is not None:  # the command that fetched them was cut off before it let the workers go
         _let_go(api, ref, view, seen.events, own)
         return ()
-    if stored.collected is not None and not submitted and not any(each.pod for each in seen.shards()):
-        check_complete(ref, stored.collected.missing)  # nothing but the record can say more of it
-        return ()
+    if stored.collected is not None and not submitted:
+
+        def hold() -> bool:
+            return any(each.pod for each in see(api, ref).shards())
+
+        # The owner gives its claim up when it has told the workers to leave, before they have left.
+        if not any(each.pod for each in seen.shards()) or not still_hold(hold, stored.collected, tell):
+            check_complete(ref, stored.collected.missing)  # nothing but the record can say more of it
+            return ()
     left_out: list[LeftOut] = []
     try:
         _bring_home(api, submissions, ref, seen, progress, left_out)

@@ -31,20 +31,30 @@ def check_fetched(
     ref = stored.run.ref
     if submissions.fetched(stored.uid, stored.run.created) is not None:
         return
-    began, told = time.monotonic(), False
-    patience = patience_for(stored.collected, time.time())
-    while (held := can_be_fetched(api, ref)) and time.monotonic() - began < patience:
-        if not told and time.monotonic() - began >= _SILENT:
-            told = True
-            host = stored.collected.host if stored.collected is not None else ""
-            tell(f"{host or 'another machine'} has fetched the results: waiting until the workers have left")
-        time.sleep(_LOOK)
-    if held:
+    if still_hold(lambda: can_be_fetched(api, ref), stored.collected, tell):
         raise StateTrouble(
             f"the results of run {ref.name!r} were not fetched yet, and would be lost",
             hint=f"`echelon get {ref.name}` brings them, and lets the workers go; "
             f"`echelon rm --force {ref.name}` deletes them",
         )
+
+
+def still_hold(
+    hold: Callable[[], bool], collected: Collected | None, tell: Callable[[str], object] = lambda _: None
+) -> bool:
+    """Whether workers hold results, by `hold`, when those have left of which a machine has just got them, as
+    the record says: they are waited for, and `tell` gets that. Anybody may have written it: those which stay
+    hold theirs.
+    """
+    began, told = time.monotonic(), False
+    patience = patience_for(collected, time.time())
+    while (held := hold()) and time.monotonic() - began < patience:
+        if not told and time.monotonic() - began >= _SILENT:
+            told = True
+            host = collected.host if collected is not None else ""
+            tell(f"{host or 'another machine'} has fetched the results: waiting until the workers have left")
+        time.sleep(_LOOK)
+    return held
 
 
 def check_volume(api: Api, submissions: Submissions, stored: Stored) -> None:
