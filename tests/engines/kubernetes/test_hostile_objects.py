@@ -24,6 +24,7 @@ from tests.properties import examples
 
 from echelon.cli.main import call
 from echelon.engines.kubernetes import names
+from echelon.engines.machine import Submissions
 
 CLUSTER = whole_cluster()
 READING = (
@@ -219,6 +220,26 @@ def test_a_record_that_cannot_be_read_is_one_line(world: Path) -> None:
     assert (code, [row.split()[:2] for row in shown.splitlines() if RUN in row][-1]) == (0, [RUN, "damaged"])
     code, shown = say(Shelf([each for each in objects if each["kind"] == "ConfigMap"], LOG), "top", "--once")
     assert [row.split()[:2] for row in shown.splitlines() if RUN in row] == [[RUN, "damaged"]], shown
+
+
+def test_who_submitted_a_run_sees_it_whatever_others_made_of_its_record(world: Path) -> None:
+    objects = with_field("ConfigMap", ("data", "record.json"), "{")
+    shelf = Shelf(objects, LOG)
+
+    def row(*words: str) -> dict[str, Any] | None:
+        found = json.loads(say(shelf, "ps", "-a", *words, "-o", "json")[1])
+        return next((each for each in found if each["name"] == RUN), None)
+
+    everybodys = row("-A")
+    assert everybodys is not None
+    assert not everybodys["own"]
+    assert row() is None
+    ours, uid = Submissions(), CLUSTER[0]["metadata"]["uid"]
+    ours.remember(uid, world / "work" / "runs" / RUN)
+    try:
+        assert row() == row("-A") == {**everybodys, "own": True}
+    finally:
+        ours.forget(uid)
 
 
 @pytest.mark.parametrize(
