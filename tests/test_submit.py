@@ -14,14 +14,14 @@ from echelon.admission import plan_anywhere
 from echelon.engines.base import Taken
 from echelon.engines.memory.engine import MemoryEngine
 from echelon.engines.memory.script import Act, one_node
-from echelon.errors import NoRoomNow, StateTrouble, Unplaceable, Unreachable
+from echelon.errors import NoRoomNow, RunExists, StateTrouble, Unplaceable, Unreachable
 from echelon.model.engine.traits import Traits
 from echelon.model.plan import Plan
 from echelon.model.run import Record, RunRef, StopSignal
 from echelon.model.settings import Settings
 from echelon.model.surroundings import Surroundings
 from echelon.preparation.prepare import Prepared, prepare
-from echelon.submit import submit
+from echelon.submit import Beside, submit
 
 
 def settle(settings: Settings) -> Prepared:
@@ -134,6 +134,38 @@ def test_a_submission_that_fails_half_way_leaves_nothing(trouble: BaseException)
     assert engine.runs() == []
 
 
+def test_what_a_submission_brings_along_is_made_when_the_name_is_its_own() -> None:
+    write("stay.py")
+    engine = MemoryEngine({"stay.py": Act(lasts=True)})
+    states: list[str] = []
+
+    def bring() -> None:
+        states.extend(row.state for row in engine.runs())
+
+    beside = Beside(named=frozenset({("ConfigMap", "src")}), bring=bring)
+    run = submit(settle(Settings(script="stay.py", name="a")), engine, beside=beside)
+    assert states == ["recorded"]
+    with pytest.raises(RunExists):
+        submit(settle(Settings(script="stay.py", name="a")), engine, beside=beside)
+    assert states == ["recorded"]
+    run.stop()
+
+
+def test_a_run_for_which_something_cannot_be_brought_along_is_not_left() -> None:
+    def bring() -> None:
+        raise StateTrouble("a quota is used up")
+
+    write("train.py")
+    engine = MemoryEngine()
+    with pytest.raises(StateTrouble, match="quota"):
+        submit(
+            settle(Settings(script="train.py", name="a")),
+            engine,
+            beside=Beside(named=frozenset(), bring=bring),
+        )
+    assert engine.runs() == []
+
+
 class Speechless(MemoryEngine):
     """It starts runs, and then changes nothing more; it may still be looked at, or not."""
 
@@ -148,8 +180,10 @@ class Speechless(MemoryEngine):
     def stop(self, ref: RunRef, *, signal: StopSignal = "SIGTERM") -> None:
         raise self.lost(ref, signal)
 
-    def remove(self, ref: RunRef, tell: Callable[[str], object] = print) -> Sequence[str]:
-        raise self.lost(ref, tell)
+    def remove(
+        self, ref: RunRef, tell: Callable[[str], object] = print, *, force: bool = False
+    ) -> Sequence[str]:
+        raise self.lost(ref, tell, force)
 
     def read(self, ref: RunRef) -> Record:
         if self.silent and not self.sees:

@@ -394,9 +394,10 @@ class Run:
         """Whether it is a job that echelon only looks at."""
         return self._engine.traits.foreign
 
-    def remove(self, tell: Callable[[str], object] = lambda _: None) -> Sequence[str]:
+    def remove(self, tell: Callable[[str], object] = lambda _: None, *, force: bool = False) -> Sequence[str]:
         """Forget the run, which must have ended; its name is free again, its results stay. Returns the
         volumes on which there are some, as pvc:NAME/path. `tell` gets a line on what has the run's name and
-        was left, since it is not the run's own.
+        was left, since it is not the run's own. Results that were not fetched, and would be lost with it,
+        keep it from being removed, unless `force` is given.
         """
-        return self._engine.remove(self._ref, tell)
+        return self._engine.remove(self._ref, tell, force=force)

@@ -13,10 +13,21 @@ from echelon.handle import Run
 from echelon.preparation.prepare import Prepared
 from echelon.preparation.shipping import check_sending, check_waiting
 from echelon.replacing import free_name
+from echelon.values import frozen
 
-__all__ = ["Prepared", "submit"]
+__all__ = ["Beside", "Prepared", "submit"]
 
 _PATIENCE = 10.0  # seconds for a run that was withdrawn to end
+
+
+@frozen
+class Beside:
+    """Objects that a submission brings along, by kinds and names, and the call that makes them: not before
+    the run's name is its own, since they may be those of a run that goes on.
+    """
+
+    named: frozenset[tuple[str, str]]
+    bring: Callable[[], object]
 
 
 def submit(
@@ -27,16 +38,17 @@ def submit(
     stays: bool = True,
     replace: bool = False,
     tell: Callable[[str], object] = lambda _note: None,
+    beside: Beside | None = None,
 ) -> Run:
     """Record the run, then admit it or leave it queued. With `replace`, a run of its name that has ended is
     removed first; `tell` is told what became of its results, and what is not known of its start.
 
     What can never fit is refused before anything exists. If nothing admits a run that must wait, neither the
     engine nor a caller that stays (`stays`), it starts without a place of its own, and the
-    scheduler there makes it wait."""
+    scheduler there makes it wait. What it needs `beside` it is made between the two."""
     job = dataclasses.replace(prepared.job, no_wait=no_wait)
     check_sending(job, prepared.bundle, engine.traits, detach=not stays)
-    engine.check(job)
+    engine.check(job, beside.named if beside is not None else ())
     found = find_plan(job, engine, tell=tell)
     if isinstance(found, Queued):
         if no_wait:
@@ -49,6 +61,8 @@ def submit(
     ref = engine.record(job, prepared.bundle, held)
     run = Run(ref, engine)
     try:
+        if beside is not None:
+            beside.bring()
         outcome = begin(ref, engine, found, way, no_wait=no_wait)
     except BaseException as error:  # a full disk, Ctrl-C: nothing is left behind
         if not withdraw(run) and isinstance(error, Unreachable):

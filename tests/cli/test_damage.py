@@ -201,9 +201,13 @@ def damage_live(call: Call, folder: Path, file: str, how: str) -> None:
     assert call("logs", "fm").returncode == 0
     if state == "damaged":
         assert call("wait", "fm", "--timeout", "1s").returncode == 115
-    else:
-        stopped = call("stop", "--now", "fm")
-        assert stopped.returncode == 0, stopped.stderr
+        refused = call("rm", "fm")
+        assert (refused.returncode, refused.stdout) == (115, ""), file
+        assert "still runs" in refused.stderr
+        assert "`echelon stop fm`" in refused.stderr
+        assert processes_of(folder.parent.parent), file
+    stopped = call("stop", "--now", "fm")
+    assert stopped.returncode in ((0, 115) if state == "damaged" else (0,)), stopped.stderr
     removed = call("rm", "fm")
     assert removed.returncode == 0, removed.stderr
     assert set(rows(call)) == {"healthy"}
@@ -248,8 +252,27 @@ def test_a_lock_that_was_deleted_does_not_end_the_run(
         assert rows(call)["fm"]["state"] == "damaged"
         assert call("status", "fm").returncode == 0
     assert processes_of(state_folder.parent)
-    assert call("rm", "fm").returncode == 0
+    assert call("rm", "fm").returncode == 115
+    assert processes_of(state_folder.parent)
+    assert call("rm", "--force", "fm").returncode == 0
     wait_until(lambda: not processes_of(state_folder.parent), "every process of the run to end")
+
+
+def test_a_run_of_a_newer_version_that_goes_on_is_not_removed(
+    call: Call, state_folder: Path, live: Callable[[], Path]
+) -> None:
+    folder = live()
+    record = json.loads((folder / "record.json").read_bytes())
+    (folder / "record.json").write_text(json.dumps(record | {"schema": 99}))
+    refused = call("rm", "fm")
+    assert (refused.returncode, refused.stdout) == (115, "")
+    assert "something of it still runs: processes " in refused.stderr
+    assert rows(call)["fm"]["state"] == "damaged"
+    assert processes_of(state_folder.parent)
+    removed = call("rm", "--force", "fm")
+    assert (removed.returncode, removed.stdout) == (0, "fm\n"), removed.stderr
+    assert not processes_of(state_folder.parent)
+    assert set(rows(call)) == {"healthy"}
 
 
 @pytest.mark.parametrize("file", ["record.json", "plan.json", "events.jsonl", "supervisor.lock"])
@@ -267,7 +290,9 @@ def test_the_gpus_of_a_damaged_run_stay_its_own(
     assert engine.gpus_held() == before
     assert call("run", "--gpus", "1", "--name", "other", "--", "true").returncode == 0
     assert call("run", "--gpus", "2", "--no-wait", "--", "true").returncode == 114
-    assert call("rm", "fm").returncode == 0
+    assert call("rm", "fm").returncode == 115
+    assert engine.gpus_held() == before
+    assert call("rm", "--force", "fm").returncode == 0
     assert engine.gpus_held() == {}
 
 

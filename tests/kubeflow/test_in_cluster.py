@@ -82,3 +82,28 @@ def test_a_manuals_yaml_runs_without_an_operator(terminal: Terminal) -> None:
     done = terminal.call("rm", "mnist")
     assert done.returncode == 0, done.stderr
     assert "mnist-src" in terminal.kubectl("get", "configmaps", "-o", "name"), "it is the user's"
+
+
+def test_a_run_that_is_refused_since_its_name_is_in_use_has_changed_nothing(terminal: Terminal) -> None:
+    terminal.write("job.yaml", MANUAL.replace("IMAGE", terminal.image))
+    started = terminal.call("run", "-d", "-f", "job.yaml")
+    assert started.returncode == 0, started.stderr
+
+    def content() -> list[object]:
+        found = [terminal.kubectl.find(*each) for each in (("configmap", "mnist-src"), ("secret", "token"))]
+        return [each["data"] if each is not None else None for each in found]
+
+    before = content()
+    other = MANUAL.replace("IMAGE", terminal.image).replace("trained", "spoiled").replace("hidden", "shown")
+    terminal.write("other.yaml", f"{other}---\napiVersion: v1\nkind: Secret\nmetadata: {{name: more}}\n")
+    refused = terminal.call("run", "-f", "other.yaml")
+    assert refused.returncode == 112, refused.stderr
+    assert content() == before
+    assert terminal.kubectl.find("secret", "more") is None
+    waited = terminal.call("wait", "mnist")
+    assert waited.returncode == 0, waited.stderr
+    replaced = terminal.call("run", "--replace", "-f", "other.yaml")
+    assert replaced.returncode == 0, replaced.stderr
+    assert "ConfigMap mnist-src: its content is replaced" in replaced.stderr
+    assert terminal.read("mnist", "model.pt") == "spoiled"
+    assert terminal.kubectl.find("secret", "more") is not None

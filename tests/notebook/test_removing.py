@@ -101,7 +101,7 @@ class Labelled(MemoryEngine):
             for name in ("flow", "precious")
         ]
 
-    def remove(self, name: Any, uid: Any = "") -> Any:  # of a volume
+    def remove(self, name: Any, uid: Any = "", *, force: bool = False) -> Any:  # noqa: ARG002 - of a volume
         self.removed.append((name, uid))
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -64,7 +64,7 @@ class RunDamaged(StateTrouble):
     def __init__(self, name: str, problem: str, *, hint: str = "") -> None:
         super().__init__(
             f"run {name!r} is damaged: {problem}",
-            hint=hint or f"`echelon rm {name}` removes it; its results stay",
+            hint=hint or f"`echelon rm {name}` removes it, unless something of it still runs",
         )
         self.problem = problem
 
@@ -223,8 +223,10 @@ class Engine(Protocol):
         """
         ...
 
-    def check(self, job: Job) -> None:
-        """Raise what is known to keep the job from ever running here: what it names and is not there."""
+    def check(self, job: Job, coming: Collection[tuple[str, str]] = ()) -> None:
+        """Raise what is known to keep the job from ever running here: what it names and is not there, unless
+        it is among what is `coming`, by kinds and names: the submission makes that before the run starts.
+        """
         ...
 
     def notes(self, job: Job) -> Sequence[str]:
@@ -303,9 +305,13 @@ class Engine(Protocol):
         """
         ...
 
-    def remove(self, ref: RunRef, tell: Callable[[str], object] = lambda _: None) -> Sequence[str]:
+    def remove(
+        self, ref: RunRef, tell: Callable[[str], object] = lambda _: None, *, force: bool = False
+    ) -> Sequence[str]:
         """Forget a run that has ended; its name is free. Results stay; returns the volumes that have some.
-        What only has the run's name is left, and `tell` gets a line on it.
+        What only has the run's name is left, and `tell` gets a line on it. Raises StateTrouble where results
+        would be lost that were not fetched, or where something lives of a run that is damaged; with `force`
+        they are lost, and it is ended.
         """
         ...
 

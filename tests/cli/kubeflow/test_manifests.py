@@ -274,7 +274,8 @@ class Foreign:
     def __init__(self) -> None:
         self.removed: list[str] = []
 
-    def remove(self, _tell: object) -> list[str]:
+    def remove(self, _tell: object, *, force: bool) -> list[str]:
+        assert not force
         self.removed.append(self.uri)
         return []
 

@@ -24,6 +24,7 @@ from tests.properties import examples
 
 from echelon.cli.main import call
 from echelon.engines.kubernetes import names
+from echelon.engines.machine import Submissions
 
 CLUSTER = whole_cluster()
 READING = (
@@ -219,9 +220,53 @@ def test_a_record_that_cannot_be_read_is_one_line(world: Path) -> None:
     assert (code, [row.split()[:2] for row in shown.splitlines() if RUN in row][-1]) == (0, [RUN, "damaged"])
     code, shown = say(Shelf([each for each in objects if each["kind"] == "ConfigMap"], LOG), "top", "--once")
     assert [row.split()[:2] for row in shown.splitlines() if RUN in row] == [[RUN, "damaged"]], shown
+
+
+def test_who_submitted_a_run_sees_it_whatever_others_made_of_its_record(world: Path) -> None:
+    objects = with_field("ConfigMap", ("data", "record.json"), "{")
     shelf = Shelf(objects, LOG)
-    assert say(shelf, "rm", RUN)[0] == 0
-    assert any(method == "DELETE" for method, _ in shelf.changes)
+
+    def row(*words: str) -> dict[str, Any] | None:
+        found = json.loads(say(shelf, "ps", "-a", *words, "-o", "json")[1])
+        return next((each for each in found if each["name"] == RUN), None)
+
+    everybodys = row("-A")
+    assert everybodys is not None
+    assert not everybodys["own"]
+    assert row() is None
+    ours, uid = Submissions(), CLUSTER[0]["metadata"]["uid"]
+    ours.remember(uid, world / "work" / "runs" / RUN)
+    try:
+        assert row() == row("-A") == {**everybodys, "own": True}
+    finally:
+        ours.forget(uid)
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        (("data", "record.json"), "{"),
+        (("metadata", "annotations", "echelon.dev/schema"), "99"),
+        (("metadata", "annotations", "echelon.dev/dialect"), "another"),
+    ],
+)
+def test_a_record_that_cannot_be_read_is_not_removed_while_anything_of_its_run_lives(
+    world: Path, place: tuple[Any, ...], value: str
+) -> None:
+    objects = with_field("ConfigMap", place, value)
+    shelf = Shelf(objects, LOG)
+    code, shown = say(shelf, "rm", RUN)
+    assert (code, shelf.changes) == (115, []), shown
+    assert re.search(rf"not over: (Job|Pod) {RUN}", " ".join(shown.split())), shown
+    assert f"`echelon rm --force {RUN}`" in " ".join(shown.split())
+    nothing_lives = Shelf([each for each in objects if each["kind"] not in ("Pod", "Job")], LOG)
+    tries = [(nothing_lives, ["rm", RUN])]
+    if value != "another":  # of which it is not known what its pods are made of
+        tries.append((shelf, ["rm", "--force", RUN]))
+    for there, words in tries:
+        code, shown = say(there, *words)
+        assert code == 0, shown
+        assert any(method == "DELETE" for method, _ in there.changes)
 
 
 @pytest.mark.parametrize("name", ["x" * 200, "a,b", "a)", "dotted.name", "../x"])

@@ -5,13 +5,17 @@ record with garbage in it, a record that names a folder of the reader's, escape 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from testbed.kubectl import Kubectl
 from tests.conftest import wait_until
 from tests.faults.kubernetes.terminal import Terminal
+
+from echelon.engines.kubernetes.doctor.rights import MINIMAL_ROLE
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
@@ -112,3 +116,42 @@ def test_garbage_in_a_record_breaks_no_command_for_others(terminal: Terminal, tm
     for name in ("mine", "theirs", "broken"):
         done = terminal.call("rm", name)
         assert done.returncode == 0, done.stderr
+
+
+def test_a_spoiled_record_costs_neither_a_running_gang_nor_what_the_keeper_has(
+    terminal: Terminal, user: Callable[[str, Sequence[dict[str, Any]]], Kubectl]
+) -> None:
+    """Whoever may write ConfigMaps can spoil a record: `rm` of its owner does the rest no more."""
+    ann = terminal.as_user(user("ann", MINIMAL_ROLE))
+    ann.write("stays.py", STAYS)
+    ann.write("quick.py", QUICK)
+    for name, script in (("goes", "stays.py"), ("over", "quick.py")):
+        started = ann.call("run", "-d", "--name", name, "--image", ann.image, "-n", "2", script)
+        assert started.returncode == 0, started.stderr
+    wait_until(lambda: ann.status("goes")["state"] == "running", "the gang to run")
+    wait_until(lambda: ann.status("over")["kept_until"] is not None, "the keeper to have the results")
+
+    terminal.kubectl.patch("configmap", "goes", {"data": {"record.json": "{"}})
+    newer = {"metadata": {"annotations": {"echelon.dev/schema": "99"}}}
+    terminal.kubectl.patch("configmap", "over", newer)
+    mine, all_of_them = (
+        {row["name"]: row["reason"] for row in json.loads(ann.call("ps", *words, "-o", "json").stdout)}
+        for words in (["-a"], ["-a", "-A"])
+    )
+    assert mine == all_of_them
+    assert set(mine) == {"goes", "over"}
+    for name in ("goes", "over"):
+        refused = ann.call("rm", name)
+        assert (refused.returncode, refused.stdout) == (115, ""), refused.stderr
+        assert f"Job {name}" in refused.stderr
+        assert f"`echelon rm --force {name}`" in refused.stderr
+    assert len([pod for pod in terminal.pods("goes") if pod["status"]["phase"] == "Running"]) == 2
+    again = {"metadata": {"annotations": {"echelon.dev/schema": "2"}}}
+    terminal.kubectl.patch("configmap", "over", again)
+    fetched = ann.call("get", "over")
+    assert fetched.returncode == 0, fetched.stderr
+    assert (ann.folder / "runs/over/logs/rank-1.log").exists()
+    ended = ann.call("rm", "--force", "goes")
+    assert ended.returncode == 0, ended.stderr
+    terminal.wait_for_nothing("goes")
+    ann.check_removal("over")

@@ -14,7 +14,7 @@ from testbed.kubectl import Kubectl, Refused
 from tests.faults.kubernetes.terminal import Terminal
 from tests.faults.kubernetes.test_pods import PATIENT, newest_pod
 
-from echelon.engines.kubernetes.doctor.rights import MINIMAL_ROLE
+from echelon.engines.kubernetes.doctor.rights import FULL_ROLE, MINIMAL_ROLE
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
@@ -75,8 +75,15 @@ def test_without_exec(terminal: Terminal, user: User, shared_class: str) -> None
     bob.write("writes.py", WRITES)
     bob.write("patient.py", PATIENT)
     command = bob.train("bare", "writes.py")
-    assert command.wait() == 0, command
+    assert command.wait() == 123, command
     assert "--output" in command.said, command
+    assert "results in" not in command.said
+    assert "worker 0: 2 files, " in command.said
+    assert "not fetched: you may not create pods/exec" in command.said
+    again = bob.call("get", "bare")
+    assert (again.returncode, again.stdout) == (123, ""), again.stderr
+    assert "worker 0: 2 files" in again.stderr
+    assert not (bob.folder / "runs/bare/made").exists()
     terminal.kubectl.wait_for(
         lambda: all(pod["status"]["phase"] != "Running" for pod in terminal.pods("bare")),
         "no worker to linger",
@@ -84,6 +91,10 @@ def test_without_exec(terminal: Terminal, user: User, shared_class: str) -> None
     assert "Traceback" not in command.said
     assert bob.status("bare")["state"] == "succeeded"
     assert bob.call("logs", "bare").stdout == "hello\n"
+    plain = bob.train(
+        "plain", "-n", "2", "--", "echo", "hello"
+    )  # which has made nothing but logs, which come
+    assert plain.wait() == 0, plain
 
     terminal.kubectl.create(
         {
@@ -118,7 +129,7 @@ def test_without_exec(terminal: Terminal, user: User, shared_class: str) -> None
     forgotten = bob.call("rm", "kept")
     assert (forgotten.returncode, forgotten.stdout) == (0, "kept\n"), forgotten.stderr
     assert "results of kept stay on pvc:shelf/kept" in forgotten.stderr
-    for run in ("bare", "ends", "broken"):
+    for run in ("bare", "plain", "ends", "broken"):
         bob.check_removal(run)
     assert terminal.kubectl.find("pvc", "shelf") is not None  # a user's volume is never removed
 
@@ -136,3 +147,30 @@ def test_without_exec(terminal: Terminal, user: User, shared_class: str) -> None
     terminal.kubectl.apply(*manifests[:2])
     left = yaml.safe_load_all(bob.call("doctor", "--role").stdout)
     assert [each["kind"] for each in left] == ["ClusterRole", "ClusterRoleBinding"]
+
+
+@pytest.mark.core
+def test_without_exec_the_volume_of_a_run_keeps_its_results(terminal: Terminal, user: User) -> None:
+    """It cannot be read without that right: no success is reported, and nothing deletes the only copy."""
+    rules = [rule for rule in FULL_ROLE if rule["resources"] != ["pods/exec"]]
+    bob = terminal.as_user(user("bob", rules))
+    bob.write("writes.py", WRITES)
+    command = bob.train("vol", "--output", "new:16Mi", "writes.py")
+    assert command.wait() == 123, command
+    assert "results in" not in command.said
+    assert "they are on the volume claim vol-results, and you may not create pods/exec" in command.said
+    for words in (("get", "vol"), ("wait", "vol")):
+        done = bob.call(*words)
+        assert done.returncode == 123, done.stderr
+        assert "volume claim vol-results" in done.stderr
+    assert not (bob.folder / "runs/vol/made").exists()
+    for someone in (bob, terminal):
+        removed = someone.call("rm", "vol")
+        assert (removed.returncode, removed.stdout) == (115, "")
+        assert "are on the volume claim vol-results" in removed.stderr
+        assert "--force" in removed.stderr
+    fetched = terminal.call("get", "vol")  # with the right to it
+    assert fetched.returncode == 0, fetched.stderr
+    assert bob.read("vol", "made") == "by 0"
+    bob.check_removal("vol")
+    assert terminal.kubectl.find("pvc", "vol-results") is None

@@ -164,9 +164,9 @@ def run(
     if manifest is None:
         _check_maps(maps)
         prepared = prepare(settings, surroundings, engine.traits)
-        job = asked = prepared.job
+        job, beside = prepared.job, None
     else:
-        from echelon.cli.kubeflow.manifests import bring_objects, settle_place
+        from echelon.cli.kubeflow.manifests import objects_beside, settle_place
 
         here = settle_place(manifest, settings, engine, maps, surroundings)
         named = named_after(here.settings, manifest.document["metadata"].get("generateName"))
@@ -176,10 +176,8 @@ def run(
         for note in here.notes:
             render.notice(note)
         job = prepared.job
-        asked, done = bring_objects(manifest, job, engine, dry_run=bool(settings.dry_run))
-        for note in done:
-            render.notice(note)
-    for note in (*prepared.notes, *engine.notes(asked)):
+        beside = objects_beside(manifest, job, engine, render.notice, dry_run=bool(settings.dry_run))
+    for note in (*prepared.notes, *engine.notes(job)):
         render.notice(note)
     for word in _STRAYED.intersection(job.args):
         render.notice(f"{word} is after the script, which gets it; flags of echelon go before the script")
@@ -196,6 +194,7 @@ def run(
             stays=foreground,
             replace=bool(settings.replace),
             tell=render.notice,
+            beside=beside,
         )
     gc.enable()
     if not foreground:

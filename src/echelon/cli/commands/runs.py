@@ -211,13 +211,21 @@ def stop(names: tuple[str, ...], now: bool, **target: str | None) -> int:
 @click.argument("names", metavar="[RUN]...", nargs=-1, shell_complete=complete_runs_and_pipelines)
 @click.option("--finished", is_flag=True, help="all your runs that have ended, however they did")
 @click.option("--older-than", metavar="TIME", help="all your runs that ended longer ago than 12h, 7d, ...")
+@click.option("--force", is_flag=True, help="also where results are lost that were not fetched")
 @click.option("-y", "--yes", is_flag=True, help="delete a job that echelon did not make without asking")
 @target_options
 def rm(
-    names: tuple[str, ...], finished: bool, older_than: str | None, yes: bool, **target: str | None
+    names: tuple[str, ...],
+    finished: bool,
+    older_than: str | None,
+    force: bool,
+    yes: bool,
+    **target: str | None,
 ) -> int:
     """Forget runs that have ended: their names are free again, their results stay where they are.
 
+    A run is not forgotten while its workers, its keeper or a volume made for it have results that were not
+    fetched, nor one whose record cannot be read while something of it runs: --force deletes and ends them.
     A job of Kubeflow's that echelon did not make is deleted, after asking.
 
     \b
@@ -250,7 +258,7 @@ def rm(
     for handle in handles:
         try:
             with render.told_if_slow(f"waiting until nothing of run {handle.name} is left"):
-                kept = handle.remove(render.notice)
+                kept = handle.remove(render.notice, force=force)
             gone.append(handle.name)
             render.kept(handle.name, kept)
         except EchelonError as error:

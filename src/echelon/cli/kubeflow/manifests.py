@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from echelon.model.job import Job
     from echelon.model.settings import Settings
     from echelon.model.surroundings import Surroundings
+    from echelon.submit import Beside
 
-_MOUNTED = {"PersistentVolumeClaim": "pvc", "ConfigMap": "configmap", "Secret": "secret"}
 _CONVERT_HELP = """Print a job of Kubeflow's (PyTorchJob, TFJob, MPIJob, TrainJob) as a job file.
 
 What echelon's own workers do not honour comes first, as comments. With --on local, it is the job file for
@@ -107,20 +107,36 @@ def _not_honoured(manifest: Manifest) -> tuple[str, ...]:
     return tuple(f"not honoured: {note}" for note in manifest.notes)
 
 
-def bring_objects(manifest: Manifest, job: Job, engine: Engine, *, dry_run: bool) -> tuple[Job, list[str]]:
-    """Bring the other documents of the file into the cluster, once it is known that the job can run there.
-
-    Returns the job whose wants are to be checked (a dry run makes nothing, so that what the file has is left
-    out of it), and what was done."""
+def objects_beside(
+    manifest: Manifest, job: Job, engine: Engine, tell: Callable[[str], object], *, dry_run: bool
+) -> Beside | None:
+    """The other documents of the file, to be brought into the cluster when the job's name is taken: they may
+    be those of a run that has it. That the cluster takes them, and the job could run there, is known before;
+    `tell` gets what becomes of each. Only a namespace is made at once, which is to have the name.
+    """
     from echelon.admission import find_plan
     from echelon.engines.abilities import required
+    from echelon.submit import Beside
 
     if not manifest.objects or not engine.traits.remote:
-        return job, []
+        return None
     find_plan(job, engine)
-    done = required(engine.manifests, "objects", engine.traits).put(manifest.objects, dry_run=dry_run)
-    notes = tell_put(done, dry_run=dry_run)
-    return (_without_made(job, manifest) if dry_run else job), notes
+    named = frozenset((str(each["kind"]), str(each["metadata"]["name"])) for each in manifest.objects)
+    engine.check(job, named)
+    objects = required(engine.manifests, "objects", engine.traits)
+    tried = objects.put(manifest.objects, dry_run=True)
+
+    def put(chosen: Sequence[Mapping[str, Any]]) -> None:
+        for note in tell_put(objects.put(chosen) if chosen else (), dry_run=False):
+            tell(note)
+
+    if dry_run:
+        for note in tell_put(tried, dry_run=True):
+            tell(note)
+        return None
+    put([each for each in manifest.objects if each["kind"] == "Namespace"])
+    others = [each for each in manifest.objects if each["kind"] != "Namespace"]
+    return Beside(named=named, bring=lambda: put(others))
 
 
 def tell_put(done: Iterable[Put], *, dry_run: bool) -> list[str]:
@@ -131,12 +147,6 @@ def tell_put(done: Iterable[Put], *, dry_run: bool) -> list[str]:
         "kept": "is there already, and stays as it is",
     }
     return [f"{each.kind} {each.name}: {words[each.done]}" for each in done]
-
-
-def _without_made(job: Job, manifest: Manifest) -> Job:
-    made = {(_MOUNTED.get(str(each["kind"])), each["metadata"]["name"]) for each in manifest.objects}
-    mounts = [each for each in job.pod.mounts if (each.kind, each.source.partition("/")[0]) not in made]
-    return replace(job, pod=replace(job.pod, mounts=tuple(mounts)))
 
 
 @click.command(

@@ -5,17 +5,18 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from echelon.engines.base import current_user
-from echelon.engines.kubernetes import control, objects, record
+from echelon.engines.kubernetes import control, names, objects, record
 from echelon.engines.kubernetes.client.api import Api
 from echelon.engines.kubernetes.files.results import whereabouts
-from echelon.engines.kubernetes.files.results.forgetting import check_fetched
+from echelon.engines.kubernetes.files.results.forgetting import check_fetched, check_volume, were_brought
 from echelon.engines.kubernetes.follow import view as views
 from echelon.engines.kubernetes.follow.follow import read_events
 from echelon.engines.kubernetes.follow.view import View
-from echelon.engines.kubernetes.ownership.belonging import describe_left, identity_of
+from echelon.engines.kubernetes.ownership.belonging import belongs, describe_left, identity_of
 from echelon.engines.kubernetes.queue import admitting, workload
 from echelon.engines.kubernetes.record import Stop
 from echelon.engines.kubernetes.state import outcome, whole, workers
@@ -24,6 +25,7 @@ from echelon.errors import Denied, StateTrouble
 from echelon.model.event import Event
 from echelon.model.run import RunRef, StopSignal
 
+_NAMED = 8  # objects of a run that cannot be removed
 _LOOK = 0.2  # seconds between two looks at a run that is being started
 
 
@@ -33,7 +35,7 @@ def stop_run(api: Api, ref: RunRef, signal: StopSignal, *, patient: bool = True)
     stop, unless it is killed.
     """
     view = views.look(api, ref)
-    stored, run = view.stored, view.stored.run
+    stored = view.stored
     if (end := _end_of(api, view)) is not None:
         control.end_jobs(api, whole.left_over(end, stored, view.jobs, view.pods))
         return None
@@ -49,14 +51,15 @@ def stop_run(api: Api, ref: RunRef, signal: StopSignal, *, patient: bool = True)
         view = views.look(api, ref)  # it was admitted at this moment
     elif patient and whole.is_being_made(stored, view.jobs, time.time()):
         view = _look_when_made(api, ref)
+    stored = view.stored  # which has the plan now, and with it the Jobs
     order = json.dumps({"at": stop.at, "reason": stop.reason, "signal": signal, "now": now})
     why = "its leader does not answer"
     try:
-        half = whole.is_half_made(view.stored, view.jobs)
+        half = whole.is_half_made(stored, view.jobs)
         ordered = bool(view.jobs) and not half and control.reach_leader(api, stored, "stop", order)
     except Denied as error:
         ordered, why = False, error.message
-        if whereabouts.keeps_results(run) and any(map(workers.is_running, view.pods)):
+        if whereabouts.keeps_results(stored.run) and any(map(workers.is_running, view.pods)):
             reason = f"{stop.reason}; its results went with its pods: {error.message}"
             api.patch("ConfigMap", ref.name, record.stopping(replace(stop, reason=reason)), uid=stored.uid)
     if ordered:
@@ -89,28 +92,53 @@ def _end_untold(api: Api, view: View) -> None:
 
 
 def remove_run(
-    api: Api, submissions: Submissions, ref: RunRef, tell: Callable[[str], object]
+    api: Api, submissions: Submissions, ref: RunRef, tell: Callable[[str], object], *, force: bool = False
 ) -> Sequence[str]:
     """Delete every object of a run that has ended; returns the volumes on which there are results. A volume
     that was made for it goes only if this machine has fetched what is on it: what the record says of that,
-    anybody may have written. Of a record that cannot be read, what belongs to it goes.
+    anybody may have written. With `force`, results that were not fetched go too.
     """
     try:
         view = views.look(api, ref)
-    except StateTrouble:
-        found = views.get_object(api, ref)
-        removed = objects.remove(api, identity_of(found), claim="keep", dialect=record.dialect_of(found))
-        _tell_left(ref, removed, tell)
-        return ()
-    _check_over(api, submissions, view, tell)
+    except StateTrouble as error:
+        return _remove_unreadable(api, ref, error, tell, force=force)
     stored = view.stored
+    _check_over(api, view)
     end: objects.ClaimEnd = "keep"
+    if not force:
+        check_fetched(api, submissions, stored, tell)
     if whereabouts.has_own_claim(stored.run):
-        end = "delete" if submissions.fetched(stored.uid, stored.run.created) else "if-unused"
+        if not force:
+            check_volume(api, submissions, stored)
+        end = "delete" if force or were_brought(submissions, stored) else "if-unused"
     removed = objects.remove(api, record.identity(stored), claim=end, dialect=stored.dialect)
     _tell_left(ref, removed, tell)
     submissions.forget(stored.uid)
     return whereabouts.kept_volumes(stored.run, keep_own=removed.claim)
+
+
+def _remove_unreadable(
+    api: Api, ref: RunRef, error: StateTrouble, tell: Callable[[str], object], *, force: bool
+) -> Sequence[str]:
+    """Delete what belongs to a record that cannot be read, or that a newer version wrote; a claim stays. What
+    the run is at cannot be known: while anything of it lives, or may, it is not touched, but by `force`.
+    """
+    found = views.get_object(api, ref)
+    run, dialect = identity_of(found), record.dialect_of(found)
+    living = [] if force else objects.find_living(api, run, dialect)
+    if living:
+        named = ", ".join(f"{each['kind']} {each['metadata']['name']}" for each in living[:_NAMED])
+        raise StateTrouble(
+            f"{error.message}; and it is not over: {named}{', ...' if len(living) > _NAMED else ''}",
+            hint=f"{error.hint}; `echelon rm --force {ref.name}` ends all of it, and results that only its "
+            "pods have are lost",
+        )
+    removed = objects.remove(api, run, claim="keep", dialect=dialect)
+    _tell_left(ref, removed, tell)
+    claim = None
+    with suppress(Denied):
+        claim = api.find("PersistentVolumeClaim", names.claim_name(ref.name))
+    return (f"pvc:{names.claim_name(ref.name)}",) if claim is not None and belongs(claim, run) else ()
 
 
 def _tell_left(ref: RunRef, removed: objects.Removed, tell: Callable[[str], object]) -> None:
@@ -122,7 +150,8 @@ def clear_run(api: Api, submissions: Submissions, view: View) -> None:
     """Delete what a run that has ended has beside its record and its volume. Until the record is written anew
     the run has ended as before, so that a resumption can be cut off here and repeated.
     """
-    _check_over(api, submissions, view)
+    _check_over(api, view)
+    check_fetched(api, submissions, view.stored)
     name = view.stored.run.ref.name
     api.patch("ConfigMap", name, record.tied([]), uid=view.stored.uid)  # or it would go with its Jobs
     workload.free(api, view.stored)
@@ -130,10 +159,8 @@ def clear_run(api: Api, submissions: Submissions, view: View) -> None:
     objects.remove(api, mine, claim="keep", keep_record=True, dialect=view.stored.dialect)
 
 
-def _check_over(
-    api: Api, submissions: Submissions, view: View, tell: Callable[[str], object] = lambda _: None
-) -> None:
-    """Raise StateTrouble if the run goes on, or has results that only its pods have."""
+def _check_over(api: Api, view: View) -> None:
+    """Raise StateTrouble if the run goes on."""
     stored, name = view.stored, view.stored.run.ref.name
     phase = record.phase_of(stored, has_jobs=bool(view.jobs), now=time.time())
     if phase == "started":
@@ -142,7 +169,6 @@ def _check_over(
         goes_on = stored.stop is None and phase in ("queued", "starting")
     if goes_on:
         raise StateTrouble(f"run {name!r} has not ended", hint=f"`echelon stop {name}` first")
-    check_fetched(api, submissions, stored, tell)
 
 
 def _end_of(api: Api, view: View) -> Event | None:

@@ -26,7 +26,7 @@ from echelon.model.copy import LeftOut
 from echelon.model.event import Event
 from echelon.model.output.log import LogLine
 from echelon.model.run import Record, RunRef, StopSignal, opening_status
-from echelon.model.status import RunSummary, fold
+from echelon.model.status import RunSummary, Status, fold
 
 if TYPE_CHECKING:
     from echelon.engines.kubernetes.client.api import Api
@@ -143,20 +143,28 @@ class KubernetesEngine(Submitting):
 
         return stop_run(self.api, self._ref(ref.name), signal, patient=ref.name != self._starting)
 
-    def remove(self, ref: RunRef, tell: Callable[[str], object] = lambda _: None) -> Sequence[str]:
+    def remove(
+        self, ref: RunRef, tell: Callable[[str], object] = lambda _: None, *, force: bool = False
+    ) -> Sequence[str]:
         """Delete every object of a run that has ended; a user's volumes stay, and one that was made for the
         run until its results are fetched to this machine. `tell` gets what has its name, and is not its own.
         """
         from echelon.engines.kubernetes.ending import remove_run
 
-        return remove_run(self.api, self._submissions, self._ref(ref.name), tell)
+        return remove_run(self.api, self._submissions, self._ref(ref.name), tell, force=force)
 
     def runs(self) -> Sequence[RunSummary]:
         """Every run of the namespace, from a few lists; of logs, only the last lines of some."""
         from echelon.engines.kubernetes.follow.listing import is_own, list_runs
 
         who = identity.ask(self.api)
-        rows = list_runs(
-            self.api, self._ref, lambda ref: fold(opening_status(self.read(ref)), self.events(ref))
-        )
-        return [replace(row, own=is_own(row, who(), current_user())) for row in rows]
+
+        def is_mine(row: RunSummary, uid: str) -> bool:
+            # Whoever has spoiled a record may have written another owner, too.
+            submitted = row.state == "damaged" and self._submissions.results_of(uid) is not None
+            return submitted or is_own(row, who(), current_user())
+
+        def look(ref: RunRef) -> Status:
+            return fold(opening_status(self.read(ref)), self.events(ref))
+
+        return list_runs(self.api, self._ref, look, is_mine)

@@ -21,7 +21,7 @@ from echelon.engines.kubernetes.render import dialects
 from echelon.engines.kubernetes.render.keeper import keeper_object, level_of
 from echelon.engines.kubernetes.render.manifests import Started, owner_reference
 from echelon.engines.kubernetes.render.payload import map_names
-from echelon.engines.kubernetes.state.workers import is_cut_off, is_stuck
+from echelon.engines.kubernetes.state.workers import has_ended, is_cut_off, is_stuck
 from echelon.errors import Denied, EchelonError, Refused, Unreachable
 from echelon.values import frozen
 
@@ -231,6 +231,29 @@ def delete_jobs(api: Api, jobs: Sequence[Object], stored: Stored, beside: Sequen
     for job in jobs:
         while api.find(job["kind"], job["metadata"]["name"]) is not None and time.monotonic() < deadline:
             time.sleep(0.05)
+
+
+def find_living(api: Api, run: Identity, dialect: str) -> list[Object]:
+    """What may be at work of a run whose record cannot be read: objects of its own that are not over, and
+    pods with its labels, whoever made them, that have not ended. Others of a run that waits go with its
+    first.
+    """
+    found: list[Object] = []
+    for kind in dialects.kinds_of([dialect]):
+        with suppress(NotThere):  # a kind that its record names, and the cluster does not have
+            listed = [
+                {**item, "kind": kind} for item in api.list(kind, selector=names.selector(run.run)).items
+            ]
+            found += [job for job in belonging.split(listed, run)[0] if _is_at_work(job, run.run)]
+    pods = api.list("Pod", selector=names.selector(run.run)).items
+    return found + [{**pod, "kind": "Pod"} for pod in pods if not has_ended(pod)]
+
+
+def _is_at_work(job: Object, run: str) -> bool:
+    end = dialects.end_of([job])
+    if end is not None and end.final:
+        return False
+    return job["metadata"]["name"] == run or not dialects.of(job).is_suspended(job)
 
 
 ClaimEnd = Literal["keep", "if-unused", "delete"]

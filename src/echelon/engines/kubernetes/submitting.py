@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property, partial
@@ -113,14 +113,14 @@ class Submitting(Offers):
         asked = expected() if expected is not None else None
         return asked if asked is not None and asked.is_fresh() else Asked(self.api)
 
-    def check(self, job: Job) -> None:
-        """Look at what the job names, once for a job."""
+    def check(self, job: Job, coming: Collection[tuple[str, str]] = ()) -> None:
+        """Look at what the job names and is not `coming`, once for a job."""
         if self._checked is None or self._checked[0] != job:
             beside(shipped_agent)  # unless it is kept, to make it takes as long as the answers of the cluster
             asked = self._ask()
             self._is_free = beside(lambda: views.find_object(self.api, job.name) is None)
             self._level, self._who, self._seen = asked.level, asked.who, asked.seen
-            self._checked = job, namespace.check(self.api, job, asked)
+            self._checked = job, namespace.check(self.api, job, asked, coming)
 
     def notes(self, job: Job) -> tuple[str, ...]:
         """What was decided for the user that they should know."""

@@ -48,18 +48,32 @@ def stop(folder: RunDir, signal: StopSignal) -> str | None:
     return _could_not_end(name, left)
 
 
-def settle_for_removal(folder: RunDir) -> None:
+def settle_for_removal(folder: RunDir, *, force: bool = False) -> None:
     """Wait for the run's supervisor to end, and end what is left running; raises StateTrouble of a run that
-    goes on, and of processes that cannot be ended.
+    goes on, and of processes that cannot be ended. Whether a damaged run has ended cannot be read: what
+    lives of it is ended only by `force`.
     """
     name = folder.path.name
     damaged = _is_damaged(folder)
     if not damaged and not is_over(folder) and not never_ran(folder):
         raise StateTrouble(f"run {name!r} has not ended", hint=f"`echelon stop {name}` first")
-    left = processes.end_processes(folder) if damaged else []
+    left = processes.end_processes(folder) if damaged and force else []
     await_supervisor(folder, _SUPERVISOR_END)
+    if damaged and not force:
+        _check_nothing_lives(folder)
+        left = processes.end_processes(folder)
     if trouble := _could_not_end(name, left if damaged else settle(folder)):
         raise StateTrouble(trouble, hint=f"end them, and then `echelon rm {name}` again")
+
+
+def _check_nothing_lives(folder: RunDir) -> None:
+    name, pids = folder.path.name, processes.marked_processes(folder.path)
+    if pids or is_alive(folder):
+        which = f": processes {_shown(pids)}" if pids else ""
+        raise StateTrouble(
+            f"run {name!r} is damaged, and something of it still runs{which}",
+            hint=f"`echelon stop {name}` ends it; `echelon rm --force {name}` kills and removes it",
+        )
 
 
 def await_supervisor(folder: RunDir, patience: float) -> None:
@@ -81,8 +95,11 @@ def _is_damaged(folder: RunDir) -> bool:
 def _could_not_end(name: str, pids: Sequence[int]) -> str | None:
     if not pids:
         return None
-    shown = ", ".join(str(pid) for pid in pids[:_SHOWN]) + (", ..." if len(pids) > _SHOWN else "")
-    return f"processes of run {name!r} could not be ended: {shown}"
+    return f"processes of run {name!r} could not be ended: {_shown(pids)}"
+
+
+def _shown(pids: Sequence[int]) -> str:
+    return ", ".join(str(pid) for pid in pids[:_SHOWN]) + (", ..." if len(pids) > _SHOWN else "")
 
 
 def _signal_supervisor(folder: RunDir, number: int) -> None:

@@ -9,7 +9,7 @@ import contextlib
 import os
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -189,7 +189,7 @@ class LocalEngine:
             size = size_for(ranks, os.environ) if self._keep_stdin else {}
             spawn_supervisor(folder, lock, environment=size)
 
-    def check(self, job: Job) -> None:
+    def check(self, job: Job, coming: Collection[tuple[str, str]] = ()) -> None:
         """Nothing is named that could be missing."""
 
     def notes(self, job: Job) -> Sequence[str]:
@@ -293,9 +293,15 @@ class LocalEngine:
         """Write a stop request for the supervisor; a run that never got one ends here."""
         return ending.stop(self.store.find(ref.name), signal)
 
-    def remove(self, ref: RunRef, tell: Callable[[str], object] = lambda _: None) -> Sequence[str]:  # noqa: ARG002
+    def remove(
+        self,
+        ref: RunRef,
+        tell: Callable[[str], object] = lambda _: None,  # noqa: ARG002
+        *,
+        force: bool = False,
+    ) -> Sequence[str]:
         """Forget the run, once its supervisor has ended and nothing of it is left running."""
-        ending.settle_for_removal(self.store.find(ref.name))
+        ending.settle_for_removal(self.store.find(ref.name), force=force)
         self.store.delete(ref.name)
         return ()
 

@@ -20,7 +20,7 @@ import posixpath
 import shlex
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
@@ -178,7 +178,7 @@ class MemoryEngine:
             self._tell(run, "admitted")
             self._play(run, plan)
 
-    def check(self, job: Job) -> None:
+    def check(self, job: Job, coming: Collection[tuple[str, str]] = ()) -> None:
         """Nothing is named that could be missing."""
 
     def notes(self, job: Job) -> Sequence[str]:  # noqa: ARG002
@@ -267,7 +267,13 @@ class MemoryEngine:
                 self._changed.notify_all()
                 self._serve_queue()
 
-    def remove(self, ref: RunRef, tell: Callable[[str], object] = lambda _: None) -> Sequence[str]:  # noqa: ARG002
+    def remove(
+        self,
+        ref: RunRef,
+        tell: Callable[[str], object] = lambda _: None,  # noqa: ARG002
+        *,
+        force: bool = False,  # noqa: ARG002 - no results are lost, and no run is damaged
+    ) -> Sequence[str]:
         """Forget the run."""
         with self._changed:
             run = self._find(ref)

@@ -19,6 +19,8 @@ from echelon.model.status import RunSummary
         ("root", "", "ann@corp", True),  # recorded before owners were asked for
         ("ann", "", "ann@corp", False),
         ("", "", "ann@corp", True),  # a record that cannot be read
+        ("ann@corp", "", "ann@corp", True),  # another, whose owner is still known
+        ("bob@corp", "", "ann@corp", False),
     ],
 )
 def test_whose_a_run_is(owner: str, user: str, identity: str, own: bool) -> None:

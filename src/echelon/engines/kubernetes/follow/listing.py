@@ -98,9 +98,14 @@ def damaged_runs(api: Api, ref_of: Callable[[str], RunRef]) -> list[str]:
 
 
 def list_runs(
-    api: Api, ref_of: Callable[[str], RunRef], look: Callable[[RunRef], Status]
+    api: Api,
+    ref_of: Callable[[str], RunRef],
+    look: Callable[[RunRef], Status],
+    is_mine: Callable[[RunSummary, str], bool] = lambda _row, _uid: True,
 ) -> list[RunSummary]:
-    """The runs, the newest first; `look` finds the state of one from all that is known of it."""
+    """The runs, the newest first; `look` finds the state of one from all that is known of it, `is_mine` says
+    whether one is the asking user's, by its row and the uid of its record.
+    """
     selector = f"{names.COMPONENT}={names.RECORD}"
     listed = cast("list[Object]", api.list_shapes("ConfigMap", _RecordOutline, selector=selector))
     records = [obj for obj in listed if is_record(obj)]
@@ -138,6 +143,8 @@ def list_runs(
         else:
             found.append(row)
     found += _look_closer(closer)
+    uids = {obj["metadata"]["name"]: str(obj["metadata"].get("uid") or "") for obj in records}
+    found = [replace(each, own=is_mine(each, uids[each.name])) for each in found]
     return sorted(found, key=lambda each: -each.created)
 
 
@@ -156,9 +163,9 @@ def _row_of_end(run: Record, end: Event) -> RunSummary:
 
 def is_own(row: RunSummary, identity: str, user: str) -> bool:
     """Whether a run is the asking user's: of the same name in the cluster or, where that is not known, of the
-    same local user. A record of an older version has only the latter.
+    same local user. A record of an older version has only the latter, one that cannot be read the former.
     """
-    if identity and row.user:
+    if identity and (row.user or row.owner == identity):
         return row.owner == identity
     return (row.user or row.owner) in ("", user)
 

@@ -6,7 +6,7 @@ Each is one small read, and all are made at once. What may not be read is unknow
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import partial
 
 from echelon.engines.kubernetes import names
@@ -67,14 +67,15 @@ def _plain(kind: str, name: str, flag: str, words: str) -> Named:
     return Named(kind=kind, name=name, flag=flag, words=words, hint=listed)
 
 
-def check(api: Api, job: Job, asked: Asked) -> bool:
-    """Raise Unavailable for what the job names and is not there, Unplaceable for a quota that can never hold
-    it; returns whether the user may execute in pods, by which results are fetched from them.
+def check(api: Api, job: Job, asked: Asked, coming: Collection[tuple[str, str]] = ()) -> bool:
+    """Raise Unavailable for what the job names and is neither there nor `coming`, Unplaceable for a quota
+    that can never hold it; returns whether the user may execute in pods, by which results are fetched.
     """
     check_priority(api, job)
     check_queue(api, job)
     controllers.check_kind(api, job)
-    looks = [beside(partial(unless_denied, _look(api, each))) for each in objects_named(job)]
+    wanted = [each for each in objects_named(job) if (each.kind, each.name) not in coming]
+    looks = [beside(partial(unless_denied, _look(api, each))) for each in wanted]
     quotas = asked.quotas()
     missing = [found for look in looks if (found := look()) is not None]
     for quota in quotas or ():

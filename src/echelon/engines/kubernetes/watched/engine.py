@@ -6,7 +6,7 @@ deletes it."""
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -151,7 +151,13 @@ class WatchedJobs:
         self.api.patch(self._resource(address), address.name, change, uid=seen.job["metadata"].get("uid", ""))
         return "it is suspended: its pods end, and the job stays until `echelon rm`"
 
-    def remove(self, ref: RunRef, tell: Callable[[str], object] = lambda _: None) -> Sequence[str]:  # noqa: ARG002
+    def remove(
+        self,
+        ref: RunRef,
+        tell: Callable[[str], object] = lambda _: None,  # noqa: ARG002
+        *,
+        force: bool = False,  # noqa: ARG002 - its results are not ours to lose
+    ) -> Sequence[str]:
         """Delete a job that has ended: that one, not another that has got its name meanwhile."""
         address = parse_address(ref.name)
         seen = self._see(ref)
@@ -214,7 +220,7 @@ class WatchedJobs:
         """Nothing is placed here."""
         return False
 
-    def check(self, job: Job) -> None:
+    def check(self, job: Job, coming: Collection[tuple[str, str]] = ()) -> None:
         """Nothing is submitted here."""
 
     def notes(self, job: Job) -> Sequence[str]:  # noqa: ARG002

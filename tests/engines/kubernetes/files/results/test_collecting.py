@@ -22,7 +22,7 @@ from echelon.engines.base import TakeOver
 from echelon.engines.kubernetes import control, objects
 from echelon.engines.kubernetes.client.place import Place
 from echelon.engines.kubernetes.engine import KubernetesEngine
-from echelon.engines.kubernetes.files.results import collecting
+from echelon.engines.kubernetes.files.results import collecting, forgetting
 from echelon.engines.kubernetes.files.results.gather import Gathered
 from echelon.engines.kubernetes.files.results.shards import Missing, Shard
 from echelon.engines.kubernetes.files.results.waiting_for_owner import Wanted
@@ -59,7 +59,10 @@ class Taking:
         pods: tuple[str | None, ...] = ("demo-0", "demo-1"),
         missing: tuple[Missing, ...] = (),
         end: Event | None = END,
+        may: bool = True,
+        leave: bool = False,
     ) -> None:
+        self._may = may
         self.done: list[str] = []
         self.submissions = Submissions()
         self.uid, self.created = stored().uid, stored().run.created
@@ -79,6 +82,13 @@ class Taking:
             self.done.append("gather")
             return Gathered(brought=not missing, missing=missing, left_out=(PIPE,)), Seen.view
 
+        class Left:
+            shards = staticmethod(lambda: [Shard(worker=0), Shard(worker=1)])
+
+        monkeypatch.setattr(collecting, "see", lambda *_: Left if leave else Seen)
+        monkeypatch.setattr(forgetting, "_LOOK", 0.0)
+        if not leave:
+            monkeypatch.setattr(forgetting, "patience_for", lambda *_: 0.0)
         monkeypatch.setattr(collecting, "read_record", lambda *_: next(records, later))
         monkeypatch.setattr(collecting, "_look_at_end", lambda *_: Seen)
         monkeypatch.setattr(collecting, "_gather_all", gather)
@@ -93,7 +103,7 @@ class Taking:
             monkeypatch.setattr(module, name, lambda *_, name=name: self.done.append(name))
 
     def may(self, *_: object, **__: object) -> bool:
-        return True
+        return self._may
 
     def patch(self, _kind: str, _name: str, change: dict[str, Any], *, uid: str) -> None:
         assert uid == self.uid
@@ -128,6 +138,27 @@ def test_what_cannot_be_copied_is_with_the_error_of_what_is_missing(
     assert list(caught.value.left_out) == [PIPE]
 
 
+def test_without_the_right_to_fetch_them_results_are_missing_and_not_fetched(
+    apart: pytest.MonkeyPatch,
+) -> None:
+    """Workers that wait, as they were told to, keep them; of others they are gone, which is no success."""
+    held = Taking(apart, submitted=True, missing=(SILENT,), may=False)
+    with pytest.raises(
+        ResultsIncomplete, match="worker 1: its files not fetched: you may not create"
+    ) as caught:
+        held.collect()
+    assert "echelon doctor --role" in caught.value.hint
+    assert (held.done, held.fetched()) == (["gather"], False)
+    gone = Taking(apart, submitted=True, missing=(LOST,), may=False)
+    for _ in range(2):
+        with pytest.raises(ResultsIncomplete, match="may not create pods/exec, and its pod is gone"):
+            gone.collect()
+    assert gone.written["path"] == ""
+    assert gone.written["missing"] == [
+        "worker 1: its files not fetched: you may not create pods/exec, and its pod is gone"
+    ]
+
+
 @pytest.mark.core
 @pytest.mark.parametrize("submitted", [True, False])
 def test_what_workers_hold_is_fetched_though_the_record_says_it_was(
@@ -149,6 +180,13 @@ def test_who_takes_over_when_all_is_fetched_and_gone_has_the_owners_end(apart: p
     taking = Taking(apart, submitted=False, collected=lacking, pods=(None, None))
     with pytest.raises(ResultsIncomplete, match="worker 1"):
         taking.collect()
+    assert (taking.done, taking.fetched()) == ([], False)
+
+
+def test_who_takes_over_while_the_workers_leave_does_not_fetch_once_more(apart: pytest.MonkeyPatch) -> None:
+    """The owner has all of it, has told the workers to leave, and has given its claim up."""
+    taking = Taking(apart, submitted=False, collected=FETCHED, leave=True)
+    taking.collect()
     assert (taking.done, taking.fetched()) == ([], False)
 
 
@@ -231,9 +269,12 @@ class TestOnACluster:
     ) -> None:
         run = submit(Prepared(job=job(output=Output(size=10 << 20))), engine)
         assert list(run.events())[-1].kind == "finished"
-        run.remove()  # nobody has fetched them: the volume stays
+        with pytest.raises(StateTrouble, match="the volume claim demo-results") as caught:
+            run.remove()  # nobody has fetched them
+        assert "`echelon rm --force demo`" in caught.value.hint
         assert [each["metadata"]["name"] for each in namespace.items("pvc")] == ["demo-results"]
-        namespace("delete", "pvc", "demo-results")
+        run.remove(force=True)
+        wait_until(lambda: not namespace.items("pvc"), "the volume to go")
         run = submit(Prepared(job=job(output=Output(size=10 << 20))), engine)
         assert run.wait(PATIENCE).state == "succeeded"
         assert Path("runs/demo/made").read_text() == "by it"

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 from tests.engines.kubernetes.small import stored
 
+from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.files.results import forgetting
-from echelon.engines.kubernetes.files.results.forgetting import check_fetched, patience_for
+from echelon.engines.kubernetes.files.results.forgetting import check_fetched, check_volume, patience_for
 from echelon.engines.kubernetes.record import Collected
-from echelon.engines.machine import Submissions
+from echelon.engines.machine import Fetched, Submissions
 from echelon.errors import StateTrouble
 
 
@@ -30,9 +31,6 @@ class Held:
 
         monkeypatch.setattr(forgetting, "can_be_fetched", look)
         monkeypatch.setattr(forgetting, "_LOOK", 0.0)
-
-    def may(self, *_: object, **__: object) -> bool:
-        return True
 
     def check(self, collected: object) -> None:
         found = stored(collected=collected)
@@ -69,6 +67,44 @@ def test_nothing_is_waited_for_where_nobody_has_fetched_anything(apart: pytest.M
     with pytest.raises(StateTrouble, match="were not fetched yet, and would be lost"):
         held.check(None)
     assert (held.looks, held.said) == (1, [])
+
+
+class Claims:
+    """An API server with the claim of a run, in a phase."""
+
+    def __init__(self, phase: str, uid: str = "the-record") -> None:
+        self.made = {
+            "metadata": {
+                "name": "demo-results",
+                "labels": {names.RUN: "demo"},
+                "annotations": {names.RECORD_UID: uid},
+            },
+            "status": {"phase": phase},
+        }
+
+    def find(self, kind: str, name: str) -> Any:
+        assert (kind, name) == ("PersistentVolumeClaim", "demo-results")
+        return self.made
+
+
+def test_a_volume_with_results_that_were_not_brought_here_keeps_the_run(apart: pytest.MonkeyPatch) -> None:
+    run = stored()
+    ours = Submissions()
+    ours.remember(run.uid, Path("runs/demo"))
+    for known in (None, Fetched(), Fetched(missing=("worker 0: its files not fetched",))):
+        if known is not None:
+            ours.note_fetched(run.uid, run.run.created, known)
+        with pytest.raises(StateTrouble, match="are on the volume claim demo-results") as caught:
+            check_volume(Claims("Bound"), ours, run)  # type: ignore[arg-type]
+        assert "`echelon rm --force demo`" in caught.value.hint
+    check_volume(Claims("Pending"), ours, run)  # type: ignore[arg-type]
+    check_volume(Claims("Bound", uid="another"), ours, run)  # type: ignore[arg-type]
+    ours.note_fetched(run.uid, run.run.created, Fetched(path="/home/ann/runs/demo"))
+    check_volume(Claims("Bound"), ours, run)  # type: ignore[arg-type]
+
+
+def test_who_did_not_submit_a_run_may_forget_it_and_its_volume_stays(apart: pytest.MonkeyPatch) -> None:
+    check_volume(Claims("Bound"), Submissions(), stored())  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,12 +16,17 @@ from echelon.engines.kubernetes.files.results.shards import (
     describe,
     find_shards,
     incomplete,
+    on_volume,
     whole,
+    without_right,
 )
 from echelon.engines.kubernetes.follow.keeper import KeeperView, Kept
 from echelon.model.copy import Copied, LeftOut, Manifest
 from echelon.model.event import Event
-from echelon.model.plan import Placement, Plan
+from echelon.model.job import Job
+from echelon.model.plan import Launch, Placement, Plan
+from echelon.model.pods.pod import Keeper, Output, PodOptions
+from echelon.model.run import Record, RunRef
 from echelon.model.world import Group, World
 
 PLAN = Plan(
@@ -189,3 +195,50 @@ def test_what_the_keeper_has_tells_that_ranks_ran() -> None:
     log = [Event(kind="worker-started", at=1.0, worker=0), Event(kind="verdict", at=2.0)]
     shards = find_shards(PLAN, log, [], keeper(1))
     assert [(each.pod, each.kept) for each in shards] == [(None, False), ("demo-keeper-x", True)]
+
+
+def no_right(*missing: Missing, per: Any = "rank", procs: int = 1, **pod: Any) -> list[str]:
+    """What is said of missing results to a user who may not execute in pods; `!` is what is lost."""
+    plan = replace(
+        PLAN,
+        world=World(groups=(Group(workers=2, procs=procs),)),
+        launches=(Launch(argv=("x",), per=per),),
+    )
+    job = Job(name="demo", script="train.py", workers=2, pod=PodOptions(**pod))
+    record = Record(ref=RunRef(engine="k8s", name="demo"), job=job, created=1.0, owner="ann", plan=plan)
+    return [describe(each) + "!" * each.lost for each in without_right(missing, record)]
+
+
+DENIED = Missing(worker=1, why="pods is forbidden", files=2, size=2048)
+ENDED = Missing(worker=1, why="its pod has ended", files=2, size=2048, lost=True)
+
+
+def test_what_is_missing_without_the_right_to_fetch() -> None:
+    kept = "worker 1: 2 files, 2 KiB, not fetched: you may not create pods/exec"
+    assert no_right(DENIED) == [kept]
+    assert no_right(DENIED, linger=0.0) == [f"{kept}!"]  # nothing holds the pod
+    assert no_right(DENIED, linger=0.0, keeper=Keeper()) == [kept]
+    assert no_right(ENDED, linger=0.0) == [f"{kept}, and its pod has ended!"]
+
+
+@pytest.mark.parametrize(
+    ("files", "more", "told"),
+    [
+        (1, {}, False),
+        (2, {}, True),
+        (2, {"procs": 2}, False),
+        (2, {"procs": 2, "per": "worker"}, True),  # torchrun, which starts them itself, has one log
+        (1, {"per": "leader"}, True),
+        (None, {}, True),
+        (1, {"output": Output(claim="data"), "collect": ("/x",)}, True),  # logs are on the volume
+    ],
+)
+def test_a_log_is_read_without_that_right(files: int | None, more: dict[str, Any], told: bool) -> None:
+    assert bool(no_right(replace(ENDED, files=files), **more)) is told
+
+
+def test_the_claim_is_named() -> None:
+    record = Record(ref=RunRef(engine="k8s", name="demo"), job=Job(name="demo"), created=1.0, owner="ann")
+    assert describe(on_volume(record)) == (
+        "its files not fetched: they are on the volume claim demo-results, and you may not create pods/exec"
+    )

@@ -11,12 +11,13 @@ import socket
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 
 from echelon.engines import durable
+from echelon.engines.base import TakeOver
 from echelon.engines.kubernetes import control, objects
 from echelon.engines.kubernetes.client.api import Api
+from echelon.engines.kubernetes.files.results.forgetting import still_hold
 from echelon.engines.kubernetes.files.results.gather import Gathered, Progressed, gather
 from echelon.engines.kubernetes.files.results.home import elsewhere, local_folder
 from echelon.engines.kubernetes.files.results.reaching import reach_output, reach_pods, volume_of
@@ -27,6 +28,8 @@ from echelon.engines.kubernetes.files.results.shards import (
     describe,
     incomplete,
     left_out_of,
+    on_volume,
+    without_right,
 )
 from echelon.engines.kubernetes.files.results.waiting_for_owner import Wanted, wait_for_owner
 from echelon.engines.kubernetes.files.results.whereabouts import has_own_claim, keeps_results
@@ -39,7 +42,7 @@ from echelon.engines.machine import Fetched, Submissions, process_name
 from echelon.errors import Denied, ResultsIncomplete, Unreachable, from_os_error
 from echelon.model.copy import LeftOut
 from echelon.model.event import Event
-from echelon.model.run import RunRef
+from echelon.model.run import Record, RunRef
 
 _NODES_RETURN = 60.0  # seconds that nodes may take to respond again after the API server was away
 
@@ -64,7 +67,8 @@ def collect_results(
     try:
         if wanted is not None:
             wait_for_owner(api, ref, wanted)
-        return _collect(api, submissions, ref, progress)
+        asked = wanted.asked if wanted is not None else TakeOver()
+        return _collect(api, submissions, ref, progress, asked.tell)
     except _NotLetGo:
         raise
     except Unreachable as error:
@@ -77,7 +81,11 @@ class _NotLetGo(Unreachable):
 
 
 def _collect(
-    api: Api, submissions: Submissions, ref: RunRef, progress: Progressed | None
+    api: Api,
+    submissions: Submissions,
+    ref: RunRef,
+    progress: Progressed | None,
+    tell: Callable[[str], object],
 ) -> tuple[LeftOut, ...]:
     stored = read_record(api, ref)
     taken_over = stored.claim is not None and stored.claim.holder == process_name()
@@ -96,9 +104,15 @@ def _collect(
     if own is not None:  # the command that fetched them was cut off before it let the workers go
         _let_go(api, ref, view, seen.events, own)
         return ()
-    if stored.collected is not None and not submitted and not any(each.pod for each in seen.shards()):
-        check_complete(ref, stored.collected.missing)  # nothing but the record can say more of it
-        return ()
+    if stored.collected is not None and not submitted:
+
+        def hold() -> bool:
+            return any(each.pod for each in see(api, ref).shards())
+
+        # The owner gives its claim up when it has told the workers to leave, before they have left.
+        if not any(each.pod for each in seen.shards()) or not still_hold(hold, stored.collected, tell):
+            check_complete(ref, stored.collected.missing)  # nothing but the record can say more of it
+            return ()
     left_out: list[LeftOut] = []
     try:
         _bring_home(api, submissions, ref, seen, progress, left_out)
@@ -126,29 +140,34 @@ def _bring_home(
     if keeps_results(record):
         gathered, view = _gather_all(api, ref, seen, folder, progress)
         left_out += gathered.left_out
-    brought = gathered.brought
-    not_kept = bool(gathered.missing) and record.job.pod.linger == 0
-    if (not_kept or has_own_claim(record)) and not api.may("create", "Pod", subresource="exec"):
-        gathered = replace(gathered, missing=())  # as was said before the start, so that it is no failure now
-    elif has_own_claim(record) and view.jobs and volume_of(api, record).status == "Bound":
-        with reach_output(api, record) as (opener, root):
-            copied = fetch_tree(opener, root, folder, progress=_reporting(progress))
-        brought = True
-        left_out += left_out_of(copied)
-        check_came(ref, copied)
-    missing = tuple(map(describe, gathered.missing))
+    brought, lacking = gathered.brought, gathered.missing
+    may_fetch = not (lacking or has_own_claim(record)) or api.may("create", "Pod", subresource="exec")
+    if not may_fetch:
+        lacking = without_right(lacking, record)
+    if has_own_claim(record) and view.jobs and _has_volume(api, record, may_fetch=may_fetch):
+        if may_fetch:
+            with reach_output(api, record) as (opener, root):
+                copied = fetch_tree(opener, root, folder, progress=_reporting(progress))
+            brought = True
+            left_out += left_out_of(copied)
+            check_came(ref, copied)
+        else:
+            lacking = (*lacking, on_volume(record))
+    missing = tuple(map(describe, lacking))
     if missing:
         # Another process of this machine may have all of it here, and have released the workers.
         if (own := submissions.fetched(stored.uid, created)) is not None:
             check_complete(ref, own.missing)
             return
         now = read_record(api, ref).collected
-        if now is not None and not submitted and all(each.lost for each in gathered.missing):
+        lost = all(each.lost for each in lacking)
+        if now is not None and not submitted and lost:
             # The owner, from whom this process has taken over, has released them.
             check_complete(ref, now.missing)
             return
-        if now is not None or not all(each.lost for each in gathered.missing):
-            raise incomplete(ref.name, missing, hint=_again(ref) if now is None else elsewhere(now))
+        if now is not None or not lost:
+            hint = elsewhere(now) if now is not None and now.path else _again(ref, may_fetch=may_fetch)
+            raise incomplete(ref.name, missing, hint=hint)
     if brought:
         _force_to_disk(folder)
     own = Fetched(path=str(folder) if brought else "", missing=missing)
@@ -242,5 +261,22 @@ def _reporting(progress: Progressed | None) -> Callable[[Progress], object]:
     return report
 
 
-def _again(ref: RunRef) -> str:
+def _has_volume(api: Api, record: Record, *, may_fetch: bool) -> bool:
+    """Whether something may be on the volume that was made for a run: without one its claim was never
+    mounted. Who may not fetch it anyway may lack the right to see it, too.
+    """
+    try:
+        return volume_of(api, record).status == "Bound"
+    except Denied:
+        if may_fetch:
+            raise
+        return True
+
+
+def _again(ref: RunRef, *, may_fetch: bool = True) -> str:
+    if not may_fetch:
+        return (
+            f"with the right to create pods/exec `echelon get {ref.name}` brings them; "
+            "`echelon doctor --role` prints a role that has it"
+        )
     return f"the workers keep them for --linger after the last contact; `echelon get {ref.name}` goes on"

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.client.api import Object
 from echelon.engines.kubernetes.follow.keeper import KeeperView
 from echelon.engines.kubernetes.state import workers
@@ -16,8 +17,8 @@ from echelon.model.copy import Copied, LeftOut, Manifest
 from echelon.model.event import Event
 from echelon.model.plan import Plan
 from echelon.model.resources import format_memory
-from echelon.model.run import RunRef
-from echelon.model.world import worker_count
+from echelon.model.run import Record, RunRef
+from echelon.model.world import members, worker_count
 from echelon.values import frozen
 
 _NAMED = 3  # files that are named of a worker
@@ -189,6 +190,39 @@ def describe(missing: Missing) -> str:
         more = ", ..." if len(missing.names) > _NAMED else ""
         what += f" ({', '.join(missing.names[:_NAMED])}{more})"
     return f"{of}{what} not fetched: {missing.why}"
+
+
+_NO_RIGHT = "you may not create pods/exec"
+
+
+def without_right(missing: Sequence[Missing], record: Record) -> tuple[Missing, ...]:
+    """What is missing for a user who may not execute in pods, by which files leave them. Its workers did not
+    wait for it, unless they were told to, so that what they had is lost. Logs are none of it: those are read
+    without that right.
+    """
+    pod = record.job.pod
+    gone = pod.linger == 0 and pod.keeper is None
+    logs = _logs_of(record.plan) if pod.output is None and record.plan is not None else {}
+    return tuple(
+        replace(each, why=f"{_NO_RIGHT}, and {each.why}" if each.lost else _NO_RIGHT, lost=each.lost or gone)
+        for each in missing
+        if each.files is None or each.worker is None or each.files > logs.get(each.worker, 0)
+    )
+
+
+def on_volume(record: Record) -> Missing:
+    """All that is on the volume that was made for a run, for a user who may not execute in pods."""
+    claim = names.claim_name(record.ref.name)
+    return Missing(worker=None, why=f"they are on the volume claim {claim}, and {_NO_RIGHT}")
+
+
+def _logs_of(plan: Plan) -> dict[int, int]:
+    """How many logs each worker has among its results at least: one of each process that it starts."""
+    return {
+        each.worker: each.procs if plan.launches[each.group].per == "rank" else 1
+        for each in members(plan.world)
+        if plan.launches[each.group].per != "leader" or each.worker == 0
+    }
 
 
 def left_out_of(copied: Copied) -> tuple[LeftOut, ...]:
