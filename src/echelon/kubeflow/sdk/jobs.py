@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import sys
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
 from echelon.engines.base import Engine
-from echelon.errors import EchelonError, InvalidJob, ResultsIncomplete, RunTimedOut
+from echelon.errors import (
+    EchelonError,
+    InvalidJob,
+    ResultsIncomplete,
+    RunTimedOut,
+    StateTrouble,
+    UnknownRun,
+)
 from echelon.handle import Run
 from echelon.kubeflow.sdk.describe import (
     Replica,
@@ -43,6 +51,21 @@ def describe(engine: Engine, ref: RunRef) -> Shape:
     """A run as a job of its kind."""
     status = Run(ref, engine).status(progress=False)
     return Shape(describe_job(engine.read(ref), status, namespace=status.namespace or "default"))
+
+
+def list_all(names: Iterable[str], look: Callable[[str], Job]) -> list[Job]:
+    """The jobs of these names. One whose record is damaged, or of a newer version, is left out with a note,
+    and one that was removed meanwhile without.
+    """
+    found = []
+    for name in names:
+        try:
+            found.append(look(name))
+        except UnknownRun:
+            continue
+        except StateTrouble as error:
+            print(f"note: job {name} is not listed: {error}", file=sys.stderr)
+    return found
 
 
 def await_pods(engine: Engine, ref: RunRef, chosen: Selection, patience: float) -> list[Shape]:

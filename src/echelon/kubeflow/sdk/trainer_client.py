@@ -122,9 +122,9 @@ class TrainerClient(Reach):
 
     @as_kubeflow_does
     def list_jobs(self, runtime: Runtime | None = None) -> list[TrainJob]:
-        """Every job, or those of one runtime."""
+        """Every job, or those of one runtime; one that cannot be read is left out, with a note."""
         engine = self._engine()
-        found = [self._described(engine, name) for name in engine.names()]
+        found = jobs.list_all(engine.names(), lambda name: self._described(engine, name))
         return [job for job in found if runtime is None or job.runtime == runtime]
 
     @as_kubeflow_does
