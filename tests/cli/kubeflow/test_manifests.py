@@ -290,3 +290,22 @@ def test_a_job_that_echelon_did_not_make_is_not_deleted_unasked(
     assert not found.removed
     assert main.call(["rm", "--yes", found.uri]) == 0
     assert found.removed == [found.uri]
+
+
+def test_what_a_job_needs_in_a_file_of_its_own(
+    home: Path, write: Write, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As with kubectl, in any order; a second job file of echelon's is not silently dropped."""
+    config, job = TORCHRUN.split("\n---\n")
+    write("config.yaml", config)
+    write("job.yaml", job)
+    write("src/train.py", TRAIN)
+    flags = ["--on", "local", "--dry-run", "-o", "json", "--map", "/opt/mnist/src=./src"]
+    for order in (["config.yaml", "job.yaml"], ["job.yaml", "config.yaml"]):
+        assert main.call(["run", "-f", order[0], "-f", order[1], *flags]) == 0
+        assert "{code}/.volumes/helpers/greeting.txt" in capsys.readouterr().out
+    write("own.yaml", "script: src/train.py")
+    assert main.call(["run", "-f", "own.yaml", "-f", "own.yaml", "--dry-run"]) == 110
+    assert "'own.yaml' holds no object of Kubernetes" in capsys.readouterr().err
+    assert main.call(["convert", "config.yaml", "job.yaml"]) == 0
+    assert "ConfigMap helpers" in capsys.readouterr().out

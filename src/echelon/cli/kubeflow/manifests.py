@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,13 +34,12 @@ Examples:
 
 
 def read_kubeflow(
-    file: Path | None, given: Settings, surroundings: Surroundings, *, native: bool = False
+    files: Sequence[Path], given: Settings, surroundings: Surroundings, *, native: bool = False
 ) -> Manifest | None:
-    """The job of Kubeflow's in a file; None for any other. A runtime that is not in the file is looked up in
-    the cluster, and a command that is not there in the image, unless its own controller starts it (`native`).
+    """The job of Kubeflow's in files; None where the only one holds none. A runtime that is not in them is
+    looked up in the cluster, and a command that is not there in the image, unless its own controller starts
+    it (`native`).
     """
-    if file is None:
-        return None
     from echelon.kubeflow import RUNTIME_RESOURCES, Outside, read_manifest
     from echelon.preparation.sources import gather
 
@@ -49,13 +48,13 @@ def read_kubeflow(
         return None if objects is None else objects.find(RUNTIME_RESOURCES[kind], name)
 
     manifest = read_manifest(
-        file, Outside(find_runtime=find_runtime, find_start=_any_start if native else _find_start)
+        files, Outside(find_runtime=find_runtime, find_start=_any_start if native else _find_start)
     )
     if manifest is not None and given.script is not None:
         raise InvalidJob(
             "script",
             given.script,
-            f"is not for {file}, which says what its containers run",
+            f"is not for {files[0]}, which says what its containers run",
             hint="leave it out; words after -- are arguments instead of the file's",
         )
     return manifest
@@ -146,10 +145,10 @@ def _without_made(job: Job, manifest: Manifest) -> Job:
     params=[
         MAP,
         *setting_options(everywhere=True),
-        click.Argument(["file"], type=click.Path(path_type=Path, readable=False)),
+        click.Argument(["files"], nargs=-1, required=True, type=click.Path(path_type=Path, readable=False)),
     ],
 )
-def convert(file: Path, maps: tuple[str, ...], **options: Any) -> int:
+def convert(files: tuple[Path, ...], maps: tuple[str, ...], **options: Any) -> int:
     """Read, settle the place, write."""
     from echelon.jobfile import settings_from
     from echelon.jobfile.writing import job_file_data, write_job_file
@@ -163,10 +162,10 @@ def convert(file: Path, maps: tuple[str, ...], **options: Any) -> int:
         source="the command line",
     )
     surroundings = find_surroundings()
-    manifest = read_kubeflow(file, given, surroundings)
+    manifest = read_kubeflow(files, given, surroundings)
     if manifest is None:
         raise InvalidJob(
-            "file", str(file), "holds no job of Kubeflow's", hint="a job file needs no conversion"
+            "file", str(files[0]), "holds no job of Kubeflow's", hint="a job file needs no conversion"
         )
     settings = merge(given, manifest.settings)
     engine = engine_for(settings)
