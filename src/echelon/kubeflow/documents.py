@@ -96,10 +96,12 @@ def _read(job: Node, others: Sequence[Node], outside: Outside) -> Manifest:
         manifest = read_trainjob(job, runtime, outside)
     else:
         manifest = KINDS[which](job, outside)
-    objects = [each for each in others if text(child(each, "kind")) not in RUNTIMES]
-    for each in objects:
+    objects: list[Mapping[str, Any]] = []
+    runtimes: list[Mapping[str, Any]] = []
+    for each in others:
         text(child(child(each, "metadata"), "name"))
-    return replace(manifest, document=plain(job.value), objects=tuple(plain(each.value) for each in objects))
+        (runtimes if text(child(each, "kind")) in RUNTIMES else objects).append(plain(each.value))
+    return replace(manifest, document=plain(job.value), objects=tuple(objects), runtimes=tuple(runtimes))
 
 
 def _job_among(nodes: Sequence[Node]) -> Node:

@@ -11,6 +11,7 @@ import pytest
 
 from echelon.cli import main
 from echelon.kubeflow import TrainerClient, TrainingClient
+from echelon.kubeflow.sdk.trainer_types import TrainJob
 
 
 def _newer(path: Path) -> None:
@@ -36,7 +37,7 @@ def test_a_record_that_cannot_be_read_is_left_out_with_a_note(
         damage(whole.parent.parent / name / "record.json")
     capsys.readouterr()
     jobs = client(on="local").list_jobs()
-    names = [each.metadata.name if client is TrainingClient else each.name for each in jobs]
+    names = [each.name if isinstance(each, TrainJob) else each.metadata.name for each in jobs]
     assert names == ["whole"]
     told = capsys.readouterr().err
     assert all(f"job {name} is not listed: " in told for name in DAMAGES)
