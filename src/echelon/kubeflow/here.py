@@ -25,6 +25,8 @@ FOLDER = ".volumes"  # in the shipped code: what ConfigMaps hold
 _SCRIPTS = (".py", ".sh")
 _PATH = re.compile(r"(?<![\w./:$}~*-])/[\w.@+-]+(?:/[\w.@+-]+)*")
 _AFTER = r"(?=$|[/\s\"':;,)=])"
+_SCRIPT = re.compile(r"[^\s\"';|&<>()]+\.(?:py|sh)(?=$|[\s\"';|&<>()])")
+_MODULE = re.compile(r"(?<!\S)-m\s+([A-Za-z_][\w.]*)")
 
 
 @frozen
@@ -57,8 +59,11 @@ def on_this_machine(
     maps: Mapping[str, str],
     folder: Path,
     exists: Callable[[str], bool],
+    read: Callable[[str], str] = lambda _path: "",
 ) -> Here:
-    """The same job with paths of this machine. `exists` tells whether it has a path."""
+    """The same job with paths of this machine. `exists` tells whether it has a path, `read` what is in a
+    file; "" where there is none.
+    """
     files: dict[str, bytes] = {}
     places = dict(maps)
     for volume in manifest.volumes:
@@ -99,7 +104,15 @@ def on_this_machine(
         env=_environment(settings.env, places),
         roles=roles or None,
     )
-    return Here(settings=made, notes=tuple(_notes(manifest, settings)), files=files)
+    scripts = dict(_scripts(made, files, start, read))
+    notes = [*_notes(manifest, settings), *_in_scripts(scripts, places)]
+    said = (*_texts(settings), manifest.workdir or "", *(each.path for each in manifest.volumes))
+    notes += [
+        f"--map {place}: no path of the job is there, and nothing is mapped"
+        for place in maps
+        if not any(_names(text, place) for text in (*said, *scripts.values()))
+    ]
+    return Here(settings=made, notes=tuple(notes), files=files)
 
 
 def _notes(manifest: Manifest, settings: Settings) -> Iterator[str]:
@@ -117,6 +130,46 @@ def _notes(manifest: Manifest, settings: Settings) -> Iterator[str]:
     unused = [f"{each['kind']} {each['metadata']['name']}" for each in manifest.objects]
     if unused:
         yield f"nothing is made in a cluster: {', '.join(unused)}"
+
+
+def _texts(settings: Settings) -> Iterator[str]:
+    """All that a job's settings say of its command, arguments and variables."""
+    parts: list[Settings | RoleSettings] = [settings]
+    parts += [each for each in (settings.roles or {}).values() if isinstance(each, RoleSettings)]
+    for each in parts:
+        yield from split_command(each.command)
+        yield from (str(word) for word in each.args or ())
+        yield from (str(value) for value in (each.env or {}).values())
+
+
+def _scripts(
+    settings: Settings, files: Mapping[str, bytes], start: Path, read: Callable[[str], str]
+) -> Iterator[tuple[str, str]]:
+    """The scripts that a job runs on this machine, by their names, with their texts."""
+    line = " ".join(_texts(settings))
+    modules = [f"{name.replace('.', '/')}.py" for name in _MODULE.findall(line)]
+    for name in dict.fromkeys((*_SCRIPT.findall(line), *modules)):
+        shipped = files.get(name.removeprefix("{code}/")) if name.startswith("{code}/") else None
+        content = read(str(start / name)) if shipped is None else shipped.decode(errors="replace")
+        if content:
+            yield posixpath.basename(name), content
+
+
+def _in_scripts(scripts: Mapping[str, str], places: Mapping[str, str]) -> Iterator[str]:
+    """A script that names a path of the pods itself looks there on this machine, too, and finds out late."""
+    for name, content in scripts.items():
+        for place in places:
+            lines = enumerate(content.splitlines(), 1)
+            number = next((at for at, line in lines if _names(line.partition("#")[0], place)), None)
+            if number is not None:
+                yield (
+                    f"{name} has {place} in its own text (line {number}), where --map does not reach: it is "
+                    f"this machine's {place} there; give it as an argument or a variable"
+                )
+
+
+def _names(text: str, place: str) -> bool:
+    return _replaced(text, {place: ""}) != text
 
 
 def _mapped(path: str, places: Mapping[str, str]) -> bool:

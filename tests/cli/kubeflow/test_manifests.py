@@ -309,3 +309,15 @@ def test_what_a_job_needs_in_a_file_of_its_own(
     assert "'own.yaml' holds no object of Kubernetes" in capsys.readouterr().err
     assert main.call(["convert", "config.yaml", "job.yaml"]) == 0
     assert "ConfigMap helpers" in capsys.readouterr().out
+
+
+def test_what_a_map_does_not_reach_is_said_before_the_training(
+    home: Path, write: Write, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write("job.yaml", TORCHRUN)
+    write("src/train.py", "open('/opt/mnist/src/model.pt', 'w').close()\n")
+    maps = ["--map", "/opt/mnist/src=./src", "--map", "/opt/mnist/scr=./src"]
+    assert main.call(["run", "-f", "job.yaml", "--on", "local", "--dry-run", *maps]) == 0
+    said = capsys.readouterr().err
+    assert "train.py has /opt/mnist/src in its own text (line 1), where --map does not reach" in said
+    assert "--map /opt/mnist/scr: no path of the job is there, and nothing is mapped" in said

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from echelon.model.surroundings import Surroundings
 
 _MOUNTED = {"PersistentVolumeClaim": "pvc", "ConfigMap": "configmap", "Secret": "secret"}
+_SCRIPT = 1024 * 1024  # characters of a script that are looked at
 _CONVERT_HELP = """Print a job of Kubeflow's (PyTorchJob, TFJob, MPIJob, TrainJob) as a job file.
 
 What echelon's own workers do not honour comes first, as comments. With --on local, it is the job file for
@@ -98,8 +99,19 @@ def settle_place(
             raise InvalidJob("map", maps[0], "is for this machine", hint=hint)
         return Here(settings=settings, notes=_not_honoured(manifest))
     places = parse_maps(maps, surroundings.folder)
-    here = on_this_machine(manifest, settings, places, surroundings.folder, lambda path: Path(path).exists())
+    here = on_this_machine(
+        manifest, settings, places, surroundings.folder, lambda path: Path(path).exists(), _read_script
+    )
     return replace(here, notes=(*_not_honoured(manifest), *here.notes))
+
+
+def _read_script(path: str) -> str:
+    """What is in a script; "" where it cannot be read, or is too long to be one that somebody wrote."""
+    try:
+        with Path(path).open(errors="replace") as file:
+            return file.read(_SCRIPT)
+    except OSError:
+        return ""
 
 
 def _not_honoured(manifest: Manifest) -> tuple[str, ...]:
