@@ -65,7 +65,7 @@ def submit_document(
             )
             merged, notes = here.settings, [*notes, *here.notes]
         prepared = prepare(merged, surroundings, engine.traits)
-    for note in notes:
+    for note in (*notes, *prepared.notes):
         tell(note)
     make_room(prepared.job, engine, tell)  # a job that was deleted may be created again
     return submit(prepared, engine, no_wait=False, stays=False, replace=False)
