@@ -78,6 +78,17 @@ def test_a_manuals_yaml_runs_without_an_operator(terminal: Terminal) -> None:
         f"[{rank}] {rank} 2 {rank} 2 auto vision hidden --rank={rank} --team=vision /opt/mnist/src"
         for rank in (0, 1)
     ]
+    label = "training.kubeflow.org"
+    for replica_type, role in (("master", "master"), ("worker", None)):
+        chosen = f"{label}/job-name=mnist,{label}/replica-type={replica_type},{label}/replica-index=0"
+        (pod,) = terminal.kubectl.items("pods", "-l", chosen)
+        assert pod["metadata"]["labels"].get(f"{label}/job-role") == role
+    conditions = terminal.status("mnist")["conditions"]
+    assert [(each["type"], each["status"]) for each in conditions] == [
+        ("Created", "True"),
+        ("Running", "False"),
+        ("Succeeded", "True"),
+    ]
     assert terminal.read("mnist", "model.pt") == "trained"
     done = terminal.call("rm", "mnist")
     assert done.returncode == 0, done.stderr

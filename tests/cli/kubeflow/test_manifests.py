@@ -321,3 +321,38 @@ def test_what_a_map_does_not_reach_is_said_before_the_training(
     said = capsys.readouterr().err
     assert "train.py has /opt/mnist/src in its own text (line 1), where --map does not reach" in said
     assert "--map /opt/mnist/scr: no path of the job is there, and nothing is mapped" in said
+
+
+ALONE = """
+    apiVersion: kubeflow.org/v1
+    kind: PyTorchJob
+    metadata: {name: alone}
+    spec:
+      pytorchReplicaSpecs:
+        Master:
+          restartPolicy: Never
+          template:
+            spec:
+              containers: [{name: pytorch, image: my/torch:2, command: [sh, -c, "exit 0"]}]
+"""
+
+
+def test_status_has_the_conditions_that_users_of_kubeflow_know(
+    home: Path, write: Write, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write("job.yaml", ALONE)
+    assert main.call(["run", "-f", "job.yaml", "--on", "local"]) == 0
+    capsys.readouterr()
+    assert main.call(["status", "alone"]) == 0
+    shown = capsys.readouterr().out
+    assert "kind       PyTorchJob" in shown
+    assert "conditions Created=True Running=False Succeeded=True" in shown
+    assert main.call(["status", "alone", "-o", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["kind"], found["state"]) == ("PyTorchJob", "succeeded")
+    last = found["conditions"][-1]
+    assert (last["type"], last["status"], last["reason"]) == ("Succeeded", "True", "PyTorchJobSucceeded")
+    assert main.call(["run", "--name", "plain", "--", "true"]) == 0
+    capsys.readouterr()
+    assert main.call(["status", "plain", "-o", "json"]) == 0
+    assert "conditions" not in json.loads(capsys.readouterr().out)

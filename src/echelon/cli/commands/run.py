@@ -169,11 +169,11 @@ def run(
         prepared = prepare(settings, surroundings, engine.traits)
         job = asked = prepared.job
     else:
-        from echelon.cli.kubeflow.manifests import bring_objects, settle_place
+        from echelon.cli.kubeflow.manifests import bring_objects, mark, settle_place
 
         here = settle_place(manifest, settings, engine, maps, surroundings)
         named = named_after(here.settings, manifest.document["metadata"].get("generateName"))
-        prepared = prepare(named, surroundings, engine.traits)
+        prepared = mark(prepare(named, surroundings, engine.traits), manifest, engine.traits)
         if here.files:
             prepared = replace(prepared, bundle=pack_files(here.files))
         for note in here.notes:

@@ -16,9 +16,11 @@ if TYPE_CHECKING:
     from echelon.engines.abilities import Put
     from echelon.engines.base import Engine
     from echelon.kubeflow import Here, Manifest
+    from echelon.model.engine.traits import Traits
     from echelon.model.job import Job
     from echelon.model.settings import Settings
     from echelon.model.surroundings import Surroundings
+    from echelon.preparation.prepare import Prepared
 
 _MOUNTED = {"PersistentVolumeClaim": "pvc", "ConfigMap": "configmap", "Secret": "secret"}
 _SCRIPT = 1024 * 1024  # characters of a script that are looked at
@@ -116,6 +118,14 @@ def _read_script(path: str) -> str:
 
 def _not_honoured(manifest: Manifest) -> tuple[str, ...]:
     return tuple(f"not honoured: {note}" for note in manifest.notes)
+
+
+def mark(prepared: Prepared, manifest: Manifest, traits: Traits) -> Prepared:
+    """The same job, which remembers what kind it was, and whose pods have Kubeflow's labels."""
+    from echelon.kubeflow.labels import with_kind, with_labels
+
+    job = with_kind(prepared.job, manifest.kind)
+    return replace(prepared, job=with_labels(job, manifest.document) if traits.remote else job)
 
 
 def bring_objects(manifest: Manifest, job: Job, engine: Engine, *, dry_run: bool) -> tuple[Job, list[str]]:

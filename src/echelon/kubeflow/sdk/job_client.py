@@ -17,7 +17,7 @@ from echelon.kubeflow.sdk.asked import (
     check_kind,
     installing,
     job_document,
-    with_labels,
+    with_metadata,
 )
 from echelon.kubeflow.sdk.border import as_kubeflow_does
 from echelon.kubeflow.sdk.condition_calls import PATIENCE, POD_PATIENCE, ConditionCalls
@@ -293,7 +293,7 @@ class JobClient(ConditionCalls, Reach):
         check_kind(kind)
         own = (document.get("metadata") or {}).get("namespace")
         engine = self._engine(namespace or own)
-        submit_document(with_labels(document, kind, labels, annotations), engine, **what)
+        submit_document(with_metadata(document, kind, labels, annotations), engine, **what)
 
 
 def _holding(job: Shape) -> dict[str, str]:

@@ -18,15 +18,8 @@ from echelon.errors import (
     UnknownRun,
 )
 from echelon.handle import Run
-from echelon.kubeflow.sdk.describe import (
-    Replica,
-    describe_job,
-    describe_worker,
-    kind_of,
-    labels_of,
-    pod_name,
-    replicas_of,
-)
+from echelon.kubeflow.labels import Replica, labels_of
+from echelon.kubeflow.sdk.describe import describe_job, describe_worker, kind_of, pod_name, replicas_of
 from echelon.kubeflow.sdk.shape import Shape
 from echelon.kubeflow.sdk.updating import SUSPEND, Change
 from echelon.model.job import Job as RunJob
