@@ -21,6 +21,9 @@ from echelon.model.pods.template import CONTAINER
 from echelon.model.settings import RoleSettings, Settings
 from echelon.values import frozen
 
+_MPI_FILES = {  # in the launcher's pod of an MPIJob: what every launcher finds here
+    f"/etc/mpi/{name}": f"{{file:{name}}}" for name in ("hostfile", "discover_hosts.sh")
+}
 FOLDER = ".volumes"  # in the shipped code: what ConfigMaps hold
 _SCRIPTS = (".py", ".sh")
 _PATH = re.compile(r"(?<![\w./:$}~*-])/[\w.@+-]+(?:/[\w.@+-]+)*")
@@ -77,6 +80,7 @@ def on_this_machine(
         place, content = written
         files |= content
         places[volume.path] = f"{{code}}/{place}"
+    in_commands = {**(_MPI_FILES if manifest.kind == "MPIJob" else {}), **places}
     workdir = None if manifest.workdir is None else _replaced(manifest.workdir, places)
     if workdir is not None and workdir.startswith("/") and not exists(workdir):
         raise _only_in_image(workdir, "workingDir")
@@ -84,7 +88,7 @@ def on_this_machine(
 
     def moved(command: Any, args: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
         words, more = split_command(command), tuple(str(word) for word in args or ())
-        words, more = (tuple(_replaced(word, places) for word in each) for each in (words, more))
+        words, more = (tuple(_replaced(word, in_commands) for word in each) for each in (words, more))
         _check_paths((*words, *more), start, exists, tuple(maps.values()))
         return _started_in(workdir, words, more)
 

@@ -356,3 +356,28 @@ def test_status_has_the_conditions_that_users_of_kubeflow_know(
     capsys.readouterr()
     assert main.call(["status", "plain", "-o", "json"]) == 0
     assert "conditions" not in json.loads(capsys.readouterr().out)
+
+
+def test_a_launcher_of_an_mpi_job_finds_the_hosts_on_this_machine(
+    home: Path, write: Write, capfd: pytest.CaptureFixture[str]
+) -> None:
+    write(
+        "job.yaml",
+        """
+        apiVersion: kubeflow.org/v1
+        kind: MPIJob
+        metadata: {name: hosts}
+        spec:
+          slotsPerWorker: 2
+          mpiReplicaSpecs:
+            Launcher:
+              template: {spec: {containers: [{name: a, image: i, command: [sh, -c, "COMMAND"]}]}}
+            Worker:
+              replicas: 2
+              template: {spec: {containers: [{name: a, image: i}]}}
+        """.replace("COMMAND", "/etc/mpi/discover_hosts.sh; cat /etc/mpi/hostfile"),
+    )
+    assert main.call(["run", "-f", "job.yaml", "--on", "local"]) == 0
+    shown = capfd.readouterr().out
+    assert "localhost:4" in shown
+    assert "localhost slots=4" in shown
