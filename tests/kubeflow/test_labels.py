@@ -88,7 +88,7 @@ def test_workers_that_must_stay_one_job_have_what_all_of_them_share(more: str) -
     job = to_job(read_document(written).settings, name="x")
     changes: dict[str, Any] = {"pod": replace(job.pod, queue="team")}
     if more == "shape":
-        changes = {"shape": OpenShape(least=4, most=4)}
+        changes = {"shape": OpenShape(least=4, most=4), "workers": 1}
     assert labels(labelled(written, **changes)) == {"worker": OPERATOR}
 
 

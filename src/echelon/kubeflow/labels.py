@@ -20,7 +20,8 @@ LABEL = "training.kubeflow.org"
 JOBSET = "jobset.sigs.k8s.io"
 SPECS = {"PyTorchJob": "pytorchReplicaSpecs", "TFJob": "tfReplicaSpecs", "MPIJob": "mpiReplicaSpecs"}
 TYPES = {"chief": "Chief", "ps": "PS", "evaluator": "Evaluator", "launcher": "Launcher", "worker": "Worker"}
-_LEADING = ("Master", "Chief")
+LEADING = ("Master", "Chief")
+_MANY = 2  # of a shape that is open: it may be more than one
 _OF_MPI_OPERATOR = "kubeflow.org/v2beta1"
 
 
@@ -33,9 +34,12 @@ class Replica:
     worker: int
 
 
-def labels_of(kind: str, name: str, replica: Replica) -> dict[str, str]:
-    """The labels of a pod that the training operator would have made."""
-    leads = replica.type in _LEADING or (kind == "TFJob" and replica.type == "Worker" and replica.index == 0)
+def labels_of(kind: str, name: str, replica: Replica, *, led: bool = False) -> dict[str, str]:
+    """The labels of a pod that the training operator would have made. Worker 0 of a TFJob is its master,
+    unless the job is `led` by a Chief.
+    """
+    first = (kind, replica.type, replica.index) == ("TFJob", "Worker", 0)
+    leads = replica.type in LEADING or (first and not led)
     role = {f"{LABEL}/job-role": "master"} if leads else {}
     return {
         f"{LABEL}/operator-name": f"{kind.lower()}-controller",
@@ -61,7 +65,7 @@ def with_labels(job: Job, document: Mapping[str, Any]) -> Job:
         return replace(job, pod=replace(job.pod, template=_labelled(job.pod.template, labels)))
     specs = document["spec"][SPECS[kind]]
     types = {name.capitalize() for name, spec in specs.items() if spec.get("replicas") != 0}
-    lead = next((each for each in _LEADING if each in types), None)
+    lead = next((each for each in LEADING if each in types), None)
     if kind == "PyTorchJob" and lead and not job.roles and job.workers > 1 and _can_be_split(job):
         chief = Role(name="chief", workers=1, resources=job.resources, procs=job.procs)
         job = replace(job, workers=job.workers - 1, roles=(chief,))
@@ -71,7 +75,8 @@ def with_labels(job: Job, document: Mapping[str, Any]) -> Job:
         replace(role, template=_labelled(role.template or base, labels_for(role.name, role.workers)))
         for role in job.roles
     ]
-    template = _labelled(base, labels_for("worker", job.workers))
+    workers = job.workers if job.shape is None else _MANY
+    template = _labelled(base, labels_for("worker", workers))
     return replace(job, roles=tuple(roles), pod=replace(job.pod, template=template))
 
 
@@ -84,14 +89,15 @@ def _labels_for(
     joined = lead is not None and not job.roles
     leads = lead is not None and (role == "chief" or (joined and workers == 1))
     replica_type = str(lead) if leads else TYPES[role]
-    found = labels_of(str(document["kind"]), job.name, Replica(type=replica_type, index=0, worker=0))
+    replica = Replica(type=replica_type, index=0, worker=0)
+    found = labels_of(str(document["kind"]), job.name, replica, led=lead is not None)
     if workers > 1:
         del found[f"{LABEL}/replica-index"]
         if joined:
             del found[f"{LABEL}/replica-type"]
     if document["apiVersion"] == _OF_MPI_OPERATOR:
         found |= {f"{LABEL}/operator-name": "mpi-operator", f"{LABEL}/job-role": role}
-    elif not leads and (lead is not None or workers > 1):
+    elif workers > 1:
         found.pop(f"{LABEL}/job-role", None)
     return found
 

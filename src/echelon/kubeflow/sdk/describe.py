@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from echelon.kubeflow.labels import SPECS, TYPES, Replica, labels_of
+from echelon.kubeflow.labels import SPECS, TYPES, Replica
 from echelon.kubeflow.sdk.failure import why_failed
 from echelon.model.job import Job
 from echelon.model.pods.pod import KUBEFLOW_KIND
@@ -131,15 +131,15 @@ def pod_name(name: str, replica: Replica) -> str:
 
 
 def describe_worker(
-    kind: str, name: str, namespace: str, replica: Replica, worker: WorkerStatus
+    kind: str, name: str, namespace: str, labels: Mapping[str, str], worker: WorkerStatus
 ) -> dict[str, Any]:
     """A worker that is no pod, as if it were one: its name is the one that Kubeflow's pod would have."""
     return {
         "kind": "Pod",
         "metadata": {
-            "name": pod_name(name, replica),
+            "name": name,
             "namespace": namespace,
-            "labels": labels_of(kind, name, replica),
+            "labels": dict(labels),
         },
         "spec": {"nodeName": worker.node, "containers": [{"name": CONTAINERS[kind]}]},
         "status": {"phase": _PHASES.get(worker.state, "Failed")},

@@ -18,7 +18,7 @@ from echelon.errors import (
     UnknownRun,
 )
 from echelon.handle import Run
-from echelon.kubeflow.labels import Replica, labels_of
+from echelon.kubeflow.labels import LEADING, Replica, labels_of
 from echelon.kubeflow.sdk.describe import describe_job, describe_worker, kind_of, pod_name, replicas_of
 from echelon.kubeflow.sdk.shape import Shape
 from echelon.kubeflow.sdk.updating import SUSPEND, Change
@@ -80,14 +80,13 @@ def find_pods(engine: Engine, ref: RunRef, chosen: Selection) -> list[tuple[Repl
     where = status.namespace or "default"
     real = engine.manifests.pods(ref) if engine.manifests is not None else None
     found = []
-    for replica in _chosen_of(kind, ref, status, chosen):
+    for replica, labels in _chosen_of(kind, ref, status, chosen):
         if real is None:
             worker = status.workers[replica.worker]
-            found.append((replica, Shape(describe_worker(kind, ref.name, where, replica, worker))))
+            name = pod_name(ref.name, replica)
+            found.append((replica, Shape(describe_worker(kind, name, where, labels, worker))))
         elif replica.worker in real:
-            found.append(
-                (replica, Shape(_labelled(real[replica.worker], labels_of(kind, ref.name, replica))))
-            )
+            found.append((replica, Shape(_labelled(real[replica.worker], labels))))
     return found
 
 
@@ -97,9 +96,14 @@ def _labelled(pod: Mapping[str, Any], labels: Mapping[str, str]) -> dict[str, An
     return {**pod, "metadata": {**about, "labels": {**labels, **(about.get("labels") or {})}}}
 
 
-def _chosen_of(kind: str, ref: RunRef, status: Status, chosen: Selection) -> list[Replica]:
+def _chosen_of(
+    kind: str, ref: RunRef, status: Status, chosen: Selection
+) -> list[tuple[Replica, dict[str, str]]]:
+    """The replicas that are asked for, with their labels."""
     every = replicas_of(kind, [each.role for each in status.workers])
-    return [each for each in every if _is_chosen(each, chosen, labels_of(kind, ref.name, each))]
+    led = any(each.type in LEADING for each in every)
+    labelled = [(each, labels_of(kind, ref.name, each, led=led)) for each in every]
+    return [(each, labels) for each, labels in labelled if _is_chosen(each, chosen, labels)]
 
 
 def _is_chosen(replica: Replica, chosen: Selection, labels: Mapping[str, str]) -> bool:
@@ -114,7 +118,7 @@ def read_logs(engine: Engine, ref: RunRef, chosen: Selection, *, follow: bool) -
     """What pods wrote, by their names; with `follow` it is printed as it comes, until the end."""
     run = Run(ref, engine)
     kind = kind_of(engine.read(ref).job)
-    wanted = {each.worker: each for each in _chosen_of(kind, ref, run.status(progress=False), chosen)}
+    wanted = {each.worker: each for each, _ in _chosen_of(kind, ref, run.status(progress=False), chosen)}
     pods: dict[int, str] = {}
     found: dict[int, list[str]] = {}
 
