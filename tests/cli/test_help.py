@@ -105,7 +105,7 @@ def test_flags_job_file_keys_and_keywords_are_the_same_set() -> None:
     not_settings = {
         "words",
         "overrides",
-        "file",
+        "files",
         "raw",
         "show_rank",
         "maps",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,10 @@ def test_the_hostfile_has_slots(tmp_path: Path, addresses: list[str], hosts: lis
     by_name = {Path(path).name: text.splitlines() for path, text in texts.items()}
     assert by_name["hostfile"] == hosts
     assert by_name["hosts.hydra"] == [line.replace(" slots=", ":") for line in hosts]
+    filling.write_files(task, task.places[0], roll)
+    script = next(path for path in texts if path.endswith("/discover_hosts.sh"))
+    printed = subprocess.run([script], capture_output=True, text=True, check=True).stdout
+    assert printed.splitlines() == by_name["hosts.hydra"], "as elastic Horovod reads it"
 
 
 def test_one_rank_needs_no_launcher() -> None:

@@ -161,3 +161,42 @@ def test_a_map_that_means_nothing(tmp_path: Path, text: str) -> None:
 def test_maps_are_seen_from_the_working_folder(tmp_path: Path) -> None:
     (tmp_path / "src").mkdir()
     assert parse_maps(["/opt/mnist/src/=./src"], tmp_path) == {"/opt/mnist/src": str(tmp_path / "src")}
+
+
+def seen(read: Read, command: str, maps: dict[str, str], scripts: Mapping[str, str]) -> list[str]:
+    """What is said of `--map` for these scripts of this machine."""
+    manifest = read(JOB.replace("COMMAND", command))
+    places = {"/data": "/home/me/data", **maps}
+    found = on_this_machine(
+        manifest,
+        manifest.settings,
+        places,
+        Path("/srv"),
+        lambda path: path in (*THERE, *scripts),
+        lambda path: scripts.get(path, ""),
+    )
+    return [note for note in found.notes if "--map" in note]
+
+
+def test_a_map_that_nothing_uses_is_remarked(read: Read) -> None:
+    assert seen(read, "python, local.py", {"/dta": "/tmp"}, {}) == [
+        "--map /dta: no path of the job is there, and nothing is mapped"
+    ]
+    assert seen(read, "python, local.py, --save=/out/x", {"/out": "/tmp"}, {}) == []
+
+
+@pytest.mark.parametrize(
+    ("command", "script"),
+    [
+        ("python, local.py", "/srv/local.py"),
+        ('sh, -c, "cd /tmp && torchrun /src/train.py --lr 1"', "/home/me/src/train.py"),
+        ("python, -m, pkg.train", "/srv/pkg/train.py"),
+    ],
+)
+def test_a_path_in_a_scripts_own_text_is_said_before_it_trains(read: Read, command: str, script: str) -> None:
+    text = "# writes to /data\nimport torch\ntorch.save(model, '/data/model.pt')\n"
+    maps = {"/src": "/home/me/src"} if "/src/" in command else {}
+    (note,) = seen(read, command, maps, {script: text})
+    name = script.rpartition("/")[2]
+    assert note.startswith(f"{name} has /data in its own text (line 3), where --map does not reach")
+    assert seen(read, command, maps, {script: "open('/database/x')"}) == []

@@ -9,9 +9,10 @@ import pytest
 from echelon.bundle import pack_files
 from echelon.errors import CannotShip, InvalidJob
 from echelon.model.engine.traits import Traits
-from echelon.model.job import Job
+from echelon.model.job import Job, Role
 from echelon.model.meaning import to_job
 from echelon.model.pods.pod import Keeper, Mount, Output, PodOptions, VolumePath
+from echelon.model.resources import Resources
 from echelon.model.settings import Settings
 from echelon.preparation.shipping import (
     check_sending,
@@ -105,11 +106,49 @@ def test_who_leaves_and_has_said_it(more: dict[str, str]) -> None:
         (("--output", "-1"), []),
         (("train", "/tmp/out"), []),
         (("--out",), []),
+        (("--dir", "/tmp/checkpoints"), ["/tmp/checkpoints"]),  # by its own name
+        (("/tmp/checkpoints/a", "/opt/checkpoint.py"), ["/tmp/checkpoints/a"]),
+        (("--config=/etc/output.yaml",), []),
     ],
 )
 def test_paths_that_nothing_brings_home(args: tuple[str, ...], stay: list[str]) -> None:
     mounts = (Mount(kind="pvc", source="data", path="/data"),)
     assert list(paths_that_stay(job(*args, mounts=mounts, collect=("/kept",)))) == stay
+
+
+def test_paths_in_a_command_a_shells_line_and_a_roles_arguments() -> None:
+    """As in a job of Kubeflow's, whose volumes may be in its template."""
+    template = {
+        "spec": {
+            "volumes": [{"name": "nfs", "nfs": {}}, {"name": "scratch", "emptyDir": {}}],
+            "containers": [
+                {
+                    "name": "worker",
+                    "volumeMounts": [
+                        {"name": "nfs", "mountPath": "/nfs"},
+                        {"name": "scratch", "mountPath": "/scratch"},
+                    ],
+                }
+            ],
+        }
+    }
+    line = "mkdir -p /tmp/checkpoints; python train.py --save /scratch/a --out /nfs/b --logdir=/mnt/it's"
+    chief = Role(name="chief", workers=1, resources=Resources(), args=("--model_dir", "/models/x"))
+    mounts = (Mount(kind="emptydir", source="", path="/empty"),)
+    made = Job(
+        name="fm",
+        command=("sh", "-c", line),
+        args=("--export", "/empty/c"),
+        roles=(chief,),
+        pod=PodOptions(mounts=mounts, template=template),
+    )
+    assert list(paths_that_stay(made)) == [
+        "/scratch/a",
+        "/mnt/it's",
+        "/empty/c",
+        "/tmp/checkpoints",
+        "/models/x",
+    ]
 
 
 def test_the_note_says_what_to_do() -> None:

@@ -150,6 +150,10 @@ class Manifests(Protocol):
         """
         ...
 
+    def take_back(self, objects: Sequence[Mapping[str, Any]], done: Sequence[Put]) -> None:
+        """Remove what of the objects was created (`done`)."""
+        ...
+
     def pods(self, ref: RunRef) -> Mapping[int, Mapping[str, Any]]:
         """The pod of each worker of a run, the newest where it was replaced."""
         ...

@@ -20,7 +20,11 @@ from echelon.model.world import World
 _LAUNCHERS = ("mpirun", "mpiexec", "orterun", "prterun", "horovodrun")
 _CALL = re.compile(rf"(?<![\w./-])(?:[\w./-]*/)?(?:{'|'.join(_LAUNCHERS)})(?:\.\w+)?(?![\w/-])")
 _KILL_AFTER = "10"  # seconds from mpirun's SIGTERM to its SIGKILL, as the agents give ranks
-_FILES = {"hostfile": "{nodes}", "hosts.hydra": "{nodes:hydra}"}
+_FILES = {
+    "hostfile": "{nodes}",
+    "hosts.hydra": "{nodes:hydra}",
+    "discover_hosts.sh": "{nodes:discover}",  # as in the pods of Kubeflow's MPIJobs, for elastic Horovod
+}
 _WIRING = {
     # For a launcher that takes no variable, such as horovodrun.
     "ECHELON_HOSTFILE": "{file:hostfile}",

@@ -12,30 +12,86 @@ from echelon.kubeflow.outside import Outside
 
 if TYPE_CHECKING:
     from echelon.kubeflow.sdk import constants
+    from echelon.kubeflow.sdk.recipe_types import (
+        DATASET_PATH,
+        MODEL_PATH,
+        BuiltinTrainer,
+        ContainerBackendConfig,
+        CustomTrainerContainer,
+        DataCacheInitializer,
+        DataFormat,
+        DataType,
+        HuggingFaceDatasetInitializer,
+        HuggingFaceModelInitializer,
+        Initializer,
+        LoraConfig,
+        Loss,
+        S3DatasetInitializer,
+        S3ModelInitializer,
+        TorchTuneConfig,
+        TorchTuneInstructDataset,
+        TrainingRuntimeSource,
+        get_tpu_num_nodes,
+        update_trainjob_status,
+    )
     from echelon.kubeflow.sdk.trainer_client import TrainerClient
     from echelon.kubeflow.sdk.trainer_types import (
         CustomTrainer,
+        Event,
         KubernetesBackendConfig,
         LocalProcessBackendConfig,
+        Runtime,
+        RuntimeKind,
+        RuntimeTrainer,
+        Step,
+        TrainerType,
+        TrainJob,
         TrainJobTemplate,
     )
     from echelon.kubeflow.sdk.training_client import TrainingClient
 
 __all__ = [
+    "DATASET_PATH",
+    "MODEL_PATH",
     "RUNTIME_RESOURCES",
+    "BuiltinTrainer",
+    "ContainerBackendConfig",
     "CustomTrainer",
+    "CustomTrainerContainer",
+    "DataCacheInitializer",
+    "DataFormat",
+    "DataType",
+    "Event",
     "Here",
+    "HuggingFaceDatasetInitializer",
+    "HuggingFaceModelInitializer",
+    "Initializer",
     "KubernetesBackendConfig",
     "LocalProcessBackendConfig",
+    "LoraConfig",
+    "Loss",
     "Manifest",
     "Outside",
+    "Runtime",
+    "RuntimeKind",
+    "RuntimeTrainer",
+    "S3DatasetInitializer",
+    "S3ModelInitializer",
+    "Step",
+    "TorchTuneConfig",
+    "TorchTuneInstructDataset",
+    "TrainJob",
     "TrainJobTemplate",
     "TrainerClient",
+    "TrainerType",
     "TrainingClient",
+    "TrainingRuntimeSource",
     "constants",
+    "get_tpu_num_nodes",
     "on_this_machine",
     "parse_maps",
     "read_manifest",
+    "update_trainjob_status",
 ]
 
 RUNTIME_RESOURCES = {
@@ -46,18 +102,15 @@ RUNTIME_RESOURCES = {
 
 
 def __getattr__(name: str) -> Any:  # the command line reads manifests, and needs no client
-    modules = {
-        "CustomTrainer": "trainer_types",
-        "KubernetesBackendConfig": "trainer_types",
-        "LocalProcessBackendConfig": "trainer_types",
-        "TrainJobTemplate": "trainer_types",
-        "TrainerClient": "trainer_client",
-        "TrainingClient": "training_client",
-    }
     from importlib import import_module
 
     if name == "constants":
         return import_module(f"{__name__}.sdk.constants")
-    if name not in modules:
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.sdk.{modules[name]}"), name)
+    modules = {"TrainerClient": ("trainer_client",), "TrainingClient": ("training_client",)}
+    for module in modules.get(name, ("trainer_types", "recipe_types")):
+        found = import_module(f"{__name__}.sdk.{module}")
+        if hasattr(found, name):
+            return getattr(found, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""The documents of a YAML file: which of them is the job, and what the others are. Pure, but for the file.
+"""The documents of YAML files: which of them is the job, and what the others are. Pure, but for the files.
 
 A kind of job is one file beside this one, and one line in `KINDS`."""
 
@@ -35,8 +35,27 @@ _OTHER_JOBS = ("XGBoostJob", "PaddleJob", "JAXJob", "MXJob")
 _DOCUMENT = ("apiVersion", "kind", "metadata", "spec", "status")
 
 
-def read_manifest(path: Path, outside: Outside = NOWHERE) -> Manifest | None:
-    """Read a file of Kubernetes objects, one of which is a job of Kubeflow's; None for any other file."""
+def read_manifest(paths: Path | Sequence[Path], outside: Outside = NOWHERE) -> Manifest | None:
+    """Read a file of Kubernetes objects, one of which is a job of Kubeflow's; None for any other file. The
+    objects may be in several files, as kubectl takes them; then each holds some.
+    """
+    files = [paths] if isinstance(paths, Path) else paths
+    nodes: list[Node] = []
+    for path in files:
+        found = _objects_in(path)
+        if found is None and len(files) > 1:
+            hint = "a job file of echelon's is given alone; several are a job of Kubeflow's and what it needs"
+            raise InvalidJob("file", str(path), "holds no object of Kubernetes", hint=hint)
+        if found is None:
+            return None
+        nodes += found
+    job = _job_among(nodes)
+    others = [each for each in nodes if each is not job]
+    return _read(job, others, outside)
+
+
+def _objects_in(path: Path) -> list[Node] | None:
+    """The documents of a file of Kubernetes objects; None for any other file."""
     source = str(path)
     content = read_text(path)
     if "apiVersion" not in content and "kind" not in content:
@@ -58,9 +77,7 @@ def read_manifest(path: Path, outside: Outside = NOWHERE) -> Manifest | None:
     for each in nodes:
         text(child(each, "apiVersion"))
         text(child(each, "kind"))
-    job = _job_among(nodes)
-    others = [each for each in nodes if each is not job]
-    return _read(job, others, outside)
+    return nodes
 
 
 def read_document(document: Mapping[str, Any], outside: Outside = NOWHERE) -> Manifest:
@@ -79,18 +96,22 @@ def _read(job: Node, others: Sequence[Node], outside: Outside) -> Manifest:
         manifest = read_trainjob(job, runtime, outside)
     else:
         manifest = KINDS[which](job, outside)
-    objects = [each for each in others if text(child(each, "kind")) not in RUNTIMES]
-    for each in objects:
+    objects: list[Mapping[str, Any]] = []
+    runtimes: list[Mapping[str, Any]] = []
+    for each in others:
         text(child(child(each, "metadata"), "name"))
-    return replace(manifest, document=plain(job.value), objects=tuple(plain(each.value) for each in objects))
+        (runtimes if text(child(each, "kind")) in RUNTIMES else objects).append(plain(each.value))
+    return replace(manifest, document=plain(job.value), objects=tuple(objects), runtimes=tuple(runtimes))
 
 
 def _job_among(nodes: Sequence[Node]) -> Node:
     jobs = [each for each in nodes if _is_job(each)]
     if len(jobs) > 1:
-        raise refuse(
-            child(jobs[1], "kind"), "is a second job in this file", "a run is one job: split the file"
+        first, second = jobs[0].at.source, jobs[1].at.source
+        among, hint = (
+            ("in this file", "split the file") if first == second else (f"beside {first}", "give one")
         )
+        raise refuse(child(jobs[1], "kind"), f"is a second job {among}", f"a run is one job: {hint}")
     if jobs:
         return jobs[0]
     close = [

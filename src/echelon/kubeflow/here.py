@@ -21,10 +21,15 @@ from echelon.model.pods.template import CONTAINER
 from echelon.model.settings import RoleSettings, Settings
 from echelon.values import frozen
 
+_MPI_FILES = {  # in the launcher's pod of an MPIJob: what every launcher finds here
+    f"/etc/mpi/{name}": f"{{file:{name}}}" for name in ("hostfile", "discover_hosts.sh")
+}
 FOLDER = ".volumes"  # in the shipped code: what ConfigMaps hold
 _SCRIPTS = (".py", ".sh")
 _PATH = re.compile(r"(?<![\w./:$}~*-])/[\w.@+-]+(?:/[\w.@+-]+)*")
 _AFTER = r"(?=$|[/\s\"':;,)=])"
+_SCRIPT = re.compile(r"[^\s\"';|&<>()]+\.(?:py|sh)(?=$|[\s\"';|&<>()])")
+_MODULE = re.compile(r"(?<!\S)-m\s+([A-Za-z_][\w.]*)")
 
 
 @frozen
@@ -57,8 +62,11 @@ def on_this_machine(
     maps: Mapping[str, str],
     folder: Path,
     exists: Callable[[str], bool],
+    read: Callable[[str], str] = lambda _path: "",
 ) -> Here:
-    """The same job with paths of this machine. `exists` tells whether it has a path."""
+    """The same job with paths of this machine. `exists` tells whether it has a path, `read` what is in a
+    file; "" where there is none.
+    """
     files: dict[str, bytes] = {}
     places = dict(maps)
     for volume in manifest.volumes:
@@ -72,6 +80,7 @@ def on_this_machine(
         place, content = written
         files |= content
         places[volume.path] = f"{{code}}/{place}"
+    in_commands = {**(_MPI_FILES if manifest.kind == "MPIJob" else {}), **places}
     workdir = None if manifest.workdir is None else _replaced(manifest.workdir, places)
     if workdir is not None and workdir.startswith("/") and not exists(workdir):
         raise _only_in_image(workdir, "workingDir")
@@ -79,7 +88,7 @@ def on_this_machine(
 
     def moved(command: Any, args: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
         words, more = split_command(command), tuple(str(word) for word in args or ())
-        words, more = (tuple(_replaced(word, places) for word in each) for each in (words, more))
+        words, more = (tuple(_replaced(word, in_commands) for word in each) for each in (words, more))
         _check_paths((*words, *more), start, exists, tuple(maps.values()))
         return _started_in(workdir, words, more)
 
@@ -99,7 +108,15 @@ def on_this_machine(
         env=_environment(settings.env, places),
         roles=roles or None,
     )
-    return Here(settings=made, notes=tuple(_notes(manifest, settings)), files=files)
+    scripts = dict(_scripts(made, files, start, read))
+    notes = [*_notes(manifest, settings), *_in_scripts(scripts, places)]
+    said = (*_texts(settings), manifest.workdir or "", *(each.path for each in manifest.volumes))
+    notes += [
+        f"--map {place}: no path of the job is there, and nothing is mapped"
+        for place in maps
+        if not any(_names(text, place) for text in (*said, *scripts.values()))
+    ]
+    return Here(settings=made, notes=tuple(notes), files=files)
 
 
 def _notes(manifest: Manifest, settings: Settings) -> Iterator[str]:
@@ -117,6 +134,46 @@ def _notes(manifest: Manifest, settings: Settings) -> Iterator[str]:
     unused = [f"{each['kind']} {each['metadata']['name']}" for each in manifest.objects]
     if unused:
         yield f"nothing is made in a cluster: {', '.join(unused)}"
+
+
+def _texts(settings: Settings) -> Iterator[str]:
+    """All that a job's settings say of its command, arguments and variables."""
+    parts: list[Settings | RoleSettings] = [settings]
+    parts += [each for each in (settings.roles or {}).values() if isinstance(each, RoleSettings)]
+    for each in parts:
+        yield from split_command(each.command)
+        yield from (str(word) for word in each.args or ())
+        yield from (str(value) for value in (each.env or {}).values())
+
+
+def _scripts(
+    settings: Settings, files: Mapping[str, bytes], start: Path, read: Callable[[str], str]
+) -> Iterator[tuple[str, str]]:
+    """The scripts that a job runs on this machine, by their names, with their texts."""
+    line = " ".join(_texts(settings))
+    modules = [f"{name.replace('.', '/')}.py" for name in _MODULE.findall(line)]
+    for name in dict.fromkeys((*_SCRIPT.findall(line), *modules)):
+        shipped = files.get(name.removeprefix("{code}/")) if name.startswith("{code}/") else None
+        content = read(str(start / name)) if shipped is None else shipped.decode(errors="replace")
+        if content:
+            yield posixpath.basename(name), content
+
+
+def _in_scripts(scripts: Mapping[str, str], places: Mapping[str, str]) -> Iterator[str]:
+    """A script that names a path of the pods itself looks there on this machine, too, and finds out late."""
+    for name, content in scripts.items():
+        for place in places:
+            lines = enumerate(content.splitlines(), 1)
+            number = next((at for at, line in lines if _names(line.partition("#")[0], place)), None)
+            if number is not None:
+                yield (
+                    f"{name} has {place} in its own text (line {number}), where --map does not reach: it is "
+                    f"this machine's {place} there; give it as an argument or a variable"
+                )
+
+
+def _names(text: str, place: str) -> bool:
+    return _replaced(text, {place: ""}) != text
 
 
 def _mapped(path: str, places: Mapping[str, str]) -> bool:

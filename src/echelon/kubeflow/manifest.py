@@ -16,14 +16,16 @@ class Manifest:
     """A job of Kubeflow's for echelon's own workers.
 
     `document` is the job as it is written. `notes` are the wishes that these workers do not honour, each with
-    its path in the document. `objects` are the other documents of the file, which have to be in the cluster
-    before the run. `volumes`, `workdir` and `unknown_env` are what pods have and this machine may not."""
+    its path in the document. `objects` are the other documents of its files, which have to be in the cluster
+    before the run; `runtimes` are those of TrainJobs, which only Trainer needs there. `volumes`, `workdir`
+    and `unknown_env` are what pods have and this machine may not."""
 
     kind: str
     settings: Settings
     document: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     objects: tuple[Mapping[str, Any], ...] = ()
+    runtimes: tuple[Mapping[str, Any], ...] = ()
     volumes: tuple[Volume, ...] = ()
     workdir: str | None = None
     unknown_env: tuple[str, ...] = field(default=())

@@ -36,7 +36,8 @@ class Launch:
     placeholders are those of `wiring` that all ranks of a worker share, and `{hosts}`: a line `ADDRESS
     slots=RANKS` for every worker with ranks, or, as `{hosts:ROLE}`, for those of a role; `{nodes}` are the
     same by the names that the remote shell knows, workers of one machine together (`{nodes:hydra}`: a line
-    is `NAME:RANKS`).
+    is `NAME:RANKS`, and `{nodes:discover}`: a script prints such lines). One that is called `*.sh` may be
+    executed.
     """
 
     argv: tuple[str, ...]

@@ -8,6 +8,7 @@ from echelon.errors import InvalidJob, StateTrouble
 from echelon.model.event import cut
 from echelon.model.job import PIPELINE, STEP, Job, check_name, gpus_asked, workers_asked
 from echelon.model.plan import Plan
+from echelon.model.pods.pod import KUBEFLOW_KIND
 from echelon.model.status import RunSummary, Status, WorkerStatus
 from echelon.model.world import gpu_count, members, worker_count
 from echelon.values import frozen
@@ -116,6 +117,7 @@ def opening_status(record: Record) -> Status:
         uri=str(record.ref),
         namespace=record.ref.namespace,
         image=record.job.pod.image,
+        kind=record.job.pod.annotations.get(KUBEFLOW_KIND),
         owner=record.owner,
         command=describe_command(record.job),
         framework=record.job.framework,

@@ -88,6 +88,7 @@ class Status:
     kept_until: float | None = None  # for so long, if they are not fetched before
     namespace: str | None = None
     image: str | None = None  # where one was named
+    kind: str | None = None  # of Kubeflow's jobs, where it was submitted as one: PyTorchJob, ...
     owner: str = ""
     agents_since: float | None = None  # when the last of its agents began to run
     training_since: float | None = None  # when all of its ranks ran, after the last restart

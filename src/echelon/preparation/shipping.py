@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import PurePosixPath
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
     from echelon.bundle import Bundle
 
 _OUTPUT_NAME = re.compile(r"out|save|checkpoint|ckpt|log|model|result|tensorboard|export|dump", re.IGNORECASE)
+_OUTPUT_PATH = re.compile(
+    r"[/_.-](?:checkpoints?|ckpts?|outputs?|results?|saved?)(?:$|[/_.-])", re.IGNORECASE
+)
+_PROGRAMS = (".py", ".sh", ".yaml", ".yml", ".json", ".toml")
 _LARGEST_CODE = 2**30  # bytes through a volume: it is held in memory on the way
 _NOT_A_PATH = re.compile(r"^-?\d|^[\w-]+$|://")
 
@@ -81,13 +86,49 @@ def check_waiting(job: Job, bundle: Bundle | None, traits: Traits, reason: str) 
 
 def paths_that_stay(job: Job) -> Iterator[str]:
     """Output paths among the arguments that are not fetched: no {output}, no mount, no --collect."""
-    kept = [PurePosixPath(path) for path in (*(mount.path for mount in job.pod.mounts), *job.pod.collect)]
-    for name, value in _options(job.args):
-        if "{output}" in value or not _OUTPUT_NAME.search(name) or _NOT_A_PATH.search(value):
-            continue
+    kept = [PurePosixPath(path) for path in (*_mounted(job), *job.pod.collect)]
+    for value in dict.fromkeys(value for words in _command_lines(job) for value in _outputs(words)):
         path = PurePosixPath(value)
         if not any(path == place or place in path.parents for place in kept):
             yield value
+
+
+def _command_lines(job: Job) -> Iterator[list[str]]:
+    """The words of what the workers run, those of every role too; the lines of a shell are taken apart."""
+    for command, args in ((job.command, job.args), *((role.command, role.args) for role in job.roles)):
+        yield [word for given in (*command, *(args or ())) for word in _words(given)]
+
+
+def _words(given: str) -> list[str]:
+    if not re.search(r"\s", given):
+        return [given]
+    line = given.replace(";", " ; ")
+    try:
+        return shlex.split(line)
+    except ValueError:  # a quotation mark that stands alone
+        return line.split()
+
+
+def _outputs(words: Sequence[str]) -> Iterator[str]:
+    """Paths that are outputs by the name of their option, or by their own."""
+    for name, value in _options(words):
+        if "{output}" not in value and _OUTPUT_NAME.search(name) and not _NOT_A_PATH.search(value):
+            yield value
+    for word in words:
+        value = word.partition("=")[2] if word.startswith("-") else word
+        if value.startswith("/") and _OUTPUT_PATH.search(value) and not value.endswith(_PROGRAMS):
+            yield value
+
+
+def _mounted(job: Job) -> Iterator[str]:
+    """Where the pods have volumes that outlive them."""
+    yield from (mount.path for mount in job.pod.mounts if mount.kind != "emptydir")
+    for template in (job.pod.template, *(role.template for role in job.roles)):
+        spec = template.get("spec") or {}
+        scratch = {each.get("name") for each in spec.get("volumes") or () if "emptyDir" in each}
+        for container in spec.get("containers") or ():
+            mounts = container.get("volumeMounts") or ()
+            yield from (str(each["mountPath"]) for each in mounts if each.get("name") not in scratch)
 
 
 def notes_on_paths(job: Job) -> tuple[str, ...]:

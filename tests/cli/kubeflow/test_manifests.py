@@ -291,3 +291,94 @@ def test_a_job_that_echelon_did_not_make_is_not_deleted_unasked(
     assert not found.removed
     assert main.call(["rm", "--yes", found.uri]) == 0
     assert found.removed == [found.uri]
+
+
+def test_what_a_job_needs_in_a_file_of_its_own(
+    home: Path, write: Write, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As with kubectl, in any order; a second job file of echelon's is not silently dropped."""
+    config, job = TORCHRUN.split("\n---\n")
+    write("config.yaml", config)
+    write("job.yaml", job)
+    write("src/train.py", TRAIN)
+    flags = ["--on", "local", "--dry-run", "-o", "json", "--map", "/opt/mnist/src=./src"]
+    for order in (["config.yaml", "job.yaml"], ["job.yaml", "config.yaml"]):
+        assert main.call(["run", "-f", order[0], "-f", order[1], *flags]) == 0
+        assert "{code}/.volumes/helpers/greeting.txt" in capsys.readouterr().out
+    write("own.yaml", "script: src/train.py")
+    assert main.call(["run", "-f", "own.yaml", "-f", "own.yaml", "--dry-run"]) == 110
+    assert "'own.yaml' holds no object of Kubernetes" in capsys.readouterr().err
+    assert main.call(["convert", "config.yaml", "job.yaml"]) == 0
+    assert "ConfigMap helpers" in capsys.readouterr().out
+
+
+def test_what_a_map_does_not_reach_is_said_before_the_training(
+    home: Path, write: Write, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write("job.yaml", TORCHRUN)
+    write("src/train.py", "open('/opt/mnist/src/model.pt', 'w').close()\n")
+    maps = ["--map", "/opt/mnist/src=./src", "--map", "/opt/mnist/scr=./src"]
+    assert main.call(["run", "-f", "job.yaml", "--on", "local", "--dry-run", *maps]) == 0
+    said = capsys.readouterr().err
+    assert "train.py has /opt/mnist/src in its own text (line 1), where --map does not reach" in said
+    assert "--map /opt/mnist/scr: no path of the job is there, and nothing is mapped" in said
+
+
+ALONE = """
+    apiVersion: kubeflow.org/v1
+    kind: PyTorchJob
+    metadata: {name: alone}
+    spec:
+      pytorchReplicaSpecs:
+        Master:
+          restartPolicy: Never
+          template:
+            spec:
+              containers: [{name: pytorch, image: my/torch:2, command: [sh, -c, "exit 0"]}]
+"""
+
+
+def test_status_has_the_conditions_that_users_of_kubeflow_know(
+    home: Path, write: Write, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write("job.yaml", ALONE)
+    assert main.call(["run", "-f", "job.yaml", "--on", "local"]) == 0
+    capsys.readouterr()
+    assert main.call(["status", "alone"]) == 0
+    shown = capsys.readouterr().out
+    assert "kind       PyTorchJob" in shown
+    assert "conditions Created=True Running=False Succeeded=True" in shown
+    assert main.call(["status", "alone", "-o", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["kind"], found["state"]) == ("PyTorchJob", "succeeded")
+    last = found["conditions"][-1]
+    assert (last["type"], last["status"], last["reason"]) == ("Succeeded", "True", "PyTorchJobSucceeded")
+    assert main.call(["run", "--name", "plain", "--", "true"]) == 0
+    capsys.readouterr()
+    assert main.call(["status", "plain", "-o", "json"]) == 0
+    assert "conditions" not in json.loads(capsys.readouterr().out)
+
+
+def test_a_launcher_of_an_mpi_job_finds_the_hosts_on_this_machine(
+    home: Path, write: Write, capfd: pytest.CaptureFixture[str]
+) -> None:
+    write(
+        "job.yaml",
+        """
+        apiVersion: kubeflow.org/v1
+        kind: MPIJob
+        metadata: {name: hosts}
+        spec:
+          slotsPerWorker: 2
+          mpiReplicaSpecs:
+            Launcher:
+              template: {spec: {containers: [{name: a, image: i, command: [sh, -c, "COMMAND"]}]}}
+            Worker:
+              replicas: 2
+              template: {spec: {containers: [{name: a, image: i}]}}
+        """.replace("COMMAND", "/etc/mpi/discover_hosts.sh; cat /etc/mpi/hostfile"),
+    )
+    assert main.call(["run", "-f", "job.yaml", "--on", "local"]) == 0
+    shown = capfd.readouterr().out
+    assert "localhost:4" in shown
+    assert "localhost slots=4" in shown

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from echelon.errors import InvalidJob
-from echelon.kubeflow import Outside, read_manifest
+from echelon.kubeflow import Manifest, Outside, on_this_machine, read_manifest
 from echelon.model.job import Job
 from echelon.model.meaning import to_job
 from echelon.model.resources import Amount
 
 JobOf = Callable[[str], Job]
+Read = Callable[[str], Manifest]
 
 BENCHMARKS = """
     apiVersion: kubeflow.org/v2beta1
@@ -96,3 +98,24 @@ def test_a_launcher_that_has_arguments_alone_has_its_images_entrypoint(tmp_path:
         assert (job.command, job.args) == (command, args)
         told = [note for note in manifest.notes if note.startswith("launcher: its arguments are called")]
         assert len(told) == (0 if args else 1)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_files_of_etc_mpi_are_those_of_the_launch_on_this_machine(read: Read, version: str) -> None:
+    """Also in a shell's line; what --map names there is more important."""
+    line = 'sh, -c, "mpirun --hostfile /etc/mpi/hostfile true && horovodrun --host-discovery-script '
+    text = VERSIONS[version].replace("mpirun, --allow-run-as-root", line + '/etc/mpi/discover_hosts.sh true"')
+    manifest = read(text)
+    known = ("/etc/mpi", "/mine/hosts")
+
+    def command(**maps: str) -> str:
+        places = {f"/etc/mpi/{name}": path for name, path in maps.items()}
+        found = on_this_machine(
+            manifest, manifest.settings, places, Path("/srv"), lambda path: path in (*known, "scripts")
+        )
+        return " ".join(map(str, found.settings.command or ()))
+
+    manifest = replace(manifest, settings=replace(manifest.settings, args=None))
+    assert "--hostfile {file:hostfile} true" in command()
+    assert "--host-discovery-script {file:discover_hosts.sh} true" in command()
+    assert "--hostfile /mine/hosts true" in command(hostfile="/mine/hosts")

@@ -118,3 +118,106 @@ def test_what_is_not_honoured_is_listed(read: Read) -> None:
 def test_a_runtime_for_another_framework_is_refused(read: Read) -> None:
     with pytest.raises(InvalidJob, match=r"spec.mlPolicy.mpi: 'mpi' is no policy that echelon can follow"):
         read(joined(RUNTIME.replace("torch: {numProcPerNode: auto}", "mpi: {}"), JOB))
+
+
+PATCH = """
+        volumes: [{name: data, persistentVolumeClaim: {claimName: datasets}}]
+        nodeSelector: {pool: a100}
+        serviceAccountName: trainer
+        tolerations: [{key: gpu, operator: Exists}]
+        containers:
+          - name: node
+            volumeMounts: [{name: data, mountPath: /data}]
+"""
+FORMS = {
+    "runtimePatches": """
+  runtimePatches:
+    - manager: me
+      trainingRuntimeSpec:
+        template:
+          spec:
+            replicatedJobs:
+              - name: node
+                template:
+                  spec:
+                    template:
+                      metadata: {labels: {team: vision}}
+                      spec:%s
+""",
+    "podTemplateOverrides": """
+  podTemplateOverrides:
+    - targetJobs: [{name: node}]
+      metadata: {labels: {team: vision}}
+      spec:%s
+""",
+    "podSpecOverrides": """
+  podSpecOverrides:
+    - targetJobs: [{name: node}]%s
+""",
+}
+DEPTHS = {"runtimePatches": 24, "podTemplateOverrides": 8, "podSpecOverrides": 6}
+
+
+def patched(form: str, patch: str = PATCH) -> str:
+    """The job with a patch of its pods."""
+    inner = textwrap.indent(textwrap.dedent(patch), " " * DEPTHS[form])
+    return textwrap.dedent(JOB) + (FORMS[form] % inner).strip("\n") + "\n"
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_patches_of_the_runtime_are_honoured(read: Read, form: str) -> None:
+    """They carry what changes the outcome: volumes, nodes, rights."""
+    manifest = read(joined(RUNTIME, patched(form)))
+    settings = manifest.settings
+    assert (manifest.notes, settings.mount) == ((), ("pvc:datasets:/data",))
+    assert settings.template is not None
+    spec = settings.template["spec"]
+    assert (spec["nodeSelector"], spec["serviceAccountName"]) == ({"pool": "a100"}, "trainer")
+    assert spec["tolerations"] == [{"key": "gpu", "operator": "Exists"}]
+    if form != "podSpecOverrides":
+        assert settings.template["metadata"] == {"labels": {"team": "vision"}}
+    assert (settings.image, (settings.env or {})["A"]) == ("my/torch:2", "runtime")
+
+
+def test_a_patch_of_a_job_that_the_runtime_lacks_is_refused(read: Read) -> None:
+    job = patched("runtimePatches").replace(
+        "- name: node\n                template", "- name: nod\n template"
+    )
+    job = job.replace("\n template", "\n                template")
+    with pytest.raises(
+        InvalidJob, match=r"replicatedJobs\[0\].name: 'nod' is no job of the runtime .*has node"
+    ):
+        read(joined(RUNTIME, job))
+
+
+def test_a_patch_that_is_no_patch_is_refused_by_its_place(read: Read) -> None:
+    with pytest.raises(InvalidJob, match=r"spec.volumes\[0\].name: .*missing"):
+        read(joined(RUNTIME, patched("podTemplateOverrides", "\nvolumes: [{emptyDir: {}}]\n")))
+    with pytest.raises(InvalidJob, match="trainingRuntimeSpe"):
+        read(joined(RUNTIME, patched("runtimePatches").replace("trainingRuntimeSpec", "trainingRuntimeSpe")))
+
+
+def with_policy(policy: str) -> str:
+    return RUNTIME.replace("mlPolicy:", f"podGroupPolicy: {policy}\n      mlPolicy:")
+
+
+def test_a_gang_of_the_runtime_is_one_here_and_its_place_in_the_network_is_refused(read: Read) -> None:
+    why = "all workers start together, with echelon's own admission"
+    notes = read(joined(with_policy("{coscheduling: {scheduleTimeoutSeconds: 30}}"), JOB)).notes
+    assert notes == (f"spec.podGroupPolicy.coscheduling: {why}",)
+    assert read(joined(with_policy("{volcano: {}}"), JOB)).notes == (f"spec.podGroupPolicy.volcano: {why}",)
+    with pytest.raises(InvalidJob, match=r"networkTopology: 'volcano' places pods by the network"):
+        read(joined(with_policy("{volcano: {networkTopology: {mode: hard}}}"), JOB))
+
+
+def test_restarts_of_the_jobset_are_the_runs_and_other_policies_are_listed(read: Read) -> None:
+    more = "failurePolicy: {maxRestarts: 3}\n          ttlSecondsAfterFinished: 60\n          replicatedJobs:"
+    runtime = RUNTIME.replace("replicatedJobs:", more).replace(
+        "{numProcPerNode: auto}", "{numProcPerNode: auto, elasticPolicy: {minNodes: 2}}"
+    )
+    manifest = read(joined(runtime, JOB))
+    assert manifest.settings.restarts == 3
+    assert [note.partition(":")[0] for note in manifest.notes] == [
+        "spec.mlPolicy.torch.elasticPolicy",
+        "spec.template.spec.ttlSecondsAfterFinished",
+    ]

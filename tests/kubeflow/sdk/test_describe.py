@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from echelon.kubeflow.sdk.describe import Replica, conditions_of, labels_of, replicas_of
+from echelon.kubeflow.labels import Replica, labels_of
+from echelon.kubeflow.sdk.describe import conditions_of, conditions_shown, replicas_of
 from echelon.model.status import Status
 
 
@@ -63,3 +64,17 @@ def test_conditions_are_kubeflows(status: dict[str, object], expected: list[str]
     found = list(conditions_of("PyTorchJob", Status(name="a", uri="local://a", created=1.0, **status)))  # type: ignore[arg-type]
     assert [f"{each['type']} {each['status']}" for each in found] == expected
     assert found[0]["reason"] == "PyTorchJobCreated"
+
+
+@pytest.mark.parametrize(
+    ("state", "expected"),
+    [
+        ({"state": "running", "training_since": 2.0}, []),
+        ({"state": "succeeded", "ended": 3.0}, ["Complete True"]),
+        ({"state": "failed", "ended": 3.0}, ["Failed True"]),
+        ({"state": "queued"}, ["Suspended True"]),
+    ],
+)
+def test_a_train_job_shows_the_conditions_of_trainer(state: dict[str, object], expected: list[str]) -> None:
+    found = conditions_shown("TrainJob", Status(name="a", uri="local://a", created=1.0, **state))  # type: ignore[arg-type]
+    assert [f"{each['type']} {each['status']}" for each in found] == expected

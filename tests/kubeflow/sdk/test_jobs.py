@@ -11,8 +11,9 @@ from echelon.engines.memory.script import Act
 from echelon.errors import InvalidJob
 from echelon.kubeflow.sdk.jobs import Selection, carry_out, find_pods, read_logs
 from echelon.model.engine.traits import Traits
-from echelon.model.job import Job
+from echelon.model.job import Job, Role
 from echelon.model.pods.pod import Output, PodOptions
+from echelon.model.resources import Resources
 from echelon.model.run import RunRef
 from echelon.submit import Prepared, submit
 
@@ -72,3 +73,14 @@ def test_the_lines_of_pods_that_were_not_there_yet(capsys: pytest.CaptureFixture
     assert capsys.readouterr().out == "[Pod a-0-xyz]: at work\n"
     engine.looks = -9
     assert read_logs(engine, ref, Selection(is_master=True), follow=False) == {"a-master-0": "at work\n"}
+
+
+@pytest.mark.parametrize(("chiefs", "masters"), [(1, ["chief"]), (0, ["worker"])])
+def test_a_tfjob_has_one_master(chiefs: int, masters: list[str]) -> None:
+    """Its Chief, else its first Worker."""
+    chief = Role(name="chief", workers=1, resources=Resources())
+    job = Job(name="a", script="train.py", framework="tensorflow", workers=2, roles=(chief,) * chiefs)
+    engine = MemoryEngine({"train.py": Act(lasts=True)})
+    run = submit(Prepared(job=job), engine)
+    pods = find_pods(engine, RunRef(engine="memory", name=run.name), Selection(is_master=True))
+    assert [pod.metadata.labels["training.kubeflow.org/replica-type"] for _, pod in pods] == masters

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from echelon import kubeflow
 from echelon.kubeflow import TrainerClient, TrainingClient
 from echelon.kubeflow.sdk import trainer_types
 from testbed import sdk
@@ -23,6 +24,24 @@ SECOND = ("kubeflow", "kubeflow/trainer/api/trainer_client.py", "TrainerClient")
 TYPES = {
     "CustomTrainer": "kubeflow/trainer/types/types.py",
     "TrainJobTemplate": "kubeflow/trainer/types/types.py",
+    **dict.fromkeys(
+        (
+            "CustomTrainerContainer",
+            "BuiltinTrainer",
+            "TorchTuneConfig",
+            "TorchTuneInstructDataset",
+            "LoraConfig",
+            "Initializer",
+            "DataCacheInitializer",
+            "HuggingFaceDatasetInitializer",
+            "HuggingFaceModelInitializer",
+            "S3DatasetInitializer",
+            "S3ModelInitializer",
+        ),
+        "kubeflow/trainer/types/types.py",
+    ),
+    "ContainerBackendConfig": "kubeflow/trainer/backends/container/types.py",
+    "TrainingRuntimeSource": "kubeflow/trainer/backends/container/types.py",
     "Runtime": "kubeflow/trainer/types/types.py",
     "RuntimeTrainer": "kubeflow/trainer/types/types.py",
     "Step": "kubeflow/trainer/types/types.py",
@@ -34,9 +53,8 @@ TYPES = {
 Parameters = dict[str, object]  # by name, in their order, with the default or REQUIRED
 REQUIRED = "required"
 
-# What is not the same: calls that are refused, fields that are missing. The documents have each.
+# What is not the same: calls that are refused. The documents have each.
 REFUSED = {"TrainingClient.train", "TrainerClient.get_runtime_packages"}
-MISSING = {"Runtime(kind)", "Runtime(pretrained_model)", "RuntimeTrainer(trainer_type)"}
 # Taken, with another default, to no effect, or to be refused: nothing of a signature shows it.
 BESIDE = {
     "TrainingClient(namespace)",
@@ -50,6 +68,7 @@ BESIDE = {
     "CustomTrainerContainer",
     "BuiltinTrainer",
     "ContainerBackendConfig",
+    "update_trainjob_status",
 }
 
 
@@ -130,15 +149,29 @@ def test_every_call_of_the_second_client_is_there() -> None:
 @pytest.mark.parametrize("name", TYPES)
 def test_every_field_of_its_types_is_there(name: str) -> None:
     theirs = fields_of(SECOND[0], TYPES[name], name)
-    ours = getattr(trainer_types, name)
-    here = {each.name for each in dataclasses.fields(ours)} | set(vars(ours))
+    ours = getattr(kubeflow, name, None) or getattr(trainer_types, name)
+    here = [each.name for each in dataclasses.fields(ours)]
     assert theirs
-    assert {f"{name}({field})" for field in theirs if field not in here} == {
-        each for each in MISSING if each.startswith(f"{name}(")
-    }
+    assert [field for field in theirs if field not in here] == []
 
 
-@pytest.mark.parametrize("name", sorted(REFUSED | MISSING | BESIDE))
+def test_every_name_that_notebooks_import_beside_the_client_is_there() -> None:
+    tree = ast.parse((sdk.source(SECOND[0]) / "kubeflow/trainer/__init__.py").read_text())
+    (listed,) = (each.value for each in tree.body if isinstance(each, ast.Assign))
+    names = ast.literal_eval(listed)
+    assert len(names) > 20
+    assert [name for name in names if not hasattr(kubeflow, name)] == []
+    assert [name for name in names if name not in kubeflow.__all__] == []
+
+
+@pytest.mark.parametrize("name", ["Loss", "DataType", "DataFormat", "TrainerType", "RuntimeKind"])
+def test_every_word_is_there(name: str) -> None:
+    body = class_in(SECOND[0], "kubeflow/trainer/types/types.py", name).body
+    words = {str(each.targets[0].id) for each in body if isinstance(each, ast.Assign)}  # type: ignore[attr-defined]
+    assert words == set(getattr(kubeflow, name).__members__)
+
+
+@pytest.mark.parametrize("name", sorted(REFUSED | BESIDE))
 def test_the_documents_have_every_difference(name: str) -> None:
     table = PAGE.read_text().partition("| call or parameter | here |")[2].partition("\n\n")[0]
     assert f"`{name}`" in table

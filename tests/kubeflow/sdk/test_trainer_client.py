@@ -8,11 +8,25 @@ from typing import Any
 import pytest
 
 from echelon.kubeflow import (
+    DATASET_PATH,
+    BuiltinTrainer,
+    ContainerBackendConfig,
     CustomTrainer,
+    CustomTrainerContainer,
+    HuggingFaceDatasetInitializer,
+    Initializer,
     KubernetesBackendConfig,
     LocalProcessBackendConfig,
+    LoraConfig,
+    Runtime,
+    RuntimeKind,
+    RuntimeTrainer,
+    TorchTuneConfig,
     TrainerClient,
+    TrainerType,
     TrainJobTemplate,
+    get_tpu_num_nodes,
+    update_trainjob_status,
 )
 from echelon.kubeflow.sdk.asked import installing
 
@@ -60,6 +74,28 @@ def test_a_template_on_the_backend_of_local_processes(client: TrainerClient) -> 
     assert list(here.get_job_logs(name, follow=True)) == ["lr 0.2 node 0 of 1"]
 
 
+def test_names_that_notebooks_import_are_those_of_the_client(client: TrainerClient) -> None:
+    """A notebook's own lines, and what is refused says which it was."""
+    mine = Runtime("torch-distributed", RuntimeTrainer(TrainerType.CUSTOM_TRAINER, "torch"))
+    assert client.get_runtime("torch-distributed") == mine
+    assert (mine.kind, mine.trainer.framework) == (RuntimeKind.CLUSTER_TRAINING_RUNTIME, "torch")
+    name = client.train(runtime=mine, trainer=CustomTrainer(train, {"lr": 0.3}))
+    assert client.wait_for_job_status(name).status == "Complete"
+    assert [each.name for each in client.list_jobs(runtime=mine)] == [name]
+    recipe = BuiltinTrainer(config=TorchTuneConfig(epochs=1, peft_config=LoraConfig(lora_rank=8)))
+    with pytest.raises(ValueError, match="trainer: 'BuiltinTrainer' has no function"):
+        client.train(trainer=recipe)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="trainer: 'CustomTrainerContainer' has no function"):
+        client.train(trainer=CustomTrainerContainer("my/image:1", num_nodes=2))  # type: ignore[arg-type]
+    data = Initializer(dataset=HuggingFaceDatasetInitializer("hf://stanfordnlp/imdb"))
+    with pytest.raises(ValueError, match=r"initializer: .*is not something that echelon does"):
+        client.train(trainer=CustomTrainer(train), initializer=data)
+    assert update_trainjob_status(progress_percent=50) is False
+    assert (get_tpu_num_nodes(2, "2x4"), DATASET_PATH) == (4, "/workspace/dataset")
+    with pytest.raises(ValueError, match="topology"):
+        get_tpu_num_nodes(1, "3")
+
+
 def test_a_failure_has_its_reason(client: TrainerClient) -> None:
     name = client.train(trainer=CustomTrainer(func=train, func_args={"lr": 1, "fail": True}))
     with pytest.raises(RuntimeError, match="exited with code 4"):
@@ -82,10 +118,6 @@ def test_what_echelon_does_not_do_is_a_value_error(
         client.train(**given)
     with pytest.raises(ValueError, match="step"):
         client.get_job_logs("any", step="model")
-
-
-class ContainerBackendConfig:
-    """As Kubeflow's own package has one."""
 
 
 def test_backends_that_echelon_does_not_have() -> None:

@@ -38,6 +38,7 @@ Examples:
   echelon run -n 4 -- ./any-program --with args   not Python at all
   echelon run -f job.yaml --set workers=8         a job kept in a file
   echelon run -f pytorchjob.yaml                  a job of Kubeflow's in your cluster, without its operator
+  echelon run -f volume.yaml -f pytorchjob.yaml   the same, with what it needs in files of their own
   echelon run -f pytorchjob.yaml --on local --map /opt/mnist/src=./src   the same on this machine
   echelon run -f pytorchjob.yaml --as native      the same by Kubeflow's own controller
   echelon run --as pytorchjob -n 4 train.py       a script as a PyTorchJob, run by Kubeflow's controller
@@ -83,9 +84,10 @@ class RunCommand(SectionedCommand):
         *setting_options(everywhere=False),
         *setting_options(everywhere=True),
         click.Option(
-            ["-f", "--file", "file"],
+            ["-f", "--file", "files"],
+            multiple=True,
             type=click.Path(path_type=Path, readable=False),
-            help="a job file (YAML), or a job of Kubeflow's",
+            help="a job file (YAML), or a job of Kubeflow's; what that needs may be in further files",
         ),
         MAP,
         click.Option(
@@ -112,7 +114,7 @@ class RunCommand(SectionedCommand):
 def run(
     ctx: click.Context,
     /,
-    file: Path | None,
+    files: tuple[Path, ...],
     overrides: tuple[str, ...],
     raw: bool,
     show_rank: tuple[int, ...],
@@ -129,19 +131,20 @@ def run(
     from echelon.engines.choose import CLUSTER, LOCAL, choose_engine
     from echelon.preparation.sources import find_surroundings, gather
 
-    given = _settings(flags, words, is_command=ctx.meta["command"], has_file=file is not None)
+    given = _settings(flags, words, is_command=ctx.meta["command"], has_file=bool(files))
     surroundings = find_surroundings()
     manifest = None
-    if file is not None:
+    if files:
         from echelon.cli.kubeflow.manifests import read_kubeflow
 
         native = given.job_kind == NATIVE
-        manifest = read_kubeflow(file, given, surroundings, native=native)
+        manifest = read_kubeflow(files, given, surroundings, native=native)
         if native and manifest is not None:
             from echelon.cli.kubeflow.native import run_native
 
             return run_native(manifest, given, raw=raw, show_rank=show_rank)
-    settings = gather(given, surroundings, overrides, file if manifest is None else manifest.settings)
+    job_file = next(iter(files), None) if manifest is None else manifest.settings
+    settings = gather(given, surroundings, overrides, job_file)
     foreground = not settings.detach and not settings.dry_run
     terminal = offer_terminal() if foreground and settings.format in (None, "text") else None
     engine = choose_engine(
@@ -166,11 +169,11 @@ def run(
         prepared = prepare(settings, surroundings, engine.traits)
         job, beside = prepared.job, None
     else:
-        from echelon.cli.kubeflow.manifests import objects_beside, settle_place
+        from echelon.cli.kubeflow.manifests import mark, objects_beside, settle_place
 
         here = settle_place(manifest, settings, engine, maps, surroundings)
         named = named_after(here.settings, manifest.document["metadata"].get("generateName"))
-        prepared = prepare(named, surroundings, engine.traits)
+        prepared = mark(prepare(named, surroundings, engine.traits), manifest, engine.traits)
         if here.files:
             prepared = replace(prepared, bundle=pack_files(here.files))
         for note in here.notes:

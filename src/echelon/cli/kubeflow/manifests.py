@@ -16,11 +16,14 @@ if TYPE_CHECKING:
     from echelon.engines.abilities import Put
     from echelon.engines.base import Engine
     from echelon.kubeflow import Here, Manifest
+    from echelon.model.engine.traits import Traits
     from echelon.model.job import Job
     from echelon.model.settings import Settings
     from echelon.model.surroundings import Surroundings
+    from echelon.preparation.prepare import Prepared
     from echelon.submit import Beside
 
+_SCRIPT = 1024 * 1024  # characters of a script that are looked at
 _CONVERT_HELP = """Print a job of Kubeflow's (PyTorchJob, TFJob, MPIJob, TrainJob) as a job file.
 
 What echelon's own workers do not honour comes first, as comments. With --on local, it is the job file for
@@ -34,13 +37,12 @@ Examples:
 
 
 def read_kubeflow(
-    file: Path | None, given: Settings, surroundings: Surroundings, *, native: bool = False
+    files: Sequence[Path], given: Settings, surroundings: Surroundings, *, native: bool = False
 ) -> Manifest | None:
-    """The job of Kubeflow's in a file; None for any other. A runtime that is not in the file is looked up in
-    the cluster, and a command that is not there in the image, unless its own controller starts it (`native`).
+    """The job of Kubeflow's in files; None where the only one holds none. A runtime that is not in them is
+    looked up in the cluster, and a command that is not there in the image, unless its own controller starts
+    it (`native`).
     """
-    if file is None:
-        return None
     from echelon.kubeflow import RUNTIME_RESOURCES, Outside, read_manifest
     from echelon.preparation.sources import gather
 
@@ -49,13 +51,13 @@ def read_kubeflow(
         return None if objects is None else objects.find(RUNTIME_RESOURCES[kind], name)
 
     manifest = read_manifest(
-        file, Outside(find_runtime=find_runtime, find_start=_any_start if native else _find_start)
+        files, Outside(find_runtime=find_runtime, find_start=_any_start if native else _find_start)
     )
     if manifest is not None and given.script is not None:
         raise InvalidJob(
             "script",
             given.script,
-            f"is not for {file}, which says what its containers run",
+            f"is not for {files[0]}, which says what its containers run",
             hint="leave it out; words after -- are arguments instead of the file's",
         )
     return manifest
@@ -99,12 +101,31 @@ def settle_place(
             raise InvalidJob("map", maps[0], "is for this machine", hint=hint)
         return Here(settings=settings, notes=_not_honoured(manifest))
     places = parse_maps(maps, surroundings.folder)
-    here = on_this_machine(manifest, settings, places, surroundings.folder, lambda path: Path(path).exists())
+    here = on_this_machine(
+        manifest, settings, places, surroundings.folder, lambda path: Path(path).exists(), _read_script
+    )
     return replace(here, notes=(*_not_honoured(manifest), *here.notes))
+
+
+def _read_script(path: str) -> str:
+    """What is in a script; "" where it cannot be read, or is too long to be one that somebody wrote."""
+    try:
+        with Path(path).open(errors="replace") as file:
+            return file.read(_SCRIPT)
+    except OSError:
+        return ""
 
 
 def _not_honoured(manifest: Manifest) -> tuple[str, ...]:
     return tuple(f"not honoured: {note}" for note in manifest.notes)
+
+
+def mark(prepared: Prepared, manifest: Manifest, traits: Traits) -> Prepared:
+    """The same job, which remembers what kind it was, and whose pods have Kubeflow's labels."""
+    from echelon.kubeflow.labels import with_kind, with_labels
+
+    job = with_kind(prepared.job, manifest.kind)
+    return replace(prepared, job=with_labels(job, manifest.document) if traits.remote else job)
 
 
 def objects_beside(
@@ -156,10 +177,10 @@ def tell_put(done: Iterable[Put], *, dry_run: bool) -> list[str]:
     params=[
         MAP,
         *setting_options(everywhere=True),
-        click.Argument(["file"], type=click.Path(path_type=Path, readable=False)),
+        click.Argument(["files"], nargs=-1, required=True, type=click.Path(path_type=Path, readable=False)),
     ],
 )
-def convert(file: Path, maps: tuple[str, ...], **options: Any) -> int:
+def convert(files: tuple[Path, ...], maps: tuple[str, ...], **options: Any) -> int:
     """Read, settle the place, write."""
     from echelon.jobfile import settings_from
     from echelon.jobfile.writing import job_file_data, write_job_file
@@ -173,10 +194,10 @@ def convert(file: Path, maps: tuple[str, ...], **options: Any) -> int:
         source="the command line",
     )
     surroundings = find_surroundings()
-    manifest = read_kubeflow(file, given, surroundings)
+    manifest = read_kubeflow(files, given, surroundings)
     if manifest is None:
         raise InvalidJob(
-            "file", str(file), "holds no job of Kubeflow's", hint="a job file needs no conversion"
+            "file", str(files[0]), "holds no job of Kubeflow's", hint="a job file needs no conversion"
         )
     settings = merge(given, manifest.settings)
     engine = engine_for(settings)

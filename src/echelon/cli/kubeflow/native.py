@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from echelon.errors import InvalidJob
+from echelon.errors import EchelonError, InvalidJob
 
 if TYPE_CHECKING:
     from echelon.kubeflow import Manifest
@@ -18,7 +18,9 @@ _APPLY = ("on", "context", "namespace", "detach", "dry_run", "format", "job_kind
 def run_native(
     manifest: Manifest, given: Settings, *, raw: bool = False, show_rank: Sequence[int] = ()
 ) -> int:
-    """Create the documents of the file, the job last, and show what its pods write until it has ended."""
+    """Create the documents of the files, runtimes first and the job last, and show what its pods write until
+    it has ended.
+    """
     from echelon.cli.following import follow
     from echelon.cli.kubeflow.manifests import engine_for, tell_put
     from echelon.cli.printing import render
@@ -41,19 +43,26 @@ def run_native(
     objects = required(engine.manifests, "controllers of Kubeflow's", engine.traits)
     dry_run = bool(settings.dry_run)
     address = f"{manifest.kind.lower()}/{name}"
+    beside = [*manifest.runtimes, *manifest.objects]
     # A cluster that does not know the kind, or does not take the job, gets nothing of the rest either.
-    *_, tried = objects.put([*manifest.objects, manifest.document], dry_run=True)
+    *done, tried = objects.put([*beside, manifest.document], dry_run=True)
     if tried.done == "kept":
         raise run_exists(address, replaceable=False)
-    *done, made = objects.put([*manifest.objects, manifest.document], dry_run=dry_run)
+    if not dry_run:
+        done = list(objects.put(beside)) if beside else []
     for note in tell_put(done, dry_run=dry_run):
         render.notice(note)
-    if made.done == "kept":
-        raise run_exists(address, replaceable=False)
     if dry_run:
-        render.notice(f"{made.kind} {made.name}: would be created")
+        render.notice(f"{tried.kind} {tried.name}: would be created")
         return 0
-    objects.check_taken_up(manifest.document, manifest.objects, done)
+    try:
+        (made,) = objects.put([manifest.document])
+        if made.done == "kept":
+            raise run_exists(address, replaceable=False)
+    except EchelonError:
+        objects.take_back(beside, done)
+        raise
+    objects.check_taken_up(manifest.document, beside, done)
     watched = choose_engine(CLUSTER, context=settings.context, namespace=settings.namespace, watched=True)
     run = Run(watched.read(RunRef(engine=CLUSTER, name=address)).ref, watched)
     if settings.detach:

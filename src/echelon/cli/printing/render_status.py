@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from typing import Any
 
 from echelon.cli.printing.render import data, table
 from echelon.cli.printing.say import say, style
@@ -16,8 +17,13 @@ _MOST_MISSING = 8  # workers of whose results it is told what is missing
 
 def show_status(found: Status, format_: str, advice: str | None = None) -> None:
     """How a run stands, and what helps if it failed."""
+    conditions = _conditions(found)
     if format_ != "text":
-        data(found, format_)
+        import msgspec
+
+        data(
+            found if found.kind is None else {**msgspec.to_builtins(found), "conditions": conditions}, format_
+        )
         return
     now = time.time()
     reason = f"  {one_line(found.reason)}" if found.reason else ""
@@ -27,6 +33,8 @@ def show_status(found: Status, format_: str, advice: str | None = None) -> None:
     facts = [
         ("command", found.command or "-"),
         ("framework", found.framework or "-"),
+        ("kind", found.kind or ""),
+        ("conditions", " ".join(f"{each['type']}={each['status']}" for each in conditions)),
         ("image", found.image or ""),
         ("namespace", found.namespace or ""),
         ("nodes", ", ".join(sorted({each.node for each in found.workers if each.node}))),
@@ -75,6 +83,15 @@ def show_status(found: Status, format_: str, advice: str | None = None) -> None:
             say(text)
     if advice:
         say(f"  hint: {one_line(advice)}")
+
+
+def _conditions(found: Status) -> list[dict[str, Any]]:
+    """Those of a job of Kubeflow's, as its users know them."""
+    if found.kind is None:
+        return []
+    from echelon.kubeflow.sdk.describe import conditions_shown
+
+    return conditions_shown(found.kind, found)
 
 
 def _without_empty(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> tuple[list[str], list[list[str]]]:

@@ -11,6 +11,7 @@ from typing import Any
 from echelon.kubeflow.kinds.policy import read_metadata
 from echelon.kubeflow.kinds.pytorchjob import is_wired
 from echelon.kubeflow.kinds.replicas import Part, settings_of
+from echelon.kubeflow.kinds.runtime_patches import FORMS, apply_patches
 from echelon.kubeflow.manifest import Manifest
 from echelon.kubeflow.nodes import (
     Node,
@@ -35,9 +36,7 @@ _SPEC = (
     "runtimeRef",
     "initializer",
     "trainer",
-    "podTemplateOverrides",
-    "podSpecOverrides",
-    "runtimePatches",
+    *FORMS,
     "labels",
     "annotations",
     "suspend",
@@ -47,12 +46,19 @@ _SPEC = (
 _TRAINER = ("image", "command", "args", "env", "numNodes", "resourcesPerNode", "numProcPerNode")
 _NOT_HONOURED = {
     "initializer": "nothing is downloaded before the start",
-    "podTemplateOverrides": "the runtime's template is used as it is",
-    "podSpecOverrides": "the runtime's template is used as it is",
-    "runtimePatches": "the runtime's template is used as it is",
     "managedBy": "echelon's own workers have no other controller",
     "labels": "the run has the labels of metadata",
     "annotations": "the run has the annotations of metadata",
+}
+_OF_JOBSET = {
+    "successPolicy": "the run succeeds when all of its workers have",
+    "startupPolicy": "all workers start together",
+    "ttlSecondsAfterFinished": "the run stays until it is removed; --ttl says for how long",
+}
+_OF_JOB = {
+    "backoffLimit": "the run ends with its first failure, unless --restarts N says otherwise",
+    "podFailurePolicy": "every failure counts alike",
+    "activeDeadlineSeconds": "the run has activeDeadlineSeconds of the job's spec",
 }
 
 
@@ -75,9 +81,9 @@ def read_trainjob(document: Node, runtime: Node, outside: Outside) -> Manifest:
     if is_true(parts.get("suspend")):
         notes.append(note(parts["suspend"], "the run starts as soon as there is room"))
     trainer = fields(parts["trainer"], _TRAINER) if "trainer" in parts else {}
-    policy = _policy(runtime)
+    policy = _policy(runtime, notes)
     worker = read_pod(
-        _with_trainer(_trainer_template(runtime, notes), trainer),
+        _with_trainer(_trainer_template(runtime, parts, notes), trainer),
         Reader(container="node", wired=is_wired, outside=outside),
         notes,
     )
@@ -93,6 +99,7 @@ def read_trainjob(document: Node, runtime: Node, outside: Outside) -> Manifest:
         code=IMAGE,
         env=env or None,
         timeout=number(parts.get("activeDeadlineSeconds"), least=1),
+        restarts=_restarts(runtime, notes),
         **read_metadata(child(document, "metadata"), notes),
         **made,
     )
@@ -106,16 +113,47 @@ def read_trainjob(document: Node, runtime: Node, outside: Outside) -> Manifest:
     )
 
 
-def _policy(runtime: Node) -> dict[str, Node]:
+def _policy(runtime: Node, notes: list[str]) -> dict[str, Node]:
     """The runtime's ML policy; of those that there are, PyTorch's is known."""
     spec = fields(child(runtime, "spec"), ("mlPolicy", "podGroupPolicy", "template"))
+    if "podGroupPolicy" in spec:
+        _check_scheduling(spec["podGroupPolicy"], notes)
     if "mlPolicy" not in spec:
         return {}
     policy = fields(spec["mlPolicy"])
     for name, each in policy.items():
         if name not in ("numNodes", "torch"):
             raise refuse(Node(value=name, at=each.at), "is no policy that echelon can follow", "torch is one")
+    if "torch" in policy:
+        torch = fields(policy["torch"], ("numProcPerNode", "elasticPolicy"))
+        if "elasticPolicy" in torch:
+            notes.append(note(torch["elasticPolicy"], "sizes are not elastic: numNodes is the run's"))
     return policy
+
+
+def _check_scheduling(node: Node, notes: list[str]) -> None:
+    """That all pods of a job start or none is what echelon's admission does; that they are near to each other
+    in the network, as Volcano can see to it, is not.
+    """
+    for name, each in fields(node, ("coscheduling", "volcano")).items():
+        topology = fields(each).get("networkTopology") if name == "volcano" else None
+        if topology is not None:
+            raise refuse(
+                Node(value=name, at=topology.at),
+                "places pods by the network, which echelon's own workers do not",
+                "--as native leaves the job to Trainer; or leave networkTopology out",
+            )
+        notes.append(note(each, "all workers start together, with echelon's own admission"))
+
+
+def _restarts(runtime: Node, notes: list[str]) -> int | None:
+    """How often the JobSet makes all of its Jobs anew, which is what a restart is here."""
+    jobset = fields(child(child(child(runtime, "spec"), "template"), "spec"))
+    notes += [note(jobset[name], why) for name, why in _OF_JOBSET.items() if name in jobset]
+    failure = fields(jobset["failurePolicy"]) if "failurePolicy" in jobset else {}
+    if "rules" in failure:
+        notes.append(note(failure["rules"], "every failure counts alike"))
+    return number(failure.get("maxRestarts")) or None
 
 
 def _processes(trainer: Mapping[str, Node], policy: Mapping[str, Node]) -> int | None:
@@ -127,22 +165,30 @@ def _processes(trainer: Mapping[str, Node], policy: Mapping[str, Node]) -> int |
     return number(given, least=1)
 
 
-def _trainer_template(runtime: Node, notes: list[str]) -> Node:
-    """The pod template of the runtime's job that trains."""
+def _trainer_template(runtime: Node, job: Mapping[str, Node], notes: list[str]) -> Node:
+    """The pod template of the runtime's job that trains, with the patches of the TrainJob."""
     jobset = child(child(child(runtime, "spec"), "template"), "spec")
     jobs = items(child(jobset, "replicatedJobs"))
-    found = None
+    found, name, others = None, "", []
     for each in jobs:
         template = child(each, "template")
         labels = fields(fields(template).get("metadata", Node(value={}, at=template.at))).get("labels")
         step = optional_text(fields(labels).get(STEP)) if labels is not None else None
         if step == "trainer" or (step is None and len(jobs) == 1):
-            found = child(child(template, "spec"), "template")
+            spec = fields(child(template, "spec"))
+            found, name = child(child(template, "spec"), "template"), text(child(each, "name"))
+            notes += [note(spec[field], why) for field, why in _OF_JOB.items() if _says(spec.get(field))]
         else:
+            others.append(text(child(each, "name")))
             notes.append(note(each, f"step {step or 'without a label'} is not run"))
     if found is None:
         raise refuse(child(jobset, "replicatedJobs"), "has no job that trains", f"label one: {STEP}: trainer")
-    return found
+    return apply_patches(found, job, name, others, notes)
+
+
+def _says(node: Node | None) -> bool:
+    """Whether a field is there, and not 0."""
+    return node is not None and (isinstance(node.value, Mapping) or text(node) != "0")
 
 
 def _with_trainer(template: Node, trainer: Mapping[str, Node]) -> Node:

@@ -6,8 +6,10 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from echelon.errors import InvalidJob
-from echelon.kubeflow.sdk.describe import CONTAINERS, KIND, SPECS, Replica, labels_of
+from echelon.kubeflow.labels import SPECS
+from echelon.kubeflow.sdk.describe import CONTAINERS
 from echelon.kubeflow.sdk.shape import as_document
+from echelon.model.pods.pod import KUBEFLOW_KIND
 from echelon.model.settings import Settings
 
 RUNS_FUNCTION = ("python3", "-c", "pass")
@@ -83,30 +85,17 @@ def check_conditions(name: str, expected: Collection[str], known: Collection[str
             raise InvalidJob(name, each, "is not known", hint=f"one of {', '.join(known)}")
 
 
-def with_labels(
+def with_metadata(
     document: Mapping[str, Any],
     kind: str,
     labels: Mapping[str, str] | None,
     annotations: Mapping[str, str] | None,
 ) -> dict[str, Any]:
-    """The same job with Kubeflow's labels on its pods, all but the number of a replica: the pods of one Job
-    have the same labels. What kind of job it was goes into an annotation.
-    """
+    """The same job with more labels and annotations; one of these says what kind of job it was."""
     about = dict(document.get("metadata") or {})
-    name = str(about.get("name", ""))
     about["labels"] = {**(about.get("labels") or {}), **(labels or {})}
-    about["annotations"] = {**(about.get("annotations") or {}), **(annotations or {}), KIND: kind}
-    spec = dict(document.get("spec") or {})
-    specs = {}
-    for each, part in (spec.get(SPECS[kind]) or {}).items():
-        template = dict(part.get("template") or {})
-        inner = dict(template.get("metadata") or {})
-        own = labels_of(kind, name, Replica(type=each, index=1, worker=1))
-        own.pop("training.kubeflow.org/replica-index")
-        inner["labels"] = {**(inner.get("labels") or {}), **own}
-        specs[each] = {**part, "template": {**template, "metadata": inner}}
-    spec[SPECS[kind]] = specs
-    return {**document, "metadata": about, "spec": spec}
+    about["annotations"] = {**(about.get("annotations") or {}), **(annotations or {}), KUBEFLOW_KIND: kind}
+    return {**document, "metadata": about}
 
 
 def _resources(given: Any) -> dict[str, Any] | None:

@@ -6,20 +6,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from echelon.kubeflow.labels import SPECS, TYPES, Replica
 from echelon.kubeflow.sdk.failure import why_failed
 from echelon.model.job import Job
+from echelon.model.pods.pod import KUBEFLOW_KIND
 from echelon.model.run import Record
 from echelon.model.status import Status, WorkerState, WorkerStatus
-from echelon.values import frozen
 
-KIND = "training.kubeflow.org/job-kind"
-"""The annotation that keeps which kind of job a run was created as."""
-
-LABEL = "training.kubeflow.org"
-SPECS = {"PyTorchJob": "pytorchReplicaSpecs", "TFJob": "tfReplicaSpecs", "MPIJob": "mpiReplicaSpecs"}
 CONTAINERS = {"PyTorchJob": "pytorch", "TFJob": "tensorflow", "MPIJob": "mpi"}
 _BY_FRAMEWORK = {"tensorflow": "TFJob", "mpi": "MPIJob", "horovod": "MPIJob"}
-_TYPES = {"chief": "Chief", "ps": "PS", "evaluator": "Evaluator", "launcher": "Launcher"}
 _PHASES: Mapping[WorkerState, str] = {
     "waiting": "Pending",
     "starting": "Pending",
@@ -28,18 +23,10 @@ _PHASES: Mapping[WorkerState, str] = {
 }
 
 
-@frozen
-class Replica:
-    """A worker as Kubeflow numbers it: `Master` 0, `Worker` 2."""
-
-    type: str
-    index: int
-    worker: int
-
-
 def kind_of(job: Job) -> str:
     """The kind of job that a run was created as, else the one that its framework would have."""
-    return job.pod.annotations.get(KIND) or _BY_FRAMEWORK.get(job.framework, "PyTorchJob")
+    kind = job.pod.annotations.get(KUBEFLOW_KIND)
+    return kind if kind in SPECS else _BY_FRAMEWORK.get(job.framework, "PyTorchJob")
 
 
 def replicas_of(kind: str, roles: Sequence[str]) -> list[Replica]:
@@ -49,28 +36,13 @@ def replicas_of(kind: str, roles: Sequence[str]) -> list[Replica]:
     count: dict[str, int] = {}
     found = []
     for worker, role in enumerate(roles):
-        name = _TYPES.get(role, "Worker")
+        name = TYPES.get(role, "Worker")
         if kind == "PyTorchJob":
             name = "Worker" if worker else "Master"
         index = count.get(name, 0)
         count[name] = index + 1
         found.append(Replica(type=name, index=index, worker=worker))
     return found
-
-
-def labels_of(kind: str, name: str, replica: Replica) -> dict[str, str]:
-    """The labels of a pod that the training operator would have made."""
-    leads = replica.type in ("Master", "Chief") or (
-        kind == "TFJob" and replica.type == "Worker" and replica.index == 0
-    )
-    role = {f"{LABEL}/job-role": "master"} if leads else {}
-    return {
-        f"{LABEL}/operator-name": f"{kind.lower()}-controller",
-        f"{LABEL}/job-name": name,
-        f"{LABEL}/replica-type": replica.type.lower(),
-        f"{LABEL}/replica-index": str(replica.index),
-        **role,
-    }
 
 
 def describe_job(record: Record, status: Status, *, namespace: str) -> dict[str, Any]:
@@ -107,6 +79,19 @@ def describe_job(record: Record, status: Status, *, namespace: str) -> dict[str,
             "completionTime": _time(status.ended),
         },
     }
+
+
+def conditions_shown(kind: str, status: Status) -> list[dict[str, Any]]:
+    """The conditions that `kubectl get` would show of a job of this kind; Trainer has few."""
+    found = list(conditions_of(kind, status))
+    if kind != "TrainJob":
+        return found
+    words = {"Suspended": "Suspended", "Succeeded": "Complete", "Failed": "Failed"}
+    return [
+        {**each, "type": words[each["type"]], "reason": words[each["type"]]}
+        for each in found
+        if each["type"] in words
+    ]
 
 
 def conditions_of(kind: str, status: Status) -> Iterator[dict[str, Any]]:
@@ -146,15 +131,15 @@ def pod_name(name: str, replica: Replica) -> str:
 
 
 def describe_worker(
-    kind: str, name: str, namespace: str, replica: Replica, worker: WorkerStatus
+    kind: str, name: str, namespace: str, labels: Mapping[str, str], worker: WorkerStatus
 ) -> dict[str, Any]:
     """A worker that is no pod, as if it were one: its name is the one that Kubeflow's pod would have."""
     return {
         "kind": "Pod",
         "metadata": {
-            "name": pod_name(name, replica),
+            "name": name,
             "namespace": namespace,
-            "labels": labels_of(kind, name, replica),
+            "labels": dict(labels),
         },
         "spec": {"nodeName": worker.node, "containers": [{"name": CONTAINERS[kind]}]},
         "status": {"phase": _PHASES.get(worker.state, "Failed")},

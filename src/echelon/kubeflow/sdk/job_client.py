@@ -17,7 +17,7 @@ from echelon.kubeflow.sdk.asked import (
     check_kind,
     installing,
     job_document,
-    with_labels,
+    with_metadata,
 )
 from echelon.kubeflow.sdk.border import as_kubeflow_does
 from echelon.kubeflow.sdk.condition_calls import PATIENCE, POD_PATIENCE, ConditionCalls
@@ -131,11 +131,11 @@ class JobClient(ConditionCalls, Reach):
     def list_jobs(
         self, namespace: str | None = None, job_kind: str | None = None, timeout: float = PATIENCE
     ) -> list[Shape]:
-        """Every job of that kind, the newest first."""
+        """Every job of that kind, the newest first; one that cannot be read is left out, with a note."""
         kind = job_kind or self.job_kind
         check_kind(kind)
         engine = self._engine(namespace)
-        found = [jobs.describe(engine, self._ref(each)) for each in engine.names()]
+        found = jobs.list_all(engine.names(), lambda name: jobs.describe(engine, self._ref(name)))
         return [each for each in found if each.kind == kind]
 
     @as_kubeflow_does
@@ -293,7 +293,7 @@ class JobClient(ConditionCalls, Reach):
         check_kind(kind)
         own = (document.get("metadata") or {}).get("namespace")
         engine = self._engine(namespace or own)
-        submit_document(with_labels(document, kind, labels, annotations), engine, **what)
+        submit_document(with_metadata(document, kind, labels, annotations), engine, **what)
 
 
 def _holding(job: Shape) -> dict[str, str]:

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+import sys
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
 from echelon.engines.base import Engine
-from echelon.errors import EchelonError, InvalidJob, ResultsIncomplete, RunTimedOut
-from echelon.handle import Run
-from echelon.kubeflow.sdk.describe import (
-    Replica,
-    describe_job,
-    describe_worker,
-    kind_of,
-    labels_of,
-    pod_name,
-    replicas_of,
+from echelon.errors import (
+    EchelonError,
+    InvalidJob,
+    ResultsIncomplete,
+    RunTimedOut,
+    StateTrouble,
+    UnknownRun,
 )
+from echelon.handle import Run
+from echelon.kubeflow.labels import LEADING, Replica, labels_of
+from echelon.kubeflow.sdk.describe import describe_job, describe_worker, kind_of, pod_name, replicas_of
 from echelon.kubeflow.sdk.shape import Shape
 from echelon.kubeflow.sdk.updating import SUSPEND, Change
 from echelon.model.job import Job as RunJob
@@ -45,6 +46,21 @@ def describe(engine: Engine, ref: RunRef) -> Shape:
     return Shape(describe_job(engine.read(ref), status, namespace=status.namespace or "default"))
 
 
+def list_all(names: Iterable[str], look: Callable[[str], Job]) -> list[Job]:
+    """The jobs of these names. One whose record is damaged, or of a newer version, is left out with a note,
+    and one that was removed meanwhile without.
+    """
+    found = []
+    for name in names:
+        try:
+            found.append(look(name))
+        except UnknownRun:
+            continue
+        except StateTrouble as error:
+            print(f"note: job {name} is not listed: {error}", file=sys.stderr)
+    return found
+
+
 def await_pods(engine: Engine, ref: RunRef, chosen: Selection, patience: float) -> list[Shape]:
     """The pods of a job; of one that has just been created, once they are there, within `patience`."""
     deadline = time.monotonic() + patience
@@ -64,14 +80,13 @@ def find_pods(engine: Engine, ref: RunRef, chosen: Selection) -> list[tuple[Repl
     where = status.namespace or "default"
     real = engine.manifests.pods(ref) if engine.manifests is not None else None
     found = []
-    for replica in _chosen_of(kind, ref, status, chosen):
+    for replica, labels in _chosen_of(kind, ref, status, chosen):
         if real is None:
             worker = status.workers[replica.worker]
-            found.append((replica, Shape(describe_worker(kind, ref.name, where, replica, worker))))
+            name = pod_name(ref.name, replica)
+            found.append((replica, Shape(describe_worker(kind, name, where, labels, worker))))
         elif replica.worker in real:
-            found.append(
-                (replica, Shape(_labelled(real[replica.worker], labels_of(kind, ref.name, replica))))
-            )
+            found.append((replica, Shape(_labelled(real[replica.worker], labels))))
     return found
 
 
@@ -81,9 +96,14 @@ def _labelled(pod: Mapping[str, Any], labels: Mapping[str, str]) -> dict[str, An
     return {**pod, "metadata": {**about, "labels": {**labels, **(about.get("labels") or {})}}}
 
 
-def _chosen_of(kind: str, ref: RunRef, status: Status, chosen: Selection) -> list[Replica]:
+def _chosen_of(
+    kind: str, ref: RunRef, status: Status, chosen: Selection
+) -> list[tuple[Replica, dict[str, str]]]:
+    """The replicas that are asked for, with their labels."""
     every = replicas_of(kind, [each.role for each in status.workers])
-    return [each for each in every if _is_chosen(each, chosen, labels_of(kind, ref.name, each))]
+    led = any(each.type in LEADING for each in every)
+    labelled = [(each, labels_of(kind, ref.name, each, led=led)) for each in every]
+    return [(each, labels) for each, labels in labelled if _is_chosen(each, chosen, labels)]
 
 
 def _is_chosen(replica: Replica, chosen: Selection, labels: Mapping[str, str]) -> bool:
@@ -98,7 +118,7 @@ def read_logs(engine: Engine, ref: RunRef, chosen: Selection, *, follow: bool) -
     """What pods wrote, by their names; with `follow` it is printed as it comes, until the end."""
     run = Run(ref, engine)
     kind = kind_of(engine.read(ref).job)
-    wanted = {each.worker: each for each in _chosen_of(kind, ref, run.status(progress=False), chosen)}
+    wanted = {each.worker: each for each, _ in _chosen_of(kind, ref, run.status(progress=False), chosen)}
     pods: dict[int, str] = {}
     found: dict[int, list[str]] = {}
 

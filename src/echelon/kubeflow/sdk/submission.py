@@ -12,6 +12,8 @@ from echelon.engines.base import Engine
 from echelon.handle import Run
 from echelon.kubeflow.documents import read_document
 from echelon.kubeflow.here import on_this_machine
+from echelon.kubeflow.labels import with_labels
+from echelon.model.pods.pod import KUBEFLOW_KIND
 from echelon.model.settings import Settings
 from echelon.preparation.prepare import named_after, prepare, prepare_function
 from echelon.preparation.sources import find_surroundings, gather
@@ -65,7 +67,9 @@ def submit_document(
             )
             merged, notes = here.settings, [*notes, *here.notes]
         prepared = prepare(merged, surroundings, engine.traits)
-    for note in notes:
+    if engine.traits.remote and KUBEFLOW_KIND in prepared.job.pod.annotations:
+        prepared = replace(prepared, job=with_labels(prepared.job, manifest.document))
+    for note in (*notes, *prepared.notes):
         tell(note)
     make_room(prepared.job, engine, tell)  # a job that was deleted may be created again
     return submit(prepared, engine, no_wait=False, stays=False, replace=False)

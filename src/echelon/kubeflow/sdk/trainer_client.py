@@ -27,6 +27,7 @@ from echelon.kubeflow.sdk.trainer_types import (
     Runtime,
     Step,
     TrainJob,
+    runtime_for,
 )
 from echelon.model.job import suggest_name
 from echelon.model.status import Status
@@ -69,14 +70,14 @@ class TrainerClient(Reach):
 
     def list_runtimes(self) -> list[Runtime]:
         """The frameworks that echelon wires."""
-        return [Runtime(name=name, framework=framework) for name, framework in RUNTIMES.items()]
+        return [runtime_for(name, framework) for name, framework in RUNTIMES.items()]
 
     @as_kubeflow_does
     def get_runtime(self, name: str) -> Runtime:
         """One of them."""
         if name not in RUNTIMES:
             raise InvalidJob("runtime", name, "is not known", hint=f"one of {', '.join(RUNTIMES)}")
-        return Runtime(name=name, framework=RUNTIMES[name])
+        return runtime_for(name, RUNTIMES[name])
 
     def get_runtime_packages(self, runtime: Runtime) -> None:
         """Refused: a runtime here has no image of its own."""
@@ -97,10 +98,11 @@ class TrainerClient(Reach):
                 hint = "download what it names inside the function, or mount a volume"
                 raise InvalidJob(name, value, "is not something that echelon does", hint=hint)
         if trainer is None or not callable(getattr(trainer, "func", None)):
-            raise InvalidJob(
-                "trainer", trainer, "has no function", hint="CustomTrainer(func=train, num_nodes=2)"
-            )
-        chosen = self.get_runtime(runtime or _TORCH) if not isinstance(runtime, Runtime) else runtime
+            which = None if trainer is None else type(trainer).__name__
+            hint = "CustomTrainer(func=train, num_nodes=2); an image by itself: echelon run --image"
+            raise InvalidJob("trainer", which, "has no function", hint=hint)
+        # A Runtime, also of Kubeflow's own class, or its name.
+        chosen = self.get_runtime(str(getattr(runtime, "name", runtime) or _TORCH))
         nodes = trainer.num_nodes or 1
         document = job_document(
             _KINDS[chosen.framework],
@@ -122,10 +124,10 @@ class TrainerClient(Reach):
 
     @as_kubeflow_does
     def list_jobs(self, runtime: Runtime | None = None) -> list[TrainJob]:
-        """Every job, or those of one runtime."""
+        """Every job, or those of one runtime; one that cannot be read is left out, with a note."""
         engine = self._engine()
-        found = [self._described(engine, name) for name in engine.names()]
-        return [job for job in found if runtime is None or job.runtime == runtime]
+        found = jobs.list_all(engine.names(), lambda name: self._described(engine, name))
+        return [job for job in found if runtime is None or job.runtime.name == runtime.name]
 
     @as_kubeflow_does
     def get_job(self, name: str) -> TrainJob:
@@ -203,7 +205,7 @@ class TrainerClient(Reach):
         pods = jobs.find_pods(engine, ref, Selection())
         return TrainJob(
             name=name,
-            runtime=Runtime(name=runtime, framework=framework),
+            runtime=runtime_for(runtime, framework),
             steps=[
                 Step(
                     name=f"node-{replica.worker}",

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
+from enum import Enum
 from typing import Any
-
-from echelon.values import frozen
 
 UNKNOWN = "Unknown"
 
 
-@frozen
+@dataclass(frozen=True)
 class CustomTrainer:
     """A function, and the nodes that run it."""
 
@@ -25,7 +25,7 @@ class CustomTrainer:
     env: Mapping[str, str] | None = None
 
 
-@frozen
+@dataclass(frozen=True)
 class TrainJobTemplate:
     """The arguments of `TrainerClient.train`, to be given as `train(**template)`."""
 
@@ -41,7 +41,7 @@ class TrainJobTemplate:
         return getattr(self, name)
 
 
-@frozen
+@dataclass(frozen=True)
 class KubernetesBackendConfig:
     """The cluster that a client's jobs are in."""
 
@@ -51,17 +51,32 @@ class KubernetesBackendConfig:
     client_configuration: Any = None
 
 
-@frozen
+@dataclass(frozen=True)
 class LocalProcessBackendConfig:
     """This machine; its packages are used as they are, so that there is no environment to clean up."""
 
     cleanup_venv: bool = True
 
 
-@frozen
+class TrainerType(Enum):
+    """What trains in a runtime: a function of the user's, or a recipe of Kubeflow's."""
+
+    CUSTOM_TRAINER = "CustomTrainer"
+    BUILTIN_TRAINER = "BuiltinTrainer"
+
+
+class RuntimeKind(Enum):
+    """Kinds of runtimes that Trainer has."""
+
+    CLUSTER_TRAINING_RUNTIME = "ClusterTrainingRuntime"
+    TRAINING_RUNTIME = "TrainingRuntime"
+
+
+@dataclass(frozen=True)
 class RuntimeTrainer:
     """What trains in a runtime. The image is the one that a CustomTrainer names."""
 
+    trainer_type: TrainerType
     framework: str
     image: str = ""
     num_nodes: int = 1
@@ -69,20 +84,27 @@ class RuntimeTrainer:
     device_count: str = UNKNOWN
 
 
-@frozen
+@dataclass(frozen=True)
 class Runtime:
     """A way to train: echelon has one for each framework."""
 
     name: str
-    framework: str
+    trainer: RuntimeTrainer
+    kind: RuntimeKind = RuntimeKind.CLUSTER_TRAINING_RUNTIME
+    pretrained_model: str | None = None
 
     @property
-    def trainer(self) -> RuntimeTrainer:
-        """The same, as Kubeflow's type has it."""
-        return RuntimeTrainer(framework=self.framework)
+    def framework(self) -> str:
+        """The framework that its trainer uses."""
+        return self.trainer.framework
 
 
-@frozen
+def runtime_for(name: str, framework: str) -> Runtime:
+    """The runtime of echelon's for a framework."""
+    return Runtime(name, RuntimeTrainer(TrainerType.CUSTOM_TRAINER, framework))
+
+
+@dataclass(frozen=True)
 class Step:
     """A node of a job."""
 
@@ -93,7 +115,7 @@ class Step:
     device_count: str = UNKNOWN
 
 
-@frozen
+@dataclass(frozen=True)
 class TrainJob:
     """A job as it stands."""
 
@@ -105,7 +127,7 @@ class TrainJob:
     status: str = UNKNOWN
 
 
-@frozen
+@dataclass(frozen=True)
 class Event:
     """Something that happened to a job."""
 

@@ -13,8 +13,7 @@ from echelon.errors import InvalidJob
 from echelon.model.pods.pod import OURS, is_reserved
 from echelon.model.pods.template import CONTAINER
 
-# By which field the items of a list are known to Kubernetes. Any other list is replaced as a whole.
-_KEYS = {
+LIST_KEYS = {
     "containers": "name",
     "ephemeralContainers": "name",
     "env": "name",
@@ -28,6 +27,7 @@ _KEYS = {
     "volumeMounts": "mountPath",
     "volumes": "name",
 }
+"""By which field the items of a list are known to Kubernetes. Any other list is replaced as a whole."""
 _DIRECTIVE = "$patch"
 VOLUMES = ("bundle", "secret", "work")
 """Volumes of echelon's own, without which no agent starts."""
@@ -53,8 +53,8 @@ def apply_patch(patch: Mapping[str, Any], onto: Mapping[str, Any]) -> dict[str, 
             made.pop(key, None)
         elif isinstance(value, Mapping):
             made[key] = apply_patch(value, before if isinstance(before, Mapping) else {})
-        elif key in _KEYS and isinstance(value, Sequence) and isinstance(before, Sequence):
-            made[key] = _merged(_KEYS[key], value, before)
+        elif key in LIST_KEYS and isinstance(value, Sequence) and isinstance(before, Sequence):
+            made[key] = _merged(LIST_KEYS[key], value, before)
         else:
             made[key] = value
     return made
@@ -86,7 +86,7 @@ def check_patch(where: str, patch: Mapping[str, Any]) -> None:
         for key in about.get(kind) or {}:
             if is_reserved(key):
                 raise _refused(where, f"metadata.{kind}: {key}", "echelon finds its pods by it")
-    for key, its_key in _KEYS.items():
+    for key, its_key in LIST_KEYS.items():
         _check_items(where, key, its_key, spec)
     after = apply_patch(patch, _SKELETON).get("spec") or {}
     before = _SKELETON["spec"]
@@ -128,7 +128,7 @@ def _check_items(where: str, key: str, its_key: str, part: Mapping[str, Any]) ->
         raise InvalidJob(where, key, f"is not a list of items with {its_key}:", hint="as in a pod's spec")
     for each in items if key.lower().endswith("containers") else ():
         for inner in ("env", "ports", "volumeDevices", "volumeMounts"):
-            _check_items(where, inner, _KEYS[inner], each)
+            _check_items(where, inner, LIST_KEYS[inner], each)
 
 
 def _refused(where: str, what: str, why: str) -> InvalidJob:

@@ -22,6 +22,7 @@ KEEP = 86400.0
 KEEP_SIZE = 20 * 2**30
 TTL = 7 * 86400.0
 SIDECAR = "sidecar.istio.io/inject"
+KUBEFLOW_KIND = "training.kubeflow.org/job-kind"  # the annotation with the kind that a run was submitted as
 _RESERVED = (
     *(f"app.kubernetes.io/{name}" for name in ("name", "instance", "component", "managed-by")),
     SIDECAR,

@@ -121,3 +121,51 @@ def test_who_may_not_create_a_namespace_uses_the_one_that_is_there(api: Api, sta
     done = put(api, MANUAL)
     assert (done["Namespace team"], done["PersistentVolume disk"]) == ("kept", "kept")
     assert server.made == ["data", "src", "token", "mnist"]
+
+
+TRAINER = {
+    "kind": "APIResourceList",
+    "resources": [
+        {"name": "trainingruntimes", "kind": "TrainingRuntime", "namespaced": True},
+        {"name": "trainjobs", "kind": "TrainJob", "namespaced": True},
+    ],
+}
+
+
+class TrainerServer(Server):
+    """With Trainer's webhook, which refuses a job whose runtime is not there, in a dry run too."""
+
+    def answer(self, handler: BaseHTTPRequestHandler) -> None:
+        if handler.path.endswith("/apis/trainer.kubeflow.org/v1alpha1"):
+            says(200, TRAINER)(handler)
+        elif handler.command == "DELETE":
+            self.there.discard(handler.path.partition("?")[0].rpartition("/")[2])
+            says(200, {"kind": "Status"})(handler)
+        else:
+            super().answer(handler)
+
+    def create(self, handler: BaseHTTPRequestHandler, *, dry_run: bool) -> None:
+        wanted = json.loads(self.seen[-1].body)
+        if wanted["kind"] == "TrainJob" and wanted["spec"]["runtimeRef"]["name"] not in self.there:
+            refuses(422, "Invalid", "spec.runtimeRef: TrainingRuntime not found")(handler)
+        else:
+            super().create(handler, dry_run=dry_run)
+
+
+def test_a_train_job_is_not_tried_before_its_runtime_is_there(api: Api, stand_in: StandIn) -> None:
+    server = TrainerServer(stand_in, there=("team",))
+    version = {"apiVersion": "trainer.kubeflow.org/v1alpha1"}
+    runtime = document("TrainingRuntime", "mine") | version
+    reference = {"kind": "TrainingRuntime", "name": "mine"}
+    job = document("TrainJob", "mnist", spec={"runtimeRef": reference}) | version
+    assert put(api, [runtime, job], dry_run=True) == dict.fromkeys(
+        ("TrainingRuntime mine", "TrainJob mnist"), "created"
+    )
+    with pytest.raises(EchelonError, match="not found"):
+        put(api, [job], dry_run=True)
+    assert not server.made
+    manifests = ClusterManifests(lambda: api)
+    done = manifests.put([runtime, job])
+    assert server.made == ["mine", "mnist"]
+    manifests.take_back([runtime], done)
+    assert server.there == {"team", "mnist"}

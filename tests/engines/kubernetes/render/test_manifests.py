@@ -29,12 +29,13 @@ from echelon.engines.kubernetes.render.payload import Payload, layout, map_names
 from echelon.errors import InvalidJob, StateTrouble
 from echelon.model.job import Job
 from echelon.model.pods import template
-from echelon.model.pods.pod import Output, PodOptions
+from echelon.model.pods.pod import KUBEFLOW_KIND, Output, PodOptions
 from echelon.model.resources import Amount, Resources
 from echelon.model.settings import Settings
 from echelon.model.world import Group, World
 
 GOLDEN = Path(__file__).parent / "golden"
+MOUNT = {"name": "own", "mountPath": "/etc/mpi/more"}
 
 
 class Readable(yaml.SafeDumper):
@@ -418,3 +419,35 @@ def test_ranks_have_the_width_of_the_callers_terminal_unless_they_set_it() -> No
     given = {"COLUMNS": "90", "LINES": "40"}
     made = manifests.started_objects(record, plan, Shipped(), job_dialect, variables=given)
     assert {"COLUMNS": "90", "LINES": "7"}.items() <= made.task["env"].items()
+
+
+@pytest.mark.parametrize(
+    ("more", "mounted"),
+    [
+        ({}, True),
+        ({"mount": ("emptydir::/etc/mpi",)}, False),
+        ({"template": {"spec": {"containers": [{"name": "worker", "volumeMounts": [MOUNT]}]}}}, False),
+        ({"annotation": {}}, False),
+    ],
+)
+def test_a_launcher_of_an_mpi_job_finds_its_files_where_kubeflow_has_them(
+    more: dict[str, Any], mounted: bool
+) -> None:
+    """The launch's own folder, at another place of the launcher's pod; what the user mounts there stays."""
+    said = Settings(
+        name="mpi",
+        command=("mpirun", "--hostfile", "/etc/mpi/hostfile", "true"),
+        workers=2,
+        roles={"launcher": 1},
+        framework="mpi",
+        image="my/mpi:1",
+        annotation={KUBEFLOW_KIND: "MPIJob"},
+    )
+    launcher, worker = (
+        [each for each in pod["spec"]["containers"][0]["volumeMounts"] if each.get("subPath")]
+        for pod in pods_of(objects_of(Case(said=replace(said, **more))))
+    )
+    assert worker == []
+    own = {"name": "work", "mountPath": "/etc/mpi", "subPath": "state/files/worker-0", "readOnly": True}
+    assert launcher == ([own] if mounted else [])
+    assert f"{names.SPACE}/{own['subPath']}" == f"{names.STATE}/files/worker-0"

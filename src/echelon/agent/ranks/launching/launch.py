@@ -106,6 +106,8 @@ def write_files(task: Task, place: Place, roll: Roll) -> None:
     for path, text in file_texts(task, place, roll).items():
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
         write_atomically(path, text.encode())
+        if path.endswith(".sh"):
+            os.chmod(path, 0o755)  # noqa: S103 - whatever user the launcher's own processes have
 
 
 def environment(

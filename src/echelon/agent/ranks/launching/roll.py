@@ -144,8 +144,11 @@ class Roll:
 
     def nodes(self, form: str) -> str:
         """A line for each machine that a launcher starts ranks on, by the name under which the remote shell
-        knows it: Open MPI's form, or Hydra's. Workers that are processes of one machine are one line.
+        knows it: Open MPI's form, Hydra's, or a script that prints them (`discover`). Workers that are
+        processes of one machine are one line.
         """
+        if form == "discover":
+            return "#!/bin/sh\n" + "".join("echo %s:%d\n" % each for each in self._slots.items())
         line = "%s:%d\n" if form == "hydra" else "%s slots=%d\n"
         return "".join(line % each for each in self._slots.items())
 

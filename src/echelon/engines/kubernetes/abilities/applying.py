@@ -11,7 +11,7 @@ from typing import Any
 from echelon.engines.abilities import Put
 from echelon.engines.kubernetes.client.api import AlreadyThere, Api
 from echelon.engines.kubernetes.follow.view import pods_of, read_record
-from echelon.engines.kubernetes.prerequisites.controllers import check_native
+from echelon.engines.kubernetes.prerequisites.controllers import check_native, delete_objects
 from echelon.engines.kubernetes.state.workers import pods_by_worker
 from echelon.errors import Denied
 from echelon.model.run import RunRef
@@ -44,9 +44,11 @@ class ClusterManifests:
         self, job: Mapping[str, Any], beside: Sequence[Mapping[str, Any]], done: Sequence[Put]
     ) -> None:
         """Wait for a controller to take the job up; else remove it, and what of the rest was created."""
-        created = {(each.kind, each.name) for each in done if each.done == "created"}
-        ours = [dict(each) for each in beside if (each["kind"], each["metadata"]["name"]) in created]
-        check_native(self._connect(), dict(job), ours)
+        check_native(self._connect(), dict(job), _created(beside, done))
+
+    def take_back(self, objects: Sequence[Mapping[str, Any]], done: Sequence[Put]) -> None:
+        """Remove what of the objects was created."""
+        delete_objects(self._connect(), _created(objects, done))
 
     def pods(self, ref: RunRef) -> Mapping[int, Mapping[str, Any]]:
         """The newest pod of each worker."""
@@ -57,16 +59,29 @@ class ClusterManifests:
 
 def _try(api: Api, objects: Sequence[dict[str, Any]]) -> list[Put]:
     """What would become of objects. One in a namespace that is yet to be made cannot be tried: only that the
-    cluster knows its kind.
+    cluster knows its kind. Nor can a TrainJob whose runtime is yet to be made: Trainer's webhook refuses it.
     """
     found: list[Put] = []
     for each in objects:
-        new = {made.name for made in found if (made.kind, made.done) == (NAMESPACE, "created")}
-        if api.place_of(each) in new:
+        new = {(made.kind, made.name) for made in found if made.done == "created"}
+        if (NAMESPACE, api.place_of(each)) in new or _runtime_of(each) in new:
             found.append(Put(kind=str(each["kind"]), name=str(each["metadata"]["name"]), done="created"))
         else:
             found.append(_put(api, each, dry_run=True))
     return found
+
+
+def _runtime_of(obj: Mapping[str, Any]) -> tuple[str, str]:
+    """The kind and the name of the runtime that a TrainJob refers to."""
+    spec = obj.get("spec")
+    reference = spec.get("runtimeRef") if isinstance(spec, Mapping) else None
+    found = reference if isinstance(reference, Mapping) else {}
+    return str(found.get("kind") or "ClusterTrainingRuntime"), str(found.get("name") or "")
+
+
+def _created(objects: Sequence[Mapping[str, Any]], done: Sequence[Put]) -> list[dict[str, Any]]:
+    created = {(each.kind, each.name) for each in done if each.done == "created"}
+    return [dict(each) for each in objects if (each["kind"], each["metadata"]["name"]) in created]
 
 
 def _put(api: Api, obj: dict[str, Any], *, dry_run: bool) -> Put:

@@ -52,7 +52,7 @@ def check_taken_up(api: Api, made: Sequence[Object]) -> None:
     """Raise Unavailable, and delete them, if no controller takes these objects up."""
     for obj in made:
         if not _is_taken_up(api, obj, dialects.of(obj).is_known):
-            _delete(api, made)
+            delete_objects(api, made)
             raise _no_controller(obj)
 
 
@@ -65,7 +65,7 @@ def check_native(api: Api, job: Object, beside: Sequence[Object] = ()) -> None:
     if managed or not str(job["apiVersion"]).startswith("kubeflow.org/"):
         return
     if not _is_taken_up(api, job, has_conditions):
-        _delete(api, [job, *beside])
+        delete_objects(api, [job, *beside])
         raise _no_controller(job, hint="`echelon doctor` tells whether Kubeflow's runs; " + _WITHOUT)
 
 
@@ -89,7 +89,8 @@ def _is_taken_up(api: Api, obj: Object, is_known: Callable[[Object], bool]) -> b
     return True
 
 
-def _delete(api: Api, made: Sequence[Object]) -> None:
+def delete_objects(api: Api, made: Sequence[Object]) -> None:
+    """Delete objects that were made for a job that cannot run."""
     for each in made:
         about = each["metadata"]
         with suppress(EchelonError):

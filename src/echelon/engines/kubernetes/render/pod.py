@@ -15,7 +15,7 @@ from echelon.engines.kubernetes.render.volumes import quantity, user_volumes
 from echelon.model.job import Job, role_named
 from echelon.model.plan import Plan
 from echelon.model.pods.patch import apply_patch
-from echelon.model.pods.pod import PodOptions, Toleration
+from echelon.model.pods.pod import JOB, KUBEFLOW_KIND, PodOptions, Toleration
 from echelon.model.pods.template import merge_under
 from echelon.model.resources import Resources
 from echelon.model.run import Record
@@ -72,7 +72,7 @@ def pod_template(
                 "terminationMessagePath": names.TERMINATION,
                 # Of an agent that dies before it can write a message: at least the end of its log.
                 "terminationMessagePolicy": "FallbackToLogsOnError",
-                "volumeMounts": [*_own_mounts(), *theirs.mounts],
+                "volumeMounts": [*_own_mounts(), *_mpi_mounts(record, number), *theirs.mounts],
             }
         ],
         "volumes": [
@@ -253,6 +253,27 @@ def _own_mounts() -> list[Object]:
         {"name": "work", "mountPath": names.SPACE},
         {"name": "shm", "mountPath": names.SHM},
     ]
+
+
+def _mpi_mounts(record: Record, number: int) -> list[Object]:
+    """The files of an MPIJob's launcher where Kubeflow's controllers mount them: hostfile, discover_hosts.sh.
+    What a user mounts there is more important, and mpi-operator mounts its own.
+    """
+    options = record.job.pod
+    if number or options.annotations.get(KUBEFLOW_KIND) != "MPIJob" or options.job_kind != JOB:
+        return []
+    templates = [options.template, *(role.template for role in record.job.roles)]
+    theirs = [
+        str(mount.get("mountPath"))
+        for template in templates
+        for container in (template.get("spec") or {}).get("containers") or ()
+        for mount in container.get("volumeMounts") or ()
+    ]
+    if any(
+        f"{path}/".startswith(f"{names.MPI_DIR}/") for path in (*theirs, *(m.path for m in options.mounts))
+    ):
+        return []
+    return [{"name": "work", "mountPath": names.MPI_DIR, "subPath": names.LAUNCH_FILES, "readOnly": True}]
 
 
 def _own_volumes(run: str, bundles: Sequence[str], *, held: bool) -> list[Object]:

@@ -19,36 +19,41 @@ _ORDER = ("launcher", "master", "chief", "worker", "node", "ps", "evaluator")
 
 @frozen
 class Kind:
-    """A kind of job: its word in an address, its resources in the API (the first that is served counts), the
-    framework that its pods run, whether its controller says in a condition that it is restarting.
+    """A kind of job: its name, its resources in the API (the first that is served counts), the framework that
+    its pods run, whether its controller says in a condition that it is restarting.
     """
 
-    word: str
+    kind: str
     resources: tuple[str, ...]
     framework: str
     says_restarting: bool = True
 
+    @property
+    def word(self) -> str:
+        """As in an address: pytorchjob."""
+        return self.kind.lower()
 
-def _v1(word: str, framework: str) -> Kind:
-    return Kind(word=word, resources=(f"{word}s.v1.kubeflow.org",), framework=framework)
+
+def _v1(kind: str, framework: str) -> Kind:
+    return Kind(kind=kind, resources=(f"{kind.lower()}s.v1.kubeflow.org",), framework=framework)
 
 
 KINDS = {
     each.word: each
     for each in (
-        _v1("pytorchjob", "torchrun"),
-        _v1("tfjob", "tensorflow"),
+        _v1("PyTorchJob", "torchrun"),
+        _v1("TFJob", "tensorflow"),
         Kind(
-            word="mpijob",
+            kind="MPIJob",
             resources=("mpijobs.v2beta1.kubeflow.org", "mpijobs.v1.kubeflow.org"),
             framework="mpi",
             says_restarting=False,
         ),
-        _v1("xgboostjob", "plain"),
-        _v1("paddlejob", "plain"),
-        _v1("jaxjob", "plain"),
+        _v1("XGBoostJob", "plain"),
+        _v1("PaddleJob", "plain"),
+        _v1("JAXJob", "plain"),
         Kind(
-            word="trainjob",
+            kind="TrainJob",
             resources=("trainjobs.v1alpha1.trainer.kubeflow.org",),
             framework="torchrun",
             says_restarting=False,

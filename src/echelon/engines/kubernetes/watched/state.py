@@ -30,7 +30,7 @@ from echelon.model import ends
 from echelon.model.event import Event, RootCause
 from echelon.model.job import Job
 from echelon.model.plan import Placement, Plan, Seat
-from echelon.model.pods.pod import PodOptions
+from echelon.model.pods.pod import KUBEFLOW_KIND, PodOptions
 from echelon.model.run import Record, RunRef
 from echelon.model.world import Group, World
 from echelon.values import frozen
@@ -125,7 +125,7 @@ def record_of(ref: RunRef, seen: Seen) -> Record:
         workers=total,
         framework=seen.address.kind.framework,
         restarts=_limit(seen),
-        pod=PodOptions(image=main.get("image")),
+        pod=PodOptions(image=main.get("image"), annotations={KUBEFLOW_KIND: seen.address.kind.kind}),
     )
     plan = Plan(
         run=ref.name,
