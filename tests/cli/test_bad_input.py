@@ -161,6 +161,11 @@ def test_a_name_that_exists(cli: Call, hello: str) -> None:
         "echelon rm fm",
     )
     check_refused(cli("run", "--name", "fm", hello), 112, "a run named 'fm' exists", "echelon rm fm")
+    check_refused(
+        cli("run", "--name", "fm", "--resume", hello),
+        112,
+        "`echelon resume fm` starts it again as it was; --resume --replace goes on in its results",
+    )
     assert cli("status", "fm", "-o", "json").stdout == before
     assert not Path("elsewhere").exists()
 

@@ -324,10 +324,16 @@ def current_user() -> str:
         return str(os.getuid())  # a container's user need not have a name
 
 
-def run_exists(name: str, *, replaceable: bool = True) -> RunExists:
-    """The error for a name that is taken, by a run or by a job that `--replace` does not remove."""
-    instead = "--replace takes its place and keeps its results, or " if replaceable else ""
-    hint = f"`echelon status {name}` shows it; once it has ended, {instead}`echelon rm {name}` frees the name"
+def run_exists(name: str, *, replaceable: bool = True, resume: bool = False) -> RunExists:
+    """The error for a name that is taken, by a run or by a job that `--replace` does not remove; `resume` if
+    the new run was to go on in its results.
+    """
+    if resume:
+        hint = f"`echelon resume {name}` starts it again as it was; --resume --replace goes on in its results"
+    else:
+        instead = "--replace takes its place and keeps its results, or " if replaceable else ""
+        free = f"once it has ended, {instead}`echelon rm {name}` frees the name"
+        hint = f"`echelon status {name}` shows it; {free}"
     return RunExists(f"a run named {name!r} exists", hint=hint)
 
 

@@ -239,7 +239,8 @@ def _show_what_would_happen(prepared: Prepared, settings: Settings, engine: Engi
     job = prepared.job
     check_sending(job, prepared.bundle, engine.traits, detach=bool(settings.detach))
     if settings.name is not None and not settings.replace and job.name in engine.names():
-        render.notice(f"there is a run {job.name!r} already; --replace replaces one that has ended")
+        instead = f"`echelon resume {job.name}` starts it again, " if job.resume else ""
+        render.notice(f"there is a run {job.name!r} already; {instead}--replace replaces one that has ended")
     found = find_plan(job, engine, tell=render.notice)
     if isinstance(found, Queued):
         check_waiting(job, prepared.bundle, engine.traits, found.reason)

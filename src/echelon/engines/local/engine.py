@@ -123,7 +123,7 @@ class LocalEngine:
             # Its code has changed since, or it was interrupted at the worst moment: begin again.
             self.store.delete(job.name)
         if folder.record.exists():
-            raise run_exists(job.name)
+            raise run_exists(job.name, resume=job.resume)
         results = Path(job.results or Path("runs") / job.name).absolute()
         check_results(results, resume=job.resume)
         record = Record(ref=ref, job=job, created=rundir.now(), owner=current_user(), results=str(results))

@@ -129,7 +129,7 @@ class MemoryEngine:
                     return ref
                 del self._runs[job.name]  # stopped before it began: it begins again
             if job.name in self._runs:
-                raise run_exists(job.name)
+                raise run_exists(job.name, resume=job.resume)
             if self.results.get(results) and not job.resume:
                 hint = "--resume goes on in it; --results chooses another"
                 raise StateTrouble(f"the results folder {results} is not empty", hint=hint)
