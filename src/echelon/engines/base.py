@@ -282,6 +282,12 @@ class Engine(Protocol):
         """
         ...
 
+    def seals(self, ref: RunRef) -> Path | None:
+        """The folder of this machine to which the ranks of a run write the digests of what only they may have
+        written; None where other users could write to it, too.
+        """
+        ...
+
     def collect(self, ref: RunRef, progress: Callable[[int, int], object] | None = None) -> Sequence[LeftOut]:
         """Bring the results of a run that has ended to where they belong, and let its workers go once all of
         them are there; returns what cannot be copied. Raises ResultsIncomplete if any are missing then.

@@ -279,6 +279,10 @@ class LocalEngine:
         del tell
         return copy_result(Path(self.read(ref).results), path, to, notice=notice)
 
+    def seals(self, ref: RunRef) -> Path:
+        """A folder within the run's own, which is its owner's alone."""
+        return self.store.dir(ref.name).seals
+
     def collect(self, ref: RunRef, progress: Callable[[int, int], object] | None = None) -> Sequence[LeftOut]:
         """Ranks write to the results folder themselves; of a run that was lost, what is left is ended."""
         del progress

@@ -245,6 +245,9 @@ class MemoryEngine:
             file.write_bytes(content)
         return target
 
+    def seals(self, ref: RunRef) -> None:
+        """Nothing: no program runs."""
+
     def collect(self, ref: RunRef, progress: Callable[[int, int], object] | None = None) -> Sequence[LeftOut]:
         """Nothing: results are where they belong."""
         del ref, progress
