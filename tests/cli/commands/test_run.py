@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -11,6 +12,9 @@ from pathlib import Path
 
 import pytest
 from tests.conftest import PATIENCE
+
+from echelon.agent.ranks.launching.roll import PLACEHOLDER
+from echelon.agent.task import START_RANK
 
 Call = Callable[..., subprocess.CompletedProcess[str]]
 Write = Callable[..., Path]
@@ -270,6 +274,27 @@ def test_a_dry_run_does_nothing(cli: Call, hello: str, home: Path) -> None:
     assert not Path("runs").exists()
     plan = json.loads(cli("run", "--dry-run", "-o", "json", "--name", "fm", hello).stdout)["plan"]
     assert plan["run"] == "fm"
+
+
+@pytest.mark.parametrize("framework", ["torch", "torchrun", "tensorflow", "horovod", "mpi", "plain"])
+def test_a_dry_run_has_values_or_words(cli: Call, hello: str, framework: str) -> None:
+    words = ("--procs", "2", "--framework", framework, "--name", "fm", hello, "--to", "{output}/{run}", "{x}")
+    done = cli("run", "--dry-run", "-n", "2", *words)
+    assert done.returncode == 0, done.stderr
+    assert f"--to {Path.cwd()}/runs/fm/fm '{{x}}'" in done.stdout
+    assert not PLACEHOLDER.search(done.stdout.replace(START_RANK, "{rank}")), done.stdout
+
+
+def test_a_dry_run_has_the_values_that_ranks_find(cli: Call, write: Write) -> None:
+    write("tell.py", "import os\nfor each in sorted(os.environ.items()): print('%s=%s' % each)\n")
+    words = ("-n", "2", "--framework", "torch", "--name", "fm", "tell.py")
+    shown = [line.strip() for line in cli("run", "--dry-run", *words).stdout.splitlines()]
+    assert cli("run", *words).returncode == 0
+    told = cli("logs", "fm").stdout.splitlines()
+    fixed = [line for line in shown if re.match(r"[A-Z_]+=[^<(]+$", line)]
+    assert {"GROUP_RANK=0", "LOCAL_WORLD_SIZE=2", "MASTER_ADDR=127.0.0.1", "WORLD_SIZE=2"} <= set(fixed)
+    assert [f"[{rank}] {line}" for rank in (0, 1) for line in fixed if f"[{rank}] {line}" not in told] == []
+    assert {"RANK=<0 to 1>", "LOCAL_RANK=<0 to 1>", "MASTER_PORT=<a free port>"} <= set(shown)
 
 
 def test_stdin_reaches_a_single_rank(cli: Call) -> None:
