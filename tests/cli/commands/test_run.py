@@ -297,6 +297,14 @@ def test_a_dry_run_has_the_values_that_ranks_find(cli: Call, write: Write) -> No
     assert {"RANK=<0 to 1>", "LOCAL_RANK=<0 to 1>", "MASTER_PORT=<a free port>"} <= set(shown)
 
 
+def test_a_flag_after_the_script_is_the_scripts(cli: Call, hello: str, write: Write) -> None:
+    said = "-n is after the script, which gets it; flags of echelon go before the script"
+    assert said in cli("run", "--dry-run", hello, "-n", "2").stderr
+    assert said not in cli("run", "--dry-run", hello, "--number", "2").stderr
+    own = write("own.py", "import argparse\nargparse.ArgumentParser().add_argument('-n')\n")
+    assert said not in cli("run", "--dry-run", str(own), "-n", "2").stderr
+
+
 def test_stdin_reaches_a_single_rank(cli: Call) -> None:
     text = "".join(f"line {number}\n" for number in range(20000))
     done = cli("run", "--", "cat", input=text)
