@@ -247,6 +247,9 @@ def test_getting_results(call: Call, write: Write) -> None:
     assert call("get", "fm", "ckpt/model.pt", "--to", "there/new").stdout == "there/new/model.pt\n"
     assert Path("there/new/model.pt").read_bytes() == bytes(range(256))
     assert call("get", "fm", "ckpt", "--to", "there").stdout == "there/ckpt\n"
+    assert call("get", "fm", "ckpt/*.pt").stdout == "runs/fm/ckpt/model.pt\n"
+    assert call("get", "fm", "*/[lm]*", "--to", "some").stdout == "some/ckpt/model.pt\n"
+    assert Path("some/ckpt/model.pt").read_bytes() == bytes(range(256))
     assert call("get", "fm", "--to", "all").stdout == "all\n"
     assert Path("all/ckpt/model.pt").read_bytes() == bytes(range(256))
     assert Path("all/logs/rank-0.log").exists()

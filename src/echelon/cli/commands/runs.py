@@ -313,8 +313,9 @@ def rm(
 @click.option("--to", metavar="DIR", help="the folder to copy into (default: where the run's results belong)")
 @target_options
 def get(name: str, path: str, to: str | None, **target: str | None) -> int:
-    """Copy a file or folder of a run's results, all of them by default, and print where it is. Those of a
-    notebook's pipeline are its folder: work/model.pt, steps/STEP, notebook.html.
+    """Copy a file or folder of a run's results, all of them by default, and print where it is. A pattern in
+    quotes stands for several. Those of a notebook's pipeline are its folder: work/model.pt, steps/STEP,
+    notebook.html.
 
     Without --to, on the machine that submitted the run, they come home, and its workers are let go once all
     of them are there. With --to the run and its workers stay as they are.
@@ -323,8 +324,10 @@ def get(name: str, path: str, to: str | None, **target: str | None) -> int:
     Examples:
       echelon get RUN
       echelon get RUN ckpt/model.pt --to /tmp
+      echelon get RUN 'ckpt/*.pt' --to /tmp
     """
     from echelon.cli.printing import render
+    from echelon.engines.results import is_pattern
     from echelon.handle import Run
 
     found = find_run_or_steps(name, target)
@@ -335,10 +338,14 @@ def get(name: str, path: str, to: str | None, **target: str | None) -> int:
     started = time.monotonic()
     left_out: list[LeftOut] = []
     try:
-        fetched = found.get(path, to, notice=left_out.append, tell=render.notice)
+        if is_pattern(path):
+            places = found.get_matching(path, to, notice=left_out.append, tell=render.notice)
+        else:
+            places = [found.get(path, to, notice=left_out.append, tell=render.notice)]
     finally:
         render.left_out(left_out)
-    render.fetched(fetched, time.monotonic() - started, target["format"] or "text")
+    for place in places:
+        render.fetched(place, time.monotonic() - started, target["format"] or "text")
     return 0
 
 
