@@ -376,6 +376,25 @@ def test_a_missing_module_names_the_python_that_lacks_it(cli: Call, write: Write
     assert hint in done.stderr
 
 
+def test_a_module_that_only_echelons_own_python_has_names_that_python(
+    cli: Call, write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where echelon is called by its path, and no environment is active."""
+    bare = next(
+        (path for path in ("/usr/bin/python3", "/usr/local/bin/python3") if _lacks(path, "msgspec")), None
+    )
+    if bare is None:
+        pytest.skip("needs a Python without msgspec")
+    write("needs.py", "import msgspec.json\n")
+    done = cli("run", "-n", "2", "--python", bare, "needs.py")
+    assert f"in the environment of {bare}; that of echelon has it: --python {sys.executable}" in done.stderr
+
+
+def _lacks(python: str, module: str) -> bool:
+    asked = [python, "-c", f"import {module}"]
+    return Path(python).exists() and subprocess.run(asked, capture_output=True, check=False).returncode == 1
+
+
 def test_a_breakpoint_in_several_ranks_says_what_to_do(cli: Call, write: Write) -> None:
     write("debug.py", "breakpoint()\nprint('on')\n")
     done = cli("run", "-n", "2", "debug.py")
