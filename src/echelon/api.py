@@ -51,6 +51,9 @@ def run(
         )
     engine = choose_engine(merged.on, context=merged.context, namespace=merged.namespace)
     if callable(what):
+        from echelon.function.returns import check_return
+
+        check_return(what, remote=engine.traits.remote)
         prepared = prepare_function(what, tuple(args), kwargs or {}, merged, surroundings, engine.traits)
     else:
         prepared = prepare(merged, surroundings, engine.traits)

@@ -348,6 +348,33 @@ class Run:
         target = Path(to) if to is not None else Path(record.results) / Path(path).parent
         return self._engine.fetch(self._ref, path, target, notice, tell)
 
+    def get_matching(
+        self,
+        pattern: str,
+        to: Path | str | None = None,
+        *,
+        notice: Callable[[LeftOut], object] = lambda _: None,
+        tell: Callable[[str], object] = lambda _: None,
+    ) -> list[Path]:
+        """As `get`, for every file and folder that a pattern names: `ckpt/*.pt`, `**/best.pt`. Below `to`
+        they are as below the folder that the pattern begins with.
+        """
+        import tempfile
+
+        from echelon.engines.results import copy_matching, fixed_part
+
+        to = None if to is None else Path(checked_path("to", to))
+        if to is None:
+            self.collect(notice=notice)
+        home = Path(self._engine.read(self._ref).results)
+        if not self._engine.traits.remote and home.is_dir():
+            return copy_matching(home, pattern, to, notice=notice)
+        with tempfile.TemporaryDirectory(prefix="echelon-") as folder:
+            fixed = fixed_part(pattern)
+            place = Path(folder, fixed).parent if fixed.parts else Path(folder)
+            self._engine.fetch(self._ref, str(fixed), place, notice, tell)
+            return copy_matching(Path(folder), pattern, to or home / fixed, notice=notice)
+
     def stop(self, *, now: bool = False, signal: StopSignal = "SIGTERM", wait: bool = True) -> str | None:
         """End the run: SIGTERM to the ranks and, ten seconds later, SIGKILL; `now` kills at once. With the
         signal SIGINT it begins as Ctrl-C does, and SIGTERM follows ten seconds later.

@@ -141,6 +141,9 @@ def test_mistakes_about_a_run(cli: Call, call: Call, hello: str) -> None:
         (["get", "fm", "no/such.pt"], 110, "path: 'no/such.pt' is not among the results"),
         (["get", "fm", "../../hello.py"], 110, "path: '../../hello.py' is outside the results"),
         (["get", "fm", "/etc/passwd"], 110, "path: '/etc/passwd' is outside the results"),
+        (["get", "fm", "no/*.pt"], 110, "path: 'no/*.pt' matches nothing among the results"),
+        (["get", "fm", "../*.py"], 110, "path: '../*.py' is outside the results"),
+        (["get", "fm", "/etc/pass*"], 110, "path: '/etc/pass*' is outside the results"),
         (["get", "fm", "--to", "hello.py"], 115, "hello.py"),
         (["status", "mars://fm"], 110, "names no engine"),
         (["status", "k8s://fm"], 119, "no kubeconfig"),
@@ -161,6 +164,11 @@ def test_a_name_that_exists(cli: Call, hello: str) -> None:
         "echelon rm fm",
     )
     check_refused(cli("run", "--name", "fm", hello), 112, "a run named 'fm' exists", "echelon rm fm")
+    check_refused(
+        cli("run", "--name", "fm", "--resume", hello),
+        112,
+        "`echelon resume fm` starts it again as it was; --resume --replace goes on in its results",
+    )
     assert cli("status", "fm", "-o", "json").stdout == before
     assert not Path("elsewhere").exists()
 

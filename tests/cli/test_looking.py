@@ -123,6 +123,28 @@ def test_ps_lists_what_goes_on_and_with_a_everything(call: Call, stay: str, hell
     assert [row["name"] for row in json.loads(call("ps", "-a", "-o", "json").stdout)] == ["new", "old"]
 
 
+def test_ps_lists_what_is_asked_for(call: Call, hello: str) -> None:
+    assert call("run", "--name", "good", hello).returncode == 0
+    for name in ("one", "two", "three"):
+        assert call("run", "--name", name, "--", "sh", "-c", "exit 3").returncode == 3
+
+    def listed(*words: str) -> list[str]:
+        return [row["name"] for row in json.loads(call("ps", "-o", "json", *words).stdout)]
+
+    assert listed("--state", "failed") == ["three", "two", "one"]
+    assert listed("--state", "failed", "--limit", "2") == ["three", "two"]
+    assert listed("--state", "failed", "--state", "succeeded") == ["three", "two", "one", "good"]
+    assert listed("--state", "running") == []
+    assert listed("one", "local://good") == ["one", "good"]
+    assert listed("--state", "failed", "--limit", "3", "good", "two") == ["two"]
+    assert listed("-a", "--limit", "1") == ["three"]
+    assert call("ps", "-q", "--state", "succeeded").stdout == "good\n"
+    unknown = call("ps", "goood", "two")
+    assert (unknown.returncode, unknown.stdout) == (111, "")
+    assert "no run named 'goood'\n  hint: did you mean 'good'?" in unknown.stderr
+    assert "'broken' is not one of" in call("ps", "--state", "broken").stderr
+
+
 def test_ps_watch_until_interrupted(background: Callable[..., Background]) -> None:
     watching = background("ps", "--watch", "-o", "json")
     wait_until(lambda: watching.out.count("[]") >= 2, "two looks")
@@ -225,6 +247,9 @@ def test_getting_results(call: Call, write: Write) -> None:
     assert call("get", "fm", "ckpt/model.pt", "--to", "there/new").stdout == "there/new/model.pt\n"
     assert Path("there/new/model.pt").read_bytes() == bytes(range(256))
     assert call("get", "fm", "ckpt", "--to", "there").stdout == "there/ckpt\n"
+    assert call("get", "fm", "ckpt/*.pt").stdout == "runs/fm/ckpt/model.pt\n"
+    assert call("get", "fm", "*/[lm]*", "--to", "some").stdout == "some/ckpt/model.pt\n"
+    assert Path("some/ckpt/model.pt").read_bytes() == bytes(range(256))
     assert call("get", "fm", "--to", "all").stdout == "all\n"
     assert Path("all/ckpt/model.pt").read_bytes() == bytes(range(256))
     assert Path("all/logs/rank-0.log").exists()

@@ -1,5 +1,6 @@
 """Values come back as they were, and what is no plain data is refused by name."""
 
+import hashlib
 import json
 import math
 import pickle
@@ -18,7 +19,7 @@ from tests.properties import examples
 
 from echelon.codecs import writing
 from echelon.codecs.reading import read_value
-from echelon.codecs.writing import SUMS, TENSORS, VALUE, NotData, replace_folder
+from echelon.codecs.writing import PICKLE, SUMS, TENSORS, VALUE, NotData, replace_folder
 from echelon.errors import CannotShip, StateTrouble, Unavailable
 
 
@@ -46,6 +47,8 @@ _values = some.recursive(
     lambda inner: (
         some.lists(inner)
         | some.lists(inner).map(tuple)
+        | some.sets(_scalars)
+        | some.frozensets(_scalars | some.frozensets(_scalars))
         | some.dictionaries(some.text(), inner)
         | some.dictionaries(some.integers() | some.tuples(some.text(), some.integers()), inner)
     ),
@@ -64,6 +67,10 @@ def same_types(left, right):
         )
     if isinstance(left, list | tuple):
         return len(left) == len(right) and all(map(same_types, left, right))
+    if isinstance(left, set | frozenset):
+        return left == right and {(type(each), each) for each in left} == {
+            (type(each), each) for each in right
+        }
     return left == right
 
 
@@ -151,7 +158,7 @@ class Thing:
         ({"model": [1, Thing()]}, "value['model'][1]", "Thing", "return numbers"),
         (Point(1, 2), "value", "Point", "plain list, tuple or dict"),
         ({Thing(): 1}, "a key of value", "Thing", "texts or numbers"),
-        ([{1, 2}], "value[0]", "set", "plain list"),
+        ([{Thing()}], "an element of value[0]", "Thing", "return numbers"),
         (np.array([None]), "value", "numpy.ndarray", "object"),
         (OrderedDict(f=len), "value['f']", "builtin_function_or_method", "return numbers"),
     ],
@@ -162,7 +169,7 @@ def test_what_is_no_data_is_refused_by_its_name_and_type(tmp_path, value, place,
     assert refused.value.place == place
     assert refused.value.kind.endswith(kind)
     assert hint in refused.value.hint
-    assert sorted(each.name for each in (tmp_path / "value").iterdir()) == [SUMS, VALUE]
+    assert sorted(each.name for each in (tmp_path / "value").iterdir()) == [SUMS, VALUE, PICKLE]
     with pytest.raises(CannotShip, match="no plain data"):
         read_value(tmp_path / "value", "rank 0")
 
@@ -193,6 +200,33 @@ def test_nothing_is_unpickled(tmp_path):
     _sum_again(folder)
     with pytest.raises(StateTrouble, match="cannot be read"):
         read_value(folder, "rank 0")
+
+
+class Opens:
+    """Its pickle makes a file when it is read."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = str(path)
+
+    def __reduce__(self) -> Any:
+        return (open, (self.path, "w"))
+
+
+def test_a_pickle_is_read_only_with_its_own_seal(tmp_path):
+    folder, trace = tmp_path / "value", tmp_path / "trace"
+    with pytest.raises(NotData):
+        replace_folder({"at": Opens(trace)}, "train", folder)
+    pickled = (folder / PICKLE).read_bytes()
+    other = hashlib.sha256(b"other").hexdigest()
+    with pytest.raises(CannotShip, match=r"value\['at'\], a .*Opens, which is no plain data") as refused:
+        read_value(folder, "rank 0")
+    assert PICKLE in refused.value.hint
+    with pytest.raises(StateTrouble, match="is not the one that the rank wrote"):
+        read_value(folder, "rank 0", other)
+    assert not trace.exists()
+    found: Any = read_value(folder, "rank 0", hashlib.sha256(pickled).hexdigest())
+    found["at"].close()
+    assert trace.exists()
 
 
 @pytest.mark.parametrize("name", [VALUE, "1.npy", TENSORS, SUMS])

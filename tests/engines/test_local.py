@@ -18,6 +18,7 @@ from tests.conftest import PATIENCE, wait_until
 
 from echelon.admission import admit
 from echelon.bundle import pack_files
+from echelon.engines.local import ending
 from echelon.engines.local.engine import LocalEngine
 from echelon.engines.local.folder import rundir
 from echelon.errors import StateTrouble
@@ -71,6 +72,20 @@ def test_a_supervisor_that_ends_before_its_first_word(
     status = submit(Prepared(job=job()), engine).wait(PATIENCE)
     assert (status.state, status.exit_code) == ("lost", 117)
     assert status.root_cause is not None
+
+
+def test_a_lost_run_has_trained_until_its_agents_wrote_last(engine: LocalEngine) -> None:
+    run = submit(Prepared(job=job()), engine)
+    run.wait(PATIENCE)
+    folder = engine.store.dir(run.name)
+    ending.await_supervisor(folder, PATIENCE)
+    events = folder.events.read_text().splitlines(keepends=True)
+    folder.events.write_text("".join(line for line in events if '"recorded"' in line or "-running" in line))
+    folder.final.unlink()  # as if the supervisor had been killed
+    hours_later = run.status().created + 7200.0
+    os.utime(folder.worker_log(0, 0), (hours_later, hours_later))
+    status = run.status()
+    assert (status.state, status.ended) == ("lost", hours_later)
 
 
 def test_a_run_that_is_removed_while_all_are_listed(

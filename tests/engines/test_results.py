@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from echelon.engines.results import copy_result
+from echelon.engines.results import copy_matching, copy_result
 from echelon.errors import InvalidJob, StateTrouble
 from echelon.model.copy import LeftOut
 
@@ -63,6 +63,14 @@ def test_what_is_left_out_and_what_cannot_be(results: Path, tmp_path: Path) -> N
     assert sorted(path.name for path in (tmp_path / "to").iterdir()) == ["data", "latest"]
     with pytest.raises(InvalidJob, match="outside the results"):
         copy_result(results, "data", tmp_path / "to")
+    told: list[LeftOut] = []
+    to = tmp_path / "some"
+    assert copy_matching(results, "[cd]*", to, notice=told.append) == [to / "ckpt"]
+    assert told == [LeftOut(path="data", why="it leads out of the results")]
+    (results / "a[1].pt").write_text("odd")
+    assert copy_matching(results, "a[1].pt", to) == [to / "a[1].pt"]
+    with pytest.raises(InvalidJob, match="matches nothing"):
+        copy_matching(results, "ck*", to, leave_out=("ckpt",))
     (tmp_path / "file").touch()
     with pytest.raises(StateTrouble):
         copy_result(results, ".", tmp_path / "file")

@@ -49,6 +49,19 @@ def running(restart: int = 0) -> list[Event]:
 CAUSE = RootCause(summary="rank 1 exited with code 3", rank=1, worker=1, exit_code=3)
 
 
+def test_the_moments_of_the_first_and_of_the_last_training() -> None:
+    first = Event(kind="worker-running", at=2.0, worker=0)
+    again = Event(kind="restarting", at=5.0, restart=1)
+    last = Event(kind="worker-running", at=7.0, worker=0, restart=1)
+    moments = [
+        (status.trained_first, status.training_since)
+        for status in (
+            happen(*events, workers=1) for events in ((first,), (first, again), (first, again, last))
+        )
+    ]
+    assert moments == [(2.0, 2.0), (2.0, None), (2.0, 7.0)]
+
+
 @settings(deadline=None, max_examples=examples(60))
 @given(HISTORIES, st.integers(0, 15))
 def test_folding_can_be_done_in_parts(history: list[Event], cut: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ def jobs(home: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     Path(f"{name}.py").write_text(
         textwrap.dedent(
             """
-            import os, sys
+            import dataclasses, io, os, sys
             import numpy as np
 
             def metrics(scale):
@@ -33,7 +34,24 @@ def jobs(home: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
                 return {"rank": rank, "losses": (np.arange(3) * scale, np.float32(0.5))}
 
             def model():
-                return {"model": print}
+                return {"model": lambda: 0}
+
+            @dataclasses.dataclass
+            class Result:
+                loss: float
+                tags: set
+
+            def result():
+                return Result(0.5, {"a", "b"})
+
+            def tags():
+                return {"a", "b"}
+
+            def stream() -> io.StringIO:
+                return io.StringIO()
+
+            def annotated() -> Result | None:
+                return result()
 
             def nothing():
                 pass
@@ -77,11 +95,41 @@ def test_a_function_that_returns_nothing(jobs: Any) -> None:
 def test_what_is_no_data_is_refused_and_the_run_succeeds_all_the_same(jobs: Any) -> None:
     run = echelon.run(jobs.model)
     assert run.wait(PATIENCE).state == "succeeded"
-    with pytest.raises(CannotShip, match=r"value\['model'\], a builtin_function_or_method"):
+    with pytest.raises(CannotShip, match=r"value\['model'\], a function"):
         run.result()
     (line,) = run.logs()
     assert line.stream == "stderr"
-    assert "model returned value['model'], a builtin_function_or_method" in line.text
+    assert "model returned value['model'], a function" in line.text
+
+
+def test_what_a_pickle_holds_comes_back_on_the_machine_that_wrote_it(jobs: Any) -> None:
+    run = echelon.run(jobs.result, workers=2)
+    assert run.results(timeout=PATIENCE) == [jobs.Result(0.5, {"a", "b"})] * 2
+    assert list(run.logs()) == []
+    assert echelon.attach(str(run)).result(1) == jobs.Result(0.5, {"a", "b"})
+    assert echelon.run(jobs.tags).result(timeout=PATIENCE) == {"a", "b"}
+
+
+def test_a_pickle_that_somebody_else_put_there_is_not_read(jobs: Any, tmp_path: Path) -> None:
+    run = echelon.run(jobs.result)
+    run.wait(PATIENCE, check=True)
+    folder, trace = Path("runs", run.name, "returned", "rank-0"), tmp_path / "trace"
+    forged = b"cposix\nsystem\n(Vtouch " + str(trace).encode() + b"\ntR."
+    (folder / "value.pkl").write_bytes(forged)
+    sums = (folder / "SHA256SUMS").read_text().splitlines()
+    digest = hashlib.sha256(forged).hexdigest()
+    sums = [f"{digest}  value.pkl" if line.endswith("value.pkl") else line for line in sums]
+    (folder / "SHA256SUMS").write_text("\n".join(sums) + "\n")
+    with pytest.raises(StateTrouble, match="is not the one that the rank wrote"):
+        run.result()
+    assert not trace.exists()
+
+
+def test_what_can_never_come_back_is_refused_before_the_start(jobs: Any) -> None:
+    with pytest.raises(CannotShip, match="'stream' says that it returns a StringIO"):
+        echelon.run(jobs.stream)
+    assert echelon.runs() == []
+    assert echelon.run(jobs.annotated).result(timeout=PATIENCE).loss == 0.5
 
 
 def test_a_rank_that_left_has_returned_nothing(jobs: Any) -> None:

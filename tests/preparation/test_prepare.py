@@ -99,7 +99,7 @@ def test_a_python_that_is_none(given: str, hint: str) -> None:
         (Settings(script="deep/My_Train.py"), "my-train-"),
         (Settings(module="pkg.sub.train"), "train-"),
         (Settings(command=["./bin/tool.sh", "x"]), "tool-"),
-        (Settings(command="torchrun train.py"), "torchrun-"),
+        (Settings(command="torchrun train.py"), "train-"),
         (Settings(script="deep/123.py"), "run-"),
         (Settings(script=f"deep/{'long' * 20}.py"), "longlong"),
     ],
@@ -212,6 +212,47 @@ def test_a_script_that_cannot_run(script: str) -> None:
     assert caught.value.field == "script"
     assert caught.value.hint
     assert ("train.py" in caught.value.hint) == (script == "trian.py")
+
+
+def test_a_name_that_is_nothing_like_it_is_not_suggested() -> None:
+    write("stdin.py")
+    with pytest.raises(InvalidJob) as caught:
+        settle(Settings(script="train"))
+    assert "stdin" not in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("command", "stem"),
+    [
+        (["python", "src/train.py", "--data", "other.py"], "train"),
+        (["/opt/conda/bin/python3.11", "-u", "train.py"], "train"),
+        (["python", "-m", "pkg.train", "x.py"], "train"),
+        (["mpirun", "-n", "2", "python", "train.py"], "train"),
+        (["torchrun", "--nnodes", "1", "fit.py"], "fit"),
+        (["bash", "start-all.sh"], "start-all"),
+        (["python", "-c", "print(1)"], "python"),
+        (["./fit", "conf.py"], "fit"),
+    ],
+)
+def test_a_command_that_starts_a_script_is_named_after_it(command: list[str], stem: str) -> None:
+    assert settle(Settings(command=command)).job.name[: -len("-abcd")] == stem
+
+
+def test_far_more_ranks_than_cores_are_refused_on_this_machine() -> None:
+    write("train.py")
+    around = Surroundings(folder=Path.cwd(), environment=dict(os.environ), cores=2)
+    many = Settings(script="train.py", workers=1000)
+    with pytest.raises(InvalidJob, match="makes 1000 ranks, and this machine has 2 cores") as caught:
+        prepare(many, around, HERE)
+    assert "--force" in caught.value.hint
+    with pytest.raises(InvalidJob, match="makes 200 ranks"):
+        prepare(replace(many, workers=10, procs=20), around, HERE)
+    with pytest.raises(InvalidJob, match="makes 1000 ranks"):
+        prepare_function(write, ("x",), {}, Settings(workers=1000), around, HERE)
+    assert prepare(replace(many, force=True), around, HERE).job.workers == 1000
+    assert prepare(replace(many, workers=100), around, HERE).job.workers == 100
+    assert prepare(many, replace(around, cores=64), HERE).job.workers == 1000
+    assert prepare(replace(many, framework="plain", image="my/image"), around, THERE).job.workers == 1000
 
 
 @pytest.mark.parametrize(

@@ -45,6 +45,7 @@ _ELSEWHERE = {
     "create": "run",
     "delete": "rm",
     "describe": "status",
+    "down": "stop",
     "info": "status",
     "kill": "stop",
     "launch": "run",

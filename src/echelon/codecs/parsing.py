@@ -84,6 +84,9 @@ class Reader:
         what, inside = next(iter(tree.items()))
         if what == "tuple":
             return tuple(self.value(each, depth + 1) for each in inside)
+        if what in ("set", "frozenset"):
+            kind = set if what == "set" else frozenset
+            return kind(self.value(each, depth + 1) for each in inside)
         if what == "dict":
             return {key: self.value(each, depth + 1) for key, each in inside.items()}
         if what == "items":

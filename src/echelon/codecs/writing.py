@@ -5,11 +5,15 @@
     value.json            the value as a tree; arrays and tables in it refer to the files beside it
     1.npy, 2.arrow        one array, one table
     tensors.safetensors   all tensors, each under its place in the value
+    value.pkl             a pickle instead, of a value that is no plain data, if it can be pickled
     SHA256SUMS            the digests of all of them; written last
 
 In the tree, numbers, texts, None, booleans and lists stand for themselves; everything else is an object with
 one key that says what it is (`{"tuple": [...]}`, `{"array": "1.npy"}`). Libraries are never imported to
 recognise a value: a value of a library means that it is imported.
+
+A pickle may run code when it is read, and so may be read only where it was written: its digest is then also
+in the folder that `_ECHELON_SEALS` names, to which nobody else can write.
 """
 
 from __future__ import annotations
@@ -21,6 +25,7 @@ import hashlib
 import json
 import math
 import os
+import pickle
 import shutil
 import struct
 import sys
@@ -30,6 +35,8 @@ from typing import Any, Dict
 
 SCHEMA = 1
 VALUE, TENSORS, SUMS = "value.json", "tensors.safetensors", "SHA256SUMS"
+PICKLE = "value.pkl"
+SEALS = "_ECHELON_SEALS"
 RETURNED = "returned"  # the folder among the results that holds what functions returned
 DEEPEST = 100  # containers within each other
 DTYPES = {
@@ -72,23 +79,36 @@ def rank_folder(rank: object) -> str:
     return f"{RETURNED}/rank-{rank}"
 
 
+def seal_name(rank: object) -> str:
+    """The file with the digest of the pickle that a rank returned."""
+    return f"rank-{rank}.sha256"
+
+
 def keep_returned(value: object, function: str) -> None:
-    """Keep what a function returned among the run's results. A value that is no plain data is refused, on
-    standard error and in its place: what was trained is not lost for it.
+    """Keep what a function returned among the run's results. A value that is no plain data is kept as a
+    pickle, or refused, on standard error and in its place: what was trained is not lost for it.
     """
     output, rank = os.environ.get("ECHELON_OUTPUT"), os.environ.get("ECHELON_RANK")
     if output is None or rank is None:  # the script was started by hand
         return
+    folder, seals = Path(output) / rank_folder(rank), os.environ.get(SEALS)
     try:
-        replace_folder(value, function, Path(output) / rank_folder(rank))
+        replace_folder(value, function, folder)
     except NotData as refusal:
-        what = f"{refusal.place}, a {refusal.kind}, which is no plain data and is not kept"
-        sys.stderr.write(f"{function} returned {what} ({refusal.hint})\n")
+        what = f"{refusal.place}, a {refusal.kind}, which is no plain data"
+        if not (folder / PICKLE).exists():
+            sys.stderr.write(f"{function} returned {what} and is not kept ({refusal.hint})\n")
+        elif seals is None:
+            kept = f"a pickle of it is in {rank_folder(rank)}, which run.result() does not read"
+            sys.stderr.write(f"{function} returned {what}: {kept} ({refusal.hint})\n")
+        else:
+            Path(seals).mkdir(mode=0o700, exist_ok=True)
+            (Path(seals) / seal_name(rank)).write_text(digest_of(folder / PICKLE), encoding="ascii")
 
 
 def replace_folder(value: object, name: str, folder: Path) -> None:
     """Write a value so that a folder is complete or as before; `name` is the value's name in messages. Raises
-    NotData once that is written in the value's place.
+    NotData once that, and a pickle where there can be one, is written in the value's place.
     """
     partial = folder.with_name(f".{folder.name}.{uuid.uuid4().hex[:8]}")
     partial.mkdir(parents=True)
@@ -103,6 +123,7 @@ def replace_folder(value: object, name: str, folder: Path) -> None:
             partial.mkdir()
             refused = {"place": error.place, "type": error.kind, "hint": error.hint}
             content = {"schema": SCHEMA, "name": name, "refused": refused}
+            _write_pickle(value, partial / PICKLE)
         (partial / VALUE).write_text(json.dumps(content, allow_nan=False), encoding="utf-8")
         _write_sums(partial)
         if folder.is_dir():  # of an earlier start of the same rank
@@ -113,6 +134,14 @@ def replace_folder(value: object, name: str, folder: Path) -> None:
         raise
     if refusal is not None:
         raise refusal
+
+
+def _write_pickle(value: object, path: Path) -> None:
+    try:
+        with path.open("wb") as file:
+            pickle.dump(value, file, protocol=4)  # which every Python reads that ranks may have
+    except Exception:  # noqa: BLE001 - a value may raise anything
+        path.unlink()
 
 
 def digest_of(path: Path) -> str:
@@ -162,6 +191,9 @@ class Writer:
         if kind in (list, tuple):
             inside = [self._tree(each, f"{place}[{at}]", depth + 1) for at, each in enumerate(value)]
             return inside if kind is list else {"tuple": inside}
+        if kind in (set, frozenset):
+            inside = [self._tree(each, f"an element of {place}", depth + 1) for each in value]
+            return {kind.__name__: inside}
         if kind in _DICTS:
             return self._dict(value, place, depth)
         return self._of_a_library(value, place)

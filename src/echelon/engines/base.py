@@ -284,6 +284,12 @@ class Engine(Protocol):
         """
         ...
 
+    def seals(self, ref: RunRef) -> Path | None:
+        """The folder of this machine to which the ranks of a run write the digests of what only they may have
+        written; None where other users could write to it, too.
+        """
+        ...
+
     def collect(self, ref: RunRef, progress: Callable[[int, int], object] | None = None) -> Sequence[LeftOut]:
         """Bring the results of a run that has ended to where they belong, and let its workers go once all of
         them are there; returns what cannot be copied. Raises ResultsIncomplete if any are missing then.
@@ -330,10 +336,16 @@ def current_user() -> str:
         return str(os.getuid())  # a container's user need not have a name
 
 
-def run_exists(name: str, *, replaceable: bool = True) -> RunExists:
-    """The error for a name that is taken, by a run or by a job that `--replace` does not remove."""
-    instead = "--replace takes its place and keeps its results, or " if replaceable else ""
-    hint = f"`echelon status {name}` shows it; once it has ended, {instead}`echelon rm {name}` frees the name"
+def run_exists(name: str, *, replaceable: bool = True, resume: bool = False) -> RunExists:
+    """The error for a name that is taken, by a run or by a job that `--replace` does not remove; `resume` if
+    the new run was to go on in its results.
+    """
+    if resume:
+        hint = f"`echelon resume {name}` starts it again as it was; --resume --replace goes on in its results"
+    else:
+        instead = "--replace takes its place and keeps its results, or " if replaceable else ""
+        free = f"once it has ended, {instead}`echelon rm {name}` frees the name"
+        hint = f"`echelon status {name}` shows it; {free}"
     return RunExists(f"a run named {name!r} exists", hint=hint)
 
 

@@ -108,6 +108,59 @@ def copy_result(
     return target
 
 
+def is_pattern(path: str) -> bool:
+    """Whether a path among results may stand for several, as in a shell: `ckpt/*.pt`, `**/best.pt`."""
+    return any(letter in path for letter in "*?[")
+
+
+def fixed_part(pattern: str) -> Path:
+    """The folder that a pattern begins with, before its first wildcard."""
+    parts = Path(pattern).parts
+    return Path(*parts[: next(at for at, part in enumerate(parts) if is_pattern(part))])
+
+
+def copy_matching(
+    results: Path,
+    pattern: str,
+    to: Path | None,
+    *,
+    leave_out: Collection[str] = (),
+    notice: Callable[[LeftOut], object] = lambda _: None,
+) -> list[Path]:
+    """Copy every file and folder of the results that a pattern names, but those to `leave_out`; returns where
+    they are. Below `to` they are as below the pattern's fixed part; without it they stay where they are.
+    """
+    if ".." in Path(pattern).parts or Path(pattern).is_absolute():
+        raise InvalidJob("path", pattern, "is outside the results", hint=f"name files below {results}")
+    literal = results / pattern
+    try:
+        matches = [literal] if literal.exists() else sorted(results.glob(pattern))
+    except (OSError, ValueError) as error:  # such as `a**b`
+        hint = "for example 'ckpt/*.pt'"
+        raise InvalidJob("path", pattern, f"cannot be looked for: {error}", hint=hint) from error
+    below, inside = results / fixed_part(pattern), results.resolve()
+    found: list[Path] = []
+    for match in matches:
+        path = match.relative_to(results)
+        if path.parts[0] in leave_out or any(other in match.parents for other in found):
+            continue  # of the latter, it comes with its folder
+        if inside in match.resolve().parents:
+            found.append(match)
+        else:
+            notice(LeftOut(path=str(path), why="it leads out of the results"))
+    if not found:
+        raise InvalidJob("path", pattern, "matches nothing among the results", hint="look at all with `.`")
+    return [
+        copy_result(
+            results,
+            str(match.relative_to(results)),
+            match.parent if to is None else to / match.parent.relative_to(below),
+            notice=notice,
+        )
+        for match in found
+    ]
+
+
 def _copy_folder(
     source: Path, target: Path, leave_out: Collection[str], notice: Callable[[LeftOut], object]
 ) -> None:

@@ -5,17 +5,30 @@ everywhere, and is written here once."""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from echelon import __version__
-from echelon.agent.task import SCHEMA
+from echelon.agent.task import SCHEMA, START_RANK
 from echelon.model.plan import Plan
 from echelon.model.run import Record
 
 GRACE = 10.0  # seconds that ranks get between SIGTERM and SIGKILL
 HEARTBEAT = 1.0
 LOST_AFTER = 10.0
+
+
+def shown_command(argv: Sequence[str], *, code: str, output: str, run: str) -> str:
+    """A launch's command for a person to read: what the agents fill in as values, or as words."""
+    values = {"{code}": code, "{output}": output, "{run}": run}
+    words = []
+    for word in argv:
+        filled = word
+        for placeholder, value in values.items():
+            filled = filled.replace(placeholder, value)
+        words.append("<echelon's start of a rank>" if word == START_RANK else shlex.quote(filled))
+    return " ".join(words)
 
 
 def make_task(

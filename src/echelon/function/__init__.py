@@ -18,6 +18,7 @@ are not plain data and were replaced later; those are computed again from the te
     values.py        the pickle stream, and what cannot be shipped
     variables.py     captured variables that several functions share
     calls.py         what the script is made for, and its parts
+    returns.py       what a function says that it returns
     gather.py        follows the names
     pieces.py        puts what was found in order
     render.py        the script's text

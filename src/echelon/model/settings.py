@@ -154,6 +154,7 @@ class Settings:
     )
     detach: bool | None = _setting("return at once; the run goes on", short="-d")
     no_wait: bool | None = _setting("fail instead of waiting in the queue for GPUs")
+    force: bool | None = _setting("start the run though it has many more ranks than this machine has cores")
     dry_run: bool | None = _setting("show what would happen, do nothing")
     format: Literal["text", "json", "yaml"] | None = _setting(
         "how to print: text, json or yaml", short="-o", everywhere=True

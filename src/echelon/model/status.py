@@ -91,7 +91,8 @@ class Status:
     kind: str | None = None  # of Kubeflow's jobs, where it was submitted as one: PyTorchJob, ...
     owner: str = ""
     agents_since: float | None = None  # when the last of its agents began to run
-    training_since: float | None = None  # when all of its ranks ran, after the last restart
+    trained_first: float | None = None  # when all of its ranks ran for the first time
+    training_since: float | None = None  # the same after the last restart
     progress: Progress | None = None  # how far the lowest rank has come whose output tells it
 
     def __repr__(self) -> str:
@@ -194,6 +195,7 @@ class _Draft:
         self.restarts_spared = status.restarts_spared
         self.trouble = status.trouble
         self.agents_since = status.agents_since
+        self.trained_first = status.trained_first
         self.training_since = status.training_since
         self.workers = {worker.worker: _WorkerDraft(worker) for worker in status.workers}
 
@@ -283,6 +285,7 @@ def _note_moment(status: _Draft, event: Event) -> None:
         status.training_since = None
     elif status.state == "running" and status.training_since is None:
         status.training_since = event.at
+        status.trained_first = status.trained_first or event.at
 
 
 def _apply_to_results(status: _Draft, event: Event) -> None:

@@ -10,7 +10,8 @@ from echelon.values import frozen
 
 @frozen
 class Surroundings:
-    """The working folder, absolute, and the environment."""
+    """The working folder, absolute, the environment, and the cores of this machine that may be used."""
 
     folder: Path
     environment: Mapping[str, str]
+    cores: int | None = None

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from echelon.engines.choose import LOCAL
-from echelon.engines.results import copy_result
+from echelon.engines.results import copy_matching, copy_result, is_pattern
 from echelon.errors import InvalidJob, RunTimedOut
 from echelon.handle import Run
 from echelon.model.copy import LeftOut
@@ -66,6 +66,8 @@ def get_results(
             step.collect(notice=notice)
         folder = found.noted.folder.path
         target = folder / Path(path).parent if to is None else to
+        if is_pattern(path):
+            return copy_matching(folder, path, to, leave_out=_OWN, notice=notice)
         return [copy_result(folder, path, target, leave_out=_OWN, notice=notice)]
     if path != ".":
         raise InvalidJob(

@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from typing import TextIO
 
 from echelon.errors import EchelonError
 from echelon.model.event import Event
@@ -63,7 +64,7 @@ def shown(lines: Callable[[], Iterator[LogLine]], *, prefix: Callable[[], bool])
 
 def _print(lines: Callable[[], Iterator[LogLine]], prefix: Callable[[], bool], left: threading.Event) -> None:
     named: bool | None = None
-    painted = False
+    painted: tuple[TextIO, int] | None = None  # where the state of a progress bar stands, and its width
     with suppress(
         EchelonError, OSError, ValueError
     ):  # the call that waits raises it, or the output is closed
@@ -73,9 +74,15 @@ def _print(lines: Callable[[], Iterator[LogLine]], prefix: Callable[[], bool], l
             named = prefix() if named is None else named
             stream = sys.stderr if line.stream == "stderr" else sys.stdout
             text = str(line) if named else line.text
-            again = "\r" if painted and line.progress else "\n" if painted else ""
-            painted = line.progress  # the state of a progress bar: the next one is painted over it
-            stream.write(f"{again}{text}{'' if painted else chr(10)}")
+            if line.progress and not (stream.isatty() or in_notebook()):
+                continue  # nothing can be painted over there; the line that the bar becomes follows
+            over = 0
+            if painted is not None and painted[0] is stream:
+                over = painted[1]
+            elif painted is not None:
+                painted[0].write("\n")
+            stream.write(("\r" if over else "") + text.ljust(over) + ("" if line.progress else "\n"))
             stream.flush()
-        if painted:
-            sys.stdout.write("\n")
+            painted = (stream, max(over, len(text))) if line.progress else None
+        if painted is not None:
+            painted[0].write("\n")

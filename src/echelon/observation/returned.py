@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 from echelon.codecs.reading import read_value
-from echelon.codecs.writing import rank_folder
+from echelon.codecs.writing import rank_folder, seal_name
 from echelon.engines.base import Engine
 from echelon.errors import InvalidJob, ResultsIncomplete
 from echelon.model.job import is_function
@@ -34,7 +34,7 @@ def read_returned(engine: Engine, ref: RunRef, status: Status, rank: int) -> obj
     who = f"rank {rank} of run {ref.name!r}"
     here = Path(record.results, own)
     if not engine.traits.remote and here.is_dir():  # the ranks wrote it there themselves
-        return read_value(here, who)
+        return read_value(here, who, _seal(engine, ref, rank))
     with tempfile.TemporaryDirectory(prefix="echelon-") as folder:
         for place in places:
             try:
@@ -47,6 +47,15 @@ def read_returned(engine: Engine, ref: RunRef, status: Status, rank: int) -> obj
         f"{who} has returned nothing: {problem}",
         hint="it left by sys.exit, was ended with the run, or its results were deleted",
     )
+
+
+def _seal(engine: Engine, ref: RunRef, rank: int) -> str | None:
+    """The digest of the pickle that the rank wrote, if it did."""
+    seals = engine.seals(ref)
+    try:
+        return None if seals is None else (seals / seal_name(rank)).read_text("ascii")
+    except (OSError, ValueError):
+        return None
 
 
 def read_all_returned(engine: Engine, ref: RunRef, status: Status) -> list[object]:

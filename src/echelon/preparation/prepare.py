@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,7 @@ from echelon.frameworks.detect import detect
 from echelon.frameworks.torch import calls_torchrun, find_alone
 from echelon.home_folder import expanded
 from echelon.model.engine.traits import Traits
-from echelon.model.job import FUNCTIONS, NAME_LENGTH, ROLES, Job, is_unicode, suggest_name
+from echelon.model.job import FUNCTIONS, NAME_LENGTH, ROLES, Job, is_unicode, ranks_asked, suggest_name
 from echelon.model.meaning import split_command, to_job
 from echelon.model.pods.pod import IMAGE
 from echelon.model.settings import Settings
@@ -45,6 +46,19 @@ if TYPE_CHECKING:
     from echelon.function import FunctionScript
 
 _SUFFIX = 4
+_MANY_RANKS, _RANKS_OF_A_CORE = 100, 32  # up to so many start on this machine without a question
+_STARTERS = (
+    "accelerate",
+    "bash",
+    "deepspeed",
+    "env",
+    "horovodrun",
+    "mpiexec",
+    "mpirun",
+    "sh",
+    "torchrun",
+    "uv",
+)
 _ROLES_OF = {"torch": ("PyTorch", ()), "horovod": ("Horovod", ("chief",))}  # others have all of them
 
 
@@ -85,6 +99,7 @@ def prepare(settings: Settings, surroundings: Surroundings, traits: Traits) -> P
         )
     _check_replace(settings)
     job = _settle_ranks(job, settings)
+    _check_crowd(job, settings, surroundings, traits)
     _check_shares(job)
     _check_torchrun(job)
     if not job.command and not traits.remote:
@@ -168,6 +183,7 @@ def _prepare_written(
     if job.framework == "auto":
         job = replace(job, framework=find_framework())
     job = _settle_ranks(job, settings)
+    _check_crowd(job, settings, surroundings, traits)
     files = {f"{FUNCTIONS}/{script.name}.py": script.text.encode()}
     files.update({f"{FUNCTIONS}/{name}": content for name, content in script.files.items()})
     if job.snapshot and script.project is not None:
@@ -191,6 +207,24 @@ def _settle_ranks(job: Job, settings: Settings) -> Job:
         return job
     shape = None if job.shape is None else replace(job.shape, rank_per_gpu=False)
     return replace(job, procs=1, shape=shape)
+
+
+def _check_crowd(job: Job, settings: Settings, surroundings: Surroundings, traits: Traits) -> None:
+    """So many processes of a training framework would take the machine's memory, for a slip of the hand."""
+    ranks, cores = ranks_asked(job), surroundings.cores
+    if (
+        traits.remote
+        or settings.force
+        or cores is None
+        or ranks <= max(_MANY_RANKS, _RANKS_OF_A_CORE * cores)
+    ):
+        return
+    raise InvalidJob(
+        "workers",
+        job.workers,
+        f"makes {ranks} ranks, and this machine has {cores} core{'s' * (cores != 1)}",
+        hint="--force starts them all the same; --on k8s runs them in a cluster",
+    )
 
 
 def _check_shares(job: Job) -> None:
@@ -266,7 +300,18 @@ def _in_snapshot(job: Job, project: Path, folder: Path) -> Job:
 
 
 def _what_runs(settings: Settings) -> str:
-    return settings.script or settings.module or next(iter(split_command(settings.command)), "run")
+    """The script or module; of a command that only starts one, such as `python train.py`, that one."""
+    words = split_command(settings.command)
+    if settings.script or settings.module or not words:
+        return settings.script or settings.module or "run"
+    first = Path(words[0]).name
+    if first in _STARTERS or first.startswith("python"):
+        for word, after in pairwise((*words, "")):
+            if word == "-m" and after:
+                return after
+            if word.endswith((".py", ".sh")):
+                return word
+    return words[0]
 
 
 def named_after(settings: Settings, prefix: str | None) -> Settings:

@@ -48,7 +48,7 @@ def _instead_of(script: Path, full: Path) -> str:
         return f"it is a program: {alone}`echelon run -- {script} ...`"
     import difflib
 
-    near = difflib.get_close_matches(script.stem, stems, n=1)
+    near = difflib.get_close_matches(script.stem, stems, n=1, cutoff=0.7)
     if near:
         return f"did you mean {script.with_name(f'{near[0]}.py')}?"
     return "give the path of a Python file; -- COMMAND runs anything else"

@@ -24,8 +24,9 @@ class Target:
 
 
 def find_surroundings() -> Surroundings:
-    """This process's working folder and environment, as of now."""
-    return Surroundings(folder=Path.cwd(), environment=dict(os.environ))
+    """This process's working folder and environment, as of now, and the cores that it may use."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return Surroundings(folder=Path.cwd(), environment=dict(os.environ), cores=cores)
 
 
 def gather(

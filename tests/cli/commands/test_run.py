@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -11,6 +12,9 @@ from pathlib import Path
 
 import pytest
 from tests.conftest import PATIENCE
+
+from echelon.agent.ranks.launching.roll import PLACEHOLDER
+from echelon.agent.task import START_RANK
 
 Call = Callable[..., subprocess.CompletedProcess[str]]
 Write = Callable[..., Path]
@@ -272,6 +276,35 @@ def test_a_dry_run_does_nothing(cli: Call, hello: str, home: Path) -> None:
     assert plan["run"] == "fm"
 
 
+@pytest.mark.parametrize("framework", ["torch", "torchrun", "tensorflow", "horovod", "mpi", "plain"])
+def test_a_dry_run_has_values_or_words(cli: Call, hello: str, framework: str) -> None:
+    words = ("--procs", "2", "--framework", framework, "--name", "fm", hello, "--to", "{output}/{run}", "{x}")
+    done = cli("run", "--dry-run", "-n", "2", *words)
+    assert done.returncode == 0, done.stderr
+    assert f"--to {Path.cwd()}/runs/fm/fm '{{x}}'" in done.stdout
+    assert not PLACEHOLDER.search(done.stdout.replace(START_RANK, "{rank}")), done.stdout
+
+
+def test_a_dry_run_has_the_values_that_ranks_find(cli: Call, write: Write) -> None:
+    write("tell.py", "import os\nfor each in sorted(os.environ.items()): print('%s=%s' % each)\n")
+    words = ("-n", "2", "--framework", "torch", "--name", "fm", "tell.py")
+    shown = [line.strip() for line in cli("run", "--dry-run", *words).stdout.splitlines()]
+    assert cli("run", *words).returncode == 0
+    told = cli("logs", "fm").stdout.splitlines()
+    fixed = [line for line in shown if re.match(r"[A-Z_]+=[^<(]+$", line)]
+    assert {"GROUP_RANK=0", "LOCAL_WORLD_SIZE=2", "MASTER_ADDR=127.0.0.1", "WORLD_SIZE=2"} <= set(fixed)
+    assert [f"[{rank}] {line}" for rank in (0, 1) for line in fixed if f"[{rank}] {line}" not in told] == []
+    assert {"RANK=<0 to 1>", "LOCAL_RANK=<0 to 1>", "MASTER_PORT=<a free port>"} <= set(shown)
+
+
+def test_a_flag_after_the_script_is_the_scripts(cli: Call, hello: str, write: Write) -> None:
+    said = "-n is after the script, which gets it; flags of echelon go before the script"
+    assert said in cli("run", "--dry-run", hello, "-n", "2").stderr
+    assert said not in cli("run", "--dry-run", hello, "--number", "2").stderr
+    own = write("own.py", "import argparse\nargparse.ArgumentParser().add_argument('-n')\n")
+    assert said not in cli("run", "--dry-run", str(own), "-n", "2").stderr
+
+
 def test_stdin_reaches_a_single_rank(cli: Call) -> None:
     text = "".join(f"line {number}\n" for number in range(20000))
     done = cli("run", "--", "cat", input=text)
@@ -341,6 +374,25 @@ def test_a_missing_module_names_the_python_that_lacks_it(cli: Call, write: Write
     assert done.returncode == 1
     hint = f"  hint: torch_of_another_environment is not in the environment of {sys.executable}; --python"
     assert hint in done.stderr
+
+
+def test_a_module_that_only_echelons_own_python_has_names_that_python(
+    cli: Call, write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where echelon is called by its path, and no environment is active."""
+    bare = next(
+        (path for path in ("/usr/bin/python3", "/usr/local/bin/python3") if _lacks(path, "msgspec")), None
+    )
+    if bare is None:
+        pytest.skip("needs a Python without msgspec")
+    write("needs.py", "import msgspec.json\n")
+    done = cli("run", "-n", "2", "--python", bare, "needs.py")
+    assert f"in the environment of {bare}; that of echelon has it: --python {sys.executable}" in done.stderr
+
+
+def _lacks(python: str, module: str) -> bool:
+    asked = [python, "-c", f"import {module}"]
+    return Path(python).exists() and subprocess.run(asked, capture_output=True, check=False).returncode == 1
 
 
 def test_a_breakpoint_in_several_ranks_says_what_to_do(cli: Call, write: Write) -> None:

@@ -35,12 +35,20 @@ from echelon.model.status import Status
                 "namespace": "team",
                 "started": 3.0,
                 "agents_since": 50.0,
+                "trained_first": 20.0,
                 "training_since": 60.0,
                 "restarts": 2,
             },
-            "queued 2.0 s, training 40.0 s",
+            "queued 2.0 s, starting 17.0 s, earlier starts 40.0 s, training 40.0 s",
         ),
-        ({"namespace": "team", "started": 3.0, "agents_since": 50.0, "restarts": 1}, "queued 2.0 s"),
+        (
+            {"namespace": "team", "started": 3.0, "agents_since": 50.0, "restarts": 1},
+            "queued 2.0 s, starting 1 m 37 s",
+        ),
+        (
+            {"started": 3.0, "trained_first": 4.0, "restarts": 1, "ended": 14.0},
+            "queued 2.0 s, starting 1.0 s, earlier starts 10.0 s",
+        ),
     ],
 )
 def test_phases(about: dict[str, Any], expected: str) -> None:

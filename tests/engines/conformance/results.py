@@ -37,6 +37,21 @@ class ResultConformance:
         run.get("notes.txt", to=to)
         assert (to / "notes.txt").read_text() == "all is well"
 
+    def test_fetching_what_a_pattern_names(self, harness: Harness, tmp_path: Path) -> None:
+        run = start(harness, "writes.py")
+        run.wait(PATIENCE)
+        to = tmp_path / "fetched"
+        assert run.get_matching("model/*.bin", to) == [to / "weights.bin"]
+        assert (to / "weights.bin").read_bytes() == bytes(range(256))
+        assert run.get_matching("*/*.bin", to) == [to / "model" / "weights.bin"]
+        assert run.get_matching("[mn]o*", to) == [to / "model", to / "notes.txt"]
+        (home,) = run.get_matching("mod*/*.bin")
+        assert home.read_bytes() == bytes(range(256))
+        assert home.parts[-2:] == ("model", "weights.bin")
+        for pattern in ("no/*.txt", "*.csv"):
+            with pytest.raises(InvalidJob, match="among the results"):
+                run.get_matching(pattern, to)
+
     def test_results_without_a_target_come_to_where_they_belong(self, harness: Harness) -> None:
         run = start(harness, "writes.py")
         run.wait(PATIENCE)

@@ -82,11 +82,26 @@ def _find(program: str, path: str) -> str | None:
 
 
 def has_installed(module: str) -> bool:
-    """Whether a package is installed for the Python that runs this; what lies in a project does not count."""
-    from importlib.util import find_spec
+    """Whether a package is installed beside the Python that runs this; what lies in a project does not count.
 
+    An agent looks at the folders itself: it has no others than the standard library in its module path.
+    """
+    from importlib.machinery import PathFinder
+
+    prefix = os.path.dirname(os.path.dirname(sys.executable or ""))
+    version = "python%d.%d" % sys.version_info[:2]
+    folders = [
+        os.path.join(prefix, *parts)
+        for parts in (
+            ("lib", version, "site-packages"),
+            ("lib64", version, "site-packages"),
+            ("lib", version, "dist-packages"),  # Debian's names
+            ("lib", "python3", "dist-packages"),
+            ("local", "lib", version, "dist-packages"),
+        )
+    ]
     try:
-        spec = find_spec(module)
+        spec = PathFinder.find_spec(module.partition(".")[0], folders)
     except (ImportError, ValueError):
         return False
-    return bool(spec and spec.origin and spec.origin.startswith(sys.prefix + os.sep))
+    return spec is not None and spec.origin is not None  # a folder without code has none

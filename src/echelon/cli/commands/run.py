@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import gc
+import re
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +23,7 @@ from echelon.model.settings import Settings
 if TYPE_CHECKING:
     from echelon.engines.base import Engine
     from echelon.model.engine.traits import Traits
+    from echelon.model.job import Job
     from echelon.model.status import Status
     from echelon.preparation.prepare import Prepared
 
@@ -65,6 +68,11 @@ class RunCommand(SectionedCommand):
         flags, after = args[:end], args[end:]
         if "-np" in flags:  # which would be -n p
             raise click.UsageError(_no_such_option("-np", self.params), ctx=ctx)
+        for word, value in pairwise((*flags, "")):
+            model = _MODEL.fullmatch(value if word == "--gpus" else word.removeprefix("--gpus="))
+            if model is not None and word.startswith("--gpus"):
+                instead = f"--gpus {model[2] or 1} --gpu-type {model[1]}"
+                raise click.UsageError(f"--gpus is a number; the model has its own flag: {instead}", ctx=ctx)
         try:
             rest = super().parse_args(ctx, flags)
         except click.NoSuchOption as error:
@@ -182,7 +190,7 @@ def run(
         beside = objects_beside(manifest, job, engine, render.notice, dry_run=bool(settings.dry_run))
     for note in (*prepared.notes, *engine.notes(job)):
         render.notice(note)
-    for word in _STRAYED.intersection(job.args):
+    for word in _strayed(job, surroundings.folder):
         render.notice(f"{word} is after the script, which gets it; flags of echelon go before the script")
     if settings.dry_run:
         _show_what_would_happen(prepared, settings, engine)
@@ -241,7 +249,8 @@ def _show_what_would_happen(prepared: Prepared, settings: Settings, engine: Engi
     job = prepared.job
     check_sending(job, prepared.bundle, engine.traits, detach=bool(settings.detach))
     if settings.name is not None and not settings.replace and job.name in engine.names():
-        render.notice(f"there is a run {job.name!r} already; --replace replaces one that has ended")
+        instead = f"`echelon resume {job.name}` starts it again, " if job.resume else ""
+        render.notice(f"there is a run {job.name!r} already; {instead}--replace replaces one that has ended")
     found = find_plan(job, engine, tell=render.notice)
     if isinstance(found, Queued):
         check_waiting(job, prepared.bundle, engine.traits, found.reason)
@@ -260,6 +269,8 @@ def _check_ranks(shown: Sequence[int], ranks: int) -> None:
             hint = f"they are numbered 0 to {ranks - 1}" if ranks > 1 else "there is only rank 0"
             raise InvalidJob("show-rank", rank, "is no rank of this run", hint=hint)
 
+
+_MODEL = re.compile(r"([A-Za-z][\w-]*\d[\w-]*)(?::(\d+))?")  # a GPU as SkyPilot writes it
 
 # What torchrun, mpirun, accelerate, deepspeed and Kubeflow call a flag of ours.
 _ELSEWHERE = {
@@ -291,8 +302,24 @@ def _no_such_option(name: str, params: Sequence[click.Parameter]) -> str:
     return f"No such option {name!r}. If it is the script's, it goes after the script."
 
 
-# Of the flags that are easily put last, those that hardly any script has.
+# Of the flags that are easily put last, those that hardly any script has; and those that a script may have.
 _STRAYED = frozenset(("--on", "--namespace", "--dry-run", "--restarts"))
+_SHARED = frozenset(("-n", "--workers", "--gpus"))
+
+
+def _strayed(job: Job, folder: Path) -> list[str]:
+    """Flags of ours among the arguments of the script; those that a script may have too count if this one
+    does not name them.
+    """
+    found = [word for word in job.args if word in _STRAYED]
+    shared = [word for word in job.args if word in _SHARED]
+    if not shared or job.script is None:
+        return found
+    try:
+        text = (folder / job.script).read_text("utf-8", "replace")
+    except OSError:
+        return found
+    return [*found, *(word for word in dict.fromkeys(shared) if not re.search(rf"['\"]{word}['\"]", text))]
 
 
 def _end_of_flags(params: Sequence[click.Parameter], args: Sequence[str]) -> int:

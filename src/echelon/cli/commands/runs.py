@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import click
 
 from echelon.cli.attaching import attach_all, find_run_or_steps
 from echelon.cli.options import complete_runs_and_pipelines, find_run, target_of, target_options
+from echelon.model.status import State
 
 if TYPE_CHECKING:
     from echelon.errors import EchelonError
@@ -20,10 +21,20 @@ if TYPE_CHECKING:
 
 
 @click.command("ps", short_help="List runs.")
+@click.argument("names", metavar="[RUN]...", nargs=-1, shell_complete=complete_runs_and_pipelines)
 @click.option("-a", "--all", "everything", is_flag=True, help="those that have ended too, and copies")
 @click.option("-A", "--everybody", "all_users", is_flag=True, help="other people's in the namespace too")
 @click.option("-q", "--quiet", "names_only", is_flag=True, help="only the names, a line each")
 @click.option("--all-kinds", is_flag=True, help="jobs of Kubeflow's controllers too")
+@click.option(
+    "--state",
+    "states",
+    multiple=True,
+    type=click.Choice(get_args(State)),
+    metavar="STATE",
+    help="only runs in this state (failed, running, ...); several times: in one of them",
+)
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="only the newest N")
 @click.option("--steps", is_flag=True, help="the steps of notebooks too, a line each")
 @click.option("--watch", is_flag=True, help="again every second, until Ctrl-C")
 @target_options
@@ -32,18 +43,24 @@ def ps(
     all_users: bool,
     names_only: bool,
     all_kinds: bool,
+    names: tuple[str, ...],
+    states: tuple[str, ...],
+    limit: int | None,
     steps: bool,
     watch: bool,
     **target: str | None,
 ) -> int:
-    """List your runs that go on; with -a, those that have ended too, and copies to and from volumes. The
-    steps of a notebook are one line.
+    """List your runs that go on; with -a, those that have ended too, and copies to and from volumes. Runs
+    that are named, or have a state that is asked for, are listed whether they have ended or not. The steps
+    of a notebook are one line.
 
     \b
     Examples:
       echelon ps
       echelon ps -a -o json
       echelon ps -a --steps
+      echelon ps --state failed --limit 3
+      echelon ps RUN1 RUN2
       echelon stop $(echelon ps -q)
       echelon ps -A --on k8s
       echelon ps --all-kinds --on k8s
@@ -55,6 +72,8 @@ def ps(
     from echelon.notebook.folding import fold_pipelines
 
     engine, me = engine_at(target_of(target)), current_user()
+    format_, ended_too = target["format"] or "text", bool(everything or names or states)
+    folded = format_ == "text" and not steps and not names_only
     watched = watched_at(target_of(target)) if all_kinds else None
 
     def is_mine(copy: OpenCopy) -> bool:
@@ -62,25 +81,36 @@ def ps(
 
     def look() -> tuple[list[RunSummary], list[OpenCopy]]:
         listed = [*engine.runs(), *(watched.runs() if watched is not None else ())]
-        if everything:
+        if ended_too:
             from echelon.cli.notebooks.pipelines import with_cached
 
             listed = with_cached(listed, engine)
-        found = [row for row in listed if (all_users or row.own) and (everything or row.state not in FINAL)]
+        unknown = [name for name in names if not any(_is_named(row, [name]) for row in listed)]
+        if unknown:
+            from echelon.engines.base import unknown_run
+
+            raise unknown_run(unknown[0], [row.name for row in listed])
+        found = [
+            row
+            for row in listed
+            if (_is_named(row, names) if names else all_users or row.own)
+            and (ended_too or row.state not in FINAL)
+        ]
+        rows = fold_pipelines(found) if folded else found
+        rows = [row for row in rows if not states or row.state in states][:limit]
         there = engine.volumes.copies() if everything and engine.volumes is not None else ()
-        return found, [each for each in there if is_mine(each)]
+        return rows, [each for each in there if is_mine(each)]
 
     def show(found: tuple[list[RunSummary], list[OpenCopy]]) -> None:
-        (rows, copies), format_ = found, target["format"] or "text"
+        rows, copies = found
         if names_only:
             render.names([row.name for row in rows], format_)
             return
         if copies and format_ != "text":
             render.data([*rows, *copies], format_)
             return
-        shown = rows if steps or format_ != "text" else fold_pipelines(rows)
-        render.runs(shown, format_, ended_too=everything, all_users=all_users)
-        if not shown and format_ == "text" and not engine.traits.remote and _last_is_remote():
+        render.runs(rows, format_, ended_too=ended_too, all_users=all_users)
+        if not rows and format_ == "text" and not engine.traits.remote and _last_is_remote():
             render.notice(
                 "`echelon ps --on k8s` lists those in the cluster; ECHELON_ON=k8s makes it the default"
             )
@@ -89,6 +119,11 @@ def ps(
 
     render.repeatedly(look, show, every=1.0 if watch else None)
     return 0
+
+
+def _is_named(row: RunSummary, names: Collection[str]) -> bool:
+    """Whether a run, or the pipeline that it is a step of, has one of these names, or that address."""
+    return row.name in names or row.uri in names or row.pipeline in names
 
 
 def _last_is_remote() -> bool:
@@ -286,8 +321,9 @@ def rm(
 @click.option("--to", metavar="DIR", help="the folder to copy into (default: where the run's results belong)")
 @target_options
 def get(name: str, path: str, to: str | None, **target: str | None) -> int:
-    """Copy a file or folder of a run's results, all of them by default, and print where it is. Those of a
-    notebook's pipeline are its folder: work/model.pt, steps/STEP, notebook.html.
+    """Copy a file or folder of a run's results, all of them by default, and print where it is. A pattern in
+    quotes stands for several. Those of a notebook's pipeline are its folder: work/model.pt, steps/STEP,
+    notebook.html.
 
     Without --to, on the machine that submitted the run, they come home, and its workers are let go once all
     of them are there. With --to the run and its workers stay as they are.
@@ -296,8 +332,10 @@ def get(name: str, path: str, to: str | None, **target: str | None) -> int:
     Examples:
       echelon get RUN
       echelon get RUN ckpt/model.pt --to /tmp
+      echelon get RUN 'ckpt/*.pt' --to /tmp
     """
     from echelon.cli.printing import render
+    from echelon.engines.results import is_pattern
     from echelon.handle import Run
 
     found = find_run_or_steps(name, target)
@@ -308,10 +346,14 @@ def get(name: str, path: str, to: str | None, **target: str | None) -> int:
     started = time.monotonic()
     left_out: list[LeftOut] = []
     try:
-        fetched = found.get(path, to, notice=left_out.append, tell=render.notice)
+        if is_pattern(path):
+            places = found.get_matching(path, to, notice=left_out.append, tell=render.notice)
+        else:
+            places = [found.get(path, to, notice=left_out.append, tell=render.notice)]
     finally:
         render.left_out(left_out)
-    render.fetched(fetched, time.monotonic() - started, target["format"] or "text")
+    for place in places:
+        render.fetched(place, time.monotonic() - started, target["format"] or "text")
     return 0
 
 

@@ -131,7 +131,9 @@ class LinePrinter:
         return self._terminal["stderr" if self._to_stderr else line.stream]
 
     def _is_shown(self, line: LogLine) -> bool:
-        """Whether to show a sight of a progress bar: all where it is painted over, else one now and then."""
+        """Whether to show a sight of a progress bar: all where it is painted over; else, of one that takes
+        long, one now and then.
+        """
         if self._only and line.rank not in self._only:
             return False
         if self._as_written and self._on_terminal(line) and self._at_once:
@@ -139,7 +141,10 @@ class LinePrinter:
         if self._workers is not None:
             return False  # it is there
         key = (line.rank, line.stream)
-        if not line.text or line.at - self._progress_at.get(key, 0.0) < _PROGRESS_EVERY:
+        if not line.text:
+            self._progress_at.pop(key, None)  # the bar is over; the line that it has become follows
+            return False
+        if line.at - self._progress_at.setdefault(key, line.at) < _PROGRESS_EVERY:
             return False
         self._progress_at[key] = line.at
         return True

@@ -39,7 +39,7 @@ def show_status(found: Status, format_: str, advice: str | None = None) -> None:
         ("namespace", found.namespace or ""),
         ("nodes", ", ".join(sorted({each.node for each in found.workers if each.node}))),
         ("started", time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(found.created))),
-        ("elapsed", duration((found.ended or now) - (found.started or found.created))),
+        ("elapsed", duration((found.ended or now) - found.created)),
         ("phases", phases(found, now)),
         ("progress", _progress(found)),
         ("restarts", _restarts(found)),

@@ -35,22 +35,21 @@ def state(name: str) -> str:
 
 
 def phases(status: Status, now: float) -> str:
-    """How long a run was in each of its phases so far: in the queue; in a cluster, until every worker was
-    scheduled, had its image and ran an agent; until its ranks ran; and from then on. What lies between the
-    first start and the last restart is not told: all of it happened there.
+    """How long a run was in each of its phases so far, which sum to its time: in the queue; in a cluster,
+    until every worker was scheduled, had its image and ran an agent; until its ranks ran; from then to the
+    last restart, whatever happened there; and from then on.
     """
-    in_pods = status.namespace is not None
+    in_pods, again = status.namespace is not None, status.restarts > 0
     moments = [
         ("queued", status.created),
-        ("pulling" if in_pods else "starting", status.started),
-        ("starting", status.agents_since if in_pods and not status.restarts else None),
+        ("pulling" if in_pods and not again else "starting", status.started),
+        ("starting", status.agents_since if in_pods and not again else None),
+        ("earlier starts", status.trained_first if again else None),
         ("training", status.training_since),
     ]
     begun = [(name, at) for name, at in moments if at is not None]
     ends = [*(at for _, at in begun[1:]), status.ended or now]
-    told = ("queued", "training") if status.restarts else ("queued", "pulling", "starting", "training")
-    took = [(name, duration(end - at)) for (name, at), end in zip(begun, ends, strict=True)]
-    return ", ".join(f"{name} {time}" for name, time in took if name in told)
+    return ", ".join(f"{name} {duration(end - at)}" for (name, at), end in zip(begun, ends, strict=True))
 
 
 def near(path: str | None) -> str:

@@ -102,6 +102,9 @@ class KubernetesEngine(Submitting):
 
         return fetch_results(self.api, self._submissions, self._ref(ref.name), path, to, notice, tell)
 
+    def seals(self, ref: RunRef) -> None:
+        """Nothing: whoever may make pods in the namespace can write what ranks write."""
+
     def collect(self, ref: RunRef, progress: Callable[[int, int], object] | None = None) -> Sequence[LeftOut]:
         """Fetch what the workers keep, once, and release them when all of it is here."""
         from echelon.engines.kubernetes.files.results.collecting import collect_results

@@ -139,7 +139,7 @@ class Submitting(Offers):
         known, made = None if self._was_free(ref.name) else views.find_object(self.api, ref.name), False
         if known is not None:
             if not take_up(self.api, views.look(self.api, ref), job, weigh(payload), held=held is not None):
-                raise run_exists(job.name)
+                raise run_exists(job.name, resume=job.resume)
             known = views.find_object(self.api, ref.name)
         if known is None:
             check_results(folder, resume=job.resume)
@@ -152,7 +152,9 @@ class Submitting(Offers):
                     self.api, record.new(run, weigh(payload), held=held is not None)
                 )
             except AlreadyThere:
-                raise run_exists(job.name) from None  # another client was faster by a moment
+                raise run_exists(
+                    job.name, resume=job.resume
+                ) from None  # another client was faster by a moment
             made = True
         stored = record.read(known, ref)
         self._made = stored if made and held is None else None

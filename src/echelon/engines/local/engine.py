@@ -123,7 +123,7 @@ class LocalEngine:
             # Its code has changed since, or it was interrupted at the worst moment: begin again.
             self.store.delete(job.name)
         if folder.record.exists():
-            raise run_exists(job.name)
+            raise run_exists(job.name, resume=job.resume)
         results = Path(job.results or Path("runs") / job.name).absolute()
         check_results(results, resume=job.resume)
         record = Record(ref=ref, job=job, created=rundir.now(), owner=current_user(), results=str(results))
@@ -278,6 +278,10 @@ class LocalEngine:
         """Copy from the results folder; what is there already is not copied onto itself."""
         del tell
         return copy_result(Path(self.read(ref).results), path, to, notice=notice)
+
+    def seals(self, ref: RunRef) -> Path:
+        """A folder within the run's own, which is its owner's alone."""
+        return self.store.dir(ref.name).seals
 
     def collect(self, ref: RunRef, progress: Callable[[int, int], object] | None = None) -> Sequence[LeftOut]:
         """Ranks write to the results folder themselves; of a run that was lost, what is left is ended."""

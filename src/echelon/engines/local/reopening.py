@@ -40,6 +40,8 @@ def reopen(folder: RunDir, record: Record, job: Job) -> None:
         rundir.compressed(path).unlink(missing_ok=True)
     with contextlib.suppress(FileNotFoundError):
         shutil.rmtree(folder.code)
+    with contextlib.suppress(FileNotFoundError):
+        shutil.rmtree(folder.seals)
     first = msgspec.json.encode({"kind": "recorded", "at": again.created}) + b"\n"
     durable.replace_file(folder.events, first)
     folder.final.unlink()

@@ -170,5 +170,10 @@ def _loss(folder: RunDir) -> Event:
         summary = "the run's supervisor ended without a report: killed, or the machine was restarted"
     else:
         summary = f"the run's supervisor did not start; {folder.supervisor_log} may tell why"
-    last = max((event.at for event in read_events(folder)), default=rundir.now())
-    return ends.run_lost(summary, at=last)  # the same at every look, by any process
+    last = max((event.at for event in read_events(folder)), default=0.0)
+    # Ranks may have trained for hours since the last event; their agents write to these files meanwhile.
+    written = (folder.samples, *(path for _worker, _failures, path in folder.worker_logs()))
+    for path in written:
+        with contextlib.suppress(OSError):
+            last = max(last, round(path.stat().st_mtime, 3))
+    return ends.run_lost(summary, at=last or rundir.now())  # the same at every look, by any process

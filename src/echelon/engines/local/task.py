@@ -8,6 +8,7 @@ from echelon.engines import durable
 from echelon.engines.local import processes
 from echelon.engines.local.folder.rundir import RunDir
 from echelon.engines.task import make_task
+from echelon.model.job import is_function
 from echelon.model.plan import Plan
 from echelon.model.run import Record
 from echelon.model.world import rank_count
@@ -33,6 +34,10 @@ def write_task(folder: RunDir, record: Record, plan: Plan) -> None:
         hidden=(processes.MARK,),  # a shell beside a rank is not part of the run
         gpus=[seat.gpus for seat in plan.placement.seats],
     )
+    if is_function(record.job):
+        from echelon.codecs.writing import SEALS  # which imports what no script needs
+
+        task["env"][SEALS] = str(folder.seals)
     durable.replace_file(folder.task, msgspec.json.encode(task), sync=False)
 
 

@@ -129,7 +129,7 @@ class MemoryEngine:
                     return ref
                 del self._runs[job.name]  # stopped before it began: it begins again
             if job.name in self._runs:
-                raise run_exists(job.name)
+                raise run_exists(job.name, resume=job.resume)
             if self.results.get(results) and not job.resume:
                 hint = "--resume goes on in it; --results chooses another"
                 raise StateTrouble(f"the results folder {results} is not empty", hint=hint)
@@ -244,6 +244,9 @@ class MemoryEngine:
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_bytes(content)
         return target
+
+    def seals(self, ref: RunRef) -> None:
+        """Nothing: no program runs."""
 
     def collect(self, ref: RunRef, progress: Callable[[int, int], object] | None = None) -> Sequence[LeftOut]:
         """Nothing: results are where they belong."""

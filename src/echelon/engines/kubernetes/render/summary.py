@@ -4,14 +4,15 @@ What pods request is read from the rendered objects, so that it is what the API 
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from echelon.bundle.travel import what_travels
+from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.render.image import image_of
 from echelon.engines.kubernetes.render.payload import MOST_CODE
+from echelon.engines.task import shown_command
 from echelon.model.job import Job
 from echelon.model.plan import Plan
 from echelon.model.resources import format_memory
@@ -31,13 +32,15 @@ def summarize(job: Job, plan: Plan, bundle: Bundle | None, objects: Sequence[Obj
     lines = [f"run {job.name} in namespace {namespace} of the cluster, framework {plan.framework}"]
     lines += [f"  {name:<12} {text}" for name, text in _facts(job, plan, bundle, objects)]
     templates = [each["spec"]["template"]["spec"] for each in objects if "template" in each.get("spec", {})]
+    code = names.CODE if job.pod.code is None else names.CODE_VOLUME
+    output = names.OUTPUT if job.pod.output is None else names.RESULTS_VOLUME
     first = 0
     for number, (group, launch) in enumerate(zip(plan.world.groups, plan.launches, strict=True)):
         ranks = group.procs if launch.per == "rank" else 1
         each = "" if group.workers == 1 else " each"
         lines += ["", f"{group.workers} x {group.role}, {_count(ranks, 'process', 'es')}{each}"]
         lines += [
-            f"  {'command':<12} {shlex.join(launch.argv)}",
+            f"  {'command':<12} {shown_command(launch.argv, code=code, output=output, run=job.name)}",
             f"  {'image':<12} {image_of(job, group.role)}",
         ]
         if number < len(templates):

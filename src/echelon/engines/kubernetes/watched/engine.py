@@ -175,6 +175,9 @@ class WatchedJobs:
         """Their names, with their kinds."""
         return [row.name for row in self.runs()]
 
+    def seals(self, ref: RunRef) -> None:
+        """Nothing: its ranks are not of echelon."""
+
     def collect(self, ref: RunRef, progress: Callable[[int, int], object] | None = None) -> Sequence[LeftOut]:  # noqa: ARG002
         """Nothing: results are where the job wrote them."""
         return ()

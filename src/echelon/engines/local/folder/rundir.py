@@ -31,6 +31,7 @@ class RunDir:
         self.secret = path / "secret"
         self.bundle = path / "bundle.tar.gz"
         self.code = path / "code"
+        self.seals = path / "seals"
         self.events = path / "events.jsonl"
         self.final = path / "final.json"
         self.stop = path / "stop.json"

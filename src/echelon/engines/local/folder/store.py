@@ -104,7 +104,7 @@ class RunStore:
             except BaseException as error:
                 shutil.rmtree(folder.path, ignore_errors=True)
                 if isinstance(error, OSError) and error.errno in _TAKEN:
-                    raise run_exists(record.ref.name) from None
+                    raise run_exists(record.ref.name, resume=record.job.resume) from None
                 raise
         return self.dir(record.ref.name)
 
