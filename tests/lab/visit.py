@@ -146,7 +146,7 @@ def visit(page: Page, shots: Path) -> None:
     expect(panel.locator("li[data-step=train]")).to_have_attribute("data-state", "failed")
     expect(cell(page, 3).locator(".echelon-notes")).to_contain_text("ValueError: no luck")
     expect(cell(page, 3).locator(".echelon-notes pre")).to_contain_text("Traceback")
-    expect(panel.get_by_role("status")).to_contain_text("did not succeed")
+    expect(panel.get_by_role("status")).to_contain_text("failed, ")
     show(page, shots, "failed")
     assert not hard_to_read(page)
     cell(page, 3).locator(".cm-content").click()

@@ -217,7 +217,7 @@ def test_ctrl_c_stops_the_steps_that_run(times: int, home: Path) -> None:
     assert "Traceback" not in said[0]
     assert "book-1 was stopped; --from a goes on there" in said[0]
     states = {name: step["state"] for name, step in record_of("book-1")["steps"].items()}
-    assert states == {"a": "stopped", "b": "waiting"}
+    assert states == {"a": "stopped", "b": "not-reached"}
     wait_until(lambda: echelon.attach("book-1-a").status().state == "stopped", "the step to end")
 
 

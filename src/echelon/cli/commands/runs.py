@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from echelon.errors import EchelonError
     from echelon.model.copy import LeftOut, OpenCopy
     from echelon.model.status import RunSummary
-    from echelon.notebook.removing import Holding
+    from echelon.notebook.removing import Found, Holding
 
 
 @click.command("ps", short_help="List runs.")
@@ -52,21 +52,21 @@ def ps(
     from echelon.cli.printing import render, render_cluster
     from echelon.engines.base import current_user
     from echelon.model.status import FINAL
-    from echelon.notebook.folding import fold_pipelines
 
     engine, me = engine_at(target_of(target)), current_user()
     watched = watched_at(target_of(target)) if all_kinds else None
+    folds = not (steps or names_only) and (target["format"] or "text") == "text"
 
     def is_mine(copy: OpenCopy) -> bool:
         return all_users or not engine.traits.shared or copy.owner in ("", me)
 
     def look() -> tuple[list[RunSummary], list[OpenCopy]]:
-        listed = [*engine.runs(), *(watched.runs() if watched is not None else ())]
-        if everything:
-            from echelon.cli.notebooks.pipelines import with_cached
+        from echelon.cli.notebooks.pipelines import with_pipelines
 
-            listed = with_cached(listed, engine)
-        found = [row for row in listed if (all_users or row.own) and (everything or row.state not in FINAL)]
+        listed = [*engine.runs(), *(watched.runs() if watched is not None else ())]
+        listed = [row for row in listed if all_users or row.own]
+        listed = with_pipelines(listed, engine, fold=folds, ended_too=everything)
+        found = [row for row in listed if everything or row.state not in FINAL]
         there = engine.volumes.copies() if everything and engine.volumes is not None else ()
         return found, [each for each in there if is_mine(each)]
 
@@ -78,9 +78,8 @@ def ps(
         if copies and format_ != "text":
             render.data([*rows, *copies], format_)
             return
-        shown = rows if steps or format_ != "text" else fold_pipelines(rows)
-        render.runs(shown, format_, ended_too=everything, all_users=all_users)
-        if not shown and format_ == "text" and not engine.traits.remote and _last_is_remote():
+        render.runs(rows, format_, ended_too=everything, all_users=all_users)
+        if not rows and format_ == "text" and not engine.traits.remote and _last_is_remote():
             render.notice(
                 "`echelon ps --on k8s` lists those in the cluster; ECHELON_ON=k8s makes it the default"
             )
@@ -121,10 +120,9 @@ def status(name: str | None, **target: str | None) -> int:
 
         show_status(seen := found.status(), format_, found.advice(seen))
     else:
-        from echelon.cli.notebooks.pipelines import rows_of
-        from echelon.cli.printing import render
+        from echelon.cli.notebooks.pipelines import show_standing
 
-        render.runs(rows_of(found), format_, ended_too=True)
+        show_standing(found, format_)
     return 0
 
 
@@ -189,7 +187,10 @@ def stop(names: tuple[str, ...], now: bool, **target: str | None) -> int:
     from echelon.cli.printing import render
     from echelon.handle import STOP_PATIENCE
 
-    handles, trouble = attach_all(names, target) if names else ([find_run(None, target)], None)
+    pipelines: list[Found] = []
+    handles, trouble = (
+        attach_all(names, target, stopping=pipelines) if names else ([find_run(None, target)], None)
+    )
     for handle in handles:
         if (note := handle.stop(now=now, wait=False)) is not None:
             render.notice(note)
@@ -200,6 +201,10 @@ def stop(names: tuple[str, ...], now: bool, **target: str | None) -> int:
             for handle in handles
         ]
         render.outcomes(ended, target["format"] or "text")
+    if pipelines:
+        from echelon.cli.notebooks.pipelines import tell_stopped
+
+        tell_stopped(pipelines, target["format"] or "text")
     for each in troubles:
         render.notice(str(each))
     if trouble is not None:
@@ -259,7 +264,7 @@ def rm(
         from echelon.notebook.removing import forget_pipelines, remove_volumes
 
         remove_volumes(held, render.notice)
-        gone += forget_pipelines(held)
+        gone += forget_pipelines(held, gone)
     if gone or (by_age and trouble is None):
         format_ = target["format"] or "text"
         render.removed(gone, format_)
@@ -310,7 +315,7 @@ def get(name: str, path: str, to: str | None, **target: str | None) -> int:
 def _ended(older_than: str | None, target: Mapping[str, str | None]) -> tuple[str, ...]:
     """The names of the user's runs that have ended, and did so longer ago than a time."""
     from echelon.api import engine_at
-    from echelon.cli.notebooks.pipelines import with_cached
+    from echelon.cli.notebooks.pipelines import with_pipelines
     from echelon.model.resources import parse_duration
     from echelon.model.status import FINAL
 
@@ -318,7 +323,7 @@ def _ended(older_than: str | None, target: Mapping[str, str | None]) -> tuple[st
     before = time.time() - (parse_duration("older-than", older_than) if older_than else 0.0)
     return tuple(
         row.name
-        for row in with_cached([*engine.runs()], engine)
+        for row in with_pipelines([*engine.runs()], engine, fold=False, ended_too=True)
         if row.state in FINAL and row.own and (row.ended or row.created) <= before
     )
 

@@ -110,6 +110,7 @@ def run(notebook: Path, params: tuple[str, ...], **options: Any) -> int:
     from echelon.cli.printing import render
     from echelon.notebook.execution import execute
     from echelon.notebook.execution.running import Request, preview_notebook, run_notebook
+    from echelon.notebook.standing import exit_code_of
     from echelon.preparation.sources import find_surroundings, where_to_look
 
     if options["start"] and options["only"]:
@@ -150,9 +151,7 @@ def run(notebook: Path, params: tuple[str, ...], **options: Any) -> int:
         _tell_end(finished, place_of(options))
     else:
         render.data({"results": str(finished.folder.path), **_as_data(finished)}, format_)
-    if finished.succeeded:
-        return 0
-    return next((step.exit_code for step in finished.record.steps.values() if step.exit_code), 1)
+    return exit_code_of(finished.record)
 
 
 @notebook.command("show", short_help="List cells with their tags and steps.")

@@ -20,7 +20,7 @@ from echelon.notebook.execution.execute import Options
 from echelon.notebook.execution.places import OnThisMachine, Place, python_of
 from echelon.notebook.execution.pods import InPods, own_image
 from echelon.notebook.kept.folder import PipelineFolder, PipelineRecord
-from echelon.notebook.kept.noted import cached_pipelines
+from echelon.notebook.kept.noted import noted_pipelines
 from echelon.notebook.kept.volume import RunVolume, Wanted, check_one_node, open_volume, wanted_volume
 from echelon.preparation.pods import CPUS, MEMORY, check_requirements
 from echelon.values import frozen
@@ -110,7 +110,7 @@ class _Here:
     image: str | None = None
 
     def names_taken(self) -> Iterable[str]:
-        return [*self.engine.names(), *(each.record.name for each in cached_pipelines())]
+        return [*self.engine.names(), *(each.record.name for each in noted_pipelines())]
 
     def settings_of(self, step: Step) -> Settings:
         return local_settings(step, self.engine)
@@ -143,7 +143,11 @@ class _There:
 
     def names_taken(self) -> Iterable[str]:
         volumes = required(self.engine.volumes, "volumes", self.engine.traits)
-        return [*self.engine.names(), *(each.name for each in volumes.list_all())]
+        return [
+            *self.engine.names(),
+            *(each.record.name for each in noted_pipelines()),
+            *(each.name for each in volumes.list_all()),
+        ]
 
     def settings_of(self, step: Step) -> Settings:
         return pod_settings(step, self.base, self.image)

@@ -7,12 +7,12 @@ from __future__ import annotations
 import shutil
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from echelon.engines.base import Engine
-from echelon.errors import InvalidJob, UnknownRun
+from echelon.errors import EchelonError, InvalidJob, UnknownRun
 from echelon.model.job import check_name
 from echelon.notebook.analysis.pipeline import Pipeline, read_pipeline, step_named
 from echelon.notebook.execution.choosing import check_gpus, check_same_place, choose_place
@@ -112,8 +112,14 @@ def run_notebook(request: Request, engine: Engine, watcher: Watcher) -> Finished
             raise
         todo = frozenset(steps)
     with held(folder):
+        record = replace(record, over=False)
+        write_record(folder, record)
         note_pipeline(folder)
-        place = choice.place(pipeline, folder, record.volume)
+        try:
+            place = choice.place(pipeline, folder, record.volume)
+        except EchelonError as error:
+            write_record(folder, _refused(record, todo, error))
+            raise
         execution = Execution(pipeline, folder, record, engine, place, watcher, options)
         try:
             execution.run(todo)
@@ -125,8 +131,18 @@ def run_notebook(request: Request, engine: Engine, watcher: Watcher) -> Finished
                 watcher.notice(f"{folder.name} was stopped; --from {left} goes on there")
             raise
         finally:
-            write_reports(pipeline, folder, execution.record)
-    return Finished(record=execution.record, folder=folder)
+            try:
+                write_reports(pipeline, folder, execution.record)
+            finally:  # whatever went wrong, this command has told it
+                finished = replace(execution.record, over=True)
+                write_record(folder, finished)
+    return Finished(record=finished, folder=folder)
+
+
+def _refused(record: PipelineRecord, todo: Collection[str], error: EchelonError) -> PipelineRecord:
+    """A pipeline run of which nothing can start."""
+    why = StepRecord(state="failed", reason=error.message, hint=error.hint or "", exit_code=error.exit_code)
+    return replace(record, over=True, steps={**record.steps, **dict.fromkeys(todo, why)})
 
 
 def _is_left(step: StepRecord) -> bool:

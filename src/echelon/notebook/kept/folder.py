@@ -10,7 +10,8 @@
         steps/STEP/       results of each step's run: outputs of its cells, logs
         program/          what the steps' processes ran
         secret            seals the variables; its owner's alone
-        lock              held by the command that runs the steps"""
+        lock              held by the command that runs the steps
+        stop              somebody wants it stopped: that command starts no further step"""
 
 from __future__ import annotations
 
@@ -78,6 +79,7 @@ class PipelineRecord:
     volume: RunVolume | None = None  # in a cluster, what holds their values and files
     image: str = ""  # in a cluster, that of every step that names none; "" is the cluster's default
     graph: tuple[Node, ...] = ()  # of the notebook as it was then
+    over: bool = True  # whether the command that ran its steps came to its own end
     schema: int = SCHEMA
 
 
@@ -174,7 +176,12 @@ def held(folder: PipelineFolder) -> Iterator[None]:
                         hint="wait for its end, or stop it",
                     ) from None
                 time.sleep(patience)
-        yield
+        stop = folder.path / "stop"
+        stop.unlink(missing_ok=True)  # it was meant for an earlier command
+        try:
+            yield
+        finally:
+            stop.unlink(missing_ok=True)
 
 
 def is_held(folder: PipelineFolder) -> bool:
@@ -189,6 +196,21 @@ def is_held(folder: PipelineFolder) -> bool:
     except OSError:
         return False
     return False
+
+
+def order_stop(folder: PipelineFolder) -> bool:
+    """Let the command that runs steps of a pipeline run start none any more; False if there is no such
+    command. Who orders it looks for the runs to stop afterwards: whichever that misses, the command stops.
+    """
+    if not is_held(folder):
+        return False
+    write_file(folder.path / "stop", b"")
+    return True
+
+
+def is_to_stop(folder: PipelineFolder) -> bool:
+    """Whether somebody wants it stopped."""
+    return (folder.path / "stop").exists()
 
 
 def pipeline_folders(root: Path, name: str) -> list[PipelineFolder]:

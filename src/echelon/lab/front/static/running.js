@@ -171,7 +171,7 @@ export class Running {
       make("div", { className: "echelon-buttons" },
         step.has_output ? button("Output", () => this.toggle(step.name), { ariaExpanded: String(open) }) : null,
         number ? button(`Show cell ${number}`, () => this.jupyter.go(number)) : null,
-        this.run.over && ["failed", "stopped", "lost"].includes(step.state)
+        this.run.over && this.canGoOnFrom(step)
           ? button("Continue from here", () => this.start(this.run.in_cluster, step.name)) : null),
       open ? make("pre", { className: "echelon-output", tabIndex: 0, role: "log", ariaLabel: `Output of ${step.name}` },
         before?.querySelector(".echelon-output")?.textContent || "") : null);
@@ -230,6 +230,13 @@ export class Running {
     return found;
   }
 
+  // From steps that ended badly; a pipeline that was stopped between two steps has none, but some that were not reached.
+  canGoOnFrom(step) {
+    const ended = ["failed", "stopped", "lost", "timed-out"];
+    const first = this.run.steps.find(each => ended.includes(each.state) || each.state === "not-reached");
+    return ended.includes(step.state) || step === first;
+  }
+
   states() { return Object.fromEntries((this.run?.steps || []).map(step => [step.name, step.state])); }
 
   busy(is) { for (const each of [this.here, this.there]) each.disabled = is; }
@@ -243,8 +250,8 @@ export class Running {
 function summary(run) {
   const count = run.steps.filter(step => ["succeeded", "cached", "kept"].includes(step.state)).length;
   const all = `${count} of ${run.steps.length} steps done`;
-  if (!run.over) return `running, ${all}`;
-  return count === run.steps.length ? "succeeded" : `did not succeed, ${all}`;
+  if (!run.over) return count === run.steps.length ? "all steps done, writing its results" : `running, ${all}`;
+  return run.state === "succeeded" ? "succeeded" : `${run.state}, ${all}`;
 }
 
 function took(step) {
