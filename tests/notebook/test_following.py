@@ -139,3 +139,20 @@ def test_one_that_fails_and_one_from_the_cache(cli: Call) -> None:
     assert Path("runs/good-2/notebook.ipynb").exists()
     assert cli("notebook", "run", "good.ipynb", "--cache").returncode == 0  # good-3
     assert "good-3" in cli("rm", "--finished").stdout
+
+
+@pytest.mark.slow
+def test_names_that_were_cut_are_known_uncut(cli: Call) -> None:
+    book, step = "a-rather-long-notebook-name", "load_the_training_data"
+    write_book(Path(f"{book}.ipynb"), [(f"step:{step}", "print('loaded')")])
+    assert cli("notebook", "run", f"{book}.ipynb").returncode == 0
+    for typed in (f"{book}-1-{step}", f"{book}-1-{step.replace('_', '-')}", f"{book}-1"):
+        assert cli("logs", typed).stdout == "loaded\n"
+        assert cli("status", typed).returncode == cli("wait", typed).returncode == 0
+    unknown = cli("logs", f"{book}-2-{step}")
+    assert unknown.returncode == 111
+    suggested = unknown.stderr.partition("did you mean '")[2].partition("'")[0]
+    assert suggested in cli("ps", "-a", "-q").stdout.split()
+    assert "for example" not in cli("logs", "My_Run").stderr  # no run has that name
+    assert cli("rm", f"{book}-1").returncode == 0
+    assert cli("ps", "-a", "-q").stdout == ""

@@ -67,7 +67,7 @@ def attach_all(
                 except EchelonError as goes_on:
                     trouble = trouble or goes_on
                     continue
-                held.append(Holding(pipeline=name, engine=found.engine))
+                held.append(Holding(pipeline=found.pipeline, engine=found.engine))
                 for step in found.steps:
                     held += _holding(step, found.engine)
             handles += found.steps

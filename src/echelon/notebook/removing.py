@@ -14,6 +14,7 @@ from echelon.model.engine.volume import Volume
 from echelon.model.job import PIPELINE
 from echelon.model.run import parse_uri
 from echelon.model.status import RunSummary
+from echelon.model.step_names import cut_names
 from echelon.notebook.execution.pods import MOUNT
 from echelon.notebook.kept.noted import Noted, forget_pipeline, noted
 from echelon.notebook.kept.volume import RUN_LABEL, VOLUME_LABEL
@@ -51,8 +52,8 @@ class Holding:
 
 
 def find_pipeline(name: str, target: Target, *, elsewhere: bool = True) -> Found | None:
-    """The user's pipeline run of that name: in the default place and, unless one is named or `elsewhere` is
-    False, in the other.
+    """The user's pipeline run of that name, which may be the uncut one: in the default place and, unless one
+    is named or `elsewhere` is False, in the other.
     """
     looked = where_to_look(target, find_surroundings())
     first = looked.on or LOCAL
@@ -60,12 +61,7 @@ def find_pipeline(name: str, target: Target, *, elsewhere: bool = True) -> Found
 
     def look(place: str) -> Found | None:
         engine = choose_engine(place, context=looked.context, namespace=looked.namespace)
-        rows, known = steps_of(engine, name), noted(name)
-        if known is not None and known.record.on != (engine.traits.place if engine.traits.remote else ""):
-            known = None  # another one, elsewhere
-        if not rows and known is None and not _labelled(engine, name):
-            return None
-        return Found(pipeline=name, engine=engine, rows=rows, noted=known)
+        return next(filter(None, (_named(each, engine) for each in (name, *cut_names(name)))), None)
 
     here = look(first)
     if here is not None or target.on is not None or not elsewhere:
@@ -73,6 +69,15 @@ def find_pipeline(name: str, target: Target, *, elsewhere: bool = True) -> Found
     with suppress(Unreachable):
         return look_elsewhere(lambda: look(other))
     return None
+
+
+def _named(name: str, engine: Engine) -> Found | None:
+    rows, known = steps_of(engine, name), noted(name)
+    if known is not None and known.record.on != (engine.traits.place if engine.traits.remote else ""):
+        known = None  # another one, elsewhere
+    if not rows and known is None and not _labelled(engine, name):
+        return None
+    return Found(pipeline=name, engine=engine, rows=rows, noted=known)
 
 
 def steps_of(engine: Engine, name: str) -> tuple[RunSummary, ...]:

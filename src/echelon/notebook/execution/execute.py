@@ -21,6 +21,7 @@ from echelon.model.job import check_name
 from echelon.model.output.log import LogLine
 from echelon.model.settings import Settings
 from echelon.model.status import Status
+from echelon.model.step_names import run_name
 from echelon.notebook.analysis.pipeline import Pipeline, Step
 from echelon.notebook.execution.places import Entries, Place, read_object
 from echelon.notebook.execution.program import key_of, sources_of, specification
@@ -32,7 +33,6 @@ from echelon.notebook.kept.folder import (
     StepRecord,
     is_to_stop,
     published,
-    run_name,
     write_record,
 )
 from echelon.submit import submit

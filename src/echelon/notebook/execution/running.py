@@ -14,6 +14,7 @@ from pathlib import Path
 from echelon.engines.base import Engine
 from echelon.errors import EchelonError, InvalidJob, UnknownRun
 from echelon.model.job import check_name
+from echelon.model.step_names import base_name, run_name
 from echelon.notebook.analysis.pipeline import Pipeline, read_pipeline, step_named
 from echelon.notebook.execution.choosing import check_gpus, check_same_place, choose_place
 from echelon.notebook.execution.execute import Execution, Options, Watcher
@@ -23,12 +24,10 @@ from echelon.notebook.kept.folder import (
     PipelineRecord,
     StepRecord,
     as_json,
-    base_name,
     held,
     make_folder,
     pipeline_folders,
     read_record,
-    run_name,
     write_record,
 )
 from echelon.notebook.kept.noted import note_pipeline

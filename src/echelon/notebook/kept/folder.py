@@ -30,7 +30,6 @@ import msgspec
 from echelon.engines.decoding import decode
 from echelon.engines.durable import replace_file, write_file
 from echelon.errors import RunExists, StateTrouble, from_os_error
-from echelon.model.job import NAME_LENGTH
 from echelon.notebook.kept.volume import RunVolume
 from echelon.notebook.picture.graph import Node
 from echelon.values import frozen
@@ -38,8 +37,6 @@ from echelon.values import frozen
 StepState = Literal["waiting", "running", "succeeded", "failed", "stopped", "not-reached", "cached", "kept"]
 HAS_VALUES: frozenset[str] = frozenset({"succeeded", "cached", "kept"})
 SCHEMA = 1
-_NUMBER = 6  # characters kept free in a pipeline's name for its number
-_STEP = 16  # characters kept free for the step in the name of its run
 _NEVER_LINKED = ("runs", "__pycache__")
 
 
@@ -117,23 +114,6 @@ class PipelineFolder:
     def results(self, step: str) -> Path:
         """The results of a step's run."""
         return self.path / "steps" / step
-
-
-def base_name(text: str) -> str:
-    """The name of a pipeline, short enough for its number and its steps."""
-    return text[: NAME_LENGTH - _NUMBER - _STEP].rstrip("-")
-
-
-def run_name(pipeline_run: str, step: str) -> str:
-    """The name of a step's run; of a long one, the end is a digest."""
-    import hashlib
-
-    plain = step.replace("_", "-")
-    name = f"{pipeline_run}-{plain}"
-    if len(name) <= NAME_LENGTH and plain.strip("-") == plain and "--" not in plain:
-        return name
-    suffix = hashlib.sha256(step.encode()).hexdigest()[:4]
-    return f"{name[: NAME_LENGTH - 5].rstrip('-')}-{suffix}"
 
 
 def make_folder(root: Path, name: str, taken: Iterable[str]) -> PipelineFolder:
