@@ -67,6 +67,7 @@ def test_an_order_to_stop_is_for_the_command_that_runs_now(home: Path, tmp_path:
     assert not is_to_stop(folder)
     with held(folder):
         assert order_stop(folder)
+        assert order_stop(folder)  # somebody is impatient
         assert is_to_stop(folder)
     (folder.path / "stop").touch()  # its command was killed
     with held(folder):

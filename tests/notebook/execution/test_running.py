@@ -413,3 +413,9 @@ def test_gpus_that_there_never_are_are_refused_before_the_first_step(cli: Call) 
     assert "gpus:N" in refused.stderr
     assert "ran a" not in refused.stdout
     assert not Path("runs").exists()
+    assert "--no-gpus" in refused.stderr
+    tried = cli("notebook", "run", "book.ipynb", "--no-gpus")
+    assert tried.returncode == 0, tried.stderr
+    limits = [("step:a limit:nvidia.com/gpu:4096 limit:amd.com/gpu:1 limit:cpu:1", "print('ran a')")]
+    write_book(Path("other.ipynb"), limits)
+    assert cli("notebook", "run", "other.ipynb", "--no-gpus").returncode == 0

@@ -72,6 +72,11 @@ for _command in (compile_notebook, up, open_, down):
     "--parallel", metavar="N", type=click.IntRange(min=1), help="workers at the same time (default: cores)"
 )
 @click.option(
+    "--no-gpus",
+    is_flag=True,
+    help="without the GPUs that tags ask for: to try a notebook where there are none",
+)
+@click.option(
     "--python",
     metavar="FILE",
     help="the Python that runs the steps (default: the active environment's; in pods, the image's)",
@@ -128,6 +133,7 @@ def run(notebook: Path, params: tuple[str, ...], **options: Any) -> int:
             cache=options["cache"],
             restarts=options["restarts"],
             parallel=options["parallel"],
+            no_gpus=options["no_gpus"],
             pods=_pod_settings(options),
             image=options["image"],
             volume=options["volume"],

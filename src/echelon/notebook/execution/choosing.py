@@ -70,6 +70,23 @@ def choose_place(pipeline: Pipeline, engine: Engine, options: Options, tell: Tel
     return _There(engine=engine, options=options, base=base, image=image, wanted=wanted, tell=tell)
 
 
+def without_gpus(pipeline: Pipeline) -> Pipeline:
+    """The same pipeline for a place that has no GPUs: none of its steps asks for one. Pure."""
+    steps = tuple(
+        replace(
+            step,
+            size=replace(step.size, gpus=0),
+            options=replace(
+                step.options,
+                gpus=None,
+                limits={name: text for name, text in step.options.limits.items() if "gpu" not in name},
+            ),
+        )
+        for step in pipeline.steps
+    )
+    return replace(pipeline, steps=steps)
+
+
 def check_gpus(choice: Choice, steps: Iterable[Step], engine: Engine) -> None:
     """Raise if a step asks for GPUs that there never are: before those before it have run for hours."""
     for step in steps:
@@ -77,7 +94,10 @@ def check_gpus(choice: Choice, steps: Iterable[Step], engine: Engine) -> None:
             try:
                 find_plan(job_of(choice.settings_of(step)), engine)
             except Unplaceable as error:
-                hint = "the tags gpus:N and workers:N of its cells say how many; `echelon top` shows the GPUs"
+                hint = (
+                    "the tags gpus:N and workers:N of its cells say how many; `echelon top` shows the GPUs; "
+                    "--no-gpus runs it without"
+                )
                 raise Unplaceable(f"step {step.name}: {error.message}", hint=hint) from None
 
 

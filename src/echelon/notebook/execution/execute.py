@@ -62,6 +62,7 @@ class Options:
     cache: bool = False
     restarts: int = 0  # of a step, after a failure
     parallel: int | None = None  # workers at the same time
+    no_gpus: bool = False  # whatever the tags ask for
     pods: Settings = field(default_factory=Settings)  # in a cluster, for all steps
     image: str | None = None  # in a cluster, before the one that the notebook names
     volume: str | None = None  # in a cluster: pvc:NAME[/PATH] or new:[SIZE][@CLASS]

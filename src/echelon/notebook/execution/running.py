@@ -16,7 +16,7 @@ from echelon.errors import EchelonError, InvalidJob, UnknownRun
 from echelon.model.job import check_name
 from echelon.model.step_names import base_name, run_name
 from echelon.notebook.analysis.pipeline import Pipeline, read_pipeline, step_named
-from echelon.notebook.execution.choosing import check_gpus, check_same_place, choose_place
+from echelon.notebook.execution.choosing import check_gpus, check_same_place, choose_place, without_gpus
 from echelon.notebook.execution.execute import Execution, Options, Watcher
 from echelon.notebook.kept.folder import (
     HAS_VALUES,
@@ -68,7 +68,7 @@ def run_notebook(request: Request, engine: Engine, watcher: Watcher) -> Finished
     """Run a notebook; raises InvalidNotebook before anything exists if it cannot work."""
     again = request.start or request.only
     texts = request.parameters
-    pipeline = read_pipeline(request.notebook, None if again and not texts else texts)
+    pipeline = _read(request, None if again and not texts else texts)
     for text in pipeline.warnings:
         watcher.notice(text)
     name = base_name(request.name or pipeline.name)
@@ -84,7 +84,7 @@ def run_notebook(request: Request, engine: Engine, watcher: Watcher) -> Finished
         if texts and dict(texts) != dict(record.given):
             watcher.notice("steps that are not run again were made with other parameters")
         if not texts and record.given:
-            pipeline = read_pipeline(request.notebook, record.given)
+            pipeline = _read(request, record.given)
         check_gpus(choice, [step for step in pipeline.steps if step.name in todo], engine)
     else:
         check_gpus(choice, pipeline.steps, engine)
@@ -138,6 +138,11 @@ def run_notebook(request: Request, engine: Engine, watcher: Watcher) -> Finished
     return Finished(record=finished, folder=folder)
 
 
+def _read(request: Request, parameters: Mapping[str, str] | None) -> Pipeline:
+    found = read_pipeline(request.notebook, parameters)
+    return without_gpus(found) if request.options.no_gpus else found
+
+
 def _refused(record: PipelineRecord, todo: Collection[str], error: EchelonError) -> PipelineRecord:
     """A pipeline run of which nothing can start."""
     why = StepRecord(state="failed", reason=error.message, hint=error.hint or "", exit_code=error.exit_code)
@@ -159,7 +164,7 @@ class Preview:
 
 def preview_notebook(request: Request, engine: Engine, watcher: Watcher) -> Preview:
     """What `run_notebook` would submit; nothing is made that stays."""
-    pipeline = read_pipeline(request.notebook, request.parameters)
+    pipeline = _read(request, request.parameters)
     for text in pipeline.warnings:
         watcher.notice(text)
     choice = choose_place(pipeline, engine, request.options, watcher.notice)

@@ -184,7 +184,10 @@ def order_stop(folder: PipelineFolder) -> bool:
     """
     if not is_held(folder):
         return False
-    write_file(folder.path / "stop", b"")
+    try:
+        (folder.path / "stop").touch(0o600)
+    except OSError as error:
+        raise from_os_error(error, folder.path) from None
     return True
 
 
