@@ -11,8 +11,9 @@ from typing import TypeVar
 from echelon.engines.base import Engine, RunDamaged, current_user
 from echelon.engines.choose import CLUSTER, LOCAL, choose_engine
 from echelon.engines.recent import started_from
-from echelon.errors import EchelonError, UnknownRun, Unreachable
+from echelon.errors import EchelonError, InvalidJob, UnknownRun, Unreachable
 from echelon.model.run import RunRef, parse_uri
+from echelon.model.step_names import cut_names
 from echelon.preparation.sources import Target, find_surroundings, where_to_look
 
 Found = tuple[RunRef, Engine]
@@ -31,12 +32,27 @@ def find(
     """A run that exists: by its address, by its name, or the newest of this folder.
 
     A bare name that the default place does not know is looked up in the other one, unless the target names a
-    place. `tell` is told what was found where the user has not said it; `keep_stdin` is for a command that
-    starts the run and stays."""
+    place. The name of a notebook's step may be the uncut one. `tell` is told what was found where the user
+    has not said it; `keep_stdin` is for a command that starts the run and stays."""
     if uri is None:
         found = _newest(target)
         tell(f"run {found[0].name}, the newest of this folder")
         return found
+    try:
+        return _named(uri, target, tell, keep_stdin=keep_stdin)
+    except (InvalidJob, UnknownRun) as error:
+        unknown: EchelonError = error
+        for name in () if "://" in uri else cut_names(uri):
+            try:
+                return _named(name, target, tell, keep_stdin=keep_stdin)
+            except UnknownRun as other:
+                unknown = other if isinstance(unknown, InvalidJob) else unknown
+        if isinstance(unknown, InvalidJob) and unknown.field == "name":
+            unknown.hint = "`echelon ps -a` lists the runs"  # and not a name that a run might have
+        raise unknown from None
+
+
+def _named(uri: str, target: Target, tell: Tell, *, keep_stdin: bool) -> Found:
     try:
         return _read(uri, target, keep_stdin=keep_stdin)
     except UnknownRun as error:

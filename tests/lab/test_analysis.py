@@ -80,7 +80,7 @@ def test_all_cells_that_are_wrong_by_themselves_are_shown_at_once() -> None:
 def test_all_that_does_not_fit_is_shown_at_once_each_at_its_cell() -> None:
     found = looked_at(
         ("functions", "def f():\n    return nowhere"),
-        ("step:load", "data, more = 1, 2\nprint(dato)"),
+        ("step:load", "data, more = f(), 2\nprint(dato)"),
         ("step:train", "print(data)\nprint(more)\nprint(lost, lots)"),
         ("step:look prev:load", "lines = (line for line in data)\nprint(lost)"),
         ("step:end prev:look", "list(lines)"),

@@ -104,6 +104,29 @@ def test_the_dark_theme_the_keyboard_and_a_cluster_that_does_not_answer(
 
 
 @pytest.mark.slow
+def test_all_is_seen_in_a_narrow_panel_and_the_pipeline_is_named_and_compiled(
+    home: Path, tmp_path: Path
+) -> None:
+    branches = [
+        ("step:by_hand prev:load_digits", "hand = [*digits]"),
+        ("step:by_network prev:load_digits distribute:torch workers:2", "network = [*digits]"),
+        ("step:by_chance prev:load_digits", "chance = [*digits]"),
+    ]
+    cells = [
+        ("step:load_digits", "digits = [1, 2, 3]"),
+        *branches,
+        ("step:compare prev:by_hand prev:by_network prev:by_chance", "best = max(hand + network + chance)"),
+        ("step:report prev:compare", "print(best)"),
+    ]
+    write_book(Path("book.ipynb"), cells, KERNEL)
+    assert told_by_visitor("whole", tmp_path) == ["seen", "compiled"]
+    about = json.loads(Path("book.ipynb").read_text())["metadata"]["kubeflow_notebook"]
+    assert about == {"pipeline_name": "Digits, again", "pipeline_description": "what it does"}
+    compile(Path("compiled/digits-again.py").read_text(), "digits-again.py", "exec")
+    assert "what it does" in Path("compiled/digits-again-run.yaml").read_text()
+
+
+@pytest.mark.slow
 def test_a_notebook_of_200_cells(home: Path, tmp_path: Path) -> None:
     cells = []
     for number in range(40):

@@ -67,6 +67,12 @@ def test_a_notebook_is_looked_at_tagged_run_and_continued(home: Path, tmp_path: 
         status, found = served.ask("analyse", asked)
         assert (status, found["problems"]) == (200, [])
         assert [step["name"] for step in found["steps"]] == ["load", "train"]
+        assert found["name"] == "book"
+        asked = {"path": "sub/book.ipynb", "kind": "python"}
+        assert served.ask("compile", asked) == (200, {"files": ["compiled/book.py"], "notes": []})
+        assert "# step train" in (folder / "compiled" / "book.py").read_text()
+        assert served.ask("compile", {**asked, "path": "../book.ipynb"})[0] == 404
+        assert served.ask("compile", {**asked, "kind": "tekton"})[1]["text"].endswith("it has no image")
         choice = {"steps": ["train"], "after": ["load"], "gpus": 1}
         status, found = served.ask("tags", {"cell": 4, "tags": {"4": ["mine"]}, "choice": choice})
         assert found == {"tags": {"4": ["step:train", "prev:load", "limit:nvidia.com/gpu:1", "mine"]}}

@@ -130,6 +130,8 @@ def test_the_command_that_a_button_means() -> None:
     assert command_of(notebook, asked, "/usr/bin/python3") == [
         *words, "--on", "local", "--param", "lr=0.1 or so", "--python", "/usr/bin/python3",
     ]  # fmt: skip
+    asked = Asked(path="my book.ipynb", no_gpus=True)
+    assert command_of(notebook, asked, None) == [*words, "--on", "local", "--no-gpus"]
     asked = Asked(path="my book.ipynb", in_cluster=True, start="train", image="my/torch")
     assert command_of(notebook, asked, "python3") == [
         *words, "--on", "k8s", "--from", "train", "--image", "my/torch",

@@ -146,7 +146,7 @@ def visit(page: Page, shots: Path) -> None:
     expect(panel.locator("li[data-step=train]")).to_have_attribute("data-state", "failed")
     expect(cell(page, 3).locator(".echelon-notes")).to_contain_text("ValueError: no luck")
     expect(cell(page, 3).locator(".echelon-notes pre")).to_contain_text("Traceback")
-    expect(panel.get_by_role("status")).to_contain_text("did not succeed")
+    expect(panel.get_by_role("status")).to_contain_text("failed, ")
     show(page, shots, "failed")
     assert not hard_to_read(page)
     cell(page, 3).locator(".cm-content").click()
@@ -173,7 +173,8 @@ def looks(page: Page, shots: Path) -> None:
     for name, state in {"load": "succeeded", "train": "failed", "look": "not-reached"}.items():
         expect(panel.locator(f"li[data-step={name}]")).to_have_attribute("data-state", state)
     show(page, shots, "dark")
-    panel.locator("details > summary").click()
+    for summary in panel.locator("details > summary").all():
+        summary.click()
     cell(page, 2).locator(".jp-InputArea-editor").click()
     expect(panel.get_by_role("heading", name="Cell 2")).to_be_visible()
     assert not hard_to_read(page)
@@ -264,6 +265,58 @@ def large(page: Page, shots: Path) -> None:
     print("quiet", flush=True)
 
 
+def whole(page: Page, shots: Path) -> None:
+    """A panel as narrow as JupyterLab opens it: all of the graph, and every choice in full."""
+    panel = page.locator(".echelon-panel")
+    page.get_by_role("tab", name="Pipeline").click()
+    expect(panel.locator("g.step")).to_have_count(6)
+    cell(page, 2).locator(".jp-InputArea-editor").click()
+    expect(panel.get_by_label("Runs as")).to_be_visible()
+    show(page, shots, "narrow")
+    outside = panel.locator(".echelon-graph").evaluate(
+        """(graph) => [...graph.querySelectorAll("g.step, text")].filter(each =>
+            each.getBoundingClientRect().right > graph.getBoundingClientRect().right
+            || each.getBoundingClientRect().bottom > graph.getBoundingClientRect().bottom).length
+            + (graph.scrollWidth > graph.clientWidth) + (graph.scrollHeight > graph.clientHeight)"""
+    )
+    assert not outside, "a part of the graph is not seen"
+    cut = panel.evaluate(
+        """(panel) => [...panel.querySelectorAll("select")].filter(one => one.offsetParent).flatMap(field => {
+            const style = getComputedStyle(field), pen = document.createElement("canvas").getContext("2d");
+            pen.font = `${style.fontSize} ${style.fontFamily}`;
+            const arrow = 16, sides = parseFloat(style.paddingLeft) + parseFloat(style.paddingRight);
+            const texts = [...field.options].map(option => option.text);
+            return texts.filter(text => pen.measureText(text).width > field.clientWidth - sides - arrow);
+        })"""
+    )
+    assert not cut, cut
+    assert not hard_to_read(page)
+    panel.get_by_role("button", name="Larger").click()
+    show(page, shots, "larger")
+    expect(panel.locator(".echelon-graph.echelon-large")).to_have_count(1)
+    panel.get_by_role("button", name="Larger").click()
+    print("seen", flush=True)
+
+    # The pipeline's name and description are the notebook's own.
+    expect(panel.get_by_label("Name", exact=True)).to_have_value("")
+    panel.get_by_label("Name", exact=True).fill("Digits, again")
+    page.keyboard.press("Enter")
+    panel.get_by_label("Description").fill("what it does")
+    panel.get_by_text("Compile", exact=True).first.click()
+    panel.get_by_role("button", name="Compile").click()
+    expect(panel.get_by_text("Wrote compiled/digits-again.py.")).to_be_visible()
+    panel.get_by_label("For", exact=True).select_option("tekton")
+    panel.get_by_role("button", name="Compile").click()
+    expect(panel.get_by_text("has no image")).to_be_visible()
+    panel.get_by_text("For the cluster").click()
+    panel.get_by_label("Image", exact=True).last.fill("python:3.12")
+    panel.get_by_role("button", name="Compile").click()
+    expect(panel.get_by_text("Wrote compiled/digits-again-needed.yaml and compiled/")).to_be_visible()
+    show(page, shots, "compiled")
+    assert not hard_to_read(page)
+    print("compiled", flush=True)
+
+
 def wait_for(page: Page, is_so: Callable[[], bool]) -> None:
     for _ in range(int(SECONDS * 10)):
         if is_so():
@@ -276,7 +329,7 @@ def clustered(page: Page, shots: Path) -> None:
     """Two steps in the pods of a real cluster; the second one fails, and goes on there once it is mended."""
     panel = page.locator(".echelon-panel")
     page.get_by_role("tab", name="Pipeline").click()
-    panel.locator("details > summary").click()
+    panel.locator("details > summary").filter(has_text="For the cluster").click()
     panel.get_by_label("Image", exact=True).last.fill(os.environ["ECHELON_VISIT_IMAGE"])
     panel.get_by_label("Volume").fill("new:50Mi@shared")
     panel.get_by_role("button", name="Run in the cluster").click()
@@ -308,7 +361,7 @@ def clustered(page: Page, shots: Path) -> None:
     print("continued", flush=True)
 
 
-VISITS = {"plain": visit, "looks": looks, "large": large, "cluster": clustered}
+VISITS = {"plain": visit, "looks": looks, "large": large, "whole": whole, "cluster": clustered}
 
 
 def main(name: str, chromium: str, address: str, shots: Path) -> None:

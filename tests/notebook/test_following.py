@@ -20,9 +20,11 @@ from echelon.notebook.kept.folder import (
     StepRecord,
     held,
     is_held,
+    is_to_stop,
+    order_stop,
     write_record,
 )
-from echelon.notebook.kept.noted import cached_pipelines, forget_pipeline, note_pipeline, noted
+from echelon.notebook.kept.noted import forget_pipeline, note_pipeline, noted, noted_pipelines
 
 Call = Callable[..., subprocess.CompletedProcess[str]]
 # The second step waits for a file, so that the first is over while the pipeline is not.
@@ -44,20 +46,32 @@ def folder_with(root: Path, name: str, *states: str) -> PipelineFolder:
     return folder
 
 
-def test_only_those_from_the_cache_have_a_row_of_their_own(home: Path, tmp_path: Path) -> None:
-    folder_with(tmp_path, "a-1", "cached", "cached")
-    folder_with(tmp_path, "b-1", "cached", "succeeded")
+def test_those_that_are_noted_are_found_by_their_names(home: Path, tmp_path: Path) -> None:
+    folder = folder_with(tmp_path, "a-1", "cached", "cached")
     (tmp_path / "c-1").mkdir()
     note_pipeline(PipelineFolder(tmp_path / "c-1"))  # its record is gone
-    (found,) = cached_pipelines()
-    row = found.summary("local")
-    assert (row.name, row.state, row.ended, row.pipeline) == ("a-1", "succeeded", 5.0, None)
-    assert row.command == "notebook, 2 steps from the cache"
-    assert noted("b-1") is not None
+    (found,) = noted_pipelines()
+    assert (found.record.name, found.held) == ("a-1", False)
+    with held(folder):
+        (found,) = noted_pipelines()
+    assert found.held
     assert noted("c-1") is None
     assert noted("k8s://team/a-1") is None
     forget_pipeline("a-1")
     assert noted("a-1") is None
+
+
+def test_an_order_to_stop_is_for_the_command_that_runs_now(home: Path, tmp_path: Path) -> None:
+    folder = folder_with(tmp_path, "a-1", "waiting")
+    assert not order_stop(folder)
+    assert not is_to_stop(folder)
+    with held(folder):
+        assert order_stop(folder)
+        assert order_stop(folder)  # somebody is impatient
+        assert is_to_stop(folder)
+    (folder.path / "stop").touch()  # its command was killed
+    with held(folder):
+        assert not is_to_stop(folder)
 
 
 def test_a_look_at_who_runs_the_steps_keeps_nobody_away(home: Path, tmp_path: Path) -> None:
@@ -126,3 +140,20 @@ def test_one_that_fails_and_one_from_the_cache(cli: Call) -> None:
     assert Path("runs/good-2/notebook.ipynb").exists()
     assert cli("notebook", "run", "good.ipynb", "--cache").returncode == 0  # good-3
     assert "good-3" in cli("rm", "--finished").stdout
+
+
+@pytest.mark.slow
+def test_names_that_were_cut_are_known_uncut(cli: Call) -> None:
+    book, step = "a-rather-long-notebook-name", "load_the_training_data"
+    write_book(Path(f"{book}.ipynb"), [(f"step:{step}", "print('loaded')")])
+    assert cli("notebook", "run", f"{book}.ipynb").returncode == 0
+    for typed in (f"{book}-1-{step}", f"{book}-1-{step.replace('_', '-')}", f"{book}-1"):
+        assert cli("logs", typed).stdout == "loaded\n"
+        assert cli("status", typed).returncode == cli("wait", typed).returncode == 0
+    unknown = cli("logs", f"{book}-2-{step}")
+    assert unknown.returncode == 111
+    suggested = unknown.stderr.partition("did you mean '")[2].partition("'")[0]
+    assert suggested in cli("ps", "-a", "-q").stdout.split()
+    assert "for example" not in cli("logs", "My_Run").stderr  # no run has that name
+    assert cli("rm", f"{book}-1").returncode == 0
+    assert cli("ps", "-a", "-q").stdout == ""

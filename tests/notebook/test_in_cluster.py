@@ -55,3 +55,37 @@ def test_a_pipeline_in_pods_goes_on_after_a_step_that_had_too_little_memory(term
     assert gone.returncode == 110
     record = json.loads(terminal.read("book-1", "pipeline.json"))
     assert [step["state"] for step in record["steps"].values()] == ["kept", "succeeded"]
+
+
+def test_a_stop_lets_no_waiting_step_start_and_a_killed_command_is_lost(terminal: Terminal) -> None:
+    cells = [
+        ("imports", "import pathlib, time"),
+        ("step:first", "print('first began', flush=True)\ntime.sleep(600)"),
+        ("step:second", "pathlib.Path('second').touch()"),
+    ]
+    write_book(terminal.folder / "two.ipynb", cells)
+    words = ("notebook", "run", "two.ipynb", "--image", terminal.image, "--volume", "new:50Mi@shared")
+
+    def state_of(name: str) -> set[str]:
+        listed = [line.split() for line in terminal.call("ps", "-a").stdout.splitlines()]
+        told = json.loads(terminal.call("status", name, "-o", "json").stdout)
+        return {told["state"], *(row[1] for row in listed if row[0] == name)}
+
+    command = terminal.start(*words, "--parallel", "1")
+    command.wait_for("first began")
+    stopped = terminal.call("stop", "two-1")
+    assert "two-1 stopped" in stopped.stdout, stopped.stderr
+    assert command.wait() == 143
+    record = json.loads(terminal.read("two-1", "pipeline.json"))
+    assert [step["state"] for step in record["steps"].values()] == ["stopped", "not-reached"]
+    assert "two-1-second" not in terminal.call("ps", "-a", "-q").stdout
+    assert state_of("two-1") == {"stopped"}
+
+    command = terminal.start(*words, "--parallel", "1")
+    command.wait_for("first began")
+    command.process.kill()
+    command.wait()
+    assert state_of("two-2") == {"running"}  # its step goes on
+    assert "two-2 lost" in terminal.call("stop", "two-2").stdout
+    assert state_of("two-2") == {"lost"}
+    terminal.call("rm", "two-1", "two-2")

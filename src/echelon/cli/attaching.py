@@ -28,33 +28,49 @@ def find_run_or_steps(name: str | None, target: Mapping[str, str | None]) -> Run
 
 
 def attach_all(
-    names: tuple[str, ...], target: Mapping[str, str | None], held: list[Holding] | None = None
+    names: tuple[str, ...],
+    target: Mapping[str, str | None],
+    held: list[Holding] | None = None,
+    stopping: list[Found] | None = None,
 ) -> tuple[list[Run], EchelonError | None]:
     """The runs of those names, and what is wrong with the first that is none: the others are not kept waiting
-    for it. The name of a notebook's pipeline stands for all of its steps; `held` gets the pipelines.
+    for it. The name of a notebook's pipeline stands for all of its steps. `held`, of a command that removes
+    them, gets the pipelines; so does `stopping`, of one that stops them, and no further step of those starts.
     """
     from echelon.errors import EchelonError, UnknownRun
     from echelon.handle import Run
 
     handles: list[Run] = []
-    held = [] if held is None else held
     trouble: EchelonError | None = None
     for name in dict.fromkeys(names):
         try:
             ref, engine = find_engine(name, target)
             handles.append(Run(ref, engine))
-            held += _holding(handles[-1], engine)
+            if held is not None:
+                held += _holding(handles[-1], engine)
         except UnknownRun as error:
-            from echelon.notebook.removing import Holding
-
             found = _find_pipeline(name, target, error)
             if found is None:
                 trouble = trouble or error
                 continue
+            if stopping is not None:
+                from echelon.cli.printing.render import notice
+                from echelon.notebook.following import start_no_more
+
+                found = start_no_more(found, notice)
+                stopping.append(found)
+            if held is not None:
+                from echelon.notebook.removing import Holding, check_removable
+
+                try:
+                    check_removable(found)
+                except EchelonError as goes_on:
+                    trouble = trouble or goes_on
+                    continue
+                held.append(Holding(pipeline=found.pipeline, engine=found.engine))
+                for step in found.steps:
+                    held += _holding(step, found.engine)
             handles += found.steps
-            held.append(Holding(pipeline=name, engine=found.engine))
-            for step in found.steps:
-                held += _holding(step, found.engine)
         except EchelonError as error:
             trouble = trouble or error
     return handles, trouble
@@ -69,9 +85,7 @@ def _find_pipeline(name: str, target: Mapping[str, str | None], unknown: Unknown
 
 
 def _holding(run: Run, engine: Engine) -> list[Holding]:
-    """The pipeline that a run in a cluster is a step of, if it is one: it has a volume."""
-    if engine.volumes is None:
-        return []
+    """The pipeline that a run is a step of, if it is one."""
     from echelon.notebook.removing import holding_of
 
     found = holding_of(run, engine)

@@ -10,7 +10,7 @@ from echelon.errors import EchelonError
 from echelon.notebook.analysis.cells import InvalidNotebook, Notebook, notebook_of
 from echelon.notebook.analysis.dataflow import StepFlow
 from echelon.notebook.analysis.parameters import Code, Parameter, kind_of
-from echelon.notebook.analysis.pipeline import Pipeline, Step, pipeline_of, size_of
+from echelon.notebook.analysis.pipeline import Pipeline, Step, name_of, pipeline_of, size_of
 from echelon.notebook.analysis.steps import Gathered, gather_steps
 from echelon.notebook.analysis.tagging import Choice, choice_of
 from echelon.notebook.picture.drawing import as_svg
@@ -63,6 +63,7 @@ class Analysis:
     """A notebook. With problems there may be no graph, and there are no variables in it."""
 
     cells: tuple[CellView, ...]
+    name: str  # of the pipeline, as its runs have it
     problems: tuple[Problem, ...] = ()
     warnings: tuple[str, ...] = ()
     steps: tuple[StepView, ...] = ()
@@ -82,7 +83,9 @@ def analyse(document: Mapping[str, Any], path: Path) -> Analysis:
         problems += map(problem_of, (error, *error.others))
     if gathered is None:
         steps = _steps_by_tags(notebook)
-        return Analysis(cells=_cells(notebook, steps), problems=tuple(problems), steps=steps)
+        return Analysis(
+            cells=_cells(notebook, steps), name=name_of(notebook), problems=tuple(problems), steps=steps
+        )
     steps = tuple(
         StepView(name=step.name, cells=tuple(code.cell for code in step.cells), after=step.after)
         for step in gathered.steps
@@ -90,6 +93,7 @@ def analyse(document: Mapping[str, Any], path: Path) -> Analysis:
     drawn = pipeline or _outline(notebook, gathered)
     return Analysis(
         cells=_cells(notebook, steps, gathered.prelude),
+        name=name_of(notebook),
         problems=tuple(problems),
         warnings=pipeline.warnings if pipeline is not None else gathered.warnings,
         steps=steps,

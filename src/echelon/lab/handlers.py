@@ -24,11 +24,15 @@ from echelon.errors import EchelonError
 from echelon.lab import state
 from echelon.lab.analysis import analyse, problem_of
 from echelon.lab.dashboard import Dashboards
-from echelon.lab.requests import Asked, Document, Named, Tagging, within
+from echelon.lab.requests import Asked, Compiling, Document, Named, Tagging, within
 from echelon.lab.starting import Starter
 from echelon.notebook.analysis.cells import read_notebook
+from echelon.notebook.analysis.pipeline import read_pipeline
 from echelon.notebook.analysis.tagging import followed, retagged
+from echelon.notebook.export.files import compiled, write_files
+from echelon.notebook.export.tekton import Wishes
 
+_COMPILED = "compiled"  # the folder beside a notebook that compiled ones come to
 _REFUSED = 422  # what the user asked for cannot be; the answer says why
 
 
@@ -114,6 +118,15 @@ def _stop(handler: _Handler, body: bytes) -> object:
     return {"troubles": state.stop(state.run_of(handler.notebook(asked.path), asked.name or ""))}
 
 
+def _compile(handler: _Handler, body: bytes) -> object:
+    asked = decode(body, Compiling)
+    notebook = handler.notebook(asked.path)
+    wishes = Wishes(image=asked.image or "", namespace=asked.namespace or "")
+    made = compiled(read_pipeline(notebook, asked.parameters), asked.kind, wishes)
+    written = write_files(made.files, notebook.parent / _COMPILED)
+    return {"files": [str(path.relative_to(notebook.parent)) for path in written], "notes": made.notes}
+
+
 def _dashboard(handler: _Handler, body: bytes) -> object:
     asked = decode(body, Named)
     found = state.run_of(handler.notebook(asked.path), asked.name or "")
@@ -127,6 +140,7 @@ _ANSWERS = {
     "state": _state,
     "output": _output,
     "stop": _stop,
+    "compile": _compile,
     "dashboard": _dashboard,
 }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from echelon.notebook.analysis.tagging import Choice
 from echelon.values import frozen
@@ -36,10 +36,22 @@ class Asked:
     path: str
     parameters: dict[str, str] = field(default_factory=dict)
     in_cluster: bool = False
+    no_gpus: bool = False
     start: str | None = None
     image: str | None = None
     volume: str | None = None
     context: str | None = None
+    namespace: str | None = None
+
+
+@frozen
+class Compiling:
+    """A saved notebook to be compiled, and what for; `image` and `namespace` are for Tekton."""
+
+    path: str
+    kind: Literal["tekton", "python"]
+    parameters: dict[str, str] = field(default_factory=dict)
+    image: str | None = None
     namespace: str | None = None
 
 

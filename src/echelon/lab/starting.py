@@ -35,6 +35,8 @@ def command_of(notebook: Path, asked: Asked, python: str | None) -> list[str]:
     words += ["--on", CLUSTER if asked.in_cluster else LOCAL]
     for name, text in asked.parameters.items():
         words += ["--param", f"{name}={text}"]
+    if asked.no_gpus:
+        words += ["--no-gpus"]
     if asked.start is not None:
         words += ["--from", asked.start]
     if asked.in_cluster:

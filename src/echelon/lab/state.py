@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +14,17 @@ from echelon.engines.choose import CLUSTER, LOCAL, choose_engine
 from echelon.errors import EchelonError, UnknownRun
 from echelon.handle import Run
 from echelon.model.run import parse_uri
-from echelon.model.status import FINAL
+from echelon.model.status import FINAL, RunSummary
 from echelon.model.surroundings import Surroundings
 from echelon.notebook.analysis.cells import read_notebook
-from echelon.notebook.kept.folder import PipelineRecord, StepRecord, is_held
+from echelon.notebook.kept.folder import PipelineRecord, StepRecord, order_stop
 from echelon.notebook.kept.noted import Noted, noted, noted_pipelines
 from echelon.notebook.removing import steps_of
+from echelon.notebook.standing import StepStanding, standing_of
 from echelon.preparation.sources import Target, where_to_look
 from echelon.values import frozen
 
 _LINES = 200  # of a step's output: what a panel can show
-_NOT_OVER = ("running", "waiting")
 
 
 @frozen
@@ -48,6 +49,8 @@ class RunState:
     """How a pipeline run stands."""
 
     name: str
+    state: str
+    reason: str
     over: bool
     in_cluster: bool
     results: str  # seen from the notebook's folder
@@ -71,16 +74,17 @@ def run_of(notebook: Path, name: str) -> Noted:
 
 def state_of(found: Noted) -> RunState:
     """How a pipeline run stands now."""
-    over = not is_held(found.folder)
-    if over:  # its end may have come between two looks
-        found = noted(found.record.name) or found
-    ids = _cell_ids(found) if over else ()
+    found = noted(found.record.name) or found  # its end may have come between two looks
+    ids = () if found.held else _cell_ids(found)
+    standing = standing_of(found.record.name, found.record, _rows(found), held=found.held)
     return RunState(
         name=found.record.name,
-        over=over,
+        state=standing.state,
+        reason=standing.reason,
+        over=standing.state != "running",  # a step may outlive the command that ran it
         in_cluster=bool(found.record.on),
         results=_near(found.folder.path, Path(found.record.notebook).parent),
-        steps=tuple(_step(name, step, ids, over=over) for name, step in found.record.steps.items()),
+        steps=tuple(_step(step, found.record.steps[step.name], ids) for step in standing.steps),
         metrics={key: value for step in found.record.steps.values() for key, value in step.metrics.items()},
     )
 
@@ -97,6 +101,7 @@ def last_lines(found: Noted, step: str) -> list[str]:
 
 def stop(found: Noted) -> list[str]:
     """Stop the steps that run; the command that runs them leaves the others out. Returns what went wrong."""
+    order_stop(found.folder)  # before the look at what runs: no step starts after it
     troubles = []
     engine = _engine_of(found.record)
     for row in steps_of(engine, found.record.name):
@@ -146,17 +151,25 @@ def _cell_ids(found: Noted) -> Sequence[str]:
         return ()
 
 
-def _step(name: str, step: StepRecord, ids: Sequence[str], *, over: bool) -> StepState:
-    lost = over and step.state in _NOT_OVER
+def _rows(found: Noted) -> Sequence[RunSummary]:
+    """The runs of its steps, where its record cannot tell: the command that ran them was killed."""
+    if found.held or all(step.state != "running" for step in found.record.steps.values()):
+        return ()
+    with suppress(EchelonError, OSError):
+        return steps_of(_engine_of(found.record), found.record.name)
+    return ()
+
+
+def _step(standing: StepStanding, step: StepRecord, ids: Sequence[str]) -> StepState:
     return StepState(
-        name=name,
-        state="lost" if lost else step.state,
-        started=step.started,
-        ended=step.ended,
+        name=standing.name,
+        state=standing.state,
+        started=standing.started,
+        ended=standing.ended,
         cell=step.cell,
         line=step.line,
         cell_id=ids[step.cell - 1] if step.cell is not None and step.cell <= len(ids) else "",
-        reason="the command that ran it has ended" if lost else step.reason,
+        reason=standing.reason,
         hint=step.hint,
         traceback=step.traceback,
         has_output=bool(step.run) and step.state != "cached",

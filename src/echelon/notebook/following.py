@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from echelon.engines.choose import LOCAL
@@ -12,13 +13,14 @@ from echelon.errors import InvalidJob, RunTimedOut
 from echelon.handle import Run
 from echelon.model.copy import LeftOut
 from echelon.model.run import parse_uri
-from echelon.model.status import Status
-from echelon.notebook.kept.folder import HAS_VALUES, is_held
+from echelon.model.status import FINAL, Status
+from echelon.notebook.kept.folder import is_held, order_stop
 from echelon.notebook.kept.noted import noted
 from echelon.notebook.removing import Found, steps_of
+from echelon.notebook.standing import PipelineStanding, exit_code_of, standing_of
 
 _PULSE = 0.5  # seconds between two looks for steps that have started
-_OWN = ("secret", "lock", "program", "values")  # of a pipeline's folder: no results
+_OWN = ("secret", "lock", "stop", "program", "values")  # of a pipeline's folder: no results
 
 
 def runs_as_they_start(found: Found, deadline: float | None = None) -> Iterator[Run]:
@@ -46,12 +48,36 @@ def exit_code(found: Found, ended: Sequence[Status]) -> int:
     """What a pipeline run that is over exits with: as the command that ran it."""
     codes = [status.exit_code for status in ended if status.exit_code]
     known = None if found.noted is None else noted(found.pipeline)
+    return next(iter(codes), 0) if known is None else exit_code_of(known.record, codes)
+
+
+def standing_now(found: Found) -> PipelineStanding:
+    """How it stands, looked at anew."""
+    rows = steps_of(found.engine, found.pipeline)
+    known = None if found.noted is None else noted(found.pipeline)
     if known is None:
-        return next(iter(codes), 0)
-    steps = known.record.steps.values()
-    if all(step.state in HAS_VALUES for step in steps):
-        return 0
-    return next((step.exit_code for step in steps if step.exit_code), next(iter(codes), 1))
+        return standing_of(found.pipeline, None, rows or found.rows)
+    return standing_of(found.pipeline, known.record, rows, held=known.held)
+
+
+def start_no_more(found: Found, tell: Callable[[str], object]) -> Found:
+    """Let the command that runs its steps start none any more; returns it with the steps that are there then,
+    for the caller to stop. Whichever starts at that moment, that command stops.
+    """
+    if found.noted is not None:
+        order_stop(found.noted.folder)
+    elif any(row.state not in FINAL for row in found.rows):
+        tell(
+            f"{found.pipeline} was not started by this machine: the command that runs its steps, if it still "
+            "does, starts the next one; stop it there"
+        )
+    return replace(found, rows=steps_of(found.engine, found.pipeline))
+
+
+def wait_until_over(found: Found, deadline: float) -> None:
+    """Wait for the end of the command that runs its steps; raises RunTimedOut."""
+    for _ in runs_as_they_start(found, deadline):
+        pass
 
 
 def get_results(

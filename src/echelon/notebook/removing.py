@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 
 from echelon.engines.base import Engine, RunDamaged
 from echelon.engines.choose import CLUSTER, LOCAL, choose_engine
-from echelon.errors import StateTrouble, Unreachable
+from echelon.errors import RunExists, StateTrouble, Unreachable
 from echelon.finding import look_elsewhere
 from echelon.handle import Run
 from echelon.model.engine.volume import Volume
 from echelon.model.job import PIPELINE
 from echelon.model.run import parse_uri
 from echelon.model.status import RunSummary
+from echelon.model.step_names import cut_names
 from echelon.notebook.execution.pods import MOUNT
 from echelon.notebook.kept.noted import Noted, forget_pipeline, noted
 from echelon.notebook.kept.volume import RUN_LABEL, VOLUME_LABEL
@@ -51,8 +52,8 @@ class Holding:
 
 
 def find_pipeline(name: str, target: Target, *, elsewhere: bool = True) -> Found | None:
-    """The user's pipeline run of that name: in the default place and, unless one is named or `elsewhere` is
-    False, in the other.
+    """The user's pipeline run of that name, which may be the uncut one: in the default place and, unless one
+    is named or `elsewhere` is False, in the other.
     """
     looked = where_to_look(target, find_surroundings())
     first = looked.on or LOCAL
@@ -60,12 +61,7 @@ def find_pipeline(name: str, target: Target, *, elsewhere: bool = True) -> Found
 
     def look(place: str) -> Found | None:
         engine = choose_engine(place, context=looked.context, namespace=looked.namespace)
-        rows, known = steps_of(engine, name), noted(name)
-        if known is not None and known.record.on != (engine.traits.place if engine.traits.remote else ""):
-            known = None  # another one, elsewhere
-        if not rows and not (known is not None and known.is_cached) and not _labelled(engine, name):
-            return None
-        return Found(pipeline=name, engine=engine, rows=rows, noted=known)
+        return next(filter(None, (_named(each, engine) for each in (name, *cut_names(name)))), None)
 
     here = look(first)
     if here is not None or target.on is not None or not elsewhere:
@@ -73,6 +69,15 @@ def find_pipeline(name: str, target: Target, *, elsewhere: bool = True) -> Found
     with suppress(Unreachable):
         return look_elsewhere(lambda: look(other))
     return None
+
+
+def _named(name: str, engine: Engine) -> Found | None:
+    rows, known = steps_of(engine, name), noted(name)
+    if known is not None and known.record.on != (engine.traits.place if engine.traits.remote else ""):
+        known = None  # another one, elsewhere
+    if not rows and known is None and not _labelled(engine, name):
+        return None
+    return Found(pipeline=name, engine=engine, rows=rows, noted=known)
 
 
 def steps_of(engine: Engine, name: str) -> tuple[RunSummary, ...]:
@@ -94,17 +99,26 @@ def holding_of(run: Run, engine: Engine) -> Holding | None:
     return Holding(pipeline=job.env[PIPELINE], engine=engine, volume=volume, made=made)
 
 
-def forget_pipelines(held: Iterable[Holding]) -> list[str]:
-    """Forget pipeline runs of which no step is left; returns those that were all from the cache."""
-    cached = []
-    for each in held:
-        known = noted(each.pipeline)
-        if known is None or steps_of(each.engine, each.pipeline):
+def forget_pipelines(held: Iterable[Holding], gone: Collection[str]) -> list[str]:
+    """Forget pipeline runs of which no step is left; returns those of which no run was removed: all came from
+    the cache, say. `gone` are the runs that were removed just now.
+    """
+    alone = []
+    for name, engine in {each.pipeline: each.engine for each in held}.items():
+        known = noted(name)
+        if known is None or known.held or steps_of(engine, name):
             continue
-        if known.is_cached:
-            cached.append(each.pipeline)
-        forget_pipeline(each.pipeline)
-    return cached
+        if not any(step.run in gone for step in known.record.steps.values()):
+            alone.append(name)
+        forget_pipeline(name)
+    return alone
+
+
+def check_removable(found: Found) -> None:
+    """Raise if a command runs steps of it: those that have ended are not taken from under it."""
+    if found.noted is not None and found.noted.held:
+        name = found.pipeline
+        raise RunExists(f"{name!r} goes on", hint=f"`echelon stop {name}` stops it")
 
 
 def remove_volumes(held: Iterable[Holding], tell: Tell) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from echelon.model.status import FINAL, RunSummary
-from echelon.notebook.folding import fold_pipelines
+from echelon.agent.gang.verdict import LOST_EXIT_CODE, STOPPED_EXIT_CODE
+from echelon.model.status import FINAL, RunSummary, State
 from echelon.notebook.kept.folder import HAS_VALUES, PipelineRecord, StepRecord
 from echelon.notebook.picture.drawing import Mark, as_svg
 from echelon.notebook.picture.graph import Node
@@ -18,7 +18,18 @@ SIGNS = {
     "not-reached": "○",
 }  # fmt: skip
 _WAITS = "…"
+_NOT_OVER = ("waiting", "running")
 _ABANDONED = "the command that ran its steps is gone; `echelon notebook run --from` goes on"
+_ENDS: dict[str, State] = {
+    "failed": "failed",
+    "lost": "lost",
+    "damaged": "failed",
+    "timed-out": "timed-out",
+    "stopped": "stopped",
+    "not-reached": "stopped",
+}  # fmt: skip - the worst first: what a step has that did not succeed, and what its pipeline run is then
+_ENDED: frozenset[str] = HAS_VALUES | set(_ENDS)
+_WORST_FIRST = ("failed", "lost", "damaged", "timed-out", "stopped", "running", "starting", "queued")
 
 
 @frozen
@@ -42,7 +53,7 @@ class PipelineStanding:
     """A pipeline run and its steps, in an order in which they can run; `graph` is () if it is not known."""
 
     name: str
-    state: str
+    state: State
     created: float
     ended: float | None = None
     reason: str = ""
@@ -61,13 +72,18 @@ class PipelineStanding:
 def standing_of(
     name: str, record: PipelineRecord | None, rows: Sequence[RunSummary], *, held: bool = False
 ) -> PipelineStanding:
-    """How it stands; `rows` are its steps' runs, as `ps` has them, and `held` says that a command runs it."""
+    """How it stands: the one answer for `ps`, `status`, `wait`, the dashboard and the panel. `rows` are its
+    steps' runs, as `ps` has them, and `held` says that a command runs it.
+    """
     if record is None:
         return _from_rows(name, rows)
     runs = {row.name: row for row in rows}
-    steps = tuple(_step(each, step, runs.get(step.run)) for each, step in record.steps.items())
+    steps = tuple(_step(each, step, runs.get(step.run), held=held) for each, step in record.steps.items())
     ends = [step.ended for step in steps if step.ended is not None]
-    state, reason = _state(steps, held=held)
+    state, reason = _state(steps, held=held, over=record.over)
+    spoiled = next((row for row in rows if row.state == "damaged"), None)
+    if spoiled is not None and not held:  # whatever it was: something has to be done about it
+        state, reason = "damaged", f"run {spoiled.name}: {spoiled.reason or 'its record cannot be read'}"
     return PipelineStanding(
         name=name,
         state=state,
@@ -88,7 +104,19 @@ def drawing_of(standing: PipelineStanding) -> str:
     return as_svg((*standing.graph, *others), marks)
 
 
-def _step(name: str, step: StepRecord, row: RunSummary | None) -> StepStanding:
+def exit_code_of(record: PipelineRecord, others: Sequence[int] = ()) -> int:
+    """What a pipeline run that is over exits with; `others` are exit codes of runs that its record may not
+    have.
+    """
+    steps = record.steps.values()
+    if record.over and all(step.state in HAS_VALUES for step in steps):
+        return 0
+    codes = (*(step.exit_code for step in steps if step.exit_code), *filter(None, others))
+    stopped = record.over and all(step.state not in _NOT_OVER for step in steps)
+    return next(iter(codes), STOPPED_EXIT_CODE if stopped else LOST_EXIT_CODE)
+
+
+def _step(name: str, step: StepRecord, row: RunSummary | None, *, held: bool) -> StepStanding:
     found = StepStanding(
         name=name,
         state=step.state,
@@ -100,30 +128,35 @@ def _step(name: str, step: StepRecord, row: RunSummary | None) -> StepStanding:
         cell=step.cell,
         line=step.line,
     )
-    if step.state == "running" and row is not None:  # its run knows better
-        found = replace(found, state=row.state, ended=row.ended, reason=row.reason or "")
+    if step.state == "running" and row is not None and row.created >= (step.started or 0.0):
+        found = replace(found, state=row.state, ended=row.ended, reason=row.reason or "")  # it knows better
+    elif step.state in _NOT_OVER and not held:
+        found = replace(found, state="lost", reason="the command that ran it is gone")
     return replace(found, sign=SIGNS.get(found.state, _WAITS))
 
 
-def _state(steps: Sequence[StepStanding], *, held: bool) -> tuple[str, str]:
+def _state(steps: Sequence[StepStanding], *, held: bool, over: bool) -> tuple[State, str]:
     states = {step.state for step in steps}
     if held:
-        return "running", ""
-    if states <= HAS_VALUES:
-        return "succeeded", ""
-    for bad in ("failed", "lost", "damaged", "timed-out", "stopped"):
+        waits = next((step for step in steps if step.run and step.reason and step.state not in _ENDED), None)
+        return "running", "" if waits is None else f"step {waits.name}: {waits.reason}"
+    if not states <= _ENDED:  # a run of it goes on
+        return "running", _ABANDONED
+    for bad, end in _ENDS.items():
         if bad in states:
             first = next(step for step in steps if step.state == bad)
             reason = f": {first.reason}" if first.reason else ""
-            return ("failed" if bad == "damaged" else bad), f"step {first.name}{reason}"
-    going = any(step.run is not None and step.state not in {*FINAL, *HAS_VALUES, "waiting"} for step in steps)
-    return ("running" if going else "stopped"), _ABANDONED
+            return end, _ABANDONED if bad == "lost" else f"step {first.name}{reason}"
+    return ("succeeded", "") if over else ("lost", _ABANDONED)
 
 
 def _from_rows(name: str, rows: Sequence[RunSummary]) -> PipelineStanding:
     """What the runs of steps tell by themselves: another machine has started them."""
     ordered = sorted(rows, key=lambda row: row.created)
-    (whole,) = fold_pipelines(ordered)
+    going = [row for row in ordered if row.state not in FINAL]
+    shown = going or ordered
+    worst = next((row for state in _WORST_FIRST for row in shown if row.state == state), shown[0])
+    ended = [row.ended for row in ordered if row.ended is not None]
     steps = tuple(
         StepStanding(
             name=row.name.removeprefix(f"{name}-"),
@@ -138,11 +171,11 @@ def _from_rows(name: str, rows: Sequence[RunSummary]) -> PipelineStanding:
     )
     return PipelineStanding(
         name=name,
-        state=whole.state,
-        reason=whole.reason or "",
-        created=whole.created,
-        ended=whole.ended,
-        owner=whole.owner,
-        own=whole.own,
+        state=worst.state,
+        reason=worst.reason or "",
+        created=ordered[0].created,
+        ended=None if going or not ended else max(ended),
+        owner=worst.owner,
+        own=worst.own,
         steps=steps,
     )

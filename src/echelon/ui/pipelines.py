@@ -43,18 +43,19 @@ class Pipelines:
         folder = noted_folder(name)
         if folder is None:
             return None
+        runs = is_held(folder)  # before the record: of one that is over, that is the last one
         try:
             about = (folder.path / "pipeline.json").stat()
         except (OSError, ValueError):
             return None
         stamp = (about.st_mtime_ns, about.st_ino)
         if (before := self._read.get(name)) is not None and before[0] == stamp:
-            return before[1]
+            return replace(before[1], held=runs)
         found = noted(name)
         if found is None or found.record.on != self._on:
             return None
         steps = {step: replace(each, files={}) for step, each in found.record.steps.items()}
-        short = replace(found, record=replace(found.record, steps=steps))
+        short = replace(found, record=replace(found.record, steps=steps), held=runs)
         self._read[name] = (stamp, short)
         return short
 
@@ -70,7 +71,7 @@ def _standing(name: str, known: Noted | None, rows: Sequence[RunSummary]) -> Pip
     own = [row for row in steps if row.own]
     if known is None:
         return standing_of(name, None, own or steps)  # another user may have one of the same name
-    return standing_of(name, known.record, own, held=is_held(known.folder))
+    return standing_of(name, known.record, own, held=known.held)
 
 
 def _in_short(found: PipelineStanding) -> dict[str, Any]:

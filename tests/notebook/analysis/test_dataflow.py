@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from tests.notebook.books import Cells, read_book
+from tests.notebook.books import Cells, new_folder, read_book, run_inside
 
 from echelon.notebook.analysis.cells import InvalidNotebook
 from echelon.notebook.analysis.flow import flow_of
@@ -154,8 +154,13 @@ def test_what_a_function_reads_comes_with_it(tmp_path: Path) -> None:
             [("step:a", "y = 1"), ("step:b", "x = 1\nprint(y)")],
             r"cell 2, line 2: step 'b' reads 'y', which step 'a' makes.*prev:a",
         ),
-        ([("step:a", "def f():\n    return nope")], "cell 1, line 1: 'nope' is defined nowhere"),
-        ([("functions", "def f():\n    return nope"), ("step:a", "1")], "cell 1, line 1: 'nope' is defined"),
+        ([("step:a", "def f():\n    return nope\nf()")], "cell 1, line 1: 'nope' is defined nowhere"),
+        (
+            [("functions", "def f():\n    return nope"), ("step:a", "f()")],
+            "cell 1, line 1: 'nope' is defined",
+        ),
+        ([("step:a", "x = [*map(lambda v: nope, [1])]")], "cell 1, line 1: 'nope' is defined nowhere"),
+        ([("step:a", "def f():\n    return nope"), ("step:b prev:a", "g = f")], "cell 1, line 1: 'nope' is"),
         ([("imports", "x = y"), ("step:a", "y = 1")], "cell 1, line 1: 'y' is not defined in the cells that"),
         (
             [
@@ -184,6 +189,23 @@ def test_what_can_never_work_is_refused_with_cell_and_line(tmp_path: Path, cells
     assert re.search(says, str(refused.value))
     assert refused.value.hint
     assert refused.value.exit_code == 110
+
+
+@pytest.mark.parametrize("tag", ["step:a", "functions"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def f():\n    return nope",
+        "f = lambda: nope",
+        "class F:\n    def f(self):\n        return nope",
+        "def f():\n    return nope\ndef g():\n    return f()",  # nothing calls g
+    ],
+)
+def test_a_name_in_a_function_that_nothing_calls_is_told(tmp_path: Path, tag: str, text: str) -> None:
+    cells = [(tag, text), *([("step:b", "1")] if tag == "functions" else ())]
+    (told,) = read_book(tmp_path, cells).warnings
+    assert told.startswith("cell 1, line 1: 'nope' is defined nowhere; only a function reads it")
+    assert run_inside(read_book(tmp_path, cells), new_folder(tmp_path / "book-1")) == {cells[-1][0][5:]: 0}
 
 
 def test_branches_that_only_read_a_name_are_no_conflict(tmp_path: Path) -> None:

@@ -280,6 +280,15 @@ def test_a_tag_is_written_and_nothing_else_changes(tmp_path: Path) -> None:
         write_tags(path, 9, lambda _cells: {9: ("step:b",)})
 
 
+def test_a_link_to_a_notebook_stays_a_link(tmp_path: Path) -> None:
+    (tmp_path / "shared").mkdir()
+    path, link = write_book(tmp_path / "shared" / "b.ipynb", [("step:a", "x = 1")]), tmp_path / "link.ipynb"
+    link.symlink_to("shared/b.ipynb")
+    write_tags(link, 1, lambda _cells: {1: ("step:b",)})
+    assert link.is_symlink()
+    assert read_notebook(path).cells[0].tags == ("step:b",)
+
+
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"cells": 3}', '{"cells": [3]}', "\0"])
 def test_a_file_that_is_no_notebook_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "b.ipynb"

@@ -217,7 +217,7 @@ def test_ctrl_c_stops_the_steps_that_run(times: int, home: Path) -> None:
     assert "Traceback" not in said[0]
     assert "book-1 was stopped; --from a goes on there" in said[0]
     states = {name: step["state"] for name, step in record_of("book-1")["steps"].items()}
-    assert states == {"a": "stopped", "b": "waiting"}
+    assert states == {"a": "stopped", "b": "not-reached"}
     wait_until(lambda: echelon.attach("book-1-a").status().state == "stopped", "the step to end")
 
 
@@ -413,3 +413,9 @@ def test_gpus_that_there_never_are_are_refused_before_the_first_step(cli: Call) 
     assert "gpus:N" in refused.stderr
     assert "ran a" not in refused.stdout
     assert not Path("runs").exists()
+    assert "--no-gpus" in refused.stderr
+    tried = cli("notebook", "run", "book.ipynb", "--no-gpus")
+    assert tried.returncode == 0, tried.stderr
+    limits = [("step:a limit:nvidia.com/gpu:4096 limit:amd.com/gpu:1 limit:cpu:1", "print('ran a')")]
+    write_book(Path("other.ipynb"), limits)
+    assert cli("notebook", "run", "other.ipynb", "--no-gpus").returncode == 0

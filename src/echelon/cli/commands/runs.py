@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, get_args
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from echelon.errors import EchelonError
     from echelon.model.copy import LeftOut, OpenCopy
     from echelon.model.status import RunSummary
-    from echelon.notebook.removing import Holding
+    from echelon.notebook.removing import Found, Holding
 
 
 @click.command("ps", short_help="List runs.")
@@ -69,7 +69,6 @@ def ps(
     from echelon.cli.printing import render, render_cluster
     from echelon.engines.base import current_user
     from echelon.model.status import FINAL
-    from echelon.notebook.folding import fold_pipelines
 
     engine, me = engine_at(target_of(target)), current_user()
     format_, ended_too = target["format"] or "text", bool(everything or names or states)
@@ -80,23 +79,14 @@ def ps(
         return all_users or not engine.traits.shared or copy.owner in ("", me)
 
     def look() -> tuple[list[RunSummary], list[OpenCopy]]:
+        from echelon.cli.notebooks.pipelines import with_pipelines
+
         listed = [*engine.runs(), *(watched.runs() if watched is not None else ())]
-        if ended_too:
-            from echelon.cli.notebooks.pipelines import with_cached
-
-            listed = with_cached(listed, engine)
-        unknown = [name for name in names if not any(_is_named(row, [name]) for row in listed)]
-        if unknown:
-            from echelon.engines.base import unknown_run
-
-            raise unknown_run(unknown[0], [row.name for row in listed])
-        found = [
-            row
-            for row in listed
-            if (_is_named(row, names) if names else all_users or row.own)
-            and (ended_too or row.state not in FINAL)
-        ]
-        rows = fold_pipelines(found) if folded else found
+        listed = [row for row in listed if names or all_users or row.own]
+        rows = with_pipelines(listed, engine, fold=folded, ended_too=ended_too)
+        if names:
+            rows = _named(rows, listed, names)
+        rows = [row for row in rows if ended_too or row.state not in FINAL]
         rows = [row for row in rows if not states or row.state in states][:limit]
         there = engine.volumes.copies() if everything and engine.volumes is not None else ()
         return rows, [each for each in there if is_mine(each)]
@@ -119,6 +109,21 @@ def ps(
 
     render.repeatedly(look, show, every=1.0 if watch else None)
     return 0
+
+
+def _named(
+    rows: Sequence[RunSummary], listed: Sequence[RunSummary], names: Sequence[str]
+) -> list[RunSummary]:
+    """Of the rows to show, those of these names, and of pipelines that have a step of such a name; `listed`
+    are all runs. Raises UnknownRun.
+    """
+    for name in names:
+        if not any(_is_named(row, [name]) for row in (*rows, *listed)):
+            from echelon.engines.base import unknown_run
+
+            raise unknown_run(name, [row.name for row in listed])
+    steps_of = {row.pipeline for row in listed if _is_named(row, names)}
+    return [row for row in rows if _is_named(row, names) or row.name in steps_of]
 
 
 def _is_named(row: RunSummary, names: Collection[str]) -> bool:
@@ -156,10 +161,9 @@ def status(name: str | None, **target: str | None) -> int:
 
         show_status(seen := found.status(), format_, found.advice(seen))
     else:
-        from echelon.cli.notebooks.pipelines import rows_of
-        from echelon.cli.printing import render
+        from echelon.cli.notebooks.pipelines import show_standing
 
-        render.runs(rows_of(found), format_, ended_too=True)
+        show_standing(found, format_)
     return 0
 
 
@@ -224,7 +228,10 @@ def stop(names: tuple[str, ...], now: bool, **target: str | None) -> int:
     from echelon.cli.printing import render
     from echelon.handle import STOP_PATIENCE
 
-    handles, trouble = attach_all(names, target) if names else ([find_run(None, target)], None)
+    pipelines: list[Found] = []
+    handles, trouble = (
+        attach_all(names, target, stopping=pipelines) if names else ([find_run(None, target)], None)
+    )
     for handle in handles:
         if (note := handle.stop(now=now, wait=False)) is not None:
             render.notice(note)
@@ -235,6 +242,10 @@ def stop(names: tuple[str, ...], now: bool, **target: str | None) -> int:
             for handle in handles
         ]
         render.outcomes(ended, target["format"] or "text")
+    if pipelines:
+        from echelon.cli.notebooks.pipelines import tell_stopped
+
+        tell_stopped(pipelines, target["format"] or "text")
     for each in troubles:
         render.notice(str(each))
     if trouble is not None:
@@ -302,7 +313,7 @@ def rm(
         from echelon.notebook.removing import forget_pipelines, remove_volumes
 
         remove_volumes(held, render.notice)
-        gone += forget_pipelines(held)
+        gone += forget_pipelines(held, gone)
     if gone or (by_age and trouble is None):
         format_ = target["format"] or "text"
         render.removed(gone, format_)
@@ -360,7 +371,7 @@ def get(name: str, path: str, to: str | None, **target: str | None) -> int:
 def _ended(older_than: str | None, target: Mapping[str, str | None]) -> tuple[str, ...]:
     """The names of the user's runs that have ended, and did so longer ago than a time."""
     from echelon.api import engine_at
-    from echelon.cli.notebooks.pipelines import with_cached
+    from echelon.cli.notebooks.pipelines import with_pipelines
     from echelon.model.resources import parse_duration
     from echelon.model.status import FINAL
 
@@ -368,7 +379,7 @@ def _ended(older_than: str | None, target: Mapping[str, str | None]) -> tuple[st
     before = time.time() - (parse_duration("older-than", older_than) if older_than else 0.0)
     return tuple(
         row.name
-        for row in with_cached([*engine.runs()], engine)
+        for row in with_pipelines([*engine.runs()], engine, fold=False, ended_too=True)
         if row.state in FINAL and row.own and (row.ended or row.created) <= before
     )
 

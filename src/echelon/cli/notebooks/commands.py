@@ -72,6 +72,11 @@ for _command in (compile_notebook, up, open_, down):
     "--parallel", metavar="N", type=click.IntRange(min=1), help="workers at the same time (default: cores)"
 )
 @click.option(
+    "--no-gpus",
+    is_flag=True,
+    help="without the GPUs that tags ask for: to try a notebook where there are none",
+)
+@click.option(
     "--python",
     metavar="FILE",
     help="the Python that runs the steps (default: the active environment's; in pods, the image's)",
@@ -110,6 +115,7 @@ def run(notebook: Path, params: tuple[str, ...], **options: Any) -> int:
     from echelon.cli.printing import render
     from echelon.notebook.execution import execute
     from echelon.notebook.execution.running import Request, preview_notebook, run_notebook
+    from echelon.notebook.standing import exit_code_of
     from echelon.preparation.sources import find_surroundings, where_to_look
 
     if options["start"] and options["only"]:
@@ -127,6 +133,7 @@ def run(notebook: Path, params: tuple[str, ...], **options: Any) -> int:
             cache=options["cache"],
             restarts=options["restarts"],
             parallel=options["parallel"],
+            no_gpus=options["no_gpus"],
             pods=_pod_settings(options),
             image=options["image"],
             volume=options["volume"],
@@ -150,9 +157,7 @@ def run(notebook: Path, params: tuple[str, ...], **options: Any) -> int:
         _tell_end(finished, place_of(options))
     else:
         render.data({"results": str(finished.folder.path), **_as_data(finished)}, format_)
-    if finished.succeeded:
-        return 0
-    return next((step.exit_code for step in finished.record.steps.values() if step.exit_code), 1)
+    return exit_code_of(finished.record)
 
 
 @notebook.command("show", short_help="List cells with their tags and steps.")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from echelon.notebook.analysis.pipeline import Pipeline
+    from echelon.notebook.export.files import Kind
 
 _FOR_TEKTON = ("image", "namespace", "claim", "size", "storage_class", "shared", "restarts")
 
@@ -40,7 +40,7 @@ _FOR_TEKTON = ("image", "namespace", "claim", "size", "storage_class", "shared",
     help="tekton: start a step again after a failure, up to N times",
 )
 def compile_notebook(
-    notebook: Path, kind: str, params: tuple[str, ...], into: Path | None, **options: Any
+    notebook: Path, kind: Kind, params: tuple[str, ...], into: Path | None, **options: Any
 ) -> int:
     """Write a notebook's steps for another engine.
 
@@ -59,53 +59,19 @@ def compile_notebook(
     from echelon.cli.notebooks.parameters import pairs
     from echelon.cli.printing import render
     from echelon.notebook.analysis.pipeline import read_pipeline
-    from echelon.notebook.export.script import as_script
+    from echelon.notebook.export.files import compiled, write_files
+    from echelon.notebook.export.tekton import Wishes
 
     given = {name: options[name] for name in _FOR_TEKTON if options[name] is not None}
     if kind == "python" and given:
         raise click.UsageError(f"--{next(iter(given)).replace('_', '-')} is for --to tekton.")
-    pipeline = read_pipeline(notebook, pairs(params))
-    for text in pipeline.warnings:
-        render.notice(text)
-    if kind == "python":
-        _write({f"{pipeline.name}.py": as_script(pipeline)}, into)
-    else:
-        _write(_for_tekton(pipeline, given), into)
-    return 0
-
-
-def _for_tekton(pipeline: Pipeline, given: dict[str, Any]) -> dict[str, str]:
-    from echelon.cli.printing import render
-    from echelon.notebook.export.modules import modules_beside
-    from echelon.notebook.export.pods import program_archive
-    from echelon.notebook.export.tekton import Wishes, as_tekton
-    from echelon.notebook.export.text import as_yaml
-
-    texts = [
-        code.text for code in (*pipeline.prelude, *(code for step in pipeline.steps for code in step.cells))
-    ]
-    modules = modules_beside(pipeline.notebook.path.absolute().parent, texts)
-    exported = as_tekton(pipeline, Wishes(**given), program_archive(modules))
-    for note in exported.notes:
+    made = compiled(read_pipeline(notebook, pairs(params)), kind, Wishes(**given))
+    for note in made.notes:
         render.notice(note)
-    return {
-        f"{pipeline.name}-needed.yaml": as_yaml(exported.needed),
-        f"{pipeline.name}-run.yaml": as_yaml([exported.run]),
-    }
-
-
-def _write(texts: dict[str, str], into: Path | None) -> None:
-    from echelon.cli.printing import render
-    from echelon.errors import from_os_error
-
     if into is None:
-        for text in texts.values():
+        for text in made.files.values():
             click.echo(text, nl=False)
-        return
-    try:
-        into.mkdir(parents=True, exist_ok=True)
-        for name, text in texts.items():
-            (into / name).write_text(text, encoding="utf-8")
-            render.notice(f"wrote {into / name}")
-    except OSError as error:
-        raise from_os_error(error, into) from None
+        return 0
+    for path in write_files(made.files, into):
+        render.notice(f"wrote {path}")
+    return 0

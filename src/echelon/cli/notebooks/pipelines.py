@@ -7,15 +7,24 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from echelon.cli.printing import render
-from echelon.cli.printing.words import near
-from echelon.engines.choose import LOCAL
+from echelon.cli.printing.say import say
+from echelon.cli.printing.words import duration, near, one_line, state
 from echelon.errors import EchelonError
+from echelon.handle import STOP_PATIENCE
 from echelon.model.job import STEP
-from echelon.notebook.following import exit_code, get_results, runs_as_they_start
-from echelon.notebook.kept.noted import cached_pipelines
+from echelon.model.status import FINAL
+from echelon.notebook.folding import fold_pipelines, row_of
+from echelon.notebook.following import (
+    exit_code,
+    get_results,
+    runs_as_they_start,
+    standing_now,
+    wait_until_over,
+)
+from echelon.notebook.kept.noted import is_noted_held, noted, noted_names
 
 if TYPE_CHECKING:
     from echelon.engines.base import Engine
@@ -24,21 +33,63 @@ if TYPE_CHECKING:
     from echelon.model.output.log import LogLine
     from echelon.model.status import RunSummary, Status
     from echelon.notebook.removing import Found
+    from echelon.notebook.standing import PipelineStanding
+
+_OF_ALL = ("name", "state", "reason", "created", "ended", "notebook", "owner")
+_OF_STEPS = ("name", "state", "run", "started", "ended", "reason", "hint", "cell", "line")
 
 
-def with_cached(rows: list[RunSummary], engine: Engine) -> list[RunSummary]:
-    """The rows of `ps` with those of pipelines that came wholly from the cache, which run here alone."""
-    cached = [] if engine.traits.remote else [each.summary(LOCAL) for each in cached_pipelines()]
-    if not cached:
-        return rows
-    return sorted([*rows, *cached], key=lambda row: row.created, reverse=True)
+def with_pipelines(
+    rows: list[RunSummary], engine: Engine, *, fold: bool, ended_too: bool
+) -> list[RunSummary]:
+    """The rows of `ps` with those of pipelines that no step has a run of; if they are to be folded, with one
+    row for each pipeline. Records of those that have ended are only read if they are shown.
+    """
+    place = engine.traits.place if engine.traits.remote else ""
+    going = {row.pipeline for row in rows if row.state not in FINAL}
+    known = {
+        name: found
+        for name in noted_names()
+        if (ended_too or name in going or is_noted_held(name))
+        and (found := noted(name)) is not None
+        and found.record.on == place
+    }
+    with_runs = {row.pipeline for row in rows if row.own}
+    alone = [row_of(found) for name, found in known.items() if name not in with_runs]
+    every = sorted([*rows, *alone], key=lambda row: row.created, reverse=True) if alone else rows
+    return fold_pipelines(every, known) if fold else every
 
 
-def rows_of(found: Found) -> list[RunSummary]:
-    """Its steps as rows; of one that came wholly from the cache, its own row."""
-    if found.rows or found.noted is None:
-        return list(found.rows)
-    return [found.noted.summary(LOCAL)]
+def show_standing(found: Found, format_: str) -> None:
+    """How a pipeline stands, and each of its steps."""
+    standing = standing_now(found)
+    if format_ != "text":
+        render.data(_as_data(standing), format_)
+        return
+    say(_in_a_line(standing))
+    now = time.time()
+    render.table(
+        ("STEP", "STATE", "TOOK", "RUN", "REASON"),
+        [
+            (
+                step.name,
+                state(step.state),
+                duration((step.ended or now) - step.started) if step.started is not None else "-",
+                step.run or "-",
+                step.reason,
+            )
+            for step in standing.steps
+        ],
+    )
+
+
+def tell_stopped(found: Iterable[Found], format_: str) -> None:
+    """Wait until pipelines that were told to stop are over, and tell how each ended."""
+    deadline = time.monotonic() + STOP_PATIENCE
+    for each in found:
+        wait_until_over(each, deadline)
+        if format_ == "text":
+            say(_in_a_line(standing_now(each)))
 
 
 def wait_for(found: Found, seconds: float | None, format_: str, *, take_over: bool) -> int:
@@ -62,16 +113,31 @@ def wait_for(found: Found, seconds: float | None, format_: str, *, take_over: bo
         ended[run.name] = run.wait(
             left, take_over=take_over, tell=render.notice, collect=collecting(run), show=False
         )
+    standing = standing_now(found)
     if format_ != "text":
-        render.data(list(ended.values()) or rows_of(found), format_)
-    elif ended:
-        render.outcomes(list(ended.values()), format_)
+        render.data(_as_data(standing), format_)
     else:
-        render.runs(rows_of(found), format_, ended_too=True)
+        if ended:
+            render.outcomes(list(ended.values()), format_)
+        say(_in_a_line(standing))
     code = exit_code(found, list(ended.values()))
     if format_ == "text" and not code and found.noted is not None:
         render.notice(f"results in {near(str(found.noted.folder.path))}")
     return render.final_code(code, trouble)
+
+
+def _in_a_line(standing: PipelineStanding) -> str:
+    reason = f": {one_line(standing.reason)}" if standing.reason else ""
+    return f"{standing.name} {state(standing.state)}{reason}"
+
+
+def _as_data(standing: PipelineStanding) -> dict[str, Any]:
+    """As the dashboard has it, but for the drawing."""
+    steps = [
+        {key: getattr(step, key) for key in _OF_STEPS if getattr(step, key) not in (None, "")}
+        for step in standing.steps
+    ]
+    return {**{key: getattr(standing, key) for key in _OF_ALL}, "steps": steps}
 
 
 def get(found: Found, path: str, to: str | None, format_: str) -> int:

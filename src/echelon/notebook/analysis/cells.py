@@ -136,13 +136,14 @@ def write_tags(path: Path, number: int, change: Callable[[Tags], Tags]) -> Tags:
             metadata["tags"] = list(tags)
         else:
             metadata.pop("tags", None)
-    mode = path.stat().st_mode
+    target = path.resolve()  # a link stays one: what it leads to is replaced
+    mode = target.stat().st_mode
     try:
-        replace_file(path, f"{json.dumps(document, indent=1, ensure_ascii=False)}\n".encode())
+        replace_file(target, f"{json.dumps(document, indent=1, ensure_ascii=False)}\n".encode())
     except OSError as error:
         hint = "make its folder one that you may write to, or tag a copy of the notebook elsewhere"
         raise StateTrouble(f"{path} cannot be written: {error.strerror or error}", hint=hint) from None
-    path.chmod(mode)
+    target.chmod(mode)
     return changed
 
 

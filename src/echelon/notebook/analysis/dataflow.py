@@ -43,6 +43,7 @@ class _Known:
     prelude: Flow
     before: dict[str, frozenset[str]]
     builtin: frozenset[str]  # names that no step makes: Python has them
+    called: frozenset[str] = frozenset()  # names that may be read: not only in functions that nothing calls
     notes: list[str] = field(default_factory=list)
 
 
@@ -57,6 +58,7 @@ def find_dataflow(gathered: Gathered) -> DataFlow:
         classes |= flows[step.name].classes
     builtin = BUILTIN - variables
     known = _Known(flows=flows, prelude=prelude, before=_all_before(gathered.steps), builtin=builtin)
+    known.called = _called((prelude, *flows.values()))
     problems = [*_of_prelude(known)]
     wanted = {step.name: _wanted(step.name, known) for step in gathered.steps}
     inputs = {step.name: _inputs(step, wanted[step.name], known, problems) for step in gathered.steps}
@@ -93,6 +95,17 @@ def _own_of_python(gathered: Gathered) -> frozenset[str]:
 def refuse_unordered(step: str, found: Unordered) -> InvalidNotebook:
     """What a step is refused with that gets a name from two steps."""
     return _two_branches(f"step {step}", found.name, found.steps, "changed")
+
+
+def _called(flows: Sequence[Flow]) -> frozenset[str]:
+    """The names that cells read when they run, and those that functions read which are among them."""
+    found: set[str] = set()
+    unseen = {name for flow in flows for name in flow.touches}
+    while unseen:
+        name = unseen.pop()
+        found.add(name)
+        unseen |= {read for flow in flows for read in flow.calls.get(name, ())} - found
+    return frozenset(found)
 
 
 def _all_before(steps: Sequence[StepCells]) -> dict[str, frozenset[str]]:
@@ -181,6 +194,9 @@ def _of_missing(step: StepCells, names: Iterable[str], known: _Known) -> Iterato
                 hint=f"tag it prev:{maker}: `echelon notebook tag FILE {step.cells[0].cell} prev:{maker}`",
             )
             continue
+        if name not in known.called:
+            known.notes.append(_never_called(place, name))
+            continue
         problem = f"{name!r} is read before it is defined" if makers[name] else f"{name!r} is defined nowhere"
         yield InvalidNotebook(place, problem, hint="define it in a step before, or correct its name")
 
@@ -197,10 +213,18 @@ def _of_prelude(known: _Known) -> Iterator[InvalidNotebook]:
         )
     bound = prelude.binds.union(*(flow.binds for flow in known.flows.values()))
     for name, place in prelude.later.items():
-        if name not in bound and not any(flow.stars for flow in known.flows.values()):
+        if name in bound or any(flow.stars for flow in known.flows.values()):
+            continue
+        if name not in known.called:
+            known.notes.append(_never_called(place, name))
+        else:
             yield InvalidNotebook(
                 place, f"{name!r} is defined nowhere", hint="define it, or correct its name"
             )
+
+
+def _never_called(place: Place, name: str) -> str:
+    return f"{place}: {name!r} is defined nowhere; only a function reads it that nothing here calls"
 
 
 def _of_metrics(metrics: Iterable[str], known: _Known) -> Iterator[InvalidNotebook]:

@@ -38,6 +38,7 @@ class Flow:
     later: dict[str, Place]  # read by functions of the step that may never be called
     wants: frozenset[str]  # perhaps read before they are bound: they come from elsewhere if they can
     reads: frozenset[str]  # read at all
+    touches: frozenset[str]  # read when the cells run, and not only when something that they bind is called
     binds: frozenset[str]  # bound, perhaps, or declared: `x: int`
     changes: frozenset[
         str
@@ -110,6 +111,7 @@ class _Walk:
         self._declared: set[str] = set()  # by an annotation alone
         self._changes: set[str] = set()
         self._reads: set[str] = set()
+        self._touches: set[str] = set()
         self._calls: dict[str, set[str]] = {}
         self._holds: dict[str, set[str]] = {}
         self._stars: list[str] = []
@@ -122,6 +124,7 @@ class _Walk:
             later=later,
             wants=frozenset((self._wants | later.keys()) - self._needs.keys()),
             reads=frozenset(self._reads),
+            touches=frozenset(self._touches),
             binds=frozenset(self._may | self._declared),
             changes=frozenset(self._may | self._changes),
             calls={name: frozenset(read) for name, read in self._calls.items() if read},
@@ -218,6 +221,9 @@ class _Walk:
         ):
             self._need(node.target.id, place)
         self._reads |= (used.now | used.later) - self._builtin
+        self._touches |= used.now - self._builtin
+        if not _only_defines(node):
+            self._touches |= used.later - self._builtin
         for name in sorted(used.later - self._builtin):
             if name in self.guarded:
                 self._wants.add(name)
@@ -348,6 +354,13 @@ def _makes_functions(function: ast.FunctionDef | ast.AsyncFunctionDef, classes: 
     return any(
         isinstance(part, inner) or (isinstance(part, ast.Name) and part.id in classes) for part in parts
     )
+
+
+def _only_defines(node: ast.AST) -> bool:
+    """Whether functions in a statement are called by their names alone, as in `f = lambda: x`."""
+    value = node.value if isinstance(node, ast.Assign | ast.AnnAssign) else None
+    defining = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    return isinstance(node, defining) or isinstance(value, ast.Lambda)
 
 
 def _yields(function: ast.AST) -> bool:

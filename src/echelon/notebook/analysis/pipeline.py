@@ -93,7 +93,7 @@ def pipeline_of(notebook: Notebook, parameters: Mapping[str, str] | None = None)
             )
         )
     return Pipeline(
-        name=_name_of(notebook.about.name or notebook.path.stem),
+        name=name_of(notebook),
         notebook=notebook,
         steps=tuple(steps),
         prelude=gathered.prelude,
@@ -104,8 +104,11 @@ def pipeline_of(notebook: Notebook, parameters: Mapping[str, str] | None = None)
     )
 
 
-def _name_of(text: str) -> str:
-    """A run's name begins with a letter; 01_model and 02_model are not to be one pipeline for that."""
+def name_of(notebook: Notebook) -> str:
+    """The pipeline's name, of which the names of its runs are made. A run's name begins with a letter;
+    01_model and 02_model are not to be one pipeline for that.
+    """
+    text = notebook.about.name or notebook.path.stem
     return suggest_name(text if text[:1].isalpha() else f"nb-{text}")
 
 

@@ -204,7 +204,7 @@ class _Step:
 
     def _tell(self, text: str) -> None:
         if self._kept is not None:
-            sys.stderr.write(text + "\n")
+            _write_error(text)
 
     def _publish(self) -> None:
         handed = self._changes.handed_on(self._spec["outputs"], self._tell)
@@ -253,8 +253,7 @@ class _Step:
         return self._fail("echelon: %s (%s)" % (error, hint), str(error), cell, 0)
 
     def _fail(self, text: str, error: Optional[str], cell: int, line: int, code: int = 1) -> int:
-        sys.stderr.write(text + "\n")
-        sys.stderr.flush()
+        _write_error(text)
         rank = os.environ.get("ECHELON_RANK", "0")
         told = error or text.splitlines()[-1]
         content = {
@@ -280,6 +279,19 @@ def _own_frames(error: BaseException, notebook: str) -> Any:
     while frames is not None and not frames.tb_frame.f_code.co_filename.startswith(notebook + ", cell "):
         frames = frames.tb_next
     return frames
+
+
+def _write_error(text: str) -> None:
+    """Write to the user's standard error, or, where a cell has put something there that cannot be written to,
+    such as a file that it has closed, to the process's own.
+    """
+    for stream in (sys.stderr, sys.__stderr__):
+        try:
+            stream.write(text + "\n")  # type: ignore[union-attr]
+            stream.flush()  # type: ignore[union-attr]
+        except Exception:  # noqa: S112 - it must not hide what is told
+            continue
+        return
 
 
 def _makes_strategy(node: ast.stmt) -> bool:

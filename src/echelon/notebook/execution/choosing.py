@@ -20,7 +20,7 @@ from echelon.notebook.execution.execute import Options
 from echelon.notebook.execution.places import OnThisMachine, Place, python_of
 from echelon.notebook.execution.pods import InPods, own_image
 from echelon.notebook.kept.folder import PipelineFolder, PipelineRecord
-from echelon.notebook.kept.noted import cached_pipelines
+from echelon.notebook.kept.noted import noted_pipelines
 from echelon.notebook.kept.volume import RunVolume, Wanted, check_one_node, open_volume, wanted_volume
 from echelon.preparation.pods import CPUS, MEMORY, check_requirements
 from echelon.values import frozen
@@ -70,6 +70,23 @@ def choose_place(pipeline: Pipeline, engine: Engine, options: Options, tell: Tel
     return _There(engine=engine, options=options, base=base, image=image, wanted=wanted, tell=tell)
 
 
+def without_gpus(pipeline: Pipeline) -> Pipeline:
+    """The same pipeline for a place that has no GPUs: none of its steps asks for one. Pure."""
+    steps = tuple(
+        replace(
+            step,
+            size=replace(step.size, gpus=0),
+            options=replace(
+                step.options,
+                gpus=None,
+                limits={name: text for name, text in step.options.limits.items() if "gpu" not in name},
+            ),
+        )
+        for step in pipeline.steps
+    )
+    return replace(pipeline, steps=steps)
+
+
 def check_gpus(choice: Choice, steps: Iterable[Step], engine: Engine) -> None:
     """Raise if a step asks for GPUs that there never are: before those before it have run for hours."""
     for step in steps:
@@ -77,7 +94,10 @@ def check_gpus(choice: Choice, steps: Iterable[Step], engine: Engine) -> None:
             try:
                 find_plan(job_of(choice.settings_of(step)), engine)
             except Unplaceable as error:
-                hint = "the tags gpus:N and workers:N of its cells say how many; `echelon top` shows the GPUs"
+                hint = (
+                    "the tags gpus:N and workers:N of its cells say how many; `echelon top` shows the GPUs; "
+                    "--no-gpus runs it without"
+                )
                 raise Unplaceable(f"step {step.name}: {error.message}", hint=hint) from None
 
 
@@ -110,7 +130,7 @@ class _Here:
     image: str | None = None
 
     def names_taken(self) -> Iterable[str]:
-        return [*self.engine.names(), *(each.record.name for each in cached_pipelines())]
+        return [*self.engine.names(), *(each.record.name for each in noted_pipelines())]
 
     def settings_of(self, step: Step) -> Settings:
         return local_settings(step, self.engine)
@@ -143,7 +163,11 @@ class _There:
 
     def names_taken(self) -> Iterable[str]:
         volumes = required(self.engine.volumes, "volumes", self.engine.traits)
-        return [*self.engine.names(), *(each.name for each in volumes.list_all())]
+        return [
+            *self.engine.names(),
+            *(each.record.name for each in noted_pipelines()),
+            *(each.name for each in volumes.list_all()),
+        ]
 
     def settings_of(self, step: Step) -> Settings:
         return pod_settings(step, self.base, self.image)

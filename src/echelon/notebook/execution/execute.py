@@ -21,6 +21,7 @@ from echelon.model.job import check_name
 from echelon.model.output.log import LogLine
 from echelon.model.settings import Settings
 from echelon.model.status import Status
+from echelon.model.step_names import run_name
 from echelon.notebook.analysis.pipeline import Pipeline, Step
 from echelon.notebook.execution.places import Entries, Place, read_object
 from echelon.notebook.execution.program import key_of, sources_of, specification
@@ -30,12 +31,14 @@ from echelon.notebook.kept.folder import (
     PipelineFolder,
     PipelineRecord,
     StepRecord,
+    is_to_stop,
     published,
-    run_name,
     write_record,
 )
 from echelon.submit import submit
 from echelon.values import frozen
+
+_NOT_STARTED = StepRecord(state="not-reached", reason="the pipeline run was stopped")
 
 
 class Watcher(Protocol):
@@ -59,6 +62,7 @@ class Options:
     cache: bool = False
     restarts: int = 0  # of a step, after a failure
     parallel: int | None = None  # workers at the same time
+    no_gpus: bool = False  # whatever the tags ask for
     pods: Settings = field(default_factory=Settings)  # in a cluster, for all steps
     image: str | None = None  # in a cluster, before the one that the notebook names
     volume: str | None = None  # in a cluster: pvc:NAME[/PATH] or new:[SIZE][@CLASS]
@@ -103,13 +107,26 @@ class Execution:
             self._note(step.name, StepRecord())
         try:
             while waiting or self._running:
-                waiting = self._start_ready(waiting)
+                waiting = self._leave_out(waiting) if self._is_stopped() else self._start_ready(waiting)
                 if self._running:
                     self._take(self._ended.get())
         except BaseException:
             self._stop_all()
             raise
         return self.record
+
+    def _is_stopped(self) -> bool:
+        """Whether this command, or somebody elsewhere, wants no further step."""
+        return self._stopping.is_set() or is_to_stop(self._folder)
+
+    def _leave_out(self, waiting: list[Step]) -> list[Step]:
+        """Start none of these, since the pipeline run is stopped, and stop what runs; returns what waits."""
+        if not self._stopping.is_set():
+            self._stopping.set()
+            self._stop_runs()
+        for step in waiting:
+            self._note(step.name, _NOT_STARTED)
+        return []
 
     def _start_ready(self, waiting: list[Step]) -> list[Step]:
         """Start what can start; returns what still waits."""
@@ -170,13 +187,18 @@ class Execution:
             write_record(self._folder, self.record)
         self._watcher.changed(step, record)
 
-    def _stop_all(self) -> None:
-        self._stopping.set()
+    def _stop_runs(self) -> None:
         for run in list(self._runs.values()):
             try:
                 run.stop(wait=False)
             except EchelonError as error:
                 self._watcher.notice(f"run {run.name} cannot be stopped: {error}")
+
+    def _stop_all(self) -> None:
+        self._stopping.set()
+        self._stop_runs()
+        for name in [name for name, step in self.record.steps.items() if step.state == "waiting"]:
+            self._note(name, _NOT_STARTED)
         try:
             while self._running:
                 ended = self._ended.get()
@@ -206,6 +228,8 @@ class Execution:
                 files=earlier.step.files,
                 metrics=earlier.step.metrics,
             )
+        if self._is_stopped():
+            return _NOT_STARTED
         set_aside(self._folder.results(step.name))
         files = self._place.files()
         status = self._follow(step, self._submit(step, run, came.entries))
@@ -228,7 +252,7 @@ class Execution:
         handle = submit(prepared, self._engine, stays=True, replace=True)
         with self._lock:
             self._runs[step.name] = handle
-        if self._stopping.is_set():
+        if self._is_stopped():  # whoever wants that may not have seen this run
             handle.stop(wait=False)
         return handle
 

@@ -7,15 +7,16 @@ from __future__ import annotations
 import shutil
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from echelon.engines.base import Engine
-from echelon.errors import InvalidJob, UnknownRun
+from echelon.errors import EchelonError, InvalidJob, UnknownRun
 from echelon.model.job import check_name
+from echelon.model.step_names import base_name, run_name
 from echelon.notebook.analysis.pipeline import Pipeline, read_pipeline, step_named
-from echelon.notebook.execution.choosing import check_gpus, check_same_place, choose_place
+from echelon.notebook.execution.choosing import check_gpus, check_same_place, choose_place, without_gpus
 from echelon.notebook.execution.execute import Execution, Options, Watcher
 from echelon.notebook.kept.folder import (
     HAS_VALUES,
@@ -23,12 +24,10 @@ from echelon.notebook.kept.folder import (
     PipelineRecord,
     StepRecord,
     as_json,
-    base_name,
     held,
     make_folder,
     pipeline_folders,
     read_record,
-    run_name,
     write_record,
 )
 from echelon.notebook.kept.noted import note_pipeline
@@ -69,7 +68,7 @@ def run_notebook(request: Request, engine: Engine, watcher: Watcher) -> Finished
     """Run a notebook; raises InvalidNotebook before anything exists if it cannot work."""
     again = request.start or request.only
     texts = request.parameters
-    pipeline = read_pipeline(request.notebook, None if again and not texts else texts)
+    pipeline = _read(request, None if again and not texts else texts)
     for text in pipeline.warnings:
         watcher.notice(text)
     name = base_name(request.name or pipeline.name)
@@ -85,7 +84,7 @@ def run_notebook(request: Request, engine: Engine, watcher: Watcher) -> Finished
         if texts and dict(texts) != dict(record.given):
             watcher.notice("steps that are not run again were made with other parameters")
         if not texts and record.given:
-            pipeline = read_pipeline(request.notebook, record.given)
+            pipeline = _read(request, record.given)
         check_gpus(choice, [step for step in pipeline.steps if step.name in todo], engine)
     else:
         check_gpus(choice, pipeline.steps, engine)
@@ -112,8 +111,14 @@ def run_notebook(request: Request, engine: Engine, watcher: Watcher) -> Finished
             raise
         todo = frozenset(steps)
     with held(folder):
+        record = replace(record, over=False)
+        write_record(folder, record)
         note_pipeline(folder)
-        place = choice.place(pipeline, folder, record.volume)
+        try:
+            place = choice.place(pipeline, folder, record.volume)
+        except EchelonError as error:
+            write_record(folder, _refused(record, todo, error))
+            raise
         execution = Execution(pipeline, folder, record, engine, place, watcher, options)
         try:
             execution.run(todo)
@@ -125,8 +130,23 @@ def run_notebook(request: Request, engine: Engine, watcher: Watcher) -> Finished
                 watcher.notice(f"{folder.name} was stopped; --from {left} goes on there")
             raise
         finally:
-            write_reports(pipeline, folder, execution.record)
-    return Finished(record=execution.record, folder=folder)
+            try:
+                write_reports(pipeline, folder, execution.record)
+            finally:  # whatever went wrong, this command has told it
+                finished = replace(execution.record, over=True)
+                write_record(folder, finished)
+    return Finished(record=finished, folder=folder)
+
+
+def _read(request: Request, parameters: Mapping[str, str] | None) -> Pipeline:
+    found = read_pipeline(request.notebook, parameters)
+    return without_gpus(found) if request.options.no_gpus else found
+
+
+def _refused(record: PipelineRecord, todo: Collection[str], error: EchelonError) -> PipelineRecord:
+    """A pipeline run of which nothing can start."""
+    why = StepRecord(state="failed", reason=error.message, hint=error.hint or "", exit_code=error.exit_code)
+    return replace(record, over=True, steps={**record.steps, **dict.fromkeys(todo, why)})
 
 
 def _is_left(step: StepRecord) -> bool:
@@ -144,7 +164,7 @@ class Preview:
 
 def preview_notebook(request: Request, engine: Engine, watcher: Watcher) -> Preview:
     """What `run_notebook` would submit; nothing is made that stays."""
-    pipeline = read_pipeline(request.notebook, request.parameters)
+    pipeline = _read(request, request.parameters)
     for text in pipeline.warnings:
         watcher.notice(text)
     choice = choose_place(pipeline, engine, request.options, watcher.notice)

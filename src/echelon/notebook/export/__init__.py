@@ -4,4 +4,5 @@ script.py    one plain Python script
 pods.py      what pods of an exported pipeline run: a ConfigMap with the step runner and the steps
 tekton.py    a PipelineRun of Tekton, and what it needs beside it
 text.py      objects of Kubernetes as YAML
+files.py     all of it as files
 """

@@ -10,7 +10,8 @@
         steps/STEP/       results of each step's run: outputs of its cells, logs
         program/          what the steps' processes ran
         secret            seals the variables; its owner's alone
-        lock              held by the command that runs the steps"""
+        lock              held by the command that runs the steps
+        stop              somebody wants it stopped: that command starts no further step"""
 
 from __future__ import annotations
 
@@ -29,7 +30,6 @@ import msgspec
 from echelon.engines.decoding import decode
 from echelon.engines.durable import replace_file, write_file
 from echelon.errors import RunExists, StateTrouble, from_os_error
-from echelon.model.job import NAME_LENGTH
 from echelon.notebook.kept.volume import RunVolume
 from echelon.notebook.picture.graph import Node
 from echelon.values import frozen
@@ -37,8 +37,6 @@ from echelon.values import frozen
 StepState = Literal["waiting", "running", "succeeded", "failed", "stopped", "not-reached", "cached", "kept"]
 HAS_VALUES: frozenset[str] = frozenset({"succeeded", "cached", "kept"})
 SCHEMA = 1
-_NUMBER = 6  # characters kept free in a pipeline's name for its number
-_STEP = 16  # characters kept free for the step in the name of its run
 _NEVER_LINKED = ("runs", "__pycache__")
 
 
@@ -78,6 +76,7 @@ class PipelineRecord:
     volume: RunVolume | None = None  # in a cluster, what holds their values and files
     image: str = ""  # in a cluster, that of every step that names none; "" is the cluster's default
     graph: tuple[Node, ...] = ()  # of the notebook as it was then
+    over: bool = True  # whether the command that ran its steps came to its own end
     schema: int = SCHEMA
 
 
@@ -115,23 +114,6 @@ class PipelineFolder:
     def results(self, step: str) -> Path:
         """The results of a step's run."""
         return self.path / "steps" / step
-
-
-def base_name(text: str) -> str:
-    """The name of a pipeline, short enough for its number and its steps."""
-    return text[: NAME_LENGTH - _NUMBER - _STEP].rstrip("-")
-
-
-def run_name(pipeline_run: str, step: str) -> str:
-    """The name of a step's run; of a long one, the end is a digest."""
-    import hashlib
-
-    plain = step.replace("_", "-")
-    name = f"{pipeline_run}-{plain}"
-    if len(name) <= NAME_LENGTH and plain.strip("-") == plain and "--" not in plain:
-        return name
-    suffix = hashlib.sha256(step.encode()).hexdigest()[:4]
-    return f"{name[: NAME_LENGTH - 5].rstrip('-')}-{suffix}"
 
 
 def make_folder(root: Path, name: str, taken: Iterable[str]) -> PipelineFolder:
@@ -174,7 +156,12 @@ def held(folder: PipelineFolder) -> Iterator[None]:
                         hint="wait for its end, or stop it",
                     ) from None
                 time.sleep(patience)
-        yield
+        stop = folder.path / "stop"
+        stop.unlink(missing_ok=True)  # it was meant for an earlier command
+        try:
+            yield
+        finally:
+            stop.unlink(missing_ok=True)
 
 
 def is_held(folder: PipelineFolder) -> bool:
@@ -189,6 +176,24 @@ def is_held(folder: PipelineFolder) -> bool:
     except OSError:
         return False
     return False
+
+
+def order_stop(folder: PipelineFolder) -> bool:
+    """Let the command that runs steps of a pipeline run start none any more; False if there is no such
+    command. Who orders it looks for the runs to stop afterwards: whichever that misses, the command stops.
+    """
+    if not is_held(folder):
+        return False
+    try:
+        (folder.path / "stop").touch(0o600)
+    except OSError as error:
+        raise from_os_error(error, folder.path) from None
+    return True
+
+
+def is_to_stop(folder: PipelineFolder) -> bool:
+    """Whether somebody wants it stopped."""
+    return (folder.path / "stop").exists()
 
 
 def pipeline_folders(root: Path, name: str) -> list[PipelineFolder]:

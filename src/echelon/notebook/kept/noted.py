@@ -1,5 +1,5 @@
 """The pipeline runs that this machine has started, by name, and where their folders are: one whose steps all
-came from the cache has no run of any engine's.
+came from the cache, or whose first step was refused, has no run of any engine's.
 
 One small file for each, below the state folder. What is noted of a folder that is gone counts for nothing."""
 
@@ -12,9 +12,7 @@ from pathlib import Path
 
 from echelon.engines import durable
 from echelon.errors import EchelonError, StateTrouble
-from echelon.model.run import RunRef
-from echelon.model.status import RunSummary
-from echelon.notebook.kept.folder import PipelineFolder, PipelineRecord, read_record
+from echelon.notebook.kept.folder import PipelineFolder, PipelineRecord, is_held, read_record
 from echelon.state_home import state_home
 from echelon.values import frozen
 
@@ -27,24 +25,7 @@ class Noted:
 
     folder: PipelineFolder
     record: PipelineRecord
-
-    @property
-    def is_cached(self) -> bool:
-        """Whether all of it came from earlier runs."""
-        return bool(self.record.steps) and all(step.state == "cached" for step in self.record.steps.values())
-
-    def summary(self, engine: str) -> RunSummary:
-        """Its row of `ps`, where no step has one."""
-        count = len(self.record.steps)
-        return RunSummary(
-            name=self.record.name,
-            uri=str(RunRef(engine=engine, name=self.record.name)),
-            state="succeeded",
-            created=self.record.created,
-            ended=max((step.ended or 0.0 for step in self.record.steps.values()), default=0.0),
-            workers=0,
-            command=f"notebook, {count} step{'s' * (count != 1)} from the cache",
-        )
+    held: bool = False  # whether a command runs its steps
 
 
 def note_pipeline(folder: PipelineFolder) -> None:
@@ -71,8 +52,9 @@ def noted(name: str) -> Noted | None:
     if folder is None:
         return None
     with suppress(OSError, EchelonError, RecursionError):
+        held = is_held(folder)  # before the record: of one that is over, that is the last one
         record = read_record(folder)
-        return Noted(folder=folder, record=record) if record.name == name else None
+        return Noted(folder=folder, record=record, held=held) if record.name == name else None
     return None
 
 
@@ -83,6 +65,12 @@ def noted_folder(name: str) -> PipelineFolder | None:
     with suppress(OSError, StateTrouble, ValueError, KeyError, TypeError, RecursionError):
         return PipelineFolder(Path(json.loads((_place() / f"{name}.json").read_bytes())["folder"]))
     return None
+
+
+def is_noted_held(name: str) -> bool:
+    """Whether a command runs steps of the pipeline run of that name: its record need not be read for that."""
+    folder = noted_folder(name)
+    return folder is not None and is_held(folder)
 
 
 def noted_names() -> list[str]:
@@ -96,11 +84,6 @@ def noted_names() -> list[str]:
 def noted_pipelines() -> list[Noted]:
     """All of them, in no order."""
     return [found for name in noted_names() if (found := noted(name)) is not None]
-
-
-def cached_pipelines() -> list[Noted]:
-    """Those that came wholly from the cache, in no order."""
-    return [found for found in noted_pipelines() if found.is_cached]
 
 
 def _place() -> Path:

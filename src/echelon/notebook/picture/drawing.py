@@ -25,9 +25,11 @@ _MERMAIDS = (
     "subgraph",
 )
 _NARROWEST, _HIGH, _GAP_X, _GAP_Y = 150, 48, 90, 26  # of a box in the SVG, and between boxes
-_GAP_DOWN, _BESIDE = 34, 90  # between boxes from top to bottom; room for what stands beside their lines
+_SLIM = 70  # the same from top to bottom, where there is less room: a panel's
+_GAP_DOWN = 34  # between boxes from top to bottom
 _LONGEST = 40  # characters of a name
-_LETTER = 8  # pixels
+_LETTER, _SMALL = 8, 6  # pixels
+_EDGE = 8  # around a picture from top to bottom
 
 
 @frozen
@@ -79,15 +81,34 @@ def as_svg(graph: Graph, marks: Mapping[str, Mark] | None = None, *, downwards: 
     """
     layout = lay_out(graph)
     wide = max([_NARROWEST, *(_LETTER * len(_short(node.name)) + 30 for node in graph)])
+    if downwards:
+        needed = [(_LETTER * len(_short(node.name)), _SMALL * len(_short(node.size))) for node in graph]
+        wide = max([_SLIM, *(max(each) + 16 for each in needed)])
 
     def corner(place: tuple[float, float]) -> tuple[int, int]:
         along, across = place
         if downwards:
-            return 20 + round(across * (wide + _GAP_Y)), 20 + round(along * (_HIGH + _GAP_DOWN))
+            return _EDGE + round(across * (wide + _GAP_Y)), _EDGE + round(along * (_HIGH + _GAP_DOWN))
         return 20 + round(along * (wide + _GAP_X)), 20 + round(across * (_HIGH + _GAP_Y))
 
     right, bottom = corner((max(1, layout.columns) - 1, max(1.0, layout.rows) - 1))
-    width, height = right + wide + (_BESIDE if downwards else 20), bottom + _HIGH + 20
+    ways = {
+        (source, node.name): [
+            corner(each)
+            for each in (layout.steps[source], *layout.lines[source, node.name], layout.steps[node.name])
+        ]
+        for node in graph
+        for source in node.sources
+        if source in layout.steps
+    }
+    width, height = right + wide + 20, bottom + _HIGH + 20
+    if downwards:  # names stand right of the lines, and perhaps of all boxes
+        names = {node.name: node.gets for node in graph}
+        ends = [
+            _beside(places, wide, downwards=True)[0] + _SMALL * len(_label(names[to].get(source, ())))
+            for (source, to), places in ways.items()
+        ]
+        width, height = max([right + wide, *ends]) + _EDGE, bottom + _HIGH + _EDGE
     parts = [
         (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" '
@@ -100,10 +121,9 @@ def as_svg(graph: Graph, marks: Mapping[str, Mark] | None = None, *, downwards: 
     ]
     for node in graph:
         for source in node.sources:
-            if source in layout.steps:
-                ways = layout.lines[source, node.name]
-                places = [corner(each) for each in (layout.steps[source], *ways, layout.steps[node.name])]
-                parts += _line(places, wide, ", ".join(node.gets.get(source, ())), downwards=downwards)
+            if (source, node.name) in ways:
+                label = _label(node.gets.get(source, ()))
+                parts += _line(ways[source, node.name], wide, label, downwards=downwards)
     for node in graph:
         mark = None if marks is None else marks.get(node.name)
         parts += _box(node, corner(layout.steps[node.name]), wide, mark)
@@ -141,17 +161,10 @@ def _box(node: Node, place: tuple[int, int], wide: int, mark: Mark | None) -> It
 def _line(places: Sequence[tuple[int, int]], wide: int, label: str, *, downwards: bool) -> Iterator[str]:
     """From the end of the first box to the beginning of the last, straight past what is between them."""
 
-    def enter(place: tuple[int, int]) -> tuple[int, int]:
-        return (place[0] + wide // 2, place[1]) if downwards else (place[0], place[1] + _HIGH // 2)
-
-    def leave(place: tuple[int, int]) -> tuple[int, int]:
-        x, y = enter(place)
-        return (x, y + _HIGH) if downwards else (x + wide, y)
-
-    first = at = leave(places[0])
+    at = _leave(places[0], wide, downwards=downwards)
     path = f"M{at[0]} {at[1]}"
     for number, place in enumerate(places[1:], 1):
-        to = enter(place)
+        to = _enter(place, wide, downwards=downwards)
         if downwards:
             turn = (at[1] + to[1]) // 2
             path += f"C{at[0]} {turn} {to[0]} {turn} {to[0]} {to[1]}"
@@ -159,18 +172,37 @@ def _line(places: Sequence[tuple[int, int]], wide: int, label: str, *, downwards
             turn = (at[0] + to[0]) // 2
             path += f"C{turn} {at[1]} {turn} {to[1]} {to[0]} {to[1]}"
         if number < len(places) - 1:
-            at = leave(place)
+            at = _leave(place, wide, downwards=downwards)
             path += f"L{at[0]} {at[1]}"
     yield f'<path d="{path}" fill="none" stroke="#888" marker-end="url(#end)"/>'
     if label:
-        short = label if len(label) <= 24 else f"{label[:23]}…"
-        second = enter(places[1])
-        x, y = (first[0] + second[0]) // 2, (first[1] + second[1]) // 2
-        x, y, anchor = (x + 6, y + 4, "start") if downwards else (x, y - 5, "middle")
+        x, y = _beside(places, wide, downwards=downwards)
+        anchor = "start" if downwards else "middle"
         yield (
             f'<text class="flow" x="{x}" y="{y}" text-anchor="{anchor}" font-size="11" fill="#555">'
-            f"{html.escape(short)}</text>"
+            f"{html.escape(label)}</text>"
         )
+
+
+def _enter(place: tuple[int, int], wide: int, *, downwards: bool) -> tuple[int, int]:
+    return (place[0] + wide // 2, place[1]) if downwards else (place[0], place[1] + _HIGH // 2)
+
+
+def _leave(place: tuple[int, int], wide: int, *, downwards: bool) -> tuple[int, int]:
+    x, y = _enter(place, wide, downwards=downwards)
+    return (x, y + _HIGH) if downwards else (x + wide, y)
+
+
+def _beside(places: Sequence[tuple[int, int]], wide: int, *, downwards: bool) -> tuple[int, int]:
+    """Where the names stand that go along a line: after the box that it begins at."""
+    first, second = _leave(places[0], wide, downwards=downwards), _enter(places[1], wide, downwards=downwards)
+    x, y = (first[0] + second[0]) // 2, (first[1] + second[1]) // 2
+    return (x + 6, y + 4) if downwards else (x, y - 5)
+
+
+def _label(names: Sequence[str]) -> str:
+    text = ", ".join(names)
+    return text if len(text) <= 24 else f"{text[:23]}…"
 
 
 def _short(text: str) -> str:

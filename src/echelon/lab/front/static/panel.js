@@ -1,4 +1,5 @@
 // The panel: it follows the notebook in front, and asks the server about it once after every pause in typing.
+import { About } from "./about.js";
 import { Graph } from "./graph.js";
 import { Marks } from "./marks.js";
 import { Refused, asker, make } from "./parts.js";
@@ -15,6 +16,7 @@ export class Panel {
     this.isVisible = isVisible;
     this.marks = new Marks();
     this.analysis = null;
+    this.about = new About(() => this.schedule());
     this.form = new TagForm((choice, model) => this.tag(choice, model));
     this.graph = new Graph(number => this.go(number));
     this.running = new Running({
@@ -26,7 +28,8 @@ export class Panel {
       changed: () => this.mark(),
     });
     this.problems = make("section", { "aria-label": "Problems", className: "echelon-problems", hidden: true });
-    this.body = make("div", { hidden: true }, this.form.node, this.problems, this.graph.node, this.running.node);
+    this.body = make("div", { hidden: true },
+      this.form.node, this.problems, this.graph.node, this.about.node, this.running.node);
     this.empty = make("p", { className: "echelon-quiet" }, "Open a notebook to run it as a pipeline.");
     this.node = make("div", { className: "echelon-panel" }, make("h2", {}, "Pipeline"), this.empty, this.body);
     this.node.addEventListener("keydown", event => { if (event.key === "Escape") this.leave?.(); });
@@ -43,7 +46,8 @@ export class Panel {
     this.model = null;
     this.analysis = null;
     this.graph.draw("", []);
-    this.running.ask([]);
+    this.running.ask([], false);
+    this.about.show(null, "");
     this.body.hidden = !current;
     this.empty.hidden = Boolean(current);
     this.running.watch(this.isVisible());
@@ -113,8 +117,9 @@ export class Panel {
       this.views = new Map(found.cells.map(view => [view.number, view]));
       if (found.svg || !found.steps.length) {  // else a cell cannot be read now, as while it is typed: the last ones stay
         this.graph.draw(found.svg, found.steps);
-        this.running.ask(found.parameters);
+        this.running.ask(found.parameters, found.cells.some(view => view.choice.gpus));
       }
+      this.about.show(this.model, found.name);
       this.tellProblems(found.problems, found.warnings);
     } catch (error) {
       if (current !== this.current) return;

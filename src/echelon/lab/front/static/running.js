@@ -21,6 +21,11 @@ export class Running {
       context: field("the kubeconfig's"),
       namespace: field("the context's"),
     };
+    this.withoutGpus = make("input", { type: "checkbox" });
+    this.ofGpus = make("label", { className: "echelon-check", hidden: true }, this.withoutGpus, "without the GPUs that tags ask for");
+    this.kind = make("select", {}, make("option", { value: "python" }, "a Python script"), make("option", { value: "tekton" }, "Tekton"));
+    this.compile = make("button", { onclick: () => this.compileIt() }, "Compile");
+    this.compiled = make("p", { className: "echelon-quiet", role: "status" });
     this.here = make("button", { className: "echelon-main", onclick: () => this.start(false) }, "Run here");
     this.there = make("button", { onclick: () => this.start(true) }, "Run in the cluster");
     this.stop = make("button", { onclick: () => this.end(), hidden: true }, "Stop");
@@ -34,7 +39,9 @@ export class Running {
       make("h3", {}, "Run"), this.fields,
       make("details", {}, make("summary", {}, "For the cluster"),
         ...Object.entries(this.cluster).map(([name, node]) => labelled(`${name[0].toUpperCase()}${name.slice(1)}`, node))),
-      make("div", { className: "echelon-buttons" }, this.here, this.there, this.stop),
+      make("details", {}, make("summary", {}, "Compile"), labelled("For", this.kind),
+        make("div", { className: "echelon-buttons" }, this.compile), this.compiled),
+      this.ofGpus, make("div", { className: "echelon-buttons" }, this.here, this.there, this.stop),
       this.trouble, this.said, this.steps, this.more, this.dashboard, this.address);
   }
 
@@ -45,12 +52,14 @@ export class Running {
     this.run = null;
     this.open.clear();
     this.address.hidden = true;
+    this.compiled.textContent = "";
     this.steps.replaceChildren();
     this.show(null);
     if (look && this.jupyter.path()) await this.look(this.turn);
   }
 
-  ask(parameters) {
+  ask(parameters, hasGpus) {
+    this.ofGpus.hidden = !hasGpus;
     const key = JSON.stringify(parameters);
     if (key === this.parameters) return;
     this.parameters = key;
@@ -75,7 +84,8 @@ export class Running {
       await this.jupyter.save();
       const order = this.jupyter.cells();
       const typed = Object.entries(this.cluster).map(([name, node]) => [name, node.value.trim() || null]);
-      const asked = { path: this.jupyter.path(), in_cluster, start, ...Object.fromEntries(start || !in_cluster ? [] : typed) };
+      const no_gpus = !this.ofGpus.hidden && this.withoutGpus.checked;
+      const asked = { path: this.jupyter.path(), in_cluster, start, no_gpus, ...Object.fromEntries(start || !in_cluster ? [] : typed) };
       const { name } = await this.jupyter.ask("run", { ...asked, parameters: start ? {} : this.values() });
       this.order.set(name, order);
       if (turn === this.turn) await this.look(turn, name);
@@ -85,6 +95,23 @@ export class Running {
       if (!(error instanceof Refused) && turn === this.turn) await this.look(turn);  // it may have begun
     } finally {
       this.busy(false);
+    }
+  }
+
+  // Files beside the notebook; images and namespaces are those for the cluster.
+  async compileIt() {
+    this.compile.disabled = true;
+    this.compiled.textContent = "Compiling …";
+    try {
+      await this.jupyter.save();
+      const [image, namespace] = [this.cluster.image, this.cluster.namespace].map(node => node.value.trim() || null);
+      const asked = { path: this.jupyter.path(), kind: this.kind.value, parameters: this.values(), image, namespace };
+      const { files, notes } = await this.jupyter.ask("compile", asked);
+      this.compiled.textContent = [`Wrote ${files.join(" and ")}.`, ...notes].join(" ");
+    } catch (error) {
+      this.compiled.textContent = [error.message, error.hint].filter(Boolean).join(": ");
+    } finally {
+      this.compile.disabled = false;
     }
   }
 
@@ -171,7 +198,7 @@ export class Running {
       make("div", { className: "echelon-buttons" },
         step.has_output ? button("Output", () => this.toggle(step.name), { ariaExpanded: String(open) }) : null,
         number ? button(`Show cell ${number}`, () => this.jupyter.go(number)) : null,
-        this.run.over && ["failed", "stopped", "lost"].includes(step.state)
+        this.run.over && this.canGoOnFrom(step)
           ? button("Continue from here", () => this.start(this.run.in_cluster, step.name)) : null),
       open ? make("pre", { className: "echelon-output", tabIndex: 0, role: "log", ariaLabel: `Output of ${step.name}` },
         before?.querySelector(".echelon-output")?.textContent || "") : null);
@@ -230,6 +257,13 @@ export class Running {
     return found;
   }
 
+  // From steps that ended badly; a pipeline that was stopped between two steps has none, but some that were not reached.
+  canGoOnFrom(step) {
+    const ended = ["failed", "stopped", "lost", "timed-out"];
+    const first = this.run.steps.find(each => ended.includes(each.state) || each.state === "not-reached");
+    return ended.includes(step.state) || step === first;
+  }
+
   states() { return Object.fromEntries((this.run?.steps || []).map(step => [step.name, step.state])); }
 
   busy(is) { for (const each of [this.here, this.there]) each.disabled = is; }
@@ -243,8 +277,8 @@ export class Running {
 function summary(run) {
   const count = run.steps.filter(step => ["succeeded", "cached", "kept"].includes(step.state)).length;
   const all = `${count} of ${run.steps.length} steps done`;
-  if (!run.over) return `running, ${all}`;
-  return count === run.steps.length ? "succeeded" : `did not succeed, ${all}`;
+  if (!run.over) return count === run.steps.length ? "all steps done, writing its results" : `running, ${all}`;
+  return run.state === "succeeded" ? "succeeded" : `${run.state}, ${all}`;
 }
 
 function took(step) {

@@ -12,13 +12,13 @@ const KINDS = [
 ];
 const STRATEGIES = [
   ["", "one process"],
-  ["auto", "several workers, by the imports"],
-  ["torch", "several workers, PyTorch"],
-  ["mirrored", "TensorFlow, MultiWorkerMirroredStrategy"],
-  ["parameter-server", "TensorFlow, ParameterServerStrategy"],
+  ["auto", "workers, by the imports"],
+  ["torch", "workers, PyTorch"],
+  ["mirrored", "workers, TensorFlow", "MultiWorkerMirroredStrategy"],
+  ["parameter-server", "with parameter servers", "TensorFlow's ParameterServerStrategy"],
 ];
 
-const options = pairs => pairs.map(([value, text]) => make("option", { value }, text));
+const options = given => given.map(([value, text, title = ""]) => make("option", { value, title }, text));
 const count = min => make("input", { type: "number", min, step: 1 });
 const number = field => (field.value === "" ? null : Number(field.value));
 
