@@ -20,7 +20,7 @@ from echelon.placement.explain import all_nodes, too_large, what_is_missing
 from echelon.placement.search import Counts, Undecided, pack
 from echelon.values import frozen
 
-_DUST = 1e-3  # of a thousandth of a core: what rounding may leave of sums of fractions
+DUST = 1e-6  # of a core, or a byte: what rounding may leave of sums of fractions
 
 
 @frozen
@@ -117,7 +117,7 @@ def _take(room: _Room, need: Resources) -> tuple[tuple[str, ...], _Room] | None:
     cpus, memory = room.cpus - _request(need.cpus), room.memory - _request(need.memory)
     other = {name: count - need.other.get(name, 0) for name, count in room.other.items()}
     missing = need.other.keys() - room.other.keys()
-    if len(fitting) < need.gpus or min(cpus, memory, *other.values()) < -_DUST or missing:
+    if len(fitting) < need.gpus or min(cpus, memory, *other.values()) < -DUST or missing:
         return None
     rest = tuple(gpu for gpu in room.gpus if gpu not in fitting)
     left = replace(room, gpus=rest, cpus=cpus, memory=memory, other=other)
@@ -167,7 +167,7 @@ class _Scale:
     def supply(self, room: _Room) -> Counts:
         """What a node has of each resource."""
         row = (
-            math.floor(room.cpus * 1000 + _DUST),
+            math.floor((room.cpus + DUST) * 1000),
             math.floor(room.memory),
             *(room.other.get(name, 0) for name in self._other),
             *(_count(types, room.gpus) for types in self._sets),
@@ -180,7 +180,7 @@ class _Scale:
 
     def _row_of_worker(self, need: Resources) -> Counts:
         return (
-            math.ceil(_request(need.cpus) * 1000 - _DUST),
+            math.ceil((_request(need.cpus) - DUST) * 1000),
             math.ceil(_request(need.memory)),
             *(need.other.get(name, 0) for name in self._other),
             *(need.gpus if need.gpu_type in types else 0 for types in self._sets),
