@@ -72,6 +72,12 @@ def sizes_now(shape: OpenShape, need: Resources, cluster: Cluster) -> list[int]:
     return sizes_that_fit(index(_sites(shape, need, cluster.nodes, free=True)), shape.most, shape.shares)
 
 
+def most_on_one_node(shape: OpenShape, need: Resources, cluster: Cluster) -> tuple[int, int]:
+    """How many GPUs one node could give now at most, and how many one has free: CPUs or memory may lack."""
+    sites = list(_sites(shape, need, cluster.nodes, free=True))
+    return max((site.usable for site in sites), default=0), max((site.free for site in sites), default=0)
+
+
 def _sites(shape: OpenShape, need: Resources, nodes: Iterable[Node], *, free: bool) -> Iterator[Site]:
     """Nodes, one for each model of GPU on them, with what one worker could have there."""
     for node in nodes:
