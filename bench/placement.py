@@ -34,6 +34,8 @@ ASKED: tuple[tuple[Shares, int, Target | None], ...] = (
     ("any", 64, None),
     ("any", 256, Target(limit=50, sense="at most", of="figure")),
 )
+RANGE = (128, 256)
+IN_A_RANGE = Target(limit=100, sense="at most", of="figure")
 LOADS = (0.8, 0.95)
 BLOCK = 5 * DAY
 MANY = 8  # more GPUs than this are a large job
@@ -94,6 +96,17 @@ def _show_costs() -> None:
         )
         for shares, number, target in ASKED
     ]
+    least, most = RANGE
+    every: tuple[Shares, ...] = ("equal", "any")
+    lines += [
+        Line(
+            figure=_timed(
+                f"{shares} shares, {least}..{most} GPUs", partial(_ask, there, most, shares, least)
+            ),
+            target=IN_A_RANGE,
+        )
+        for shares in every
+    ]
     lines.append(Line(figure=_timed("the histogram itself", lambda: index(sites))))
     show(f"A decision on {NODES:,} nodes, the histogram given; processor time", lines)
 
@@ -108,8 +121,8 @@ def _busy_sites() -> Iterator[Site]:
         )
 
 
-def _ask(there: Index, number: int, shares: Shares) -> object:
-    found = choose(there, Wish(least=number, most=number, shares=shares))
+def _ask(there: Index, number: int, shares: Shares, least: int = 0) -> object:
+    found = choose(there, Wish(least=least or number, most=number, shares=shares))
     assert found is not None
     return found
 

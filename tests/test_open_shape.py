@@ -10,12 +10,12 @@ import pytest
 from echelon.errors import InvalidJob, Unplaceable
 from echelon.model.engine.cluster import Cluster, Gpu, Node
 from echelon.model.meaning import to_job
-from echelon.model.plan import Placement
+from echelon.model.plan import Placement, Plan
 from echelon.model.resources import Amount, Resources
 from echelon.model.settings import Settings
 from echelon.model.world import World
 from echelon.placement import place
-from echelon.planning import candidates
+from echelon.planning import candidates, fit
 
 
 def gpu_nodes(*free: int, model: str = "", of: int = 8) -> Cluster:
@@ -87,11 +87,48 @@ def test_cpus_and_memory_for_each_gpu() -> None:
     assert world.groups[0].resources.memory == Amount(request=48 * 2**30)
 
 
-def test_a_range_with_workers_of_a_size_takes_as_many_as_fit() -> None:
-    there = gpu_nodes(5, 3, 2)
-    wanted = to_job(Settings(script="train.py", total_gpus="4..12", gpus=2, framework="torch"), name="x")
-    fitting = [each for each in candidates(wanted, there) if isinstance(place(each.world, there), Placement)]
-    assert fitting[0].world.groups[0].workers == 4, "two on n0, one on each of the others"
+@pytest.mark.parametrize(
+    ("free", "settings", "seats"),
+    [
+        ((5, 3, 2), {"total_gpus": "4..12", "gpus": 2}, [("n0", 2), ("n0", 2)]),
+        ((5, 3, 2), {"total_gpus": "6..12", "gpus": 2}, [("n0", 2), ("n0", 2), ("n1", 2), ("n2", 2)]),
+        ((5, 3, 2), {"total_gpus": "4..12", "workers": 2}, [("n0", 2), ("n0", 2)]),
+        ((5, 3, 2), {"total_gpus": "5..12", "workers": 2}, [("n0", 3), ("n1", 3)]),
+        ((1, 1, 0), {"total_gpus": "4..12", "gpus": 2}, "waiting for 8 GPUs"),  # the most that one node has
+    ],
+)
+def test_a_range_with_workers_of_a_size_takes_as_many_as_have_the_narrowest_span(
+    free: tuple[int, ...], settings: dict[str, Any], seats: object
+) -> None:
+    there = gpu_nodes(*free)
+    wanted = to_job(Settings(script="train.py", framework="torch", **settings), name="x")
+    (candidate,) = candidates(wanted, there)
+    found = place(candidate.world, there)
+    if isinstance(found, Placement):
+        assert [(seat.node, len(seat.gpus)) for seat in found.seats] == seats
+    else:
+        assert found.reason.startswith(str(seats))
+
+
+def test_a_range_of_a_run_with_roles_tries_every_number() -> None:
+    """The workers fit on one node, but then the parameter server does not; with fewer workers all fit."""
+    there = replace(gpu_nodes(8), nodes=(replace(gpu_nodes(8).nodes[0], free_cpus=4.0),))
+    wanted = to_job(
+        Settings(
+            script="t.py",
+            framework="tensorflow",
+            total_gpus="2..4",
+            gpus=1,
+            cpus="1",
+            procs=1,
+            roles={"ps": 1, "chief": 1},
+        ),
+        name="x",
+    )
+    assert [each.world.groups[1].workers for each in candidates(wanted, there)] == [4, 3, 2]
+    found = fit(wanted, there)
+    assert isinstance(found, Plan)
+    assert found.world.groups[1].workers == 2
 
 
 def test_one_model_is_chosen_and_asked_for() -> None:

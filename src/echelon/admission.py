@@ -106,7 +106,8 @@ def find_plan(
     `world`, that is the only candidate.
 
     Raises Unplaceable if no candidate ever fits. Where nodes are added for workers that find no room, neither
-    is known: the plan has no place then, and what is not known is told."""
+    is known: the plan has no place then, and what is not known is told. So is why a run gets fewer GPUs than
+    the most that it asks for."""
     cluster = engine.cluster(gpus=asks_for_gpus(job), job=job)
     if _is_admitted_elsewhere(job, engine):
         return _anywhere(job, candidates(job, cluster)[0].world, cluster.gpu_resource)
@@ -125,6 +126,11 @@ def find_plan(
         if plan is not None:
             tell(f"{found.reason}. Its pods are made now and wait, so that the cluster adds nodes for them")
             return plan
+    if isinstance(found, Plan) and job.shape is not None and job.shape.least < job.shape.most:
+        from echelon.placement.drawing import why_not_more  # most runs ask for one number
+
+        if why := why_not_more(job, found, cluster):
+            tell(why)
     return found
 
 

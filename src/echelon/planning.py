@@ -31,14 +31,14 @@ class Candidate:
 def candidates(job: Job, cluster: Cluster) -> Sequence[Candidate]:
     """The worlds that would serve a job, the best first: the only place where a World is made from a Job.
 
-    A job that gives its shape has one. With the number of GPUs alone given, the shape that the cluster has
-    room for now is chosen, or else the one that an empty cluster would have room for; Unplaceable if
-    there is none."""
+    A job that gives its shape has one. Of a range, or where only the number of GPUs is given, the shape that
+    the cluster has room for now is chosen, or else the one that an empty cluster would have room for;
+    Unplaceable if there is none."""
     shape = job.shape
     if shape is None:
         return (Candidate(world=_world(job, [_workers(job, job.workers, job.resources, job.procs)])),)
     if shape.gpus is not None or shape.workers is not None:
-        return [Candidate(world=_world(job, [_of_size(job, shape, number)])) for number in numbers(shape)]
+        return [Candidate(world=_world(job, [each])) for each in _of_sizes(job, shape, cluster)]
     from echelon.placement.open import choose_shape, models_to_choose_from  # of most runs the shape is given
 
     chosen = choose_shape(shape, job.resources, cluster)
@@ -46,14 +46,29 @@ def candidates(job: Job, cluster: Cluster) -> Sequence[Candidate]:
     return (_of_shares(job, shape, chosen.shares, chosen.model if several else None),)
 
 
-def _of_size(job: Job, shape: OpenShape, number: int) -> Group:
-    """Equal workers with so many GPUs in all, where the user fixed the size of one or their number."""
+def _of_sizes(job: Job, shape: OpenShape, cluster: Cluster) -> Sequence[Group]:
+    """Equal workers, where the user fixed the size of one or their number: of a range, as many GPUs as have
+    the narrowest span. Where workers of other roles need room too, the other numbers are worth a try.
+    """
     from echelon.placement.open import worker_resources
+    from echelon.placement.place import best_of_range
 
-    gpus = shape.gpus or number // (shape.workers or 1)
-    return _workers(
-        job, number // gpus, worker_resources(shape, job.resources, gpus), _procs(job, shape, gpus)
-    )
+    def group(number: int) -> Group:
+        gpus = shape.gpus or number // (shape.workers or 1)
+        need = worker_resources(shape, job.resources, gpus)
+        return _workers(job, number // gpus, need, _procs(job, shape, gpus))
+
+    sizes = numbers(shape)
+    if len(sizes) == 1 or not cluster.known:
+        return [group(number) for number in sizes]
+    if shape.gpus is not None:
+        each = group(sizes[0]).resources
+        found = best_of_range([(each, sizes[-1] // shape.gpus, sizes[0] // shape.gpus)], cluster)
+    else:
+        groups = [group(number) for number in sizes]
+        found = best_of_range([(each.resources, each.workers, each.workers) for each in groups], cluster)
+    best = sizes[-1] if found is None else found[0].gpus * found[1]
+    return [group(number) for number in (best, *(each for each in sizes if job.roles and each != best))]
 
 
 def _of_shares(job: Job, shape: OpenShape, shares: Sequence[tuple[str, int]], model: str | None) -> Candidate:

@@ -5,20 +5,26 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from tests.test_open_shape import gpu_nodes
 
+from echelon.model.engine.cluster import Cluster
 from echelon.model.meaning import to_job
-from echelon.model.plan import Placement
+from echelon.model.plan import Placement, Plan
 from echelon.model.settings import Settings
 from echelon.placement import place
-from echelon.placement.drawing import draw
-from echelon.planning import candidates, make_plan
+from echelon.placement.drawing import draw, why_not_more
+from echelon.planning import candidates, fit, make_plan
 
 
 def drawn(*free: int, domains: tuple[str, ...] = (), **said: Any) -> list[str]:
-    job = to_job(Settings(script="train.py", framework="torch", **said), name="x")
     there = gpu_nodes(*free)
     there = replace(there, nodes=tuple(replace(node, domains=domains) for node in there.nodes))
+    return drawn_on(there, **said)
+
+
+def drawn_on(there: Cluster, **said: Any) -> list[str]:
+    job = to_job(Settings(script="train.py", framework="torch", **said), name="x")
     candidate = candidates(job, there)[0]
     found = place(candidate.world, there, candidate.nodes)
     assert isinstance(found, Placement)
@@ -57,8 +63,69 @@ def test_shares_that_differ_say_why_they_are_not_equal() -> None:
         "  not in equal shares: 10 GPUs cannot be divided so over these nodes",
     ]
     assert drawn(5, 3, 2, total_gpus=6, shares="largest-first")[-1] == (
-        "  as --shares largest-first says, the node with the most free GPUs is filled, then the next"
+        "  as --shares largest-first says, of the nodes within the cluster the one that can give the most"
+        " GPUs is filled, then the next"
     )
+
+
+def test_what_is_said_of_largest_first_is_what_is_chosen() -> None:
+    """Over two models, and with a node whose GPUs its CPUs do not suffice for."""
+    there = gpu_nodes(5, 5, model="A100")
+    others = [
+        replace(each, name=f"t{at}") for at, each in enumerate(gpu_nodes(7, 3, 4, model="Tesla-T4").nodes)
+    ]
+    there = replace(there, nodes=(*there.nodes, replace(others[0], free_cpus=2.0), *others[1:]))
+    lines = drawn_on(there, total_gpus=7, shares="largest-first", cpus_per_gpu=1)
+    assert [line.split()[:3] for line in lines if "#" in line] == [["n0", "5", "5"], ["n1", "5", "2"]]
+    assert lines[-2:] == [
+        "  why: 7 GPUs as [5, 2] within the cluster: no node can give 7 (at most 5); 2 nodes are the fewest",
+        (
+            "  as --shares largest-first says, of the nodes of A100 within the cluster the one that can give"
+            " the most GPUs is filled, then the next"
+        ),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("free", "said", "why"),
+    [
+        ((5, 3, 2), {"total_gpus": "4..5"}, ""),
+        (
+            (5, 3, 2),
+            {"total_gpus": "4..6"},
+            "5 GPUs of 4 to 6: 6, as [3, 3], would be spread over the cluster; these are within one node",
+        ),
+        (
+            (5, 3, 2),
+            {"total_gpus": "4..8"},
+            (
+                "5 GPUs of 4 to 8: no more than 6 can be had now in equal shares;"
+                " 6, as [3, 3], would be spread over the cluster; these are within one node"
+            ),
+        ),
+        ((5, 0), {"total_gpus": "4..8"}, "5 GPUs of 4 to 8: no more than 5 can be had now in equal shares"),
+        ((5, 1), {"total_gpus": "6..8", "shares": "any"}, "6 GPUs of 6 to 8: no more than 6 can be had now"),
+        (
+            (5, 4),
+            {"total_gpus": "4..8", "gpus": 2},
+            "4 GPUs of 4 to 8: 8 would be spread over more of the network",
+        ),
+        (
+            (5, 0),
+            {"total_gpus": "4..8", "workers": 2},
+            "4 GPUs of 4 to 8: 8 are not free now for such workers",
+        ),
+        ((8, 8), {"total_gpus": "4..9", "gpus": 2}, ""),  # nine is no multiple of two
+    ],
+)
+def test_a_range_that_gives_less_than_the_most_says_why(
+    free: tuple[int, ...], said: dict[str, Any], why: str
+) -> None:
+    job = to_job(Settings(script="train.py", framework="torch", **said), name="x")
+    there = gpu_nodes(*free)
+    plan = fit(job, there)
+    assert isinstance(plan, Plan)
+    assert why_not_more(job, plan, there) == why
 
 
 def test_one_node_is_never_split() -> None:

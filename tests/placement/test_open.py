@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from echelon.errors import Unplaceable
 from echelon.model.engine.cluster import Cluster, Gpu, Node
 from echelon.model.open_shape import OpenShape, Shares
-from echelon.model.resources import Resources
-from echelon.placement.open import choose_shape
+from echelon.model.plan import Placement
+from echelon.model.resources import Amount, Resources
+from echelon.model.world import Group, World
+from echelon.placement import place
+from echelon.placement.open import choose_now, choose_shape, worker_resources
 from echelon.placement.shares import Chosen, Site, Wish, choose, index
 
 NEED = Resources(gpus=0)
@@ -64,3 +67,55 @@ def test_what_is_free_now_comes_before_an_empty_cluster(
     except Unplaceable:
         found = None
     assert found == expected
+
+
+GIB = 2**30
+AMOUNTS = st.sampled_from([0.0, 0.05, 0.1, 0.3, 1.0, 2.9999999, 3.0, 4.0])
+BYTES = st.sampled_from([0, GIB // 16, GIB // 8, 3 * GIB - 1, 3 * GIB, 3 * GIB + 1, 8 * GIB])
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 4), AMOUNTS, BYTES), min_size=1, max_size=4),
+    st.integers(1, 8),
+    st.sampled_from([None, 0.1, 1.0]),
+    st.sampled_from([None, GIB, GIB // 8]),
+    st.sampled_from(["equal", "any", "largest-first"]),
+)
+@example([(2, 0.05, 8 * GIB), (1, 4.0, 8 * GIB), (1, 4.0, 8 * GIB)], 2, None, None, "equal")
+@example([(3, 4.0, 3 * GIB - 1)], 3, None, GIB, "equal")
+def test_what_is_chosen_has_room_on_its_nodes(
+    nodes: list[tuple[int, float, int]],
+    number: int,
+    cpus: float | None,
+    memory: float | None,
+    shares: Shares,
+) -> None:
+    """A worker that says nothing of CPUs and memory asks for a little of both in a pod: a choice that forgets
+    it waits for ever, though other nodes have room.
+    """
+    need = Resources(cpus=Amount(request=0.1), memory=Amount(request=GIB / 8))
+    there = Cluster(
+        nodes=tuple(
+            Node(
+                name=f"n{at}",
+                gpus=tuple(Gpu(id=f"n{at}/{each}") for each in range(gpus)),
+                cpus=8.0,
+                memory=16 * GIB,
+                free_cpus=free_cpus,
+                free_memory=free_memory,
+            )
+            for at, (gpus, free_cpus, free_memory) in enumerate(nodes)
+        ),
+        here=False,
+    )
+    shape = OpenShape(least=number, most=number, shares=shares, cpus_per_gpu=cpus, memory_per_gpu=memory)
+    chosen = choose_now(shape, need, there)
+    if chosen is None:
+        return
+    world = World(
+        groups=tuple(
+            Group(workers=1, procs=1, resources=worker_resources(shape, need, share))
+            for _, share in chosen.shares
+        )
+    )
+    assert isinstance(place(world, there, [node for node, _ in chosen.shares]), Placement)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tests.properties import examples
 
 from echelon.errors import Unplaceable
 from echelon.model.engine.cluster import Cluster, Gpu, Node
@@ -256,11 +258,142 @@ def test_the_reason_to_wait_names_what_is_missing(need: Resources, cluster: Clus
     assert "another" in outcome.reason
 
 
-def test_what_stays_free_stays_together() -> None:
+@pytest.mark.parametrize(
+    ("groups", "seats"),
+    [
+        ([(1, Resources(gpus=2))], ["small"]),
+        ([(1, Resources(gpus=3))], ["middle"]),
+        ([(2, Resources(gpus=2))], ["middle", "middle"]),  # not one on each of `small` and `middle`
+        ([(1, Resources(gpus=2)), (1, Resources(gpus=3))], ["large", "large"]),
+        ([(3, Resources(gpus=4))], ["large", "large", "middle"]),
+    ],
+)
+def test_what_fits_one_node_is_not_split_and_what_stays_free_stays_together(
+    groups: list[tuple[int, Resources]], seats: list[str]
+) -> None:
     cluster = Cluster(nodes=(node("large", 8), node("small", 2), node("middle", 4)))
-    outcome = place(world((1, Resources(gpus=2)), (1, Resources(gpus=3))), cluster)
+    outcome = place(world(*groups), cluster)
     assert isinstance(outcome, Placement)
-    assert [seat.node for seat in outcome.seats] == ["small", "middle"]
+    assert [seat.node for seat in outcome.seats] == seats
+
+
+def in_network(*free: int, racks: str, model: str = "A100") -> Cluster:
+    return Cluster(
+        nodes=tuple(
+            replace(node(f"n{at}", gpus, model=model), domains=("zone", rack))
+            for at, (gpus, rack) in enumerate(zip(free, racks, strict=True))
+        ),
+        here=False,
+    )
+
+
+def test_the_narrowest_part_of_the_network_for_a_shape_that_is_given() -> None:
+    wanted = world((4, Resources(gpus=2)))
+    outcome = place(wanted, in_network(4, 2, 2, 4, 4, racks="abbaa"))
+    assert isinstance(outcome, Placement)
+    assert [seat.node for seat in outcome.seats] == ["n0", "n0", "n3", "n3"]
+    split = world((1, Resources(gpus=4)), (2, Resources(gpus=2)))
+    outcome = place(split, in_network(4, 4, 4, 4, racks="abba"))
+    assert isinstance(outcome, Placement)
+    assert [seat.node for seat in outcome.seats] == ["n0", "n3", "n3"]
+
+
+def test_one_model_before_fewer_nodes() -> None:
+    """A gang of unlike GPUs goes as fast as the slowest; it is made only if there is no other way."""
+    there = Cluster(
+        nodes=(node("t", 3, model="T4"), node("a", 2, model="A100"), node("b", 2, model="A100")), here=False
+    )
+    for count, seats in ((2, "aa"), (3, "ttt"), (4, "aabb"), (5, "tttaa"), (7, "tttaabb")):
+        outcome = place(world((count, Resources(gpus=1))), there)
+        assert isinstance(outcome, Placement)
+        assert "".join(seat.node for seat in outcome.seats) == seats
+
+
+SIZES = {1: 932, 2: 22, 4: 23, 8: 20, 16: 3}
+
+
+def added(free: int, taken: int) -> int:
+    def fragments(left: int) -> int:
+        return left * sum(weight for size, weight in SIZES.items() if size > left)
+
+    return fragments(free - taken) - fragments(free)
+
+
+def value_of(
+    wanted: World, cluster: Cluster, seating: tuple[int, ...], model: str | None
+) -> tuple[int, int, int, int] | None:
+    """What matters of a seating with GPUs of one model, or of any: whether it mixes models (without GPUs:
+    whether it takes nodes that have some free), its span, its nodes, and of equal workers the fragmentation
+    that it adds. None if it is impossible.
+    """
+    workers = [wanted.groups[member.group].resources for member in members(wanted)]
+    free = [[gpu for gpu in each.gpus if gpu.holder is None] for each in cluster.nodes]
+    models = {gpu.model for gpus in free for gpu in gpus}
+    mine = [[gpu for gpu in gpus if model in (None, gpu.model)] for gpus in free]
+    sitting = [
+        [need for need, seat in zip(workers, seating, strict=True) if seat == at]
+        for at in range(len(cluster.nodes))
+    ]
+    for each, gpus, needs_here in zip(cluster.nodes, mine, sitting, strict=True):
+        if not has_room(replace(each, gpus=tuple(gpus)), needs_here, empty=False):
+            return None
+    used = sorted(set(seating))
+    depth = max(len(each.domains) for each in cluster.nodes)
+    shared = [
+        length
+        for length in range(depth + 1)
+        if len({cluster.nodes[at].domains[:length] for at in used}) == 1
+        and (not length or cluster.nodes[used[0]].domains[length - 1])
+    ]
+    span = 0 if len(used) == 1 else depth + 1 - max(shared)
+    if any(need.gpus for need in workers):
+        mixed = model is None and len(models) > 1
+    else:
+        mixed = any(free[at] for at in used)
+    more = 0
+    if all(need == workers[0] for need in workers):
+        more = sum(added(len(mine[at]), sum(need.gpus for need in sitting[at])) for at in used)
+    return int(mixed), span, len(used), more
+
+
+@st.composite
+def networks(draw: st.DrawFn) -> Cluster:
+    depth = draw(st.integers(0, 2))
+    there = [
+        replace(each, domains=tuple(draw(st.sampled_from(["a", "b", ""])) for _ in range(depth)))
+        for each in draw(st.lists(nodes(), min_size=1, max_size=4))
+    ]
+    return Cluster(nodes=tuple(there))
+
+
+@settings(deadline=None, max_examples=examples(300))
+@given(st.lists(st.tuples(st.integers(1, 2), needs()), min_size=1, max_size=2), networks(), st.booleans())
+def test_nothing_better_exists(groups: list[tuple[int, Resources]], cluster: Cluster, equal: bool) -> None:
+    """For every shape the objective is the same, and it is compared with trying everything."""
+    wanted = world(*[(count, groups[0][1]) for count, _ in groups] if equal else groups)
+    models = sorted({gpu.model for each in cluster.nodes for gpu in each.gpus})
+    number = sum(group.workers for group in wanted.groups)
+    values = (
+        value_of(wanted, cluster, seating, model)
+        for seating in itertools.product(range(len(cluster.nodes)), repeat=number)
+        for model in (None, *models)
+    )
+    best = min((value for value in values if value is not None), default=None)
+    outcome = attempt(wanted, cluster)
+    if not isinstance(outcome, Placement):
+        assert best is None
+        return
+    at = {each.name: number for number, each in enumerate(cluster.nodes)}
+    seating = tuple(at[seat.node] for seat in outcome.seats)
+    given_out = {
+        gpu.model
+        for seat in outcome.seats
+        for gpu in cluster.nodes[at[seat.node]].gpus
+        if gpu.id in seat.gpus
+    }
+    one_model = given_out.pop() if len(given_out) == 1 else None
+    reached = [value_of(wanted, cluster, seating, model) for model in {None, one_model}]
+    assert best in reached
 
 
 @pytest.mark.parametrize(

@@ -184,6 +184,31 @@ def test_largest_first_fills_every_node_but_the_last(nodes: list[Site], number: 
         assert all(share == usable[name] for name, share in found.shares[:-1]) or found.span == 0
 
 
+@pytest.mark.parametrize("shares", ["equal", "any", "largest-first"])
+@settings(max_examples=examples(200), deadline=None)
+@given(nodes=clusters(), least=st.integers(1, 10), more=st.integers(0, 6), unit=st.integers(1, 3))
+def test_of_a_range_as_if_every_number_were_tried(
+    shares: Shares, nodes: list[Site], least: int, more: int, unit: int
+) -> None:
+    there = index(nodes)
+    best = None
+    for number in range(least + more, least - 1, -1):
+        each = choose(there, Wish(least=number, most=number, shares=shares, unit=unit))
+        if each is not None and (best is None or each.span < best.span):
+            best = each
+    assert choose(there, Wish(least=least, most=least + more, shares=shares, unit=unit)) == best
+
+
+def test_largest_first_takes_the_model_with_the_larger_shares() -> None:
+    """What --shares says comes before fragmentation: not the model whose nodes are broken up less."""
+    nodes = [
+        *(Site(name=f"a{at}", free=free, usable=free, model="A100") for at, free in enumerate((5, 5))),
+        *(Site(name=f"t{at}", free=free, usable=free, model="T4") for at, free in enumerate((3, 4))),
+    ]
+    assert best(index(nodes), 7, shares="largest-first").shares == (("a0", 5), ("a1", 2))
+    assert best(index(nodes), 7, shares="any").shares == (("t1", 4), ("t0", 3))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("shares", ["equal", "any"])
 def test_nothing_better_exists_in_twenty_thousand_small_clusters(shares: Shares) -> None:

@@ -9,15 +9,15 @@ from collections.abc import Sequence
 
 from echelon.model.engine.cluster import Cluster, free_gpus
 from echelon.model.job import Job
-from echelon.model.open_shape import Shares
+from echelon.model.open_shape import Shares, numbers
 from echelon.model.plan import Plan
 from echelon.model.world import members
 from echelon.placement.explain import counted
-from echelon.placement.open import choose_now
+from echelon.placement.instead import fits
+from echelon.placement.open import choose_now, models_to_choose_from, most_on_one_node, sizes_now
 from echelon.placement.shares import Chosen
 
 _ROWS = 16  # nodes that are drawn; the others are counted
-_LARGEST_FIRST = "as --shares largest-first says, the node with the most free GPUs is filled, then the next"
 _PARTS = ("zone", "block", "rack", "NVLink domain")  # of the network, in the order of Node.domains
 
 
@@ -63,15 +63,22 @@ def _reasons(job: Job, cluster: Cluster) -> list[str]:
     shares = [share for _, share in chosen.shares]
     total = sum(shares)
     why = [f"why: {counted(total)} as {_written(shares)} within {_span(chosen)}"]
+    several = len(models_to_choose_from(job.resources, cluster)) > 1
+    of_model = f" of {chosen.model}" if several and chosen.model else ""
     if len(shares) == 1:
         why[0] += ", which is never split"
     else:
-        largest = max(free_gpus(node) for node in cluster.nodes)
-        why[0] += f": no node has {total} free (at most {largest}); {len(shares)} nodes are the fewest"
+        largest, free = most_on_one_node(job.shape, job.resources, cluster)
+        lacks = f"has {total} free" if free < total else f"can give {total}"
+        why[0] += f": no node {lacks} (at most {largest}); {len(shares)} nodes are the fewest"
         if job.shape.shares == "equal":
             why[0] += " with equal shares"
     if job.shape.shares == "largest-first":
-        return why if len(shares) == 1 else [*why, _LARGEST_FIRST]
+        filled = (
+            f"as --shares largest-first says, of the nodes{of_model} within {_span(chosen)} the one that can "
+            "give the most GPUs is filled, then the next"
+        )
+        return why if len(shares) == 1 else [*why, filled]
     usual: Shares = "largest-first" if job.shape.shares == "equal" else "equal"
     other = choose_now(job.shape, job.resources, cluster, shares=usual, number=total)
     if other is None and usual == "equal":
@@ -79,6 +86,34 @@ def _reasons(job: Job, cluster: Cluster) -> list[str]:
     if other is not None and sorted(other.shares) != sorted(chosen.shares):
         why.append(f"not {_written([share for _, share in other.shares])}: {_against(chosen, other)}")
     return why
+
+
+def why_not_more(job: Job, plan: Plan, cluster: Cluster) -> str:
+    """Why a run that asks for a range of GPUs gets fewer than the most; "" for any other."""
+    shape, total = job.shape, sum(len(seat.gpus) for seat in plan.placement.seats)
+    if shape is None or not shape.least <= total < shape.most or job.roles:
+        return ""
+    got = f"{counted(total)} of {shape.least} to {shape.most}: "
+    if shape.gpus is not None or shape.workers is not None:
+        most_such = numbers(shape)[0]
+        if total == most_such:
+            return ""
+        gpus = shape.gpus or most_such // (shape.workers or 1)
+        if fits(shape, job.resources, most_such // gpus, gpus, cluster):
+            return f"{got}{most_such} would be spread over more of the network"
+        return f"{got}{most_such} are not free now for such workers"
+    chosen = choose_now(shape, job.resources, cluster)
+    most = sizes_now(shape, job.resources, cluster)[-1:]
+    if chosen is None or not most:
+        return ""
+    such = " in equal shares" if shape.shares == "equal" else ""
+    fit = f"no more than {most[0]} can be had now{such}" if most[0] < shape.most else ""
+    wider = choose_now(shape, job.resources, cluster, number=most[0])
+    if most[0] == total or wider is None:
+        return got + fit
+    written = _written([share for _, share in wider.shares])
+    apart = f"{most[0]}, as {written}, would be spread over {_span(wider)}; these are within {_span(chosen)}"
+    return got + "; ".join(filter(None, (fit, apart)))
 
 
 def _against(chosen: Chosen, other: Chosen) -> str:

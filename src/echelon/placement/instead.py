@@ -64,14 +64,15 @@ def _of_given_shape(shape: OpenShape, need: Resources, workers: int, gpus: int, 
     chosen = choose_now(replace(shape, gpus=None, workers=None), need, cluster, shares="equal", number=number)
     if chosen is not None:
         share = chosen.shares[0][1]
-        if _fits(shape, need, number // share, share, cluster):
+        if fits(shape, need, number // share, share, cluster):
             return f"-n {number // share} --gpus {share}"
     free = (sum(gpu.holder is None for gpu in matching(need, node.gpus)) for node in cluster.nodes)
     fewer = min(workers - 1, sum(have // gpus for have in free))
-    return f"-n {fewer} --gpus {gpus}" if fewer > 0 and _fits(shape, need, fewer, gpus, cluster) else ""
+    return f"-n {fewer} --gpus {gpus}" if fewer > 0 and fits(shape, need, fewer, gpus, cluster) else ""
 
 
-def _fits(shape: OpenShape, need: Resources, workers: int, gpus: int, cluster: Cluster) -> bool:
+def fits(shape: OpenShape, need: Resources, workers: int, gpus: int, cluster: Cluster) -> bool:
+    """Whether so many workers with so many GPUs each fit now."""
     group = Group(workers=workers, procs=1, resources=worker_resources(shape, need, gpus))
     try:
         return isinstance(place(World(groups=(group,)), cluster), Placement)

@@ -13,9 +13,8 @@ from echelon.model.engine.cluster import Cluster, Node, matches_type
 from echelon.model.open_shape import OpenShape, Shares
 from echelon.model.resources import Amount, Resources
 from echelon.placement.explain import all_nodes, counted, joined, name_left_out, where_gpus_are
+from echelon.placement.place import DUST
 from echelon.placement.shares import Chosen, Index, Site, Wish, choose, index, sizes_that_fit
-
-_DUST = 1e-6  # what rounding may leave of sums of fractions
 
 
 def choose_shape(shape: OpenShape, need: Resources, cluster: Cluster) -> Chosen:
@@ -73,6 +72,12 @@ def sizes_now(shape: OpenShape, need: Resources, cluster: Cluster) -> list[int]:
     return sizes_that_fit(index(_sites(shape, need, cluster.nodes, free=True)), shape.most, shape.shares)
 
 
+def most_on_one_node(shape: OpenShape, need: Resources, cluster: Cluster) -> tuple[int, int]:
+    """How many GPUs one node could give now at most, and how many one has free: CPUs or memory may lack."""
+    sites = list(_sites(shape, need, cluster.nodes, free=True))
+    return max((site.usable for site in sites), default=0), max((site.free for site in sites), default=0)
+
+
 def _sites(shape: OpenShape, need: Resources, nodes: Iterable[Node], *, free: bool) -> Iterator[Site]:
     """Nodes, one for each model of GPU on them, with what one worker could have there."""
     for node in nodes:
@@ -88,8 +93,8 @@ def _sites(shape: OpenShape, need: Resources, nodes: Iterable[Node], *, free: bo
                 continue
             usable = min(
                 count,
-                _whole(node.free_cpus if free else node.cpus, shape.cpus_per_gpu, count),
-                _whole(node.free_memory if free else node.memory, shape.memory_per_gpu, count),
+                _share(node.free_cpus if free else node.cpus, need.cpus, shape.cpus_per_gpu, count),
+                _share(node.free_memory if free else node.memory, need.memory, shape.memory_per_gpu, count),
             )
             yield Site(name=node.name, free=count, usable=usable, model=model, domains=node.domains)
 
@@ -98,8 +103,14 @@ def _can_use(need: Resources, model: str) -> bool:
     return need.gpu_type is None or matches_type(need.gpu_type, model)
 
 
-def _whole(have: float, each: float | None, most: int) -> int:
-    return most if not each else math.floor(have / each + _DUST)
+def _share(have: float, whole: Amount | None, each: float | None, most: int) -> int:
+    """How many GPUs a worker could have by its CPUs, or its memory: so much for `each` GPU, or for the worker
+    as a `whole`, as where the user says nothing of them (see `worker_resources`).
+    """
+    have += DUST
+    if each:
+        return math.floor(have / each)
+    return most if whole is None or whole.request <= have else 0
 
 
 def _no_shape(shape: OpenShape, need: Resources, cluster: Cluster, empty: Index) -> Unplaceable:

@@ -1,26 +1,31 @@
 """A seat for every worker of a world in a snapshot of the cluster, all or none.
 
-Exact: if there is a way to seat all workers, it is found. Nodes with the fewest free GPUs are filled first,
-so that what stays free stays together. `search.py` decides how many workers of each kind go to each node;
-this module puts workers and nodes into its numbers, and its answer into seats."""
+Exact: if there is a way to seat all workers, it is found. Of all ways the first is taken in the order that
+`shares.py` states: GPUs of one model, if that can be; the narrowest part of the network, one node if that can
+be; the fewest nodes; the least added fragmentation. For equal workers `shares.py` decides how many go to each
+node, for unlike ones `search.py`, part by part of the network, and there nodes with the fewest free GPUs come
+first. This module puts workers and nodes into their numbers, and their answer into seats."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from itertools import combinations, compress, repeat
 
 from echelon.model.engine.cluster import Cluster, Gpu, Node, matches_type
+from echelon.model.open_shape import Shares
 from echelon.model.plan import Placement, Seat
 from echelon.model.resources import Amount, Resources
 from echelon.model.world import Member, World, members
 from echelon.placement.explain import all_nodes, too_large, what_is_missing
 from echelon.placement.search import Counts, Undecided, pack
+from echelon.placement.shares import Chosen, Site, Wish, choose, index
 from echelon.values import frozen
 
-_DUST = 1e-3  # of a thousandth of a core: what rounding may leave of sums of fractions
+DUST = 1e-6  # of a core, or a byte: what rounding may leave of sums of fractions
+_MANY = 1_000_000  # workers that one node holds, where they ask for nothing
 
 
 @frozen
@@ -39,6 +44,10 @@ class _Room:
     cpus: float
     memory: float
     other: Mapping[str, int]
+    domains: tuple[str, ...] = ()
+
+
+Rooms = Sequence[tuple["_Room", Counts]]  # nodes in use, each with how many workers of each kind it gets
 
 
 def place(world: World, cluster: Cluster, nodes: Sequence[str] = ()) -> Placement | NoRoom:
@@ -68,11 +77,19 @@ def _free(node: Node) -> _Room:
         cpus=node.free_cpus,
         memory=node.free_memory,
         other=node.other if node.free_other is None else node.free_other,
+        domains=node.domains,
     )
 
 
 def _empty(node: Node) -> _Room:
-    return _Room(node=node.name, gpus=node.gpus, cpus=node.cpus, memory=node.memory, other=node.other)
+    return _Room(
+        node=node.name,
+        gpus=node.gpus,
+        cpus=node.cpus,
+        memory=node.memory,
+        other=node.other,
+        domains=node.domains,
+    )
 
 
 def _seat(world: World, rooms: Sequence[_Room]) -> tuple[Seat, ...] | None:
@@ -82,11 +99,152 @@ def _seat(world: World, rooms: Sequence[_Room]) -> tuple[Seat, ...] | None:
     wanted = [0] * len(kinds)
     for kind, group in zip(kind_of, world.groups, strict=True):
         wanted[kind] += group.workers
+    for choice in _by_model(kinds, rooms):
+        if len(kinds) == 1:
+            used = _equal_workers(kinds[0], wanted[0], choice)
+        else:
+            used = _unlike_workers(kinds, tuple(wanted), choice)
+        if used is not None:
+            return _seats(world, kind_of, used)
+    return None
+
+
+def _by_model(kinds: Sequence[Resources], rooms: Sequence[_Room]) -> Iterator[Mapping[str, Sequence[_Room]]]:
+    """The nodes to choose from, by model of GPU, with the GPUs of that model: a run has one model if it can.
+    Then all nodes with all of their GPUs. Workers without GPUs leave nodes that have some free to others.
+    """
+    types = {need.gpu_type for need in kinds if need.gpus}
+    if not types:
+        yield {"": [room for room in rooms if not room.gpus]}
+        yield {"": rooms}
+        return
+    models = {gpu.model for room in rooms for gpu in room.gpus}
+    fitting = sorted(model for model in models if all(_is_of(each, model) for each in types))
+    if len(models) > 1:
+        yield {model: [_only(model, room) for room in rooms] for model in fitting}
+    yield {"": rooms}
+
+
+def _only(model: str, room: _Room) -> _Room:
+    mine = tuple(gpu for gpu in room.gpus if gpu.model == model)
+    return room if len(mine) == len(room.gpus) else replace(room, gpus=mine)
+
+
+def _equal_workers(need: Resources, number: int, choice: Mapping[str, Sequence[_Room]]) -> Rooms | None:
+    chosen = _choose(need, number, number, choice)
+    if chosen is None:
+        return None
+    room_of = {room.node: room for room in choice[chosen.model]}
+    return [(room_of[node], (workers,)) for node, workers in chosen.shares]
+
+
+def _choose(need: Resources, least: int, most: int, choice: Mapping[str, Sequence[_Room]]) -> Chosen | None:
+    sites = (
+        Site(
+            name=room.node,
+            free=len(room.gpus),
+            usable=min(most, _holds(need, room)),
+            model=model,
+            domains=room.domains,
+        )
+        for model, rooms in choice.items()
+        for room in rooms
+    )
+    # Of workers without GPUs a node may hold hundreds, and none is better than another that holds as many.
+    shares: Shares = "any" if need.gpus else "largest-first"
+    return choose(index(sites), Wish(least=least, most=most, shares=shares, unit=need.gpus))
+
+
+def best_of_range(
+    sizes: Iterable[tuple[Resources, int, int]], cluster: Cluster
+) -> tuple[Resources, int] | None:
+    """Of equal workers, given as what one needs and how many there are at least and at most: those that have
+    the narrowest span now; of several, the first that is given, and as many as have that span. Else the same
+    in an empty cluster, which is worth waiting for; None if even that could not hold them.
+    """
+    free = [_free(node) for node in cluster.nodes]
+    best = _best_of_range(sizes, free)
+    return best if best is not None else _best_of_range(sizes, [_empty(node) for node in all_nodes(cluster)])
+
+
+def _best_of_range(
+    sizes: Iterable[tuple[Resources, int, int]], rooms: Sequence[_Room]
+) -> tuple[Resources, int] | None:
+    best: tuple[tuple[bool, int], tuple[Resources, int]] | None = None
+    for need, least, most in sizes:
+        for mixed, choice in enumerate(_by_model([need], rooms)):
+            chosen = _choose(need, least, most, choice)
+            if chosen is not None:
+                value = (mixed > 0, chosen.span)
+                if best is None or value < best[0]:
+                    best = value, (need, sum(workers for _, workers in chosen.shares))
+                break
+    return None if best is None else best[1]
+
+
+def _holds(need: Resources, room: _Room) -> int:
+    """How many such workers fit on a node."""
+    most = _MANY
+    if need.gpus:
+        usable = len(room.gpus) if need.gpu_type is None else _count({need.gpu_type}, room.gpus)
+        most = usable // need.gpus
+    if most and need.cpus is not None:
+        each = math.ceil((need.cpus.request - DUST) * 1000)
+        most = min(most, math.floor((room.cpus + DUST) * 1000) // each)
+    if most and need.memory is not None:
+        most = min(most, math.floor(room.memory) // math.ceil(need.memory.request))
+    for name, count in need.other.items():
+        most = min(most, room.other.get(name, 0) // count) if count else most
+    return max(0, most)
+
+
+def _unlike_workers(
+    kinds: Sequence[Resources], wanted: Counts, choice: Mapping[str, Sequence[_Room]]
+) -> Rooms | None:
+    """The narrowest part of the network that holds all; of several parts, the one with the fewest nodes in
+    use, then the fewest free GPUs.
+    """
     scale = _Scale(kinds)
-    rooms = sorted(rooms, key=lambda room: (scale.usable(room), len(room.gpus), room.node))
-    supplies = [scale.supply(room) for room in rooms]
-    mixes = pack(scale.demands, tuple(wanted), supplies, tuple(need.gpus for need in kinds))
-    return None if mixes is None else _seats(world, kind_of, rooms, mixes)
+    sizes = tuple(need.gpus for need in kinds)
+    depth = max((len(room.domains) for rooms in choice.values() for room in rooms), default=0)
+    undecided = False
+    for length in range(depth + 1, -1, -1):  # the narrowest part is a single node
+        best: tuple[tuple[int, int, tuple[str, ...], str], Rooms] | None = None
+        known: dict[tuple[Counts, ...], list[Counts] | None] = {}
+        for model, domain, there in _parts(choice, length, depth):
+            rooms = sorted(there, key=lambda room: (scale.usable(room), len(room.gpus), room.node))
+            supplies = tuple(scale.supply(room) for room in rooms)
+            try:
+                if supplies not in known:
+                    known[supplies] = pack(scale.demands, wanted, supplies, sizes)
+            except Undecided:
+                undecided, known[supplies] = True, None
+            mixes = known[supplies]
+            if mixes is not None:
+                used = [(room, mix) for room, mix in zip(rooms, mixes, strict=False) if any(mix)]
+                value = (len(used), sum(len(room.gpus) for room in rooms), domain, model)
+                if best is None or value < best[0]:
+                    best = value, used
+        if best is not None:
+            return best[1]
+    if undecided:
+        raise Undecided
+    return None
+
+
+def _parts(
+    choice: Mapping[str, Sequence[_Room]], length: int, depth: int
+) -> Iterator[tuple[str, tuple[str, ...], Sequence[_Room]]]:
+    """The parts of the network whose names have so many pieces, by model; one piece more is a single node."""
+    for model, rooms in choice.items():
+        parts: dict[tuple[str, ...], list[_Room]] = {}
+        for room in rooms:
+            domain = (*room.domains, room.node) if length > depth else room.domains[:length]
+            if length <= depth and (len(domain) < length or "" in domain[-1:]):
+                continue  # where this node is, is not known so exactly
+            parts.setdefault(domain, []).append(room)
+        for domain, there in parts.items():
+            yield model, domain, there
 
 
 def _seat_at(world: World, rooms: Sequence[_Room], nodes: Sequence[str]) -> tuple[Seat, ...] | None:
@@ -117,20 +275,18 @@ def _take(room: _Room, need: Resources) -> tuple[tuple[str, ...], _Room] | None:
     cpus, memory = room.cpus - _request(need.cpus), room.memory - _request(need.memory)
     other = {name: count - need.other.get(name, 0) for name, count in room.other.items()}
     missing = need.other.keys() - room.other.keys()
-    if len(fitting) < need.gpus or min(cpus, memory, *other.values()) < -_DUST or missing:
+    if len(fitting) < need.gpus or min(cpus, memory, *other.values()) < -DUST or missing:
         return None
     rest = tuple(gpu for gpu in room.gpus if gpu not in fitting)
     left = replace(room, gpus=rest, cpus=cpus, memory=memory, other=other)
     return tuple(gpu.id for gpu in fitting), left
 
 
-def _seats(
-    world: World, kind_of: Sequence[int], rooms: Sequence[_Room], mixes: Sequence[Counts]
-) -> tuple[Seat, ...]:
+def _seats(world: World, kind_of: Sequence[int], used: Rooms) -> tuple[Seat, ...]:
     """Who sits where, once the numbers are known: workers in order, to nodes in order."""
 
     def openings(kind: int) -> Iterator[_Room]:
-        for room, mix in zip(rooms, mixes, strict=False):
+        for room, mix in used:
             yield from repeat(room, mix[kind])
 
     next_room = [openings(kind) for kind in range(max(kind_of) + 1)]
@@ -167,7 +323,7 @@ class _Scale:
     def supply(self, room: _Room) -> Counts:
         """What a node has of each resource."""
         row = (
-            math.floor(room.cpus * 1000 + _DUST),
+            math.floor((room.cpus + DUST) * 1000),
             math.floor(room.memory),
             *(room.other.get(name, 0) for name in self._other),
             *(_count(types, room.gpus) for types in self._sets),
@@ -180,7 +336,7 @@ class _Scale:
 
     def _row_of_worker(self, need: Resources) -> Counts:
         return (
-            math.ceil(_request(need.cpus) * 1000 - _DUST),
+            math.ceil((_request(need.cpus) - DUST) * 1000),
             math.ceil(_request(need.memory)),
             *(need.other.get(name, 0) for name in self._other),
             *(need.gpus if need.gpu_type in types else 0 for types in self._sets),
@@ -231,7 +387,11 @@ def _count(types: AbstractSet[str | None], gpus: Sequence[Gpu]) -> int:
 
 
 def _can_use(gpu_type: str | None, gpu: Gpu) -> bool:
-    return gpu_type is None or matches_type(gpu_type, gpu.model)
+    return _is_of(gpu_type, gpu.model)
+
+
+def _is_of(gpu_type: str | None, model: str) -> bool:
+    return gpu_type is None or matches_type(gpu_type, model)
 
 
 def _request(amount: Amount | None) -> float:

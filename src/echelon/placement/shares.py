@@ -1,9 +1,10 @@
-"""How many GPUs each node gives to a run that says only how many it needs: the shape, chosen exactly.
+"""How much each node gives to a run, chosen exactly: GPUs to one that says only how many it needs, which has
+one worker per node; or equal workers of a given size (`Wish.unit`), of which a node may hold several.
 
-One worker per node, all of one model. Of all ways the first is taken in this order: the narrowest part of
-the network; the fewest nodes; equal shares, unless others are allowed; the least added fragmentation; for
-unequal shares the largest share; the part of the network with the fewest free GPUs, then its name; the nodes
-with the fewest free GPUs, then their names.
+All of one model. Of all ways the first is taken in this order: the narrowest part of the network; the fewest
+nodes; equal shares, unless others are allowed; the least added fragmentation; for unequal shares the largest
+share, and with `largest-first` that before fragmentation; the part of the network with the fewest free GPUs,
+then its name; the nodes with the fewest free GPUs, then their names.
 
 Nodes count by class: all that matters of a node is how many GPUs are free and how many of them a worker could
 have. The search is over classes, so that its cost does not grow with the number of nodes. Pure."""
@@ -23,7 +24,8 @@ USUAL_SIZES: Mapping[int, int] = {1: 932, 2: 22, 4: 23, 8: 20, 16: 3}
 
 @frozen
 class Site:
-    """A node as the choice sees it. Of its `free` GPUs one worker could have `usable`, by CPUs and memory.
+    """A node as the choice sees it. Of its `free` GPUs one worker could have `usable`, by CPUs and memory; of
+    workers of a given size it could hold `usable`.
 
     `domains` are the parts of the network it belongs to, the widest first; an empty name is unknown."""
 
@@ -36,11 +38,14 @@ class Site:
 
 @frozen
 class Wish:
-    """How many GPUs, at least and at most, and whether shares may differ."""
+    """How many GPUs, at least and at most, and whether shares may differ; or how many workers, each with
+    `unit` GPUs.
+    """
 
     least: int
     most: int
     shares: Shares = "equal"
+    unit: int = 1
 
 
 @frozen
@@ -101,39 +106,67 @@ def index(sites: Iterable[Site]) -> Index:
 
 def choose(there: Index, wish: Wish, sizes: Mapping[int, int] = USUAL_SIZES) -> Chosen | None:
     """The best shape; None if there is none. Of a range, the largest number that has the narrowest span."""
-    cost = _fragmentation(sizes)
-    found: Chosen | None = None
-    for number in range(wish.most, wish.least - 1, -1):
-        chosen = _choose(there, number, wish.shares, cost)
-        if chosen is not None and (found is None or chosen.span < found.span):
-            found = chosen
-            if found.span == 0:
-                break
-    return found
+    number = _largest_with_narrowest_span(there, wish)
+    return None if number is None else _choose(there, number, wish, _fragmentation(sizes, wish.unit))
 
 
 def sizes_that_fit(there: Index, most: int, shares: Shares) -> list[int]:
     """How many GPUs can be had with such shares, up to a number."""
+    counts = [_at_least(part) for part in there.levels[-1]]
     return [
-        number
-        for number in range(1, most + 1)
-        if any(_node_count(part, number, shares) for part in there.levels[-1])
+        number for number in range(1, most + 1) if any(_node_count(each, number, shares) for each in counts)
     ]
 
 
-def _choose(there: Index, number: int, shares: Shares, cost: Cost) -> Chosen | None:
+def _largest_with_narrowest_span(there: Index, wish: Wish) -> int | None:
+    """In closed form: the numbers of a range are not tried one by one."""
+    on_one = max((usable for part in there.levels[-1] for usable, _ in part.classes), default=0)
+    if on_one >= wish.least:
+        return min(on_one, wish.most)
+    for parts in there.levels:
+        number = max((_largest(_at_least(part), wish) for part in parts), default=0)
+        if number >= wish.least:
+            return number
+    return None
+
+
+def _at_least(part: Part) -> list[int]:
+    """How many nodes of a part could give at least so many, by that number."""
+    most = max((usable for usable, _ in part.classes), default=0)
+    counts = [0] * (most + 2)
+    for (usable, _), names in part.classes.items():
+        counts[usable] += len(names)
+    for usable in range(most, -1, -1):
+        counts[usable] += counts[usable + 1]
+    return counts
+
+
+def _largest(at_least: Sequence[int], wish: Wish) -> int:
+    """The largest number, up to the most that is wished for, that the nodes of a part could give."""
+    if wish.shares != "equal":
+        return min(wish.most, sum(at_least[1:]))
+    return max(
+        (min(have, wish.most // share) * share for share, have in enumerate(at_least) if share), default=0
+    )
+
+
+def _choose(there: Index, number: int, wish: Wish, cost: Cost) -> Chosen | None:
     one = _on_one_node(there.levels[-1], number, cost)
     if one is not None:
         return one
     for span, parts in enumerate(there.levels, start=1):
-        fitting = [(count, part) for part in parts if (count := _node_count(part, number, shares))]
+        fitting = [
+            (count, part) for part in parts if (count := _node_count(_at_least(part), number, wish.shares))
+        ]
         fewest = min((count for count, _ in fitting), default=0)
         ways = [
-            (_pick(part, number, count, shares, cost), part) for count, part in fitting if count == fewest
+            (_pick(part, number, count, wish.shares, cost), part)
+            for count, part in fitting
+            if count == fewest
         ]
         if ways:
-            (added, _, given), part = min(
-                ways, key=lambda way: (way[0][:2], way[1].free, way[1].domain, way[1].model)
+            (_, added, given), part = min(
+                ways, key=lambda way: (way[0][0], way[1].free, way[1].domain, way[1].model)
             )
             return Chosen(shares=given, span=span, domain=part.domain, model=part.model, added=added)
     return None
@@ -153,28 +186,26 @@ def _on_one_node(parts: Sequence[Part], number: int, cost: Cost) -> Chosen | Non
     return Chosen(shares=((name, number),), span=0, domain=(), model=model, added=added)
 
 
-def _node_count(part: Part, number: int, shares: Shares) -> int | None:
+def _node_count(at_least: Sequence[int], number: int, shares: Shares) -> int | None:
     """How many nodes are needed at least; None if all of them do not suffice."""
-    counts: dict[int, int] = {}
-    for (usable, _), names in part.classes.items():
-        counts[usable] = counts.get(usable, 0) + len(names)
     if shares != "equal":
         left, used = number, 0
-        for usable in sorted(counts, reverse=True):
-            need = min(counts[usable], -(-left // usable))
+        for usable in range(len(at_least) - 2, 0, -1):
+            need = min(at_least[usable] - at_least[usable + 1], -(-left // usable))
             used, left = used + need, left - need * usable
             if left <= 0:
                 return used
         return None
-    for count in range(1, min(number, sum(counts.values())) + 1):
-        share, rest = divmod(number, count)
-        if not rest and sum(have for usable, have in counts.items() if usable >= share) >= count:
-            return count
+    for share in range(len(at_least) - 2, 0, -1):
+        if not number % share and at_least[share] >= number // share:
+            return number // share
     return None
 
 
-def _pick(part: Part, number: int, count: int, shares: Shares, cost: Cost) -> tuple[int, int, Given]:
-    """The nodes of a part that give so many GPUs: what that adds, how it ranks by its shares, who gives."""
+def _pick(
+    part: Part, number: int, count: int, shares: Shares, cost: Cost
+) -> tuple[tuple[int, ...], int, Given]:
+    """The nodes of a part that give so many: the value of that, less is better; what it adds; who gives."""
     if shares == "equal":
         taken = _equal(part, number // count, count, cost)
     elif shares == "largest-first":
@@ -185,8 +216,10 @@ def _pick(part: Part, number: int, count: int, shares: Shares, cost: Cost) -> tu
     taken.sort(key=lambda each: (-each[1], each[0]))
     given = tuple(sorted(((next(names[key]), share) for key, share in taken), key=lambda x: (-x[1], x[0])))
     added = sum(cost(free, share) for (_, free), share in taken)
-    rank = -_rank((share for _, share in taken), count) if shares == "any" else 0
-    return added, rank, given
+    if shares == "equal":
+        return (added,), added, given
+    largest = tuple(-share for _, share in taken)
+    return ((added, *largest) if shares == "any" else (*largest, added)), added, given
 
 
 Class = tuple[int, int]  # usable and free GPUs of a node
@@ -261,13 +294,10 @@ def _any(part: Part, number: int, count: int, cost: Cost) -> Taken:
     return taken
 
 
-def _rank(shares: Iterable[int], count: int) -> int:
-    """A number that is larger for the shares whose largest is larger, then the next, and so on."""
-    return sum((count + 1) ** share for share in shares)
-
-
-def _fragmentation(sizes: Mapping[int, int]) -> Cost:
-    """F(free - share) - F(free), where F(f) is f times how many runs need more than f GPUs."""
+def _fragmentation(sizes: Mapping[int, int], unit: int) -> Cost:
+    """F(free - share) - F(free), where F(f) is f times how many runs need more than f GPUs; a share is of so
+    many GPUs each.
+    """
     known: dict[int, int] = {}
 
     def of(free: int) -> int:
@@ -275,4 +305,4 @@ def _fragmentation(sizes: Mapping[int, int]) -> Cost:
             known[free] = free * sum(weight for size, weight in sizes.items() if size > free)
         return known[free]
 
-    return lambda free, share: of(free - share) - of(free)
+    return lambda free, share: of(free - share * unit) - of(free)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
@@ -12,7 +13,14 @@ from echelon.engines.kubernetes import names, shapes
 from echelon.engines.kubernetes.client.kinds import KINDS
 from echelon.engines.kubernetes.doctor import CLUSTER_ROLE, FULL_ROLE, MINIMAL_ROLE, environment
 from echelon.engines.kubernetes.doctor.addons import ADDONS, judge
-from echelon.engines.kubernetes.doctor.rights import NEEDS, Need, check_rights, missing_verbs, to_manifests
+from echelon.engines.kubernetes.doctor.rights import (
+    NEEDS,
+    Need,
+    check_rights,
+    grant_command,
+    missing_verbs,
+    to_manifests,
+)
 from echelon.engines.kubernetes.nodes import inventory
 from echelon.model.engine.finding import Finding
 
@@ -67,13 +75,14 @@ def test_all_rights() -> None:
 def test_a_right_that_is_missing_comes_with_the_command_that_grants_it() -> None:
     found = check_rights(lambda need, verb: need.kind != "Job" or verb in ("get", "list"), ME, "ann")
     jobs = next(iter(found))
+    name = "echelon-jobs-ann-" + jobs.fix.rpartition("--role=echelon-jobs-ann-")[2].partition(" ")[0]
     assert jobs == Finding(
         level="missing",
         what="rights",
         found="jobs: watch, create, patch, delete denied; allowed: get, list",
         fix="run, stop, rm: "
-        "kubectl -n mine create role echelon-jobs --verb=watch,create,patch,delete --resource=jobs.batch && "
-        "kubectl -n mine create rolebinding echelon-jobs --role=echelon-jobs --user=ann",
+        f"kubectl -n mine create role {name} --verb=watch,create,patch,delete --resource=jobs.batch && "
+        f"kubectl -n mine create rolebinding {name} --role={name} --user=ann",
     )
 
 
@@ -88,9 +97,8 @@ def test_no_rights_at_all() -> None:
     assert found["pods/exec"].level == "degraded"
     assert "--resource=pods/exec" in found["pods/exec"].fix
     assert found["nodes"].level == "degraded"
-    assert (
-        "kubectl create clusterrolebinding echelon-cluster-nodes --clusterrole=echelon-cluster-nodes"
-        in found["nodes"].fix
+    assert re.search(
+        r"kubectl create clusterrolebinding (echelon-cluster-nodes-\S+) --clusterrole=\1 ", found["nodes"].fix
     )
     assert "what is free is unknown" in found["nodes"].fix
 
@@ -99,7 +107,10 @@ def test_one_manifest_grants_what_is_missing() -> None:
     assert to_manifests(missing_verbs(lambda _need, _verb: True), ME, "ann") == []
     missing = missing_verbs(lambda need, verb: need.kind != "Job" or verb in ("get", "list"))
     role, binding = to_manifests(missing, ME, "ann")
-    assert (role["kind"], role["metadata"]) == ("Role", {"name": "echelon", "namespace": ME})
+    assert (role["kind"], role["metadata"]) == (
+        "Role",
+        {"name": binding["metadata"]["name"], "namespace": ME},
+    )
     assert role["rules"] == [
         {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["watch", "create", "patch", "delete"]}
     ]
@@ -118,6 +129,38 @@ def test_one_manifest_grants_what_is_missing() -> None:
     assert all_of_it[2]["rules"] == CLUSTER_ROLE
     assert "namespace" not in all_of_it[2]["metadata"]
     assert all_of_it[1]["subjects"] == [{"kind": "ServiceAccount", "namespace": "mine", "name": "robot"}]
+
+
+def test_what_is_granted_to_one_user_takes_nothing_from_another() -> None:
+    """An administrator applies them in turn: an object with the name of an earlier one would replace it."""
+    nobody_may = missing_verbs(lambda _need, _verb: False)
+    some_may = missing_verbs(lambda _need, verb: verb == "list")
+    users = (
+        "ann",
+        "Ann",
+        "ann@example.org",
+        "ann-example-org",
+        "oidc:ann/x",
+        "system:serviceaccount:mine:ann",
+    )
+    grants = [
+        (user, what)
+        for user in (*users, "", "é")
+        for missing in (nobody_may, some_may)
+        for what in to_manifests(missing, ME, user)
+    ]
+    names = [(what["kind"], what["metadata"]["name"]) for _, what in grants]
+    assert len(set(names)) == len(names)
+    for _, name in names:
+        assert re.fullmatch(r"[A-Za-z0-9-]{1,63}", name)
+    again = to_manifests(nobody_may, ME, "ann")
+    assert again == [what for user, what in grants if user == "ann"][: len(again)]
+    commands = {
+        grant_command(need, verbs, ME, user).partition("--")[0]
+        for need, verbs in nobody_may
+        for user in users
+    }
+    assert len(commands) == len(nobody_may) * len(users)
 
 
 # What nodes and classes offer

@@ -5,6 +5,8 @@ and the commands that grant a missing right."""
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -131,7 +133,7 @@ def to_manifests(
     missing: Iterable[tuple[Need, Sequence[str]]], namespace: str, user: str
 ) -> list[dict[str, Any]]:
     """A Role, and a ClusterRole where needs reach beyond the namespace, that grant a user what is missing,
-    each with its binding.
+    each with its binding. Applying them takes nothing from anybody: see `_name`.
     """
     needs = [replace(need, verbs=tuple(verbs)) for need, verbs in missing]
     found: list[dict[str, Any]] = []
@@ -141,18 +143,32 @@ def to_manifests(
     ):
         if not chosen:
             continue
-        about = {"name": "echelon", **({"namespace": namespace} if kind == "Role" else {})}
+        rules = to_rules(chosen)
+        name = _name("echelon", user, rules)
+        metadata = {"name": name, **({"namespace": namespace} if kind == "Role" else {})}
         found += [
-            {"apiVersion": _RBAC, "kind": kind, "metadata": about, "rules": to_rules(chosen)},
+            {"apiVersion": _RBAC, "kind": kind, "metadata": metadata, "rules": rules},
             {
                 "apiVersion": _RBAC,
                 "kind": f"{kind}Binding",
-                "metadata": about,
-                "roleRef": {"apiGroup": _RBAC.partition("/")[0], "kind": kind, "name": "echelon"},
+                "metadata": metadata,
+                "roleRef": {"apiGroup": _RBAC.partition("/")[0], "kind": kind, "name": name},
                 "subjects": [_subject_of(user)],
             },
         ]
     return found
+
+
+def _name(family: str, user: str, rules: Sequence[Mapping[str, Any]]) -> str:
+    """The name of a Role and its binding: one for each user and each set of rules, so that none replaces
+    another user's, or what the same user was granted before. Where the API server does not tell the user's
+    name, "USER" stands for it, here as in the subject.
+    """
+    from hashlib import sha256
+
+    slug = re.sub(r"[^a-z0-9]+", "-", user.lower()).strip("-")[-40:].strip("-") if user else "USER"
+    digest = sha256(json.dumps([user, rules], sort_keys=True).encode()).hexdigest()[:8]
+    return "-".join(filter(None, (family, slug, digest)))
 
 
 def _subject_of(user: str) -> dict[str, str]:
@@ -189,14 +205,16 @@ def right_finding(need: Need, allowed: Mapping[str, bool], namespace: str, user:
     )
 
 
-def grant_command(need: Need, verbs: Iterable[str], namespace: str, user: str) -> str:
+def grant_command(need: Need, verbs: Sequence[str], namespace: str, user: str) -> str:
     """The command with which an administrator grants a need."""
     group = KINDS[need.kind].group
     # kubectl names a subresource of a group as deployments.apps/scale.
     resource = f"{KINDS[need.kind].plural}{f'.{group}' if group else ''}"
     resource += f"/{need.subresource}" if need.subresource else ""
     family = "echelon" if need.role == "minimal" else f"echelon-{need.role}"
-    name = f"{family}-{need.resource.replace('/', '-')}"
+    name = _name(
+        f"{family}-{need.resource.replace('/', '-')}", user, to_rules([replace(need, verbs=tuple(verbs))])
+    )
     who = _subject(user)
     if need.role == "cluster":
         return (
