@@ -30,10 +30,15 @@ _MOST_PLACES = 4
 _EXIT_CODES = {"succeeded": 0, "stopped": STOPPED_EXIT_CODE, "timed-out": TIMEOUT_EXIT_CODE}
 
 
-def make_verdict(outcome: str, reason: str | None, cause: dict[str, Any] | None) -> dict[str, object]:
-    """The final result of a run; its exit code is that of the cause, where there is one."""
+def make_verdict(
+    outcome: str, reason: str | None, cause: dict[str, Any] | None, killed: dict[str, float] | None = None
+) -> dict[str, object]:
+    """The final result of a run; its exit code is that of the cause, where there is one. `killed` are ranks
+    that needed SIGKILL, and after how many seconds.
+    """
     code = _EXIT_CODES[outcome] if cause is None else cause["exit_code"]
-    return {"outcome": outcome, "exit_code": code, "reason": reason, "cause": cause}
+    verdict: dict[str, object] = {"outcome": outcome, "exit_code": code, "reason": reason, "cause": cause}
+    return dict(verdict, killed=describe_killed(killed)) if killed else verdict
 
 
 def only_left(verdict: dict[str, object]) -> bool:
@@ -119,6 +124,12 @@ def describe_peers(well: dict[int, float], running: list[int], places: dict[str,
         known = sorted(places.items(), key=lambda place: int(place[0]))[:_MOST_PLACES]
         parts.append(", ".join("rank %s was in %s" % place for place in known))
     return "; ".join(parts)
+
+
+def describe_killed(killed: dict[str, float]) -> str:
+    """What is said of ranks that had not ended when the time of their stop was over."""
+    ranks, verb = sorted(map(int, killed)), "was" if len(killed) == 1 else "were"
+    return "%s still ran after %g s and %s killed" % (_ranks(ranks), round(max(killed.values()), 1), verb)
 
 
 def ranks_left(
