@@ -19,6 +19,7 @@ from echelon.agent.gang.verdict import (
     OUTCOMES,
     cause_of_absence,
     cause_of_loss,
+    describe_killed,
     make_verdict,
     ranks_left,
 )
@@ -402,7 +403,9 @@ class Gang:
 
     def _conclude(self, outcome: str, cause: dict[str, object] | None) -> None:
         self.phase = "over"
-        self.verdict = make_verdict(outcome, self._reason, cause, self._current.killed)
+        if self._reason and self._current.killed:
+            self._reason = "%s; %s" % (self._reason, describe_killed(self._current.killed))
+        self.verdict = make_verdict(outcome, self._reason, cause)
         self._order_finish()
 
     def _order_finish(self) -> None:

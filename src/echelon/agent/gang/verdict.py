@@ -30,15 +30,10 @@ _MOST_PLACES = 4
 _EXIT_CODES = {"succeeded": 0, "stopped": STOPPED_EXIT_CODE, "timed-out": TIMEOUT_EXIT_CODE}
 
 
-def make_verdict(
-    outcome: str, reason: str | None, cause: dict[str, Any] | None, killed: dict[str, float] | None = None
-) -> dict[str, object]:
-    """The final result of a run; its exit code is that of the cause, where there is one. `killed` are ranks
-    that needed SIGKILL, and after how many seconds.
-    """
+def make_verdict(outcome: str, reason: str | None, cause: dict[str, Any] | None) -> dict[str, object]:
+    """The final result of a run; its exit code is that of the cause, where there is one."""
     code = _EXIT_CODES[outcome] if cause is None else cause["exit_code"]
-    verdict: dict[str, object] = {"outcome": outcome, "exit_code": code, "reason": reason, "cause": cause}
-    return dict(verdict, killed=describe_killed(killed)) if killed else verdict
+    return {"outcome": outcome, "exit_code": code, "reason": reason, "cause": cause}
 
 
 def only_left(verdict: dict[str, object]) -> bool:

@@ -134,6 +134,7 @@ class Child(Output):
         env: dict[str, str],
         on_data: Callable[[int, bytes], object],
         on_end: Callable[[int], object],
+        *,
         cwd: str | None = None,
         stdin: int | None = subprocess.DEVNULL,
         wide: bool = False,

@@ -20,7 +20,7 @@ TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank 
 if TYPE_CHECKING:
     from typing import Collection, Mapping
 
-GRACE = 2.0  # seconds for what is ended without being part of a stop
+GRACE = 2.0  # seconds for what ends by itself when another process has ended
 LATE = 2.0  # seconds before SIGKILL at which those are told that may have been told by their parents
 
 
@@ -32,10 +32,12 @@ class Leftovers:
         self._seen: set[int] = set()
         self._in_doubt: set[int] = set()
         self._passed_on = False  # since the last look a process has ended that handled SIGTERM
+        self._saving = float("-inf")  # when one that catches SIGTERM was seen last
 
     def forget(self) -> None:
         """Other ranks start."""
         self._seen, self._in_doubt, self._passed_on = set(), set(), False
+        self._saving = float("-inf")
 
     def ended(self, pid: int, code: int) -> None:
         """A process has ended that may leave others."""
@@ -48,15 +50,19 @@ class Leftovers:
 
     def tell(self, parents: Mapping[int, int]) -> None:
         """Send SIGTERM to those whose turn it is."""
-        ladder, own = self._ladder, os.getpid()
+        ladder, own, now = self._ladder, os.getpid(), time.monotonic()
         catching = {pid for pid in parents if catches(pid, signal.SIGTERM)}
         new = {pid for pid, parent in parents.items() if parent == own} - self._seen
         self._seen |= new
         if self._passed_on:
             self._in_doubt |= new & catching
         self._passed_on = False
+        if catching:
+            self._saving = now
+        elif now - self._saving < GRACE:
+            return  # such as `tee`, which ends by itself when it has read what was written to it
         held = set(ladder.terminated)
-        if time.monotonic() < ladder.deadline - LATE:
+        if now < ladder.deadline - LATE:
             held |= self._in_doubt
         if ladder.sent == stopping.INTERRUPT:
             held |= ladder.interrupted
@@ -72,7 +78,8 @@ def next_to_tell(
     until none is left that catches it, or what those write while they save would go nowhere.
     """
     above = set()  # those that catch it, and their ancestors
-    for each in catching:
+    for pid in catching:
+        each = pid
         while each in parents and each not in above:
             above.add(each)
             each = parents[each]

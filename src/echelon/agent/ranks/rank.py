@@ -38,7 +38,7 @@ class Rank:
         self.streams = [Stream(sink, log, whose, letter, hold) for letter in letters]
 
     def take_errors(self) -> bytes:
-        """The end of its standard error, when it has ended; it and the end of both streams without colours."""
+        """The end of its standard error, when it has ended; this and its last lines without colours."""
         errors = self.streams[-1].tail if self.streams else b""
         if self.plain is not None:
             errors, self.tail = self.plain.without_sequences(errors), self.plain.without_sequences(self.tail)

@@ -54,7 +54,7 @@ class Ranks:
         self._ladder = Ladder(loop, self._to_signal, self._kill_late)
         self._leftovers = Leftovers(self._ladder)
         self._next_look: Timer | None = None
-        self._settling = False
+        self._settling = self._looking = False
         self._kills: MemoryKills | None = None  # since the first start
         self._on_stopped: list[Callable[[], object]] = []
         self.on_failed: Callable[[dict[str, Any]], object] = lambda _end: None
@@ -111,8 +111,9 @@ class Ranks:
         """The number of each rank that runs, by its process."""
         return {pid: rank.number for pid, rank in self._ranks.items() if not rank.apart}
 
-    def reap(self) -> None:
-        """Collect every process that has ended: ranks, and orphans that came to us."""
+    def reap(self) -> bool:
+        """Collect every process that has ended: ranks, and orphans that came to us. Whether there was any."""
+        some = False
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -120,12 +121,14 @@ class Ranks:
                 break
             if pid == 0:
                 break
+            some = True
             code = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
             self._leftovers.ended(pid, code)
             if pid in self.children:
                 self.children.pop(pid)(code)
-        if self._stopping or self._settling:
+        if some and (self._stopping or self._settling):
             self._look_soon(0.0)
+        return some
 
     def stop(
         self,
@@ -304,9 +307,9 @@ class Ranks:
         assert rank.child is not None
         self._ranks.pop(rank.child.pid, None)
         rank.code = code
-        if self.terminal is not None and rank.plain is not None:
-            if code and not self._stopping and self.terminal.was_interrupted(code, self._task.grace):
-                self.on_interrupted()
+        by_itself = code and not self._stopping and rank.plain is not None
+        if by_itself and self.terminal is not None and self.terminal.was_interrupted(code, self._task.grace):
+            self.on_interrupted()
         errors = rank.take_errors()
         if not rank.child.open:
             self._end_output(rank)
@@ -439,9 +442,13 @@ class Ranks:
 
     def _look(self) -> None:
         """See what ended ranks have left, and end it; with the last of it the generation is over."""
-        if not (self._settling or self._stopping):
+        if self._looking or not (self._settling or self._stopping):
             return
+        self._looking = True
         found = self._leftovers.find(self._known())
+        while self.reap():  # until it is known of all that were found how their parents ended
+            found = self._leftovers.find(self._known())
+        self._looking = False
         if found:
             if self._ladder.sent is None:
                 if not self._settling:

@@ -289,9 +289,9 @@ class LocalEngine:
     def tender(self, ref: RunRef, *, take_over: TakeOver | None = None) -> None:
         """Nothing: runs here are looked after."""
 
-    def stop(self, ref: RunRef, *, signal: StopSignal = "SIGTERM") -> str | None:
+    def stop(self, ref: RunRef, *, signal: StopSignal = "SIGTERM", grace: float | None = None) -> str | None:
         """Write a stop request for the supervisor; a run that never got one ends here."""
-        return ending.stop(self.store.find(ref.name), signal)
+        return ending.stop(self.store.find(ref.name), signal, grace)
 
     def remove(self, ref: RunRef, tell: Callable[[str], object] = lambda _: None) -> Sequence[str]:  # noqa: ARG002
         """Forget the run, once its supervisor has ended and nothing of it is left running."""
