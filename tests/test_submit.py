@@ -177,8 +177,8 @@ class Speechless(MemoryEngine):
         self.silent = True
         raise self.lost()
 
-    def stop(self, ref: RunRef, *, signal: StopSignal = "SIGTERM") -> None:
-        raise self.lost(ref, signal)
+    def stop(self, ref: RunRef, *, signal: StopSignal = "SIGTERM", grace: float | None = None) -> None:
+        raise self.lost(ref, signal, grace)
 
     def remove(
         self, ref: RunRef, tell: Callable[[str], object] = print, *, force: bool = False

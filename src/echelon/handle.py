@@ -15,9 +15,10 @@ from echelon.errors import EchelonError, InvalidJob, ResultsIncomplete
 from echelon.model.argument import check_argument, checked_path
 from echelon.model.copy import LeftOut
 from echelon.model.event import Event
-from echelon.model.job import Job
+from echelon.model.job import GRACE, Job
 from echelon.model.output.log import LogBlock, LogLine, whole_lines
 from echelon.model.plan import Plan
+from echelon.model.pods.grace import grace_in_pods
 from echelon.model.resources import parse_duration
 from echelon.model.run import RunRef, StopSignal
 from echelon.model.status import FINAL, Status, fold, with_progress
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from echelon.observation.panel import Display
     from echelon.observation.sampling import LiveUsage, NewestSamples
 
-STOP_PATIENCE = 60.0  # seconds that a run may take to end after the order to stop
+STOP_PATIENCE = 60.0  # seconds that a run with the usual grace may take to end after the order to stop
 
 
 class Run:
@@ -375,9 +376,17 @@ class Run:
             self._engine.fetch(self._ref, str(fixed), place, notice, tell)
             return copy_matching(Path(folder), pattern, to or home / fixed, notice=notice)
 
-    def stop(self, *, now: bool = False, signal: StopSignal = "SIGTERM", wait: bool = True) -> str | None:
-        """End the run: SIGTERM to the ranks and, ten seconds later, SIGKILL; `now` kills at once. With the
-        signal SIGINT it begins as Ctrl-C does, and SIGTERM follows ten seconds later.
+    def stop(
+        self,
+        *,
+        now: bool = False,
+        signal: StopSignal = "SIGTERM",
+        grace: float | str | None = None,
+        wait: bool = True,
+    ) -> str | None:
+        """End the run: SIGTERM to the ranks and, `grace` later (90, "5m"; what the run was started with, ten
+        seconds if nothing else was said), SIGKILL; `now` kills at once. With the signal SIGINT it begins as
+        Ctrl-C does, and SIGTERM follows after the same time.
 
         Returns when it has ended; without `wait`, at once. What it returns is a note for the user, where the
         ranks cannot be stopped as asked.
@@ -386,11 +395,21 @@ class Run:
             raise InvalidJob(
                 "signal", signal, "ends no run", hint=f"use one of {', '.join(stopping.SIGNALS)}"
             )
-        note = self._engine.stop(self._ref, signal="SIGKILL" if now else signal)
+        if now and grace is not None:
+            raise InvalidJob("grace", grace, "gives time, and now=True none", hint="leave out one of them")
+        seconds = None if grace is None else parse_duration("grace", grace)
+        note = self._engine.stop(self._ref, signal="SIGKILL" if now else signal, grace=seconds)
         if wait:
             with suppress(ResultsIncomplete):  # it has ended; `wait` and `get` tell what is missing
-                self.wait(STOP_PATIENCE, show=False)
+                self.wait(self.stop_patience(seconds), show=False)
         return note
+
+    def stop_patience(self, grace: float | None = None) -> float:
+        """The seconds within which the run ends after a stop, if nothing is wrong."""
+        if grace is None:
+            with suppress(EchelonError):  # one that cannot be read is stopped all the same
+                grace = grace_in_pods(self._engine.read(self._ref).job)
+        return STOP_PATIENCE + 2 * max(0.0, (grace or 0.0) - GRACE)
 
     def resumable(self, job: Job) -> bool:
         """Whether a run of this job could be resumed where it is, should it not succeed."""

@@ -13,7 +13,7 @@ import signal
 import socket
 import time
 
-from echelon.agent import later, stopping
+from echelon.agent import later
 from echelon.agent.address import own_address
 from echelon.agent.gang import giving_way
 from echelon.agent.gang.member import Member
@@ -355,7 +355,7 @@ class Agent:
             self._member.ranks.terminal.wake_rank()
         if self._leader is not None and message.get("say") == "stop":
             reason = str(message.get("reason", "stopped"))
-            self._leader.stop("stopped", reason, stopping.asked_for(message))
+            self._leader.stop("stopped", reason, message)
 
     def _beat(self) -> None:
         """Show the supervisor, or the container's first process, that this agent is alive; of a single worker

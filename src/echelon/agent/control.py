@@ -1,9 +1,9 @@
 """Orders from the client: a socket in the worker's own folder, and the command that connects to it.
 
 A client reaches it through `exec` in the pod: `python3 -S agent.pyz control SOCKET ORDER [JSON]`. The orders
-are `stop` (with `reason` and `signal`), `fetch` (a `client` fetches results for the next `seconds`, and no
-worker may leave), `release` (the `client` has them, the workers may leave) and `state`. One line of JSON
-goes each way. Only the agent's user may open the socket; a process of that user could also signal the
+are `stop` (with `reason`, `signal` and `grace`), `fetch` (a `client` fetches results for the next `seconds`,
+and no worker may leave), `release` (the `client` has them, the workers may leave) and `state`. One line of
+JSON goes each way. Only the agent's user may open the socket; a process of that user could also signal the
 agent."""
 
 from __future__ import annotations

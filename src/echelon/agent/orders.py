@@ -54,12 +54,13 @@ class Orders:
                 return {"ok": False, "error": "the run is not over yet"}
             self._loop.call_later(0, lambda: shutdown.release(client))
             return {"ok": True}
-        reason, number = str(details.get("reason") or "stopped"), stopping.asked_for(details)
+        reason = str(details.get("reason") or "stopped")
         leader = shutdown.leader
         if leader is not None:  # after the answer, since this may end the agent
-            self._loop.call_later(0, lambda: leader.stop("stopped", reason, number))
+            self._loop.call_later(0, lambda: leader.stop("stopped", reason, details))
         elif self.to_leader is not None and self.to_leader.connected:
-            self.to_leader.send({"say": "please-stop", "reason": reason, "signal": number})
+            asked = {"signal": stopping.asked_for(details), "grace": details.get("grace")}
+            self.to_leader.send(dict(asked, say="please-stop", reason=reason))
         else:
             return {"ok": False, "error": "worker %d does not reach worker 0, which leads" % self._worker}
         return {"ok": True, "over": shutdown.final is not None}

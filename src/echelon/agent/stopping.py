@@ -2,7 +2,9 @@
 one before. Pure.
 
 A stop begins with one of them and goes on to the next when the ranks' time is over, or when a harder one is
-asked for. It never goes back, so no rank gets the same signal twice. The client uses the same names."""
+asked for. It never goes back, so no rank gets the same signal twice. Its deadline, the time of SIGKILL, is
+one value that is handed down with the order, as the seconds until then: clocks of workers differ. The client
+uses the same names."""
 
 from __future__ import annotations
 
@@ -27,6 +29,12 @@ def after(signal: str) -> str:
 def time_left(signal: str, grace: float) -> float:
     """The seconds from a signal to SIGKILL, if ranks get `grace` seconds after each signal."""
     return grace * (len(SIGNALS) - 1 - SIGNALS.index(signal))
+
+
+def seconds_in(value: object) -> float | None:
+    """The seconds that a message has, if it has any."""
+    known = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < 1e9
+    return float(value) if known else None  # type: ignore[arg-type]
 
 
 def asked_for(request: Mapping[str, object]) -> str:

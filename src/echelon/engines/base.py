@@ -304,10 +304,10 @@ class Engine(Protocol):
         """
         ...
 
-    def stop(self, ref: RunRef, *, signal: StopSignal = "SIGTERM") -> str | None:
-        """Ask for the end. The ranks get that signal and, each ten seconds later, the harder ones; a harder
-        one can be asked for meanwhile. Stopping what has ended does nothing. Returns what the user should
-        know, if it cannot be done as asked.
+    def stop(self, ref: RunRef, *, signal: StopSignal = "SIGTERM", grace: float | None = None) -> str | None:
+        """Ask for the end. The ranks get that signal and, each `grace` seconds later (the job's, if None),
+        the harder ones; a harder one, or another grace, can be asked for meanwhile. Stopping what has ended
+        does nothing. Returns what the user should know, if it cannot be done as asked.
         """
         ...
 

@@ -14,7 +14,6 @@ from echelon.agent.task import SCHEMA, START_RANK
 from echelon.model.plan import Plan
 from echelon.model.run import Record
 
-GRACE = 10.0  # seconds that ranks get between SIGTERM and SIGKILL
 HEARTBEAT = 1.0
 LOST_AFTER = 10.0
 
@@ -45,13 +44,15 @@ def make_task(
     join_timeout: float,
     project: bool,
     interactive: bool = False,
+    grace: float | None = None,
     hidden: Sequence[str] = (),
     **more: object,
 ) -> dict[str, Any]:
     """The task that all agents of a run read.
 
     `code` is the folder that `{code}` means, and with `project` also where functions find their project.
-    `join_timeout` is how long workers wait for their leader, and it for them. `hidden` are variables that,
+    `join_timeout` is how long workers wait for their leader, and it for them; `grace` how long ranks have
+    from SIGTERM to SIGKILL, where that is not what the job asks for. `hidden` are variables that,
     like secrets, are written to no file. `more` is what only one engine's agents read."""
     secrets = [each.name for each in record.job.secrets]
     return {
@@ -89,7 +90,7 @@ def make_task(
         **({"earlier": record.job.earlier} if record.job.earlier else {}),
         "timeout": plan.timeout,
         **({"stall": plan.stall} if plan.stall is not None else {}),
-        "grace": GRACE,
+        "grace": record.job.grace if grace is None else grace,
         "join_timeout": join_timeout,
         "heartbeat": HEARTBEAT,
         "lost_after": LOST_AFTER,

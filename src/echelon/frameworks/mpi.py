@@ -19,7 +19,7 @@ from echelon.model.world import World
 
 _LAUNCHERS = ("mpirun", "mpiexec", "orterun", "prterun", "horovodrun")
 _CALL = re.compile(rf"(?<![\w./-])(?:[\w./-]*/)?(?:{'|'.join(_LAUNCHERS)})(?:\.\w+)?(?![\w/-])")
-_KILL_AFTER = "10"  # seconds from mpirun's SIGTERM to its SIGKILL, as the agents give ranks
+_KILL_AFTER = "{grace}"  # seconds from mpirun's SIGTERM to its SIGKILL, as the agents give ranks
 _FILES = {
     "hostfile": "{nodes}",
     "hosts.hydra": "{nodes:hydra}",

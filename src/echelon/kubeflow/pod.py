@@ -26,7 +26,6 @@ _OURS = {
     "terminationMessagePolicy": "the agent leaves the cause of a failure there",
 }
 _OURS_OF_POD = {
-    "terminationGracePeriodSeconds": "echelon's pods have 30 s",
     "automountServiceAccountToken": "echelon's pods get no token",
     "enableServiceLinks": "echelon's pods have none",
     "activeDeadlineSeconds": "a run has runPolicy.activeDeadlineSeconds",

@@ -19,6 +19,7 @@ ROLES = ("launcher", "chief", "ps", "evaluator")
 LEADING = ("launcher", "chief")  # roles of one worker, whose group comes first
 NAME_LENGTH = 40
 QUEUE_TIMEOUT = 7 * 86400.0
+GRACE = 10.0  # seconds from SIGTERM to SIGKILL, where a job says nothing else
 FUNCTIONS = ".echelon"  # the folder among shipped code that holds a function's script
 PIPELINE, STEP = "ECHELON_PIPELINE", "ECHELON_STEP"  # variables of a run that is a notebook's step
 _MOST_PRIORITY = 1000
@@ -77,6 +78,7 @@ class Job:
     python: str | None = None
     restarts: int = 0
     timeout: float | None = None
+    grace: float = GRACE  # seconds that ranks have from SIGTERM to SIGKILL
     stall: float | None = None  # seconds without output and computing after which its ranks are stuck
     queue_timeout: float = QUEUE_TIMEOUT  # seconds after which a run that is not admitted ends
     no_wait: bool = False  # once it was admitted, it is not queued again

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from echelon.errors import InvalidJob
-from echelon.model.job import QUEUE_TIMEOUT, Job, Role, Secret, validate
+from echelon.model.job import GRACE, QUEUE_TIMEOUT, Job, Role, Secret, validate
 from echelon.model.open_shape import parse_open_shape
 from echelon.model.pods import pod
 from echelon.model.resources import Resources, parse_cpus, parse_duration, parse_memory, parse_size
@@ -47,6 +47,7 @@ def to_job(settings: Settings, *, name: str) -> Job:
         python=settings.python,
         restarts=_number("restarts", settings.restarts, 0),
         timeout=None if settings.timeout is None else parse_duration("timeout", settings.timeout),
+        grace=GRACE if settings.grace is None else parse_duration("grace", settings.grace),
         stall=None if settings.stall is None else parse_duration("stall", settings.stall),
         priority=_number("priority", settings.priority, 0),
         queue_timeout=QUEUE_TIMEOUT

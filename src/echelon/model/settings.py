@@ -128,6 +128,10 @@ class Settings:
     )
     restarts: int | None = _setting("start the workers again after a failure, up to N times (default 0)")
     timeout: Text | None = _setting("end the run after this time, e.g. 90m", metavar="TIME")
+    grace: Text | None = _setting(
+        "the time that ranks have to end after SIGTERM, e.g. to save; then they are killed (default 10s)",
+        metavar="TIME",
+    )
     stall: Text | None = _setting(
         "if no rank prints or computes for this time, e.g. 10m, show where they are, and end or restart",
         metavar="TIME",

@@ -15,7 +15,7 @@ from echelon.agent import stopping
 from echelon.agent import task as agent_task
 from echelon.agent.gang.silence import OwnTicks
 from echelon.agent.gang.wire import Connection
-from echelon.agent.loop import Loop
+from echelon.agent.loop import Loop, Timer
 from echelon.agent.ranks.processes import (
     adopt_orphans,
     allow_descriptors,
@@ -72,6 +72,8 @@ class Supervisor:
         self._verdict: Event | None = None
         self._stop_reason: str | None = None
         self._stop_signal: str | None = None  # the hardest that was asked for
+        self._stop_grace: float | None = None  # what the last such request gave
+        self._kill: Timer | None = None  # when the time for a stop is over
         self._generations = 0  # that were started so far
         self._losses: dict[int, str] = {}  # worker -> how its agent ended
         self._ending = False  # every agent was sent SIGTERM
@@ -263,21 +265,27 @@ class Supervisor:
     def _look_for_stop(self) -> None:
         stop = rundir.read_json(self._folder.stop)
         if stop is not None:
-            self._end(str(stop.get("reason")), stopping.asked_for(stop))
+            grace = stopping.seconds_in(stop.get("grace"))
+            self._end(str(stop.get("reason")), stopping.asked_for(stop), grace)
         self._loop.call_later(LOOK, self._look_for_stop)
 
-    def _end(self, reason: str, signal: str = stopping.TERMINATE) -> None:
-        """End the run: by the leader; if there is none, or it does not manage, by the supervisor itself."""
-        if not stopping.is_harder(signal, self._stop_signal):
+    def _end(self, reason: str, signal: str = stopping.TERMINATE, grace: float | None = None) -> None:
+        """End the run: by the leader; if there is none, or it does not manage, by the supervisor itself. Of a
+        stop that is under way a harder signal, or another grace, changes the time.
+        """
+        same = signal == self._stop_signal and grace not in (None, self._stop_grace)
+        if not (same or stopping.is_harder(signal, self._stop_signal)):
             return
-        self._stop_reason, self._stop_signal = reason, signal
+        self._stop_reason, self._stop_signal, self._stop_grace = reason, signal, grace
         leader = self._workers[0]
         if signal == stopping.KILL:
             self._kill_agents()
         elif leader.process is not None and leader.control is not None:
-            leader.control.send({"say": "stop", "reason": reason, "signal": signal})
-            patience = stopping.time_left(signal, self._task["grace"]) + 10.0
-            self._loop.call_later(patience, self._kill_agents)
+            leader.control.send({"say": "stop", "reason": reason, "signal": signal, "grace": grace})
+            within = stopping.time_left(signal, self._task["grace"] if grace is None else grace)
+            if self._kill is not None:
+                self._kill.cancel()
+            self._kill = self._loop.call_later(within + 10.0, self._kill_agents)
         else:
             self._end_agents()
 
@@ -286,7 +294,9 @@ class Supervisor:
     def _final(self) -> Event:
         verdict = self._verdict
         if self._stop_reason is not None and (verdict is None or verdict.get("outcome") != "succeeded"):
-            return ends.stopped(self._stop_reason)
+            # The leader's own words have more: which ranks had to be killed.
+            told = verdict.get("reason") if verdict is not None and verdict["outcome"] == "stopped" else None
+            return ends.stopped(str(told or self._stop_reason))
         if verdict is not None:
             cause = verdict.get("cause")
             if cause and cause.get("kind") == "worker-lost" and cause.get("worker") in self._losses:

@@ -21,7 +21,7 @@ from starlette.websockets import WebSocket
 
 from echelon.engines.decoding import decode
 from echelon.errors import Denied, EchelonError, InvalidJob, Refused, UnknownRun, Unreachable
-from echelon.handle import STOP_PATIENCE, Run
+from echelon.handle import Run
 from echelon.notebook.standing import drawing_of
 from echelon.ui import live
 from echelon.ui.pipelines import pipeline_data
@@ -151,7 +151,7 @@ def _stop(run: Run) -> str | None:
 
     def wait() -> None:
         with suppress(EchelonError):  # the page shows how it stands
-            run.wait(STOP_PATIENCE, show=False)
+            run.wait(run.stop_patience(), show=False)
 
     threading.Thread(target=wait, name=f"stopping {run.name}", daemon=True).start()
     return note

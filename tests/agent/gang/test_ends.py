@@ -106,6 +106,30 @@ def test_an_interrupt_leaves_time_for_two_signals_and_never_follows_a_harder_one
     assert made.outbox == []
 
 
+def test_the_deadline_of_a_stop_is_handed_down() -> None:
+    made = running(2, grace=10)
+    made.stop_requested("stopped", "stop", NOW)
+    assert [message["within"] for _, message in made.outbox] == [10, 10]
+    said(made)
+    made.stop_requested("stopped", "stop", NOW + 4)
+    assert made.outbox == []
+    made.stop_requested("stopped", "stop", NOW + 4, grace=60.0)
+    assert [message["within"] for _, message in made.outbox] == [60, 60]
+    assert made.next_deadline() == NOW + 69
+    said(made)
+    made.stop_requested("stopped", "Ctrl-C", NOW, signal="SIGINT", grace=5.0)
+    assert made.outbox == []
+
+
+def test_ranks_that_had_to_be_killed_are_named() -> None:
+    made = running(2, grace=10)
+    made.stop_requested("stopped", "by ann", NOW)
+    made.stopped(0, 0, NOW + 10, killed={"0": 10.004})
+    made.stopped(1, 0, NOW + 10, killed={"1": 10.0, "x": 1, "2": None})
+    assert made.verdict is not None
+    assert made.verdict["reason"] == "by ann; ranks 0, 1 still ran after 10 s and were killed"
+
+
 def test_ranks_that_are_stopped_because_of_a_failure_are_not_interrupted() -> None:
     made = running(2, grace=10)
     made.failed(1, 0, end(1), NOW)

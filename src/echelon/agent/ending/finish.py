@@ -329,11 +329,13 @@ class Shutdown:
             if not self._member.leaving:
                 self._member.leaving = True
                 self.leader.lose_own(TOLD_TO_LEAVE)
-                self._member.stop_ranks(self._leave_when_settled)
+                # The kubelet's time begins now, however much an order to stop gave.
+                self._member.stop_ranks(self._leave_when_settled, within=self._task.grace)
         else:
             self._member.send({"say": "bye", "reason": TOLD_TO_LEAVE})
             for_good = self._member.needed and self._task.leaves_for_good(self._worker)
-            self.leave_after_ranks(LEFT_FOR_GOOD if for_good else INTERRUPTED, TOLD_TO_LEAVE)
+            code = LEFT_FOR_GOOD if for_good else INTERRUPTED
+            self.leave_after_ranks(code, TOLD_TO_LEAVE, within=self._task.grace)
 
     def _leave_terminated(self) -> None:
         """The kubelet ends this worker after the run's end: leave, unless results go to the keeper now."""
@@ -368,11 +370,11 @@ class Shutdown:
         self.leader.send_all("release")
         self._tell_keeper_and(lambda: self.leave(code))
 
-    def leave_after_ranks(self, code: int, reason: str = "") -> None:
-        """Stop the ranks, then leave."""
+    def leave_after_ranks(self, code: int, reason: str = "", within: float | None = None) -> None:
+        """Stop the ranks, `within` so many seconds if that is said, then leave."""
         if not self._member.leaving:
             self._member.leaving = True
-            self._member.stop_ranks(lambda: self.leave(code, reason))
+            self._member.stop_ranks(lambda: self.leave(code, reason), within=within)
 
     def leave(self, code: int, reason: str = "") -> None:
         """Leave at once: with the code of the verdict if there is one, else with `code`."""

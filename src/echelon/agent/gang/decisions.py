@@ -19,6 +19,7 @@ from echelon.agent.gang.verdict import (
     OUTCOMES,
     cause_of_absence,
     cause_of_loss,
+    describe_killed,
     make_verdict,
     ranks_left,
 )
@@ -169,11 +170,16 @@ class Gang:
             self.events.append({"kind": "note", "reason": reason})
             self._stop(now)
 
-    def stopped(self, worker: int, generation: int, now: float, places: object = None) -> None:
-        """No process of the worker's ranks is left; `places` are where those were that were asked."""
+    def stopped(
+        self, worker: int, generation: int, now: float, places: object = None, killed: object = None
+    ) -> None:
+        """No process of the worker's ranks is left; `places` are where those were that were asked, `killed`
+        the ranks that needed SIGKILL, each with the seconds after which it came.
+        """
         if generation != self.generation:
             return
         self._current.note_places(places)
+        self._current.note_killed(killed)
         self._busy.discard(worker)
         if self.phase == "stopping" and not self._busy:
             self._stopped_all(now)
@@ -212,9 +218,17 @@ class Gang:
         elif self.phase == "stopping" and not self._busy:
             self._stopped_all(now)
 
-    def stop_requested(self, outcome: str, reason: str, now: float, signal: str = stopping.TERMINATE) -> None:
-        """End the run on request, its ranks with `signal`; a harder one also cuts short a stop that is under
-        way.
+    def stop_requested(
+        self,
+        outcome: str,
+        reason: str,
+        now: float,
+        signal: str = stopping.TERMINATE,
+        grace: float | None = None,
+    ) -> None:
+        """End the run on request, its ranks with `signal`, and with harder ones after `grace` seconds each
+        (the task's, if None). Of a stop that is under way a harder signal cuts the time short, and the same
+        one with a grace sets it anew.
         """
         if self.phase == "over":
             return
@@ -222,10 +236,10 @@ class Gang:
             self._outcome, self._reason = outcome, reason
             self.events.append({"kind": "stopping", "reason": reason})
         if self.phase != "stopping":
-            self._stop(now, signal)
-        elif stopping.is_harder(signal, self._signal):
+            self._stop(now, signal, grace)
+        elif stopping.is_harder(signal, self._signal) or (grace is not None and signal == self._signal):
             self._signal = signal
-            self._order_busy_to_stop(now, signal)
+            self._order_busy_to_stop(now, signal, grace)
 
     # Time
 
@@ -319,7 +333,7 @@ class Gang:
         }
         self.outbox.extend(self._current.start_orders(start, self._asked, addresses))
 
-    def _stop(self, now: float, signal: str = stopping.TERMINATE) -> None:
+    def _stop(self, now: float, signal: str = stopping.TERMINATE, grace: float | None = None) -> None:
         if self.phase in ("stopping", "over"):
             return
         self._signal = signal
@@ -331,17 +345,18 @@ class Gang:
             current.running = ranks_left(self._task.places, self._busy, current.well, current.ends)
             # Others may have waited for the ranks of a failed generation that ended well.
             asked = self._outcome == "timed-out" or (self._outcome is None and bool(current.well))
-            self._order_busy_to_stop(now, signal, "all" if current.stuck else "python" if asked else "")
+            stacks = "all" if current.stuck else "python" if asked else ""
+            self._order_busy_to_stop(now, signal, grace, stacks)
         else:
             self._busy.clear()
             self._stopped_all(now)
 
-    def _order_busy_to_stop(self, now: float, signal: str, stacks: str = "") -> None:
-        self._deadline = (
-            now + stopping.time_left(signal, self._task.grace) + (10.0 if stacks == "all" else 5.0)
-        )
+    def _order_busy_to_stop(self, now: float, signal: str, grace: float | None, stacks: str = "") -> None:
+        within = stopping.time_left(signal, self._task.grace if grace is None else grace)
+        self._deadline = now + within + (10.0 if stacks == "all" else 5.0)
+        order: dict[str, object] = {"say": "stop", "generation": self.generation, "signal": signal}
+        order["within"] = within
         for number, worker in enumerate(sorted(self._busy)):
-            order = {"say": "stop", "generation": self.generation, "signal": signal}
             self.outbox.append(
                 (worker, dict(order, stacks=stacks) if stacks and number < MOST_ASKED else order)
             )
@@ -388,6 +403,8 @@ class Gang:
 
     def _conclude(self, outcome: str, cause: dict[str, object] | None) -> None:
         self.phase = "over"
+        if self._reason and self._current.killed:
+            self._reason = "%s; %s" % (self._reason, describe_killed(self._current.killed))
         self.verdict = make_verdict(outcome, self._reason, cause)
         self._order_finish()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from echelon.agent.gang.verdict import LEFT, LOST, cause_of_stall, describe_peers, find_cause
 from echelon.agent.ranks.launching.launch import essential_workers
 from echelon.agent.ranks.launching.roll import Asked
+from echelon.agent.stopping import seconds_in
 
 TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank its first milliseconds
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ class Generation:
         self.stuck = False  # none of them did for too long
         self.running: list[int] = []  # ranks that ran when they were stopped
         self._places: dict[str, str] = {}  # where those were that were asked
+        self.killed: dict[str, float] = {}  # ranks that needed SIGKILL, and after how many seconds
 
     def start_orders(
         self, start: dict[str, object], asked: Asked, addresses: list[str]
@@ -69,6 +71,13 @@ class Generation:
         """Where ranks were that a worker has asked."""
         if isinstance(places, dict):
             self._places.update({rank: str(place) for rank, place in places.items() if str(rank).isdigit()})
+
+    def note_killed(self, killed: object) -> None:
+        """Ranks of a worker that needed SIGKILL."""
+        for rank, after in killed.items() if isinstance(killed, dict) else ():
+            seconds = seconds_in(after)
+            if str(rank).isdigit() and seconds is not None:
+                self.killed[rank] = seconds
 
     def peers(self) -> str:
         """What the other ranks did meanwhile."""

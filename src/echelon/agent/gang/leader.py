@@ -24,7 +24,7 @@ from echelon.agent.task import VERSION, Task
 
 TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank its first milliseconds
 if TYPE_CHECKING:
-    from typing import Callable
+    from typing import Callable, Mapping
 
     from echelon.agent.gang.holding import Holding
     from echelon.agent.gang.member import Member
@@ -118,7 +118,7 @@ class Leader:
             self.gang.done(worker, generation, now)  # type: ignore[arg-type]
         elif say == "stopped":
             self._drop_sample(worker)
-            self.gang.stopped(worker, generation, now, message.get("places"))  # type: ignore[arg-type]
+            self.gang.stopped(worker, generation, now, message.get("places"), message.get("killed"))  # type: ignore[arg-type]
         elif say == "sample":
             self._receive_sample(worker, generation, message.get("sample"), now)
         elif say == "well":
@@ -138,7 +138,7 @@ class Leader:
                     self.holding().hold_with(left)
             self.gang.adopt(message.get("verdict"))
         elif say == "please-stop":
-            self.stop("stopped", str(message.get("reason")), stopping.asked_for(message))
+            self.stop("stopped", str(message.get("reason")), message)
         else:
             self._receive_other(worker, message, now)
             return
@@ -182,9 +182,10 @@ class Leader:
             else:
                 known.pop(worker, None)
 
-    def stop(self, outcome: str, reason: str, signal: str = stopping.TERMINATE) -> None:
-        """End the run on request, its ranks with `signal`."""
-        self.gang.stop_requested(outcome, reason, time.monotonic(), signal)
+    def stop(self, outcome: str, reason: str, request: Mapping[str, object]) -> None:
+        """End the run on request: its ranks with the signal and the grace that it asks for."""
+        grace = stopping.seconds_in(request.get("grace"))
+        self.gang.stop_requested(outcome, reason, time.monotonic(), stopping.asked_for(request), grace)
         self.act()
 
     def lose_own(self, reason: str) -> None:

@@ -73,7 +73,8 @@ class Member:
             self._note_spared(message.get("count"))
         elif order == "stop":
             asks = str(message.get("stacks") or "")
-            self.stop_ranks(self._report_stopped, stopping.asked_for(message), ask_first=asks)
+            within = stopping.seconds_in(message.get("within"))
+            self.stop_ranks(self._report_stopped, stopping.asked_for(message), asks, within)
         elif order == "command":
             self.on_command(message)
         elif order in ("finish", "release", "leave", "give-way", "keeper", "code", "attend"):
@@ -82,11 +83,17 @@ class Member:
             self.on_finish(message)
 
     def stop_ranks(
-        self, then: Callable[[], object], signal: str = stopping.TERMINATE, ask_first: str = ""
+        self,
+        then: Callable[[], object],
+        signal: str = stopping.TERMINATE,
+        ask_first: str = "",
+        within: float | None = None,
     ) -> None:
-        """Stop the ranks, if any run, and call `then()`. With `ask_first` they tell where they are before."""
+        """Stop the ranks, if any run, and call `then()`; those that have not ended `within` so many seconds,
+        or else by the task's grace, are killed. With `ask_first` they tell where they are before.
+        """
         if self.busy:
-            self.ranks.stop(signal, lambda: self._stopped(then), ask_first)
+            self.ranks.stop(signal, lambda: self._stopped(then), ask_first, within)
         else:
             then()
 
@@ -180,7 +187,7 @@ class Member:
         then()
 
     def _report_stopped(self) -> None:
-        self._report("stopped", places=self.ranks.places)
+        self._report("stopped", places=self.ranks.places, killed=self.ranks.killed)
 
     def _report(self, what: str, **more: object) -> None:
         message: dict[str, object] = {"say": what, "generation": self._generation}

@@ -25,7 +25,9 @@ _MOST_PIECES = 2 * _PIPE_SIZE // _PIECE  # read after the end
 
 
 class Output:
-    """The pipes of a process: `on_data(stream, data)` with 1 or 2 for each piece, `on_end(code)` once."""
+    """The pipes of a process: `on_data(stream, data)` with 1 or 2 for each piece, `on_end(code)` once. With
+    `shared` they are read beyond its end, until `close()`, while another process has them.
+    """
 
     pid = 0
     cut_off = False  # it did not end by itself: its launcher has ended it
@@ -37,9 +39,13 @@ class Output:
         on_data: Callable[[int, bytes], object],
         on_end: Callable[[int], object],
         wide: bool = False,
+        shared: bool = False,
     ) -> None:
         self._loop = loop
         self._pipes = pipes
+        self._open = {pipe.fileno() for pipe in pipes}
+        self._shared = shared
+        self._reads = True
         self._on_data = on_data
         self._on_end: Callable[[int], object] | None = on_end
         for pipe in pipes:
@@ -47,6 +53,11 @@ class Output:
             if wide:
                 _widen(pipe.fileno())
         self.resume()
+
+    @property
+    def open(self) -> bool:
+        """Whether a process may still write to it."""
+        return bool(self._pipes and self._open)
 
     def pause(self) -> None:
         """Do not read for now: what it writes more than a pipe holds makes it wait."""
@@ -56,25 +67,34 @@ class Output:
     def resume(self) -> None:
         """Read on."""
         for number, pipe in enumerate(self._pipes, 1):
-            self._loop.watch(pipe.fileno(), READ, partial(self._on_readable, number, pipe.fileno()))
+            if pipe.fileno() in self._open:
+                self._loop.watch(pipe.fileno(), READ, partial(self._on_readable, number, pipe.fileno()))
 
     def end(self, code: int) -> None:
         """The process has ended: read what it has written, and report."""
-        for number, pipe in enumerate(self._pipes, 1):
-            # What it wrote itself is in the pipe by now; what its children still write is not waited for.
-            for _ in range(_MOST_PIECES):
-                if not self._read(number, pipe.fileno()):
-                    break
-            self._loop.forget(pipe.fileno())
-            pipe.close()
-        self._pipes = []
+        self._read_rest()
+        if not (self._shared and self._open):
+            self._close()
         announce, self._on_end = self._on_end, None
         if announce is not None:
             announce(code)
 
     def close(self) -> None:
-        """Read no more; `on_end` is not called."""
+        """Read no more, but for what was written; `on_end` is not called."""
         self._on_end = None
+        if self._shared:
+            self._read_rest()
+        self._close()
+
+    def _read_rest(self) -> None:
+        """Read what is in the pipes by now; what is still written is not waited for."""
+        for number, pipe in enumerate(self._pipes, 1):
+            for _ in range(_MOST_PIECES):
+                if not self._read(number, pipe.fileno()):
+                    break
+
+    def _close(self) -> None:
+        self._reads = False
         for pipe in self._pipes:
             self._loop.forget(pipe.fileno())
             pipe.close()
@@ -92,8 +112,9 @@ class Output:
         except OSError:
             data = b""
         if not data:
+            self._open.discard(descriptor)
             self._loop.forget(descriptor)
-        elif self._on_end is not None:
+        elif self._reads:
             self._on_data(number, data)
         return bool(data)
 
@@ -113,10 +134,12 @@ class Child(Output):
         env: dict[str, str],
         on_data: Callable[[int, bytes], object],
         on_end: Callable[[int], object],
+        *,
         cwd: str | None = None,
         stdin: int | None = subprocess.DEVNULL,
         wide: bool = False,
         terminal: tuple[int, int] | None = None,
+        shared: bool = False,
     ) -> None:
         pipes: list[IO[bytes]] = []
         if terminal is None:
@@ -133,12 +156,12 @@ class Child(Output):
                 os.close(theirs)
         self.pid = self._process.pid
         children[self.pid] = self._ended
-        super().__init__(loop, pipes, on_data, on_end, wide)
+        super().__init__(loop, pipes, on_data, on_end, wide, shared)
 
     def cancel(self) -> None:
         """Kill it, and everything it has started; `on_end` is not called."""
         if self._on_end is not None:
-            self._on_end = None
+            self._on_end, self._reads = None, False
             try:
                 os.killpg(self.pid, signal.SIGKILL)
             except (ProcessLookupError, PermissionError):

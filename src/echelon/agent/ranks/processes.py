@@ -50,21 +50,52 @@ def die_with_parent() -> None:
 
 def descendants(root: int, but: set[int] | None = None) -> list[int]:
     """Every process below `root`, zombies left out, and those in `but` with all that is below them."""
+    return list(parents_below(root, but))
+
+
+def parents_below(root: int, but: set[int] | None = None) -> dict[int, int]:
+    """The same, each with its parent."""
     if root == os.getpid() and not _has_children():
-        return []  # at once: elsewhere on this machine there may be thousands of processes to look at
+        return {}  # at once: elsewhere on this machine there may be thousands of processes to look at
     children: dict[int, list[int]] = {}
     for pid in all_processes():
         parent, state = _parent_and_state(pid)
         if parent is not None and state != "Z":
             children.setdefault(parent, []).append(pid)
-    found: list[int] = []
+    found: dict[int, int] = {}
     unseen = [root]
     while unseen:
-        for child in children.get(unseen.pop(), ()):
+        parent = unseen.pop()
+        for child in children.get(parent, ()):
             if not but or child not in but:
-                found.append(child)
+                found[child] = parent
                 unseen.append(child)
     return found
+
+
+def session_of(pid: int) -> int | None:
+    """The process that leads the session of a process; a rank leads its own."""
+    fields = stat_of(pid)
+    return int(fields[3]) if len(fields) > 3 else None
+
+
+def catches(pid: int, number: int) -> bool:
+    """Whether a process has a handler for a signal."""
+    return _has_signal(pid, b"SigCgt:", number)
+
+
+def ignores(pid: int, number: int) -> bool:
+    """Whether a process ignores a signal, as SIGINT in the background of a shell."""
+    return _has_signal(pid, b"SigIgn:", number)
+
+
+def _has_signal(pid: int, field: bytes, number: int) -> bool:
+    try:
+        with open("/proc/%d/status" % pid, "rb") as file:
+            masks = [line.split()[1] for line in file if line.startswith(field)]
+        return bool(masks) and bool(int(masks[0], 16) >> (number - 1) & 1)
+    except (OSError, ValueError, IndexError):
+        return False
 
 
 def _has_children() -> bool:

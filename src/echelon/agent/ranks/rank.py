@@ -37,17 +37,20 @@ class Rank:
         whose = None if self.apart else self.number
         self.streams = [Stream(sink, log, whose, letter, hold) for letter in letters]
 
-    def close_streams(self) -> bytes:
-        """Its output is over; returns the end of its standard error."""
-        for stream in self.streams:  # after both are read: what is left of a line stands at the very end
-            stream.close()
+    def take_errors(self) -> bytes:
+        """The end of its standard error, when it has ended; this and its last lines without colours."""
         errors = self.streams[-1].tail if self.streams else b""
-        self.streams = []
         if self.plain is not None:
             errors, self.tail = self.plain.without_sequences(errors), self.plain.without_sequences(self.tail)
+        return errors
+
+    def close_streams(self) -> None:
+        """Its output is over; closing it again does nothing."""
+        for stream in self.streams:  # after both are read: what is left of a line stands at the very end
+            stream.close()
+        self.streams = []
         if self.log is not None:
             self.log.close()
-        return errors
 
 
 def open_log(rank: Rank, folder: str, sink: Sink, generation: int) -> RankLog:

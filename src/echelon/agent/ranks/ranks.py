@@ -1,7 +1,7 @@
 """The ranks of one worker in one generation: started, read from, reaped, stopped, with nothing left of them.
 
-A rank is the first process of its own session; what it leaves behind when it ends
-(data loaders, daemons) is ended too. `launched.py` has the ranks of a launcher."""
+A rank is the first process of its own session; what it leaves behind when it ends (what ran below a shell,
+data loaders, daemons) is ended too (`leftovers.py`). `launched.py` has the ranks of a launcher."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ import time
 from functools import partial
 
 from echelon.agent import stopping
-from echelon.agent.loop import Loop
+from echelon.agent.loop import Loop, Timer
 from echelon.agent.output.sink import RankLog, Sink
 from echelon.agent.ranks import interpreter
 from echelon.agent.ranks.child import Child
 from echelon.agent.ranks.ladder import Ladder
 from echelon.agent.ranks.launching import launch
 from echelon.agent.ranks.launching.roll import Roll
-from echelon.agent.ranks.leftovers import end_leftovers
-from echelon.agent.ranks.processes import kill_below
+from echelon.agent.ranks.leftovers import Leftovers
+from echelon.agent.ranks.processes import kill_below, session_of
 from echelon.agent.ranks.rank import Rank, describe_no_start, find_start_hint, open_log
 from echelon.agent.task import Place, Task
 
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
     from echelon.agent.ranks.cgroups import MemoryKills
     from echelon.agent.ranks.terminal import RankTerminal
+
+_LOOK = 0.1  # seconds between two looks at what ranks have left
 
 
 class Ranks:
@@ -49,8 +51,10 @@ class Ranks:
         self._modules: set[str] = set()  # those that the launch asks about and the ranks' Python has
         self._asked = False
         self._stopping = False
-        self._ladder = Ladder(loop, task.grace, self._to_signal, self._kill_all)
-        self._settling = False
+        self._ladder = Ladder(loop, self._to_signal, self._kill_late)
+        self._leftovers = Leftovers(self._ladder)
+        self._next_look: Timer | None = None
+        self._settling = self._looking = False
         self._kills: MemoryKills | None = None  # since the first start
         self._on_stopped: list[Callable[[], object]] = []
         self.on_failed: Callable[[dict[str, Any]], object] = lambda _end: None
@@ -60,6 +64,7 @@ class Ranks:
         self.terminal: RankTerminal | None = None  # of a single rank that the user sits before
         self.printed = 0.0  # when a rank last wrote anything, as time.monotonic() counts
         self.places: dict[str, str] = {}  # where ranks were that were asked before they were stopped
+        self.killed: dict[str, float] = {}  # ranks that needed SIGKILL, and after how many seconds
         self._began = time.monotonic()
         self.ahead: dict[str, str] = {}  # what is put before the value of a variable of the ranks
         self.children: dict[int, Callable[[int], object]] = {}  # what to call when a process ends
@@ -73,7 +78,8 @@ class Ranks:
         """Start every rank."""
         self._stopping, self._generation = False, generation
         self._ladder.forget()
-        self._all, self.places, self._began = [], {}, time.monotonic()
+        self._leftovers.forget()
+        self._all, self.places, self.killed, self._began = [], {}, {}, time.monotonic()
         details = self._task.groups[self._place.group]["launch"]
         try:
             launch.write_files(self._task, self._place, roll)
@@ -105,33 +111,46 @@ class Ranks:
         """The number of each rank that runs, by its process."""
         return {pid: rank.number for pid, rank in self._ranks.items() if not rank.apart}
 
-    def reap(self) -> None:
-        """Collect every process that has ended: ranks, and orphans that came to us."""
+    def reap(self) -> bool:
+        """Collect every process that has ended: ranks, and orphans that came to us. Whether there was any."""
+        some = False
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
             except ChildProcessError:
-                return
+                break
             if pid == 0:
-                return
+                break
+            some = True
             code = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+            self._leftovers.ended(pid, code)
             if pid in self.children:
                 self.children.pop(pid)(code)
+        if some and (self._stopping or self._settling):
+            self._look_soon(0.0)
+        return some
 
-    def stop(self, name: str, on_stopped: Callable[[], object], ask_first: str = "") -> None:
-        """Send every rank that signal, and the harder ones to what is left, each after the task's grace; then
-        call `on_stopped()`. With `ask_first` Python ranks write their stacks before; if that is "all", of
-        every rank what can be found out is written.
+    def stop(
+        self,
+        name: str,
+        on_stopped: Callable[[], object],
+        ask_first: str = "",
+        within: float | None = None,
+    ) -> None:
+        """Send every rank that signal, and the harder ones to what is left: SIGKILL after `within` seconds or
+        else by the task's grace. Then call `on_stopped()`. With `ask_first` Python ranks write their stacks
+        before; if that is "all", of every rank what can be found out is written.
 
-        Several callers may ask; all are called, and the hardest signal counts.
+        Several callers may ask; all are called, the hardest signal counts, and the last `within`.
         """
         self._on_stopped.append(on_stopped)
+        seconds = stopping.time_left(name, self._task.grace) if within is None else within
         if ask_first and not self._stopping:
             self._stopping = True
             running = {
                 rank.number: (pid, rank.streams[-1]) for pid, rank in self._ranks.items() if not rank.launcher
             }
-            then = partial(self._stop_after_answers, name)
+            then = partial(self._stop_after_answers, name, seconds)
             from echelon.agent.ranks.stuck import stacks
 
             if ask_first == "all":
@@ -141,8 +160,12 @@ class Ranks:
                 hanging.ask(self._loop, self.children, running, env, self._python(), then)
             else:
                 stacks.ask(self._loop, running, then)
-        elif stopping.is_harder(name, self._ladder.sent):
-            self._stop_with(name)
+        else:
+            self._stopping = True
+            if stopping.is_harder(name, self._ladder.sent):
+                self._stop_with(name, seconds)
+            elif within is not None and name == self._ladder.sent:
+                self._ladder.move(time.monotonic() + within)
         self.on_stopping()
         self._settle_if_over()
 
@@ -225,6 +248,7 @@ class Ranks:
                 stdin=None if self._task.interactive else subprocess.DEVNULL,
                 wide=opened is None,
                 terminal=opened,
+                shared=True,
             )
         except (OSError, ValueError, subprocess.SubprocessError) as error:
             self._loop.call_later(0, partial(self._never_started, rank, argv[0], error, log))
@@ -268,12 +292,12 @@ class Ranks:
         rank.streams[stream - 1].feed(data)
         rank.tail = (rank.tail + data[-4096:])[-4096:]
         if full:
-            for each in self._ranks.values():
+            for each in self._all:
                 if each.child is not None:
                     each.child.pause()
 
     def _resume_all(self) -> None:
-        for rank in self._ranks.values():
+        for rank in self._all:
             if rank.child is not None:
                 rank.child.resume()
 
@@ -283,15 +307,24 @@ class Ranks:
         assert rank.child is not None
         self._ranks.pop(rank.child.pid, None)
         rank.code = code
-        if self.terminal is not None and rank.plain is not None:
-            self.terminal.close()
-            rank.streams[0].feed(rank.plain.rest())
-            if code and not self._stopping and self.terminal.was_interrupted(code, self._task.grace):
-                self.on_interrupted()
-        errors = rank.close_streams()
+        by_itself = code and not self._stopping and rank.plain is not None
+        if by_itself and self.terminal is not None and self.terminal.was_interrupted(code, self._task.grace):
+            self.on_interrupted()
+        errors = rank.take_errors()
+        if not rank.child.open:
+            self._end_output(rank)
         from echelon.agent.ranks import report
 
         self._report(rank, report.read_error_file(rank.error_file) or report.find_error(errors))
+
+    def _end_output(self, rank: Rank) -> None:
+        """No process writes for this rank any more, or those that did are to be read no longer."""
+        if rank.child is not None:
+            rank.child.close()
+        if self.terminal is not None and rank.plain is not None and rank.streams:
+            self.terminal.close()
+            rank.streams[0].feed(rank.plain.rest())
+        rank.close_streams()
 
     def _report(self, rank: Rank, error: str | None, hint: str | None = None) -> None:
         code = rank.code
@@ -352,15 +385,15 @@ class Ranks:
 
         return which(python, path=path) or python
 
-    def _stop_after_answers(self, name: str, places: dict[str, str]) -> None:
+    def _stop_after_answers(self, name: str, seconds: float, places: dict[str, str]) -> None:
         if self._stopping:  # else they have ended, and others were started
             self.places = places
             if self._ranks and self._ladder.sent is None:
-                self._stop_with(name)
+                self._stop_with(name, seconds)
 
-    def _stop_with(self, name: str) -> None:
-        self._stopping = True
-        self._ladder.climb(name)
+    def _stop_with(self, name: str, seconds: float) -> None:
+        self._ladder.climb(name, time.monotonic() + seconds)
+        self._look_soon(0.0)  # a rank that failed may have left processes before
 
     def _to_signal(self) -> list[int]:
         """A launcher ends when its ranks do, and would leave them less time than the task does."""
@@ -375,6 +408,18 @@ class Ranks:
         if over or (self._stopping and not self._ranks and not self.commands):
             self._settle()
 
+    def _kill_late(self, seconds: float | None) -> None:
+        """The time of a stop is over, after so many seconds; or it was to kill at once."""
+        if seconds is not None:
+            left = [rank.number for rank in self._ranks.values() if not rank.apart]
+            sessions = {session_of(pid) for pid in self._leftovers.find(self._known())}
+            left += [rank.number for rank in self._all if rank.child and rank.child.pid in sessions]
+            self.killed = {str(number): seconds for number in left or [self._place.first_rank]}
+            from echelon.agent.gang.verdict import describe_killed
+
+            self._sink.event("note", worker=self._place.worker, reason=describe_killed(self.killed))
+        self._kill_all()
+
     def _kill_all(self) -> None:
         kill_below(os.getpid(), self.reap, self._groups())
 
@@ -383,14 +428,46 @@ class Ranks:
 
     def _settle(self) -> None:
         """All ranks have ended: end what they left behind, then call `on_done`, or what `stop` was given."""
-        if self._settling:
+        if not self._settling:
+            self._settling = True
+            self._look()
+
+    def _known(self) -> set[int]:
+        return {*self.children, *self._ranks, *self.commands}
+
+    def _look_soon(self, seconds: float) -> None:
+        if self._next_look is not None:
+            self._next_look.cancel()
+        self._next_look = self._loop.call_later(seconds, self._look)
+
+    def _look(self) -> None:
+        """See what ended ranks have left, and end it; with the last of it the generation is over."""
+        if self._looking or not (self._settling or self._stopping):
             return
-        self._settling = True
-        end_leftovers(self._loop, self.reap, self._groups(), self._settled)
+        self._looking = True
+        found = self._leftovers.find(self._known())
+        while self.reap():  # until it is known of all that were found how their parents ended
+            found = self._leftovers.find(self._known())
+        self._looking = False
+        if found:
+            if self._ladder.sent is None:
+                if not self._settling:
+                    return  # ranks are asked where they are before they get a signal
+                self._ladder.climb(stopping.TERMINATE, time.monotonic() + self._task.grace)
+            self._leftovers.tell(found)
+            self._look_soon(_LOOK)
+        elif self._settling:
+            self._kill_all()  # where the tree of processes is not shown, nothing else ends what is left
+            self._settled()
 
     def _settled(self) -> None:
         self._settling, self._env = False, None
+        if self._next_look is not None:
+            self._next_look.cancel()
+            self._next_look = None
         self._ladder.cancel()
+        for rank in self._all:
+            self._end_output(rank)
         if self._stopping:
             announcements, self._on_stopped = self._on_stopped, []
             for announce in announcements:

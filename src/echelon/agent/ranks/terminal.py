@@ -251,6 +251,9 @@ def take_terminal() -> None:
     exec.
     """
     die_with_parent()
+    # When a shell that leads the session ends, the kernel sends SIGHUP to its commands, which may be saving.
+    # Nothing else would send it: the agent holds the terminal.
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 

@@ -215,30 +215,35 @@ def wait(name: str | None, timeout: str | None, take_over: bool, **target: str |
 @click.command("stop", short_help="Stop runs.")
 @click.argument("names", metavar="[RUN]...", nargs=-1, shell_complete=complete_runs_and_pipelines)
 @click.option("--now", is_flag=True, help="kill at once, without SIGTERM first")
+@click.option("--grace", metavar="TIME", help="the time to end, e.g. 2m (default: as for run, 10s)")
 @target_options
-def stop(names: tuple[str, ...], now: bool, **target: str | None) -> int:
-    """Stop runs, without RUN the newest of this folder: SIGTERM to their ranks, SIGKILL to what is left ten
-    seconds later. Returns when they have ended.
+def stop(names: tuple[str, ...], now: bool, grace: str | None, **target: str | None) -> int:
+    """Stop runs, without RUN the newest of this folder: SIGTERM to their ranks, SIGKILL to what is left after
+    their --grace. Returns when they have ended. Said again with another --grace, the time begins anew.
 
     \b
     Examples:
       echelon stop RUN
+      echelon stop --grace 2m RUN
       echelon stop --now RUN1 RUN2
     """
     from echelon.cli.printing import render
-    from echelon.handle import STOP_PATIENCE
+    from echelon.model.resources import parse_duration
 
+    if now and grace is not None:
+        raise click.UsageError("--now leaves no time, and --grace gives some: leave out one of them.")
+    seconds = None if grace is None else parse_duration("grace", grace)
     pipelines: list[Found] = []
     handles, trouble = (
         attach_all(names, target, stopping=pipelines) if names else ([find_run(None, target)], None)
     )
     for handle in handles:
-        if (note := handle.stop(now=now, wait=False)) is not None:
+        if (note := handle.stop(now=now, grace=seconds, wait=False)) is not None:
             render.notice(note)
     troubles: list[EchelonError] = []
     if handles:
         ended = [
-            handle.wait(STOP_PATIENCE, collect=partial(_collect, handle.collect, troubles))
+            handle.wait(handle.stop_patience(seconds), collect=partial(_collect, handle.collect, troubles))
             for handle in handles
         ]
         render.outcomes(ended, target["format"] or "text")

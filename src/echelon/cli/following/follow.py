@@ -20,11 +20,10 @@ from echelon.cli.printing.progress import CopyProgress
 from echelon.cli.printing.recent import Recent
 from echelon.cli.printing.words import one_line
 from echelon.engines.base import Saving
-from echelon.engines.task import GRACE
 from echelon.errors import EchelonError, OutputFailed, ResultsIncomplete, RunLost, UnknownRun
 from echelon.handle import Run
 from echelon.model.event import Event
-from echelon.model.job import Job
+from echelon.model.job import GRACE, Job
 from echelon.model.output.log import LogBlock
 from echelon.model.run import StopSignal
 from echelon.model.status import FINAL, Status, fold
@@ -73,7 +72,7 @@ def follow(
     if terminal is not None:
         terminal.on_output = partial(recent.note, 0)
     with run.tending() as tender:
-        with stopping_on_signals(run) as signals:
+        with stopping_on_signals(run, job.grace) as signals:
             render.notice(render.headline(job, run))
             workers: WorkerLines | None = None
             if terminal is None and not raw and are_possible(to_stderr=format_ != "text"):
@@ -219,7 +218,7 @@ def _collect(run: Run, watcher: threading.Thread) -> EchelonError | None:
 
 
 @contextlib.contextmanager
-def stopping_on_signals(run: Run) -> Iterator[list[int]]:
+def stopping_on_signals(run: Run, grace: float = GRACE) -> Iterator[list[int]]:
     """Stop the run at the first Ctrl-C: SIGINT to its ranks, SIGTERM at the second, SIGKILL at the third; a
     SIGTERM to this process begins with SIGTERM. Yields the signals that came.
 
@@ -234,7 +233,7 @@ def stopping_on_signals(run: Run) -> Iterator[list[int]]:
         asked_at = 0.0
         while (number := signals.get()) is not None:
             came.append(number)
-            if asked == "SIGINT" and time.monotonic() - asked_at > GRACE:
+            if asked == "SIGINT" and time.monotonic() - asked_at > grace:
                 asked = "SIGTERM"  # which the ranks have got by now
             asked, asked_at = _next_signal(number, asked), time.monotonic()
             notice(_STOPPING[asked])

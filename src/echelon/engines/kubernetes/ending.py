@@ -23,13 +23,16 @@ from echelon.engines.kubernetes.state import outcome, whole, workers
 from echelon.engines.machine import Submissions
 from echelon.errors import Denied, StateTrouble
 from echelon.model.event import Event
+from echelon.model.pods.grace import grace_in_pods
 from echelon.model.run import RunRef, StopSignal
 
 _NAMED = 8  # objects of a run that cannot be removed
 _LOOK = 0.2  # seconds between two looks at a run that is being started
 
 
-def stop_run(api: Api, ref: RunRef, signal: StopSignal, *, patient: bool = True) -> str | None:
+def stop_run(
+    api: Api, ref: RunRef, signal: StopSignal, grace: float | None = None, *, patient: bool = True
+) -> str | None:
     """Write a stop into the record, then order the leader; where that cannot be, end the Jobs. A client that
     is making Jobs of the run at this moment is waited for if `patient`: it ends them itself when it sees the
     stop, unless it is killed.
@@ -43,7 +46,9 @@ def stop_run(api: Api, ref: RunRef, signal: StopSignal, *, patient: bool = True)
     stop = replace(
         stored.stop or Stop(at=round(time.time(), 3), reason=f"stopped by {current_user()}"), now=now
     )
-    if stored.stop is None:
+    if grace is not None:  # counted from the first stop, as upkeep does
+        stop = replace(stop, grace=round(time.time() - stop.at, 3) + grace)
+    if stored.stop is None or grace is not None:
         api.patch("ConfigMap", ref.name, record.stopping(stop), uid=stored.uid)
     if view.waiting:
         if admitting.withdraw(api, view, stop):
@@ -52,7 +57,7 @@ def stop_run(api: Api, ref: RunRef, signal: StopSignal, *, patient: bool = True)
     elif patient and whole.is_being_made(stored, view.jobs, time.time()):
         view = _look_when_made(api, ref)
     stored = view.stored  # which has the plan now, and with it the Jobs
-    order = json.dumps({"at": stop.at, "reason": stop.reason, "signal": signal, "now": now})
+    order = json.dumps({"at": stop.at, "reason": stop.reason, "signal": signal, "now": now, "grace": grace})
     why = "its leader does not answer"
     try:
         half = whole.is_half_made(stored, view.jobs)
@@ -66,8 +71,12 @@ def stop_run(api: Api, ref: RunRef, signal: StopSignal, *, patient: bool = True)
         _end_untold(api, view)
     if view.jobs and not ordered:
         control.end_run(api, stored, view.jobs)  # no leader to order, or no right to
-        if signal == "SIGINT" and any(map(workers.is_running, view.pods)):
+        running = any(map(workers.is_running, view.pods))
+        if signal == "SIGINT" and running:
             return f"its pods are ended, and its ranks get SIGTERM, not SIGINT: {why}"
+        if grace is not None and running:
+            known = grace_in_pods(run.job)
+            return f"its pods are ended, and its ranks have {known:g} s, not {grace:g} s: {why}"
     return None
 
 

@@ -140,11 +140,11 @@ class KubernetesEngine(Submitting):
             self._wanted[mine.name] = Wanted(tender=found, asked=take_over)
         return None
 
-    def stop(self, ref: RunRef, *, signal: StopSignal = "SIGTERM") -> str | None:
+    def stop(self, ref: RunRef, *, signal: StopSignal = "SIGTERM", grace: float | None = None) -> str | None:
         """Write a stop into the record, then order the leader; where that cannot be, end the Jobs."""
         from echelon.engines.kubernetes.ending import stop_run
 
-        return stop_run(self.api, self._ref(ref.name), signal, patient=ref.name != self._starting)
+        return stop_run(self.api, self._ref(ref.name), signal, grace, patient=ref.name != self._starting)
 
     def remove(
         self, ref: RunRef, tell: Callable[[str], object] = lambda _: None, *, force: bool = False

@@ -24,7 +24,7 @@ _SUPERVISOR_END = 5.0  # seconds that a supervisor may take from the end of its 
 _SHOWN = 10  # process ids in a message
 
 
-def stop(folder: RunDir, signal: StopSignal) -> str | None:
+def stop(folder: RunDir, signal: StopSignal, grace: float | None = None) -> str | None:
     """Write a stop request for the supervisor; a run that never got one ends here. What it could not do is
     returned.
     """
@@ -33,7 +33,8 @@ def stop(folder: RunDir, signal: StopSignal) -> str | None:
         return _could_not_end(name, settle(folder))
     reason = f"stopped by {current_user()}"
     try:
-        request = msgspec.json.encode({"signal": signal, "now": signal == "SIGKILL", "reason": reason})
+        asked = {"signal": signal, "now": signal == "SIGKILL", "reason": reason, "grace": grace}
+        request = msgspec.json.encode(asked)
         durable.replace_file(folder.stop, request, sync=False)
     except OSError as error:  # a full disk must not keep a run going: signal its supervisor
         _signal_supervisor(folder, SIGKILL if signal == "SIGKILL" else SIGTERM)

@@ -293,9 +293,9 @@ class LocalEngine:
     def tender(self, ref: RunRef, *, take_over: TakeOver | None = None) -> None:
         """Nothing: runs here are looked after."""
 
-    def stop(self, ref: RunRef, *, signal: StopSignal = "SIGTERM") -> str | None:
+    def stop(self, ref: RunRef, *, signal: StopSignal = "SIGTERM", grace: float | None = None) -> str | None:
         """Write a stop request for the supervisor; a run that never got one ends here."""
-        return ending.stop(self.store.find(ref.name), signal)
+        return ending.stop(self.store.find(ref.name), signal, grace)
 
     def remove(
         self,

@@ -256,7 +256,7 @@ class MemoryEngine:
     def tender(self, ref: RunRef, *, take_over: TakeOver | None = None) -> None:
         """Nothing: runs here are looked after."""
 
-    def stop(self, ref: RunRef, *, signal: StopSignal = "SIGTERM") -> None:
+    def stop(self, ref: RunRef, *, signal: StopSignal = "SIGTERM", grace: float | None = None) -> None:  # noqa: ARG002
         """End the run here: no rank can refuse. One that is interrupted may have something to say."""
         with self._changed:
             run = self._find(ref)

@@ -5,6 +5,7 @@ Pure, but for the CPUs and the network interface that it may ask for, and the ru
 
 from __future__ import annotations
 
+import math
 import os
 
 from echelon.agent.address import LOOPBACK, interface_of, own_address
@@ -134,6 +135,7 @@ def environment(
         "index": str(sum(each.procs for each in before) + local),
         "error_file": error_file,
         "ssh": sockets.shell_program(task),
+        "grace": str(math.ceil(task.grace)),
     }
 
     paths = file_paths(task, place)

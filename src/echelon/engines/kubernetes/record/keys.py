@@ -5,7 +5,7 @@ from __future__ import annotations
 # Annotations of the record.
 SCHEMA = "echelon.dev/schema"
 VERSION = "echelon.dev/version"  # of the client that recorded the run
-STOP = "echelon.dev/stop"  # {"at", "reason", "outcome", "now"}
+STOP = "echelon.dev/stop"  # {"at", "reason", "outcome", "now", "grace"}
 ADMITTED = "echelon.dev/admitted"  # when the run got its plan
 STARTED = "echelon.dev/started"  # when all objects of its plan existed
 TRIED = "echelon.dev/tended"  # when admission of a queued run was last tried

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import Any, Literal
 
+from echelon.agent.stopping import seconds_in
 from echelon.engines.base import RunDamaged
 from echelon.engines.decoding import decode
 from echelon.engines.kubernetes.fields import json_object, moment, one_line
@@ -113,6 +114,7 @@ def read_stop(text: object) -> Stop | None:
         reason=one_line(found.get("reason")) or "stopped",
         outcome=_OUTCOMES.get(str(found.get("outcome")), "stopped"),
         now=found.get("now") is True,
+        grace=seconds_in(found.get("grace")),
     )
 
 

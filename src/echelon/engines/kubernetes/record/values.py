@@ -34,6 +34,7 @@ class Stop:
     reason: str
     outcome: Literal["stopped", "failed", "timed-out"] = "stopped"
     now: bool = False
+    grace: float | None = None  # seconds that its ranks have, where the stop says so
 
 
 @frozen

@@ -14,6 +14,7 @@ from echelon.engines.kubernetes.render.image import image_of
 from echelon.engines.kubernetes.render.volumes import quantity, user_volumes
 from echelon.model.job import Job, role_named
 from echelon.model.plan import Plan
+from echelon.model.pods.grace import termination_of
 from echelon.model.pods.patch import apply_patch
 from echelon.model.pods.pod import JOB, KUBEFLOW_KIND, PodOptions, Toleration
 from echelon.model.pods.template import merge_under
@@ -29,7 +30,6 @@ _USER = 1000  # a user id that most images leave unused, where one other than ro
 # worker much sooner. After an outage of the API server every node counts as silent until its kubelet has
 # reported again, and workers that hold results must not be evicted meanwhile.
 _NODE_AWAY = 120
-_TERMINATION = 30  # seconds between SIGTERM and SIGKILL: the agent stops its ranks in ten
 _AWAY = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 
 
@@ -52,7 +52,7 @@ def pod_template(
     theirs = user_volumes(options, run)
     spec: Object = {
         "restartPolicy": "Never",
-        "terminationGracePeriodSeconds": _TERMINATION,
+        "terminationGracePeriodSeconds": termination_of(record.job, group.role),
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "securityContext": security_context(security_level),

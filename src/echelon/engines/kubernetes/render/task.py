@@ -21,6 +21,7 @@ from echelon.engines.kubernetes.record import Shipped
 from echelon.engines.kubernetes.render.payload import parts
 from echelon.engines.task import make_task
 from echelon.model.plan import Plan
+from echelon.model.pods.grace import grace_in_pods
 from echelon.model.pods.pod import PodOptions
 from echelon.model.run import Record
 
@@ -51,6 +52,7 @@ def pod_task(
         leader=(names.leader_host(plan.run), names.PORT),
         bundle=bundle,
         join_timeout=JOIN_TIMEOUT,
+        grace=grace_in_pods(record.job, tuple(group.role for group in plan.world.groups)),
         project=bundle is not None or options.code is not None,
         hold=hold_of(record),
         kept=kept_folders(record),

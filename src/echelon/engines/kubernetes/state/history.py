@@ -16,7 +16,7 @@ from echelon.engines.decoding import convert
 from echelon.engines.kubernetes.client.api import Object
 from echelon.engines.kubernetes.fields import json_object
 from echelon.engines.kubernetes.record import Stored
-from echelon.engines.kubernetes.state.outcome import explain, stopped
+from echelon.engines.kubernetes.state.outcome import explain, stopped_as_told
 from echelon.engines.kubernetes.state.workers import disruption_of, is_running, last_loss, pods_by_worker
 from echelon.model import ends
 from echelon.model.copy import Manifest
@@ -134,7 +134,7 @@ def finish(leader: LeaderEvents, stored: Stored, pods: Sequence[Object]) -> Even
     assert verdict is not None
     at = leader.ended_at or verdict.at
     if stop is not None and verdict.outcome != "succeeded" and verdict.at >= stop.at:
-        end = stopped(stop, at=at)
+        end = stopped_as_told(stop, verdict.outcome, verdict.reason, at=at)
     else:
         cause = explain(verdict.cause, pods) if verdict.cause is not None else None
         kept = stored.end.cause if stored.end is not None else None

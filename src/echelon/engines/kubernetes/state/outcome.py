@@ -248,7 +248,7 @@ def _from_verdict(
     decided = verdict.get("at")
     first = stop is not None and isinstance(decided, int | float) and decided < stop.at
     if stop is not None and not first and verdict["outcome"] != "succeeded":
-        return stopped(stop, at=at)
+        return stopped_as_told(stop, verdict["outcome"], one_line(verdict.get("reason")), at=at)
     try:
         cause = convert(verdict.get("cause"), RootCause | None)
     except (msgspec.ValidationError, RecursionError):
@@ -263,6 +263,14 @@ def _from_verdict(
         reason=one_line(verdict.get("reason")) or None,
         cause=explain(cause, pods) if cause is not None else None,
     )
+
+
+def stopped_as_told(stop: Stop, outcome: str | None, told: str | None, *, at: float) -> Event:
+    """The end of a run that its leader has stopped as it was asked to. The leader's words have more than the
+    request: which ranks had to be killed.
+    """
+    known = stop.outcome == outcome == "stopped" and told
+    return stopped(replace(stop, reason=told) if known and told else stop, at=at)
 
 
 def stopped(stop: Stop, *, at: float) -> Event:

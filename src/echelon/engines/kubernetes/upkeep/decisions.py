@@ -29,9 +29,11 @@ from echelon.engines.kubernetes.upkeep.actions import (
     Withdraw,
 )
 from echelon.model import ends
+from echelon.model.job import Job
+from echelon.model.pods.grace import grace_in_pods
 from echelon.values import frozen
 
-_STOP_PATIENCE = 45.0  # seconds that the agents have for an orderly end, once a stop is in the record
+_STOP_PATIENCE = 25.0  # seconds that the agents have for an orderly end, once the time of a stop is over
 BINDING = 30.0  # seconds that an admitted gang has to get all of its nodes: the scheduler takes one
 NOT_OURS = 15.0  # more of them, before a process that is not the run's tender undoes its admission
 _FORSAKEN = 3600.0  # seconds without a try, after which a queued run of another process is looked at
@@ -72,7 +74,7 @@ def decide(view: RunView, now: float) -> list[Action]:
             found.append(GiveUp(reason=hopeless.sentence))
         elif stored.stop is None:
             found += decide_admission(view, now)
-        elif _is_overdue(stored.stop, jobs, pods, now):
+        elif _is_overdue(stored.stop, stored.run.job, jobs, pods, now):
             found.append(EndJobs())
     elif end != stored.end and (jobs or stored.held):
         found.append(KeepEnd(end=end))
@@ -161,12 +163,14 @@ def _have_ended(jobs: Sequence[Object]) -> bool:
     return bool(ends) and all(end is not None and end.final for end in ends)
 
 
-def _is_overdue(stop: Stop, jobs: Sequence[Object], pods: Sequence[Object], now: float) -> bool:
+def _is_overdue(stop: Stop, job: Job, jobs: Sequence[Object], pods: Sequence[Object], now: float) -> bool:
     """Whether nothing carries a stop out: the client that asked for it was killed, or the leader is stuck."""
     if not jobs or dialects.end_of(jobs) is not None:
         return False
     leads = any(map(workers.is_running, workers.leader_pods(pods)))
-    return stop.outcome == "failed" or now - stop.at > (_STOP_PATIENCE if leads else record.SUBMISSION)
+    # From SIGINT to SIGKILL ranks have their grace twice.
+    patience = _STOP_PATIENCE + 2 * (stop.grace or grace_in_pods(job))
+    return stop.outcome == "failed" or now - stop.at > (patience if leads else record.SUBMISSION)
 
 
 def late_runs(jobs: Sequence[Object], now: float) -> list[str]:

@@ -138,7 +138,7 @@ class WatchedJobs:
         pod = self._see(ref).pods.get(worker)
         return iter(()) if pod is None else read_lines(self.api, worker, pod, tail=_RECENT)
 
-    def stop(self, ref: RunRef, *, signal: StopSignal = "SIGTERM") -> str | None:  # noqa: ARG002 - the controller's
+    def stop(self, ref: RunRef, *, signal: StopSignal = "SIGTERM", grace: float | None = None) -> str | None:  # noqa: ARG002 - the controller's
         """Suspend the job: its controller deletes the pods, and keeps the job. Kueue is told first."""
         address = parse_address(ref.name)
         seen = self._see(ref)
@@ -149,7 +149,8 @@ class WatchedJobs:
         policy = {"suspend": True} if address.kind.word == "trainjob" else {"runPolicy": {"suspend": True}}
         change = {"metadata": {"annotations": {STOPPED: when}}, "spec": policy}
         self.api.patch(self._resource(address), address.name, change, uid=seen.job["metadata"].get("uid", ""))
-        return "it is suspended: its pods end, and the job stays until `echelon rm`"
+        own = "" if grace is None else " after the grace period of their own"
+        return f"it is suspended: its pods end{own}, and the job stays until `echelon rm`"
 
     def remove(
         self,
