@@ -7,11 +7,13 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from echelon.engines import reservation
 from echelon.engines.base import current_user
 from echelon.engines.kubernetes import control, objects, record
 from echelon.engines.kubernetes.client.api import Api
 from echelon.engines.kubernetes.files.results import whereabouts
 from echelon.engines.kubernetes.files.results.forgetting import check_fetched
+from echelon.engines.kubernetes.files.results.home import as_owner
 from echelon.engines.kubernetes.follow import view as views
 from echelon.engines.kubernetes.follow.follow import read_events
 from echelon.engines.kubernetes.follow.view import View
@@ -109,6 +111,8 @@ def remove_run(
         end = "delete" if submissions.fetched(stored.uid, stored.run.created) else "if-unused"
     removed = objects.remove(api, record.identity(stored), claim=end, dialect=stored.dialect)
     _tell_left(ref, removed, tell)
+    if (home := submissions.results_of(stored.uid)) is not None:
+        reservation.forget(home, as_owner(stored.run, api.access.context))
     submissions.forget(stored.uid)
     return whereabouts.kept_volumes(stored.run, keep_own=removed.claim)
 
