@@ -7,6 +7,7 @@ from itertools import count
 from pathlib import Path
 
 from echelon.engines.base import Engine
+from echelon.engines.results import is_occupied, results_folder
 from echelon.errors import RunExists, UnknownRun, from_os_error
 from echelon.handle import Run
 from echelon.model.job import Job
@@ -29,7 +30,7 @@ def free_name(job: Job, engine: Engine, tell: Callable[[str], object]) -> None:
             hint=f"`echelon stop {job.name}` ends it; --name chooses another name",
         )
     run.remove(tell)
-    results = Path(job.results or Path("runs") / job.name).absolute()
+    results = results_folder(job)
     if not job.resume and results == Path(record.results):
         _tell_aside(results, tell)
 
@@ -42,7 +43,7 @@ def make_room(job: Job, engine: Engine, tell: Callable[[str], object]) -> Record
         return engine.read(RunRef(engine="", name=job.name))
     except UnknownRun:
         if job.results is None and not job.resume:
-            _tell_aside(Path("runs", job.name).absolute(), tell)
+            _tell_aside(results_folder(job), tell)
         return None
 
 
@@ -55,7 +56,7 @@ def _tell_aside(results: Path, tell: Callable[[str], object]) -> None:
 def _set_aside(results: Path) -> Path | None:
     """Give a folder with something in it the next free name: exp, exp.1, exp.2."""
     try:
-        if not results.is_dir() or not any(results.iterdir()):
+        if not results.is_dir() or not is_occupied(results):
             return None
         for number in count(1):
             aside = results.with_name(f"{results.name}.{number}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 from echelon.admission import Queued, begin, find_plan, find_way, no_room, shape_to_hold
 from echelon.engines.abilities import Delivery
@@ -12,6 +13,7 @@ from echelon.errors import StateTrouble
 from echelon.model.job import Job
 from echelon.model.run import Record, RunRef
 from echelon.model.status import FINAL, Status
+from echelon.reserving import free_folder
 
 
 def resume(
@@ -31,6 +33,7 @@ def resume(
     if (not stays or isinstance(found, Queued)) and engine.delivery is not None:
         _check_delivery(ref, engine.delivery)
     way = find_way(job, engine, found, stays=stays)
+    free_folder(Path(record.results), ref.name, engine)
     engine.reopen(ref, job, shape_to_hold(job, engine, found, way))
     begin(ref, engine, found, way, no_wait=no_wait)
     note_started(str(ref))

@@ -8,11 +8,13 @@ from collections.abc import Callable
 from echelon.admission import Queued, begin, find_plan, find_way, no_room, shape_to_hold
 from echelon.engines.base import Engine
 from echelon.engines.recent import note_started
+from echelon.engines.results import results_folder
 from echelon.errors import EchelonError, UnknownRun, Unreachable
 from echelon.handle import Run
 from echelon.preparation.prepare import Prepared
 from echelon.preparation.shipping import check_sending, check_waiting
 from echelon.replacing import free_name
+from echelon.reserving import free_folder
 from echelon.values import frozen
 
 __all__ = ["Beside", "Prepared", "submit"]
@@ -56,6 +58,7 @@ def submit(
         check_waiting(job, prepared.bundle, engine.traits, found.reason)
     if replace:
         free_name(job, engine, tell)
+    free_folder(results_folder(job), job.name, engine)
     way = find_way(job, engine, found, stays=stays)
     held = shape_to_hold(job, engine, found, way)
     ref = engine.record(job, prepared.bundle, held)

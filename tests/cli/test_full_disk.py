@@ -86,3 +86,50 @@ def test_no_room_for_results(
     assert done.stdout == "started\n"
     assert "No space left on device" in done.stderr
     assert "No space left on device" in cli("status", "fm").stdout
+
+
+CHATTERS = """
+for number in range(30_000):
+    print("line", number, "x" * 40)
+print("end")
+"""
+WARNING = "No space left on device; the run goes on"
+
+
+def test_a_log_among_the_results_that_is_cut_is_told_and_the_end_says_so(
+    cli: Call, write: Callable[..., Path], small_disk: Callable[[int], Path]
+) -> None:
+    write("chatters.py", CHATTERS)
+    disk = small_disk(256)
+    done = cli("run", "-n", "2", "--results", str(disk / "results"), "--name", "fm", "chatters.py")
+    assert done.returncode == 123, done.stderr
+    assert done.stdout.count("end\n") == 2  # the state folder has room for all of it
+    assert done.stderr.count(WARNING) == 1
+    (end,) = (line for line in done.stderr.splitlines() if "was not all kept" in line)
+    assert "worker 0: the log of rank 0 lacks lines: No space left on device" in end
+    assert "worker 1: the log of rank 1 lacks lines" in end
+    shown = cli("status", "fm").stdout
+    assert "succeeded" in shown
+    assert "worker 1: the log of rank 1 lacks lines" in shown
+    assert "progress" not in shown  # what is last in the log was not printed last
+    assert cli("wait", "fm").returncode == 123
+
+
+def test_a_full_state_folder_costs_lines_and_shows_nothing_of_its_own(
+    cli: Call,
+    write: Callable[..., Path],
+    small_disk: Callable[[int], Path],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    write("chatters.py", CHATTERS)
+    monkeypatch.setenv("ECHELON_HOME", str(small_disk(256) / "state"))
+    done = cli("run", "--name", "fm", "chatters.py")
+    assert done.returncode == 123, done.stderr
+    *lines, last = done.stdout.splitlines()
+    assert lines == [f"line {number} {'x' * 40}" for number in range(len(lines))]
+    assert f"line {len(lines)} {'x' * 40}".startswith(last)  # it was cut there
+    assert done.stderr.count(WARNING) == 1
+    assert "worker 0: the output that is shown lacks lines: No space left on device" in done.stderr
+    assert "lacks lines" in cli("status", "fm").stdout
+    assert len(Path("runs/fm/logs/rank-0.log").read_text().splitlines()) == 30_001
+    assert cli("rm", "fm").returncode == 0

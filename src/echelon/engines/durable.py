@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -50,10 +51,19 @@ def write_file(path: Path, content: bytes, *, sync: bool = True) -> None:
 
 
 def append_line(path: Path, line: bytes) -> None:
-    """Append a line in one write, so that those of several writers do not mix. It is not forced to disk."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | _FLAGS, 0o600)
+    """Append a line in one write, so that those of several writers do not mix. It is not forced to disk. What
+    a full disk or a power cut has left of a line before ends there.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | _FLAGS, 0o600)
     try:
-        os.write(descriptor, line)
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            raise OSError(errno.ENXIO, os.strerror(errno.ENXIO), str(path))
+        size = found.st_size
+        if size and os.pread(descriptor, 1, size - 1) != b"\n":
+            line = b"\n" + line
+        if os.write(descriptor, line) < len(line):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
     finally:
         os.close(descriptor)
 

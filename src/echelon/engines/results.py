@@ -11,8 +11,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from echelon.engines.reservation import NO_RESULTS, RUNS, Hold, Owner, check_free, make_runs, reserve
 from echelon.errors import InvalidJob, StateTrouble, from_os_error
 from echelon.model.copy import LeftOut
+from echelon.model.job import Job
 from echelon.model.output.log import LogLine, decode
 
 STREAMED = ".streamed"
@@ -23,10 +25,20 @@ and were not replaced by the worker's own yet."""
 def holds_results(folder: Path) -> bool:
     """Whether results were brought to a folder; logs that were streamed while the run went on are none."""
     try:
-        inside = [each.name for each in folder.iterdir()]
+        inside = [each.name for each in folder.iterdir() if each.name not in NO_RESULTS]
     except OSError:
         return False
-    return inside != ["logs"] or not is_streamed(folder)
+    return bool(inside) and (inside != ["logs"] or not is_streamed(folder))
+
+
+def results_folder(job: Job) -> Path:
+    """Where the results of a job belong on this machine."""
+    return Path(job.results or Path(RUNS, job.name)).absolute()
+
+
+def is_occupied(folder: Path) -> bool:
+    """Whether there is anything in a folder but what echelon writes before a run does."""
+    return any(each.name not in NO_RESULTS for each in folder.iterdir())
 
 
 def is_streamed(folder: Path) -> bool:
@@ -34,10 +46,24 @@ def is_streamed(folder: Path) -> bool:
     return (folder / "logs" / STREAMED).is_dir()
 
 
+def reserve_results(results: Path, owner: Owner, *, resume: bool) -> Hold:
+    """Reserve the results folder of a run, see `reservation`. Raises StateTrouble if it is another run's, or
+    cannot be used.
+    """
+    check_free(results, owner)  # first: what is in it is that run's
+    check_results(results, resume=resume)
+    try:
+        if results.parent == Path(RUNS).absolute():
+            make_runs(results.parent)
+    except OSError as error:
+        raise from_os_error(error, results) from error
+    return reserve(results, owner)
+
+
 def check_results(results: Path, *, resume: bool) -> None:
     """Raise now if the results of a run could not be written to its folder, or would mix with others'."""
     try:
-        occupied = results.exists() and (not results.is_dir() or any(results.iterdir()))
+        occupied = results.exists() and (not results.is_dir() or is_occupied(results))
         nearest = next(folder for folder in (results, *results.parents) if folder.exists())
     except OSError as error:
         raise from_os_error(error, results) from error

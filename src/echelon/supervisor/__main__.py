@@ -63,10 +63,12 @@ def look_after(folder: RunDir, terminal: int | None = None) -> Event:
 
 
 def main() -> None:
-    """Look after the run in the folder given, holding the lock given."""
-    folder, lock, *others = RunDir(Path(sys.argv[1])), *map(int, sys.argv[2:])
+    """Look after the run in the folder given, holding the lock given, and its results folder until the run
+    has ended.
+    """
+    folder, lock, reserved, *others = RunDir(Path(sys.argv[1])), *map(int, sys.argv[2:])
     terminal = others[0] if others else None
-    for descriptor in (lock, *others):
+    for descriptor in (lock, reserved, *others):
         os.set_inheritable(descriptor, False)
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: None)  # not SIG_IGN, which the ranks would inherit
@@ -75,8 +77,11 @@ def main() -> None:
     group = cgroups.choose(folder.path)
     started = {"pid": os.getpid(), "at": rundir.now(), **({"cgroup": str(group)} if group else {})}
     durable.replace_file(folder.supervisor, json.dumps(started).encode(), sync=False)
+    rundir.make_spare(folder)
     entered = group is not None and cgroups.enter(group)  # its name is written first: it is never lost
     end = look_after(folder, terminal)
+    os.close(reserved)  # nothing writes there any more, and who sees the end may go on in it
+    rundir.use_spare(folder, all_of_it=True)
     with contextlib.suppress(OSError):  # a full disk: the next reader finds the verdict among the events
         rundir.write_final(folder, end)
     if group is not None and entered:

@@ -76,6 +76,7 @@ class Supervisor:
         self._kill: Timer | None = None  # when the time for a stop is over
         self._generations = 0  # that were started so far
         self._losses: dict[int, str] = {}  # worker -> how its agent ended
+        self._missing: list[str] = []  # what workers could not write down
         self._ending = False  # every agent was sent SIGTERM
         self._ticks = OwnTicks(task["heartbeat"], time.monotonic())
 
@@ -253,14 +254,30 @@ class Supervisor:
             self._verdict = message
         if message.get("kind") == "worker-running":
             self._generations = max(self._generations, message["restart"] + 1)
-        with contextlib.suppress(OSError):  # a full disk must not end the run
-            rundir.append_event(self._folder, message)
+        if message.get("kind") == "note" and message.get("missing"):
+            message = self._with_missing(worker, message)
+        self._append(message)
+
+    def _with_missing(self, worker: _Worker, message: Event) -> Event:
+        """Keep what a worker could not write down, for the end of the run. Of a full disk one warning is
+        enough, however many ranks find it so.
+        """
+        told = f"worker {worker.number}: {message.get('reason')}" if not self._missing else None
+        missing = [f"worker {worker.number}: {each}" for each in message["missing"]]
+        self._missing += [each for each in missing if each not in self._missing]
+        return {**message, "worker": worker.number, "reason": told, "missing": missing}
 
     def _note(self, kind: str, worker: _Worker, **more: object) -> None:
-        with contextlib.suppress(OSError):
-            rundir.append_event(
-                self._folder, {"kind": kind, "at": rundir.now(), "worker": worker.number, **more}
-            )
+        self._append({"kind": kind, "at": rundir.now(), "worker": worker.number, **more})
+
+    def _append(self, event: Event) -> None:
+        """Write down an event; a full disk must not end the run."""
+        try:
+            rundir.append_event(self._folder, event)
+        except OSError:
+            rundir.use_spare(self._folder, all_of_it=False)
+            with contextlib.suppress(OSError):
+                rundir.append_event(self._folder, event)
 
     def _look_for_stop(self) -> None:
         stop = rundir.read_json(self._folder.stop)
@@ -292,6 +309,10 @@ class Supervisor:
     # The end
 
     def _final(self) -> Event:
+        end = self._end_of_run()
+        return {**end, "missing": self._missing} if self._missing else end
+
+    def _end_of_run(self) -> Event:
         verdict = self._verdict
         if self._stop_reason is not None and (verdict is None or verdict.get("outcome") != "succeeded"):
             # The leader's own words have more: which ranks had to be killed.

@@ -8,6 +8,7 @@ import stat
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from echelon.agent.files.tree import MARKER
 from echelon.engines.results import check_inside
 from echelon.errors import InvalidJob, from_os_error
 
@@ -28,7 +29,7 @@ def list_results(folder: Path | None) -> dict[str, Any]:
                 found = path.lstat()
             except OSError:
                 continue  # gone meanwhile
-            if not stat.S_ISREG(found.st_mode):
+            if not stat.S_ISREG(found.st_mode) or name == MARKER:
                 continue
             if len(files) >= _MOST_FILES:
                 more = True

@@ -28,12 +28,14 @@ PROGRESS_EVERY = 5.0  # seconds between two lines of a progress bar
 PROGRESS_HERE = 1.0  # the same where a client reads them from a file, or sits before a single rank
 TAIL = 8192  # bytes of a rank's last output kept for the report
 BACKLOG = 1024 * 1024  # bytes waiting for a slow reader before the ranks are made to wait
+TRY_AGAIN = 1.0  # seconds after which lines are written again to a disk that was full
 
 
 class Sink:
     """The agent's standard output. It never blocks the agent: a slow reader makes `full` true instead.
 
-    A full disk loses lines, never the run.
+    A full disk loses lines, never the run: that is told once, and the end of the run says it, too. A line
+    that was cut there ends before the next one begins.
     """
 
     def __init__(self, loop: Loop, descriptor: int = 1) -> None:
@@ -45,6 +47,9 @@ class Sink:
         self._next_reminder: float = float("inf")
         self._remind: Callable[[], int] = lambda: 0
         self._on_empty: list[Callable[[], object]] = []
+        self._torn = False  # the file ends in the middle of a line
+        self._lost = False  # lines were lost, and that was told
+        self._again_at = 0.0  # when the next write to a full disk is worth a try
         self.on_drained: Callable[[], object] | None = None
         self.on_event: Callable[[dict[str, object]], object] | None = None  # called with every event, too
         self._plain = stat.S_ISREG(os.fstat(descriptor).st_mode)
@@ -100,6 +105,11 @@ class Sink:
         """Write a state line, which repeats events: `on_event` is not called. Returns its size in bytes."""
         return self._write_event({"kind": "state", "at": round(time.time(), 3), "events": events})
 
+    def tell_missing(self, what: str, error: OSError) -> None:
+        """Tell, once for each `what`, that it lacks lines from now on."""
+        what = "%s lacks lines: %s" % (what, error.strerror)
+        self.event("note", reason="%s; the run goes on" % what, missing=[what])
+
     def _write_event(self, event: dict[str, object]) -> int:
         text = json.dumps(event).encode()
         # An event has the number of the next line, so that a reader can count all missing lines before it.
@@ -113,6 +123,9 @@ class Sink:
 
     def write(self, data: bytes) -> None:
         """Write, and buffer what the reader does not take now."""
+        if self._plain:
+            self._keep(data)
+            return
         if self._waiting:
             self._waiting += data
             return
@@ -153,6 +166,26 @@ class Sink:
             for action in list(self._on_empty):
                 action()
 
+    def _keep(self, data: bytes) -> None:
+        """Write whole lines to a file, as far as there is room."""
+        if self._again_at and time.monotonic() < self._again_at:
+            return
+        if self._torn:
+            data = b"\n" + data
+        view, done = memoryview(data), 0
+        try:
+            while done < len(view):
+                done += os.write(self._descriptor, view[done:])
+        except OSError as error:
+            self._again_at = time.monotonic() + TRY_AGAIN
+            if not self._lost:
+                self._lost = True
+                self.tell_missing("the output that is shown", error)
+        else:
+            self._again_at = 0.0
+        if done:
+            self._torn = data[done - 1 : done] != b"\n"
+
     def _try(self, data: bytes | bytearray) -> int:
         done = 0
         view = memoryview(data)
@@ -162,7 +195,7 @@ class Sink:
                     done += os.write(self._descriptor, view[done:])
                 except BlockingIOError:
                     return done
-                except OSError:  # a full disk, or the reader is gone: the run matters more than its output
+                except OSError:  # the reader is gone: the run matters more than its output
                     return len(view)
         finally:
             view.release()
@@ -175,6 +208,7 @@ class RankLog:
     def __init__(self, path: str) -> None:
         self.path = path
         self.trouble: OSError | None = None
+        self.on_trouble: Callable[[OSError], object] = lambda _error: None  # called when lines get lost
         self._file: io.FileIO | None = None
         try:
             os.makedirs(os.path.dirname(path), exist_ok=True)
@@ -193,6 +227,7 @@ class RankLog:
         except OSError as error:
             self.trouble = error
             self.close()
+            self.on_trouble(error)
 
     def close(self) -> None:
         """Close the file; closing it again does nothing."""

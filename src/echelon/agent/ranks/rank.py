@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from functools import partial
 
 from echelon.agent.output.sink import RankLog, Sink, Stream
 from echelon.agent.ranks.child import Output
@@ -57,9 +58,9 @@ def open_log(rank: Rank, folder: str, sink: Sink, generation: int) -> RankLog:
     """The rank's log file among the results."""
     name = "launcher" if rank.apart else "rank-%d" % rank.number
     log = RankLog(os.path.join(folder, "%s.log" % name))
+    log.on_trouble = partial(sink.tell_missing, "the log of %s" % name.replace("-", " "))
     if log.trouble is not None:
-        whose = name.replace("-", " ")
-        sink.event("note", reason="the log of %s cannot be kept: %s" % (whose, log.trouble.strerror))
+        log.on_trouble(log.trouble)
     if generation:
         log.write(b"--- restart %d ---\n" % generation)
     return log

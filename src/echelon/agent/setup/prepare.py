@@ -207,5 +207,8 @@ class Setup:
 
 
 def _results_in(folder: str) -> str | None:
-    """An entry of the folder, except those that other workers or file systems create."""
-    return next((name for name in sorted(os.listdir(folder)) if name not in ("logs", "lost+found")), None)
+    """An entry of the folder, except those that other workers, file systems or echelon itself create."""
+    from echelon.agent.files.tree import MARKER
+
+    no_results = ("logs", "lost+found", ".gitignore", MARKER)
+    return next((name for name in sorted(os.listdir(folder)) if name not in no_results), None)

@@ -8,11 +8,13 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
+from echelon.engines import reservation
 from echelon.engines.base import current_user
 from echelon.engines.kubernetes import control, names, objects, record
 from echelon.engines.kubernetes.client.api import Api
 from echelon.engines.kubernetes.files.results import whereabouts
 from echelon.engines.kubernetes.files.results.forgetting import check_fetched, check_volume, were_brought
+from echelon.engines.kubernetes.files.results.home import as_owner
 from echelon.engines.kubernetes.follow import view as views
 from echelon.engines.kubernetes.follow.follow import read_events
 from echelon.engines.kubernetes.follow.view import View
@@ -75,7 +77,7 @@ def stop_run(
         if signal == "SIGINT" and running:
             return f"its pods are ended, and its ranks get SIGTERM, not SIGINT: {why}"
         if grace is not None and running:
-            known = grace_in_pods(run.job)
+            known = grace_in_pods(stored.run.job)
             return f"its pods are ended, and its ranks have {known:g} s, not {grace:g} s: {why}"
     return None
 
@@ -122,6 +124,8 @@ def remove_run(
         end = "delete" if force or were_brought(submissions, stored) else "if-unused"
     removed = objects.remove(api, record.identity(stored), claim=end, dialect=stored.dialect)
     _tell_left(ref, removed, tell)
+    if (home := submissions.results_of(stored.uid)) is not None:
+        reservation.forget(home, as_owner(stored.run, api.access.context))
     submissions.forget(stored.uid)
     return whereabouts.kept_volumes(stored.run, keep_own=removed.claim)
 

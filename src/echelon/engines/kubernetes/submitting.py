@@ -15,6 +15,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from echelon.engines import reservation
 from echelon.engines.base import Taken, current_user, run_exists
 from echelon.engines.job_secrets import read_secrets
 from echelon.engines.kept_agent import keep_agent, shipped_agent
@@ -24,11 +25,12 @@ from echelon.engines.kubernetes.client.api import AlreadyThere, Api, Conflict, N
 from echelon.engines.kubernetes.client.beside import beside, together
 from echelon.engines.kubernetes.client.place import USUAL, Place
 from echelon.engines.kubernetes.files.results import whereabouts
+from echelon.engines.kubernetes.files.results.home import as_owner, local_folder
 from echelon.engines.kubernetes.follow import view as views
 from echelon.engines.kubernetes.follow.view import View
 from echelon.engines.kubernetes.nodes import inventory
 from echelon.engines.kubernetes.offers import Offers
-from echelon.engines.kubernetes.prerequisites import controllers, namespace, pod_security
+from echelon.engines.kubernetes.prerequisites import controllers, namespace, outputs, pod_security
 from echelon.engines.kubernetes.prerequisites.asked import Asked
 from echelon.engines.kubernetes.queue import scaling, starting
 from echelon.engines.kubernetes.record import Stored
@@ -39,7 +41,7 @@ from echelon.engines.kubernetes.render.pod import RESTRICTED, to_toleration
 from echelon.engines.kubernetes.state import whole
 from echelon.engines.kubernetes.taking_up import take_up
 from echelon.engines.machine import Submissions
-from echelon.engines.results import check_results
+from echelon.engines.results import reserve_results, results_folder
 from echelon.engines.terminal_size import size_for
 from echelon.errors import EchelonError
 from echelon.model.engine.cluster import Cluster
@@ -135,34 +137,38 @@ class Submitting(Offers):
         secrets = read_secrets(job, os.environ)  # what is missing is reported now, not when the workers start
         who = self._ask_who()
         ref, payload = self._ref(job.name), self._load(job, bundle)
-        folder = Path(job.results or Path("runs") / job.name).absolute()
+        folder = results_folder(job)
         known, made = None if self._was_free(ref.name) else views.find_object(self.api, ref.name), False
         if known is not None:
             if not take_up(self.api, views.look(self.api, ref), job, weigh(payload), held=held is not None):
                 raise run_exists(job.name, resume=job.resume)
             known = views.find_object(self.api, ref.name)
         if known is None:
-            check_results(folder, resume=job.resume)
             user = current_user()
             run = Record(
                 ref=replace(ref, context=None), job=job, created=_now(), owner=who() or user, user=user
             )
+            owner = as_owner(run, self.api.access.context)
+            new = record.new(run, weigh(payload), held=held is not None)
             try:
-                known = objects.create_record(
-                    self.api, record.new(run, weigh(payload), held=held is not None)
-                )
+                with reserve_results(folder, owner, resume=job.resume):
+                    known = objects.create_record(self.api, new)
             except AlreadyThere:
-                raise run_exists(
-                    job.name, resume=job.resume
-                ) from None  # another client was faster by a moment
+                reservation.forget(folder, owner)
+                raise run_exists(job.name, resume=job.resume) from None  # another client was faster
+            except BaseException:
+                reservation.forget(folder, owner)
+                raise
             made = True
         stored = record.read(known, ref)
         self._made = stored if made and held is None else None
         try:
+            outputs.check_output(self.api, job, ref, known)
             noted = beside(lambda: self._note(stored.uid, folder, bundle))  # it waits for the disk
             self._ship(known, stored, bundle, payload, secrets, held)
             noted()
         except BaseException:  # a quota, Ctrl-C: nothing is left behind
+            reservation.forget(folder, as_owner(stored.run, self.api.access.context))
             with suppress(EchelonError):
                 self.api.delete("ConfigMap", ref.name, uid=stored.uid)
                 if held is not None or not made:
@@ -223,9 +229,14 @@ class Submitting(Offers):
         secrets, payload = read_secrets(job, os.environ), self._load(job, bundle)
         if ended:
             who, user = identity.ask(self.api), current_user()
+            run = replace(stored.run, job=job, created=_now(), plan=None, owner=who() or user, user=user)
+            home, owner = self._home_of(stored), as_owner(run, self.api.access.context)
+            reservation.check_free(home, owner)
+            outputs.check_output(self.api, job, ref)
             clear_run(self.api, self._submissions, view)
             self._submissions.forget_fetched(stored.uid)
-            run = replace(stored.run, job=job, created=_now(), plan=None, owner=who() or user, user=user)
+            if self._submissions.results_of(stored.uid) is not None:
+                reserve_results(home, owner, resume=True).close()
             made = record.new(run, weigh(payload), held=held is not None)
             change = record.renewed(views.get_object(self.api, ref), made)
             known = self.api.patch("ConfigMap", ref.name, change)
@@ -362,8 +373,6 @@ class Submitting(Offers):
 
     def _home_of(self, stored: Stored) -> Path:
         """Where the run's results belong on this machine."""
-        from echelon.engines.kubernetes.files.results.home import local_folder
-
         return local_folder(stored, self._submissions)
 
     def _ref(self, name: str) -> RunRef:

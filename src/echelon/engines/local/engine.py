@@ -10,9 +10,12 @@ import os
 import time
 import uuid
 from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from echelon.engines import reservation
 from echelon.engines.base import RunDamaged, Saving, Taken, TakeOver, current_user, run_exists
 from echelon.engines.job_secrets import read_secrets
 from echelon.engines.local import capacity, ending
@@ -24,9 +27,10 @@ from echelon.engines.local.folder.tail import follow_logs, recent_output
 from echelon.engines.local.reopening import reopen
 from echelon.engines.local.supervision import end_of, never_ran, nothing_comes, settle, spawn_supervisor
 from echelon.engines.local.task import write_task
-from echelon.engines.results import check_results, copy_result, recent_lines
+from echelon.engines.reservation import Hold, Owner
+from echelon.engines.results import copy_result, recent_lines, reserve_results, results_folder
 from echelon.engines.terminal_size import size_for
-from echelon.errors import StateTrouble
+from echelon.errors import ResultsIncomplete, StateTrouble
 from echelon.model.copy import LeftOut
 from echelon.model.engine.cluster import Cluster
 from echelon.model.engine.traits import Traits, Where
@@ -65,6 +69,7 @@ class LocalEngine:
         self.store = RunStore(home)
         self._keep_stdin = keep_stdin
         self._terminal = terminal
+        self._reserved: dict[str, Hold] = {}  # results folders of runs that were recorded and not started
 
     @property
     def shell(self) -> LocalShell:
@@ -117,19 +122,24 @@ class LocalEngine:
         read_secrets(job, os.environ)  # what is missing is reported now, not when the workers start
         ref = RunRef(engine="local", name=job.name)
         folder = self.store.dir(job.name)
-        if never_ran(folder) and folder.record.exists() and store.read_record(folder).job == job:
+        if never_ran(folder) and folder.record.exists() and (known := store.read_record(folder)).job == job:
             if not folder.final.exists() and _digest(folder) == (bundle.digest if bundle else None):
+                self._reserve(known)
                 return ref
             # Its code has changed since, or it was interrupted at the worst moment: begin again.
             self.store.delete(job.name)
         if folder.record.exists():
             raise run_exists(job.name, resume=job.resume)
-        results = Path(job.results or Path("runs") / job.name).absolute()
-        check_results(results, resume=job.resume)
+        results = results_folder(job)
         record = Record(ref=ref, job=job, created=rundir.now(), owner=current_user(), results=str(results))
-        self.store.create(
-            record, secret=uuid.uuid4().hex + uuid.uuid4().hex, bundle=bundle.data if bundle else None
-        )
+        self._reserve(record, resume=job.resume)
+        try:
+            self.store.create(
+                record, secret=uuid.uuid4().hex + uuid.uuid4().hex, bundle=bundle.data if bundle else None
+            )
+        except BaseException:
+            self._release(record)
+            raise
         return ref
 
     def reopen(self, ref: RunRef, job: Job, held: Plan | None = None) -> None:  # noqa: ARG002
@@ -144,7 +154,26 @@ class LocalEngine:
         with store.translated(folder.path), rundir.hold(folder) as lock:
             if lock is None or not folder.final.exists():
                 raise StateTrouble(f"run {ref.name!r} has not ended", hint=f"`echelon stop {ref.name}` first")
-            reopen(folder, store.read_record(folder), job)
+            again = replace(store.read_record(folder), job=job, created=rundir.now(), plan=None)
+            self._reserve(again)
+            reopen(folder, again)
+
+    def _reserve(self, record: Record, *, resume: bool = True) -> Hold:
+        """Reserve a run's results folder until its supervisor, which inherits the reservation, has ended."""
+        name = record.ref.name
+        if name not in self._reserved:
+            owner = self._as_owner(record)
+            self._reserved[name] = reserve_results(Path(record.results), owner, resume=resume)
+        return self._reserved[name]
+
+    def _release(self, record: Record) -> None:
+        """The run is removed, or was never made."""
+        if (held := self._reserved.pop(record.ref.name, None)) is not None:
+            held.close()
+        reservation.forget(Path(record.results), self._as_owner(record))
+
+    def _as_owner(self, record: Record) -> Owner:
+        return Owner(run=str(record.ref), created=record.created, state=str(self.store.home))
 
     def read(self, ref: RunRef) -> Record:
         """What was recorded."""
@@ -162,7 +191,8 @@ class LocalEngine:
             if told != reason:
                 store.append_event(folder, Event(kind="queued", at=rundir.now(), reason=reason))
             if lock is not None:
-                self._spawn_supervisor(folder, lock, ranks_asked(store.read_record(folder).job))
+                record = store.read_record(folder)
+                self._spawn_supervisor(folder, record, lock, ranks_asked(record.job))
 
     def start(self, ref: RunRef, plan: Plan) -> None:
         """Take the plan's GPUs under the lock, and leave the run to its supervisor."""
@@ -177,17 +207,20 @@ class LocalEngine:
                 raise Taken(held[gpu])
             store.append_event(folder, Event(kind="admitted", at=rundir.now()))
             store.write_plan(folder, plan)
-            write_task(folder, store.read_record(folder), plan)
+            record = store.read_record(folder)
+            write_task(folder, record, plan)
             if lock is not None:
-                self._spawn_supervisor(folder, lock, rank_count(plan.world))
+                self._spawn_supervisor(folder, record, lock, rank_count(plan.world))
 
-    def _spawn_supervisor(self, folder: RunDir, lock: int, ranks: int) -> None:
+    def _spawn_supervisor(self, folder: RunDir, record: Record, lock: int, ranks: int) -> None:
         """Only a single rank can read the caller's input: several would take it from each other."""
-        if ranks == 1:
-            spawn_supervisor(folder, lock, keep_stdin=self._keep_stdin, terminal=self._terminal)
-        else:
-            size = size_for(ranks, os.environ) if self._keep_stdin else {}
-            spawn_supervisor(folder, lock, environment=size)
+        with self._reserve(record) as reserved:
+            del self._reserved[record.ref.name]
+            spawn = partial(spawn_supervisor, folder, lock, reserved.fileno())
+            if ranks == 1:
+                spawn(keep_stdin=self._keep_stdin, terminal=self._terminal)
+            else:
+                spawn(environment=size_for(ranks, os.environ) if self._keep_stdin else {})
 
     def check(self, job: Job, coming: Collection[tuple[str, str]] = ()) -> None:
         """Nothing is named that could be missing."""
@@ -261,7 +294,9 @@ class LocalEngine:
         found = recent_output(self.store.find(ref.name), worker)
         if found is not None:
             return found
-        record = self.read(ref)
+        record, final = self.read(ref), store.read_final(self.store.dir(ref.name))
+        if final is not None and final.missing:
+            return iter(())  # what is there last was not printed last
         ranks = [
             rank for each in opening_status(record).workers if each.worker == worker for rank in each.ranks
         ]
@@ -286,9 +321,20 @@ class LocalEngine:
     def collect(self, ref: RunRef, progress: Callable[[int, int], object] | None = None) -> Sequence[LeftOut]:
         """Ranks write to the results folder themselves; of a run that was lost, what is left is ended."""
         del progress
+        folder = self.store.dir(ref.name)
         with contextlib.suppress(RunDamaged):  # who reads the run says so
-            settle(self.store.dir(ref.name))
+            settle(folder)
+            self._check_complete(ref, folder)
         return ()
+
+    def _check_complete(self, ref: RunRef, folder: RunDir) -> None:
+        """Raise ResultsIncomplete for lines that could not be written down."""
+        final = store.read_final(folder)
+        if final is not None and final.missing:
+            raise ResultsIncomplete(
+                f"the output of run {ref.name!r} was not all kept: {'; '.join(final.missing)}",
+                hint="free some space, or choose another disk: --results, or ECHELON_HOME for the state",
+            )
 
     def tender(self, ref: RunRef, *, take_over: TakeOver | None = None) -> None:
         """Nothing: runs here are looked after."""
@@ -306,7 +352,10 @@ class LocalEngine:
     ) -> Sequence[str]:
         """Forget the run, once its supervisor has ended and nothing of it is left running."""
         ending.settle_for_removal(self.store.find(ref.name), force=force)
+        ending.settle_for_removal(folder)
         self.store.delete(ref.name)
+        if record is not None:
+            self._release(record)
         return ()
 
     def runs(self) -> Sequence[RunSummary]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-from dataclasses import replace
 
 import msgspec
 
@@ -16,12 +15,14 @@ from echelon.engines.local import processes
 from echelon.engines.local.folder import rundir
 from echelon.engines.local.folder.rundir import RunDir
 from echelon.errors import StateTrouble
-from echelon.model.job import Job
 from echelon.model.run import Record
 
 
-def reopen(folder: RunDir, record: Record, job: Job) -> None:
-    """Forget how the run went; its name, its code and its results stay. The caller holds its lock."""
+def reopen(folder: RunDir, again: Record) -> None:
+    """Forget how the run went, and record it anew; its name, its code and its results stay. The caller holds
+    its lock.
+    """
+    job = again.job
     needs_code = job.script is not None and job.script.startswith("{code}")
     if (needs_code or job.snapshot) and not folder.bundle.exists():
         raise StateTrouble(
@@ -29,7 +30,6 @@ def reopen(folder: RunDir, record: Record, job: Job) -> None:
             hint="submit it again, with --resume and --results",
         )
     processes.end_processes(folder)
-    again = replace(record, job=job, created=rundir.now(), plan=None)
     durable.replace_file(folder.record, msgspec.json.encode(again))
     folder.task.unlink(missing_ok=True)
     durable.sync_folder(folder.path)  # a task without a plan would be damage

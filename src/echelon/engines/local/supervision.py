@@ -7,6 +7,7 @@ a command that waits for the run, ends it or starts another kills what is left o
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import sys
 import time
@@ -23,7 +24,8 @@ from echelon.model import ends
 from echelon.model.event import Event
 
 _LOCK_DESCRIPTOR = 3  # the lock's descriptor in the supervisor
-_TERMINAL_DESCRIPTOR = 4
+_RESERVED_DESCRIPTOR = 4  # that of the results folder
+_TERMINAL_DESCRIPTOR = 5
 _SUBMISSION = 10.0  # seconds from a run's record to its start
 _started: list[int] = []  # supervisors that this process has started and not yet reaped
 
@@ -31,12 +33,14 @@ _started: list[int] = []  # supervisors that this process has started and not ye
 def spawn_supervisor(
     folder: RunDir,
     lock: int,
+    reserved: int,
     *,
     keep_stdin: bool = False,
     terminal: int | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> None:
-    """Start the supervisor in a session of its own, holding the run's lock, and do not wait for it.
+    """Start the supervisor in a session of its own, holding the run's lock and its results folder, and do not
+    wait for it.
 
     It may outlive this process; otherwise it is reaped when the next one is started. `terminal` is a socket
     that leads to the user's terminal, which then is not the run's standard input. `environment` is for the
@@ -46,20 +50,24 @@ def spawn_supervisor(
     mark = processes.mark_of(folder.path, record.created)
     variables = {**os.environ, **(environment or {}), **read_secrets(record.job, os.environ)}
     variables[processes.MARK] = mark
-    command = [sys.executable, "-P", "-m", "echelon.supervisor", str(folder.path), str(_LOCK_DESCRIPTOR)]
+    handed = {_LOCK_DESCRIPTOR: lock, _RESERVED_DESCRIPTOR: reserved}
+    if terminal is not None:
+        handed[_TERMINAL_DESCRIPTOR] = terminal
+    command = [sys.executable, "-P", "-m", "echelon.supervisor", str(folder.path), *map(str, handed)]
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
     actions: list[tuple[int, ...] | tuple[int, int, str, int, int]] = [
-        (os.POSIX_SPAWN_DUP2, lock, _LOCK_DESCRIPTOR),
         (os.POSIX_SPAWN_OPEN, 1, str(folder.supervisor_log), flags, 0o600),
         (os.POSIX_SPAWN_DUP2, 1, 2),
     ]
-    if terminal is not None:
-        command.append(str(_TERMINAL_DESCRIPTOR))
-        actions.append((os.POSIX_SPAWN_DUP2, terminal, _TERMINAL_DESCRIPTOR))
     if not keep_stdin or terminal is not None:
         actions.append((os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0))
     folder.supervisor_log.touch(mode=0o600)  # from here on the run counts as started
-    _started.append(os.posix_spawn(sys.executable, command, variables, file_actions=actions, setsid=True))
+    with contextlib.ExitStack() as stack:
+        for target, source in handed.items():  # from above all targets, or one would be put over another
+            copy = fcntl.fcntl(source, fcntl.F_DUPFD_CLOEXEC, max(handed) + 1)
+            stack.callback(os.close, copy)
+            actions.append((os.POSIX_SPAWN_DUP2, copy, target))
+        _started.append(os.posix_spawn(sys.executable, command, variables, file_actions=actions, setsid=True))
     for pid in _started[:-1]:
         with contextlib.suppress(ChildProcessError):
             if os.waitpid(pid, os.WNOHANG) == (0, 0):

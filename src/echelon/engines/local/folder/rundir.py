@@ -17,6 +17,7 @@ from typing import IO, cast
 
 from echelon.engines import durable
 
+_SPARE = 64 * 1024  # bytes
 _WORKER_LOG = re.compile(r"(worker-([0-9]{1,9})\.([0-9]{1,9})\.log)(?:\.gz)?")
 
 
@@ -36,6 +37,7 @@ class RunDir:
         self.final = path / "final.json"
         self.stop = path / "stop.json"
         self.samples = path / "samples.json"
+        self.spare = path / "spare"
         self.supervisor = path / "supervisor.json"
         self.supervisor_lock = path / "supervisor.lock"
         self.supervisor_log = path / "supervisor.log"
@@ -138,6 +140,23 @@ def append_event(folder: RunDir, event: Mapping[str, object]) -> None:
     durable.append_line(folder.events, _line_of(event))
 
 
+def make_spare(folder: RunDir) -> None:
+    """Take some room on the disk, for the events and the end of a run that finds it full. Where there is none
+    the run does without.
+    """
+    with contextlib.suppress(OSError):
+        durable.write_file(folder.spare, bytes(_SPARE), sync=False)
+
+
+def use_spare(folder: RunDir, *, all_of_it: bool) -> None:
+    """Give up half of that room, or the rest."""
+    with contextlib.suppress(OSError):
+        if all_of_it:
+            folder.spare.unlink()
+        elif folder.spare.stat().st_size == _SPARE:
+            os.truncate(folder.spare, _SPARE // 2)
+
+
 def write_final(folder: RunDir, event: Mapping[str, object]) -> None:
     """Write the end of the run; only the first caller's end is kept.
 
@@ -148,20 +167,11 @@ def write_final(folder: RunDir, event: Mapping[str, object]) -> None:
         durable.sync_file(folder.events)
     durable.replace_file(folder.final, json.dumps(dict(event)).encode())
     with contextlib.suppress(OSError):  # readers of the events find the end all the same
-        # A power cut may have left half a line.
-        durable.append_line(folder.events, (b"" if _ends_whole(folder.events) else b"\n") + _line_of(event))
+        durable.append_line(folder.events, _line_of(event))
 
 
 def _line_of(event: Mapping[str, object]) -> bytes:
     return json.dumps({key: value for key, value in event.items() if value is not None}).encode() + b"\n"
-
-
-def _ends_whole(path: Path) -> bool:
-    if not path.is_file() or path.stat().st_size == 0:
-        return True
-    with path.open("rb") as file:
-        file.seek(-1, os.SEEK_END)
-        return file.read() == b"\n"
 
 
 def read_json(path: Path) -> dict[str, object] | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import os
+import re
 import time
 from collections.abc import Callable, Iterator
 from itertools import chain
@@ -12,9 +13,11 @@ from pathlib import Path
 from echelon.agent.ranks.processes import allow_descriptors
 from echelon.engines.local.folder.rundir import RunDir, open_log
 from echelon.engines.results import RECENT
-from echelon.model.output.log import EventLine, LogBlock, LogLine, parse_blocks, parse_line
+from echelon.model.output.log import LOOSE, EventLine, LogBlock, LogLine, parse_blocks, parse_line
 
 _PIECE = 1024 * 1024
+# What an agent writes before a line, cut anywhere: of such a line nothing was kept.
+_TORN_MARK = re.compile(r"\d{1,10}(\.\d{0,9}( (\d{1,18}e?[+~]?( (\[(\d{0,9}|-|e|ev|eve|even|event))?)?)?)?)?")
 
 
 class _Tail:
@@ -33,14 +36,14 @@ class _Tail:
                 continue
             raw, self._partial = self._partial + whole + newline, rest
             for found in parse_blocks(raw, self._worker):
-                if not isinstance(found, EventLine):
+                if not isinstance(found, EventLine) and not _is_torn_mark(found):
                     yield found
 
     def rest(self) -> Iterator[LogLine]:
         """The unfinished line of an agent that was killed."""
         if self._partial:
             line = parse_line(self._partial, self._worker)
-            if isinstance(line, LogLine):
+            if isinstance(line, LogLine) and not _is_torn_mark(line):
                 yield line
 
     def close(self) -> None:
@@ -93,6 +96,12 @@ def recent_output(folder: RunDir, worker: int) -> Iterator[LogLine] | None:
         return None
     found = (parse_line(raw, worker) for raw in lines)
     return (line for line in found if isinstance(line, LogLine))
+
+
+def _is_torn_mark(piece: LogLine | LogBlock) -> bool:
+    """Whether a line was cut by a full disk, or with its agent, before it had begun."""
+    loose = isinstance(piece, LogLine) and piece.sequence == LOOSE
+    return loose and _TORN_MARK.fullmatch(piece.text) is not None  # type: ignore[union-attr]
 
 
 def _time(piece: LogLine | LogBlock) -> float:
