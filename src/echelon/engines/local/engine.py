@@ -351,8 +351,11 @@ class LocalEngine:
         force: bool = False,
     ) -> Sequence[str]:
         """Forget the run, once its supervisor has ended and nothing of it is left running."""
-        ending.settle_for_removal(self.store.find(ref.name), force=force)
-        ending.settle_for_removal(folder)
+        folder = self.store.find(ref.name)
+        ending.settle_for_removal(folder, force=force)
+        record = None
+        with contextlib.suppress(RunDamaged):
+            record = store.read_record(folder)
         self.store.delete(ref.name)
         if record is not None:
             self._release(record)
