@@ -58,16 +58,17 @@ class Sending(LocalEngine):
             return True
 
         @staticmethod
-        def deliver(_ref: RunRef, _watch: object) -> None: ...
+        def deliver(_ref: RunRef, _watch: object) -> None:
+            Path("delivered").touch()
 
 
-def test_code_that_a_command_sends_needs_one_that_stays(home: Path) -> None:
+def test_code_that_a_command_sends_is_sent_before_it_leaves(home: Path) -> None:
     Path("train.py").write_text(LEARNS)
     ref = RunRef(engine="local", name="fm")
     echelon.run("train.py", args=["1"], name="fm").wait(PATIENCE)
-    with pytest.raises(StateTrouble, match="must stay with it"):
-        Run(ref, Sending()).resume()
-    assert Run(ref, Sending()).resume(stays=True).wait(PATIENCE).state == "succeeded"
+    run = Run(ref, Sending()).resume()
+    assert Path("delivered").exists()
+    assert run.wait(PATIENCE).state == "succeeded"
 
 
 def test_restarts_of_all_starts_are_counted(home: Path) -> None:

@@ -415,20 +415,39 @@ class Run:
         """Whether a run of this job could be resumed where it is, should it not succeed."""
         return not self._engine.traits.remote or job.pod.output is not None
 
-    def resume(self, *, no_wait: bool = False, stays: bool = False) -> Run:
+    def resume(self, *, no_wait: bool = False, stays: bool = False, sending: CopyWatch | None = None) -> Run:
         """Start the run again, if it failed, was stopped or lost: the same job in the same results, where the
         script finds its checkpoint. ECHELON_RESTART counts on. Returns at once, as `echelon.run` does; with
-        `stays` the caller follows it, and admits it while it is queued.
+        `stays` the caller follows it, and admits it while it is queued. Code that is sent to the first worker
+        is sent before, unless the caller `stays`; `sending` is told of that.
         """
         from echelon.resuming import resume
 
         resume(self._ref, self._engine, self.status(progress=False), no_wait=no_wait, stays=stays)
+        if not stays and self._engine.delivery is not None and self._engine.delivery.is_due(self._ref):
+            self.send_code(sending)
         return self
 
     def deliver(self, watch: CopyWatch) -> None:
         """Send the code that the run waits for, if it is one that does: its first worker has started."""
         if self._engine.delivery is not None:
             self._engine.delivery.deliver(self._ref, watch)
+
+    def send_code(self, watch: CopyWatch | None = None) -> None:
+        """Wait for the first worker, and send it the code; raises RunFailed if the run ends before it has all
+        of it. For a caller that does not follow the run.
+        """
+        watch = watch or _Quiet()
+        watch.notice(f"the code of run {self.name} is sent when its first worker has started")
+        for event in self._engine.events(self._ref, follow=True):
+            if event.kind == "worker-started" and event.worker == 0:
+                self.deliver(watch)
+                break
+            if event.kind == "waiting" and event.reason:
+                watch.notice(event.reason)
+        status = self._look()
+        if status.state in FINAL and (failure := self._failure(status)) is not None:
+            raise failure
 
     @property
     def uri(self) -> str:
@@ -447,3 +466,13 @@ class Run:
         keep it from being removed, unless `force` is given.
         """
         return self._engine.remove(self._ref, tell, force=force)
+
+
+class _Quiet:
+    """Shows nothing of a copy."""
+
+    def update(self, now: object) -> None:
+        """How far it is."""
+
+    def notice(self, text: str) -> None:
+        """What it waits for."""

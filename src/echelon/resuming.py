@@ -30,7 +30,7 @@ def resume(
     found = find_plan(job, engine)
     if isinstance(found, Queued) and no_wait:
         raise no_room(found)
-    if (not stays or isinstance(found, Queued)) and engine.delivery is not None:
+    if isinstance(found, Queued) and engine.delivery is not None:
         _check_delivery(ref, engine.delivery)
     way = find_way(job, engine, found, stays=stays)
     free_folder(Path(record.results), ref.name, engine)
@@ -58,8 +58,8 @@ def _check(status: Status) -> None:
 def _check_delivery(ref: RunRef, delivery: Delivery) -> None:
     if delivery.is_due(ref):
         raise StateTrouble(
-            f"the code of run {ref.name!r} is sent by the command that follows it, which must stay with it",
-            hint="leave -d out, and resume it when there is room; --code-volume pvc:NAME needs no command",
+            f"the code of run {ref.name!r} is sent by the command that starts it, and it has no room now",
+            hint="resume it when there is room; code on a volume (--code-volume pvc:NAME) need not be sent",
         )
 
 

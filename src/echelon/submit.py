@@ -6,13 +6,14 @@ import dataclasses
 from collections.abc import Callable
 
 from echelon.admission import Queued, begin, find_plan, find_way, no_room, shape_to_hold
+from echelon.engines.abilities import CopyWatch
 from echelon.engines.base import Engine
 from echelon.engines.recent import note_started
 from echelon.engines.results import results_folder
 from echelon.errors import EchelonError, UnknownRun, Unreachable
 from echelon.handle import Run
 from echelon.preparation.prepare import Prepared
-from echelon.preparation.shipping import check_sending, check_waiting
+from echelon.preparation.shipping import check_sending, check_waiting, is_sent
 from echelon.replacing import free_name
 from echelon.reserving import free_folder
 from echelon.values import frozen
@@ -41,15 +42,19 @@ def submit(
     replace: bool = False,
     tell: Callable[[str], object] = lambda _note: None,
     beside: Beside | None = None,
+    sending: CopyWatch | None = None,
 ) -> Run:
     """Record the run, then admit it or leave it queued. With `replace`, a run of its name that has ended is
     removed first; `tell` is told what became of its results, and what is not known of its start.
 
     What can never fit is refused before anything exists. If nothing admits a run that must wait, neither the
     engine nor a caller that stays (`stays`), it starts without a place of its own, and the
-    scheduler there makes it wait. What it needs `beside` it is made between the two."""
+    scheduler there makes it wait. What it needs `beside` it is made between the two.
+
+    Code that is too large to be recorded is sent when the first worker has started: by a caller that stays,
+    else here, so that this call takes until then; `sending` is told of it."""
     job = dataclasses.replace(prepared.job, no_wait=no_wait)
-    check_sending(job, prepared.bundle, engine.traits, detach=not stays)
+    check_sending(job, prepared.bundle, engine.traits)
     engine.check(job, beside.named if beside is not None else ())
     found = find_plan(job, engine, tell=tell)
     if isinstance(found, Queued):
@@ -81,6 +86,12 @@ def submit(
             withdraw(run)
             raise no_room(outcome)
     note_started(str(ref))
+    if not stays and is_sent(job, prepared.bundle, engine.traits):
+        try:
+            run.send_code(sending)
+        except BaseException:  # without its code it would wait in vain
+            withdraw(run)
+            raise
     return run
 
 

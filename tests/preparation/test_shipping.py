@@ -51,21 +51,20 @@ def test_larger_code_travels_through_a_volume() -> None:
         settle_remote(job(code_volume=shelf, code=VolumePath(claim="work")), GIVEN)
 
 
-def test_larger_code_is_sent_where_a_command_stays_with_a_run_that_needs_it_once() -> None:
+def test_larger_code_is_sent_to_a_run_that_needs_it_once() -> None:
     cluster = Traits(place="a cluster", remote=True, code_limit=10, sent_limit=2**20)
     small, large = pack_files({}), pack_files({"train.py": b"pass"})
     cluster = replace(cluster, code_limit=len(small.data))
     plain, again = job(), replace(job(), restarts=1)
-    check_sending(plain, large, cluster, detach=False)
+    check_sending(plain, large, cluster)
     for fits in (None, small):
-        check_sending(again, fits, cluster, detach=True)
+        check_sending(again, fits, cluster)
         check_waiting(again, fits, cluster, "no room")
     through = job(code_volume=VolumePath(claim="shelf"))
-    check_sending(replace(through, restarts=1), large, cluster, detach=True)
-    check_sending(again, large, Traits(place="this machine"), detach=True)
+    check_sending(replace(through, restarts=1), large, cluster)
+    check_sending(again, large, Traits(place="this machine"))
     for refuse, why in (
-        (lambda: check_sending(plain, large, cluster, detach=True), "no command follows"),
-        (lambda: check_sending(again, large, cluster, detach=False), "--restarts"),
+        (lambda: check_sending(again, large, cluster), "--restarts"),
         (lambda: check_waiting(plain, large, cluster, "held by a"), "would be queued: held by a"),
     ):
         with pytest.raises(CannotShip, match=why) as caught:
@@ -79,7 +78,7 @@ def test_who_leaves_says_where_results_go() -> None:
         settle_remote(job(), Settings(script="train.py", on="k8s", detach=True, keep=0))
     for way in ("--keep 0", "--output pvc:", "new:", "--linger"):
         assert way in caught.value.hint
-    assert settle_remote(job(keeper=Keeper()), Settings(script="train.py", detach=True)).snapshot
+    assert settle_remote(job(keeper=Keeper()), Settings(script="train.py")).snapshot
 
 
 @pytest.mark.parametrize("more", [{"output": "new:1Gi"}, {"output": "pvc:x"}, {"linger": "1h"}])

@@ -52,7 +52,7 @@ def cannot_send(bundle: Bundle, why: str) -> CannotShip:
     """The refusal of a run whose code is too large to be recorded with it, and cannot be sent later."""
     size = format_memory(len(bundle.data))
     return CannotShip(
-        f"{size} of compressed code is sent by the command that follows the run, once its first worker has"
+        f"{size} of compressed code is sent by the command that submits the run, once its first worker has"
         f" started, and {why}",
         hint="--code-volume pvc:NAME ships it through a volume; or name what the run can do without in"
         " .gitignore or .echelonignore",

@@ -54,23 +54,17 @@ def code_limit(job: Job, traits: Traits) -> int | None:
 
 
 def is_sent(job: Job, bundle: Bundle | None, traits: Traits) -> bool:
-    """Whether the code is too large for the run's record: the command that follows the run sends it."""
+    """Whether the code is too large for the run's record: the command that submits it sends it."""
     if bundle is None or job.pod.code_volume is not None or traits.code_limit is None:
         return False
     return len(bundle.data) > traits.code_limit
 
 
-def check_sending(job: Job, bundle: Bundle | None, traits: Traits, *, detach: bool) -> None:
-    """Raise if the code would have to be sent, and the run may outlive the command that does it, or need the
-    code again.
-    """
-    if bundle is None or not is_sent(job, bundle, traits):
-        return
-    from echelon.bundle.travel import cannot_send
+def check_sending(job: Job, bundle: Bundle | None, traits: Traits) -> None:
+    """Raise if the code would have to be sent, and the run may need it again after that."""
+    if bundle is not None and job.restarts and is_sent(job, bundle, traits):
+        from echelon.bundle.travel import cannot_send
 
-    if detach:
-        raise cannot_send(bundle, "no command follows this run (-d, or echelon.run() in Python)")
-    if job.restarts:
         raise cannot_send(bundle, "workers that replace others would need it again (--restarts)")
 
 

@@ -182,7 +182,7 @@ def test_code_that_is_too_large_for_configmaps(terminal: Terminal, shared_class:
     """Refused with the way out; through a volume it reaches every worker, one that replaces another too."""
     (terminal.folder / "weights.bin").write_bytes(os.urandom(6 << 20))
     terminal.write("train.py", LARGE)
-    for flags in (["-d"], ["--restarts", "1"], ["--dry-run", "--restarts", "1"]):
+    for flags in (["-d", "--restarts", "1"], ["--restarts", "1"], ["--dry-run", "--restarts", "1"]):
         refused = terminal.call("run", "--name", "large", "--image", terminal.image, *flags, "train.py")
         assert refused.returncode == CannotShip.exit_code, refused.stderr
         assert "--code-volume pvc:NAME" in refused.stderr
@@ -228,4 +228,18 @@ def test_larger_code_is_sent_to_the_leader_and_copied_by_the_others(terminal: Te
     assert "of code to worker 0" in command.said
     digest = hashlib.sha256((terminal.folder / "weights.bin").read_bytes()).hexdigest()
     assert sorted(command.lines) == [f"[{rank}] {digest}" for rank in (0, 1)]
+    terminal.check_removal("sent")
+
+
+def test_larger_code_of_a_detached_run_is_sent_before_the_command_leaves(terminal: Terminal) -> None:
+    (terminal.folder / "weights.bin").write_bytes(os.urandom(6 << 20))
+    terminal.write("train.py", SENT)
+    left = terminal.call("run", "-d", "--name", "sent", "--image", terminal.image, "-n", "2", "train.py")
+    assert left.returncode == 0, left.stderr
+    assert left.stdout == "sent\n"
+    assert "of code to worker 0" in left.stderr
+    waited = terminal.call("wait", "sent")
+    assert waited.returncode == 0, waited.stderr
+    digest = hashlib.sha256((terminal.folder / "weights.bin").read_bytes()).hexdigest()
+    assert terminal.call("logs", "sent").stdout.count(digest) == 2
     terminal.check_removal("sent")

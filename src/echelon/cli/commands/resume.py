@@ -29,8 +29,11 @@ def resume(name: str | None, detach: bool, no_wait: bool, raw: bool, **target: s
     """
     from echelon.cli.following import follow
     from echelon.cli.printing import render
+    from echelon.cli.printing.progress import CopyProgress
 
-    run = find_run(name, target, keep_stdin=not detach).resume(no_wait=no_wait, stays=not detach)
+    sending = CopyProgress("code") if detach else None
+    run = find_run(name, target, keep_stdin=not detach)
+    run.resume(no_wait=no_wait, stays=not detach, sending=sending)
     format_ = target["format"] or "text"
     if detach:
         render.submitted(run, format_)

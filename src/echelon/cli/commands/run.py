@@ -167,6 +167,7 @@ def run(
     # A cluster is asked meanwhile.
     from echelon.bundle import pack_files
     from echelon.cli.printing import render
+    from echelon.cli.printing.progress import CopyProgress
     from echelon.model.job import ranks_asked
     from echelon.preparation.prepare import named_after, prepare
     from echelon.submit import submit, withdraw
@@ -206,6 +207,7 @@ def run(
             replace=bool(settings.replace),
             tell=render.notice,
             beside=beside,
+            sending=None if foreground else CopyProgress("code"),
         )
     gc.enable()
     if not foreground:
@@ -247,7 +249,7 @@ def _show_what_would_happen(prepared: Prepared, settings: Settings, engine: Engi
     from echelon.preparation.shipping import check_sending, check_waiting
 
     job = prepared.job
-    check_sending(job, prepared.bundle, engine.traits, detach=bool(settings.detach))
+    check_sending(job, prepared.bundle, engine.traits)
     if settings.name is not None and not settings.replace and job.name in engine.names():
         instead = f"`echelon resume {job.name}` starts it again, " if job.resume else ""
         render.notice(f"there is a run {job.name!r} already; {instead}--replace replaces one that has ended")
