@@ -96,6 +96,15 @@ def test_what_is_missing_is_told_together(api: Api, stand_in: StandIn) -> None:
     assert "PartialObjectMetadata" in secret.headers["accept"]  # its content stays where it is
 
 
+def test_what_the_submission_brings_along_is_not_missing(api: Api, stand_in: StandIn) -> None:
+    kinds = dict.fromkeys(("secrets", "serviceaccounts", "priorityclasses"), GONE)
+    answers(stand_in, {"resourcequotas": NO_QUOTA, **kinds})
+    coming = {("Secret", "keys"), ("ServiceAccount", "trainer"), ("ConfigMap", "high")}
+    with pytest.raises(Unavailable) as caught:
+        namespace.check(api, job(**NAMED), Asked(api), coming)
+    assert caught.value.message == "--priority-class: priority class high does not exist"
+
+
 @pytest.mark.parametrize("allowed", [True, False])
 def test_what_may_not_be_read_is_unknown_not_missing(api: Api, stand_in: StandIn, allowed: bool) -> None:
     kinds = ("resourcequotas", "secrets", "serviceaccounts", "priorityclasses")
