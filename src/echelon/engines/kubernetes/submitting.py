@@ -210,6 +210,8 @@ class Submitting(Offers):
         """
         from echelon.engines.kubernetes.ending import clear_run
         from echelon.engines.kubernetes.files.resumable import resumable_code
+        from echelon.engines.kubernetes.files.run_logs import RunLogs
+        from echelon.engines.kubernetes.follow.mirror import Mirrors
 
         ref = self._ref(ref.name)
         view = views.look(self.api, ref)
@@ -223,6 +225,7 @@ class Submitting(Offers):
         secrets, payload = read_secrets(job, os.environ), self._load(job, bundle)
         if ended:
             who, user = identity.ask(self.api), current_user()
+            RunLogs(self.api, self._submissions, stored, Mirrors()).keep()
             clear_run(self.api, self._submissions, view)
             self._submissions.forget_fetched(stored.uid)
             run = replace(stored.run, job=job, created=_now(), plan=None, owner=who() or user, user=user)
