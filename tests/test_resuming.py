@@ -41,9 +41,14 @@ def test_the_same_job_goes_on_in_the_same_results(home: Path) -> None:
     assert run.wait(PATIENCE).exit_code == 5
     run.resume()
     assert run.wait(PATIENCE).exit_code == 5
-    assert lines(run) == ["restart 1 from step 1"]
+    assert lines(run) == ["restart 0 from step 0", "restart 1 from step 1"]
     assert echelon.attach("fm").resume().wait(PATIENCE).state == "succeeded"
-    assert lines(run) == ["restart 2 from step 2"]
+    assert lines(run) == [f"restart {number} from step {number}" for number in range(3)]
+    assert [line.text for line in run.logs(tail=2)] == lines(run)[1:]
+    assert [line.text for line in run.logs(follow=True)] == lines(run)
+    assert [start.why for start in run.later_starts()] == [
+        "resumed; before that it had ended: failed: rank 0 exited with code 5"
+    ] * 2
     assert Path("runs/fm/logs/rank-0.log").read_text().count("restart") == 3  # of all starts
     with pytest.raises(StateTrouble, match="has succeeded"):
         run.resume()
@@ -76,7 +81,12 @@ def test_restarts_of_all_starts_are_counted(home: Path) -> None:
     run = echelon.run("train.py", args=["3"], name="fm", restarts=1)
     assert run.wait(PATIENCE).state == "failed"
     assert run.resume().wait(PATIENCE).state == "succeeded"
-    assert lines(run) == ["restart 2 from step 2", "restart 3 from step 3"]
+    assert lines(run) == [f"restart {number} from step {number}" for number in range(4)]
+    assert [start.why.split(":")[0] for start in run.later_starts()] == [
+        "restart 1",
+        "resumed; before that it had ended",
+        "restart 1",
+    ]
     assert run.status().restarts == 1
 
 
@@ -98,13 +108,42 @@ def test_from_another_folder_and_in_the_foreground(cli: Any) -> None:
     assert "nothing to resume" in again.stderr
 
 
+MEASURES = """
+import os, sys
+first = 100 * int(os.environ["ECHELON_RESTART"])
+for step in range(first, first + 100, 10):
+    print(f"step={step} loss={1 / (1 + step)}")
+sys.exit(0 if first else 5)
+"""
+
+
+def test_curves_and_logs_are_of_all_starts_and_restarts_are_marked(cli: Any) -> None:
+    Path("train.py").write_text(MEASURES)
+    assert cli("run", "--name", "fm", "train.py").returncode == 5
+    resumed = cli("resume", "fm")
+    assert (resumed.returncode, len(resumed.stdout.splitlines())) == (0, 10)  # what this start writes
+    logs = cli("logs", "fm")
+    assert [line.split()[0] for line in logs.stdout.splitlines()] == [
+        f"step={step}" for step in range(0, 200, 10)
+    ]
+    assert "echelon: resumed; before that it had ended: failed: rank 0 exited with code 5" in logs.stderr
+    assert len(cli("logs", "fm", "-o", "json").stdout.splitlines()) == 20
+    values = [json.loads(line) for line in cli("metrics", "fm", "-o", "json").stdout.splitlines()]
+    assert [each["step"] for each in values] == list(range(0, 200, 10))
+    drawn = cli("metrics", "fm", "--plot")
+    (ruler,) = [line for line in drawn.stdout.splitlines() if "+---" in line]
+    assert ruler.count("^") == 1
+    assert abs(ruler.index("^") / len(ruler) - 0.5) < 0.15
+    assert "the run was restarted or resumed there" in drawn.stderr
+
+
 def test_a_single_rank_reads_what_is_typed(cli: Any) -> None:
     Path("train.py").write_text("import sys; print(sys.stdin.readline().strip()); sys.exit(5)")
     assert cli("run", "--name", "fm", "train.py", input="first\n").returncode == 5
     assert cli("resume", "fm", input="second\n").stdout == "second\n"
     assert cli("resume", "-d", "fm", input="third\n").stdout == "fm\n"
     assert cli("wait", "fm").returncode == 5
-    assert cli("logs", "fm").stdout == "\n"  # nothing can be typed
+    assert cli("logs", "fm").stdout == "first\nsecond\n\n"  # nothing can be typed the third time
 
 
 def test_a_run_that_goes_on_is_refused_and_a_stopped_one_goes_on(home: Path) -> None:
@@ -117,7 +156,7 @@ def test_a_run_that_goes_on_is_refused_and_a_stopped_one_goes_on(home: Path) -> 
     run.stop(now=True)
     Path("train.py").write_text("print('again')")
     assert run.resume().wait(PATIENCE).state == "succeeded"
-    assert lines(run) == ["again"]
+    assert lines(run) == ["up", "again"]
 
 
 def test_a_lost_run_goes_on(home: Path) -> None:
@@ -137,14 +176,14 @@ def test_a_function_and_a_snapshot_are_what_they_were(home: Path) -> None:
     assert run.wait(PATIENCE).exit_code == 5
     Path("train.py").write_text("print('edited meanwhile')")
     assert run.resume().wait(PATIENCE).state == "succeeded"
-    assert lines(run) == ["restart 1 from step 1"]
+    assert lines(run) == ["restart 0 from step 0", "restart 1 from step 1"]
 
 
 class Cut(BaseException):
     """The process is killed here."""
 
 
-@pytest.mark.parametrize("step", range(1, 11))
+@pytest.mark.parametrize("step", range(1, 13))
 def test_a_resumption_may_be_cut_off_anywhere(home: Path, monkeypatch: pytest.MonkeyPatch, step: int) -> None:
     Path("train.py").write_text(LEARNS)
     run = echelon.run("train.py", args=["1"], name="fm", snapshot=True)
@@ -164,6 +203,8 @@ def test_a_resumption_may_be_cut_off_anywhere(home: Path, monkeypatch: pytest.Mo
     with monkeypatch.context() as patch:
         patch.setattr(durable, "replace_file", cutting(durable.replace_file))
         patch.setattr(Path, "unlink", cutting(Path.unlink))
+        patch.setattr(Path, "rename", cutting(Path.rename))
+        patch.setattr(os, "link", cutting(os.link))
         patch.setattr(shutil, "rmtree", cutting(shutil.rmtree))
         try:
             run.resume()
@@ -173,7 +214,8 @@ def test_a_resumption_may_be_cut_off_anywhere(home: Path, monkeypatch: pytest.Mo
             pytest.fail(f"there are only {done} steps")
     assert run.status().state in ("failed", "recorded")
     assert run.resume().wait(PATIENCE).state == "succeeded"
-    assert lines(run)[0].endswith("from step 1")
+    assert [line.partition("from ")[2] for line in lines(run)] == ["step 0", "step 1"]
+    assert len(run.later_starts()) == 1
 
 
 def test_in_memory_too() -> None:
@@ -186,6 +228,7 @@ def test_in_memory_too() -> None:
     run = Run(ref, engine)
     assert run.status().state == "stopped"
     run.resume()
+    assert [event.kind for event in engine.earlier_events(ref)] == ["recorded", "finished"]
     assert run.job().earlier == 1
     assert run.status().state != "stopped"
 

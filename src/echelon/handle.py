@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from echelon.model.output.metric import Metric
     from echelon.observation.panel import Display
     from echelon.observation.sampling import LiveUsage, NewestSamples
+    from echelon.observation.starts import Start
 
 STOP_PATIENCE = 60.0  # seconds that a run with the usual grace may take to end after the order to stop
 
@@ -202,7 +204,7 @@ class Run:
         since: float | None = None,
     ) -> Iterator[LogLine]:
         """What the ranks wrote, line by line: of one rank or worker, the last `tail` lines, from the time
-        `since` on.
+        `since` on. Of a run that was resumed, in all of its starts.
 
         With `follow` the lines come as they are written, until the run ends.
         """
@@ -223,12 +225,21 @@ class Run:
         """Raise InvalidJob if there is no such rank or worker: its output would never come."""
         check_exists(self._engine, self._ref, rank, worker)
 
-    def raw_logs(self, saving: Saving | None = None) -> Iterator[LogLine | LogBlock]:
+    def raw_logs(
+        self, saving: Saving | None = None, *, earlier: bool = False
+    ) -> Iterator[LogLine | LogBlock]:
         """Every piece of output as it comes, until the end: for a terminal that shows half a line too, and
         many lines in one write. With `saving`, it is saved among the results too, however slowly it is taken
-        here.
+        here; with `earlier`, what was written before the run was resumed comes first.
         """
-        return self._engine.output(self._ref, saving=saving)
+        pieces = self._engine.output(self._ref, saving=saving)
+        return chain(self._engine.earlier_output(self._ref), pieces) if earlier else pieces
+
+    def later_starts(self) -> list[Start]:
+        """When it was restarted or resumed, and why; of all of its starts, as far as that was kept."""
+        from echelon.observation.starts import later_starts
+
+        return later_starts(self._engine, self._ref)
 
     def events(self) -> Iterator[Event]:
         """What happens, as it happens, until the end."""

@@ -134,7 +134,7 @@ class Talking:
     def __init__(self) -> None:
         self.go_on = threading.Event()
 
-    def raw_logs(self) -> Iterator[LogLine]:
+    def raw_logs(self, **_how: bool) -> Iterator[LogLine]:
         for number in range(3):
             yield LogLine(text=f"line {number}", at=1.5, worker=0, rank=0)
             self.go_on.wait()

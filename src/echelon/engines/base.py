@@ -267,6 +267,16 @@ class Engine(Protocol):
         """As `logs`, of all ranks; lines that a rank wrote at once may come as one block."""
         ...
 
+    def earlier_output(self, ref: RunRef) -> Iterator[LogLine | LogBlock]:
+        """What the ranks wrote before the run was resumed, in all of its starts, the oldest first; as far as
+        it was kept.
+        """
+        ...
+
+    def earlier_events(self, ref: RunRef) -> Iterator[Event]:
+        """What had happened before that; each start has its end."""
+        ...
+
     def recent(self, ref: RunRef, worker: int) -> Iterator[LogLine]:
         """The last lines that the ranks of a worker wrote, some hundred, for a look that must cost little."""
         ...

@@ -11,6 +11,7 @@ import json
 import os
 import re
 import uuid
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -21,6 +22,7 @@ from echelon.state_home import state_home
 from echelon.values import frozen
 
 _UID = re.compile(r"[0-9a-zA-Z-]{1,64}")
+_START = "start-"  # how the file of an earlier start goes on after the run's uid
 _KEPT = 90 * 86400.0  # seconds that a run is remembered: longer than any record lives
 
 
@@ -107,9 +109,39 @@ class Submissions:
         with suppress(OSError, StateTrouble, ValueError):
             _file(state_home() / "submitted", uid, "tar.gz").unlink(missing_ok=True)
 
+    def keep_start(self, uid: str, created: float, lines: Iterable[bytes]) -> None:
+        """Keep what a run that is being resumed has done since `created`; doing it again changes nothing."""
+        with suppress(OSError, StateTrouble, ValueError):
+            path = _file(state_home() / "submitted", uid, _start_name(created))
+            temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+            try:
+                with temporary.open("wb") as file:
+                    file.writelines(lines)
+                temporary.chmod(0o600)
+                temporary.replace(path)
+            finally:
+                temporary.unlink(missing_ok=True)
+
+    def earlier_starts(self, uid: str, created: float) -> Iterator[bytes]:
+        """What was kept of a run's starts, line by line, the oldest first; but of the one since `created`: a
+        resumption of that was cut off.
+        """
+        for path in self._starts(uid):
+            if not path.name.endswith(_start_name(created)):
+                with suppress(OSError), path.open("rb") as file:
+                    yield from file
+
+    def _starts(self, uid: str) -> list[Path]:
+        with suppress(OSError, StateTrouble, ValueError):
+            folder = _file(state_home() / "submitted", uid).parent
+            return sorted(folder.glob(f"{uid}.{_START}*.jsonl"))
+        return []
+
     def forget(self, uid: str) -> None:
         """The run is removed."""
         self._own.pop(uid, None)
+        for path in self._starts(uid):
+            path.unlink(missing_ok=True)
         self.forget_fetched(uid)
         self.forget_code(uid)
         with suppress(OSError, StateTrouble, ValueError):
@@ -177,6 +209,10 @@ def is_dead_process(name: str) -> bool:
     except (OSError, OverflowError):
         return False
     return False
+
+
+def _start_name(created: float) -> str:
+    return f"{_START}{created * 1000:015.0f}.jsonl"
 
 
 def _file(folder: Path, uid: str, ending: str = "json") -> Path:

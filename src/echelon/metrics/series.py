@@ -88,6 +88,19 @@ def curves(series: Sequence[tuple[str, Sequence[Metric]]]) -> tuple[str, list[Cu
     return name, drawn
 
 
+def begins(points: Sequence[Metric], curve: Curve, starts: Sequence[float]) -> list[float]:
+    """Where on a curve the first values after these moments are; a moment that no value came before or after
+    is nowhere on it.
+    """
+    finite = [point for point in points if is_finite(point.value)]
+    found = []
+    for at in starts:
+        after = next((number for number, point in enumerate(finite) if point.at >= at), 0)
+        if after:
+            found.append(curve.xs[after])
+    return found
+
+
 def _step(metric: Metric) -> float | None:
     return None if metric.step is None else float(metric.step)
 

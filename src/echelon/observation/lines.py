@@ -5,9 +5,10 @@ from __future__ import annotations
 import sys
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
+from itertools import chain
 
 from echelon.engines.base import Engine
-from echelon.model.output.log import LogLine, whole_lines
+from echelon.model.output.log import LogLine, each_line, whole_lines
 from echelon.model.run import RunRef
 
 
@@ -28,8 +29,16 @@ def lines_of(
         return (worker is None or line.worker == worker) and (since is None or line.at >= since)
 
     if tail is None:
-        return filter(wanted, whole_lines(engine.logs(ref, ranks=ranks, follow=follow)))
+        pieces = chain(_earlier(engine, ref, ranks), engine.logs(ref, ranks=ranks, follow=follow))
+        return filter(wanted, whole_lines(pieces))
     return _last_lines(engine, ref, ranks, wanted, tail, follow=follow)
+
+
+def _earlier(engine: Engine, ref: RunRef, ranks: frozenset[int] | None) -> Iterator[LogLine]:
+    """The pieces of the starts before the run was resumed."""
+    for piece in each_line(engine.earlier_output(ref)):
+        if ranks is None or piece.rank in ranks:
+            yield piece
 
 
 def _last_lines(
@@ -45,6 +54,7 @@ def _last_lines(
     there: Counter[int] = Counter()  # pieces of each worker's output, which come in the same order twice
 
     def pieces() -> Iterator[LogLine]:
+        yield from _earlier(engine, ref, ranks)
         for piece in engine.logs(ref, ranks=ranks):
             there[piece.worker] += 1
             yield piece

@@ -11,6 +11,7 @@ import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 from echelon.engines.base import Engine
@@ -41,7 +42,8 @@ def observe(
     patterns: Sequence[str] | None = None,
 ) -> Iterator[Item]:
     """What happened and what was measured, in the order of time; with `follow`, as it comes, until the run
-    has ended. The run's end comes last. `patterns` replace those of the job.
+    has ended. The run's end comes last. `patterns` replace those of the job. Of a run that was resumed, what
+    was measured in all of its starts, and what has happened since the last.
     """
     record = engine.read(ref)
     reader = MetricReader(record.job.metric_patterns if patterns is None else patterns)
@@ -55,7 +57,8 @@ def observe(
     else:
         every: list[Iterator[Item]] = [engine.events(ref)] if events else []
         if metrics:
-            every.append(read_all(engine.output(ref, follow=False), reader))
+            pieces = chain(engine.earlier_output(ref), engine.output(ref, follow=False))
+            every.append(read_all(pieces, reader))
             if written := list(files.read()):
                 every.append(iter(written))
         found = every[0] if len(every) == 1 else heapq.merge(*every, key=lambda item: item.at)
@@ -89,7 +92,7 @@ def _single(events: Iterable[Event]) -> Batches:
 
 def _measured(engine: Engine, ref: RunRef, reader: MetricReader, over: threading.Event) -> Batches:
     try:
-        for piece in engine.output(ref, follow=True):
+        for piece in chain(engine.earlier_output(ref), engine.output(ref, follow=True)):
             if found := reader.read(piece):
                 yield found
     finally:

@@ -62,7 +62,7 @@ class Feed:
         self._threads = [
             threading.Thread(target=self._follow, args=work, name=f"feed of {run.name}", daemon=True)
             for work in (
-                (lambda: whole_lines(run.raw_logs()), self._take_output),
+                (lambda: whole_lines(run.raw_logs(earlier=True)), self._take_output),
                 (lambda: run.observe(follow=True), self._take),
             )
         ]

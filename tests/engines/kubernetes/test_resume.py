@@ -32,6 +32,9 @@ def test_a_run_goes_on_in_the_volume_that_was_made_for_it(terminal: Terminal) ->
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == ["restart 1 from step 1"]
     assert (terminal.folder / "runs/again/checkpoint").read_text() == "2"
+    logs = terminal.call("logs", "again", "--on", "k8s")
+    assert logs.stdout.splitlines() == ["restart 0 from step 0", "restart 1 from step 1"]  # of both starts
+    assert "resumed; before that it had ended: failed: rank 0 exited with code 5" in logs.stderr
     refused = terminal.call("resume", "again", "--on", "k8s")
     assert refused.returncode == 115
     assert "has succeeded" in refused.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -46,7 +47,8 @@ def logs(
     **target: str | None,
 ) -> int:
     """Show what the ranks wrote, each line with its rank; without RUN, of the newest run of this folder. Of a
-    notebook's pipeline, one step after the other; with -f, each line with its step.
+    notebook's pipeline, one step after the other; with -f, each line with its step. Of a run that was
+    resumed, in all of its starts; without -f, restarts are told between the lines.
 
     With -f on a terminal, a line for each worker stands below the output: its state, how far its training has
     come, and the newest metrics.
@@ -92,7 +94,7 @@ def logs(
         if follow:
             report_waiting(run, workers)
         with workers or contextlib.nullcontext():
-            _print(run, lines, printer)
+            _print(run, lines, printer, follow=follow)
     return 0
 
 
@@ -131,13 +133,19 @@ def _follow_steps(found: Found, wanted: Callable[[Run], Iterable[LogLine]], form
     printer.finish()
 
 
-def _print(run: Run, lines: Iterable[LogLine], printer: DataPrinter | LinePrinter) -> None:
+def _print(run: Run, lines: Iterable[LogLine], printer: DataPrinter | LinePrinter, *, follow: bool) -> None:
+    """Print lines; where the run was restarted or resumed between two of them, that is told."""
+    from echelon.cli.following.lines import DataPrinter
     from echelon.cli.printing import render
-    from echelon.cli.printing.words import near
+    from echelon.cli.printing.words import near, one_line
     from echelon.engines.results import is_streamed
 
     torn = False
+    starts = [] if follow or isinstance(printer, DataPrinter) else run.later_starts()
     for line in lines:
+        while starts and starts[0].at <= line.at:
+            sys.stdout.flush()  # it is on standard error: the lines before it come first
+            render.notice(one_line(starts.pop(0).why))
         printer.show(line)
         torn = torn or is_gap(line)  # it stands for others, which the cluster no longer has
     printer.finish()

@@ -162,10 +162,10 @@ def _plot(runs: Sequence[Run], chosen: _Chosen) -> None:
     import shutil
 
     from echelon.cli.printing import render
-    from echelon.cli.printing.plot import draw
+    from echelon.cli.printing.plot import RESTART, draw
     from echelon.cli.printing.say import say
     from echelon.cli.printing.words import one_line
-    from echelon.metrics.series import Key, curves, first_ranks
+    from echelon.metrics.series import Key, begins, curves, first_ranks
 
     points: dict[Key, list[Metric]] = {}
     for run in runs:
@@ -181,15 +181,25 @@ def _plot(runs: Sequence[Run], chosen: _Chosen) -> None:
     if not chosen.names:  # one value is no curve, unless it was asked for
         charts = {name: keys for name, keys in charts.items() if any(len(points[key]) > 1 for key in keys)}
     width = shutil.get_terminal_size().columns
+    starts = {run.name: [start.at for start in run.later_starts()] for run in runs}
+    restarted = False
     for name, keys in list(charts.items())[:_MOST_CHARTS]:
         labels = [f"{key.run} {key.source or ''}".strip() for key in keys]
         axis, drawn = curves(
             [(one_line(label), points[key]) for label, key in zip(labels, keys, strict=True)]
         )
         alone = f" ({labels[0]})" if len(keys) == 1 else ""
-        for line in draw(one_line(name + alone), axis, drawn, width):
+        again = [
+            x
+            for key, curve in zip(keys, drawn, strict=True)
+            for x in begins(points[key], curve, starts[key.run])
+        ]
+        restarted = restarted or bool(again)
+        for line in draw(one_line(name + alone), axis, drawn, width, again):
             say(line)
         say()
+    if restarted:
+        render.notice(f"{RESTART} on the axis: the run was restarted or resumed there")
     if not charts:
         render.notice("every metric has one value: `echelon metrics` without --plot shows them")
     if len(charts) > _MOST_CHARTS:

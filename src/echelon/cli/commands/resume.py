@@ -16,8 +16,7 @@ from echelon.cli.options import RAW_HELP, complete_runs, find_run, target_option
 def resume(name: str | None, detach: bool, no_wait: bool, raw: bool, **target: str | None) -> int:
     """Start a run again, without RUN the newest of this folder, that failed, was stopped or lost: the same
     job, in the same results. A script that keeps a checkpoint in $ECHELON_OUTPUT finds it there;
-    ECHELON_RESTART counts on. `events`, `logs` and `metrics` show what happens from then on; the output of
-    earlier starts stays in the results, in logs/.
+    ECHELON_RESTART counts on. `logs` and `metrics` show all starts, `events` what happens from then on.
 
     Code that was shipped (--snapshot, functions, Kubernetes) is the same; a script that runs in place is what
     it is now. On Kubernetes the results must be on a volume (--output): pods cannot read what was fetched.

@@ -8,12 +8,17 @@ from echelon.metrics.scale import bounded, number, value_range
 from echelon.metrics.series import Curve
 
 MARKS = "*o+x#@%&"
+RESTART = "^"
 _HEIGHT = 14
 _NARROWEST = 20  # columns of the field
 
 
-def draw(title: str, axis: str, curves: Sequence[Curve], width: int) -> list[str]:
-    """The lines of one chart; each curve has a mark of its own, and a legend if there are several."""
+def draw(
+    title: str, axis: str, curves: Sequence[Curve], width: int, restarts: Sequence[float] = ()
+) -> list[str]:
+    """The lines of one chart; each curve has a mark of its own, and a legend if there are several. Where the
+    run was started again, the axis has a mark.
+    """
     curves = [Curve(curve.label, bounded(curve.xs), bounded(curve.ys)) for curve in curves]
     xs = [x for curve in curves for x in curve.xs]
     ys = [y for curve in curves for y in curve.ys]
@@ -36,7 +41,10 @@ def draw(title: str, axis: str, curves: Sequence[Curve], width: int) -> list[str
         # Where curves meet, their marks take turns, so that none is hidden.
         shown = "".join(cell[column % len(cell)] if cell else " " for column, cell in enumerate(cells))
         lines.append(f"{labels.get(height, ''):>{margin}} |{shown}".rstrip())
-    lines.append(f"{'':>{margin}} +{'-' * columns}")
+    ruler = ["-"] * columns
+    for x in bounded(restarts):
+        ruler[_column(x, left, right, columns)] = RESTART
+    lines.append(f"{'':>{margin}} +{''.join(ruler)}")
     begin, end = number(left), number(right)
     middle = axis.center(max(len(axis), columns - len(begin) - len(end)))
     lines.append(f"{'':>{margin}}  {begin}{middle}{end}".rstrip())
@@ -47,11 +55,15 @@ def draw(title: str, axis: str, curves: Sequence[Curve], width: int) -> list[str
     return lines
 
 
+def _column(x: float, left: float, right: float, columns: int) -> int:
+    return max(0, min(int((x - left) / (right - left) * columns), columns - 1)) if right > left else 0
+
+
 def _columns(curve: Curve, left: float, right: float, columns: int) -> dict[int, float]:
     """The mean of the values that fall into each column."""
     sums: dict[int, tuple[float, int]] = {}
     for x, y in zip(curve.xs, curve.ys, strict=True):
-        column = min(int((x - left) / (right - left) * columns), columns - 1) if right > left else 0
+        column = _column(x, left, right, columns)
         total, count = sums.get(column, (0.0, 0))
         sums[column] = total + y, count + 1
     return {column: total / count for column, (total, count) in sums.items()}

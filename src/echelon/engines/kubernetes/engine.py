@@ -82,6 +82,20 @@ class KubernetesEngine(Submitting):
         """The lines of every pod, merged."""
         return self.logs(ref, follow=follow, saving=saving)
 
+    def earlier_output(self, ref: RunRef) -> Iterator[LogLine]:
+        """The lines of earlier starts, where the run was resumed on this machine."""
+        from echelon.engines.kubernetes.files.run_logs import RunLogs
+
+        stored = views.read_record(self.api, self._ref(ref.name))
+        return RunLogs(self.api, self._submissions, stored, self._mirrors).earlier()
+
+    def earlier_events(self, ref: RunRef) -> Iterator[Event]:
+        """The events of earlier starts, likewise."""
+        from echelon.engines.kubernetes.files.earlier_starts import read_kept
+
+        stored = views.read_record(self.api, self._ref(ref.name))
+        return (each for each in read_kept(self._submissions, stored) if isinstance(each, Event))
+
     def recent(self, ref: RunRef, worker: int) -> Iterator[LogLine]:
         """The last lines of a worker's newest pod; where it has none, of the logs on this machine."""
         from echelon.engines.kubernetes.files.run_logs import RunLogs

@@ -216,6 +216,8 @@ class Submitting(Offers):
         """
         from echelon.engines.kubernetes.ending import clear_run
         from echelon.engines.kubernetes.files.resumable import resumable_code
+        from echelon.engines.kubernetes.files.run_logs import RunLogs
+        from echelon.engines.kubernetes.follow.mirror import Mirrors
 
         ref = self._ref(ref.name)
         view = views.look(self.api, ref)
@@ -233,6 +235,7 @@ class Submitting(Offers):
             home, owner = self._home_of(stored), as_owner(run, self.api.access.context)
             reservation.check_free(home, owner)
             outputs.check_output(self.api, job, ref)
+            RunLogs(self.api, self._submissions, stored, Mirrors()).keep()
             clear_run(self.api, self._submissions, view)
             self._submissions.forget_fetched(stored.uid)
             if self._submissions.results_of(stored.uid) is not None:

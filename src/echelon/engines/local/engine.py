@@ -23,7 +23,7 @@ from echelon.engines.local.folder import rundir, store
 from echelon.engines.local.folder.events import EventFile, read_events
 from echelon.engines.local.folder.rundir import RunDir
 from echelon.engines.local.folder.store import RunStore
-from echelon.engines.local.folder.tail import follow_logs, recent_output
+from echelon.engines.local.folder.tail import follow_logs, read_earlier, recent_output
 from echelon.engines.local.reopening import reopen
 from echelon.engines.local.supervision import end_of, never_ran, nothing_comes, settle, spawn_supervisor
 from echelon.engines.local.task import write_task
@@ -288,6 +288,15 @@ class LocalEngine:
         del saving  # the workers write to the results themselves
         folder = self.store.find(ref.name)
         return follow_logs(folder, lambda: not follow or nothing_comes(folder), POLL)
+
+    def earlier_output(self, ref: RunRef) -> Iterator[LogLine | LogBlock]:
+        """Read the agents' output files of earlier starts."""
+        return read_earlier(self.store.find(ref.name))
+
+    def earlier_events(self, ref: RunRef) -> Iterator[Event]:
+        """Read the event files of earlier starts."""
+        for start in self.store.find(ref.name).earlier_starts():
+            yield from read_events(start)
 
     def recent(self, ref: RunRef, worker: int) -> Iterator[LogLine]:
         """Read the end of an agent's output file; once the run is over, of the logs among the results."""

@@ -139,7 +139,7 @@ class MemoryEngine:
         return ref
 
     def reopen(self, ref: RunRef, job: Job, held: Plan | None = None) -> None:
-        """Forget how the run went."""
+        """Set aside how the run went."""
         del held
         with self._changed:
             run = self._find(ref)
@@ -147,7 +147,8 @@ class MemoryEngine:
                 return
             if not run.ended:
                 raise StateTrouble(f"run {ref.name!r} has not ended", hint=f"`echelon stop {ref.name}` first")
-            again = ScriptedRun(replace(run.record, job=job, created=self._now(), plan=None))
+            record = replace(run.record, job=job, created=self._now(), plan=None)
+            again = ScriptedRun(record, earlier=(*run.earlier, run))
             self._runs[ref.name] = again
             self._tell(again, "recorded")
 
@@ -215,6 +216,14 @@ class MemoryEngine:
     def output(self, ref: RunRef, *, follow: bool = True, saving: Saving | None = None) -> Iterator[LogLine]:
         """What the ranks write."""
         return self.logs(ref, follow=follow, saving=saving)
+
+    def earlier_output(self, ref: RunRef) -> Iterator[LogLine]:
+        """What the ranks wrote before the run was resumed."""
+        return (line for start in self._find(ref).earlier for line in start.lines)
+
+    def earlier_events(self, ref: RunRef) -> Iterator[Event]:
+        """What had happened before that."""
+        return (event for start in self._find(ref).earlier for event in start.events)
 
     def recent(self, ref: RunRef, worker: int) -> Iterator[LogLine]:
         """What a worker's ranks wrote."""

@@ -19,6 +19,7 @@ class ScriptedRun:
     record: Record
     events: list[Event] = field(default_factory=list)
     lines: list[LogLine] = field(default_factory=list)
+    earlier: tuple[ScriptedRun, ...] = ()  # its starts before it was resumed
 
     @property
     def ended(self) -> bool:

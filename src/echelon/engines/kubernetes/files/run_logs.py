@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
 from echelon.engines.base import Saving
 from echelon.engines.kubernetes.client.api import Api
+from echelon.engines.kubernetes.files.earlier_starts import keep_start, read_kept
 from echelon.engines.kubernetes.files.kept_logs import kept_logs
 from echelon.engines.kubernetes.files.results.home import fetched_to, local_folder
 from echelon.engines.kubernetes.files.results.whereabouts import stay_on_volume
 from echelon.engines.kubernetes.follow import view as views
-from echelon.engines.kubernetes.follow.follow import follow_logs
+from echelon.engines.kubernetes.follow.follow import follow_logs, read_events
 from echelon.engines.kubernetes.follow.logs import read_recent
 from echelon.engines.kubernetes.follow.mirror import Mirrors
 from echelon.engines.kubernetes.follow.saved_logs import read_with_saved
@@ -43,6 +45,24 @@ class RunLogs:
                 ranks is None or line.rank in ranks or (is_gap(line) and line.worker in chosen)
             ):
                 yield line
+
+    def earlier(self) -> Iterator[LogLine]:
+        """The lines of earlier starts that this machine has kept; none where the files among the results are
+        read, since those have the lines of all starts.
+        """
+        if self._logs_here() is not None and not any(
+            map(has_started, views.pods_of(self._api, self._stored))
+        ):
+            return iter(())
+        kept = read_kept(self._submissions, self._stored)
+        return (each for each in kept if isinstance(each, LogLine))
+
+    def keep(self) -> None:
+        """Keep the lines and the events of the start that has ended, before its pods are deleted. What cannot
+        be read of them is not worth a resumption.
+        """
+        events = read_events(self._api, self._stored.run.ref)
+        keep_start(self._submissions, self._stored, chain(events, self.read(None, None, follow=False)))
 
     def recent(self, worker: int) -> Iterator[LogLine]:
         """The last lines of one worker."""

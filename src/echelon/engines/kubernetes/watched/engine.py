@@ -133,6 +133,14 @@ class WatchedJobs:
         """The same of all ranks."""
         return self.logs(ref, follow=follow, saving=saving)
 
+    def earlier_output(self, ref: RunRef) -> Iterator[LogLine]:  # noqa: ARG002
+        """Nothing: they are not resumed here."""
+        return iter(())
+
+    def earlier_events(self, ref: RunRef) -> Iterator[Event]:  # noqa: ARG002
+        """Nothing, as above."""
+        return iter(())
+
     def recent(self, ref: RunRef, worker: int) -> Iterator[LogLine]:
         """The last lines of one pod."""
         pod = self._see(ref).pods.get(worker)

@@ -33,6 +33,7 @@ class RunDir:
         self.bundle = path / "bundle.tar.gz"
         self.code = path / "code"
         self.seals = path / "seals"
+        self.earlier = path / "earlier"
         self.events = path / "events.jsonl"
         self.final = path / "final.json"
         self.stop = path / "stop.json"
@@ -55,6 +56,14 @@ class RunDir:
             if name is not None and path.is_file():
                 found.add((int(name[2]), int(name[3]), self.path / name[1]))
         return sorted(found)
+
+    def earlier_starts(self) -> list[RunDir]:
+        """What is kept of each start before the run was resumed: its events and its workers' logs."""
+        try:
+            numbers = sorted(int(each.name) for each in self.earlier.iterdir() if each.name.isdecimal())
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        return [RunDir(self.earlier / str(number)) for number in numbers]
 
 
 def compressed(log: Path) -> Path:

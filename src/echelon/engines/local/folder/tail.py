@@ -84,6 +84,12 @@ def follow_logs(
             tail.close()
 
 
+def read_earlier(folder: RunDir) -> Iterator[LogLine | LogBlock]:
+    """Every line of the starts before the run was resumed, one start after the other."""
+    for start in folder.earlier_starts():
+        yield from follow_logs(start, lambda: True, 0.0)
+
+
 def recent_output(folder: RunDir, worker: int) -> Iterator[LogLine] | None:
     """The last lines of a worker's agent; None where no such file can be read, or it was compressed."""
     paths = [path for number, _failures, path in folder.worker_logs() if number == worker]
