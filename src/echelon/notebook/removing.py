@@ -15,9 +15,8 @@ from echelon.model.job import PIPELINE
 from echelon.model.run import parse_uri
 from echelon.model.status import RunSummary
 from echelon.model.step_names import cut_names
-from echelon.notebook.execution.pods import MOUNT
 from echelon.notebook.kept.noted import Noted, forget_pipeline, noted
-from echelon.notebook.kept.volume import RUN_LABEL, VOLUME_LABEL
+from echelon.notebook.kept.volume import MOUNT, RUN_LABEL, VOLUME_LABEL
 from echelon.preparation.sources import Target, find_surroundings, where_to_look
 from echelon.values import frozen
 

@@ -38,12 +38,11 @@ from echelon.notebook.execution.asking import job_of, pod_settings
 from echelon.notebook.execution.places import Entries, Files, last_cell_in
 from echelon.notebook.execution.program import program_files, specification
 from echelon.notebook.kept.folder import PipelineFolder
-from echelon.notebook.kept.volume import RUN_LABEL, VOLUME_LABEL, RunVolume, bound_to_one_node
+from echelon.notebook.kept.volume import MOUNT, RUN_LABEL, VOLUME_LABEL, RunVolume, bound_to_one_node
 from echelon.preparation.pods import settle_pods
 from echelon.preparation.prepare import Prepared
 from echelon.preparation.shipping import settle_remote
 
-MOUNT = "/pipeline"
 _LARGEST = 2**30  # bytes of code through the volume
 PROGRAM = ".echelon-notebook"  # the folder among shipped code that holds what steps run
 _AT_ONCE = 64
