@@ -364,6 +364,8 @@ def _tell_end(finished: Finished, place: str) -> None:
     metrics = {name: value for step in steps.values() for name, value in step.metrics.items()}
     for name, value in metrics.items():
         say(f"{name}: {value}")
+    if finished.record.missing:
+        render.notice(style(one_line(finished.record.missing), fg="red"))
     how = "succeeded" if finished.succeeded else "did not succeed"
     render.notice(f"{finished.record.name} {how}; results in {_short(finished.folder.path)}")
     if (volume := finished.record.volume) is not None:

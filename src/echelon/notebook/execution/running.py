@@ -119,21 +119,22 @@ def run_notebook(request: Request, engine: Engine, watcher: Watcher) -> Finished
         except EchelonError as error:
             write_record(folder, _refused(record, todo, error))
             raise
+        left = f"the files of the steps stay on {record.volume}/work" if record.volume is not None else ""
         execution = Execution(pipeline, folder, record, engine, place, watcher, options)
         try:
             execution.run(todo)
-            if execution.began:
-                place.close()
+            left = place.close() if execution.began else ""
         except (KeyboardInterrupt, SystemExit):
-            left = next((name for name, step in execution.record.steps.items() if _is_left(step)), None)
-            if left is not None:
-                watcher.notice(f"{folder.name} was stopped; --from {left} goes on there")
+            again = next((name for name, step in execution.record.steps.items() if _is_left(step)), None)
+            if again is not None:
+                watcher.notice(f"{folder.name} was stopped; --from {again} goes on there")
             raise
         finally:
             try:
                 write_reports(pipeline, folder, execution.record)
             finally:  # whatever went wrong, this command has told it
-                finished = replace(execution.record, over=True)
+                missing = left if execution.began else ""
+                finished = replace(execution.record, over=True, missing=missing)
                 write_record(folder, finished)
     return Finished(record=finished, folder=folder)
 
