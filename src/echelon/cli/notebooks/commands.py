@@ -350,6 +350,7 @@ def _as_data(finished: Finished) -> dict[str, Any]:
 
 def _tell_end(finished: Finished, place: str) -> None:
     from echelon.cli.printing import render
+    from echelon.notebook.kept.folder import HAS_VALUES
 
     steps = finished.record.steps
     for name, step in steps.items():
@@ -366,7 +367,10 @@ def _tell_end(finished: Finished, place: str) -> None:
         say(f"{name}: {value}")
     if finished.record.missing:
         render.notice(style(one_line(finished.record.missing), fg="red"))
-    how = "succeeded" if finished.succeeded else "did not succeed"
+    left = [name for name, step in steps.items() if step.state not in HAS_VALUES]
+    how = "did not succeed" if left else "succeeded"
+    if left and not any(step.state == "failed" for step in steps.values()):
+        how = f"was stopped (--from {left[0]} goes on there)"
     render.notice(f"{finished.record.name} {how}; results in {_short(finished.folder.path)}")
     if (volume := finished.record.volume) is not None:
         remove = (
