@@ -133,7 +133,7 @@ def run_notebook(request: Request, engine: Engine, watcher: Watcher) -> Finished
             try:
                 write_reports(pipeline, folder, execution.record)
             finally:  # whatever went wrong, this command has told it
-                missing = left if execution.began else ""
+                missing = left if any(map(_has_run, execution.record.steps.values())) else ""
                 finished = replace(execution.record, over=True, missing=missing)
                 write_record(folder, finished)
     return Finished(record=finished, folder=folder)
@@ -148,6 +148,11 @@ def _refused(record: PipelineRecord, todo: Collection[str], error: EchelonError)
     """A pipeline run of which nothing can start."""
     why = StepRecord(state="failed", reason=error.message, hint=error.hint or "", exit_code=error.exit_code)
     return replace(record, over=True, steps={**record.steps, **dict.fromkeys(todo, why)})
+
+
+def _has_run(step: StepRecord) -> bool:
+    """Whether a cell of a step has run: only then can it have left files."""
+    return step.state in HAS_VALUES or step.cell is not None
 
 
 def _is_left(step: StepRecord) -> bool:
