@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -15,6 +16,7 @@ from typing import Any
 import pytest
 import yaml
 from tests.cli.conftest import Background, wait_for
+from tests.cli.terminal import Terminal
 from tests.conftest import wait_until
 
 from echelon.cli.printing.render import findings
@@ -151,6 +153,47 @@ def test_ps_watch_until_interrupted(background: Callable[..., Background]) -> No
     watching.process.send_signal(signal.SIGINT)
     assert watching.end() == 130
     assert watching.err.strip() == ""
+
+
+def test_ps_watch_on_a_terminal_leaves_it_as_it_was(
+    terminal: Callable[..., Terminal], call: Call, hello: str
+) -> None:
+    """It has a screen of its own, and fills no more than there is; Ctrl-Z gives the first one back, too."""
+    for number in range(4):
+        assert call("run", "-d", "--name", f"fm-{number}", hello).returncode == 0
+    watching = terminal("ps", "--watch", "-a")
+    watching.resize(4, 80)
+    watching.expect(r"\x1b\[\?1049h[^$]*NAME[^$]*fm-3[^$]*\.\.\. 2 more lines")
+    watching.expect_lines("NAME.*", "fm-3.*", "fm-2.*", r"\.\.\. 2 more lines")
+    os.kill(watching.process.pid, signal.SIGTSTP)
+    watching.expect(r"1049l")
+    os.kill(watching.process.pid, signal.SIGCONT)
+    watching.expect(r"1049l[^$]*1049h[^$]*NAME")
+    watching.type("\x03")
+    assert watching.end() == 130
+    assert watching.shown.count("1049h") == watching.shown.count("1049l") == 2
+    assert watching.shown.rstrip().endswith("\x1b[?1049l")
+    assert watching.mode() == watching.first_mode
+
+
+@pytest.mark.parametrize("ends", [signal.SIGINT, signal.SIGTERM])
+def test_top_on_a_terminal_leaves_it_as_it_was(
+    terminal: Callable[..., Terminal], ends: signal.Signals
+) -> None:
+    looking = terminal("top")
+    looking.expect(r"\x1b\[\?1049h[^$]*CPU")
+    looking.process.send_signal(ends)
+    assert looking.end() == 128 + ends
+    assert looking.shown.rstrip().endswith("\x1b[?1049l")
+
+
+def test_top_of_a_run_that_ends_shows_how(terminal: Callable[..., Terminal], call: Call, stay: str) -> None:
+    assert call("run", "-d", "--name", "fm", stay).returncode == 0
+    looking = terminal("top", "fm")
+    looking.expect(r"1049h[^$]*fm")
+    Path("go").touch()
+    assert looking.end() == 0
+    assert "fm" in looking.shown.rpartition("1049l")[2]
 
 
 def test_status_of_a_running_run(call: Call, stay: str) -> None:

@@ -88,4 +88,6 @@ def test_a_stop_lets_no_waiting_step_start_and_a_killed_command_is_lost(terminal
     assert state_of("two-2") == {"running"}  # its step goes on
     assert "two-2 lost" in terminal.call("stop", "two-2").stdout
     assert state_of("two-2") == {"lost"}
-    terminal.call("rm", "two-1", "two-2")
+    removed = terminal.call("rm", "two-1", "two-2").stderr
+    assert "volume two-1, which was made for two-1, is removed" in removed
+    assert "volume two-2 stays: files of the steps of two-2 are there alone" in removed

@@ -148,6 +148,20 @@ def test_what_this_machine_has_noted_counts_before_what_steps_say(
     assert bool(engine.removed) is goes
 
 
+@pytest.mark.parametrize("how", [{"missing": "the files of the steps stay on pvc:flow"}, {"over": False}])
+def test_a_volume_with_the_only_copy_of_files_stays(home: Path, tmp_path: Path, how: dict[str, Any]) -> None:
+    folder = PipelineFolder(tmp_path / "flow")
+    folder.path.mkdir()
+    volume = RunVolume(claim="flow", path="flow", made=True, uid="uid-of-flow")
+    record = PipelineRecord(name="flow", notebook="b.ipynb", created=1.0, steps={}, volume=volume, **how)
+    write_record(folder, record)
+    note_pipeline(folder)
+    engine = Labelled()
+    (said,) = removal(engine, made="uid-of-flow", volume="flow/flow")
+    assert said.startswith("volume flow stays: files of the steps of flow are there alone; `echelon cp pvc:")
+    assert engine.removed == []
+
+
 def test_a_volume_of_the_users_own_stays(home: Path) -> None:
     engine = Labelled()
     said = removal(engine, volume="data/runs/flow-ab12")

@@ -95,6 +95,7 @@ def test_one_that_goes_on_tells_what_a_step_waits_for() -> None:
 
 def test_exit_codes() -> None:
     assert exit_code_of(record(a="succeeded", b="kept")) == 0
+    assert exit_code_of(replace(record(a="succeeded"), missing="its files stay on pvc:p-1")) == 123
     assert exit_code_of(record(a="succeeded", b="not-reached")) == STOPPED_EXIT_CODE
     refused = {"a": StepRecord(state="failed", exit_code=113), "b": StepRecord(state="not-reached")}
     assert exit_code_of(replace(record(), steps=refused)) == 113

@@ -38,7 +38,7 @@ def started(*more: str, second: str = "step:second") -> Iterator[subprocess.Pope
         yield process
     finally:
         Path("runs/two-1/work/go.txt").touch()
-        process.communicate(timeout=2 * PATIENCE)
+        process.said = process.communicate(timeout=2 * PATIENCE)[0]  # type: ignore[attr-defined]
 
 
 def states() -> dict[str, str]:
@@ -65,6 +65,7 @@ def test_a_stop_lets_no_waiting_step_start(cli: Call) -> None:
         assert "goes on" in cli("rm", "two-1").stderr
         assert "two-1 stopped" in cli("stop", "two-1").stdout
         assert process.wait(PATIENCE) == STOPPED_EXIT_CODE
+    assert "two-1 was stopped (--from first goes on there)" in process.said  # type: ignore[attr-defined]
     assert states() == {"first": "stopped", "second": "not-reached"}
     assert not Path("runs/two-1/work/second.txt").exists()
     assert everywhere(cli) == {"stopped"}

@@ -15,9 +15,8 @@ from echelon.model.job import PIPELINE
 from echelon.model.run import parse_uri
 from echelon.model.status import RunSummary
 from echelon.model.step_names import cut_names
-from echelon.notebook.execution.pods import MOUNT
 from echelon.notebook.kept.noted import Noted, forget_pipeline, noted
-from echelon.notebook.kept.volume import RUN_LABEL, VOLUME_LABEL
+from echelon.notebook.kept.volume import MOUNT, RUN_LABEL, VOLUME_LABEL
 from echelon.preparation.sources import Target, find_surroundings, where_to_look
 from echelon.values import frozen
 
@@ -133,6 +132,10 @@ def remove_volumes(held: Iterable[Holding], tell: Tell) -> None:
         known, told = _made_uids(name, holdings), set()
         for volume in _labelled(engine, name):
             told.add(volume.name)
+            if (files := _only_copy(name)) is not None:
+                hint = f"`echelon cp {files} DIR` copies them, `echelon volume rm {volume.name}` deletes it"
+                tell(f"volume {volume.name} stays: files of the steps of {name} are there alone; {hint}")
+                continue
             if volume.uid not in known:
                 hint = f"`echelon volume rm {volume.name}` removes it"
                 tell(f"volume {volume.name} stays: nothing shows that it was made for {name}; {hint}")
@@ -145,6 +148,16 @@ def remove_volumes(held: Iterable[Holding], tell: Tell) -> None:
         for place in {each.volume for each in holdings} - {""}:
             if place.partition("/")[0] not in told:
                 tell(f"variables and files of {name} stay on pvc:{place}")
+
+
+def _only_copy(name: str) -> str | None:
+    """Where the files of a pipeline run's steps are, if they were never brought home: the command that would
+    have done it was killed, or could not.
+    """
+    known = noted(name)
+    if known is None or (known.record.over and not known.record.missing):
+        return None
+    return f"{known.record.volume}/work"
 
 
 def _made_uids(name: str, holdings: Iterable[Holding]) -> set[str]:

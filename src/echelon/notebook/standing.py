@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from echelon.agent.gang.verdict import LOST_EXIT_CODE, STOPPED_EXIT_CODE
+from echelon.errors import ResultsIncomplete
 from echelon.model.status import FINAL, RunSummary, State
 from echelon.notebook.kept.folder import HAS_VALUES, PipelineRecord, StepRecord
 from echelon.notebook.picture.drawing import Mark, as_svg
@@ -110,7 +111,7 @@ def exit_code_of(record: PipelineRecord, others: Sequence[int] = ()) -> int:
     """
     steps = record.steps.values()
     if record.over and all(step.state in HAS_VALUES for step in steps):
-        return 0
+        return ResultsIncomplete.exit_code if record.missing else 0
     codes = (*(step.exit_code for step in steps if step.exit_code), *filter(None, others))
     stopped = record.over and all(step.state not in _NOT_OVER for step in steps)
     return next(iter(codes), STOPPED_EXIT_CODE if stopped else LOST_EXIT_CODE)

@@ -271,13 +271,17 @@ def test_a_pipelines_name_stands_for_all_of_its_steps(
     write_book(Path("book.ipynb"), [("step:a", "x = 1"), ("step:b prev:a", "print(x)")])
     assert cli("notebook", "run", "book.ipynb").returncode == 0
     listed = cli("status", "book-1").stdout.splitlines()
-    assert [line.split()[:2] for line in listed[1:]] == [
-        ["book-1-a", "succeeded"],
-        ["book-1-b", "succeeded"],
-    ]
+    assert listed[0] == "book-1 succeeded"
+    assert [line.split()[:2] for line in listed[2:]] == [["a", "succeeded"], ["b", "succeeded"]]
     assert cli("logs", "book-1").stdout == "1\n"
     assert cli("logs", "-f", "book-1").stdout == "[b] 1\n"
     removed = cli("rm", "book-1", "--on", "local")
     assert (removed.returncode, sorted(removed.stdout.split())) == (0, ["book-1-a", "book-1-b"])
     assert Path("runs/book-1/steps/a").is_dir()  # results stay
     assert cli("rm", "book-1", "--on", "local").returncode != 0
+
+
+def test_files_that_cannot_be_brought_home_are_told(tmp_path: Path) -> None:
+    place = in_pods(tmp_path)  # an engine without volumes
+    assert place.close().startswith("the files of the steps stay on pvc:book-1/book-1/work: ")
+    assert place.last_cell(place.pipeline.steps[0]) is None

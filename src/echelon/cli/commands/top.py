@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 
 import click
@@ -32,7 +31,9 @@ def top(name: str | None, once: bool, **target: str | None) -> int:
       echelon top RUN
       echelon top RUN -o json
     """
-    live = not once and (target["format"] or "text") == "text" and sys.stdout.isatty()
+    from echelon.cli.printing.screen import is_possible
+
+    live = not once and (target["format"] or "text") == "text" and is_possible()
     if name is not None:
         _show_run(name, target, live=live)
     else:
@@ -41,21 +42,22 @@ def top(name: str | None, once: bool, **target: str | None) -> int:
 
 
 def _show_run(name: str, target: Mapping[str, str | None], *, live: bool) -> None:
-    from echelon.cli.printing import render
     from echelon.cli.printing.render_usage import run_usage
+    from echelon.cli.printing.screen import Screen
 
     run, format_ = find_run(name, target), target["format"] or "text"
     if not live:
         run_usage(run.usage(), format_)
         return
     with run.live_usage() as usage:
-        ended = False
-        while not ended:
-            ended = usage.ended.wait(_EVERY)
-            if usage.trouble is not None:
-                raise usage.trouble
-            render.clear()
-            run_usage(usage.now(), format_)
+        with Screen() as screen:
+            ended = False
+            while not ended:
+                ended = usage.ended.wait(_EVERY)
+                if usage.trouble is not None:
+                    raise usage.trouble
+                screen.draw(lambda: run_usage(usage.now(), format_))
+        run_usage(usage.now(), format_)  # how it ended stays to be seen
 
 
 def _show_place(target: Mapping[str, str | None], *, live: bool) -> None:

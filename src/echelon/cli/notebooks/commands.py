@@ -350,6 +350,7 @@ def _as_data(finished: Finished) -> dict[str, Any]:
 
 def _tell_end(finished: Finished, place: str) -> None:
     from echelon.cli.printing import render
+    from echelon.notebook.kept.folder import HAS_VALUES
 
     steps = finished.record.steps
     for name, step in steps.items():
@@ -364,7 +365,12 @@ def _tell_end(finished: Finished, place: str) -> None:
     metrics = {name: value for step in steps.values() for name, value in step.metrics.items()}
     for name, value in metrics.items():
         say(f"{name}: {value}")
-    how = "succeeded" if finished.succeeded else "did not succeed"
+    if finished.record.missing:
+        render.notice(style(one_line(finished.record.missing), fg="red"))
+    left = [name for name, step in steps.items() if step.state not in HAS_VALUES]
+    how = "did not succeed" if left else "succeeded"
+    if left and not any(step.state == "failed" for step in steps.values()):
+        how = f"was stopped (--from {left[0]} goes on there)"
     render.notice(f"{finished.record.name} {how}; results in {_short(finished.folder.path)}")
     if (volume := finished.record.volume) is not None:
         remove = (

@@ -121,8 +121,11 @@ def wait_for(found: Found, seconds: float | None, format_: str, *, take_over: bo
             render.outcomes(list(ended.values()), format_)
         say(_in_a_line(standing))
     code = exit_code(found, list(ended.values()))
-    if format_ == "text" and not code and found.noted is not None:
-        render.notice(f"results in {near(str(found.noted.folder.path))}")
+    known = noted(found.pipeline) if found.noted is not None else None
+    if known is not None and known.record.missing:
+        render.notice(one_line(known.record.missing))
+    elif format_ == "text" and not code and known is not None:
+        render.notice(f"results in {near(str(known.folder.path))}")
     return render.final_code(code, trouble)
 
 

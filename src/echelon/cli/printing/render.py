@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -335,18 +336,19 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     Console().print(drawn)
 
 
-def clear() -> None:
-    """Begin again at the top of the screen."""
-    click.clear()
-
-
 def repeatedly(look: Callable[[], T], show: Callable[[T], object], every: float | None) -> None:
-    """Look and show once, or again and again on a cleared screen until Ctrl-C."""
-    while True:
-        seen = look()
-        if every is not None and sys.stdout.isatty():
-            clear()
-        show(seen)
-        if every is None:
-            return
-        time.sleep(every)
+    """Look and show once, or again and again until Ctrl-C: on a terminal, on a screen of its own."""
+    from echelon.cli.printing.screen import Screen, is_possible
+
+    seen = look()  # what goes wrong at once is told on the user's own screen
+    with contextlib.ExitStack() as stack:
+        screen = stack.enter_context(Screen()) if every is not None and is_possible() else None
+        while True:
+            if screen is None:
+                show(seen)
+            else:
+                screen.draw(partial(show, seen))
+            if every is None:
+                return
+            time.sleep(every)
+            seen = look()

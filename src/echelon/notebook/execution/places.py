@@ -62,8 +62,8 @@ class Place(Protocol):
     def last_cell(self, step: Step) -> int | None:
         """The cell that a step was in when it ended, if that is known."""
 
-    def close(self) -> None:
-        """All is over: have the files of the steps here."""
+    def close(self) -> str:
+        """All is over: have the files of the steps here; returns which of them are not, and why."""
 
 
 @frozen
@@ -129,8 +129,9 @@ class OnThisMachine:
         """As the step's process has written it."""
         return last_cell_in(self.folder.results(step.name) / "at.json")
 
-    def close(self) -> None:
+    def close(self) -> str:
         """Everything is here."""
+        return ""
 
 
 def last_cell_in(path: Path) -> int | None:

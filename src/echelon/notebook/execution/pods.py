@@ -38,12 +38,11 @@ from echelon.notebook.execution.asking import job_of, pod_settings
 from echelon.notebook.execution.places import Entries, Files, last_cell_in
 from echelon.notebook.execution.program import program_files, specification
 from echelon.notebook.kept.folder import PipelineFolder
-from echelon.notebook.kept.volume import RUN_LABEL, VOLUME_LABEL, RunVolume, bound_to_one_node
+from echelon.notebook.kept.volume import MOUNT, RUN_LABEL, VOLUME_LABEL, RunVolume, bound_to_one_node
 from echelon.preparation.pods import settle_pods
 from echelon.preparation.prepare import Prepared
 from echelon.preparation.shipping import settle_remote
 
-MOUNT = "/pipeline"
 _LARGEST = 2**30  # bytes of code through the volume
 PROGRAM = ".echelon-notebook"  # the folder among shipped code that holds what steps run
 _AT_ONCE = 64
@@ -159,31 +158,24 @@ class InPods:
             return found
         name = f"at-{step.name}.json"
         self.folder.program.mkdir(exist_ok=True)
-        if self._fetch(f"state/{name}", self.folder.program, content=False, quietly=True):
-            return last_cell_in(self.folder.program / name)
-        return None
-
-    def close(self) -> None:
-        """Bring the working folder home."""
-        self._fetch("work", self.folder.work, content=True)
-
-    def _fetch(self, path: str, to: Path, *, content: bool, quietly: bool = False) -> bool:
-        watch = _Quiet((lambda _text: None) if quietly else self.tell)
-        like_first = job_of(self.settings_of(self.pipeline.steps[0]))  # as the pod that copies is
         try:
-            self._volumes.fetch(
-                self.volume.claim,
-                f"{self.volume.path}/{path}",
-                str(to),
-                like_first.pod,
-                watch,
-                content=content,
-            )
+            self._fetch(f"state/{name}", self.folder.program, content=False, tell=lambda _text: None)
+        except EchelonError:
+            return None
+        return last_cell_in(self.folder.program / name)
+
+    def close(self) -> str:
+        """Bring the working folder home."""
+        try:
+            self._fetch("work", self.folder.work, content=True, tell=self.tell)
         except EchelonError as error:
-            if not quietly:
-                self.tell(f"the files of the steps stay on {self.volume}/{path}: {error}")
-            return False
-        return True
+            return f"the files of the steps stay on {self.volume}/work: {error}"
+        return ""
+
+    def _fetch(self, path: str, to: Path, *, content: bool, tell: Callable[[str], object]) -> None:
+        like_first = job_of(self.settings_of(self.pipeline.steps[0]))  # as the pod that copies is
+        source = f"{self.volume.path}/{path}"
+        self._volumes.fetch(self.volume.claim, source, str(to), like_first.pod, _Quiet(tell), content=content)
 
 
 @dataclass(frozen=True, slots=True)

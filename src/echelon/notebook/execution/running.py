@@ -119,21 +119,22 @@ def run_notebook(request: Request, engine: Engine, watcher: Watcher) -> Finished
         except EchelonError as error:
             write_record(folder, _refused(record, todo, error))
             raise
+        left = f"the files of the steps stay on {record.volume}/work" if record.volume is not None else ""
         execution = Execution(pipeline, folder, record, engine, place, watcher, options)
         try:
             execution.run(todo)
-            if execution.began:
-                place.close()
+            left = place.close() if execution.began else ""
         except (KeyboardInterrupt, SystemExit):
-            left = next((name for name, step in execution.record.steps.items() if _is_left(step)), None)
-            if left is not None:
-                watcher.notice(f"{folder.name} was stopped; --from {left} goes on there")
+            again = next((name for name, step in execution.record.steps.items() if _is_left(step)), None)
+            if again is not None:
+                watcher.notice(f"{folder.name} was stopped; --from {again} goes on there")
             raise
         finally:
             try:
                 write_reports(pipeline, folder, execution.record)
             finally:  # whatever went wrong, this command has told it
-                finished = replace(execution.record, over=True)
+                missing = left if any(map(_has_run, execution.record.steps.values())) else ""
+                finished = replace(execution.record, over=True, missing=missing)
                 write_record(folder, finished)
     return Finished(record=finished, folder=folder)
 
@@ -147,6 +148,11 @@ def _refused(record: PipelineRecord, todo: Collection[str], error: EchelonError)
     """A pipeline run of which nothing can start."""
     why = StepRecord(state="failed", reason=error.message, hint=error.hint or "", exit_code=error.exit_code)
     return replace(record, over=True, steps={**record.steps, **dict.fromkeys(todo, why)})
+
+
+def _has_run(step: StepRecord) -> bool:
+    """Whether a cell of a step has run: only then can it have left files."""
+    return step.state in HAS_VALUES or step.cell is not None
 
 
 def _is_left(step: StepRecord) -> bool:

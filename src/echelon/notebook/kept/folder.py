@@ -77,6 +77,7 @@ class PipelineRecord:
     image: str = ""  # in a cluster, that of every step that names none; "" is the cluster's default
     graph: tuple[Node, ...] = ()  # of the notebook as it was then
     over: bool = True  # whether the command that ran its steps came to its own end
+    missing: str = ""  # what of its results is not in its folder, and why
     schema: int = SCHEMA
 
 

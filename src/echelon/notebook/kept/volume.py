@@ -9,17 +9,21 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from echelon.engines.abilities import Volumes
 from echelon.errors import InvalidJob, Unavailable
 from echelon.model.engine.cluster import Cluster
 from echelon.model.engine.volume import MODES
 from echelon.model.pods.pod import NEW_SIZE, Output, parse_output
-from echelon.notebook.analysis.cells import About, InvalidNotebook
-from echelon.notebook.analysis.pipeline import Step
+from echelon.notebook.analysis.cells import InvalidNotebook
 from echelon.values import frozen
 
+if TYPE_CHECKING:  # who lists pipelines reads no notebook
+    from echelon.notebook.analysis.cells import About
+    from echelon.notebook.analysis.pipeline import Step
+
+MOUNT = "/pipeline"  # where the steps of a pipeline run have it
 RUN_LABEL = "notebook.echelon.dev/run"  # of a volume that was made for a pipeline run, and of all its pods
 VOLUME_LABEL = "notebook.echelon.dev/volume"  # of what its steps are made of: the uid of that volume
 SHARED, ONE_NODE = MODES["rwx"], MODES["rwo"]

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field
+from typing import TYPE_CHECKING
 
-from echelon.notebook.analysis.pipeline import Pipeline, Step
 from echelon.values import frozen
+
+if TYPE_CHECKING:  # who lists pipelines reads no notebook
+    from echelon.notebook.analysis.pipeline import Pipeline, Step
 
 
 @frozen
