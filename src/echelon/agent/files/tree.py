@@ -15,7 +15,9 @@ TYPE_CHECKING = False  # as mypy reads it; `typing` is not needed at run time
 if TYPE_CHECKING:
     from typing import Any, Callable, Iterator
 
-PARTIAL = ".echelon-partial"  # the prefix of our own names, for incomplete files; they are never copied
+PARTIAL = ".echelon-partial"  # the prefix of our own names for incomplete files
+MARKER = ".echelon-run"  # in a results folder, for which run it is reserved (`engines/reservation.py`)
+_OWN = (PARTIAL, MARKER)  # are never copied
 DEEPEST = 100  # levels of folders; it must be possible to delete them again
 FILE, FOLDER, LINK, OTHER = "file", "folder", "link", "other"
 
@@ -90,7 +92,7 @@ def check_path(path: str) -> list[str]:
         longest = 1 << 16
     if "" in parts or "." in parts or "\0" in path or longest > 255 or len(parts) > DEEPEST:
         raise BadTree("%s is no proper name" % shown(path))
-    if any(part.startswith(PARTIAL) for part in parts):
+    if any(part.startswith(_OWN) for part in parts):
         raise BadTree("%s is a name of our own" % shown(path))
     return parts
 
@@ -170,7 +172,7 @@ def walk(top: str) -> Iterator[Entry]:
         if item is None:
             pending.pop()
             continue
-        if item.name.startswith(PARTIAL):
+        if item.name.startswith(_OWN):
             continue
         path = above + "/" + item.name if above else item.name
         entry = look(item.path, path, top)
