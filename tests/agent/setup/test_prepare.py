@@ -150,3 +150,21 @@ def test_results_are_not_mixed_with_what_is_there(
         cause = pods.verdict()["cause"]
         assert cause["exit_code"] == 115
         assert "is not empty: it has model (say --resume" in cause["summary"]
+
+
+@pytest.mark.parametrize(("same", "code"), [(True, 0), (False, 193)])
+def test_a_run_that_begins_anew_goes_on_in_its_own_results(
+    pods: Pods, tmp_path: Path, same: bool, code: int
+) -> None:
+    """Who suspends a Job and lets it go on gets pods that look like the first, and find what these wrote.
+    Another run of the same name does not go on in them.
+    """
+    volume = tmp_path / "volume"
+    for number in range(2):
+        pods.script("import os; open(os.environ['ECHELON_OUTPUT'] + '/model', 'a').write('x')", fresh=True)
+        if number and not same:
+            (pods.folder / "gang").write_text("the secret of another run")
+        pods.start(0, output=str(volume), logs=str(volume / "logs"))
+        assert pods.code(0) == (code if number else 0)
+        pods.place(0).rename(tmp_path / f"pod-{number}")  # the next has the place of a first one, too
+    assert (volume / "model").read_text() == ("xx" if same else "x")

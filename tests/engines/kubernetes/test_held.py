@@ -11,8 +11,9 @@ from tests.engines.kubernetes.rendered import SHIPPED, cluster, record_of
 
 from echelon.engines.base import RunDamaged
 from echelon.engines.kubernetes import held, names, record, shapes
+from echelon.engines.kubernetes.diagnose.queueing import find_suspended
 from echelon.engines.kubernetes.nodes.inventory import queued_runs
-from echelon.engines.kubernetes.record import Stop, Stored, Waiting
+from echelon.engines.kubernetes.record import Stop, Stored, Waiting, is_abandoned
 from echelon.engines.kubernetes.render.dialects import InQueue
 from echelon.engines.kubernetes.render.dialects import job as dialect
 from echelon.engines.kubernetes.render.keeper import keeper_object
@@ -162,6 +163,28 @@ def test_a_run_is_queued_while_its_first_job_is_suspended_and_then_has_its_plan(
     assert (runs.run.plan, runs.started, runs.admitted) == (plan, True, NOW)
     assert held.waiting_jobs(runs, jobs) == []
     assert [each.kind for each in opening_events(runs, has_jobs=True)] == ["recorded", "admitted"]
+
+
+def test_a_run_that_somebody_else_suspends_is_started_and_waits_for_them() -> None:
+    """It was admitted, and no roll-back is written down: it is not admitted again, nor given up."""
+    wanted = job()
+    run, plan = record_of(wanted), on(wanted, a=3, b=3)
+    for before in ({}, {names.TRIED: str(NOW - 5)}):
+        jobs = started(jobs_of(run, plan), run, plan)
+        for each in jobs:
+            each["spec"]["suspend"] = True
+            each["metadata"]["annotations"] |= before
+        runs = held.with_jobs(stored_of(run), jobs)
+        assert (runs.run.plan, runs.started, runs.admitted) == (plan, True, NOW)
+        assert held.waiting_jobs(runs, jobs) == []
+        assert not is_abandoned(runs, has_jobs=True, now=NOW + 1000)
+        trouble = find_suspended(runs, jobs)
+        assert trouble is not None
+        assert (trouble.kind, "its Job is suspended" in trouble.sentence) == ("suspended", True)
+        assert f'patch job {run.ref.name} --type=merge -p \'{{"spec":{{"suspend":false}}}}\'' in trouble.hint
+    jobs[0]["metadata"]["annotations"][names.TRIED] = str(NOW + 1)  # it was rolled back
+    assert held.with_jobs(stored_of(run), jobs).run.plan is None
+    assert find_suspended(stored_of(run), []) is None
 
 
 def test_jobs_of_others_that_carry_its_labels_are_not_its_own() -> None:

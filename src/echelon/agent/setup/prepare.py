@@ -7,6 +7,7 @@ run failed, whatever restarts are left."""
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 
@@ -60,10 +61,12 @@ class Setup:
         except OSError as error:
             self._fail("the output folder cannot be made", error, FOLDER_EXIT_CODE)
             return
-        if self._task.fresh and self._first and (there := _results_in(self._task.output)):
-            message = "it has %s (say --resume to go on in it, or another --output)" % there
-            self._fail("the results folder is not empty", FileExistsError(message), FOLDER_EXIT_CODE)
-            return
+        if self._task.fresh and self._first and not self._is_own_folder():
+            if there := _results_in(self._task.output):
+                message = "it has %s (say --resume to go on in it, or another --output)" % there
+                self._fail("the results folder is not empty", FileExistsError(message), FOLDER_EXIT_CODE)
+                return
+            self._mark_folder()
         if not os.access(self._task.output, os.W_OK):
             reason = "user id %d may not write to the output folder %s" % (os.getuid(), self._task.output)
             self._sink.event("note", worker=self._place.worker, reason=reason)
@@ -73,6 +76,31 @@ class Setup:
             self._await_code(self._task.bundle)
         else:
             self._unpack(self._task.bundle)
+
+    # The folder for results. Who suspends a run's Job, and lets it go on, gets pods that look like its first.
+
+    def _is_own_folder(self) -> bool:
+        """Whether this run has begun to write to the folder before."""
+        try:
+            with open(_marker(self._task.output), "rb") as file:
+                return file.read(len(self._mark()) + 1) == self._mark()
+        except OSError:
+            return False
+
+    def _mark_folder(self) -> None:
+        """Best effort: the folder may be one that this user may not write to."""
+        try:
+            with open(_marker(self._task.output), "wb") as file:
+                file.write(self._mark())
+        except OSError:
+            pass
+
+    def _mark(self) -> bytes:
+        """What no other run can know, not even a later one of the same name; the secret does not follow."""
+        from hashlib import sha256
+
+        digest = sha256(b"results of " + self._task.secret()).hexdigest()
+        return json.dumps({"run": self._task.run, "mark": digest}).encode() + b"\n"
 
     def when_done(self, then: Callable[[], object]) -> None:
         """Call `then()` when everything is ready."""
@@ -204,6 +232,12 @@ class Setup:
         if not self._cancelled:
             self._sink.event("note", worker=self._place.worker, reason=cause["summary"])
             self.on_failed(cause)
+
+
+def _marker(folder: str) -> str:
+    from echelon.agent.files.tree import MARKER
+
+    return os.path.join(folder, MARKER)
 
 
 def _results_in(folder: str) -> str | None:

@@ -47,7 +47,7 @@ _THEIRS_TO_CHANGE = (
 
 def with_jobs(stored: Stored, jobs: Iterable[Mapping[str, Any]]) -> Stored:
     """The record, with what the Jobs of a run that is held say; any other as it is. A run whose first Job is
-    suspended is not started, and has no plan yet.
+    suspended is not started, and has no plan yet; unless somebody else suspended it after it was admitted.
     """
     first = _first(stored, jobs)
     if first is None:
@@ -62,10 +62,18 @@ def with_jobs(stored: Stored, jobs: Iterable[Mapping[str, Any]]) -> Stored:
         stop=stored.stop or read_stop(notes.get(names.WITHDRAWN)),
         whole=names.WHOLE in notes,
     )
-    if is_suspended(first) or dialects.of(first).is_withdrawn(first):
+    admitted = read_moment(notes.get(names.ADMITTED))
+    if dialects.of(first).is_withdrawn(first) or (
+        is_suspended(first) and not _is_suspended_by_others(admitted, stored.tried)
+    ):
         return stored
-    admitted = read_moment(notes.get(names.ADMITTED)) or stored.run.created
+    admitted = admitted or stored.run.created
     return replace(stored, run=replace(stored.run, plan=plan), admitted=admitted, started=True)
+
+
+def _is_suspended_by_others(admitted: float | None, tried: float | None) -> bool:
+    """Whether it was not us who suspended a Job that had been admitted: a roll-back is written down in it."""
+    return admitted is not None and (tried is None or tried < admitted)
 
 
 def waiting_jobs(stored: Stored, jobs: Iterable[Object]) -> list[Object]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.render import dialects
 
 if TYPE_CHECKING:
@@ -34,6 +35,15 @@ def all_suspended(jobs: Iterable[Mapping[str, Any]]) -> bool:
 def none_at_work(jobs: Iterable[Mapping[str, Any]]) -> bool:
     """Whether a run has no Job that makes pods: each is suspended, or there is none."""
     return all(map(is_suspended, jobs))
+
+
+def why_suspended(jobs: Iterable[Mapping[str, Any]]) -> str:
+    """Who has to let a run go on whose Jobs are suspended."""
+    for job in filter(is_suspended, jobs):
+        if queue := (job["metadata"].get("labels") or {}).get(names.KUEUE_QUEUE):
+            return f"in Kueue's queue {queue}"
+        return f"its {job.get('kind') or 'Job'} is suspended, and goes on when that is undone"
+    return ""
 
 
 def begins_anew(stored: Stored, jobs: Iterable[Mapping[str, Any]]) -> bool:

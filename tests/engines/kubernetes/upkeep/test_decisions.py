@@ -120,6 +120,7 @@ def test_a_gang_that_is_not_whole_in_time_is_rolled_back() -> None:
     second["metadata"] |= {"name": "demo-2", "uid": "2"}
     (cut,) = due(replace(admitted(pod(0)), jobs=[own_job(workers=1), second]))
     assert isinstance(cut, RollBack), "the client was killed between two patches"
+    assert due(replace(admitted(), jobs=[own_job(suspend=True)])) == [], "somebody else has suspended it"
     assert due(view(pods=[pod(0), pending(1)])) == [], "it was not held: the scheduler makes it wait"
     assert due(admitted(pod(0), pending(1), nodes=("", ""))) == [], "nodes are added for its pods"
 

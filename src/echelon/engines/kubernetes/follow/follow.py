@@ -16,7 +16,7 @@ from echelon.engines.kubernetes import names, record
 from echelon.engines.kubernetes.client.api import Api, Object
 from echelon.engines.kubernetes.diagnose import Trouble
 from echelon.engines.kubernetes.diagnose.kueue import waits_in
-from echelon.engines.kubernetes.diagnose.queueing import find_untended
+from echelon.engines.kubernetes.diagnose.queueing import find_suspended, find_untended
 from echelon.engines.kubernetes.diagnose.trouble import told
 from echelon.engines.kubernetes.follow import ends
 from echelon.engines.kubernetes.follow import view as views
@@ -81,8 +81,8 @@ def read_events(api: Api, ref: RunRef, *, of_pods: bool = False) -> Iterator[Eve
     stop = view.stored.stop
     if stop is not None:
         yield Event(kind="stopping", at=stop.at, reason=stop.reason)
-    elif untended := _untended(view):
-        yield _waiting(untended)
+    elif keeps := _untended(view) or find_suspended(view.stored, view.jobs):
+        yield _waiting(keeps)
     elif troubles := find_troubles(api, view.jobs, view.pods):
         yield _waiting(troubles[0])
 
@@ -277,6 +277,8 @@ def _trouble(api: Api, mirror: Mirror, view: View, *, may_be_untended: bool) -> 
     untended = _untended(view)
     if untended is not None:
         return untended if may_be_untended else None
+    if (suspended := find_suspended(view.stored, view.jobs)) is not None:
+        return suspended
     try:
         found = find_troubles(api, view.jobs, view.pods)
     except Unreachable as error:
@@ -299,7 +301,7 @@ def _gist(trouble: Trouble) -> str:
 
 def _waiting(trouble: Trouble) -> Event:
     return Event(
-        kind="waiting",
+        kind="queued" if trouble.kind == "suspended" else "waiting",  # it has no worker any more
         at=round(time.time(), 3),
         worker=trouble.worker,
         reason=told(trouble),

@@ -36,7 +36,7 @@ from echelon.engines.kubernetes.state.workers import (
     taken_away,
     was_replaced,
 )
-from echelon.engines.kubernetes.suspended import any_suspended, begins_anew
+from echelon.engines.kubernetes.suspended import any_suspended, begins_anew, why_suspended
 from echelon.model import ends
 from echelon.model.event import Event, Outcome, RootCause
 from echelon.model.run import opening_status, summarise
@@ -226,10 +226,10 @@ def _going_on(stored: Stored, jobs: Sequence[Object], pods: Sequence[Object]) ->
         return "stopping", "its Job is being deleted"
     if jobs and is_half_made(stored, jobs):
         return "starting", None
-    if not jobs or any_suspended(jobs):
-        if stored.queued:
-            return "queued", stored.queued[-1].reason
-        return ("queued" if jobs else "recorded"), None
+    if any_suspended(jobs):
+        return "queued", why_suspended(jobs)
+    if not jobs:
+        return ("queued", stored.queued[-1].reason) if stored.queued else ("recorded", None)
     workers = pods_by_worker(pods)
     up = [mine for mine in workers.values() if is_running(mine[-1]) or is_done(mine[-1])]
     if len(up) == dialects.wanted(jobs):

@@ -12,7 +12,7 @@ from echelon.engines.kubernetes.follow.view import View
 from echelon.engines.kubernetes.record import Stop, Stored
 from echelon.engines.kubernetes.render import dialects
 from echelon.engines.kubernetes.state import outcome, whole, workers
-from echelon.engines.kubernetes.suspended import any_suspended, is_suspended
+from echelon.engines.kubernetes.suspended import all_suspended, any_suspended, is_suspended
 from echelon.engines.kubernetes.upkeep.actions import (
     Action,
     CompleteStart,
@@ -96,6 +96,8 @@ def decide_admission(view: RunView, now: float) -> list[Action]:
     plan = stored.run.plan
     if not stored.held or stored.whole or stored.admitted is None or plan is None:
         return []
+    if all_suspended(jobs):
+        return []  # by somebody else, who will let it go on
     if not any(seat.node for seat in plan.placement.seats):
         return []  # it was started without a place, for an autoscaler to add nodes
     if _have_nodes(jobs, pods) or any(map(workers.was_replaced, pods)) or any(map(_lost_any, jobs)):
