@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -44,7 +45,9 @@ def test_once_stops_the_run(cli: Call, background: Start, stay: str, name: str, 
         "[1] ready 1",
     ]
     assert "echelon: stopping" in running.err
-    assert "echelon: stopped after" in running.err
+    how = " with Ctrl-C" if name == "int" else ""
+    assert re.search(rf"echelon: stopped after .*: stopped by \S+{how}\n", running.err)
+    assert "`echelon resume fm` starts it again" in running.err
     assert "Traceback" not in running.err
     status = status_of(cli)
     assert (status["state"], status["exit_code"]) == ("stopped", 143)

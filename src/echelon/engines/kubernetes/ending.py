@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from echelon.engines.base import current_user
+from echelon.engines.base import stopped_by
 from echelon.engines.kubernetes import control, objects, record
 from echelon.engines.kubernetes.client.api import Api
 from echelon.engines.kubernetes.files.results import whereabouts
@@ -41,9 +41,7 @@ def stop_run(
         control.end_jobs(api, whole.left_over(end, stored, view.jobs, view.pods))
         return None
     now = signal == "SIGKILL"
-    stop = replace(
-        stored.stop or Stop(at=round(time.time(), 3), reason=f"stopped by {current_user()}"), now=now
-    )
+    stop = replace(stored.stop or Stop(at=round(time.time(), 3), reason=stopped_by(signal)), now=now)
     if grace is not None:  # counted from the first stop, as upkeep does
         stop = replace(stop, grace=round(time.time() - stop.at, 3) + grace)
     if stored.stop is None or grace is not None:
