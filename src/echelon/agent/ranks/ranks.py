@@ -315,6 +315,7 @@ class Ranks:
             self._end_output(rank)
         from echelon.agent.ranks import report
 
+        rank.place = report.find_crash(errors) if code < 0 else None
         self._report(rank, report.read_error_file(rank.error_file) or report.find_error(errors))
 
     def _end_output(self, rank: Rank) -> None:
@@ -343,6 +344,7 @@ class Ranks:
             report.last_lines(rank.tail),
             time.time(),
             hint,
+            rank.place,
         )
         if rank.launcher:
             report.make_launchers(end, code, rank.apart)
