@@ -256,11 +256,13 @@ def test_a_rank_says_where_it_crashed(agents: Agents, write_script: Callable[[st
     assert any("in inner" in line for line in cause["tail"])
 
 
-MEMORY = """torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 has a total capacity
-of 79.15 GiB of which 3.25 GiB is free. Process 12 has 75.90 GiB memory in use. Of the allocated memory 74.00 GiB
-is allocated by PyTorch. If reserved but unallocated memory is large try setting expandable_segments:True."""
-MEMORY_ONCE = """RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB (GPU 1; 10.76 GiB total capacity;
-9.00 GiB already allocated; 512.00 MiB free; 9.50 GiB reserved in total by PyTorch) If reserved memory is"""
+MEMORY = """torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 has a
+total capacity of 79.15 GiB of which 3.25 GiB is free. Process 12 has 75.90 GiB memory in use. Of the
+allocated memory 74.00 GiB is allocated by PyTorch. If reserved but unallocated memory is large try setting
+PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to avoid fragmentation."""
+MEMORY_ONCE = """RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB (GPU 1; 10.76 GiB total
+capacity; 9.00 GiB already allocated; 512.00 MiB free; 9.50 GiB reserved in total by PyTorch) If reserved
+memory is"""
 MEMORY_BRIEF = "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.00 GiB. More."
 
 

@@ -417,7 +417,7 @@ class Ranks:
             sessions = {session_of(pid) for pid in self._leftovers.find(self._known())}
             left += [rank.number for rank in self._all if rank.child and rank.child.pid in sessions]
             self.killed = {str(number): seconds for number in left or [self._place.first_rank]}
-            from echelon.agent.gang.verdict import describe_killed
+            from echelon.agent.ranks.report import describe_killed
 
             self._sink.event("note", worker=self._place.worker, reason=describe_killed(self.killed))
         self._kill_all()

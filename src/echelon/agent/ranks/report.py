@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 TAIL_LINES = 20
+_MOST_NAMED = 8  # ranks in one sentence
 
 # What a rank writes when a peer has gone. One that writes only this is not the first to fail.
 _CONSEQUENCES = re.compile(
@@ -111,6 +112,17 @@ def describe_end(code: int, error: str | None, place: str | None = None) -> str:
         reports_error = name == "SIGABRT" or name not in _SIGNAL_HINTS
         return "%s (%s)" % (text, error) if error and reports_error else text
     return "exited with code %d%s" % (code, ": " + error if error else "")
+
+
+def describe_killed(killed: dict[str, float]) -> str:
+    """What is said of ranks that had not ended when the time of their stop was over, after so many seconds
+    each.
+    """
+    ranks = [str(rank) for rank in sorted(map(int, killed))]
+    more = " and %d more" % (len(ranks) - _MOST_NAMED) if len(ranks) > _MOST_NAMED else ""
+    which = ("rank " if len(ranks) == 1 else "ranks ") + ", ".join(ranks[:_MOST_NAMED]) + more
+    verb = "was" if len(ranks) == 1 else "were"
+    return "%s still ran after %g s and %s killed" % (which, round(max(killed.values()), 1), verb)
 
 
 def find_crash(stderr_tail: bytes) -> str | None:

@@ -22,7 +22,7 @@ from echelon.engines.kubernetes.state import outcome, whole, workers
 from echelon.engines.machine import Submissions
 from echelon.errors import Denied, StateTrouble
 from echelon.model.event import Event
-from echelon.model.pods.grace import grace_in_pods
+from echelon.model.grace import grace_in_pods
 from echelon.model.run import RunRef, StopSignal
 
 _LOOK = 0.2  # seconds between two looks at a run that is being started

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from echelon.model.grace import grace_in_pods, termination_of
 from echelon.model.job import Job
-from echelon.model.pods.grace import grace_in_pods, termination_of
 from echelon.model.pods.pod import PodOptions
 
 
