@@ -16,10 +16,10 @@ from echelon.errors import EchelonError, InvalidJob, ResultsIncomplete
 from echelon.model.argument import check_argument, checked_path
 from echelon.model.copy import LeftOut
 from echelon.model.event import Event
+from echelon.model.grace import grace_in_pods
 from echelon.model.job import GRACE, Job
 from echelon.model.output.log import LogBlock, LogLine, whole_lines
 from echelon.model.plan import Plan
-from echelon.model.pods.grace import grace_in_pods
 from echelon.model.resources import parse_duration
 from echelon.model.run import RunRef, StopSignal
 from echelon.model.status import FINAL, Status, fold, with_progress

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -44,10 +45,36 @@ def test_once_stops_the_run(cli: Call, background: Start, stay: str, name: str, 
         "[1] ready 1",
     ]
     assert "echelon: stopping" in running.err
-    assert "echelon: stopped after" in running.err
+    how = " with Ctrl-C" if name == "int" else ""
+    assert re.search(rf"echelon: stopped after .*: stopped by \S+{how}\n", running.err)
+    assert "`echelon resume fm` starts it again" in running.err
     assert "Traceback" not in running.err
     status = status_of(cli)
     assert (status["state"], status["exit_code"]) == ("stopped", 143)
+
+
+IGNORES = """
+import os, pathlib, signal, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+pathlib.Path(os.environ["ECHELON_OUTPUT"], "up").touch()
+time.sleep(600)
+"""
+
+
+def test_a_stop_says_which_rank_it_had_to_kill(cli: Call, write: Callable[..., Path]) -> None:
+    write("train.py", IGNORES)
+    write("train.sh", f"{sys.executable} train.py\ntrue\n")
+    assert cli("run", "-d", "--name", "fm", "--grace", "1h", "--", "bash", "train.sh").returncode == 0
+    wait_for("runs/fm/up")
+    told = "rank 0 still ran after 0.5 s and was killed"
+    assert told in cli("stop", "--grace", "0.5s", "fm").stdout
+    assert str(status_of(cli)["reason"]).endswith(told)
+    assert told in cli("events", "fm").stdout
+
+
+def test_a_stop_leaves_time_or_none(cli: Call) -> None:
+    refused = cli("stop", "--now", "--grace", "5s", "fm")
+    assert (refused.returncode, "leave out one of them" in refused.stderr) == (2, True)
 
 
 def test_every_rank_saves_at_ctrl_c(background: Start, write: Callable[..., Path]) -> None:

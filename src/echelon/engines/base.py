@@ -346,6 +346,11 @@ def current_user() -> str:
         return str(os.getuid())  # a container's user need not have a name
 
 
+def stopped_by(signal: StopSignal) -> str:
+    """The reason of a stop that the user of this process asks for; SIGINT is Ctrl-C's."""
+    return f"stopped by {current_user()}{' with Ctrl-C' if signal == 'SIGINT' else ''}"
+
+
 def run_exists(name: str, *, replaceable: bool = True, resume: bool = False) -> RunExists:
     """The error for a name that is taken, by a run or by a job that `--replace` does not remove; `resume` if
     the new run was to go on in its results.

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.agent.conftest import Agents
+from tests.conftest import PATIENCE
 
 from echelon.agent.ranks.report import (
     describe_end,
+    find_crash,
     find_error,
     find_hint,
     last_lines,
@@ -20,6 +25,7 @@ from echelon.agent.ranks.report import (
     make_launchers,
     read_error_file,
 )
+from echelon.agent.task import RUN_OVER
 
 CHAINED = b"""Traceback (most recent call last):
   File "a.py", line 1, in <module>
@@ -208,3 +214,92 @@ def test_a_launcher_is_no_rank() -> None:
     make_launchers(end, 1, apart=True)
     assert (end["rank"], end["consequence"]) == (None, True)
     assert end["summary"] == "the launcher exited with code 1: no such host"
+
+
+CRASH = b"""terminate called after throwing an instance of 'c10::Error'
+  what():  CUDA error: an illegal memory access was encountered
+Fatal Python error: Aborted
+
+Current thread 0x00007f1 (most recent call first):
+  File "/opt/torch/nn/functional.py", line 21 in linear
+  File "/home/ann/train.py", line 3 in <module>
+
+Current thread's C stack trace (most recent call first):
+  Binary file "/lib/libc.so.6", at abort+0x12 [0x7f]
+
+Extension modules: numpy, torch (total: 2)
+"""
+
+
+def test_where_a_rank_crashed_in_native_code() -> None:
+    place = find_crash(CRASH)
+    assert place == "linear (nn/functional.py:21)"
+    error = find_error(CRASH)
+    assert error == "what():  CUDA error: an illegal memory access was encountered"
+    assert describe_end(-6, error, place) == (
+        f"was killed by SIGABRT: an assertion in native code, in {place} ({error})"
+    )
+    assert describe_end(-11, None, place) == f"was killed by SIGSEGV: a crash in native code, in {place}"
+    assert find_crash(b'Fatal Python error: none of a signal\n  File "a", line 1 in b\n') is None
+    assert find_crash(b"") is None
+
+
+def test_a_rank_says_where_it_crashed(agents: Agents, write_script: Callable[[str], str]) -> None:
+    script = write_script("import ctypes\ndef inner():\n    ctypes.string_at(0)\ninner()\n")
+    agents.describe(sys.executable, script)
+    agents.start(0)
+    assert agents.processes[0].wait(PATIENCE) == RUN_OVER
+    cause = agents.verdict()["cause"]
+    assert re.fullmatch(
+        r"rank 0 was killed by SIGSEGV: .*, in string_at \(ctypes/\S+:\d+\)", cause["summary"]
+    )
+    assert any("in inner" in line for line in cause["tail"])
+
+
+MEMORY = """torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 has a
+total capacity of 79.15 GiB of which 3.25 GiB is free. Process 12 has 75.90 GiB memory in use. Of the
+allocated memory 74.00 GiB is allocated by PyTorch. If reserved but unallocated memory is large try setting
+PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to avoid fragmentation."""
+MEMORY_ONCE = """RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB (GPU 1; 10.76 GiB total
+capacity; 9.00 GiB already allocated; 512.00 MiB free; 9.50 GiB reserved in total by PyTorch) If reserved
+memory is"""
+MEMORY_BRIEF = "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.00 GiB. More."
+
+
+@pytest.mark.parametrize(
+    ("said", "short"),
+    [
+        (MEMORY, "tried to allocate 20.00 GiB; GPU 0 has 79.15 GiB, of which 3.25 GiB is free"),
+        (MEMORY_ONCE, "tried to allocate 2.00 GiB; GPU 1 has 10.76 GiB, of which 512.00 MiB is free"),
+        (MEMORY_BRIEF, "tried to allocate 1.00 GiB"),
+    ],
+)
+def test_a_gpu_without_memory_in_one_short_line(said: str, short: str) -> None:
+    line = said.replace("\n", " ")  # as PyTorch writes it
+    kind = line.partition(":")[0]
+    found = find_error(b"Traceback (most recent call last):\n  x\n" + line.encode())
+    assert found == f"{kind}: CUDA out of memory, {short}"
+
+
+INWARD = """Traceback (most recent call last):
+  File "c10d_rendezvous_backend.py", line 160, in _create_tcp_store
+torch.distributed.DistNetworkError: The client socket has timed out after 60000ms
+
+The above exception was the direct cause of the following exception:
+
+Traceback (most recent call last):
+  File "torchrun", line 8, in <module>
+RendezvousConnectionError: The connection to the C10d store has failed. See inner exception for details.
+"""
+
+
+def test_an_exception_that_points_to_an_inner_one(tmp_path: Path) -> None:
+    inner = "torch.distributed.DistNetworkError: The client socket has timed out after 60000ms"
+    assert find_error(INWARD.encode()) == inner
+    outer = INWARD.splitlines()[-1]
+    assert find_error(f"Traceback (most recent call last):\n  x\n{outer}".encode()) == outer
+    path = tmp_path / "error.json"
+    path.write_text(json.dumps({"message": {"message": outer, "extraInfo": {"py_callstack": INWARD}}}))
+    assert read_error_file(str(path)) == inner
+    path.write_text(json.dumps({"message": {"message": outer}}))
+    assert read_error_file(str(path)) == outer

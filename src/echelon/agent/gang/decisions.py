@@ -19,7 +19,6 @@ from echelon.agent.gang.verdict import (
     OUTCOMES,
     cause_of_absence,
     cause_of_loss,
-    describe_killed,
     make_verdict,
     ranks_left,
 )
@@ -404,6 +403,8 @@ class Gang:
     def _conclude(self, outcome: str, cause: dict[str, object] | None) -> None:
         self.phase = "over"
         if self._reason and self._current.killed:
+            from echelon.agent.ranks.report import describe_killed  # `later.py`
+
             self._reason = "%s; %s" % (self._reason, describe_killed(self._current.killed))
         self.verdict = make_verdict(outcome, self._reason, cause)
         self._order_finish()

@@ -121,12 +121,6 @@ def describe_peers(well: dict[int, float], running: list[int], places: dict[str,
     return "; ".join(parts)
 
 
-def describe_killed(killed: dict[str, float]) -> str:
-    """What is said of ranks that had not ended when the time of their stop was over."""
-    ranks, verb = sorted(map(int, killed)), "was" if len(killed) == 1 else "were"
-    return "%s still ran after %g s and %s killed" % (_ranks(ranks), round(max(killed.values()), 1), verb)
-
-
 def ranks_left(
     places: list[Place], workers: set[int], well: dict[int, float], ends: list[dict[str, Any]]
 ) -> list[int]:

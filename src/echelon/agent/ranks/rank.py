@@ -31,6 +31,7 @@ class Rank:
         self.plain: PlainText | None = None  # where it has a terminal
         self.error_file = ""
         self.code: int | None = None
+        self.place: str | None = None  # where its Python was when a signal killed it
 
     def connect(self, sink: Sink, log: RankLog, hold: bool, letters: str = "oe") -> None:
         """Have its output cut into lines and kept."""

@@ -315,6 +315,7 @@ class Ranks:
             self._end_output(rank)
         from echelon.agent.ranks import report
 
+        rank.place = report.find_crash(errors) if code < 0 else None
         self._report(rank, report.read_error_file(rank.error_file) or report.find_error(errors))
 
     def _end_output(self, rank: Rank) -> None:
@@ -343,6 +344,7 @@ class Ranks:
             report.last_lines(rank.tail),
             time.time(),
             hint,
+            rank.place,
         )
         if rank.launcher:
             report.make_launchers(end, code, rank.apart)
@@ -415,7 +417,7 @@ class Ranks:
             sessions = {session_of(pid) for pid in self._leftovers.find(self._known())}
             left += [rank.number for rank in self._all if rank.child and rank.child.pid in sessions]
             self.killed = {str(number): seconds for number in left or [self._place.first_rank]}
-            from echelon.agent.gang.verdict import describe_killed
+            from echelon.agent.ranks.report import describe_killed
 
             self._sink.event("note", worker=self._place.worker, reason=describe_killed(self.killed))
         self._kill_all()

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 TAIL_LINES = 20
+_MOST_NAMED = 8  # ranks in one sentence
 
 # What a rank writes when a peer has gone. One that writes only this is not the first to fail.
 _CONSEQUENCES = re.compile(
@@ -64,6 +65,21 @@ _NO_GPU = re.compile(
 # How what reads from the keyboard ends where there is no keyboard.
 _READS_KEYS = (("bdb.BdbQuit", "breakpoint()"), ("EOFError: EOF when reading a line", "input()"))
 _GROUP_FRAME = re.compile(r"^ *[|+](?: |-+$|$)")
+# What Python's faulthandler writes when a signal kills the process, and the place in it.
+_CRASH = re.compile(
+    r"^Fatal Python error: (Segmentation fault|Aborted|Bus error|Illegal instruction"
+    r"|Floating[- ]point (?:exception|error))$",
+    re.MULTILINE,
+)
+_CRASH_PLACE = re.compile(r'^  File "(.+)", line (\d+) in (.+)$', re.MULTILINE)
+# What PyTorch says of a GPU without memory, in its newer and older words, before a page of advice.
+_OUT_OF_MEMORY = re.compile(
+    r"(?P<kind>[\w.]+): CUDA out of memory\. Tried to allocate (?P<size>[\d.]+ \w+)"
+    r"(?:\. GPU (?P<gpu>\d+) has a total capacity of (?P<total>[\d.]+ \w+)"
+    r" of which (?P<free>[\d.]+ \w+) is free"
+    r"| \(GPU (?P<gpu2>\d+); (?P<total2>[\d.]+ \w+) total capacity; .*?(?P<free2>[\d.]+ \w+) free;)?"
+)
+_INWARD = "See inner exception"  # an exception that only points to the one that it was raised from
 _SIGNAL_HINTS = {
     "SIGKILL": "out of memory?",
     "SIGSEGV": "a crash in native code",
@@ -81,12 +97,16 @@ def signal_name(number: int) -> str:
         return "signal %d" % number
 
 
-def describe_end(code: int, error: str | None) -> str:
-    """How a rank ended, as text: `code` as the operating system gives it, negative for a signal."""
+def describe_end(code: int, error: str | None, place: str | None = None) -> str:
+    """How a rank ended, as text: `code` as the operating system gives it, negative for a signal; `place` is
+    where its Python was then.
+    """
     if code < 0:
         name = signal_name(-code)
         hint = _SIGNAL_HINTS.get(name)
         text = "was killed by %s%s" % (name, ": " + hint if hint else "")
+        if place:
+            text = "%s, in %s" % (text, place)
         # A Python that has failed may still abort in its native threads on the way out; its first error is
         # the cause.
         reports_error = name == "SIGABRT" or name not in _SIGNAL_HINTS
@@ -94,9 +114,33 @@ def describe_end(code: int, error: str | None) -> str:
     return "exited with code %d%s" % (code, ": " + error if error else "")
 
 
+def describe_killed(killed: dict[str, float]) -> str:
+    """What is said of ranks that had not ended when the time of their stop was over, after so many seconds
+    each.
+    """
+    ranks = [str(rank) for rank in sorted(map(int, killed))]
+    more = " and %d more" % (len(ranks) - _MOST_NAMED) if len(ranks) > _MOST_NAMED else ""
+    which = ("rank " if len(ranks) == 1 else "ranks ") + ", ".join(ranks[:_MOST_NAMED]) + more
+    verb = "was" if len(ranks) == 1 else "were"
+    return "%s still ran after %g s and %s killed" % (which, round(max(killed.values()), 1), verb)
+
+
+def find_crash(stderr_tail: bytes) -> str | None:
+    """Where Python was when a signal killed it: function, file and line; None where it does not say."""
+    text = stderr_tail.decode("utf-8", "backslashreplace")
+    crashes = list(_CRASH.finditer(text))
+    place = _CRASH_PLACE.search(text, crashes[-1].end()) if crashes else None
+    return "%s (%s:%s)" % (place[3], "/".join(place[1].split("/")[-2:]), place[2]) if place else None
+
+
 def find_error(stderr_tail: bytes) -> str | None:
-    """The exception in the end of a rank's stderr, or else its last line."""
+    """The exception in the end of a rank's stderr, or else its last line. Of one that only points to an inner
+    one, the inner one.
+    """
     text = _COLOUR.sub("", stderr_tail.decode("utf-8", "backslashreplace"))
+    crash = _CRASH.search(text)
+    if crash:
+        text = text[: crash.start()]  # what follows is where it was, not what was wrong
     lines = [_RANK_PREFIX.sub("", line) for line in text.splitlines()]
     if any("Exception Group Traceback" in line for line in lines):
         lines = [_GROUP_FRAME.sub("", line) for line in lines]
@@ -106,13 +150,36 @@ def find_error(stderr_tail: bytes) -> str | None:
         named = [line.strip() for line in lines if re.match(r"\w*ExceptionGroup: ", line)]
         return named[0] if named else lines[-1].strip()
     starts = [number for number, line in enumerate(lines) if "Traceback (most recent call last)" in line]
-    if starts:
-        boxed = lines[starts[-1]].startswith(_BOX)
-        for line in lines[starts[-1] + 1 :]:
-            if line and not line[0].isspace() and not (boxed and line.startswith(_BOX)):
-                return line.strip()
+    found = None
+    for start in reversed(starts):
+        inner = _exception_below(lines, start)
+        if inner is not None:
+            found = inner
+            if _INWARD not in inner:
+                break
+    if found is not None:
+        return _shortened(found)
     written = [line.strip() for line in lines if line.strip()]
-    return written[-1] if written else None
+    return _shortened(written[-1]) if written else None
+
+
+def _exception_below(lines: list[str], start: int) -> str | None:
+    """The exception of the traceback that begins at a line."""
+    boxed = lines[start].startswith(_BOX)
+    for line in lines[start + 1 :]:
+        if line and not line[0].isspace() and not (boxed and line.startswith(_BOX)):
+            return line.strip()
+    return None
+
+
+def _shortened(error: str) -> str:
+    """An error that is a page of text, in one line."""
+    found = _OUT_OF_MEMORY.search(error)
+    if not found:
+        return error
+    gpu, total, free = (found[name] or found[name + "2"] for name in ("gpu", "total", "free"))
+    room = "; GPU %s has %s, of which %s is free" % (gpu, total, free) if gpu else ""
+    return "%s: CUDA out of memory, tried to allocate %s%s" % (found["kind"], found["size"], room)
 
 
 def find_hint(error: str | None, python: str, in_pod: bool) -> str | None:
@@ -145,7 +212,13 @@ def read_error_file(path: str) -> str | None:
     except (OSError, ValueError, KeyError, TypeError):
         return None
     text = message.get("message") if isinstance(message, dict) else message
-    return str(text).strip().splitlines()[0] if text else None
+    if not text or not str(text).strip():
+        return None
+    first = str(text).strip().splitlines()[0]
+    more = message.get("extraInfo") if isinstance(message, dict) else None
+    if _INWARD in first and isinstance(more, dict):
+        first = find_error(str(more.get("py_callstack") or "").encode()) or first
+    return _shortened(first)
 
 
 def last_lines(tail: bytes) -> list[str]:
@@ -170,6 +243,7 @@ def make_end(
     tail: list[str],
     at: float,
     hint: str | None = None,
+    place: str | None = None,
 ) -> dict[str, Any]:
     """One rank's end, as it is sent to the leader."""
     return {
@@ -181,7 +255,7 @@ def make_end(
         "hint": hint,
         "tail": tail,
         "at": at,
-        "summary": "rank %d %s" % (rank, describe_end(code, error)),
+        "summary": "rank %d %s" % (rank, describe_end(code, error, place)),
         "consequence": is_consequence(code, error),
     }
 

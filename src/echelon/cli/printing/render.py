@@ -169,7 +169,7 @@ def ending(status: Status, recent: Recent | None = None, *, resumable: bool = Fa
     if status.results and (folder / "logs").exists():
         what = "the output as it came, without what was missed," if is_streamed(folder) else "all output"
         notice(f"{what} is in {near(status.results)}/logs")
-    if resumable and status.state in ("failed", "lost", "timed-out"):
+    if resumable and status.state in ("failed", "lost", "timed-out", "stopped"):
         notice(f"`echelon resume {status.name}` starts it again, in the same results")
 
 

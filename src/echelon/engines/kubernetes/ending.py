@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from echelon.engines import reservation
-from echelon.engines.base import current_user
+from echelon.engines.base import stopped_by
 from echelon.engines.kubernetes import control, names, objects, record
 from echelon.engines.kubernetes.client.api import Api
 from echelon.engines.kubernetes.files.results import whereabouts
@@ -25,7 +25,7 @@ from echelon.engines.kubernetes.state import outcome, whole, workers
 from echelon.engines.machine import Submissions
 from echelon.errors import Denied, StateTrouble
 from echelon.model.event import Event
-from echelon.model.pods.grace import grace_in_pods
+from echelon.model.grace import grace_in_pods
 from echelon.model.run import RunRef, StopSignal
 
 _NAMED = 8  # objects of a run that cannot be removed
@@ -45,9 +45,7 @@ def stop_run(
         control.end_jobs(api, whole.left_over(end, stored, view.jobs, view.pods))
         return None
     now = signal == "SIGKILL"
-    stop = replace(
-        stored.stop or Stop(at=round(time.time(), 3), reason=f"stopped by {current_user()}"), now=now
-    )
+    stop = replace(stored.stop or Stop(at=round(time.time(), 3), reason=stopped_by(signal)), now=now)
     if grace is not None:  # counted from the first stop, as upkeep does
         stop = replace(stop, grace=round(time.time() - stop.at, 3) + grace)
     if stored.stop is None or grace is not None:

@@ -11,7 +11,7 @@ from signal import SIGKILL, SIGTERM
 import msgspec
 
 from echelon.engines import durable
-from echelon.engines.base import RunDamaged, current_user
+from echelon.engines.base import RunDamaged, stopped_by
 from echelon.engines.local import processes
 from echelon.engines.local.folder import rundir, store
 from echelon.engines.local.folder.rundir import RunDir
@@ -31,7 +31,7 @@ def stop(folder: RunDir, signal: StopSignal, grace: float | None = None) -> str 
     name = folder.path.name
     if not _is_damaged(folder) and is_over(folder):
         return _could_not_end(name, settle(folder))
-    reason = f"stopped by {current_user()}"
+    reason = stopped_by(signal)
     try:
         asked = {"signal": signal, "now": signal == "SIGKILL", "reason": reason, "grace": grace}
         request = msgspec.json.encode(asked)

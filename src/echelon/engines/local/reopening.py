@@ -32,8 +32,8 @@ def _kept(folder: RunDir) -> RunDir:
 
 
 def reopen(folder: RunDir, again: Record) -> None:
-    """Set aside how the run went, and record it anew; its name, its code and its results stay. The caller holds
-    its lock.
+    """Set aside how the run went, and record it anew; its name, its code and its results stay. The caller
+    holds its lock.
     """
     job = again.job
     needs_code = job.script is not None and job.script.startswith("{code}")

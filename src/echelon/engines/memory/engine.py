@@ -27,7 +27,7 @@ from typing import Any, TypeVar
 
 from echelon.bundle import Bundle
 from echelon.engines.abilities import Sampling
-from echelon.engines.base import Saving, Taken, TakeOver, current_user, run_exists, unknown_run
+from echelon.engines.base import Saving, Taken, TakeOver, run_exists, stopped_by, unknown_run
 from echelon.engines.job_secrets import read_secrets
 from echelon.engines.memory.run import ScriptedRun
 from echelon.engines.memory.sampling import ScriptedSampling
@@ -269,7 +269,7 @@ class MemoryEngine:
         """End the run here: no rank can refuse. One that is interrupted may have something to say."""
         with self._changed:
             run = self._find(ref)
-            reason = f"stopped by {current_user()}"
+            reason = stopped_by(signal)
             if run.record.plan is not None and not run.ended:
                 self._tell(run, "stopping", reason=reason)
                 if signal == "SIGINT":

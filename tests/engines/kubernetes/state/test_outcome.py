@@ -170,6 +170,15 @@ def test_what_ends_by_a_stop_is_stopped(outcome: str) -> None:
     assert (end.outcome, end.exit_code, end.reason) == ("stopped", 143, "stopped by ann")
 
 
+def test_the_leader_says_which_ranks_a_stop_had_to_kill() -> None:
+    told = "stopped by ann; rank 0 still ran after 10 s and was killed"
+    leader = pod(state=ended(193, message=verdict("stopped", 143, reason=told)))
+    stop = {"at": 10.0, "reason": "stopped by ann", "now": False}
+    end = finished_event(stored(stop=stop), [job()], [leader])
+    assert end is not None
+    assert (end.outcome, end.reason) == ("stopped", told)
+
+
 def test_what_succeeded_or_failed_before_the_stop_stays_so() -> None:
     stop = {"at": 10.0, "reason": "stopped by ann", "now": False}
     done = pod(state=ended(0, message=verdict("succeeded", 0)))

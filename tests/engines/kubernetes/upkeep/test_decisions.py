@@ -83,6 +83,8 @@ def test_a_stop_that_was_left_in_the_record_is_carried_out() -> None:
     assert due(view(stop=stop)) == [EndJobs()]
     assert due(view(stop=stop, pods=leads)) == [], "its leader is at it"
     assert due(view(stop={**stop, "at": NOW - 120}, pods=leads)) == [EndJobs()]
+    longer = {**stop, "at": NOW - 120, "grace": 300.0}
+    assert due(view(stop=longer, pods=leads)) == [], "its ranks were given more time"
     assert due(view(stop={**stop, "at": NOW - 1})) == []
     given_up = {"at": NOW - 1, "reason": "no image", "outcome": "failed"}
     assert due(view(stop=given_up)) == [EndJobs()], "the tender that gave up was killed before it ended them"

@@ -12,9 +12,9 @@ from typing import Any
 from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.render.image import image_of
 from echelon.engines.kubernetes.render.volumes import quantity, user_volumes
+from echelon.model.grace import termination_of
 from echelon.model.job import Job, role_named
 from echelon.model.plan import Plan
-from echelon.model.pods.grace import termination_of
 from echelon.model.pods.patch import apply_patch
 from echelon.model.pods.pod import JOB, KUBEFLOW_KIND, PodOptions, Toleration
 from echelon.model.pods.template import merge_under

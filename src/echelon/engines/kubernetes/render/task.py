@@ -20,8 +20,8 @@ from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.record import Shipped
 from echelon.engines.kubernetes.render.payload import parts
 from echelon.engines.task import make_task
+from echelon.model.grace import grace_in_pods
 from echelon.model.plan import Plan
-from echelon.model.pods.grace import grace_in_pods
 from echelon.model.pods.pod import PodOptions
 from echelon.model.run import Record
 

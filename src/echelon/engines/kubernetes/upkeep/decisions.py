@@ -29,8 +29,8 @@ from echelon.engines.kubernetes.upkeep.actions import (
     Withdraw,
 )
 from echelon.model import ends
+from echelon.model.grace import grace_in_pods
 from echelon.model.job import Job
-from echelon.model.pods.grace import grace_in_pods
 from echelon.values import frozen
 
 _STOP_PATIENCE = 25.0  # seconds that the agents have for an orderly end, once the time of a stop is over

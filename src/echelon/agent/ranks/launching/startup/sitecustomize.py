@@ -1,5 +1,6 @@
 """Lets a Python rank write the stacks of its threads to standard error when the agent asks
-(`stuck/stacks.py`), has it write whole lines, and has one that fails under MPI end at once.
+(`stuck/stacks.py`), and where it was when it crashes in native code (since Python 3.14 with the native
+stack); has it write whole lines, and has one that fails under MPI end at once.
 
 Python imports it before the script. It takes itself out of the path and the environment again, and goes on
 with the environment's own `sitecustomize`, so that the script finds everything as without it."""
@@ -27,6 +28,8 @@ def _register() -> None:
         import faulthandler
 
         faulthandler.register(_SIGNAL, file=2, all_threads=True)
+        if not faulthandler.is_enabled():  # of one thread: with those of all, the cause would be far above
+            faulthandler.enable(file=2, all_threads=False)
     except Exception:  # noqa: S110 - a Python without it, or another system: there are no stacks then
         pass
 

@@ -33,7 +33,8 @@ def grace_in_pods(job: Job, roles: tuple[str, ...] = ("worker",)) -> float:
         before = termination_of(job, role)
         after = _seconds(apply_patch(job.pod.patch, {"spec": {FIELD: before}}))
         allowed.append(before if after is None else after)
-    return max(job.grace, float(min(allowed, default=0) - FOR_AGENT))
+    beyond = min(allowed, default=0) - FOR_AGENT
+    return float(beyond) if beyond > math.ceil(job.grace) else job.grace
 
 
 def _seconds(pod: Mapping[str, Any]) -> int | None:
