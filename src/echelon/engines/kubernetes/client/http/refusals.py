@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from echelon.engines.kubernetes.client.http.direct import TooLong
 from echelon.engines.kubernetes.client.http.proxies import without_password
 from echelon.engines.kubernetes.client.kinds import Kind, NotThere
 from echelon.engines.kubernetes.client.login.access import Access
@@ -105,6 +106,8 @@ def unreachable(error: BaseException, access: Access, proxy: str = "") -> Unreac
 
 def _reason(root: BaseException, access: Access) -> tuple[str, str]:
     check = "check the network or VPN, and that this context is the one you mean"
+    if isinstance(root, TooLong):
+        return str(root), "it does not behave as an API server: check its address in the kubeconfig"
     if isinstance(root, ssl.SSLError):
         return _tls_reason(root, access)
     if isinstance(root, socket.gaierror):
