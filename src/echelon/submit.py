@@ -15,6 +15,7 @@ from echelon.preparation.prepare import Prepared
 from echelon.preparation.shipping import check_sending, check_waiting
 from echelon.replacing import free_name
 from echelon.reserving import free_folder
+from echelon.state_home import check_state_home
 
 __all__ = ["Prepared", "submit"]
 
@@ -36,6 +37,7 @@ def submit(
     What can never fit is refused before anything exists. If nothing admits a run that must wait, neither the
     engine nor a caller that stays (`stays`), it starts without a place of its own, and the
     scheduler there makes it wait."""
+    check_state_home()
     job = dataclasses.replace(prepared.job, no_wait=no_wait)
     check_sending(job, prepared.bundle, engine.traits, detach=not stays)
     engine.check(job)
