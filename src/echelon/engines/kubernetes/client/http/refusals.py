@@ -9,6 +9,7 @@ import errno
 import re
 import socket
 import ssl
+from shlex import quote
 from typing import Any
 
 import msgspec
@@ -240,25 +241,30 @@ def _forbidden(message: str, request: Request, access: Access) -> EchelonError:
 def role_commands(user: str, verb: str, request: Request) -> str:
     """The commands with which an administrator allows a request."""
     if user.startswith(SERVICE_ACCOUNT):
-        subject = f"--serviceaccount={user.removeprefix(SERVICE_ACCOUNT)}"
+        subject = f"--serviceaccount={quote(user.removeprefix(SERVICE_ACCOUNT))}"
     else:
-        subject = f"--user={user}"
+        subject = f"--user={quote(user)}"
     name = "echelon-" + re.sub(r"[^a-z0-9]+", "-", f"{verb}-{request.resource}".lower()).strip("-")
     if not request.place:
-        what = f"--resource={request.resource}" if request.kind else f"--non-resource-url={request.path}"
+        what = (
+            f"--resource={request.resource}" if request.kind else f"--non-resource-url={quote(request.path)}"
+        )
         return (
-            f"kubectl create clusterrole {name} --verb={verb} {what} && "
+            f"kubectl create clusterrole {name} --verb={quote(verb)} {what} && "
             f"kubectl create clusterrolebinding {name} --clusterrole={name} {subject}"
         )
+    place = quote(request.place)
     return (
-        f"kubectl -n {request.place} create role {name} --verb={verb} --resource={request.resource} && "
-        f"kubectl -n {request.place} create rolebinding {name} --role={name} {subject}"
+        f"kubectl -n {place} create role {name} --verb={quote(verb)} --resource={request.resource} && "
+        f"kubectl -n {place} create rolebinding {name} --role={name} {subject}"
     )
 
 
 def _missing_hint(message: str, request: Request) -> str:
     if re.search(r'namespaces "[^"]*" not found', message):
-        return f"`kubectl create namespace {request.place}` makes it, or choose another with --namespace"
+        return (
+            f"`kubectl create namespace {quote(request.place)}` makes it, or choose another with --namespace"
+        )
     return "check the name, the namespace and the context"
 
 
