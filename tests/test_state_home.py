@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import shlex
 import subprocess
 from collections.abc import Callable
@@ -69,6 +70,22 @@ def test_a_folder_that_others_may_write_to_is_refused(
     assert state_home() == tmp_path / "link"
     folder.chmod(0o777)
     with pytest.raises(StateTrouble):
+        state_home()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder to any group")
+def test_a_group_that_a_kubelet_gave_a_volume_to(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("ECHELON_HOME", str(tmp_path))
+    os.chown(tmp_path, os.geteuid(), 54321)  # which no user has
+    tmp_path.chmod(0o2770)
+    assert state_home() == tmp_path
+    tmp_path.chmod(0o770)
+    with pytest.raises(StateTrouble, match="others may write"):
+        state_home()
+    another = next(user for user in pwd.getpwall() if user.pw_uid != os.geteuid())
+    os.chown(tmp_path, os.geteuid(), another.pw_gid)
+    tmp_path.chmod(0o2770)
+    with pytest.raises(StateTrouble, match="others may write"):
         state_home()
 
 

@@ -43,12 +43,29 @@ def _check_owned(folder: Path) -> None:
             "taken for yours",
             hint=f"set ECHELON_HOME to a folder of your own, or unset it; `ls -ld {name}` shows whose it is",
         )
-    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and folder.is_dir():
+    by_group = found.st_mode & stat.S_IWGRP and not _is_on_volume(found)
+    if found.st_mode & stat.S_IWOTH or by_group:
         raise StateTrouble(
             f"others may write to the state folder {folder} (mode {stat.S_IMODE(found.st_mode):o}), and "
             "echelon runs what is in it",
             hint=f"`chmod go-w {name}` lets only you write; or set ECHELON_HOME to another folder",
         )
+
+
+def _is_on_volume(found: os.stat_result) -> bool:
+    """Whether a group may write because a kubelet has given it the whole volume (`fsGroup`): with the bit
+    that hands the group on, and no other user in it.
+    """
+    import grp
+    import pwd
+
+    try:
+        members = grp.getgrgid(found.st_gid).gr_mem
+    except KeyError:
+        members = []
+    others = (user for user in pwd.getpwall() if user.pw_uid != found.st_uid)
+    shared = any(user.pw_gid == found.st_gid or user.pw_name in members for user in others)
+    return bool(found.st_mode & stat.S_ISGID) and not shared
 
 
 def named_state_home() -> Path:
