@@ -51,7 +51,7 @@ the options of each.
 | variable | meaning |
 |---|---|
 | `ECHELON_ON` | `local` or `k8s`: where runs are, unless `--on` says so |
-| `ECHELON_HOME` | the folder of this machine's runs (default `~/.local/state/echelon`) |
+| `ECHELON_HOME` | this machine's runs (default `~/.local/state/echelon`), writable by you alone |
 | `KUBECONFIG` | as for kubectl |
 
 What a script finds in its own environment is in [script-contract.md](script-contract.md).

@@ -24,9 +24,9 @@ def free_folder(folder: Path, name: str, engine: Engine) -> None:
         return
     try:
         ref = parse_uri(owner.run, LOCAL)
-        if _is_own(ref, name, engine):
-            return
-        goes_on = _goes_on(ref, owner)
+        if ref.name == name and _is_there(ref, engine):
+            return  # the run itself: its submission was cut off, or it is resumed
+        goes_on = _goes_on(ref, owner, engine)
     except UnknownRun:
         goes_on = False
     except EchelonError as error:
@@ -40,14 +40,14 @@ def free_folder(folder: Path, name: str, engine: Engine) -> None:
     reservation.withdraw(folder, owner)
 
 
-def _is_own(ref: RunRef, name: str, engine: Engine) -> bool:
-    """Whether it is the run itself, whose submission was cut off, or which is resumed."""
-    here = engine.where
-    return (ref.name, ref.context or "", ref.namespace or "") == (name, here.context, here.namespace)
-
-
-def _goes_on(ref: RunRef, owner: Owner) -> bool:
-    engine = choose_engine(ref.engine, context=ref.context, namespace=ref.namespace)
+def _goes_on(ref: RunRef, owner: Owner, engine: Engine) -> bool:
+    if not _is_there(ref, engine):
+        engine = choose_engine(ref.engine, context=ref.context, namespace=ref.namespace)
     if engine.read(ref).created != owner.created:
         return False  # another run of that name
     return not any(event.kind == "finished" for event in engine.events(ref))
+
+
+def _is_there(ref: RunRef, engine: Engine) -> bool:
+    """Whether a run elsewhere is where this engine is."""
+    return engine.traits.remote and engine.where == (ref.context or "", ref.namespace or "")

@@ -14,6 +14,7 @@ from echelon.model.job import Job
 from echelon.model.run import Record, RunRef
 from echelon.model.status import FINAL, Status
 from echelon.reserving import free_folder
+from echelon.state_home import check_state_home
 
 
 def resume(
@@ -24,6 +25,7 @@ def resume(
 
     A resumption that was cut off is taken up by the next: the run is ended as before, or recorded and not yet
     started."""
+    check_state_home()
     _check(status)
     record = engine.read(ref)
     job = replace(_next_job(record, status), no_wait=no_wait)

@@ -16,6 +16,7 @@ from echelon.preparation.prepare import Prepared
 from echelon.preparation.shipping import check_sending, check_waiting, is_sent
 from echelon.replacing import free_name
 from echelon.reserving import free_folder
+from echelon.state_home import check_state_home
 from echelon.values import frozen
 
 __all__ = ["Beside", "Prepared", "submit"]
@@ -53,6 +54,7 @@ def submit(
 
     Code that is too large to be recorded is sent when the first worker has started: by a caller that stays,
     else here, so that this call takes until then; `sending` is told of it."""
+    check_state_home()
     job = dataclasses.replace(prepared.job, no_wait=no_wait)
     check_sending(job, prepared.bundle, engine.traits)
     engine.check(job, beside.named if beside is not None else ())

@@ -90,3 +90,20 @@ def test_a_tree_that_cannot_be_forced_to_disk_is_an_error(tmp_path: Path) -> Non
     os.close(closed)
     with pytest.raises(OSError, match="Bad file descriptor"):
         durable._sync_file_system(closed)
+
+
+def test_a_folder_and_those_above_it_are_the_users_alone(tmp_path: Path) -> None:
+    before = os.umask(0o002)  # as systems have it where every user has a group
+    try:
+        durable.make_folder(tmp_path / "state" / "started" / "x")
+    finally:
+        os.umask(before)
+    for each in ("state", "state/started", "state/started/x"):
+        assert (tmp_path / each).stat().st_mode & 0o777 == 0o700
+
+
+def test_half_a_line_ends_before_the_next(tmp_path: Path) -> None:
+    file = tmp_path / "events"
+    file.write_bytes(b'{"kind": "recorded"}\n{"ki')
+    durable.append_line(file, b'{"kind": "queued"}\n')
+    assert file.read_bytes() == b'{"kind": "recorded"}\n{"ki\n{"kind": "queued"}\n'

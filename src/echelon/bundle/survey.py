@@ -32,7 +32,7 @@ from echelon.bundle.links import aim
 from echelon.bundle.project import check_root, holds, nearest
 from echelon.bundle.withheld import RESULTS, Why, Withheld, looks_secret, why_file, why_folder
 from echelon.errors import CannotShip, InvalidJob, StateTrouble
-from echelon.state_home import state_home
+from echelon.state_home import named_state_home
 from echelon.values import frozen
 
 # The agent leaves this file in unpacked code. A run started in there must not ship it.
@@ -200,7 +200,7 @@ def _entries(root: Path, folder: str) -> list[os.DirEntry[str]]:
 def _state_folder() -> frozenset[str]:
     """echelon's own folder, which has what earlier runs shipped; if it is a link, its target, too."""
     try:
-        home = state_home()
+        home = named_state_home()
         return frozenset({str(home.parent.resolve() / home.name), str(home.resolve())})
     except (StateTrouble, OSError, RuntimeError):  # there is none, or its links lead nowhere
         return frozenset()

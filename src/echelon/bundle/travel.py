@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from shlex import quote
 
 from echelon.bundle.archive import Bundle
 from echelon.bundle.project import find_project
@@ -44,7 +45,7 @@ def notes_on_travel(bundle: Bundle) -> tuple[str, ...]:
     if other:
         notes.append(f"left out: {', '.join(other)}; --include ships what it names")
     secrets = [each.path for each in bundle.withheld if each.why == "secret"]
-    notes += [f"{path} looks like a secret: left out; --include {path} ships it" for path in secrets]
+    notes += [f"{path} looks like a secret: left out; --include {quote(path)} ships it" for path in secrets]
     return tuple(notes)
 
 
@@ -90,11 +91,12 @@ def why_missing(error: str, withheld: Sequence[Withheld], folder: str, project: 
                 if f"{inside}/".startswith(f"{each.path.rstrip('/')}/") and (project / inside).exists():
                     why = f"{each.why} names it" if each.why.startswith(".") else "it was left out"
                     where = inside if _stands_in(project) else project / inside
-                    return f"{where} is here and was not shipped, for {why}: --include {each.path} ships it"
+                    ships = f"--include {quote(each.path)} ships it"
+                    return f"{where} is here and was not shipped, for {why}: {ships}"
         if path.startswith("/") and Path(path).exists():
             return (
                 f"{path} is on this machine, whose files no worker sees: put it on a volume "
-                f"(`echelon cp {path} pvc:NAME`, then --mount pvc:NAME:/PATH), or into the project"
+                f"(`echelon cp {quote(path)} pvc:NAME`, then --mount pvc:NAME:/PATH), or into the project"
             )
     return None
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import io
 import sys
+from shlex import quote
 
 import click
 
@@ -95,7 +96,7 @@ class LazyGroup(click.Group):
                 ctx.fail(f"No such command {args[0]!r}. That is: echelon {_ELSEWHERE[args[0]]}")
             near = difflib.get_close_matches(args[0], COMMANDS, n=1)
             if not near and args[0].endswith(".py"):
-                ctx.fail(f"No such command {args[0]!r}. To train it: echelon run {args[0]}")
+                ctx.fail(f"No such command {args[0]!r}. To train it: echelon run {quote(args[0])}")
             ctx.fail(f"No such command {args[0]!r}." + (f" Did you mean {near[0]!r}?" if near else ""))
         return super().resolve_command(ctx, args)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
+from shlex import quote
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, get_args, get_origin
 
@@ -133,7 +134,7 @@ def target_of(options: Mapping[str, Any]) -> Target:
 
 def place_of(options: Mapping[str, Any]) -> str:
     """The same as the user has typed it, for a command that is suggested."""
-    return "".join(f" --{name} {value}" for name, value in where(options).items() if value)
+    return "".join(f" --{name} {quote(str(value))}" for name, value in where(options).items() if value)
 
 
 def find_run(name: str | None, options: Mapping[str, Any], *, keep_stdin: bool = False) -> Run:

@@ -71,7 +71,7 @@ def append_line(path: Path, line: bytes) -> None:
 def make_folder(path: Path) -> None:
     """Make a folder, and those above it, for the user alone."""
     if not path.is_dir():
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_folder(path.parent)
         path.mkdir(exist_ok=True, mode=0o700)
         sync_folder(path.parent)
 

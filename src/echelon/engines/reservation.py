@@ -18,7 +18,7 @@ from typing import Self
 
 from echelon.agent.files.tree import MARKER
 from echelon.errors import StateTrouble, from_os_error
-from echelon.state_home import state_home
+from echelon.state_home import named_state_home
 from echelon.values import frozen
 
 RUNS = "runs"
@@ -187,7 +187,7 @@ def describe(owner: Owner) -> str:
 
 def _own_state() -> str:
     with suppress(StateTrouble):
-        return str(state_home())
+        return str(named_state_home())
     return ""
 
 

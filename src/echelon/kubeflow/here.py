@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from echelon.errors import InvalidJob
@@ -51,7 +52,9 @@ def parse_maps(texts: Sequence[str], folder: Path) -> dict[str, str]:
             raise InvalidJob("map", text, "is not /PATH=FOLDER", hint=hint)
         target = folder / expanded(outside)
         if not target.exists():
-            raise InvalidJob("map", text, "names nothing on this machine", hint=f"mkdir -p {outside}")
+            raise InvalidJob(
+                "map", text, "names nothing on this machine", hint=f"mkdir -p {quote(str(expanded(outside)))}"
+            )
         found[inside.rstrip("/") or "/"] = str(target.resolve())
     return found
 

@@ -115,7 +115,8 @@ class Event:
     node: str | None = None
     released: float | None = None  # of an end: when the last worker had left, and its GPUs were free
     results: Literal["gone"] | None = None  # of an end: no copy of the results is left
-    missing: tuple[str, ...] | None = None  # of an end: what of the results is lost, a sentence per worker
+    # Of an end: what of the results is lost, a sentence per worker; of a note: what lacks lines from now on.
+    missing: tuple[str, ...] | None = None
     fetched_to: str | None = None  # of an end: the folder that has the results, after its machine's name
     version: str | None = None  # of the agent
     trouble: str | None = None  # of `waiting`: the kind of what is waited for; "untended" needs a command

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from shlex import quote
 
 from echelon.bundle.project import find_project
 from echelon.errors import InvalidJob
@@ -26,14 +27,17 @@ def check_script(script: Path, folder: Path) -> None:
     if not full.exists():
         raise InvalidJob("script", str(script), "does not exist", hint=_instead_of(script, full))
     if script.suffix == ".ipynb":
-        hint = f"`echelon notebook run {script}` runs it; `echelon.run(function)` in it trains a function"
+        runs = f"`echelon notebook run {quote(str(script))}` runs it"
+        hint = f"{runs}; `echelon.run(function)` in it trains a function"
         raise InvalidJob("script", str(script), "is a notebook", hint=hint)
     if script.suffix in (".yaml", ".yml", ".json"):
-        raise InvalidJob("script", str(script), "is not a script", hint=f"a job file is run with -f {script}")
+        raise InvalidJob(
+            "script", str(script), "is not a script", hint=f"a job file is run with -f {quote(str(script))}"
+        )
     if full.is_dir() and not (full / "__main__.py").exists():
         raise InvalidJob("script", str(script), "is a folder", hint="name a file in it, or use -m MODULE")
     if not os.access(full, os.R_OK):
-        raise InvalidJob("script", str(script), "cannot be read", hint=f"chmod +r {script}")
+        raise InvalidJob("script", str(script), "cannot be read", hint=f"chmod +r {quote(str(script))}")
     if not script.suffix.startswith(".py") and full.is_file() and script.suffix not in _SHELL_SCRIPTS:
         _check_python_script(script, full)
 
@@ -45,7 +49,7 @@ def _instead_of(script: Path, full: Path) -> str:
     stems = [path.stem for path in _siblings(full)]
     if script.name == str(script) and script.name not in stems and shutil.which(script) is not None:
         alone = "`echelon run SCRIPT`, or " if script.name.startswith("python") else ""
-        return f"it is a program: {alone}`echelon run -- {script} ...`"
+        return f"it is a program: {alone}`echelon run -- {quote(str(script))} ...`"
     import difflib
 
     near = difflib.get_close_matches(script.stem, stems, n=1, cutoff=0.7)
@@ -68,9 +72,9 @@ def _check_python_script(script: Path, full: Path) -> None:
     zipped = first.startswith(b"PK")  # which Python runs by its __main__.py
     if zipped or (b"\0" not in first and (not first.startswith(b"#!") or b"python" in first)):
         return
-    path = str(script) if "/" in str(script) else f"./{script}"
+    path = quote(str(script) if "/" in str(script) else f"./{script}")
     if first.startswith(b"#!") and not os.access(full, os.X_OK):
-        path = f"{first[2:].decode('utf-8', 'replace').strip()} {script}"
+        path = f"{first[2:].decode('utf-8', 'replace').strip()} {quote(str(script))}"
     hint = f"`echelon run -- {path}` runs any program"
     raise InvalidJob("script", str(script), "is not a Python script", hint=hint)
 

@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import PurePosixPath
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from echelon.errors import InvalidJob
@@ -129,7 +130,7 @@ def notes_on_paths(job: Job) -> tuple[str, ...]:
     """Which output paths stay behind, for the user to read before the run starts."""
     return tuple(
         f"what the script writes to {path} stays in its pod; {{output}}/... is fetched, and so is "
-        f"--collect {path}"
+        f"--collect {quote(path)}"
         for path in paths_that_stay(job)
     )
 

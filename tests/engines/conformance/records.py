@@ -214,6 +214,15 @@ class RecordConformance:
         assert harness.read_result(results, "notes.txt") == b"all is well"
         assert "the end" in [line.text for line in again.logs()]
 
+    def test_results_belong_to_one_run_at_a_time(self, harness: Harness) -> None:
+        first = start(harness, "lasts.py", name="first")
+        results = harness.engine.read(ref_of(first)).results
+        with pytest.raises(StateTrouble, match=r"is in use: run .*first") as caught:
+            start(harness, "talks.py", name="second", results=results, resume=True)
+        assert "--results" in caught.value.hint
+        assert [each.name for each in harness.engine.runs()] == ["first"]
+        first.stop()
+
     def test_a_run_that_never_started_can_be_removed(self, harness: Harness) -> None:
         engine, job = harness.engine, harness.job("talks.py")
         Run(engine.record(job, None), engine).remove()

@@ -114,8 +114,11 @@ def find_start_hint(program: str, error: Exception, cwd: str, in_pod: bool) -> s
     if "/" not in program or not os.path.isfile(path):
         return None
     if isinstance(error, PermissionError):
-        script = "`echelon run %s` runs it with Python; " % program if program.endswith(".py") else ""
-        return "%schmod +x %s lets it be executed" % (script, program)
+        from shlex import quote
+
+        word = quote(program)
+        script = "`echelon run %s` runs it with Python; " % word if program.endswith(".py") else ""
+        return "%schmod +x %s lets it be executed" % (script, word)
     if getattr(error, "errno", None) == errno.ENOEXEC:
         return "its first line must name the program that runs it, as in #!/bin/sh"
     return None

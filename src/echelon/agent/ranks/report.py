@@ -190,7 +190,9 @@ def find_hint(error: str | None, python: str, in_pod: bool) -> str | None:
         if in_pod:
             return "%s; --image chooses another image, --pip %s installs it" % (where, missing[1])
         if python != sys.executable and has_installed(missing[1]):
-            return "%s; that of echelon has it: --python %s" % (where, sys.executable)
+            from shlex import quote
+
+            return "%s; that of echelon has it: --python %s" % (where, quote(sys.executable))
         return "%s; --python runs the ranks with another Python" % where
     if _NO_GPU.search(error or ""):
         asked = ": --gpus N asks for some" if in_pod else ""

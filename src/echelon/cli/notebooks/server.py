@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -85,7 +86,7 @@ def up(name: str | None, volume: str, dry_run: bool, **options: Any) -> int:
     if (options["format"] or "text") != "text":
         render.data(found, options["format"])
     else:
-        more = "" if name is None else f" --name {name}"
+        more = "" if name is None else f" --name {quote(name)}"
         say(f"{found.image} is up; `echelon notebook open{more}` brings it here, `down{more}` removes it")
     return 0
 

@@ -32,6 +32,7 @@ from echelon.engines.job_secrets import read_secrets
 from echelon.engines.memory.run import ScriptedRun
 from echelon.engines.memory.sampling import ScriptedSampling
 from echelon.engines.memory.script import Act, Happening, Program, interrupt, one_node, perform, sample
+from echelon.engines.reservation import Owner, in_use
 from echelon.errors import InvalidJob, StateTrouble
 from echelon.model import ends
 from echelon.model.copy import LeftOut
@@ -130,6 +131,10 @@ class MemoryEngine:
                 del self._runs[job.name]  # stopped before it began: it begins again
             if job.name in self._runs:
                 raise run_exists(job.name, resume=job.resume)
+            for other in self._runs.values():
+                if other.record.results == results and not other.ended:
+                    owner = Owner(run=str(other.record.ref), created=other.record.created)
+                    raise in_use(Path(results), owner)
             if self.results.get(results) and not job.resume:
                 hint = "--resume goes on in it; --results chooses another"
                 raise StateTrouble(f"the results folder {results} is not empty", hint=hint)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from shlex import quote
 
 from echelon.errors import Denied, EchelonError, Refused, Unavailable
 from echelon.image.reference import HUB, Reference
@@ -82,8 +83,8 @@ def token_refusal(
 
 def log_in(registry: str) -> str:
     """The command that stores a login where echelon finds it."""
-    name = "" if registry == HUB else f" {registry}"
-    return f"log in with `docker login{name}` or `podman login {registry}`"
+    name = "" if registry == HUB else f" {quote(registry)}"
+    return f"log in with `docker login{name}` or `podman login {quote(registry)}`"
 
 
 def _of(credential: Credential | None) -> str:

@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from echelon.errors import EchelonError, InvalidJob, StateTrouble, from_os_error
@@ -127,7 +128,9 @@ def write_tags(path: Path, number: int, change: Callable[[Tags], Tags]) -> Tags:
         raise InvalidNotebook(Place(cell=number), "there is no such cell", hint=f"they are 1 to {len(cells)}")
     if cells[number].get("cell_type") != "code":
         raise InvalidNotebook(
-            Place(cell=number), "it holds no code", hint=f"`echelon notebook show {path}` lists the cells"
+            Place(cell=number),
+            "it holds no code",
+            hint=f"`echelon notebook show {quote(str(path))}` lists the cells",
         )
     changed = change({at: _tags(cell) for at, cell in cells.items() if cell.get("cell_type") == "code"})
     for at, tags in changed.items():
@@ -159,7 +162,7 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         document = json.loads(text)
     except ValueError as error:
-        hint = f"`echelon run {path}` runs a script" if path.suffix == ".py" else _BROKEN
+        hint = f"`echelon run {quote(str(path))}` runs a script" if path.suffix == ".py" else _BROKEN
         raise InvalidNotebook(str(path), f"it is not JSON: {error}", hint=hint) from None
     _check(document, path)
     assert isinstance(document, dict)

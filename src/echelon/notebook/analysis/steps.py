@@ -10,6 +10,7 @@ import ast
 import difflib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from shlex import quote
 from typing import Any
 
 from echelon.notebook.analysis.cells import Cell, InvalidNotebook, Notebook, Place, refuse
@@ -82,7 +83,7 @@ def gather_steps(notebook: Notebook, values: Mapping[str, Any] | None = None) ->
         raise InvalidNotebook(
             str(notebook.path),
             "it has no step",
-            hint=f"tag a cell: `echelon notebook tag {notebook.path} CELL step:train`",
+            hint=f"tag a cell: `echelon notebook tag {quote(str(notebook.path))} CELL step:train`",
         )
     defaults = read_tag_list(notebook.about.step_tags, "steps_defaults of the notebook's metadata")
     refuse(list(_settle_order(steps)))

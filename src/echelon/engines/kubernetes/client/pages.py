@@ -15,10 +15,12 @@ from echelon.engines.decoding import decode, decoder_of
 from echelon.engines.kubernetes.client.answers import no_api_server
 from echelon.engines.kubernetes.client.http.refusals import Gone
 from echelon.engines.kubernetes.client.login.access import Access
+from echelon.errors import Unreachable
 
 P = TypeVar("P")
 T = TypeVar("T")
 _PAGE = 100
+_MOST_PAGES = 20_000  # two million objects
 
 
 class _Mark(msgspec.Struct):
@@ -50,9 +52,14 @@ def read_pages(fetch: Callable[[int, str], P], mark_of: Callable[[P], str], size
             found, mark, limit = [], "", 0  # the token expired: read all at once
             continue
         found.append(page)
-        mark = mark_of(page)
+        before, mark = mark, mark_of(page)
         if not mark:
             return found
+        if mark == before or len(found) >= _MOST_PAGES:
+            raise Unreachable(
+                f"the API server's list has no end: {len(found)} pages have come",
+                hint="it does not behave as an API server: check its address in the kubeconfig",
+            )
 
 
 def read_shapes(page: Callable[[int, str], bytes], shape: type[T], access: Access) -> list[T]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from echelon.engines.kubernetes.diagnose.cluster_events import ClusterEvent, Events
@@ -36,7 +37,7 @@ def claim_trouble(
             kind="claim",
             text=f"volume claim {name}, which {{who}} would mount, does not exist",
             workers=(worker,),
-            hint=f"`echelon volume create {name}` makes one; `echelon volume ls` shows what there is",
+            hint=f"`echelon volume create {quote(name)}` makes one; `echelon volume ls` shows what there is",
             healable=False,
             since=since,
         )
@@ -89,7 +90,7 @@ def _unbound(
         hint = (
             "`kubectl get storageclass` shows what there is; make the claim again with one of them"
             if missing
-            else f"`kubectl describe pvc {name}` has more; another storage class may serve"
+            else f"`kubectl describe pvc {quote(name)}` has more; another storage class may serve"
         )
         return Finding(
             kind="claim",
@@ -114,7 +115,7 @@ def _unbound(
             text=f"{{who}} cannot start before volume claim {name} has its volume, which is being made",
             workers=(worker,),
             hint=f"if that goes on, is the provisioner of class {kind_of} at work?"
-            f" `kubectl describe pvc {name}`",
+            f" `kubectl describe pvc {quote(name)}`",
             since=begun,
         )
     if reason in ("WaitForFirstConsumer", "WaitForPodScheduled"):
@@ -123,6 +124,6 @@ def _unbound(
         kind="volume",
         text=f"{{who}} cannot start before volume claim {name} is bound to a volume",
         workers=(worker,),
-        hint=f"`kubectl describe pvc {name}` says what it waits for",
+        hint=f"`kubectl describe pvc {quote(name)}` says what it waits for",
         since=begun,
     )

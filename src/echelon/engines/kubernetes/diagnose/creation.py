@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from echelon.engines.kubernetes.diagnose.cluster_events import ClusterEvent, Events, last_of
@@ -110,7 +111,7 @@ def _read_refusal(message: str) -> tuple[Kind, str, str, bool]:
         return (
             "refused",
             f"service account {found['name']} does not exist in the namespace",
-            f"`kubectl create serviceaccount {found['name']}`, or name another with --service-account",
+            f"`kubectl create serviceaccount {quote(found['name'])}`, or name another with --service-account",
             False,
         )
     if found := _PRIORITY.search(message):
@@ -152,7 +153,7 @@ def _quota(found: re.Match[str]) -> tuple[Kind, str, str, bool]:
     ]
     # What exceeds the whole quota will not fit when others have ended, either.
     never = any(_exceeds(amount, limits.get(name)) for name, amount in asked.items())
-    look = f"`kubectl describe quota {found['name']}` shows it"
+    look = f"`kubectl describe quota {quote(found['name'])}` shows it"
     hint = (
         f"ask for less for each worker, or ask an administrator for more; {look}"
         if never

@@ -5,6 +5,7 @@ Kueue makes a Workload for every job that carries its label, and reports on it i
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from shlex import quote
 from typing import Any
 
 from echelon.engines.kubernetes import names
@@ -42,7 +43,7 @@ def find_waiting(jobs: Iterable[Object], workloads: Iterable[Object]) -> Trouble
             worker=None,
             kind="queue",
             sentence=f"queued in Kueue's queue {queue}: {reason_of(mine)}",
-            hint=unseen or f"kubectl describe localqueue {queue}",
+            hint=unseen or f"kubectl describe localqueue {quote(queue)}",
         )
     return None
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from echelon.engines.kubernetes.diagnose.cluster_events import ClusterEvent, last_of
@@ -230,7 +231,7 @@ def _volume_named(pod: Object, name: str) -> str:
 
 
 def _created(kind: str, name: str) -> str:
-    return f"secret generic {name} ..." if kind == "secret" else f"configmap {name} ..."
+    return f"{'secret generic' if kind == 'secret' else 'configmap'} {quote(name)} ..."
 
 
 def _image(pod: Object) -> str:

@@ -7,6 +7,7 @@ becomes a line that says so."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from shlex import quote
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from echelon.engines.kubernetes.client.identity import user_name
@@ -51,7 +52,8 @@ def _look(api: Api, image: str | None, user: str, workers: int) -> Iterator[Find
             level="missing",
             what="namespace",
             found=f"{api.namespace} does not exist",
-            fix=f"anything: kubectl create namespace {api.namespace}, or choose another with --namespace",
+            fix=f"anything: kubectl create namespace {quote(api.namespace)}, or choose another with "
+            "--namespace",
         )
         return
     yield Finding(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from shlex import quote
 from typing import Any, Literal
 
 from echelon.engines.kubernetes import names
@@ -60,7 +61,7 @@ def check_policies(
         level="degraded",
         what=what,
         found="; ".join(troubles),
-        fix=f"runs with several workers: echo '{allow}' | kubectl -n {namespace} apply -f -",
+        fix=f"runs with several workers: echo '{allow}' | kubectl -n {quote(namespace)} apply -f -",
     )
 
 

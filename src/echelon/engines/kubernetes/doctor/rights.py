@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from shlex import quote
 from typing import Any, Literal
 
 from echelon.engines.kubernetes.client.kinds import KINDS
@@ -222,15 +223,13 @@ def grant_command(need: Need, verbs: Sequence[str], namespace: str, user: str) -
             f"kubectl create clusterrolebinding {name} --clusterrole={name} {who}"
         )
     return (
-        f"kubectl -n {namespace} create role {name} --verb={','.join(verbs)} --resource={resource} && "
-        f"kubectl -n {namespace} create rolebinding {name} --role={name} {who}"
+        f"kubectl -n {quote(namespace)} create role {name} --verb={','.join(verbs)} --resource={resource} && "
+        f"kubectl -n {quote(namespace)} create rolebinding {name} --role={name} {who}"
     )
 
 
 def _subject(user: str) -> str:
-    import shlex
-
     prefix = "system:serviceaccount:"
     if user.startswith(prefix):
-        return f"--serviceaccount={user.removeprefix(prefix)}"
-    return f"--user={shlex.quote(user or 'USER')}"
+        return f"--serviceaccount={quote(user.removeprefix(prefix))}"
+    return f"--user={quote(user or 'USER')}"

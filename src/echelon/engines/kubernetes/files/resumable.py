@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
+from shlex import quote
 
 from echelon.bundle import Bundle
 from echelon.engines.kubernetes.record import Stored
@@ -19,8 +20,8 @@ def resumable_code(stored: Stored, home: Path, code: bytes | None, *, began: boo
         raise StateTrouble(
             f"run {job.name!r} cannot be resumed: its results are not on a volume but in {home}, which its "
             "pods cannot read",
-            hint=f"copy them to one, `echelon cp {home} pvc:CLAIM`, and run it again with --output pvc:CLAIM "
-            "--resume",
+            hint=f"copy them to one, `echelon cp {quote(str(home))} pvc:CLAIM`, and run it again with "
+            "--output pvc:CLAIM --resume",
         )
     if not job.snapshot:
         return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from shlex import quote
 from typing import Any
 
 from echelon.engines.kubernetes import names
@@ -62,7 +63,7 @@ def read_volume(api: Api, name: str) -> Volume:
             "volume",
             name,
             f"is not in namespace {api.namespace}",
-            hint=f"{there}; `echelon volume create {name} --size 10Gi` makes it",
+            hint=f"{there}; `echelon volume create {quote(name)} --size 10Gi` makes it",
         )
     return found[name]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from functools import partial
+from shlex import quote
 
 from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.client.api import Api, NotThere
@@ -44,7 +45,7 @@ def objects_named(job: Job) -> Iterator[Named]:
     claims |= {pod.code_volume.claim: "--code-volume"} if pod.code_volume is not None else {}
     claims |= {pod.output.claim: "--output"} if pod.output is not None and pod.output.claim else {}
     for name, flag in claims.items():
-        made = f"`echelon volume create {name}` makes one; `echelon volume ls` {_HERE}"
+        made = f"`echelon volume create {quote(name)}` makes one; `echelon volume ls` {_HERE}"
         yield Named(kind=_CLAIM, name=name, flag=flag, words="volume claim", hint=made)
     if pod.output is not None and pod.output.storage_class:
         yield _plain("StorageClass", pod.output.storage_class, "--output", "storage class")
@@ -54,7 +55,7 @@ def objects_named(job: Job) -> Iterator[Named]:
         elif each.kind == "secret":
             yield _plain("Secret", each.source, "--mount", "Secret")
     for name in pod.pull_secrets:
-        hint = f"`kubectl create secret docker-registry {name} ...` makes it"
+        hint = f"`kubectl create secret docker-registry {quote(name)} ...` makes it"
         yield Named(kind="Secret", name=name, flag="--pull-secret", words="Secret", hint=hint)
     if pod.service_account:
         yield _plain("ServiceAccount", pod.service_account, "--service-account", "service account")
@@ -103,7 +104,7 @@ def check_priority(api: Api, job: Job) -> None:
         return
     most = most_priority(found)
     if most is not None and job.priority > most:
-        allow = f"kubectl annotate namespace {api.namespace} {names.MOST_PRIORITY}={job.priority}"
+        allow = f"kubectl annotate namespace {quote(api.namespace)} {names.MOST_PRIORITY}={job.priority}"
         raise InvalidJob(
             "priority",
             job.priority,
@@ -127,7 +128,7 @@ def check_queue(api: Api, job: Job) -> None:
     except Denied:
         return
     if not there:
-        listed = f"`kubectl get localqueues -n {api.namespace}` {_HERE}"
+        listed = f"`kubectl get localqueues -n {quote(api.namespace)}` {_HERE}"
         raise Unavailable(
             f"--queue: Kueue has no LocalQueue {queue} in namespace {api.namespace}", hint=listed
         )

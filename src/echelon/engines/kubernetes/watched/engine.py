@@ -12,6 +12,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, NoReturn
 
 from echelon.engines.base import Saving, TakeOver
@@ -171,7 +172,7 @@ class WatchedJobs:
         address = parse_address(ref.name)
         seen = self._see(ref)
         if end_of(seen) is None:
-            hint = f"`echelon stop {self._full(ref)}` suspends it first"
+            hint = f"`echelon stop {quote(str(self._full(ref)))}` suspends it first"
             raise StateTrouble(f"job {ref.name!r} has not ended", hint=hint)
         self.api.delete(self._resource(address), address.name, uid=str(seen.job["metadata"]["uid"]))
         return ()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from shlex import quote
+
 from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.client.api import Api, NotThere, Object
 from echelon.engines.kubernetes.diagnose.kueue import queue_of, workloads_of
@@ -24,5 +26,6 @@ def hold_back(api: Api, job: Object) -> None:
         kind, name = str(job.get("kind", "job")).lower(), job["metadata"]["name"]
         raise Denied(
             f"Kueue would start it again, and you may not change its Workload: {error.message}",
-            hint=f"`kubectl delete {kind} {name}` ends it; a role that may patch workloads lets you stop it",
+            hint=f"`kubectl delete {kind} {quote(name)}` ends it; a role that may patch workloads lets you "
+            "stop it",
         ) from None

@@ -14,12 +14,13 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler
 
 import pytest
 from tests.engines.kubernetes.stand_in import POD, Certificates, Proxy, StandIn, cuts, says
 
 from echelon.engines.kubernetes.client.api import Api
-from echelon.engines.kubernetes.client.http import direct
+from echelon.engines.kubernetes.client.http import direct, stream
 from echelon.engines.kubernetes.client.http.direct import is_plain
 from echelon.engines.kubernetes.client.login.access import Access
 from echelon.errors import Unreachable
@@ -137,3 +138,62 @@ def test_a_short_command_does_without_the_library(stand_in: StandIn, certificate
     found = subprocess.run(command, check=True, capture_output=True, text=True)
     named = {name.partition(".")[0] for name in found.stdout.split()}
     assert not named & {"httpx2", "httpcore2", "h11", "anyio"}
+
+
+def has_no_end(handler: BaseHTTPRequestHandler) -> None:
+    """Send for as long as anybody takes it."""
+    handler.send_response(200)
+    handler.send_header("Content-Type", "application/json")
+    handler.send_header("Connection", "close")
+    handler.end_headers()
+    handler.wfile.write(b'{"items": [')
+    with suppress(OSError):
+        while True:
+            handler.wfile.write(b"1," * 50_000)
+
+
+@pytest.mark.parametrize("through_proxy", [False, True])
+def test_an_answer_without_an_end_is_our_error(
+    access: Access, stand_in: StandIn, monkeypatch: pytest.MonkeyPatch, through_proxy: bool
+) -> None:
+    monkeypatch.setattr(direct, "MOST", 3 << 20)
+    stand_in.answer_with(has_no_end)
+    with Proxy() as proxy:
+        reached = replace(access, proxy=f"http://{proxy.address}") if through_proxy else access
+        with pytest.raises(Unreachable, match="its answer has more than 3 MiB") as caught:
+            Api(reached, "ours", patience=5.0).list("Pod")
+    assert "does not behave as an API server" in caught.value.hint
+    assert len(stand_in.seen) == 1  # another try would not help
+
+
+def test_a_small_answer_that_unpacks_to_a_large_one_is_our_error(
+    access: Access, stand_in: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(direct, "MOST", 1 << 20)
+    stand_in.answer_with(says(200, gzip.compress(bytes(50 << 20)), Content_Encoding="gzip"))
+    with pytest.raises(Unreachable, match="more than 1 MiB"):
+        Api(replace(access, compress=True), "ours", patience=5.0).get("Pod", "p")
+
+
+def test_an_answer_that_takes_for_ever_is_our_error(
+    access: Access, stand_in: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(direct, "LONGEST", 0.0)
+    stand_in.answer_with(has_no_end)
+    with pytest.raises(Unreachable, match="did not end within 0 s"):
+        Api(access, "ours", patience=5.0).get("Pod", "p")
+
+
+def test_a_line_of_a_watch_without_an_end_is_our_error(
+    api: Api, stand_in: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream, "LONGEST_LINE", 1 << 20)
+    stand_in.answer_with(has_no_end)
+    with pytest.raises(Unreachable, match="a line of its answer has more than 1 MiB"):
+        list(api.watch("Pod", version="1", timeout=60.0))
+
+
+def test_a_list_without_an_end_is_our_error(api: Api, stand_in: StandIn) -> None:
+    stand_in.answer_with(says(200, {"kind": "PodList", "metadata": {"continue": "more"}, "items": [POD]}))
+    with pytest.raises(Unreachable, match="list has no end"):
+        api.list("Pod")

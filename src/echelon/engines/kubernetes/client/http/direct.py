@@ -13,7 +13,7 @@ import ssl
 import time
 import zlib
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from urllib.parse import urlencode, urlsplit
 
 from echelon.values import frozen
@@ -23,6 +23,9 @@ CONNECT, READ = 5.0, 30.0  # seconds until a connection is accepted, and between
 KEPT, KEPT_FOR = 10, 30.0
 _PLAIN = re.compile(r"https?://(?:[A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?(?:/[A-Za-z0-9._~/-]*)?")
 _GZIP = 16 + zlib.MAX_WBITS
+# Of one response: lists come in pages, and one that has no end would take all memory, or all time.
+MOST, PIECE = 256 << 20, 1 << 20
+LONGEST = 600.0  # seconds
 
 
 class Broken(Exception):
@@ -34,6 +37,10 @@ class Broken(Exception):
         super().__init__()
         self.never_made = never_made
         self.for_good = for_good
+
+
+class TooLong(Exception):
+    """An answer that is longer than any of an API server."""
 
 
 @frozen
@@ -85,9 +92,10 @@ class Pool:
                 connection.putheader("Content-Length", str(len(body)))
             connection.endheaders(body)
             response = connection.getresponse()
-            content = response.read()
-            if response.headers.get("Content-Encoding", "").lower() == "gzip":
-                content = zlib.decompress(content, _GZIP)
+            content = _read(response)
+        except TooLong as error:
+            connection.close()
+            raise Broken(never_made=False, for_good=True) from error
         except http.client.IncompleteRead as error:
             connection.close()
             raise Broken(never_made=False) from ConnectionResetError(str(error))
@@ -140,6 +148,34 @@ class Pool:
             connection.close()
             raise Broken(never_made=True) from error
         return connection
+
+
+def _read(response: http.client.HTTPResponse) -> bytes:
+    """All of a response, unpacked; raises TooLong."""
+    packed = response.headers.get("Content-Encoding", "").lower() == "gzip"
+    unpacking = zlib.decompressobj(_GZIP) if packed else None
+
+    def pieces() -> Iterator[bytes]:
+        while piece := response.read(PIECE):
+            yield piece if unpacking is None else unpacking.decompress(piece, MOST + 1)
+        if response.length:
+            raise http.client.IncompleteRead(b"", response.length)
+        if unpacking is not None and not unpacking.eof and not unpacking.unconsumed_tail:
+            raise zlib.error("it ends too early")
+
+    return bounded(pieces())
+
+
+def bounded(pieces: Iterable[bytes]) -> bytes:
+    """A response from its pieces; raises TooLong if there are too many, or they come for too long."""
+    content, deadline = bytearray(), time.monotonic() + LONGEST
+    for piece in pieces:
+        content += piece
+        if len(content) > MOST:
+            raise TooLong(f"its answer has more than {MOST >> 20} MiB")
+        if time.monotonic() > deadline:
+            raise TooLong(f"its answer did not end within {LONGEST:g} s")
+    return bytes(content)
 
 
 def _is_readable(connection: http.client.HTTPConnection) -> bool:

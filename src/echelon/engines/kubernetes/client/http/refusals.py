@@ -9,10 +9,12 @@ import errno
 import re
 import socket
 import ssl
+from shlex import quote
 from typing import Any
 
 import msgspec
 
+from echelon.engines.kubernetes.client.http.direct import TooLong
 from echelon.engines.kubernetes.client.http.proxies import without_password
 from echelon.engines.kubernetes.client.kinds import Kind, NotThere
 from echelon.engines.kubernetes.client.login.access import Access
@@ -105,6 +107,8 @@ def unreachable(error: BaseException, access: Access, proxy: str = "") -> Unreac
 
 def _reason(root: BaseException, access: Access) -> tuple[str, str]:
     check = "check the network or VPN, and that this context is the one you mean"
+    if isinstance(root, TooLong):
+        return str(root), "it does not behave as an API server: check its address in the kubeconfig"
     if isinstance(root, ssl.SSLError):
         return _tls_reason(root, access)
     if isinstance(root, socket.gaierror):
@@ -237,25 +241,30 @@ def _forbidden(message: str, request: Request, access: Access) -> EchelonError:
 def role_commands(user: str, verb: str, request: Request) -> str:
     """The commands with which an administrator allows a request."""
     if user.startswith(SERVICE_ACCOUNT):
-        subject = f"--serviceaccount={user.removeprefix(SERVICE_ACCOUNT)}"
+        subject = f"--serviceaccount={quote(user.removeprefix(SERVICE_ACCOUNT))}"
     else:
-        subject = f"--user={user}"
+        subject = f"--user={quote(user)}"
     name = "echelon-" + re.sub(r"[^a-z0-9]+", "-", f"{verb}-{request.resource}".lower()).strip("-")
     if not request.place:
-        what = f"--resource={request.resource}" if request.kind else f"--non-resource-url={request.path}"
+        what = (
+            f"--resource={request.resource}" if request.kind else f"--non-resource-url={quote(request.path)}"
+        )
         return (
-            f"kubectl create clusterrole {name} --verb={verb} {what} && "
+            f"kubectl create clusterrole {name} --verb={quote(verb)} {what} && "
             f"kubectl create clusterrolebinding {name} --clusterrole={name} {subject}"
         )
+    place = quote(request.place)
     return (
-        f"kubectl -n {request.place} create role {name} --verb={verb} --resource={request.resource} && "
-        f"kubectl -n {request.place} create rolebinding {name} --role={name} {subject}"
+        f"kubectl -n {place} create role {name} --verb={quote(verb)} --resource={request.resource} && "
+        f"kubectl -n {place} create rolebinding {name} --role={name} {subject}"
     )
 
 
 def _missing_hint(message: str, request: Request) -> str:
     if re.search(r'namespaces "[^"]*" not found', message):
-        return f"`kubectl create namespace {request.place}` makes it, or choose another with --namespace"
+        return (
+            f"`kubectl create namespace {quote(request.place)}` makes it, or choose another with --namespace"
+        )
     return "check the name, the namespace and the context"
 
 

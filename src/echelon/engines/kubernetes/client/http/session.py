@@ -12,7 +12,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from echelon.engines.kubernetes.client.http.direct import (
     CONNECT,
@@ -22,6 +22,8 @@ from echelon.engines.kubernetes.client.http.direct import (
     Answer,
     Broken,
     Pool,
+    TooLong,
+    bounded,
     is_plain,
 )
 from echelon.engines.kubernetes.client.http.proxies import proxy_for
@@ -231,7 +233,10 @@ class Session:
         try:
             response = client.send(prepared, stream=True)
             if whole or response.status_code >= 300:
-                response.read()
+                # An answer has all that is used of a response which was read.
+                return cast("httpx2.Response", _whole(response))
+        except TooLong as error:
+            raise Broken(never_made=False, for_good=True) from error
         except (httpx2.HTTPError, OSError) as error:
             never = isinstance(error, (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError))
             final = isinstance(error, httpx2.UnsupportedProtocol)
@@ -318,6 +323,12 @@ class Session:
                 "a SOCKS proxy needs the package socksio, which is not installed",
                 hint="`pip install socksio`, or use an HTTP proxy",
             ) from error
+
+
+def _whole(response: httpx2.Response) -> Answer:
+    with contextlib.closing(response):
+        content = bounded(response.iter_bytes())
+    return Answer(status_code=response.status_code, headers=response.headers, content=content)
 
 
 def _close_all(

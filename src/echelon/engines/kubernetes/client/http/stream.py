@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
+from echelon.engines.kubernetes.client.http.direct import TooLong
 from echelon.errors import EchelonError, Unavailable
 from echelon.values import frozen
 
@@ -24,6 +25,7 @@ T = TypeVar("T")
 
 # A peer that vanishes without closing is noticed after IDLE + PROBES * BETWEEN seconds.
 IDLE, BETWEEN, PROBES = 15, 5, 4
+LONGEST_LINE = 64 << 20  # bytes; the largest object of an API server has a few
 
 
 @frozen
@@ -177,14 +179,21 @@ def split_lines(pieces: Iterable[bytes], *, with_rest: bool = False) -> Iterator
 
 
 def split_batches(pieces: Iterable[bytes], *, with_rest: bool = False) -> Iterator[list[bytes]]:
-    """The same in batches, one per piece: faster for a caller that takes many lines."""
+    """The same in batches, one per piece: faster for a caller that takes many lines. Raises TooLong for a
+    line without an end.
+    """
     started: list[bytes] = []
+    size = 0
     for piece in pieces:
         first, *more = piece.split(b"\n")
         started.append(first)
+        size += len(first)
         if more:
             more.insert(0, b"".join(started))
             started = [more.pop()]
+            size = len(started[0])
             yield more
+        if size > LONGEST_LINE:
+            raise TooLong(f"a line of its answer has more than {LONGEST_LINE >> 20} MiB")
     if with_rest and any(started):
         yield [b"".join(started)]

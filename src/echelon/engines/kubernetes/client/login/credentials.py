@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import field
+from shlex import quote
 from typing import IO, TYPE_CHECKING, Any
 
 import msgspec
@@ -96,7 +97,7 @@ def log_in_again(access: Access) -> str:
     login = access.login
     if login.plugin is not None and not login.token and not login.token_file:
         name = os.path.basename(login.plugin.command)  # noqa: PTH119 - a name, not a file of ours
-        advice = LOGIN_AGAIN.get(name, f"see what `{name}` says when you run it")
+        advice = LOGIN_AGAIN.get(name, f"see what `{quote(name)}` says when you run it")
         return f"log in again ({advice}): the credentials come from the exec plugin {name}"
     if login.token_file or login.token:
         return "the token may have ended: log in again, or ask for a new kubeconfig"

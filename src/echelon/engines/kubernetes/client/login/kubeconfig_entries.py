@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import os
+import shlex
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -41,13 +42,13 @@ def resolved(config: Section, context: str | None, namespace: str | None) -> Acc
     if cluster is None:
         raise Unavailable(
             f"context {chosen!r} names cluster {cluster_name!r}, which the kubeconfig does not have",
-            hint=f"`kubectl config set-context {chosen} --cluster=NAME` names another",
+            hint=f"`kubectl config set-context {shlex.quote(chosen)} --cluster=NAME` names another",
         )
     user = config["users"].get(user_name) if user_name else {}
     if user is None:
         raise Unavailable(
             f"context {chosen!r} names user {user_name!r}, which the kubeconfig does not have",
-            hint=f"`kubectl config set-context {chosen} --user=NAME` names another",
+            hint=f"`kubectl config set-context {shlex.quote(chosen)} --user=NAME` names another",
         )
     authority, authority_data = _pem(cluster, "certificate-authority", f"cluster {cluster_name!r}")
     verify = not cluster.get("insecure-skip-tls-verify", False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from shlex import quote
 
 from echelon.engines.kubernetes import control, names
 from echelon.engines.kubernetes.client.api import Api, NotThere
@@ -167,7 +168,7 @@ def _nowhere(record: Record, path: str, collected: Collected | None) -> InvalidJ
     elif record.job.pod.output is not None:
         claim = record.job.pod.output.claim or names.claim_name(record.ref.name)
         there = f"{claim}/{record.job.pod.output.path}".rstrip("/")
-        hint = f"they are on a volume: echelon cp pvc:{there}/{path} ."
+        hint = f"they are on a volume: echelon cp {quote(f'pvc:{there}/{path}')} ."
     else:
         kept = f"{record.job.pod.linger:g} s"
         hint = f"workers keep them for {kept} after the end (--linger), and then they are gone"
