@@ -64,6 +64,7 @@ def run_inside(pipeline: Pipeline, folder: PipelineFolder) -> dict[str, int]:
         output = folder.results(step.name)
         output.mkdir(parents=True)
         here = (sys.stdout, sys.stderr, sys.modules["__main__"], Path.cwd(), dict(vars(builtins)))
+        path, finders, environment = list(sys.path), list(sys.meta_path), dict(os.environ)
         os.chdir(folder.work)
         sys.path.insert(0, str(folder.work))
         shell.install(folder.path / "pip.lock")
@@ -76,7 +77,9 @@ def run_inside(pipeline: Pipeline, folder: PipelineFolder) -> dict[str, int]:
         finally:
             sys.stdout, sys.stderr, sys.modules["__main__"] = here[:3]
             os.chdir(here[3])
-            sys.path.remove(str(folder.work))
+            sys.path[:], sys.meta_path[:] = path, finders
+            os.environ.clear()
+            os.environ.update(environment)
             for name in set(vars(builtins)) - set(here[4]):
                 delattr(builtins, name)
         if codes[step.name]:

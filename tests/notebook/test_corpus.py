@@ -248,16 +248,17 @@ def test_the_step_that_makes_what_cannot_be_kept_fails_and_names_it(tmp_path: Pa
     assert failure["error"].startswith("x, a generator, cannot be handed on to the next step")
 
 
-def test_a_change_of_what_every_step_makes_is_told(tmp_path: Path, capfd: Any) -> None:
+def test_a_change_of_what_every_step_makes_is_handed_on_or_told(tmp_path: Path, capfd: Any) -> None:
     cells = [
-        ("functions", "class C:\n    n = 0\nclass D:\n    n = 0"),
-        ("step:a", "C.n = 1\nprint(D.n)"),
-        ("step:b prev:a", "print(C.n, D.n)"),
+        ("functions", "import threading\nclass C:\n    n = 0\nheld = [1]"),
+        ("step:a", "C.n = 1\nheld.append(threading.Lock())"),
+        ("step:b prev:a", "print(C.n, len(held))"),
     ]
     assert set(run_inside(read_book(tmp_path, cells), new_folder(tmp_path / "run-1")).values()) == {0}
     told = capfd.readouterr()
-    assert "this step has changed C, which every step makes anew" in told.err
-    assert "D, which" not in told.err
+    assert "1 1" in told.out
+    assert "cell 2: this step has changed held, which cannot be handed on" in told.err
+    assert "changed C" not in told.err
 
 
 def test_what_would_only_be_named_is_refused_where_it_is_made(tmp_path: Path, capfd: Any) -> None:

@@ -29,7 +29,7 @@ class Point:
 
 
 def store(path: Path, secret: bytes = b"s" * 32, run: str = "r-1") -> Store:
-    return Store(path, run, secret, {}, ())
+    return Store(path, run, secret, {}, {})
 
 
 def there_and_back(path: Path, **values: Any) -> dict[str, Any]:

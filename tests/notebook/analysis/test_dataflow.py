@@ -286,9 +286,9 @@ def test_a_class_that_a_later_step_changes_comes_beside_its_objects(tmp_path: Pa
     for reads in ("m", "many"):
         found = inputs(tmp_path, [made, changed, ("step:c prev:b", f"print({reads})")])
         assert found["c"] == {"M": "b", reads: "a"}
-    assert inputs(tmp_path, [made, ("step:b prev:a", "print(M)"), ("step:c prev:b", "print(m)")])["c"] == {
-        "m": "a"
-    }
+    between = ("step:b prev:a", "setattr(M, 'x', 5)")  # a change that cannot be seen in the text
+    assert inputs(tmp_path, [made, between, ("step:c prev:b", "print(m)")])["c"] == {"M": "a", "m": "a"}
+    assert inputs(tmp_path, [made, ("step:c prev:a", "print(m)")])["c"] == {"m": "a"}
 
 
 def test_classes_of_the_same_name_in_two_branches_do_not_meet(tmp_path: Path) -> None:

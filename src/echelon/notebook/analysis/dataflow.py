@@ -81,8 +81,7 @@ def find_dataflow(gathered: Gathered) -> DataFlow:
     refuse(problems)
     for flow in (prelude, *flows.values()):
         for star in flow.stars:
-            if "import" in star:
-                known.notes.append(f"`{star}` hides which names it brings; unknown names are taken to be its")
+            known.notes.append(f"`{star}` hides which names it brings; unknown names are taken to be its")
     return DataFlow(steps=steps, before=known.before, warnings=tuple(dict.fromkeys(known.notes)))
 
 
@@ -131,18 +130,20 @@ def _wanted(step: str, known: _Known) -> set[str]:
             # What functions of the step itself read is among its `wants`, unless it has bound it before.
             found |= called if source is not flow else frozenset()
             unseen |= (called | source.holds.get(name, frozenset())) - seen
-    found |= {name for name in seen if _is_changed_class(name, step, known)}
+    found |= {name for name in seen if _is_class_of_a_step(name, step, known)}
     return found - known.builtin
 
 
-def _is_changed_class(name: str, step: str, known: _Known) -> bool:
-    """Whether a step before has last changed a class of a step before that one (`Model.size = 3`): an object
-    brings its class along as it was when the object was written, so the class must come beside it."""
+def _is_class_of_a_step(name: str, step: str, known: _Known) -> bool:
+    """Whether a step before has made a class that another one, between that step and this, may have changed
+    (`Model.size = 3`, `setattr`, a method): an object brings its class along as it was when the object was
+    written, so the class must come beside it."""
     makers = [each for each in known.before[step] if name in known.flows[each].changes]
-    if not any(name in known.flows[each].classes & known.flows[each].binds for each in makers):
-        return False
+    made = [each for each in makers if name in known.flows[each].classes & known.flows[each].binds]
     last = last_of(makers, known.before)
-    return len(last) == 1 and name not in known.flows[last[0]].binds
+    return len(last) == 1 and any(
+        before in known.before[each] for before in made for each in known.before[step]
+    )
 
 
 def _inputs(

@@ -46,7 +46,7 @@ class Flow:
     calls: dict[str, frozenset[str]]  # what is read later, when something bound here is called
     holds: dict[str, frozenset[str]]  # the names whose functions something bound here may hold
     classes: frozenset[str] = frozenset()
-    stars: tuple[str, ...] = ()  # star imports and %env, which steps after this one repeat
+    stars: tuple[str, ...] = ()  # star imports, which steps after this one repeat
     generators: dict[str, Place] = field(
         default_factory=dict
     )  # names bound to what cannot be kept, and where
@@ -175,7 +175,9 @@ class _Walk:
             case ast.Delete():
                 for target in node.targets:
                     self._read(target, bound)
-                return bound - {target.id for target in node.targets if isinstance(target, ast.Name)}
+                names = {target.id for target in node.targets if isinstance(target, ast.Name)}
+                self._changes |= names
+                return bound - names
         self._note_star(node)
         if isinstance(node, ast.ImportFrom) and node.module == "__future__":
             self._hints = self._hints and all(alias.name != "annotations" for alias in node.names)
@@ -240,7 +242,7 @@ class _Walk:
                 self._classes.add(node.name)
         held = _held(node, self._classes) - self._builtin
         for name in used.binds:
-            self._calls.setdefault(name, set()).update(used.later - self._builtin - {name})
+            self._calls.setdefault(name, set()).update(used.later - self._builtin)
             self._holds.setdefault(name, set()).update(held - {name})
             self._generators.pop(name, None)
             if self._cannot_be_kept(node):
@@ -291,9 +293,7 @@ class _Walk:
                 self._changes.add(target.id)
 
     def _note_star(self, node: ast.stmt) -> None:
-        if (isinstance(node, ast.ImportFrom) and any(alias.name == "*" for alias in node.names)) or (
-            isinstance(node, ast.Expr) and ast.unparse(node).startswith(f"{OWN}env(")
-        ):
+        if isinstance(node, ast.ImportFrom) and any(alias.name == "*" for alias in node.names):
             self._stars.append(ast.unparse(node))
 
     def _cannot_be_kept(self, node: ast.AST) -> bool:
@@ -335,7 +335,9 @@ def _outside_functions(node: ast.AST) -> Iterator[ast.AST]:
 def _held(node: ast.AST, classes: set[str]) -> set[str]:
     """Names whose functions a value may hold: all that are read but not called, and classes."""
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-        parts: list[ast.AST] = [*node.decorator_list, *(node.bases if isinstance(node, ast.ClassDef) else ())]
+        parts: list[ast.AST] = [*node.decorator_list]
+        if isinstance(node, ast.ClassDef):
+            parts += [*node.bases, *(each.value for each in node.keywords)]
         return {part.id for each in parts for part in ast.walk(each) if isinstance(part, ast.Name)}
     called = {id(part.func) for part in ast.walk(node) if isinstance(part, ast.Call)}
     return {

@@ -23,6 +23,9 @@ _WITHOUT_EFFECT = frozenset((
 ))  # fmt: skip
 _SHOWN_ONLY = frozenset(("html", "HTML", "javascript", "js", "latex", "markdown", "svg"))
 _SHELLS = {"bash": "bash", "sh": "sh", "script": ""}
+_TIMED = ("time", "timeit", "prun", "memit")
+_TIMING = re.compile(r"(?:-[nrpsltTD]\s*[\w.]+|-[ocqtv]+)(?:\s+|$)")  # their own flags
+_IPYTHON = "get_ipython"
 _LINE = re.compile(r"(?P<indent>\s*)(?:(?P<target>[\w., ]+?)\s*=\s*)?(?P<sign>[%!])(?P<rest>.*)", re.DOTALL)
 _HELP = re.compile(r"\s*(\?{1,2}[\w.]+|[\w.*]+\?{1,2})\s*$")
 _FIELD = re.compile(r"(?<![$\w{]){([^{}]+)}")
@@ -39,7 +42,7 @@ def plain_code(text: str, where: str | Place) -> str:
     for _ in range(len(lines) + 1):
         problem = _problem("\n".join(lines))
         if problem is None:
-            return "\n".join(lines)
+            return _without_ipython("\n".join(lines), where)
         at = min(problem.lineno or 1, len(lines)) - 1
         # A block that holds nothing but a magic is refused one line further down.
         magic = next((line for line in (at, at - 1) if line >= 0 and _is_magic(lines[line])), None)
@@ -98,18 +101,34 @@ def _line_magic(found: re.Match[str], where: str | Place) -> str:
             return f"{OWN}shell({_shell(f'{name} {words}')})"
         case "sx" | "system":
             return f"{given}{OWN}lines({_shell(words)})"
-        case "time" | "timeit" | "prun" | "memit" if not target:
-            return words if words and _problem(words) is None else "pass"
+        case _ if name in _TIMED and (not target or name == "time"):
+            return _timed(given, words if name == "time" else _without_flags(words), where)
         case "cd":
             return f"{OWN}cd({_shell(words)})"
-        case "env" | "set_env" if "=" in words or name == "set_env":
+        case "env" | "set_env" if "=" in words or " " in words:
             key, _, value = words.replace(" ", "=", "=" not in words).partition("=")
-            return f"{OWN}env({key.strip()!r}, {value.strip()!r})"
+            return f"{OWN}env({key.strip()!r}, {_shell(value.strip())})"
         case "env" | "pwd":
-            return f"{given}{OWN}{name}()" if name == "pwd" else "pass"
+            return f"{given}{OWN}{name}({repr(words) if name == 'env' and words else ''})"
     if name in _WITHOUT_EFFECT and not target:
         return "pass"
     raise InvalidNotebook(where, f"the magic %{name} is not known here", hint=_instead(name))
+
+
+def _timed(given: str, words: str, where: str | Place) -> str:
+    """The code that a magic measures, which may be a magic itself."""
+    found = _LINE.fullmatch(words)
+    if not words or _problem(words) is None:
+        return f"{given}{words}" if words else "pass"
+    if found is not None and not given:
+        return _line_magic(found, where)
+    raise InvalidNotebook(where, f"this is no Python: {words[:60]!r}", hint="write it on a line of its own")
+
+
+def _without_flags(words: str) -> str:
+    while (found := _TIMING.match(words)) is not None:
+        words = words[found.end() :]
+    return words
 
 
 def _cell_magic(text: str, where: str | Place) -> str:
@@ -119,21 +138,115 @@ def _cell_magic(text: str, where: str | Place) -> str:
     words, body, above = words.strip(), "\n".join(lines[first + 1 :]), "\n" * first
     if name in ("writefile", "file"):
         flag, _, path = words.rpartition(" ")
-        return f"{above}{OWN}write_file({path!r}, {body + chr(10)!r}, {flag.strip() in ('-a', '--append')})"
+        given = f"{OWN}filled({_shell(path)})" if _fields(path) else repr(path)
+        return f"{above}{OWN}write_file({given}, {body + chr(10)!r}, {flag.strip() in ('-a', '--append')})"
     if name in _SHELLS:
-        program = _SHELLS[name] or words
-        return f"{above}{OWN}script({shlex.split(program)!r}, {body!r})"
+        return above + _script(f"{_SHELLS[name]} {words}".strip(), body, _on_line(where, first + 1))
     if name in _SHOWN_ONLY:
         return f"{above}pass"
-    if name in ("time", "timeit", "prun", "memit") or (name == "capture" and _only_flags(words)):
+    if name in _TIMED or (name == "capture" and _only_flags(words)):
         return f"{above}pass\n{plain_code(body, where)}"
     raise InvalidNotebook(
         _on_line(where, first + 1), f"the magic %%{name} is not known here", hint=_instead(name)
     )
 
 
+def _script(line: str, body: str, where: str | Place) -> str:
+    """A program with the cell as its input; `--out` and `--err` name the variables for what it prints."""
+    try:
+        words = shlex.split(line)
+    except ValueError as error:
+        raise InvalidNotebook(where, f"this is no command: {error}", hint="close its quotes") from None
+    program: list[str] = []
+    kept: dict[str, str] = {}
+    raises = True
+    while words:
+        flag, equals, value = words.pop(0).partition("=")
+        if flag in ("--out", "--err") and (equals or words):
+            kept[flag] = value if equals else words.pop(0)
+        elif flag == "--no-raise-error":
+            raises = False
+        elif flag in ("--bg", "--proc"):
+            hint = "start it with subprocess.Popen, in the step that uses it"
+            raise InvalidNotebook(where, f"{flag} is not known here", hint=hint)
+        else:
+            program.append(flag + equals + value)
+    targets = f"{', '.join(kept.values())} = " if kept else ""
+    what = f"{OWN}words({_shell(line_of(program))})" if _fields(line) else repr(program)
+    more = f", {tuple(each[2:] for each in kept)!r}" if kept else ""
+    return f"{targets}{OWN}script({what}, {body!r}{more}{'' if raises else ', raises=False'})"
+
+
+def line_of(words: list[str]) -> str:
+    """Words as a line that has them again; variables in them are filled in before it is split."""
+    return " ".join(word if re.fullmatch(r"[\w{}$./=:,+-]+", word) else f'"{word}"' for word in words)
+
+
+def _fields(text: str) -> bool:
+    return bool(_FIELD.search(text) or _DOLLAR.search(text))
+
+
 def _on_line(where: str | Place, line: int) -> str | Place:
     return Place(cell=where.cell, line=line) if isinstance(where, Place) else f"{where}, line {line}"
+
+
+def _without_ipython(text: str, where: str | Place) -> str:
+    """The text with calls such as `get_ipython().system("ls")` replaced: a step has no IPython."""
+    if _IPYTHON not in text:
+        return text
+    calls = [
+        node
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and isinstance(node.func.value, ast.Call)
+        and getattr(node.func.value.func, "id", "") == _IPYTHON
+    ]
+    data = text.encode()
+    starts = [0]
+    for line in data.split(b"\n"):
+        starts.append(starts[-1] + len(line) + 1)
+    for call in sorted(calls, key=lambda node: (node.lineno, node.col_offset), reverse=True):
+        begin = starts[call.lineno - 1] + call.col_offset
+        end = starts[(call.end_lineno or call.lineno) - 1] + (call.end_col_offset or 0)
+        new = _instead_of(call, _on_line(where, call.lineno)).encode()
+        lines = data[begin:end].count(b"\n") - new.count(b"\n")
+        data = data[:begin] + b"(" + new + b"\n" * lines + b")" + data[end:]
+    return data.decode()
+
+
+def _instead_of(call: ast.Call, where: str | Place) -> str:
+    """What a call of IPython does, as an expression."""
+    assert isinstance(call.func, ast.Attribute)
+    words = [getattr(each, "value", None) for each in call.args]
+    method = call.func.attr
+    if all(isinstance(each, str) for each in words) and not call.keywords:
+        texts = [str(each) for each in words]
+        made = {
+            ("system", 1): "!{}",
+            ("getoutput", 1): "_ = !{}",
+            ("magic", 1): "%{}",
+            ("run_line_magic", 2): "%{} {}",
+            ("run_cell_magic", 3): "%%{} {}\n{}",
+        }.get((method, len(texts)))
+        if made is not None:
+            code = plain_code(made.format(*texts), where).strip().removeprefix("_ = ")
+            code = "None" if code == "pass" else code
+            if _is_expression(code):
+                return code
+    raise InvalidNotebook(
+        where,
+        f"get_ipython().{method}(...) is not known here in this form",
+        hint="write the magic or the command itself, on a line of its own",
+    )
+
+
+def _is_expression(text: str) -> bool:
+    try:
+        ast.parse(text, mode="eval")
+    except SyntaxError:
+        return False
+    return True
 
 
 def _only_flags(words: str) -> bool:

@@ -16,6 +16,7 @@ from echelon.notebook.analysis.dataflow import StepFlow, find_dataflow
 from echelon.notebook.analysis.parameters import Code, Parameter, given_values
 from echelon.notebook.analysis.steps import gather_steps
 from echelon.notebook.analysis.tags import GPU, Options
+from echelon.notebook.analysis.unlike import find_differences
 from echelon.values import frozen
 
 _WORKERS = 2  # of a distributed step that names no number
@@ -74,7 +75,7 @@ def pipeline_of(notebook: Notebook, parameters: Mapping[str, str] | None = None)
         values = given_values(gathered.parameters, parameters)
         gathered = gather_steps(notebook, values) if values else gathered
     flow = find_dataflow(gathered)
-    warnings = [*gathered.warnings, *flow.warnings]
+    warnings = [*gathered.warnings, *flow.warnings, *find_differences(gathered, flow.before)]
     steps = []
     for each in gathered.steps:
         text = "\n".join(code.text for code in (*gathered.prelude, *each.cells))

@@ -5,7 +5,10 @@ but the codecs, since the notebook's Python need not have echelon installed.
     store.py      variables between steps, written so that they are whole, and verified
     pickling.py   what is no plain data, authenticated with the pipeline run's own secret
     alike.py      whether a value came back as it was; what two values share
+    memory.py     arrays and tensors that share memory, and what pickle leaves out of them
     changes.py    which variables a step has changed
+    state.py      what a process has beside variables: random numbers, environment, attributes of modules
+    options.py    options that libraries keep for the whole process
     keras.py      models and histories of Keras
     outputs.py    what cells print and show, for the executed notebook
     shell.py      what magics and `!` commands became

@@ -7,7 +7,9 @@ import enum
 import gc
 import sys
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Set
+
+from echelon.notebook.beside import memory
 
 _ATOMS = (int, float, complex, str, bytes, type(None), type, ModuleType, BuiltinFunctionType, CodeType, range)
 _FROZEN = (tuple, frozenset)
@@ -38,7 +40,7 @@ def is_alike(one: Any, other: Any) -> bool:
 
 
 def _arrays_alike(numpy: Any, one: Any, other: Any) -> bool:
-    if one.dtype != other.dtype or one.shape != other.shape:
+    if one.dtype != other.dtype or one.shape != other.shape or not one.flags.writeable:
         return False
     if one.flags.c_contiguous and other.flags.c_contiguous and one.dtype.itemsize in (1, 2, 4, 8):
         whole = "u%d" % one.dtype.itemsize  # bit by bit: what is no number is equal to itself, and it is fast
@@ -52,7 +54,7 @@ def _key(key: object) -> Any:
 
 def _tensors_alike(torch: Any, one: Any, other: Any) -> bool:
     about = [(each.dtype, each.shape, each.device, each.requires_grad) for each in (one, other)]
-    if about[0] != about[1] or not one.is_leaf:
+    if about[0] != about[1] or not one.is_leaf or one.grad is not None:
         return False
     one, other = one.detach(), other.detach()
     if one.is_floating_point() or one.is_complex():
@@ -74,17 +76,20 @@ def _frames_alike(one: Any, other: Any) -> bool:
 
 
 def repeats_itself(value: object) -> bool:
-    """Whether plain data holds one changeable object in two places: as a tree it would become two."""
-    seen = set()
+    """Whether plain data holds one changeable object in two places, or two arrays in one memory: as a tree
+    they would become two, or have two memories.
+    """
+    seen: Set[Any] = set()
     stack = [value]
     while stack:
         each = stack.pop()
         if isinstance(each, _ATOMS):
             continue
         if not isinstance(each, _FROZEN):
-            if id(each) in seen:
+            block = memory.block_of(each)
+            if id(each) in seen or block in seen:
                 return True
-            seen.add(id(each))
+            seen.update([id(each)] if block is None else [id(each), block])
         if isinstance(each, dict):
             stack.extend(each.values())
         elif isinstance(each, (list, tuple)):
@@ -107,9 +112,10 @@ def attributes_of(kind: type) -> Dict[str, Any]:
     }
 
 
-def reach(value: object) -> Dict[int, object]:
-    """The changeable objects that a value consists of, by their id; they stay alive with the dict."""
-    found: Dict[int, object] = {}
+def reach(value: object) -> Dict[Any, object]:
+    """The changeable objects that a value consists of, by their id, and the memory of arrays; they stay alive
+    with the dict."""
+    found: Dict[Any, object] = {}
     seen = set()
     stack: List[Any] = [value]
     while stack:
@@ -125,7 +131,12 @@ def reach(value: object) -> Dict[int, object]:
         if isinstance(each, FunctionType):
             stack.extend([each.__defaults__, each.__kwdefaults__, each.__closure__, vars(each)])
         elif not _is_whole(each):
-            stack.extend(gc.get_referents(each))
+            stack.extend(memory.objects_of(each) or gc.get_referents(each))
+        else:
+            block = memory.block_of(each)
+            if block is not None:
+                found[block] = each
+            stack.append(memory.gradient_of(each))
     return found
 
 

@@ -8,7 +8,7 @@ import os
 import re
 import sys
 from pathlib import Path
-from typing import Any, Iterator, List, Mapping, Optional
+from typing import Any, Iterator, List, Mapping, Optional, Sequence
 
 _DOLLAR = r"%s(?![\w.])(?=(?:[^']*'[^']*')*[^']*$)"
 _PIP = re.compile(r"\s*(?:python3? -m )?(pip3?|conda)\s")
@@ -36,8 +36,16 @@ def install(lock: Path) -> None:
             file.write(text)
         print("%s %s" % ("Appending to" if append else "Writing", target))
 
-    def env(name: str, value: str) -> None:
-        os.environ[name] = value
+    def env(name: str = "", value: Optional[str] = None, names: Optional[Mapping[str, Any]] = None) -> Any:
+        if value is not None:
+            os.environ[name] = _filled(value, names)
+            return None
+        return os.environ[name] if name else dict(os.environ)
+
+    def words(line: str, names: Optional[Mapping[str, Any]] = None) -> List[str]:
+        import shlex
+
+        return shlex.split(_filled(line, names))
 
     def cd(path: str, names: Optional[Mapping[str, Any]] = None) -> None:
         os.chdir(os.path.expanduser(_filled(path, names).strip("\"' ") or "~"))
@@ -45,7 +53,9 @@ def install(lock: Path) -> None:
     functions = {
         "shell": shell,
         "lines": lines,
-        "script": _run,
+        "script": _script,
+        "words": words,
+        "filled": _filled,
         "write_file": write_file,
         "cd": cd,
         "env": env,
@@ -55,7 +65,7 @@ def install(lock: Path) -> None:
         setattr(builtins, "_echelon_" + name, function)
 
 
-def _filled(command: str, names: Optional[Mapping[str, Any]]) -> str:
+def _filled(command: str, names: Optional[Mapping[str, Any]] = None) -> str:
     """The command with the values of `{x}`, and of `$x` where that is outside of single quotes."""
     if not names:
         return command
@@ -69,7 +79,28 @@ def _own_pip(command: str) -> str:
     return re.sub(r"^\s*(?:python3? -m )?pip3?(?=\s)", lambda _: '"%s" -m pip' % sys.executable, command)
 
 
-def _run(program: List[str], text: Optional[str] = None) -> None:
+def _script(program: List[str], text: str, kept: Sequence[str] = (), raises: bool = True) -> Any:
+    """Run a program with a text as its input; returns what it printed to the streams that are kept, and
+    raises CalledProcessError if it fails, as IPython does.
+    """
+    import subprocess
+
+    found = {}
+    if not kept:
+        code = _run(program, text)
+    else:
+        done = subprocess.run(program, input=text.encode(), capture_output=True, check=False)
+        code = done.returncode
+        found = {"out": done.stdout.decode("utf-8", "replace"), "err": done.stderr.decode("utf-8", "replace")}
+        for name, stream in (("out", sys.stdout), ("err", sys.stderr)):
+            if name not in kept:
+                stream.write(found[name])
+    if code and raises:
+        raise subprocess.CalledProcessError(code, program)
+    return found[kept[0]] if len(kept) == 1 else tuple(found[each] for each in kept) or None
+
+
+def _run(program: List[str], text: Optional[str] = None) -> int:
     import subprocess
 
     process = subprocess.Popen(
@@ -89,6 +120,7 @@ def _run(program: List[str], text: Optional[str] = None) -> None:
             sys.stdout.write(line.decode("utf-8", "replace"))
     if process.wait():
         sys.stderr.write("the command ended with code %d\n" % process.returncode)
+    return process.returncode
 
 
 @contextlib.contextmanager

@@ -31,12 +31,29 @@ def choose_sources(
     chosen = {}
     for name in names:
         makers = [each for each in before[step] if name in published.get(each, ())]
-        last = last_of(makers, before)
+        last = sorted(last_of(makers, before))
         if len({published[each][name] for each in last}) > 1:
-            raise Unordered(name, sorted(last))
+            raise Unordered(name, last)
         if last:
-            chosen[name] = sorted(last)[0]
+            chosen[name] = last[0]
     return chosen
+
+
+def choose_state(
+    published: Mapping[str, Mapping[str, str]], before: Mapping[str, Collection[str]], step: str
+) -> Tuple[Dict[str, str], Dict[str, List[str]]]:
+    """The step that each part of the process's state comes from, of all that is there. Of steps of which
+    neither comes before the other, the last in the notebook's order; those that differ are returned too."""
+    chosen: Dict[str, str] = {}
+    unordered: Dict[str, List[str]] = {}
+    order = list(before)
+    for name in sorted({name for each in before[step] for name in published.get(each, ()) if name[0] == "@"}):
+        makers = [each for each in before[step] if name in published.get(each, ())]
+        last = sorted(last_of(makers, before), key=order.index)
+        chosen[name] = last[-1]
+        if len({published[each][name] for each in last}) > 1:
+            unordered[name] = last
+    return chosen, unordered
 
 
 def find_sources(
@@ -45,17 +62,20 @@ def find_sources(
     read_later: Iterable[str],
     before: Mapping[str, Collection[str]],
     there: Mapping[str, Mapping[str, Any]],
-) -> Tuple[Dict[str, Dict[str, str]], Dict[str, str]]:
-    """The step and the entry that each variable comes from, and its digest; `there` has the names that each
-    step before has handed on. Raises Unordered.
+) -> Tuple[Dict[str, Dict[str, Any]], Dict[str, str]]:
+    """The step and the entry (None: it was deleted) that each variable comes from, and its digest; `there`
+    has the names that each step before has handed on. Raises Unordered.
     """
     digests = {
         name: {variable: entry["digest"] for variable, entry in names.items()}
         for name, names in there.items()
     }
     chosen = choose_sources(wanted, digests, before, step)
+    state, unordered = choose_state(digests, before, step)
+    chosen.update(state)
     # What is stored together shares something: a step that changes one of them changes the others.
     groups = {(source, there[source][name]["entry"]) for name, source in chosen.items()}
+    groups = {each for each in groups if each[1] is not None}
     beside = {
         name: source
         for name in read_later
@@ -68,5 +88,9 @@ def find_sources(
             chosen[name] = source
     # What an earlier step has written is read first: an object brings its class along, as it was then.
     ordered = sorted(chosen.items(), key=lambda item: len(before[item[1]]))
-    entries = {name: {"step": source, "entry": there[source][name]["entry"]} for name, source in ordered}
+    entries: Dict[str, Dict[str, Any]] = {
+        name: {"step": source, "entry": there[source][name]["entry"]} for name, source in ordered
+    }
+    for name, steps in unordered.items():
+        entries[name]["unordered"] = steps
     return entries, {name: digests[source][name] for name, source in chosen.items()}

@@ -20,11 +20,12 @@ import time
 import traceback
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Dict, List, Optional, Set
+from typing import Any, Dict, List, Optional
 
 from echelon.notebook.beside import keras, pod, shell
 from echelon.notebook.beside.changes import Changes
 from echelon.notebook.beside.outputs import Recorder
+from echelon.notebook.beside.state import SIGN, State
 from echelon.notebook.beside.store import PICKLED, PUBLISHED, CannotKeep, Damaged, Store, read_secret
 
 AT, FAILURE, CELLS, DONE = "at.json", "failure.json", "cells.jsonl", "done"
@@ -86,7 +87,8 @@ class _Step:
         self._namespace["__builtins__"] = __builtins__
         self._flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
         self._loop: Any = None
-        self._prelude: Set[str] = set()
+        self._prelude: Dict[str, Any] = {}
+        self._state = State(self._namespace, self._prelude, self._codes())
         self._changes = Changes(self._namespace, self._prelude)
         folder = Path(spec["folder"])
         secret = os.environ.pop(pod.SECRET, "").encode() or read_secret(folder / "secret")
@@ -101,6 +103,7 @@ class _Step:
             for code in self._spec["prelude"]:
                 self._run_cell(code)
             self._changes.prelude_is_over()
+            self._state.prelude_is_over()
             for number, text in enumerate(self._spec["repeats"]):
                 exec(compile(text, "<repeated %d>" % number, "exec", self._flags), self._namespace)  # noqa: S102
             self._load_inputs()
@@ -117,6 +120,10 @@ class _Step:
             if self._loop is not None:
                 self._loop.close()
         return 0
+
+    def _codes(self) -> List[Dict[str, Any]]:
+        """All cells that may run here: the step's own, and those whose functions it may call."""
+        return [*self._spec["prelude"], *self._spec["defining"], *self._spec["cells"]]
 
     # Cells
 
@@ -173,15 +180,39 @@ class _Step:
     # Variables
 
     def _load_inputs(self) -> None:
-        for name, source in self._spec["inputs"].items():
+        inputs: Dict[str, Dict[str, Any]] = self._spec["inputs"]
+        state = {name: source for name, source in inputs.items() if name.startswith(SIGN)}
+        self._state.restore({name: self._loader(name, source) for name, source in state.items()})
+        for name, source in inputs.items():
+            if name in state:
+                continue
+            if not source["entry"]:  # the step has deleted it
+                self._namespace.pop(name, None)
+                continue
             self._unloaded[name] = source
             # TensorFlow refuses a strategy once a tensor or a model is there: those wait for it.
             codec = self._store.codec(source["step"], source["entry"]) if self._spec["deferred"] else ""
             if codec not in (PICKLED, keras.MODEL):
                 self._load(name)
         for name in self._spec["outputs"]:
-            if name in self._prelude:
+            if name in self._prelude and self._namespace.get(name) is self._prelude[name]:
                 self._note(name)
+        if self._kept is not None:
+            self._state.note()
+        self._tell_of_failed()
+        for name, source in state.items():
+            if "unordered" in source:
+                both = " and ".join(repr(each) for each in source["unordered"])
+                self._tell(
+                    "the steps %s have left %s differently, and neither comes before the other: this step "
+                    "has it as step %r left it (a prev: tag orders them)" % (both, name[1:], source["step"]),
+                    self._spec["cells"][0]["cell"],
+                )
+
+    def _loader(self, name: str, source: Dict[str, Any]) -> Any:
+        if not source["entry"]:
+            return None
+        return lambda: self._store.load(source["step"], source["entry"], name)
 
     def _load_for(self, node: ast.stmt) -> None:
         """Load the variables that a statement reads, itself or through functions that it may call."""
@@ -202,20 +233,48 @@ class _Step:
         if name in self._spec["outputs"] and self._kept is not None:
             self._changes.note(name)
 
-    def _tell(self, text: str) -> None:
+    def _tell(self, text: str, cell: int) -> None:
         if self._kept is not None:
-            _write_error(text)
+            _write_error("cell %d: %s" % (cell, text))
 
     def _publish(self) -> None:
-        handed = self._changes.handed_on(self._spec["outputs"], self._tell)
+        outputs = self._spec["outputs"]
+        state, gone, same = self._state.changed() if self._kept is not None else ({}, [], {})
+        for name in [name for name, value in state.items() if self._state.cannot_go(value)]:
+            value = state.pop(name)
+            kind = type(value).__name__
+            text = "%s, a %s, cannot be handed on: steps after this one have it as it was"
+            self._tell(text % (name[1:], kind), self._state.cell_of(name))
+        handed = self._changes.handed_on(outputs, self._tell_of_changed, state, same)
         if self._kept is None:
             with tempfile.TemporaryDirectory() as folder:
                 self._store.write_apart(handed, Path(folder))
             return
-        self._store.publish(self._spec["step"], handed, {"metrics": self._metrics()})
+        gone += self._changes.deleted(outputs)
+        self._store.publish(self._spec["step"], handed, {"metrics": self._metrics()}, gone)
+        self._tell_of_failed()
+        for names, lost in self._store.lost:
+            text = "of %s, steps after this one do not get %s" % (", ".join(names), lost)
+            self._tell(text, self._cell_that_binds(names[0]))
         if "shipped" in self._spec:  # the machine that started it reads this among the results
             published = Path(self._spec["folder"], "values", self._spec["step"], PUBLISHED)
             shutil.copy(str(published), str(self._kept / PUBLISHED))
+
+    def _tell_of_failed(self) -> None:
+        for name in list(self._state.failed):
+            text = "%s is not as the step before has left it (%s)" % (name[1:], self._state.failed.pop(name))
+            self._tell(text, self._spec["cells"][0]["cell"])
+
+    def _tell_of_changed(self, name: str) -> None:
+        self._tell(
+            "this step has changed %s, which cannot be handed on and which every step makes anew: steps "
+            "after it do not see the change" % name,
+            self._cell_that_binds(name),
+        )
+
+    def _cell_that_binds(self, name: str) -> int:
+        cells = [each["cell"] for each in self._spec["cells"] if _binds(each["text"], name)]
+        return int(cells[-1] if cells else self._state.cell_of(name))
 
     def _metrics(self) -> Dict[str, Any]:
         found: Dict[str, Any] = {}
@@ -244,9 +303,7 @@ class _Step:
         return self._fail(text.rstrip("\n"), kind and last, self._cell, line or 0, exit_code)
 
     def _refuse(self, error: CannotKeep) -> int:
-        cell = next(
-            (each["cell"] for each in reversed(self._spec["cells"]) if _binds(each["text"], error.name)), 0
-        )
+        cell = self._cell_that_binds(error.name)
         hint = "hand on what it was made of, or make it in the step that reads it"
         if hasattr(self._namespace.get(error.name), "__name__"):  # a function, however it was compiled
             hint = "define it in a cell tagged functions, which every step runs"

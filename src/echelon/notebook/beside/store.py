@@ -22,10 +22,10 @@ import stat
 import sys
 import uuid
 from pathlib import Path
-from typing import Any, Collection, Dict, List, Mapping, Tuple
+from typing import Any, Dict, Iterable, List, Mapping, Tuple
 
 from echelon.codecs import parsing, writing
-from echelon.notebook.beside import alike, keras, pickling
+from echelon.notebook.beside import alike, keras, memory, pickling
 
 SCHEMA = 1
 PUBLISHED, META, PICKLE = "published.json", "meta.json", "value.pickle"
@@ -51,22 +51,29 @@ class Store:
     """The variables of one pipeline run, seen from one of its steps."""
 
     def __init__(
-        self, folder: Path, run: str, secret: bytes, namespace: Dict[str, Any], prelude: Collection[str]
+        self, folder: Path, run: str, secret: bytes, namespace: Dict[str, Any], prelude: Mapping[str, Any]
     ) -> None:
         self._folder, self._run, self._secret = folder, run, secret
         self._namespace, self._prelude = namespace, prelude
         self._read: Dict[Tuple[str, str], Dict[str, Any]] = {}
+        self.lost: List[
+            Tuple[List[str], str]
+        ] = []  # what could not be written of variables, and was left out
 
     # Writing
 
-    def publish(self, step: str, values: Mapping[str, Any], more: Mapping[str, Any]) -> None:
-        """Hand variables on, all at once; raises CannotKeep. `more` is kept beside them."""
+    def publish(
+        self, step: str, values: Mapping[str, Any], more: Mapping[str, Any], deleted: Iterable[str] = ()
+    ) -> None:
+        """Hand variables on, all at once, and which were deleted; raises CannotKeep. `more` is kept beside
+        them."""
         partial = self._folder / (".%s.%s" % (step, uuid.uuid4().hex[:8]))
         partial.mkdir(parents=True)
         try:
-            names: Dict[str, Any] = {}
+            names: Dict[str, Any] = {name: {"entry": None, "digest": "deleted"} for name in deleted}
             for number, group in enumerate(groups(values), 1):
-                entry = group[0] if len(group) == 1 else "group-%d" % number
+                alone = len(group) == 1 and group[0].isidentifier()
+                entry = group[0] if alone else "group-%d" % number
                 digest = self._write(step, entry, {name: values[name] for name in group}, partial / entry)
                 names.update({name: {"entry": entry, "digest": digest} for name in group})
             content = dict(more, schema=SCHEMA, names=names)
@@ -111,7 +118,7 @@ class Store:
         """Write the files with the first codec that takes the value; returns its name and what it notes."""
         name, value = next(iter(values.items()))
         if len(values) == 1:
-            if isinstance(value, type(sys)):
+            if isinstance(value, type(sys)) and sys.modules.get(value.__name__) is value:
                 return {"codec": MODULE, "module": value.__name__}
             library = keras.library_of_model(value)
             if library is not None:
@@ -126,9 +133,13 @@ class Store:
         library = keras.library_of_history(value) if len(values) == 1 else None
         if library is not None:
             values, notes = {name: keras.history_parts(value)}, {"codec": keras.HISTORY, "library": library}
+        parts = {id(each): each for each in alike.reach(values).values()}
+        blocks = memory.Blocks(parts.values())
         try:
             with (folder / PICKLE).open("wb") as file:
-                pickling.Pickler(file, self._namespace, self._prelude).dump(values)
+                pickler = pickling.Pickler(file, self._namespace, self._prelude, blocks)
+                pickler.dump(values)
+            self.lost += [(list(values), each) for each in pickler.lost]
         except Exception as error:
             culprit, held = self._culprit(values)
             raise CannotKeep(culprit, held, _first_line(error)) from error
@@ -163,7 +174,7 @@ class Store:
         if about["codec"] == PLAIN:
             return
         try:
-            found = self._decode(about, list(values), folder)
+            found = self._decode(about, list(values), folder, verifying=True)
             for each, value in values.items():
                 if type(found[each]) is not type(value):
                     raise TypeError("it comes back as a %s" % type(found[each]).__name__)  # noqa: TRY301
@@ -208,7 +219,9 @@ class Store:
             parsing.checked(folder, name, meta["files"])
         return self._decode(meta, meta["names"], folder)
 
-    def _decode(self, about: Mapping[str, Any], names: List[str], folder: Path) -> Dict[str, Any]:
+    def _decode(
+        self, about: Mapping[str, Any], names: List[str], folder: Path, verifying: bool = False
+    ) -> Dict[str, Any]:
         codec = about["codec"]
         if codec == MODULE:
             import importlib
@@ -221,7 +234,7 @@ class Store:
             return {names[0]: keras.read_model(about["library"], folder, self._namespace)}
         pickled = folder / PICKLE
         with pickled.open("rb") as file, keras.names_known(self._namespace):
-            found: Dict[str, Any] = pickling.Unpickler(file, self._namespace).load()
+            found: Dict[str, Any] = pickling.Unpickler(file, self._namespace, self._prelude, verifying).load()
         if codec == keras.HISTORY:
             return {name: keras.make_history(about["library"], parts) for name, parts in found.items()}
         return found
