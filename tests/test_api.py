@@ -193,7 +193,7 @@ print(run.wait({PATIENCE}).state)
 def test_waiting_stopping_and_removing(home: Path) -> None:
     write("stay.py", STAY)
     run = echelon.run("stay.py", name="fm")
-    with pytest.raises(RunTimedOut, match=r"still (starting|running) after 0\.05 s"):
+    with pytest.raises(RunTimedOut, match=r"still (starting|running) after 0\.1 s"):
         run.wait(0.05)
     wait_until(Path("runs/fm/ready-0").exists, "the rank")
     with pytest.raises(StateTrouble, match="has not ended"):

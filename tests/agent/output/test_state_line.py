@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -78,7 +79,8 @@ def test_folding_what_is_kept_gives_what_folding_everything_gives(events: list[d
     for event in events:
         history.note(event)
     kept = history.events()
-    assert status(kept) == status(events)
+    # When ranks ran first is known while the log has it; its state line has the newest start.
+    assert replace(status(kept), trained_first=None) == replace(status(events), trained_first=None)
     assert len(kept) <= 6 * WORKERS + 5
     times: list[Any] = [event["at"] for event in kept]
     assert times == sorted(times)

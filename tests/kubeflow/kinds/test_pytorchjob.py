@@ -243,7 +243,6 @@ def test_what_is_not_honoured_is_listed_with_its_path(read: Read) -> None:
         f"{pod}.affinity.nodeAffinity",
         f"{pod}.containers[0].imagePullPolicy",
         f"{pod}.containers[0].securityContext.privileged",
-        f"{pod}.terminationGracePeriodSeconds",
         "metadata.labels.kueue.x-k8s.io/queue-name",
         "restartPolicy",
         "spec.runPolicy.cleanPodPolicy",

@@ -275,7 +275,7 @@ def test_a_drawing_downwards_leads_lines_around_steps(tmp_path: Path) -> None:
     cells = [("step:a", "x = 1"), ("step:b prev:a", "y = x"), ("step:c prev:b", "print(x, y)")]
     picture = ET.fromstring(as_svg(graph_of(read_book(tmp_path, cells)), downwards=True))
     boxes = {each.get("data-step"): each.find("{*}rect") for each in picture.findall("{*}g")}
-    assert [box.get("y") for box in boxes.values() if box is not None] == ["20", "102", "184"]
+    assert [box.get("y") for box in boxes.values() if box is not None] == ["8", "90", "172"]
     assert len(picture.findall("{*}path")) == 3  # that of x from a to c goes around b
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,9 @@ from echelon.notebook.kept.folder import (
 
 def earlier_run(root: Path) -> PipelineFolder:
     folder = new_folder(root / "book-1")
-    Store(folder.values, folder.name, folder.secret.read_bytes(), {}, {}).publish("a", {"x": {1, 2}}, {})
+    Store(folder.values, folder.name, folder.secret.read_bytes(), {}, {}).publish(
+        "a", {"x": Decimal("1.5")}, {}
+    )
     (folder.work / "model.txt").write_text("weights")
     (folder.results("a") / "workers" / "rank-1").mkdir(parents=True)
     (folder.results("a") / "cells.jsonl").write_text("shown")
@@ -41,7 +44,7 @@ def test_variables_and_files_come_over(tmp_path: Path) -> None:
     assert found.step.metrics == {"m": 1}
     assert (folder.work / "model.txt").read_text() == "weights"
     store = Store(folder.values, folder.name, folder.secret.read_bytes(), {}, {})
-    assert store.load("a", "x", "x") == {1, 2}
+    assert store.load("a", "x", "x") == Decimal("1.5")
     assert (folder.results("a") / "cells.jsonl").read_text() == "shown"  # for the executed notebook
     assert not (folder.results("a") / "workers").exists()
 

@@ -235,7 +235,7 @@ class _Step:
 
     def _tell(self, text: str, cell: int) -> None:
         if self._kept is not None:
-            _write_error("cell %d: %s" % (cell, text))
+            _write_error("echelon: cell %d: %s" % (cell, text))
 
     def _publish(self) -> None:
         outputs = self._spec["outputs"]
