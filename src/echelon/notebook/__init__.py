@@ -8,8 +8,8 @@ The rooms and modules, as they build on each other::
     kept/           what is kept of a pipeline run: folder, record, volume, cache, executed notebook
     execution/      the steps as runs
     export/         a pipeline for other engines
-    folding.py      the steps of a pipeline as one row of `ps`
-    standing.py     how a pipeline run stands
+    standing.py     how a pipeline run stands: the one answer for all that tell it
     removing.py     pipeline runs by name, and what goes with them
+    folding.py      the steps of a pipeline as one row of `ps`
     following.py    a pipeline run from outside the command that runs it
 """
