@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tests.test_admission import job, let_in, machine
 
+from echelon.model.queue import Place
 from echelon.queueing.looking import look, standing
 
 
@@ -25,6 +28,18 @@ def test_position_reason_and_start_of_every_run_that_waits() -> None:
         "queued behind urgent and 1 more",
     ]
     assert [each.earliest for each in found] == [None] * 3, "the run that holds the GPUs has no time limit"
+
+
+def test_runs_that_wait_elsewhere_come_last_and_have_no_position() -> None:
+    engine = machine(1)
+    let_in(engine, job("holds", 1))
+    let_in(engine, job("first", 1))
+    kueue = [
+        Place(name=name, position=0, why="elsewhere", reason="in Kueue's queue team", since=since)
+        for name, since in (("later", 2.0), ("sooner", 1.0), ("first", 0.0))
+    ]
+    found = standing(replace(look(engine), elsewhere=kueue), 0.0)
+    assert [(each.name, each.position) for each in found] == [("first", 1), ("sooner", 0), ("later", 0)]
 
 
 def test_nothing_waits() -> None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from echelon.model.engine.volume import Volume
     from echelon.model.job import Job
     from echelon.model.pods.pod import PodOptions
-    from echelon.model.queue import HoldingRun, QueuedRun
+    from echelon.model.queue import HoldingRun, Place, QueuedRun
 
 A = TypeVar("A")
 
@@ -208,12 +208,13 @@ class Sampling(Protocol):
 @frozen
 class QueueSnapshot:
     """Who waits and who holds what, now. `view` is the cluster as a job sees it; it gives the same object for
-    jobs that see the same.
+    jobs that see the same. `elsewhere` wait for a scheduler or queue that is not ours, and have no position.
     """
 
     waiting: Sequence[QueuedRun]
     holding: Sequence[HoldingRun]
     view: Callable[[Job], Cluster]
+    elsewhere: Sequence[Place] = ()
 
 
 class Queueing(Protocol):

@@ -150,8 +150,10 @@ def asks_for_any(job: Job) -> bool:
 
 
 def workers_asked(job: Job) -> int:
-    """How many workers a job names, before it has a plan."""
-    return job.workers + sum(role.workers for role in job.roles)
+    """How many workers a job names, before it has a plan; at least, if only its GPUs are given."""
+    shape = job.shape
+    workers = job.workers if shape is None else shape.workers or shape.least // (shape.gpus or shape.least)
+    return workers + sum(role.workers for role in job.roles)
 
 
 def ranks_asked(job: Job) -> int:

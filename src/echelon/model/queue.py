@@ -36,8 +36,9 @@ class HoldingRun:
     ends: float | None = None
 
 
-Why = Literal["starts", "no-room", "reserved", "never"]
-"""Why a run starts or waits: it fits; nothing is free; a run ahead of it waits; it can never start."""
+Why = Literal["starts", "no-room", "reserved", "never", "elsewhere"]
+"""Why a run starts or waits: it fits; nothing is free; a run ahead of it waits; it can never start; Kueue or
+the scheduler decides on it."""
 
 
 @frozen
@@ -52,7 +53,7 @@ class Verdict:
 @frozen
 class Place:
     """A queued run's place in the queue, from 1, why it waits, and when it could start as far as time limits
-    tell.
+    tell; 0 for one that waits elsewhere.
     """
 
     name: str

@@ -45,7 +45,10 @@ def standing(snapshot: QueueSnapshot, now: float) -> list[Place]:
             found.append(replace(place, reason=run.noted, earliest=earliest))
         else:
             found.append(place)
-    return sorted(found, key=lambda place: (place.position, place.name))
+    known = {place.name for place in found}
+    elsewhere = [place for place in snapshot.elsewhere if place.name not in known]
+    ours = sorted(found, key=lambda place: (place.position, place.name))
+    return [*ours, *sorted(elsewhere, key=lambda place: (place.since, place.name))]
 
 
 def _queued(engine: Engine, row: RunSummary) -> QueuedRun:

@@ -94,6 +94,13 @@ def test_the_error_below_the_box_that_rich_draws(
         ("ValueError: No module named 'torch'", False, None),
         ("ModuleNotFoundError: No module named 'torch.distributed'", False, "environment of /bin/python3;"),
         ("ModuleNotFoundError: No module named 'torch'", True, "--pip torch"),
+        (
+            "ModuleNotFoundError: No module named 'distutils.core'",
+            True,
+            "distutils is gone from newer Pythons",
+        ),
+        ("ModuleNotFoundError: No module named 'distutils'", True, "--pip setuptools"),
+        ("ModuleNotFoundError: No module named 'imp'", False, "--python chooses one that has it"),
         ("ModuleNotFoundError: No module named 'no_such'", False, "/bin/python3; --python runs"),
         ("ModuleNotFoundError: No module named 'pytest'", False, f"--python {sys.executable}"),
         ("RuntimeError: nccl2 requires at least one CUDA device", False, 'init_process_group("gloo")'),
@@ -303,3 +310,9 @@ def test_an_exception_that_points_to_an_inner_one(tmp_path: Path) -> None:
     assert read_error_file(str(path)) == inner
     path.write_text(json.dumps({"message": {"message": outer}}))
     assert read_error_file(str(path)) == outer
+
+
+def test_no_package_is_named_for_what_left_the_standard_library() -> None:
+    for gone in ("distutils", "imp", "cgi"):
+        hint = find_hint(f"ModuleNotFoundError: No module named '{gone}'", "/bin/python3", True) or ""
+        assert f"--pip {gone}" not in hint

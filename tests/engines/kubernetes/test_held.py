@@ -19,7 +19,7 @@ from echelon.engines.kubernetes.render.dialects import job as dialect
 from echelon.engines.kubernetes.render.keeper import keeper_object
 from echelon.engines.kubernetes.render.task import read_plan, write_plan
 from echelon.engines.kubernetes.state.history import opening_events
-from echelon.engines.kubernetes.state.outcome import finished_event
+from echelon.engines.kubernetes.state.outcome import finished_event, summary
 from echelon.engines.kubernetes.state.workers import worker_of
 from echelon.model.engine.cluster import Cluster, Node
 from echelon.model.job import Job
@@ -169,6 +169,7 @@ def test_a_run_that_somebody_else_suspends_is_started_and_waits_for_them() -> No
     """It was admitted, and no roll-back is written down: it is not admitted again, nor given up."""
     wanted = job()
     run, plan = record_of(wanted), on(wanted, a=3, b=3)
+    jobs: list[Any] = []
     for before in ({}, {names.TRIED: str(NOW - 5)}):
         jobs = started(jobs_of(run, plan), run, plan)
         for each in jobs:
@@ -286,3 +287,12 @@ def test_the_queue_is_by_priority_then_by_age_and_has_only_runs_that_are_tended(
         waits("elsewhere", namespace="other"),
     ]
     assert queued_runs([], "team", NOW, waiting=there) == ("urgent", "old", "young")
+
+
+def test_the_row_of_a_run_that_waits_has_the_workers_of_its_jobs() -> None:
+    """How many share its GPUs is decided when it starts: until then, as its Jobs were made."""
+    wanted = job(shares="any")
+    run, plan = record_of(wanted), on(wanted, a=5, b=1)
+    waits = held.with_jobs(stored_of(run), jobs_of(run, plan))
+    row = summary(waits, [], [])
+    assert (row.workers, row.gpus) == (2, 6)

@@ -57,7 +57,7 @@ def test_a_run_with_gpus_that_is_suspended_by_hand_waits(
     terminal.write("train.py", SCRIPT.replace('os.environ["ECHELON_OUTPUT"]', '"/dev/shm"'))
     command = terminal.train("demo", "--gpus", "1", "--framework", "plain", "train.py")
     command.wait_for("begins after step 0")
-    wait_until(lambda: "whole" in str(annotations(terminal.kubectl)), "it to be seen whole", PATIENCE)
+    wait_until(lambda: "whole" in str(annotations_of(terminal.kubectl)), "it to be seen whole", PATIENCE)
     suspend(terminal.kubectl, suspend=True)
     command.wait_for("its Job is suspended")
     assert terminal.status("demo")["state"] == "queued"
@@ -83,5 +83,5 @@ def suspend(kubectl: Kubectl, *, suspend: bool) -> None:
     kubectl("patch", "job/demo", "--type=merge", "-p", json.dumps({"spec": {"suspend": suspend}}))
 
 
-def annotations(kubectl: Kubectl) -> object:
+def annotations_of(kubectl: Kubectl) -> object:
     return kubectl.get("job", "demo")["metadata"].get("annotations")

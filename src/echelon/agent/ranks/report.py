@@ -56,6 +56,12 @@ _RANK_PREFIX = re.compile(r"^\[rank ?:? ?\d+\]:? ?")
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 # The box that rich draws around the frames, in Unicode or in ASCII; the exception stands below it.
 _BOX = tuple("╭│╰|+")
+# Modules of the standard library that Python 3.8 had, and a later one has not: no package brings them.
+_NO_LONGER_IN_PYTHON = re.compile(
+    "_bootlocale|aifc|asynchat|asyncore|audioop|binhex|cgi|cgitb|chunk|crypt|distutils|dummy_threading|"
+    "formatter|imghdr|imp|lib2to3|macpath|mailcap|msilib|nis|nntplib|ossaudiodev|parser|pipes|smtpd|sndhdr|"
+    "spwd|sunau|symbol|telnetlib|uu|xdrlib"
+)
 _NO_MODULE = re.compile(r"ModuleNotFoundError: No module named '(\w+)")
 # How PyTorch refuses to use GPUs where it finds none.
 _NO_GPU = re.compile(
@@ -186,6 +192,15 @@ def find_hint(error: str | None, python: str, in_pod: bool) -> str | None:
     """What helps against an error that a user meets with the first script; `python` ran the rank."""
     missing = _NO_MODULE.match(error or "")
     if missing:
+        if _NO_LONGER_IN_PYTHON.fullmatch(missing[1]):
+            which = "--image chooses one" if in_pod else "--python chooses one"
+            more = "; setuptools has a copy%s" % (": --pip setuptools" if in_pod else "")
+            return "%s is gone from newer Pythons, as %s is: %s that has it%s" % (
+                missing[1],
+                python,
+                which,
+                more if missing[1] == "distutils" else "",
+            )
         where = "%s is not in the environment of %s" % (missing[1], python)
         if in_pod:
             return "%s; --image chooses another image, --pip %s installs it" % (where, missing[1])

@@ -24,7 +24,8 @@ def queue(**target: str | None) -> int:
     """Show the runs that wait to be admitted: in which order, why, and when each could start; and which runs
     hold GPUs.
 
-    Runs go by priority (`run --priority`), then by age. The time is known where the runs ahead have a time
+    Runs go by priority (`run --priority`), then by age. Those without a position wait for the cluster's
+    scheduler (detached runs) or for Kueue. The time is known where the runs ahead have a time
     limit (`run --timeout`), and supposes that they use all of it. Nothing is changed.
 
     \b
@@ -57,7 +58,7 @@ def queue(**target: str | None) -> int:
 
 def _row(place: Place, now: float) -> tuple[str, ...]:
     return (
-        str(place.position),
+        str(place.position or "-"),
         place.name,
         str(place.priority),
         str(place.gpus),

@@ -64,6 +64,9 @@ def headline(job: Job, run: Run) -> str:
     plan = run.plan()
     workers = workers_asked(job) if plan is None else worker_count(plan.world)
     size = f"{workers} worker{'s' * (workers != 1)}"
+    if plan is None and job.shape is not None:  # how many workers share them is decided when it starts
+        least, most = job.shape.least, job.shape.most
+        size = f"{least if least == most else f'{least} to {most}'} GPU{'s' * (most != 1)} in all"
     if plan is not None and (ranks := rank_count(plan.world)) != workers:
         size += f", {ranks} ranks"
     return f"run {style(run.name, bold=True)}: {size}, {job.framework}"

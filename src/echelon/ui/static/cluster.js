@@ -31,7 +31,7 @@ export function Cluster() {
       ${found.queue.length === 0 ? html`<p>No run is queued.</p>` : html`
         <${Table} heads=${["Position", "Run", "Priority", "GPUs", "Waits since", "Could start", "User", "Reason"]}
           rows=${found.queue.map((each) => ({ key: each.name, cells: [
-            each.position, link(each.name), each.priority, each.gpus, when(each.since),
+            each.position || "-", link(each.name), each.priority, each.gpus, when(each.since),
             each.earliest ? when(each.earliest) : "-", each.user || "-", plain(each.reason || "-")] }))} />`}
       ${found.holding.length === 0 ? null : html`
         <h2>Runs that hold GPUs</h2>

@@ -297,3 +297,10 @@ def test_a_trouble_that_cannot_heal_ends_the_run_in_bounded_time(name: str) -> N
 def test_what_has_no_beginning_is_not_given_up() -> None:
     unknown = Trouble(worker=0, kind="image", sentence="no", healable=False)
     assert gives_up([unknown], 1e12) is None
+
+
+@pytest.mark.parametrize("situation", ["lost-preempted", "lost-drained"])
+def test_a_run_that_has_restarts_is_not_advised_to_have_some(situation: str) -> None:
+    seen = load(situation)
+    assert "with --restarts the run goes on" in seen.troubles()[0].hint
+    assert "--restarts" not in seen.troubles(restarts=True)[0].hint

@@ -78,7 +78,7 @@ def read(
     seen = View(stored=stored(end=SAID), jobs=[job()], pods=pods)
     monkeypatch.setattr("echelon.engines.kubernetes.follow.view.look", lambda *_: seen)
     monkeypatch.setattr(follow, "read_pod", read_pod)
-    monkeypatch.setattr(follow, "find_troubles", lambda *_: [])
+    monkeypatch.setattr(follow, "find_troubles", lambda *_, **__: [])
     events = follow.read_events(None, RECORD.ref, of_pods=of_pods)  # type: ignore[arg-type]
     return next((event for event in events if event.kind == "finished"), None)
 

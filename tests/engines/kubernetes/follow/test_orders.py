@@ -152,7 +152,7 @@ def read(view: View, logs: Cluster) -> Event | None:
         patch.setattr("echelon.engines.kubernetes.follow.view.look", lambda *_: view)
         patch.setattr("echelon.engines.kubernetes.follow.view.read_record", lambda *_: view.stored)
         patch.setattr(follow, "read_pod", read_pod)
-        patch.setattr(follow, "find_troubles", lambda *_: [])
+        patch.setattr(follow, "find_troubles", lambda *_, **__: [])
         events = follow.read_events(None, RECORD.ref)  # type: ignore[arg-type]
         return next((event for event in events if event.kind == "finished"), None)
 

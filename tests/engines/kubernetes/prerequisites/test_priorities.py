@@ -13,6 +13,7 @@ from echelon.engines.kubernetes.prerequisites.namespace import check_priority
 from echelon.engines.kubernetes.prerequisites.priorities import most_priority
 from echelon.errors import InvalidJob
 from echelon.model.job import Job
+from echelon.model.pods.pod import PodOptions
 
 
 def namespace(**annotations: str) -> dict[str, Any]:
@@ -37,6 +38,16 @@ def test_more_than_the_namespace_allows_is_refused(api: Api, stand_in: StandIn) 
     with pytest.raises(InvalidJob, match="allows, which is 3") as refused:
         check_priority(api, job(4))
     assert "kubectl annotate namespace" in refused.value.hint
+
+
+def test_a_priority_that_kueue_does_not_heed_is_refused(api: Api, stand_in: StandIn) -> None:
+    for priority in (3, -3):
+        wanted = Job(name="a", script="a.py", priority=priority, pod=PodOptions(queue="team"))
+        with pytest.raises(InvalidJob, match="has no effect in Kueue's queue team") as refused:
+            check_priority(api, wanted)
+        assert "--priority-class" in refused.value.hint
+    check_priority(api, Job(name="a", script="a.py", pod=PodOptions(queue="team")))
+    assert stand_in.seen == []
 
 
 def test_what_may_not_be_read_is_not_judged(api: Api, stand_in: StandIn) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from tests.engines.kubernetes.rendered import SHIPPED, cluster, record_of
 
+from echelon.admission import plan_anywhere
 from echelon.engines.kubernetes import held, names, shapes
 from echelon.engines.kubernetes.nodes.inventory import Seen
 from echelon.engines.kubernetes.queue import snapshot
@@ -88,11 +89,78 @@ def test_who_holds_what_and_until_when() -> None:
     made, _ = first_job(job(timeout="1h"))
     made["spec"]["suspend"] = False
     made["metadata"]["annotations"] |= {names.ADMITTED: "1000"}
-    (found,) = snapshot.holding_runs(dialect.places(shapes.read(dialect.Shape, [made])[0]))
+    (found,) = snapshot.holding_runs(seen_with(made), "mine")
     assert (found.name, found.gpus, found.ends) == ("team/demo", 2, 4600.0)
     del made["metadata"]["annotations"][names.NODES]
-    (found,) = snapshot.holding_runs(dialect.places(shapes.read(dialect.Shape, [made])[0]))
+    (found,) = snapshot.holding_runs(seen_with(made), "mine")
     assert found.gpus == 2, "workers without a planned node count too"
+    assert snapshot.unplaced_runs(seen_with(made), "mine") == []
+
+
+def seen_with(*jobs: dict[str, Any], bound: int = 0, all_namespaces: bool = True) -> Seen:
+    """These Jobs, and so many pods on nodes of the first."""
+    read = shapes.read(dialect.Shape, list(jobs))
+    pods = [
+        {
+            "metadata": {
+                "name": f"p{index}",
+                "namespace": "team",
+                "labels": {names.JOB_NAME: "demo", names.COMPLETION_INDEX: str(index), names.RUN: "demo"},
+            },
+            "spec": {"nodeName": "a", "containers": []},
+            "status": {"phase": "Running"},
+        }
+        for index in range(bound)
+    ]
+    return Seen(
+        nodes=[],
+        pods=shapes.read(shapes.Pod, pods),
+        places=[place for each in read for place in dialect.places(each)],
+        records=[],
+        in_kueue=[found for each in read if (found := dialect.in_kueue(each)) is not None],
+        all_namespaces=all_namespaces,
+    )
+
+
+def left_to_the_scheduler(wanted: Job) -> dict[str, Any]:
+    """The Job of a detached run that fits no node now."""
+    plan = plan_anywhere(wanted)
+    (made,) = dialect.render(record_of(wanted), plan, SHIPPED)
+    made["metadata"] |= {"namespace": "team", "uid": "1", "creationTimestamp": "2026-01-01T00:00:00Z"}
+    return made
+
+
+def test_a_detached_run_waits_for_the_scheduler_and_holds_what_its_pods_on_nodes_have() -> None:
+    made = left_to_the_scheduler(job())
+    for bound, holds, reason in (
+        (0, 0, "the scheduler has no node for 2 workers yet"),
+        (1, 1, "the scheduler has no node for 1 worker yet"),
+        (2, 2, ""),
+    ):
+        seen = seen_with(made, bound=bound)
+        assert sum(each.gpus for each in snapshot.holding_runs(seen, "mine")) == holds
+        waits = snapshot.unplaced_runs(seen, "mine")
+        assert [each.reason for each in waits] == ([reason] if reason else [])
+        assert sum(each.gpus for each in waits) == 2 - holds
+    unseen = seen_with(made, all_namespaces=False)
+    assert snapshot.unplaced_runs(unseen, "mine") == [], "their pods may not be listed"
+    assert len(snapshot.unplaced_runs(unseen, "team")) == 1
+
+
+def test_a_run_that_kueue_has_not_admitted_is_told_with_its_queue() -> None:
+    made = left_to_the_scheduler(job(queue="gold"))
+    (waits,) = snapshot.runs_in_kueue(seen_with(made))
+    assert (waits.name, waits.position, waits.gpus, waits.since) == ("team/demo", 0, 2, MADE)
+    assert waits.reason == "in Kueue's queue gold"
+    assert snapshot.unplaced_runs(seen_with(made), "mine") == []
+    made["spec"]["suspend"] = False
+    assert snapshot.runs_in_kueue(seen_with(made)) == []
+
+
+def test_a_run_that_somebody_else_has_suspended_is_not_in_the_queue() -> None:
+    made, _ = first_job(job())
+    made["metadata"]["annotations"][names.ADMITTED] = str(MADE + 1)
+    assert dialect.in_queue(shapes.read(dialect.Shape, [made])[0]) is None
 
 
 def test_jobs_that_see_the_same_have_the_same_view() -> None:

@@ -115,6 +115,28 @@ def test_a_loss_that_was_explained_stays_explained() -> None:
     assert history.finish(leader, other, []).cause == convert(cause, RootCause)
 
 
+def test_a_leader_that_replaces_another_does_not_know_how_it_was_lost_and_the_cluster_does() -> None:
+    guess = {"summary": "worker 0 was lost: its agent had to be replaced", "kind": "worker-lost", "worker": 0}
+    began_again = line(1, said("restarting", 3.0, restart=1, cause=guess))
+    (alone,) = LeaderEvents().read(began_again, [])
+    assert alone.cause == convert(guess, RootCause)
+    leader = LeaderEvents()
+    seen = load("lost-preempted")
+    (lost,) = leader.read(line(0, said("worker-lost", 2.0, worker=0, reason="told to leave")), seen.pods)
+    assert "preempted" in (lost.reason or "")
+    for pods in ([], [pod(0, state=RUNNING)]):  # the pod that knows it is gone
+        (again,) = LeaderEvents.read(leader, began_again, pods)
+        leader.known.clear()
+        assert again.cause is not None
+        assert (again.cause.summary, again.cause.kind) == (
+            f"worker 0 was lost: {lost.reason}",
+            "worker-evicted",
+        )
+    other = {**guess, "worker": 1, "summary": "worker 1 was lost: its connection broke"}
+    (of_another,) = leader.read(line(2, said("restarting", 4.0, restart=2, cause=other)), [])
+    assert of_another.cause == convert(other, RootCause)
+
+
 def test_a_repeated_state_tells_only_what_was_missed() -> None:
     leader = LeaderEvents()
     first, second = said("worker-started", 1.0, worker=0), said("worker-running", 2.0, worker=0)

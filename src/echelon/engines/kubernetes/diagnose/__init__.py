@@ -54,13 +54,15 @@ _SCHEDULER_FAILED = "SchedulerError"  # the reason in a condition of a try that 
 _CONFLICT = 30.0  # seconds for which such tries are no news
 _SCALING = ("TriggeredScaleUp", "Nominated")  # reasons in events of the cluster autoscaler, and of Karpenter
 _NOT_SCALING = ("NotTriggerScaleUp", "FailedScaleUp")
-_ELSEWHERE = "with --restarts the run goes on on another node"
+_RESTARTS = "with --restarts the run goes on on another node"
+# Losses after which a run that has restarts left goes on by itself.
+_ELSEWHERE: tuple[LossKind, ...] = ("preempted", "drained", "tainted", "node-lost", "node-left")
 # For each kind of loss: the kind of trouble that it is, and what helps.
 _LOSSES: dict[LossKind, tuple[Kind, str]] = {
     "oom": ("oom", "give the workers more with --memory, or load less at a time"),
-    "preempted": ("preempted", f"a higher --priority-class is not preempted; {_ELSEWHERE}"),
-    "drained": ("evicted", _ELSEWHERE),
-    "tainted": ("evicted", _ELSEWHERE),
+    "preempted": ("preempted", "a higher --priority-class is not preempted"),
+    "drained": ("evicted", ""),
+    "tainted": ("evicted", ""),
     "volume-full": ("evicted", "write less there, or give it more: --shm, --mount emptydir:SIZE:/path"),
     "disk-full": (
         "evicted",
@@ -70,8 +72,8 @@ _LOSSES: dict[LossKind, tuple[Kind, str]] = {
         "evicted",
         "ask for as much as the workers use (--memory), so that others are evicted first",
     ),
-    "node-lost": ("node-lost", _ELSEWHERE),
-    "node-left": ("node-lost", _ELSEWHERE),
+    "node-lost": ("node-lost", ""),
+    "node-left": ("node-lost", ""),
     "init": ("lost", "the cluster's administrators know what it is for"),
 }
 _OTHER_LOSS: tuple[Kind, str] = ("lost", "`echelon logs` has its last lines")
@@ -87,12 +89,13 @@ def diagnose(
     claims: Sequence[Object] | None = None,
     cluster: Cluster | None = None,
     alone: str | None = None,
+    restarts: bool = False,
 ) -> list[Trouble]:
     """Every trouble of a run's workers, the most telling first; none if all is well or it is queued.
 
     `events` are those of the namespace, or of its Jobs, pods and claims; `events`, `nodes` and `claims` are
     None where they may not be listed; `cluster` has what is free on each node; `alone` is the name of a
-    single pod that is no worker of a run."""
+    single pod that is no worker of a run; with `restarts` the run has some, and needs no advice about it."""
     indexed = Events(events)
     look = _Look(events=indexed, nodes=nodes, claims=claims, cluster=cluster, now=now, alone=alone)
     findings: list[Finding] = []
@@ -108,7 +111,7 @@ def diagnose(
         findings += missing_pods(job, mine, missing, indexed, now)
         for worker in own:
             if worker in workers:
-                findings += look.at_worker(worker, workers[worker])
+                findings += look.at_worker(worker, workers[worker], restarts=restarts)
     return report(findings, alone)
 
 
@@ -132,13 +135,13 @@ class _Look:
         self._cluster = cluster
         self._now = now
 
-    def at_worker(self, worker: int, pods: Sequence[Object]) -> Iterator[Finding]:
+    def at_worker(self, worker: int, pods: Sequence[Object], *, restarts: bool) -> Iterator[Finding]:
         """The troubles of one worker, whose incarnations are given, the oldest first."""
         pod = pods[-1]
         events = self._events.of("Pod", pod)
         loss = loss_of(pod)
         if loss is not None:
-            yield self._lost(worker, pods, loss)
+            yield self._lost(worker, pods, loss, restarts=restarts)
         elif has_ended(pod) or is_running(pod):
             return
         elif not (pod.get("spec") or {}).get("nodeName"):
@@ -150,12 +153,14 @@ class _Look:
             if finding is not None:
                 yield finding
 
-    def _lost(self, worker: int, pods: Sequence[Object], loss: Loss) -> Finding:
+    def _lost(self, worker: int, pods: Sequence[Object], loss: Loss, *, restarts: bool) -> Finding:
         pod, end = pods[-1], container_end(pods[-1])
         if end is not None and end.reason in START_ERRORS:
             return start_trouble(pod, end.message, end.at or None)
         failures = sum(loss_of(each) is not None for each in pods)
         kind, hint = _LOSSES.get(loss.kind, _OTHER_LOSS)
+        if loss.kind in _ELSEWHERE and not restarts:
+            hint = "; ".join(filter(None, (hint, _RESTARTS)))
         # Each worker by itself: "workers 1, 2 was lost" is no sentence, and their reasons may differ later.
         who, times = self._alone or f"worker {worker}", ""
         if failures > 1:

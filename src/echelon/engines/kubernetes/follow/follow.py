@@ -83,7 +83,7 @@ def read_events(api: Api, ref: RunRef, *, of_pods: bool = False) -> Iterator[Eve
         yield Event(kind="stopping", at=stop.at, reason=stop.reason)
     elif keeps := _untended(view) or find_suspended(view.stored, view.jobs):
         yield _waiting(keeps)
-    elif troubles := find_troubles(api, view.jobs, view.pods):
+    elif troubles := find_troubles(api, view.jobs, view.pods, restarts=view.stored.run.job.restarts > 0):
         yield _waiting(troubles[0])
 
 
@@ -280,7 +280,7 @@ def _trouble(api: Api, mirror: Mirror, view: View, *, may_be_untended: bool) -> 
     if (suspended := find_suspended(view.stored, view.jobs)) is not None:
         return suspended
     try:
-        found = find_troubles(api, view.jobs, view.pods)
+        found = find_troubles(api, view.jobs, view.pods, restarts=view.stored.run.job.restarts > 0)
     except Unreachable as error:
         return out_of_touch(error)
     except EchelonError:

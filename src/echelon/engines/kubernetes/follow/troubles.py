@@ -23,10 +23,15 @@ _SPACE: tuple[Kind, ...] = ("unschedulable", "scaling", "claim", "volume", "sile
 
 
 def find_troubles(
-    api: Api, jobs: Sequence[Object], pods: Sequence[Object], *, alone: str | None = None
+    api: Api,
+    jobs: Sequence[Object],
+    pods: Sequence[Object],
+    *,
+    alone: str | None = None,
+    restarts: bool = False,
 ) -> list[Trouble]:
     """Every trouble of the run's workers now, the most telling first; `alone` is the name of a single pod
-    that is no worker of a run.
+    that is no worker of a run; with `restarts` the run has some.
     """
     newest = [mine[-1] for mine in workers.pods_by_worker(pods).values()]
     if any(map(queue_of, jobs)) and (waits := _waits_for_kueue(api, jobs)) is not None:
@@ -35,7 +40,7 @@ def find_troubles(
         return []
     stuck = _stuck(api, pods)
     events = _listed(api, "Event")
-    found = diagnose(jobs=jobs, pods=pods, now=time.time(), events=events, alone=alone)
+    found = diagnose(jobs=jobs, pods=pods, now=time.time(), events=events, alone=alone, restarts=restarts)
     if not any(each.kind in _SPACE for each in found):
         return stuck + found
     try:
@@ -51,6 +56,7 @@ def find_troubles(
         claims=_listed(api, "PersistentVolumeClaim"),
         cluster=cluster if cluster is not None and cluster.known else None,
         alone=alone,
+        restarts=restarts,
     )
 
 

@@ -42,6 +42,7 @@ class Seen:
     places: list[dialects.Place]
     records: list[Outline]
     waiting: list[dialects.InQueue] = field(default_factory=list)  # runs whose objects wait
+    in_kueue: list[dialects.InKueue] = field(default_factory=list)  # runs whose objects wait for Kueue
     all_namespaces: bool = True  # the pods of all namespaces, or of ours only
 
 
@@ -122,6 +123,7 @@ def see(api: Api, *, selector: str = "", records: bool = True) -> Seen:
     pods, all_namespaces = bound_pods()
     places: list[dialects.Place] = []
     waiting: list[dialects.InQueue] = []
+    in_kueue: list[dialects.InKueue] = []
     for dialect in (each for each in dialects.DIALECTS.values() if each.KEEPS_PLACES):
         for kind in dialect.KINDS:
             found = listed(kind, dialect.Shape, selector=ours, namespace=ALL)
@@ -129,6 +131,7 @@ def see(api: Api, *, selector: str = "", records: bool = True) -> Seen:
                 found = listed(kind, dialect.Shape, selector=ours)
             places += [place for obj in found or () for place in dialect.places(obj)]
             waiting += filter(None, (dialect.in_queue(obj) for obj in found or ()))
+            in_kueue += filter(None, (dialect.in_kueue(obj) for obj in found or ()))
     nodes, outlines = others()
     return Seen(
         nodes=nodes,
@@ -136,6 +139,7 @@ def see(api: Api, *, selector: str = "", records: bool = True) -> Seen:
         places=places,
         records=outlines,
         waiting=waiting,
+        in_kueue=in_kueue,
         all_namespaces=all_namespaces,
     )
 

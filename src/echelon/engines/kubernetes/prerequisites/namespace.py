@@ -93,9 +93,17 @@ def check(api: Api, job: Job, asked: Asked, coming: Collection[tuple[str, str]] 
 
 
 def check_priority(api: Api, job: Job) -> None:
-    """Raise InvalidJob for more priority than the namespace says it allows. One that may not be read is not
-    judged.
+    """Raise InvalidJob for more priority than the namespace says it allows, or where Kueue, which has its
+    own, would not heed it. A namespace that may not be read is not judged.
     """
+    if job.priority and job.pod.queue is not None:
+        raise InvalidJob(
+            "priority",
+            job.priority,
+            f"has no effect in Kueue's queue {job.pod.queue}",
+            hint="Kueue goes by --priority-class NAME (`kubectl get priorityclass` lists them); "
+            "leave --priority out",
+        )
     if job.priority <= 0:
         return
     try:

@@ -30,7 +30,8 @@ class ClusterQueue:
         waiting = [snapshot.queued_run(each, jobs.get(each.uid)) for each in seen.waiting]
         return QueueSnapshot(
             waiting=[each for each in waiting if each is not None],
-            holding=snapshot.holding_runs(seen.places),
+            holding=snapshot.holding_runs(seen, api.namespace),
+            elsewhere=[*snapshot.runs_in_kueue(seen), *snapshot.unplaced_runs(seen, api.namespace)],
             view=snapshot.views_of(seen, _nodes_with(api)),
         )
 

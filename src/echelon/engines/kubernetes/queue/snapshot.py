@@ -5,7 +5,7 @@ holds is what its pods ask for."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
@@ -13,6 +13,7 @@ from echelon.engines.kubernetes import shapes
 from echelon.engines.kubernetes.nodes import inventory
 from echelon.engines.kubernetes.nodes.gpus import is_gpu
 from echelon.engines.kubernetes.nodes.requests import pod_requests
+from echelon.engines.kubernetes.render import dialects
 from echelon.engines.kubernetes.render.dialects import InQueue
 from echelon.engines.kubernetes.render.dialects import Place as Kept
 from echelon.engines.kubernetes.render.pod import to_toleration
@@ -20,7 +21,7 @@ from echelon.engines.kubernetes.render.task import read_plan
 from echelon.model.engine.cluster import Cluster
 from echelon.model.job import Job, asks_for_gpus, gpus_asked
 from echelon.model.plan import Plan
-from echelon.model.queue import HoldingRun, QueuedRun
+from echelon.model.queue import HoldingRun, Place, QueuedRun
 from echelon.model.world import gpu_count
 
 _read_plan = lru_cache(maxsize=4096)(read_plan)  # each is read in every round, for every worker
@@ -84,18 +85,86 @@ def _as_planned(run: str, plan: Plan) -> Job:
     )
 
 
-def holding_runs(places: Iterable[Kept]) -> list[HoldingRun]:
-    """The runs that hold GPUs, by what their pods have or will ask for."""
+def holding_runs(seen: inventory.Seen, me: str) -> list[HoldingRun]:
+    """The runs that hold GPUs, by what their pods on nodes ask for, and those of a run that is being admitted
+    will. `me` is our namespace: the pods of others may not be listed.
+    """
     found: dict[str, HoldingRun] = {}
-    for place in places:
+    held = _holding(seen, me)
+    for place in seen.places:
         name = run_name(place.namespace, place.run)
-        gpus = sum(amount for key, amount in pod_requests(place.spec).items() if is_gpu(key)) // 1000
+        gpus = _gpus(place.spec)
         before = found.get(name)
         if before is None:
             before = HoldingRun(name=name, gpus=0, user=place.owner)
         ends = before.ends if before.ends is not None else _end_of(place)
-        found[name] = replace(before, gpus=before.gpus + gpus * place.count, ends=ends)
+        found[name] = replace(before, gpus=before.gpus + gpus * held(place), ends=ends)
     return [each for each in found.values() if each.gpus]
+
+
+def unplaced_runs(seen: inventory.Seen, me: str) -> list[Place]:
+    """The runs that were left to the scheduler, and some of whose workers have no node."""
+    found: dict[str, Place] = {}
+    missing: dict[str, int] = {}
+    held = _holding(seen, me)
+    for place in seen.places:
+        name, lack = run_name(place.namespace, place.run), place.count - held(place)
+        if lack <= 0:
+            continue
+        missing[name] = missing.get(name, 0) + lack
+        gpus = lack * _gpus(place.spec) + (found[name].gpus if name in found else 0)
+        who = f"{missing[name]} worker{'s' * (missing[name] != 1)}"
+        reason = f"the scheduler has no node for {who} yet"
+        found[name] = _elsewhere(name, place.owner, place.namespace, place.made, gpus, reason)
+    return list(found.values())
+
+
+def runs_in_kueue(seen: inventory.Seen) -> list[Place]:
+    """The runs that Kueue has not admitted."""
+    found = []
+    for each in seen.in_kueue:
+        plan = _read_plan(each.plan) if each.plan else None
+        gpus = each.count * _gpus(each.spec) if plan is None else gpu_count(plan.world)
+        name, reason = run_name(each.namespace, each.run), f"in Kueue's queue {each.queue}"
+        found.append(_elsewhere(name, each.owner, each.namespace, each.made, gpus, reason))
+    return found
+
+
+def _elsewhere(name: str, user: str, namespace: str, since: float, gpus: int, reason: str) -> Place:
+    return Place(
+        name=name,
+        position=0,
+        why="elsewhere",
+        reason=reason,
+        gpus=gpus,
+        since=since,
+        user=user,
+        namespace=namespace,
+    )
+
+
+def _gpus(spec: shapes.PodSpec) -> int:
+    return sum(amount for key, amount in pod_requests(spec).items() if is_gpu(key)) // 1000
+
+
+def _holding(seen: inventory.Seen, me: str) -> Callable[[Kept], int]:
+    """How many workers of a place have a node; all of a run that is being admitted, which has them soon or
+    waits again, and of one whose pods may not be listed.
+    """
+    bound: dict[tuple[str, str], set[int]] = {}
+    for pod in filter(inventory.is_bound, seen.pods):
+        made_by, *index = dialects.pod_of(pod.metadata.labels) or ("",)
+        if index and index[0].isdigit():
+            bound.setdefault((pod.metadata.namespace, made_by), set()).add(int(index[0]))
+
+    def held(place: Kept) -> int:
+        if (place.admitted and not place.whole) or (not seen.all_namespaces and place.namespace != me):
+            return place.count
+        made_by, first = place.pod
+        indexes = range(int(first), int(first) + place.count)
+        return sum(1 for each in bound.get((place.namespace, made_by), ()) if each in indexes)
+
+    return held
 
 
 def _end_of(place: Kept) -> float | None:

@@ -20,7 +20,7 @@ from echelon.engines.kubernetes.state.outcome import explain, stopped_as_told
 from echelon.engines.kubernetes.state.workers import disruption_of, is_running, last_loss, pods_by_worker
 from echelon.model import ends
 from echelon.model.copy import Manifest
-from echelon.model.event import Event, RootCause, bounded, is_sound
+from echelon.model.event import Disruption, Event, RootCause, bounded, is_sound
 from echelon.model.output.log import EventLine, Line, is_gap
 
 
@@ -49,6 +49,7 @@ class LeaderEvents:
 
     def __init__(self, known: set[str] | None = None) -> None:
         self.verdict: Event | None = None
+        self._own_loss: tuple[str, Disruption | None] | None = None  # how worker 0 was lost the last time
         self.explained: RootCause | None = None  # of an eviction, as its pod told it, which is gone soon
         self.over = False  # its last line was read
         self.ended_at = 0.0
@@ -91,11 +92,26 @@ class LeaderEvents:
             loss = last_loss(pods_by_worker(pods).get(event.worker, []))
             how = loss.how if loss is not None else _with_node(event, pods)
             event = replace(event, reason=how, disruption=disruption_of(loss))
+            if event.worker == 0 and how:
+                self._own_loss = how, event.disruption
         if event.cause is not None and event.cause.kind == "worker-left" and event.kind != "verdict":
             event = replace(event, cause=explain(event.cause, pods))
             if event.cause is not None and event.cause.disruption is not None:
                 self.explained = event.cause
+        elif event.kind == "restarting":
+            event = self._with_own_loss(event, pods)
         yield event
+
+    def _with_own_loss(self, event: Event, pods: Sequence[Object]) -> Event:
+        """A leader that replaces another one knows only that worker 0 was lost; the cluster, or the one
+        before, has told how.
+        """
+        cause = event.cause
+        if cause is None or (cause.kind, cause.worker) != ("worker-lost", 0):
+            return event
+        loss = last_loss(pods_by_worker(pods).get(0, []))
+        known = self._own_loss if loss is None else (loss.how, disruption_of(loss))
+        return event if known is None else replace(event, cause=ends.with_loss(cause, 0, *known))
 
 
 def since_last_gap(lines: Iterable[Line]) -> list[EventLine]:

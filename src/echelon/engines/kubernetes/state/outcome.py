@@ -41,6 +41,7 @@ from echelon.model import ends
 from echelon.model.event import Event, Outcome, RootCause
 from echelon.model.run import opening_status, summarise
 from echelon.model.status import RunSummary, State, apply
+from echelon.model.world import gpu_count, worker_count
 
 if TYPE_CHECKING:
     from echelon.engines.kubernetes.client.api import Object
@@ -213,7 +214,11 @@ def summary(stored: Stored, jobs: Sequence[Object], pods: Sequence[Object]) -> R
     if end is not None:
         return summarise(stored.run, apply(status, end))
     state, reason = _going_on(stored, jobs, pods)
-    return summarise(stored.run, replace(status, state=state, reason=reason))
+    row = summarise(stored.run, replace(status, state=state, reason=reason))
+    if stored.run.plan is not None or stored.shape is None:
+        return row
+    shape = stored.shape.world  # that its Jobs wait in
+    return replace(row, workers=worker_count(shape), gpus=gpu_count(shape))
 
 
 def _going_on(stored: Stored, jobs: Sequence[Object], pods: Sequence[Object]) -> tuple[State, str | None]:

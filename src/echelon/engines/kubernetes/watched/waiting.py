@@ -22,7 +22,7 @@ def find_waiting(api: Api, seen: Seen) -> Trouble | None:
     jobs = as_jobs(seen)
     if seen.pods or queue_of(jobs[0]):
         pods = [as_worker(number, pod) for number, pod in seen.pods.items()]
-        return next(iter(find_troubles(api, jobs, pods)), None)
+        return next(iter(find_troubles(api, jobs, pods, restarts=True)), None)
     if _was_noticed(seen.job):
         return None
     if (refusal := _refusal(api, seen.job)) is not None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from echelon.engines.kubernetes.render.dialects import job, mpijob, pytorchjob, tfjob, trainjob
 from echelon.engines.kubernetes.render.dialects.end import End
-from echelon.engines.kubernetes.render.dialects.place import InQueue, Place
+from echelon.engines.kubernetes.render.dialects.place import InKueue, InQueue, Place
 from echelon.errors import StateTrouble
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ __all__ = [
     "DIALECTS",
     "Dialect",
     "End",
+    "InKueue",
     "InQueue",
     "Place",
     "end_of",
@@ -84,6 +85,10 @@ class Dialect(Protocol):
 
     def in_queue(self, obj: Any) -> InQueue | None:
         """The place in the queue of the run whose first object, a `Shape`, this is; None if it waits not."""
+        ...
+
+    def in_kueue(self, obj: Any) -> InKueue | None:
+        """The run whose first object, a `Shape`, this is; None unless it waits for Kueue."""
         ...
 
     def leader_selector(self, run: str) -> dict[str, str]:

@@ -18,7 +18,7 @@ from echelon.engines.kubernetes.fields import conditions, moment, one_line, whol
 from echelon.engines.kubernetes.render.dialects.end import End
 from echelon.engines.kubernetes.render.dialects.indexed import indexed_spec
 from echelon.engines.kubernetes.render.dialects.lifetime import time_to_live
-from echelon.engines.kubernetes.render.dialects.place import InQueue, Place
+from echelon.engines.kubernetes.render.dialects.place import InKueue, InQueue, Place
 from echelon.engines.kubernetes.render.payload import map_names
 from echelon.engines.kubernetes.render.pod import planned_nodes, pod_template
 from echelon.engines.kubernetes.render.task import pod_task, write_plan
@@ -204,6 +204,7 @@ def places(obj: Shape) -> Iterator[Place]:
             plan=notes.plan,
             admitted=_number(notes.admitted),
             whole=bool(notes.whole),
+            made=moment(about.creation_timestamp) or 0.0,
         )
         if not planned:
             return
@@ -216,6 +217,8 @@ def in_queue(obj: Shape) -> InQueue | None:
     if not obj.spec.suspend or about.deletion_timestamp is not None or about.name != run or not notes.waits:
         return None
     if notes.in_kueue:  # it keeps no run waiting that Kueue does not admit
+        return None
+    if _number(notes.admitted) > _number(notes.tried):  # somebody has suspended it since
         return None
     waits = _read_waits(notes.waits)
     return InQueue(
@@ -230,6 +233,24 @@ def in_queue(obj: Shape) -> InQueue | None:
         owner=notes.owner,
         reason=one_line(waits[-1].get("reason")) if waits else "",
         plan=notes.plan,
+    )
+
+
+def in_kueue(obj: Shape) -> InKueue | None:
+    """The run whose first Job this is, if it waits for Kueue."""
+    about, notes = obj.metadata, obj.metadata.annotations
+    run, queue = about.labels.get(names.RUN, ""), about.labels.get(names.KUEUE_QUEUE, "") or notes.in_kueue
+    if not queue or not obj.spec.suspend or about.deletion_timestamp is not None or about.name != run:
+        return None
+    return InKueue(
+        namespace=about.namespace,
+        run=run,
+        queue=queue,
+        spec=obj.spec.template.spec,
+        count=obj.spec.completions or 1,
+        plan=notes.plan,
+        made=moment(about.creation_timestamp) or 0.0,
+        owner=notes.owner,
     )
 
 

@@ -25,7 +25,7 @@ from echelon.values import frozen
 
 if TYPE_CHECKING:
     from echelon.engines.kubernetes.record import Shipped
-    from echelon.engines.kubernetes.render.dialects.place import InQueue, Place
+    from echelon.engines.kubernetes.render.dialects.place import InKueue, InQueue, Place
     from echelon.model.job import Job
     from echelon.model.plan import Plan
     from echelon.model.run import Record
@@ -186,6 +186,10 @@ class Replicated:
         if index is None:
             return ()
         return (labels.get(names.REPLICATED_JOB, ""), labels.get(names.REPLICA_TYPE, ""), index)
+
+    def in_kueue(self, obj: Any) -> InKueue | None:  # noqa: ARG002 - a dialect's
+        """It keeps no places, and is not looked at."""
+        return None
 
     def in_queue(self, obj: Any) -> InQueue | None:  # noqa: ARG002 - a dialect's
         """It does not wait in our queue."""

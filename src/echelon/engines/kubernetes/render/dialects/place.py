@@ -22,6 +22,7 @@ class Place:
     plan: str = ""
     admitted: float = 0.0
     whole: bool = False  # all pods of its gang were seen on nodes
+    made: float = 0.0  # when the API server made its object
 
 
 @frozen
@@ -41,3 +42,17 @@ class InQueue:
     owner: str = ""
     reason: str = ""
     plan: str = ""
+
+
+@frozen
+class InKueue:
+    """A run whose objects wait for Kueue: `count` workers like this for each; `plan` is JSON, of several."""
+
+    namespace: str
+    run: str
+    queue: str
+    spec: PodSpec
+    count: int
+    plan: str = ""
+    made: float = 0.0
+    owner: str = ""

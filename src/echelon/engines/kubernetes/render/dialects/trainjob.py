@@ -30,7 +30,7 @@ from echelon.model.world import World
 if TYPE_CHECKING:
     from echelon.engines.kubernetes.record import Shipped
     from echelon.engines.kubernetes.render.dialects.end import End
-    from echelon.engines.kubernetes.render.dialects.place import InQueue, Place
+    from echelon.engines.kubernetes.render.dialects.place import InKueue, InQueue, Place
     from echelon.model.job import Job
     from echelon.model.plan import Plan
     from echelon.model.run import Record
@@ -135,6 +135,11 @@ def index_of(pod: Mapping[str, Any]) -> int | None:
 def pod_of(labels: Mapping[str, str]) -> tuple[str, ...]:
     """The names of a pod's Job and index."""
     return plain.pod_of(labels)
+
+
+def in_kueue(obj: Any) -> InKueue | None:  # noqa: ARG001 - a dialect's
+    """It keeps no places, and is not looked at."""
+    return None
 
 
 def in_queue(obj: Any) -> InQueue | None:  # noqa: ARG001 - a dialect's
